@@ -13,6 +13,7 @@ from areas.failed import FAILED
 from areas.mutant import Mutant
 from areas.paid import PAID
 from areas.proof import PROOF
+from areas.routes import ROUTES
 from areas.rows import ROWS
 from areas.search import SEARCH
 from areas.shown import SHOWN
@@ -36,4 +37,5 @@ MUTANTS: list[Mutant] = [
     *CALLED,
     *EVALUATED,
     *SHOWN,
+    *ROUTES,
 ]

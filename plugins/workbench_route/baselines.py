@@ -48,7 +48,9 @@ def mix_curve(cheap: Point, strong: Point) -> list[Point]:
 def oracle_curve(results: Results, mean_cost: float) -> list[Point]:
     """The best choice for each row at each price of quality, by somebody who knows the outcomes."""
     prices = sorted({0.0, *(2.0 ** (i / 4) / 64 for i in range(48))})
-    chosen = [[min(row.values(), key=lambda s: (p * s.cost / mean_cost - s.score, s.cost)) for row in results] for p in prices]
+    chosen = [
+        [min(row.values(), key=lambda s: (p * s.cost / mean_cost - s.score, s.cost)) for row in results] for p in prices
+    ]
     return [mean_point(samples) for samples in chosen]
 
 
@@ -114,12 +116,12 @@ def cascade_curve(problem: Problem, train: Sequence[Row], test: Sequence[Row], s
         if reward is None:
             return []
         rewards[candidate] = reward
-    trust = [
-        [rewards[c].confidence(row.text, [row.samples[c.model][0].answer], 0) for c in order[:-1]] for row in test
-    ]
+    trust = [[rewards[c].confidence(row.text, [row.samples[c.model][0].answer], 0) for c in order[:-1]] for row in test]
     met = sorted({t for row in trust for t in row})
     levels = [0.0, *met[:: max(1, len(met) // POINTS)], 1.1]
-    return [mean_point([_cascade(row, order, t, level) for row, t in zip(test, trust, strict=True)]) for level in levels]
+    return [
+        mean_point([_cascade(row, order, t, level) for row, t in zip(test, trust, strict=True)]) for level in levels
+    ]
 
 
 def _cascade(row: Row, order: Sequence[Candidate], trust: Sequence[float], level: float) -> Sample:

@@ -146,7 +146,9 @@ def cost_at(points: Sequence[Point], score: float) -> float:
     return min((point.cost for point in points if point.score >= score - 1e-12), default=math.inf)
 
 
-def choose_point(points: Sequence[Point], *, least: float, ceiling: float = math.inf, save: bool = True) -> Point | None:
+def choose_point(
+    points: Sequence[Point], *, least: float, ceiling: float = math.inf, save: bool = True
+) -> Point | None:
     """The point that is chosen on val.
 
     Args:
@@ -163,4 +165,3 @@ def choose_point(points: Sequence[Point], *, least: float, ceiling: float = math
     if not fit:
         return None
     return min(fit, key=lambda p: (p.cost, -p.score) if save else (-p.score, p.cost))
-

@@ -155,13 +155,16 @@ def _make_matrix(rows: Sequence[Features], size: int) -> Any:
 
 
 def _fit(kind: str, matrix: Any, wanted: Sequence[float], seed: int) -> Linear | Trees:
+    from scipy.sparse import csr_array
+
     model = make_model(kind, seed)
     x, y, weights = _split_labels(matrix, wanted)
     if len(set(y)) < 2:
         return Linear(bias=round(logit(_smoothed_mean(wanted)), DIGITS))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that the last digits of a weight have not converged
-        model.fit(x, y, sample_weight=weights)
+        # Nearly all features of a row are 0, which a linear model need not multiply.
+        model.fit(csr_array(x) if kind in STRENGTHS else x, y, sample_weight=weights)
     return export_linear(model) if kind in STRENGTHS else export_trees(model)
 
 
@@ -202,7 +205,9 @@ def export_linear(model: Any) -> Linear:
 def export_trees(model: Any) -> Trees:
     """A fitted gradient boosting classifier as numbers."""
     prior = float(model.init_.class_prior_[1])
-    return Trees(bias=round(logit(prior), DIGITS), trees=[_export_tree(t, model.learning_rate) for t, in model.estimators_])
+    return Trees(
+        bias=round(logit(prior), DIGITS), trees=[_export_tree(t, model.learning_rate) for (t,) in model.estimators_]
+    )
 
 
 def _export_tree(regressor: Any, rate: float) -> Tree:

@@ -162,8 +162,12 @@ def recorded_path(place: str, base: Path) -> Path:
 
 
 def read_recorded(text: str, place: str, site: Site) -> list[Row]:
-    """Rows of recorded outcomes, from JSON lines: {"inputs": {field: value}, "samples": {candidate: [{"score": 1, "cost":
-    0.002, "answer": "..."}]}}. `answer` may be left out. Raises SpecError with the line."""
+    """Rows of recorded outcomes. A line is JSON:
+
+        {"inputs": {field: value}, "samples": {candidate: [{"score": 1, "cost": 0.002, "answer": "..."}]}}
+
+    `answer` may be left out. Raises SpecError with the line.
+    """
     rows: list[Row] = []
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
@@ -191,5 +195,3 @@ def _sample(value: Mapping[str, Any]) -> Sample:
         raise ValueError("a score is in [0, 1], and a cost is not negative")
     answer = value.get("answer")
     return Sample(score, cost, None if answer is None else str(answer))
-
-

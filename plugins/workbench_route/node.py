@@ -33,7 +33,7 @@ class RouteConfig(NodeConfig):
     """Settings of a `route` node."""
 
     candidates: dict[str, dict[str, Any]] = Field(
-        min_length=2, description="the nodes to choose from, by name; all write the same fields"
+        min_length=2, description="the nodes to choose from, by name. Fields that all of them write are the output"
     )
     reference: str | None = Field(
         None,
@@ -42,14 +42,14 @@ class RouteConfig(NodeConfig):
     )
     samples: dict[str, list[int]] = Field(
         default_factory=dict,
-        description="by candidate, how many answers may be drawn, e.g. {small: [1, 3]} (default: one); a learned reward "
-        "picks among several. They differ only where the candidate samples, i.e. at a temperature above 0",
+        description="by candidate, how many answers may be drawn, e.g. {small: [1, 3]} (default: one); a learned "
+        "reward picks among several",
     )
     on: list[str] = Field(
         default_factory=list, description="input fields that the decision reads (default: all of the candidates')"
     )
     embedder: str | dict[str, Any] | None = Field(
-        None, description="a language model whose vector of the input the decision reads as well: a call for each input"
+        None, description="a language model whose vector of the input the decision reads, too: a call for each input"
     )
     threshold: float | None = Field(
         None,
@@ -68,12 +68,6 @@ class _Answer:
 
     given: Mapping[str, Any] | None
     error: NodeError | None = None
-
-    def outputs(self) -> Mapping[str, Any]:
-        if self.given is None:
-            assert self.error is not None
-            raise self.error
-        return self.given
 
 
 class Route(NodeKind):
@@ -116,11 +110,10 @@ class Route(NodeKind):
                 )
 
     def _check_fields(self) -> None:
-        outputs = {node.outputs for node in self.nodes.values()}
-        if len(outputs) > 1:
+        if not self.outputs:
             shown = "; ".join(f"{name}: {', '.join(node.outputs)}" for name, node in self.nodes.items())
             raise SpecError(
-                "the candidates of a route must write the same fields", hint=f"They write {shown}.", path=("candidates",)
+                "the candidates of a route write no field in common", hint=f"They write {shown}.", path=("candidates",)
             )
         for field in self.config.on:
             if field in self.outputs:
@@ -184,7 +177,9 @@ class Route(NodeKind):
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        return next(iter(self.nodes.values())).outputs
+        """The fields that all candidates write; the others, such as one candidate's steps, are left out."""
+        first, *others = self.nodes.values()
+        return tuple(name for name in first.outputs if all(name in other.outputs for other in others))
 
     @property
     def max_calls(self) -> int:
@@ -213,12 +208,12 @@ class Route(NodeKind):
         numbers = range(first, first + candidate.samples)
         answers = await gather_all([self._ask(node, given, n, ctx) for n in numbers])
         if candidate.samples == 1:
-            return answers[0].outputs()
+            return self._taken(answers[0])
         reward = self.router.reward(candidate.model) if self.router is not None else None
         shown = [self.answer_text(answer.given) if answer.given is not None else None for answer in answers]
         picked = pick_answer(reward, text, shown)
         ctx.note(picked=picked)
-        return answers[picked].outputs()
+        return self._taken(answers[picked])
 
     def _decide(self, text: str, vector: Sequence[float], ctx: Context) -> tuple[Candidate, int]:
         """The candidate, and the number of its first sample."""
@@ -230,7 +225,9 @@ class Route(NodeKind):
             return self.reference, 0
         scores, costs = self.router.scores(text, vector), self.router.estimated_costs(text)
         chosen = self.candidates[self.router.choose(scores, costs, self.config.threshold)]
-        ctx.note(route=chosen.name, scores=dict(zip(self.router.candidates, (round(s, 4) for s in scores), strict=True)))
+        ctx.note(
+            route=chosen.name, scores=dict(zip(self.router.candidates, (round(s, 4) for s in scores), strict=True))
+        )
         return chosen, 0
 
     async def _embed(self, text: str, ctx: Context) -> Sequence[float]:
@@ -239,12 +236,12 @@ class Route(NodeKind):
             return ()
         vector = (await ctx.embed([text], lm_spec(self.config.embedder)))[0]
         if self.router is not None and self.config.always is None and len(vector) != self.router.vector:
-            raise NodeError("data", f"vectors of length {self.router.vector} were learned, and this one has {len(vector)}")
+            raise NodeError(
+                "data", f"vectors of length {self.router.vector} were learned, and this one has {len(vector)}"
+            )
         return vector
 
-    async def _ask(
-        self, node: NodeKind, given: Mapping[str, Any], replica: int, ctx: Context
-    ) -> _Answer:
+    async def _ask(self, node: NodeKind, given: Mapping[str, Any], replica: int, ctx: Context) -> _Answer:
         """An answer, or how it failed, unless the fault says nothing about the candidate."""
         try:
             return _Answer(await ctx.run_child(node, node.name, given, replica=replica))
@@ -252,6 +249,12 @@ class Route(NodeKind):
             if error.kind.infrastructure:
                 raise
             return _Answer(None, error)
+
+    def _taken(self, answer: _Answer) -> Mapping[str, Any]:
+        if answer.given is None:
+            assert answer.error is not None
+            raise answer.error
+        return {name: answer.given[name] for name in self.outputs}
 
     def answer_text(self, answer: Mapping[str, Any]) -> str:
         """An answer as the reward reads it."""

@@ -64,7 +64,9 @@ class LearnRoute(Optimizer):
     cost: Literal["auto", "usd", "tokens", "calls"] = Field(
         "auto", description="what is saved; auto: usd where calls have a price, else tokens"
     )
-    rows: int = Field(1000, ge=LEAST_ROWS, le=100_000, description="training rows at most; every candidate runs on each")
+    rows: int = Field(
+        1000, ge=LEAST_ROWS, le=100_000, description="training rows at most; every candidate runs on each"
+    )
     learn_from: Literal["train", "train and val"] = Field(
         "train",
         description="train and val: for few rows; the threshold is then chosen by predictions of rows that were left "
@@ -174,7 +176,9 @@ class _Learning:
         train = complete_rows(recorded if recorded is not None else collector.rows(on_train, unit), candidates)
         val = complete_rows(collector.rows(on_val, unit), candidates)
         if len(train) < LEAST_ROWS or not val:
-            study.log(f"{site.name}: too few rows were answered by all candidates: {len(train)} of train, {len(val)} of val")
+            study.log(
+                f"{site.name}: too few rows were answered by all candidates: {len(train)} of train, {len(val)} of val"
+            )
             return None
         problem = Problem(candidates, site.node.reference, s.rule, s.tolerance, unit, s.dims, s.calibration)
         router, table = await asyncio.to_thread(partial(self._fit, problem, train, val, seed))
@@ -232,5 +236,3 @@ class _Learning:
         best = max(point.score for point in singles.values())
         ceiling = math.inf if s.ceiling is None else s.ceiling * reference.cost
         return choose_point(table.curve(), least=best - s.margin if save else 0.0, ceiling=ceiling, save=save)
-
-

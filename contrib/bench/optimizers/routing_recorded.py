@@ -13,6 +13,7 @@ test rows overlap, so it says how much the division decides, and not how another
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import random
@@ -58,7 +59,7 @@ def divide(rows: list[Row], seed: int) -> tuple[list[Row], list[Row], list[Row]]
     names = sorted(groups)
     random.Random(f"split:{seed}").shuffle(names)
     cuts = [0, round(0.6 * len(names)), round(0.75 * len(names)), len(names)]
-    train, val, test = ([r for n in names[a:b] for r in groups[n]] for a, b in zip(cuts, cuts[1:], strict=False))
+    train, val, test = ([r for n in names[a:b] for r in groups[n]] for a, b in itertools.pairwise(cuts))
     return train, val, test
 
 
@@ -79,7 +80,9 @@ def one(name: str, rows: list[Row], seed: int, rule: str) -> dict[str, Any]:
         "guarded k-NN": baselines.neighbour_curve(problem, train, test, results),
         "cascade": baselines.cascade_curve(problem, train, test, seed),
         "random mix": baselines.mix_curve(cheap, strong),
-        "constant in place of the text": curve.make_table(learn_router(problem, train, seed, fit_constant), test).curve(),
+        "constant in place of the text": curve.make_table(
+            learn_router(problem, train, seed, fit_constant), test
+        ).curve(),
         "shuffled labels": baselines.shuffled_table(problem, train, test, seed).curve(),
         "oracle": baselines.oracle_curve(results, router.mean_cost),
     }
@@ -94,7 +97,9 @@ def one(name: str, rows: list[Row], seed: int, rule: str) -> dict[str, Any]:
     point = curve.choose_point(on_val.curve(), least=least)
     chosen = table.point(point.threshold) if point is not None and point.threshold is not None else strong
     found["chosen on val"] = (chosen.score / strong.score, chosen.cost / strong.cost)
-    heads = {n: "constant" if h.constant else "+".join(type(m).__name__ for m in h.models) for n, h in router.heads.items()}
+    heads = {
+        n: "constant" if h.constant else "+".join(type(m).__name__ for m in h.models) for n, h in router.heads.items()
+    }
     return {**found, "areas": areas, "costs": costs, "heads": heads, "size": len(router.dump())}
 
 

@@ -164,7 +164,11 @@ def test_it_survives_a_file(tmp_path: Path) -> None:
         (route(learned=easy_router(candidates=["small*3", "large"]).dump()), "learned for small\\*3", ("learned",)),
         (route(learned=easy_router().dump(), embedder="openai/e"), "without an embedder", ("embedder",)),
         (route(threshold=-1.0), "threshold", ()),
-        ({"route": {"small": SMALL, "large": {**LARGE, "predict": "text -> other"}}}, "the same fields", ("candidates",)),
+        (
+            {"route": {"small": SMALL, "large": {**LARGE, "predict": "text -> other"}}},
+            "the same fields",
+            ("candidates",),
+        ),
         ({"route": {"small": SMALL, "large": {"predct": "text -> label"}}}, "no node kind", ("candidates", "large")),
         ({"route": [SMALL, LARGE]}, "candidates", ()),
     ],
@@ -177,9 +181,8 @@ def test_what_is_written_wrongly_is_named(node: Any, said: str, path: tuple[str,
 
 def test_candidates_may_be_whole_workflows(tmp_path: Path) -> None:
     wider = {"kind": "workflow", "nodes": {"a": {"predict": "text -> draft", "lm": "openai/small"}, "b": dict(SMALL)}}
-    node = {"route": {"small": wider, "large": LARGE}}
-    with pytest.raises(SpecError, match="the same fields"):
-        make_workflow({"n": node}, tmp_path)
+    node = make_workflow({"n": {"route": {"small": wider, "large": LARGE}}}, tmp_path).enabled_nodes["n"]
+    assert node.outputs == ("label",) and node.max_calls == 1
     inner = {"kind": "workflow", "nodes": {"b": dict(SMALL)}}
     learned = easy_router().dump()
     outcomes, _ = routed({"route": {"small": inner, "large": LARGE}, "learned": learned}, ["easy", "hard"], tmp_path)

@@ -1,4 +1,4 @@
-"""The optimizer `route`: its contract, a run in a planted world, recorded outcomes, and what it says beside its figures."""
+"""The optimizer `route`: its contract, a run in a planted world, recorded outcomes, and what its log holds."""
 
 from __future__ import annotations
 
@@ -28,8 +28,10 @@ ROUTE = {
 
 
 class PricedLM:
-    """Always right, but on `hard` texts with 0.1 (small) or 0.9 (large); ten times as dear if large. A blind one is right
-    with 0.7 on all."""
+    """Always right, but on `hard` texts with 0.1 (small) or 0.9 (large); ten times as dear if large.
+
+    A blind one is right with 0.7 on all.
+    """
 
     concurrency = 8
 
@@ -105,7 +107,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, list[dict[str,
 
 
 def test_it_saves_at_the_same_quality(saved: Any) -> None:
-    report, _, folder = saved
+    report, _, _ = saved
     node = report.winner.enabled_nodes["sort"]
     assert report.status == "finished" and node.router is not None
     share = {}
@@ -146,7 +148,9 @@ def test_killed_and_resumed_it_learns_the_same(saved: Any, tmp_path: Path) -> No
 
 def test_where_the_text_says_nothing_no_gain_is_claimed(tmp_path: Path) -> None:
     """Both models are alike, so that the cheap one alone is the best; no router may look better on the sealed rows."""
-    report, _ = run(tmp_path, {"route": {"dims": 256, "aim": "score"}}, Pool(blind=True), objectives=["score"], pick="score")
+    report, _ = run(
+        tmp_path, {"route": {"dims": 256, "aim": "score"}}, Pool(blind=True), objectives=["score"], pick="score"
+    )
     assert not report.gain_shown
 
 
@@ -193,10 +197,13 @@ def test_recorded_outcomes_take_no_call_on_train(tmp_path: Path) -> None:
     [
         ("{", "line 1"),
         ('{"inputs": {"text": "a"}}', "there is no 'samples'"),
-        ('{"inputs": {}, "samples": {"small": [{"score": 1, "cost": 1}], "large": [{"score": 1, "cost": 1}]}}', "'text'"),
+        (
+            '{"inputs": {}, "samples": {"small": [{"score": 1, "cost": 1}], "large": [{"score": 1, "cost": 1}]}}',
+            "'text'",
+        ),
         ('{"inputs": {"text": "a"}, "samples": {"small": [], "large": [{"score": 1, "cost": 1}]}}', "needs 1 samples"),
         (
-            '{"inputs": {"text": "a"}, "samples": {"small": [{"score": 2, "cost": 1}], "large": [{"score": 1, "cost": 1}]}}',
+            '{"inputs": {"text": "a"}, "samples": {"small": [{"score": 2, "cost": 1}], "large": []}}',
             "a score is in",
         ),
     ],
@@ -225,7 +232,9 @@ def test_recorded_outcomes_lie_in_the_folder_of_the_workflow(tmp_path: Path) -> 
         ({"route": {"lms": [{"modl": "x"}]}}, None, "unknown key 'modl'"),
     ],
 )
-def test_what_is_written_wrongly_is_refused_before_a_call(optimizer: Any, nodes: Any, said: str, tmp_path: Path) -> None:
+def test_what_is_written_wrongly_is_refused_before_a_call(
+    optimizer: Any, nodes: Any, said: str, tmp_path: Path
+) -> None:
     pool = Pool()
     with pytest.raises(SpecError, match=said):
         run(tmp_path, optimizer, pool, nodes=nodes)

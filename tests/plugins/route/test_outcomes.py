@@ -41,7 +41,9 @@ def at_random(row: Row, model: str, positions: Sequence[int]) -> int:
 
 
 @given(SCORES, SCORES, st.sampled_from([0.0, 0.25, 0.5]))
-def test_a_match_is_the_share_of_pairs_that_are_no_worse(own: list[float], other: list[float], tolerance: float) -> None:
+def test_a_match_is_the_share_of_pairs_that_are_no_worse(
+    own: list[float], other: list[float], tolerance: float
+) -> None:
     counted = [a >= b - tolerance for a, b in itertools.product(own, other)]
     assert match_label(own, other, tolerance) == sum(counted) / len(counted)
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench.errors import PluginError
-from workbench_route.features import FeatureSpace, Features
+from workbench_route.features import Features, FeatureSpace
 from workbench_route.fitting import (
     LEAST_ROWS,
     check_library,
@@ -170,8 +170,16 @@ def test_without_the_library_the_error_names_the_command(monkeypatch: pytest.Mon
         {"models": [{"bias": "x"}]},
         {"models": [{"bias": 0.0, "weights": {"a": 1.0}}]},
         {"models": [{"bias": 0.0, "code": "x"}]},
-        {"models": [{"bias": 0, "trees": [{"feature": [1], "threshold": [0], "left": [0], "right": [0], "value": [0]}]}]},
-        {"models": [{"bias": 0, "trees": [{"feature": [-1], "threshold": [0], "left": [], "right": [0], "value": [0]}]}]},
+        {
+            "models": [
+                {"bias": 0, "trees": [{"feature": [1], "threshold": [0], "left": [0], "right": [0], "value": [0]}]}
+            ]
+        },
+        {
+            "models": [
+                {"bias": 0, "trees": [{"feature": [-1], "threshold": [0], "left": [], "right": [0], "value": [0]}]}
+            ]
+        },
         {"models": [{"bias": 0.0}], "calibration": {"x": [0.5, 0.1], "y": [0.0, 1.0]}},
         {"models": [{"bias": 0.0}], "calibration": {"x": [0.5], "y": [0.0, 1.0]}},
     ],

@@ -1,7 +1,8 @@
-"""The router in a planted world: x is how hard a row is, the small model is right with 1 - x, the large one with 0.95."""
+"""The router in a planted world: a row is as hard as x, the small model is right with 1 - x, the large with 0.95."""
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import time
 from dataclasses import replace
@@ -49,7 +50,7 @@ def test_the_cost_never_rises_towards_the_cheap_end(rule: str, tables: dict[str,
     table = tables[rule]
     points = table.curve()
     dearest = [sum(row[i] for row, i in zip(table.costs, table.route(p.threshold or 0.0), strict=True)) for p in points]
-    assert all(a >= b - 1e-9 for a, b in zip(dearest, dearest[1:], strict=False))
+    assert all(a >= b - 1e-9 for a, b in itertools.pairwise(dearest))
     assert len({round(p.cost, 6) for p in points}) > 4
 
 
@@ -171,7 +172,16 @@ def test_a_router_that_is_not_whole_is_refused(change: dict[str, Any], said: str
 def test_estimated_and_realised_costs_are_both_reported(tables: dict[str, Table]) -> None:
     train, test = planted_rows(0, 240), planted_rows(1, 240)
     figures = report.compare(problem(), tables["value"], train, test, tables["value"].point(0.3), 0)
-    names = {"router", "router, realised costs", "random mix", "cascade", "k-NN", "guarded k-NN", "shuffled labels", "oracle"}
+    names = {
+        "router",
+        "router, realised costs",
+        "random mix",
+        "cascade",
+        "k-NN",
+        "guarded k-NN",
+        "shuffled labels",
+        "oracle",
+    }
     assert set(figures["area"]) == set(figures["cost_at_99"]) == names
     area = figures["area"]
     assert area["oracle"] > area["router"] > area["random mix"] and area["router"] > area["shuffled labels"]
@@ -221,7 +231,9 @@ def test_a_cascade_pays_for_all_that_it_asks() -> None:
     assert points[0].cost == pytest.approx(singles["small"].cost)
     assert points[-1].cost == pytest.approx(singles["small"].cost + singles["large"].cost)
     assert max(p.score for p in points) > singles["large"].score
-    mute = [replace(r, samples={m: tuple(replace(s, answer=None) for s in f) for m, f in r.samples.items()}) for r in train]
+    mute = [
+        replace(r, samples={m: tuple(replace(s, answer=None) for s in f) for m, f in r.samples.items()}) for r in train
+    ]
     assert baselines.cascade_curve(problem(), mute, mute, 0) == []
 
 
