@@ -32,6 +32,7 @@ ROOMS = {
     "store": "one SQLite file",
     "ledger": "every paid call",
     "runtime": "one example, all effects",
+    "attribution": "which step decided a failure",
     "inference": "a finished workflow, called",
     "study": "what an optimizer is handed",
     "kit": "a shelf of what plugins share",

@@ -24,24 +24,34 @@ Child = tuple[dict[str, Any], str] | None
 
 @dataclass(frozen=True)
 class Breeder:
-    """The operators and their shared state. `pool`: the individuals of all islands, fittest first."""
+    """The operators and their shared state. `pool`: the individuals of all islands, fittest first.
+
+    guided: change what the nodes hold that decide the parent's failures (`Study.attribution`).
+    """
 
     study: Study
     space: Space
     proposer: Proposer
     shown: int
+    guided: bool = False
 
     @property
     def texts(self) -> list[str]:
         return list(learnable_addresses(self.study.workflow, "text"))
 
-    def _text_of(self, parent: Individual) -> tuple[str, str]:
-        address = self.study.rng.choice(self.texts)
+    async def _text_of(self, parent: Individual) -> tuple[str, str]:
+        address = await self._choose(self.texts, parent)
         return address, text_at(parent.workflow, address)
+
+    async def _choose(self, addresses: Sequence[str], parent: Individual) -> str:
+        if not self.guided:
+            return self.study.rng.choice(addresses)
+        rows = [r.example for r in parent.screened.results]
+        return (await self.study.attribution(parent.workflow, rows)).choose(addresses, self.study.rng)
 
     async def draw(self, parent: Individual, pool: Sequence[Individual], replica: int) -> Child:
         """Redraw one setting of the search space."""
-        address = self.study.rng.choice(list(self.space.domains))
+        address = await self._choose(list(self.space.domains), parent)
         space = Space({address: self.space.domains[address]}, self.space.train, self.space.targets, self.space.seed)
         return space.suggest(RandomTrial(self.study.rng), parent.workflow), f"drew {address}"
 
@@ -60,7 +70,7 @@ class Breeder:
         return taken, f"crossed with {other.workflow.hash[:8]}"
 
     async def revise(self, parent: Individual, pool: Sequence[Individual], replica: int) -> Child:
-        address, text = self._text_of(parent)
+        address, text = await self._text_of(parent)
         evidence = show_results(parent.screened.results, self.shown)
         request = rewrite_request(
             node_at(parent.workflow, address),
@@ -72,7 +82,7 @@ class Breeder:
         return None if made is None else ({address: made}, "revised")
 
     async def recombine(self, parent: Individual, pool: Sequence[Individual], replica: int) -> Child:
-        address, text = self._text_of(parent)
+        address, text = await self._text_of(parent)
         other = self._other(parent, [m for m in pool if text_at(m.workflow, address) != text])
         if other is None:
             return None
@@ -91,7 +101,7 @@ class Breeder:
         return None if made is None else ({address: made}, f"recombined with {other.workflow.hash[:8]}")
 
     async def refine(self, parent: Individual, pool: Sequence[Individual], replica: int) -> Child:
-        address, text = self._text_of(parent)
+        address, text = await self._text_of(parent)
         best = pool[0]
         others = [m for m in pool if m.workflow != parent.workflow and text_at(m.workflow, address)][:4]
         advice = ""
@@ -110,7 +120,7 @@ class Breeder:
     async def move(self, particle: Particle, pool: Sequence[Individual], replica: int) -> Child:
         """The next position of a particle, or None if the proposer repeats a failed move. Settings that are not texts
         are taken from the position, the particle's best or the global best, with equal probability."""
-        address, text = self._text_of(particle.position)
+        address, text = await self._text_of(particle.position)
         here, best = particle.position, pool[0]
         whose = self.study.rng.choice((here, particle.best, best)).workflow
         texts = learnable_addresses(whose, "text")

@@ -69,12 +69,15 @@ class Evolve(Optimizer):
     proposals: bool = Field(True, description="let the proposer write instructions; false: search only the space")
     shown: int = Field(6000, ge=200, description="characters of results in a prompt")
     temperature: float = Field(0.9, ge=0, le=2, description="of the proposer")
+    guided: bool = Field(
+        False, description="spend edits on the nodes that decide failures, found by repeating failed rows"
+    )
 
     async def optimize(self, study: Study) -> Workflow:
         rows = _screening_rows(study, self.screen)
         if not rows or not study.affords(study.best, rows):
             return study.best
-        breeder = Breeder(study, study.space(), Proposer(study, self.temperature), self.shown)
+        breeder = Breeder(study, study.space(), Proposer(study, self.temperature), self.shown, self.guided)
         ways = list_operators(breeder, self.proposals)
         first = await self._adam(study, rows)
         islands, archive, credit = [Island(self.population, [first]) for _ in range(self.islands)], Archive(), Credit()

@@ -24,6 +24,9 @@ class Rewrite(Optimizer):
     batch: int | None = Field(16, ge=1, description="training rows shown in a round, drawn at random; null: all")
     shown: int = Field(100_000, ge=200, description="characters of results in a prompt")
     temperature: float = Field(0.8, ge=0, le=2, description="of the proposer")
+    guided: bool = Field(
+        False, description="spend edits on the nodes that decide failures, found by repeating failed rows"
+    )
 
     async def optimize(self, study: Study) -> Workflow:
         addresses = list(learnable_addresses(study.workflow, "text"))
@@ -33,7 +36,10 @@ class Rewrite(Optimizer):
             if misses >= self.patience or not study.affords(study.best, rows):
                 break
             before = study.best
-            await self._round(study, addresses[turn % len(addresses)], turn)
+            address = addresses[turn % len(addresses)]
+            if self.guided and len(addresses) > 1:
+                address = (await study.attribution(study.best, rows)).choose(addresses, study.rng)
+            await self._round(study, address, turn)
             misses = misses + 1 if study.best == before else 0
         return study.best
 

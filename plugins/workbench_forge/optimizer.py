@@ -14,7 +14,7 @@ Departures, each of which repairs a fault of the original implementation:
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 from pydantic import Field
@@ -22,6 +22,7 @@ from pydantic import Field
 from workbench import Evaluation, Optimizer, Patch, Study, Workflow
 from workbench.errors import SpecError
 from workbench.kit.proposer import Batches, Proposer
+from workbench.study import Blame, node_of
 from workbench.workflow import learnable_addresses, node_at
 from workbench_forge import prompts
 from workbench_forge.actions import (
@@ -68,6 +69,9 @@ class Forge(Optimizer):
         description="modules that a function may import; feedback for the proposer, not a security boundary",
     )
     temperature: float = Field(0.8, ge=0, le=2, description="of the proposer")
+    guided: bool = Field(
+        False, description="spend edits on the nodes that decide failures, found by repeating failed rows"
+    )
 
     async def ready(self, study: Study) -> None:
         if learnable_addresses(study.workflow, "functions") or learnable_addresses(study.workflow, "code"):
@@ -88,6 +92,9 @@ class Forge(Optimizer):
 
     async def optimize(self, study: Study) -> Workflow:
         agents, programs = self._written(study.workflow)
+        if self.guided and len(agents) + len(programs) > 1 and study.train:
+            blame = await study.attribution(study.best, study.train[: self.batch])
+            agents, programs = _most_blamed(blame, agents), _most_blamed(blame, programs)
         for address in agents:
             await self._forge_functions(study, address)
         for address in programs:
@@ -229,3 +236,8 @@ class Forge(Optimizer):
             return source
 
         return await self._usable(study, messages, read, replica)
+
+
+def _most_blamed(blame: Blame, addresses: Mapping[str, str]) -> dict[str, str]:
+    """The addresses of the nodes that decide failures, most first; the rest is tried after them."""
+    return dict(sorted(addresses.items(), key=lambda item: -blame.decisive.get(node_of(item[0]), 0.0)))

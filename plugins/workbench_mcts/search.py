@@ -13,6 +13,7 @@ from workbench.errors import SpecError
 from workbench.kit.edits import Menu, describe_edit, edit_options, places, read_edit
 from workbench.kit.proposer import Proposer, read_objects, runs_left, show_results
 from workbench.kit.tree_search import Node, Widening, back_up, draw, pool, select, softmix, uct
+from workbench.study import Blame, node_of
 from workbench.task import Space
 from workbench_mcts import prompts
 from workbench_mcts.design import Candidate, Design, Genome, make_covering_array
@@ -84,6 +85,7 @@ class Search:
         self.known: dict[str, Features] = {}
         self.counts = Counts()
         self.asked = 0
+        self.blame = Blame()
 
     async def run(self, initial: int) -> None:
         root = Node(State(self.design.root, await self.study.evaluate(self.design.root.workflow)))
@@ -140,9 +142,16 @@ class Search:
         weights = softmix([n.reward or 0.0 for n in found], mix=s.mix, alpha=s.alpha)
         return draw(found, weights, self.study.rng)
 
+    def spares(self, before: Genome, after: Genome) -> bool:
+        """Whether a guided search leaves out a mutation: it changes only nodes that decide no failure."""
+        names = {n for n in {**before.picks, **after.picks} if before.picks.get(n) != after.picks.get(n)}
+        return bool(names) and all(self.blame.spares(node_of(n), self.study.rng) for n in names)
+
     async def children(self, root: Node[State], parent: Node[State]) -> list[Candidate]:
         """New candidates: one change away, and some with two changes or recombined from two parents."""
         proposed: list[Candidate] = []
+        if self.settings.guided:
+            self.blame = await self.study.attribution(parent.state.candidate.workflow)
         if self.settings.proposals != "operators":
             proposed = await self.from_model(parent)
         if not proposed or (self.settings.proposals == "both" and self.surrogate is not None):
@@ -205,7 +214,7 @@ class Search:
 
     def genomes(self, root: Node[State], parent: Node[State]) -> Iterator[tuple[Genome, str]]:
         rng, genome = self.study.rng, parent.state.candidate.genome
-        steps = list(self.design.mutations(genome))
+        steps = [step for step in self.design.mutations(genome) if not self.spares(genome, step[0])]
         options = edit_options(parent.state.candidate.workflow, self.menu, self.edits) if self.edits else []
         steps += [(Genome(genome.picks, (*genome.edits, edit)), describe_edit(edit)) for edit in options]
         yield from rng.sample(steps, len(steps))

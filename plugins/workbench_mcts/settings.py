@@ -49,3 +49,6 @@ class Settings(Optimizer):
     race: bool = Field(True, description="stop candidates early if they are clearly worse than the best so far")
     batch: int = Field(6, ge=0, le=64, description="training rows whose results the proposer sees")
     temperature: float = Field(0.8, ge=0, le=2, description="of the proposer")
+    guided: bool = Field(
+        False, description="spend edits on the nodes that decide failures, found by repeating failed rows"
+    )

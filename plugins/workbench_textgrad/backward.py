@@ -84,7 +84,8 @@ def seen_by(path: str, results: Sequence[Result], *, whole: bool) -> list[Result
 
 @dataclass
 class Backward:
-    """One backward pass over failed results with traces. scored: names of outputs that the metric reads."""
+    """One backward pass over failed results with traces. scored: names of outputs that the metric reads. spared: nodes
+    that are known to be right, and pass the blame on as tools do."""
 
     workflow: Workflow
     failed: Sequence[Result]
@@ -94,6 +95,7 @@ class Backward:
     tools: bool = True
     structure: bool = True
     shown: int = 4000
+    spared: frozenset[str] = frozenset()
     layers: Mapping[str, Layer] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -125,7 +127,7 @@ class Backward:
             blame += dict.fromkeys(f"It failed: {s.message}" for s in seen if s.failure)  # no node read its output
             if not blame or not seen:
                 continue
-            if layer.learns:
+            if layer.learns and name not in self.spared:
                 found[name] = await self.gradient(layer, seen, blame, above)
             else:  # a tool or a program: pass the blame on to its own inputs
                 found[name] = Gradient("", "\n".join(blame))

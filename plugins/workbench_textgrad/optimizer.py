@@ -51,6 +51,9 @@ class TextGrad(Optimizer):
     )
     shown: int = Field(4000, ge=500, description="characters of examples in a prompt")
     temperature: float = Field(0.8, ge=0, le=2, description="of the proposer")
+    guided: bool = Field(
+        False, description="spend edits on the nodes that decide failures, found by repeating failed rows"
+    )
 
     @field_validator("edits")
     @classmethod
@@ -128,6 +131,7 @@ class _Descent:
             settings.tools,
             settings.structure,
             settings.shown,
+            spared=await self.spared(current, now),
         )
         loss = await backward.loss()
         if not loss:
@@ -145,6 +149,13 @@ class _Descent:
             base = await self.edited_by(loss, current, now, step)
         values = {a: text for a, text in values.items() if _there(a, base, current)}
         return base.patched(Patch(values, note=f"gradient step {step}")) if values else base
+
+    async def spared(self, current: Workflow, now: Evaluation) -> frozenset[str]:
+        """The nodes that get no gradient of their own in this step: those that decide no failure."""
+        if not self.settings.guided:
+            return frozenset()
+        blame = await self.study.attribution(current, [r.example for r in now.results])
+        return frozenset(name for name in current.nodes if blame.spares(name, self.study.rng))
 
     async def rewritten(self, backward: Backward, address: str, gradient: Gradient) -> dict[str, str]:
         prompt = text_at(backward.workflow, address)

@@ -21,7 +21,7 @@ EVALUATED: list[Mutant] = [
     *changes_of(
         f"{ROOM}eval_run.py",
         "tests/proof/test_reuse.py",
-        ("SealedTests(self.store).add_row(", "print(", "an evaluation on test is no look"),
+        ("self.sealed_tests.add_row(", "print(", "an evaluation on test is no look"),
     ),
     *changes_of(
         f"{ROOM}eval_report.py",

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.errors import StoreError
-from workbench.evaluation.rows import COSTS, read_rows
+from workbench.evaluation.rows import COSTS, find_candidate, read_rows
 from workbench.proof import LEVEL, MARGIN, Proof, paired_proof
-from workbench.run import candidates, winner_of
 from workbench.store import Store, kind_of, read_report
 
 #: Rows that changed sides are listed up to this many.
@@ -107,7 +106,7 @@ def read_side(store: Store, name: str) -> Side:
     run, _, candidate = place.partition(":")
     row = store.find_run(run)
     report = read_report(row)
-    hash_ = _candidate(store, row, report, candidate)
+    hash_ = find_candidate(store, row, report, candidate)
     if hash_ is None and kind_of(row) != "eval":
         raise StoreError(
             f"run {row['run']} ({kind_of(row)}) has no result yet; name a candidate of it, as in RUN:baseline"
@@ -124,20 +123,6 @@ def read_side(store: Store, name: str) -> Side:
     label = report["label"] if report and report.get("kind") == "eval" else ""
     means = _mean_costs(rows)
     return Side(name, row["run"], split, str(hash_), row["data_hash"], _by_key(rows), means, label)
-
-
-def _candidate(store: Store, row: Any, report: Mapping[str, Any] | None, asked: str) -> str | None:
-    known = [c["hash"] for c in candidates(store, row["id"])]
-    if asked in ("", "winner"):
-        killed = report is None and kind_of(row) == "eval"  # its workflow is the candidate that was added last
-        return known[-1] if killed and known else winner_of(report)
-    if asked == "baseline":
-        return known[0] if known else None
-    found = [hash_ for hash_ in known if hash_.startswith(asked)]
-    if len(found) != 1:
-        what = "several candidates" if found else "no candidate"
-        raise StoreError(f"run {row['run']} has {what} '{asked}'; see workbench show {row['run']}")
-    return found[0]
 
 
 def _by_key(rows: Sequence[Mapping[str, Any]]) -> dict[str, ScoredRow]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,6 +28,7 @@ from workbench.run import (
     Options,
     RowKeys,
     RunInfo,
+    add_started_run,
     as_stored_row,
     lms_not_ready,
     lms_of,
@@ -48,7 +48,6 @@ from workbench.store import (
     RunRecord,
     SealedTests,
     Store,
-    add_run,
     dumps,
     kind_of,
     read_options,
@@ -111,22 +110,8 @@ def evaluate(
     check_rows(task, options.split, options.repeats)
     store = Store(database)
     try:
-        run = secrets.token_hex(4)
         stored = {**options.as_dict(), "referred": task.external_hash, "outside": outer_settings(source)}
-        run_id = add_run(
-            store,
-            run=run,
-            name=task.spec.name,
-            status="running",
-            kind="eval",
-            file=str(place_of(path)),
-            spec=source.text,
-            options=dumps(stored),
-            data_hash=task.data_hash,
-            seed=task.spec.seed,
-            host=os.uname().nodename,
-            pid=os.getpid(),
-        )
+        run, run_id = add_started_run(store, "eval", place_of(path), task, stored)
         course = EvalRun(store, run_id, run, task, options, listener, pool=pool)
         course.ledger.stopping = spent
         return run_in_loop(course.go())
@@ -220,21 +205,14 @@ class EvalRun:
         self.info = RunInfo(run, spec.name, str(store.path), spec.budget.model_dump(exclude_none=True))
         self.ledger = Ledger(store, run_id, spec.budget, self._on_call, earlier_seconds, reuse=spec.cache)
         self.ledger.on_slowed = self._on_slowed
-        self.runtime = Runtime(
-            self.ledger,
-            spec.lm,
-            spec.roles,
-            pool or LMPool(),
-            spec.policy,
-            sandbox_choice=options.sandbox,
-            timeout=spec.timeout,
-        )
+        self.runtime = Runtime.of_spec(spec, self.ledger, pool=pool, sandbox=options.sandbox)
         self.evaluator = Evaluator(
             self.runtime, task.metric, spec.concurrency, source=task.source, further=task.further_metrics
         )
         self.rows = split_rows(task, str(options.split))
-        sealed = task.dataset.test.open() if options.split in ("test", "all") else ()
+        sealed = split_rows(task, "test") if options.split in ("test", "all") else ()
         self.sealed = dict(zip((row.id for row in sealed), sealed_row_keys(task, sealed), strict=True))
+        self.sealed_tests, self.name = SealedTests(store), evaluated_name(task)
         self.results: list[list[Result | None]] = [[None] * len(self.rows) for _ in range(options.repeats)]
         self.row_keys, self.warnings = RowKeys(task), list[str]()
         self._watched = bool(plugins().manager.hook.call_settled.get_hookimpls())
@@ -285,9 +263,7 @@ class EvalRun:
             replica, index = divmod(number, n)
             result = await self.evaluator.run_one(program, self.rows[index], Draw(replica=replica), traces=True)
             if result.score is not None and (seen := self.sealed.get(self.rows[index].id)):
-                SealedTests(self.store).add_row(
-                    self.run_id, evaluated_name(self.task), seen
-                )  # with the row: a kill hides no look
+                self.sealed_tests.add_row(self.run_id, self.name, seen)  # with the row: a kill hides no look
             self.evaluations.add_row(
                 workflow.hash, split, replica, index, as_stored_row(result, self.row_keys, whole=True)
             )

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from workbench.errors import StoreError, suggest
-from workbench.run import row_inputs, winner_of
+from workbench.run import candidates, row_inputs, winner_of
 from workbench.store import Evaluations, Journal, Store, kind_of
 
 
@@ -40,6 +40,22 @@ def read_rows(
         if (score is not None and not 0 <= score <= 1) or not all(isinstance(n, int | float) for n in costs):
             raise StoreError(f"{place} is damaged: its score or cost cannot be; use a copy of the database")
     return found
+
+
+def find_candidate(store: Store, row: Any, report: Mapping[str, Any] | None, asked: str) -> str | None:
+    """The hash of a candidate by its hash or the beginning of it, `baseline` or `winner` (also ""): of an evaluation
+    the workflow that was evaluated. None if there is none yet. Raises StoreError for one that is not there."""
+    known = [c["hash"] for c in candidates(store, row["id"])]
+    if asked in ("", "winner"):
+        killed = report is None and kind_of(row) == "eval"  # its workflow is the candidate that was added last
+        return known[-1] if killed and known else winner_of(report)
+    if asked == "baseline":
+        return known[0] if known else None
+    found = [hash_ for hash_ in known if hash_.startswith(asked)]
+    if len(found) != 1:
+        what = "several candidates" if found else "no candidate"
+        raise StoreError(f"run {row['run']} has {what} '{asked}'; see workbench show {row['run']}")
+    return found[0]
 
 
 #: The parts of a row's cost.

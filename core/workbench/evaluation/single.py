@@ -82,8 +82,7 @@ def _add_run(store: Store, task: Task) -> int:
 async def _run(
     task: Task, example: Example, ledger: Ledger, sandbox: SandboxChoice, consent: Consent | None, pool: LMPool | None
 ) -> Result:
-    spec = task.spec
-    runtime = Runtime(ledger, spec.lm, spec.roles, pool or LMPool(), spec.policy, consent, sandbox, spec.timeout)
+    runtime = Runtime.of_spec(task.spec, ledger, pool=pool, sandbox=sandbox, consent=consent)
     try:
         evaluator = Evaluator(runtime, task.metric, 1, source=task.source, further=task.further_metrics)
         return await evaluator.run_one(evaluator.program(task.workflow), example, traces=True)

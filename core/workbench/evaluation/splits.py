@@ -34,6 +34,6 @@ def check_rows(task: Task, split: str | None, repeats: int) -> None:
 
 def split_rows(task: Task, split: str) -> tuple[Example, ...]:
     """The rows of train, val, test or all."""
-    data = task.dataset
-    parts = {"train": data.train, "val": data.val, "test": data.test.open()}
-    return tuple(row for name in SPLITS for row in parts[name]) if split == "all" else parts[split]
+    if split == "all":
+        return tuple(row for name in SPLITS for row in split_rows(task, name))
+    return task.dataset.test.open() if split == "test" else getattr(task.dataset, split)

@@ -261,22 +261,14 @@ class LoadedWorkflow:
         store, run_id = self._journal or (Store(IN_MEMORY), 0)
         if self._journal is None:
             run_id = add_run(store, run="call", name=self.spec.name, status="run", spec="", options="{}")
-        runtime = Runtime(
-            Ledger(
-                store,
-                run_id,
-                BudgetSpec.model_validate({}),
-                recorded=self._journal is not None,
-                reuse=self._journal is not None and self.spec.cache,
-            ),
-            self.spec.lm,
-            self.spec.roles,
-            self.pool,
-            self.spec.policy,
-            self._consent,
-            self._sandbox or SandboxChoice.from_environment(),
-            self.spec.timeout,
+        ledger = Ledger(
+            store,
+            run_id,
+            BudgetSpec.model_validate({}),
+            recorded=self._journal is not None,
+            reuse=self._journal is not None and self.spec.cache,
         )
+        runtime = Runtime.of_spec(self.spec, ledger, pool=self.pool, sandbox=self._sandbox, consent=self._consent)
         return Program(self.workflow, runtime)
 
 

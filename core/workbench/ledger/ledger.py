@@ -46,7 +46,8 @@ class Ledger:
 
     on_call is called with every settled call, on_slowed with a model's identity and its requests at once before and
     after a rate limit. With `recorded=False` nothing is journalled: equal calls are sent again, and memory does not
-    grow with their number. reuse: take answers of earlier runs. searching: whether these count in `spent`.
+    grow with their number. reuse: take answers of earlier runs; searching: and count them in `spent`. source: the run
+    that is repeated: its answers and effects are taken, and no other's.
     """
 
     store: Store
@@ -62,13 +63,14 @@ class Ledger:
     recorded: bool = True
     reuse: bool = False
     searching: bool = False
+    source: int | None = None
     on_slowed: Callable[[str, int, int], None] = lambda identity, before, after: None
 
     def __post_init__(self) -> None:
         self.started = time.monotonic()
         self.paid, self.reused = Spend(), Spend()  # by this run in all its processes, and by earlier runs
         self._journal = (Journal if self.recorded else NoJournal)(self.store, self.run_id)
-        self.bill = Bill(self.store, self._journal)
+        self.bill, self._earlier = Bill(self.store, self._journal), EarlierCalls(self.store, self.run_id, self.source)
         self._proof_reserve = {"calls": 0.0, "tokens": 0.0, "usd": 0.0, "minutes": 0.0}
         self._reserved = Spend()
         self._flying: dict[str, asyncio.Future[Settled]] = {}
@@ -83,8 +85,8 @@ class Ledger:
         self._refused: dict[str, LMError] = {}  # by model: its key was rejected, so nothing more is sent to it
         self._too_low: dict[str, float] = {}  # by model: a factor for estimates of prompt lengths
         self._failed: dict[str, int] = {}  # by key: failed attempts of calls not yet settled, as counted in `spent`
-        path = self.store.path.with_name(f"{self.store.path.name}-intents-{self.run_id}")
-        self._intents = (RequestLog if self.recorded else NoLog)(path, self._process)
+        log = self.store.path.with_name(f"{self.store.path.name}-intents-{self.run_id}")
+        self._intents = (RequestLog if self.recorded else NoLog)(log, self._process)
 
     def open(self) -> None:
         """Count what earlier processes of this run sent. Done by the first call, under the run's lock."""
@@ -178,8 +180,7 @@ class Ledger:
         row = self._journal.find_call(key)
         if row is None:
             return None
-        first = self._touch(key)
-        if first:
+        if first := self._touch(key):
             self._count_stored(row, row["role"], reused=row["reused"] is not None)
         else:
             self.spent.cached += 1
@@ -196,9 +197,9 @@ class Ledger:
 
     async def _take_over(self, key: str, lm: LM, request: Request, role: str) -> Settled | None:
         """The answer of an earlier run, which is recorded in this one; None if there is none to take."""
-        if not self.reuse or not getattr(lm, "reusable", True):
+        if not (self.reuse or self.source) or not getattr(lm, "reusable", True):
             return None
-        if (row := EarlierCalls(self.store, self.run_id).find(key, tokens=request.logprobs)) is None:
+        if (row := self._earlier.find(key, tokens=request.logprobs)) is None:
             return None
         done = self._journal.add_reused_call(row, role)
         self._touch(key)
@@ -368,13 +369,12 @@ class Ledger:
         kind and content (name, arguments, example, ordinal) identify it. An exception is not journalled.
         """
         key = hashlib.sha256(dumps([kind, content]).encode()).hexdigest()[:32]
-        if (known := self._journal.find_effect(key)) is not None:
+        if (known := self._journal.find_effect(key) or self._earlier.find_effect(key)) is not None:
             return json.loads(known)
         if self.stopping is not None:
             raise self.stopping
         begun = time.monotonic()
-        result = await run()
-        text = dumps(result)
+        text = dumps(await run())
         await self._journal.add_effect(key, kind, dumps(content), text, time.monotonic() - begun)
         return json.loads(text)  # what a replay would give, byte for byte
 

@@ -20,6 +20,7 @@ from workbench.run.preflight import lms_not_ready, lms_of, wrong_in_file
 from workbench.run.prune import prune_run, removable_files
 from workbench.run.session import Listener, Options, RunInfo
 from workbench.run.start import (
+    add_started_run,
     find_obstacles,
     lacks_rows,
     optimize,
@@ -35,6 +36,7 @@ __all__ = [
     "Options",
     "optimize",
     "resume",
+    "add_started_run",
     "prepare",
     "place_of",
     "prepare_stored",

@@ -104,15 +104,7 @@ class Session:
         self.info = RunInfo(run, task.spec.name, str(store.path), task.spec.budget.model_dump(exclude_none=True))
         self.ledger = Ledger(store, run_id, task.spec.budget, self._on_call, earlier_seconds)
         self.ledger.reuse, self.ledger.searching, self.ledger.on_slowed = task.spec.cache, True, self._on_slowed
-        self.runtime = Runtime(
-            self.ledger,
-            task.spec.lm,
-            task.spec.roles,
-            pool or LMPool(),
-            task.spec.policy,
-            sandbox_choice=options.sandbox,
-            timeout=task.spec.timeout,
-        )
+        self.runtime = Runtime.of_spec(task.spec, self.ledger, pool=pool, sandbox=options.sandbox)
         self.evaluator = Evaluator(self.runtime, task.metric, task.spec.concurrency, source=task.source)
         self.progress = Progress(
             self._on_candidate,

@@ -68,33 +68,40 @@ def optimize(
     """
     options = options or Options()
     check_writable(options.path)
-    spec, source, task, named = prepare(path, options.sets)
+    _, source, task, named = prepare(path, options.sets)
     if (error := lacks_rows(task)) is not None:
         raise task.source.locate(error)
     if not options.allow_unproved and (lacking := find_unpayable_proof(task)) is not None:
         raise task.source.locate(lacking)
     store = Store(database)
     try:
-        run = secrets.token_hex(4)
-        run_id = add_run(
-            store,
-            run=run,
-            name=spec.name,
-            status="running",
-            kind="optimize",
-            file=str(place_of(path)),
-            spec=source.text,
-            options=dumps({**options.as_dict(), **_hashes(task), "outside": outer_settings(source)}),
-            data_hash=task.data_hash,
-            seed=spec.seed,
-            host=os.uname().nodename,
-            pid=os.getpid(),
-            version=__version__,
-        )
+        stored = {**options.as_dict(), **_hashes(task), "outside": outer_settings(source)}
+        run, run_id = add_started_run(store, "optimize", place_of(path), task, stored)
         steps = list(optimizers) if optimizers is not None else named
         return run_in_loop(Session(store, run_id, run, task, steps, options, listener, pool=pool).go())
     finally:
         store.close()
+
+
+def add_started_run(store: Store, kind: str, file: Path, task: Task, options: Mapping[str, Any]) -> tuple[str, int]:
+    """Add the row of a run that this process starts; returns its name and number."""
+    run = secrets.token_hex(4)
+    run_id = add_run(
+        store,
+        run=run,
+        name=task.spec.name,
+        status="running",
+        kind=kind,
+        file=str(file),
+        spec=task.source.text,
+        options=dumps(dict(options)),
+        data_hash=task.data_hash,
+        seed=task.spec.seed,
+        host=os.uname().nodename,
+        pid=os.getpid(),
+        version=__version__,
+    )
+    return run, run_id
 
 
 def _hashes(task: Task) -> dict[str, str]:

@@ -7,6 +7,7 @@ from workbench.runtime.clock import NodeClock
 from workbench.runtime.draw import FIRST_DRAW, Draw
 from workbench.runtime.embedding import BATCH
 from workbench.runtime.program import Context, Program, ends_run, make_request
+from workbench.runtime.repair import Address, Repair, Repairs
 from workbench.runtime.runtime import Consent, Runtime
 from workbench.runtime.sandbox import (
     BOUNDARIES,
@@ -34,4 +35,7 @@ __all__ = [
     "LEVELS",
     "open_sandbox",
     "BATCH",
+    "Address",
+    "Repair",
+    "Repairs",
 ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+
+from workbench.runtime.repair import Repairs
 
 #: Replicas of a child or a call are numbered within those of what makes it.
 STRIDE = 1000
@@ -21,12 +23,14 @@ class Draw:
             with the same first replicas share their first calls, so each node of a tree of rollouts is paid once.
         position: of the node in the order of the schedule.
         order: of the node's span among those of the trace.
+        repairs: what takes the place of single steps; they change no key of any other call.
     """
 
     replica: int = 0
     call_replicas: tuple[int, ...] = ()
     position: int = 0
     order: tuple[int, ...] = ()
+    repairs: Repairs = field(default_factory=dict, hash=False)
 
     def at(self, position: int) -> Draw:
         """That of a node of the workflow."""
@@ -39,6 +43,7 @@ class Draw:
             tuple(own * STRIDE + replica for own in self.call_replicas),
             self.position,
             (*self.order, replica, number),
+            self.repairs,
         )
 
     def of_call(self, number: int, replica: int) -> int:

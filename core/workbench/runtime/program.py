@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from workbench.errors import BudgetSpent, LMError, NodeError, ServerDead, SpecError, StoreError, WorkbenchError
 from workbench.ledger import Ledger, Settled
@@ -20,6 +20,7 @@ from workbench.lm import Message, Request, Response
 from workbench.runtime.clock import NodeClock
 from workbench.runtime.draw import FIRST_DRAW, Draw
 from workbench.runtime.embedding import Vector
+from workbench.runtime.repair import FRESH
 from workbench.runtime.runtime import Runtime
 from workbench.spec import LMSpec, PolicySpec
 from workbench.task import Example
@@ -59,6 +60,14 @@ class Program:
             failure, message = error.kind, f"node '{error.node}': {error}" if error.node else str(error)
         trace.spans.sort(key=lambda span: span.order)
         return ExampleRun(self.schedule.merged(written), trace, failure, message, time.perf_counter() - begun)
+
+
+class _Begun(NamedTuple):
+    """A call that has begun: its number in its span, its place in the trace, and the time."""
+
+    number: int
+    at: int
+    seconds: float
 
 
 class Context:
@@ -113,11 +122,13 @@ class Context:
 
     async def run_node(self, node: NodeKind, inputs: Mapping[str, Any], agent: str | None = None) -> Mapping[str, Any]:
         """Run a node under its own span, and turn its errors into a NodeError with a kind."""
-        span = Span(self.node, type(node).__name__, inputs, agent=agent, order=self.draw.order)
+        span = Span(self.node, type(node).__name__, inputs, agent=agent, order=self.draw.order, at=self.trace.tick())
         self.trace.spans.append(span)
         self._span = span
         try:
-            outputs = await node.run(inputs, self)
+            repair = self.draw.repairs.get((self.draw.order, 0))
+            fixed = None if repair is None else repair.outputs
+            outputs = await node.run(inputs, self) if fixed is None else fixed
             if not isinstance(outputs, Mapping):
                 raise TypeError(f"the node gave {type(outputs).__name__}, not a mapping of its outputs")
             span.outputs = outputs
@@ -179,8 +190,15 @@ class Context:
             self._task_calls[replica] += 1
         else:
             number = max(0, number - 1)  # it belongs to the task's call before it
-        request = make_request(spec, messages, self.draw.of_call(number, replica), settings)
         begun = self._begin_call()
+        drawn, repair = self.draw.of_call(number, replica), self.draw.repairs.get((self.draw.order, begun.number))
+        if repair is not None:
+            spec, role, drawn = repair.lm or spec, "repair", drawn + FRESH * repair.draw
+            settings = repair.settings_of(settings, spec.temperature)
+        request = make_request(spec, messages, drawn, settings)
+        if repair is not None and repair.response is not None:
+            self._record(begun, CallRecord(request.messages, repair.response, role, spec.model, True, 0.0))
+            return repair.response
         response, paid = await runtime.complete(spec, request, role)
         self._record(begun, _call_record(request.messages, response, role, spec.model, paid))
         return response
@@ -198,18 +216,17 @@ class Context:
             raise next((e for e in errors if ends_run(e, self.program.runtime.ledger)), errors[0])
         return cast(list[Response], outcomes)
 
-    def _begin_call(self) -> tuple[int, float]:
-        """The number of a call that begins now, and the time."""
+    def _begin_call(self) -> _Begun:
         self._calls += 1
-        return self._calls, time.perf_counter()
+        return _Begun(self._calls, self.trace.tick(), time.perf_counter())
 
-    def _record(self, begun: tuple[int, float], record: CallRecord) -> None:
+    def _record(self, begun: _Begun, record: CallRecord) -> None:
         """Insert the call in the order of beginnings, whichever was answered first."""
-        number, at = begun
+        record.number, record.at = begun.number, begun.at
         for clock in self.clocks:
-            clock.add_call(at, record.queued)
-        place = bisect(self._begun, number)
-        self._begun.insert(place, number)
+            clock.add_call(begun.seconds, record.queued)
+        place = bisect(self._begun, begun.number)
+        self._begun.insert(place, begun.number)
         self.span.calls.insert(place, record)
 
     async def embed(self, texts: Sequence[str], lm: LMSpec, role: str = "task") -> list[Vector]:

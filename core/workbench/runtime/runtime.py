@@ -12,7 +12,7 @@ from workbench.ledger import Ledger, Settled
 from workbench.lm import LMPool, Request, Response, count_images
 from workbench.runtime.embedding import Embedder
 from workbench.runtime.sandbox import LEVELS, Sandbox, SandboxChoice, open_sandbox
-from workbench.spec import LMSpec, PolicySpec
+from workbench.spec import LMSpec, PolicySpec, Spec
 from workbench.store import RunRecord
 from workbench.workflow import Workflow, task_lm
 
@@ -35,6 +35,20 @@ class Runtime:
     _sandbox: Sandbox | None = None
     _embedders: dict[tuple[str, str], Embedder] = field(default_factory=dict)
     _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @classmethod
+    def of_spec(
+        cls,
+        spec: Spec,
+        ledger: Ledger,
+        *,
+        pool: LMPool | None = None,
+        sandbox: SandboxChoice | None = None,
+        consent: Consent | None = None,
+    ) -> Runtime:
+        """The runtime that a workflow file asks for. pool: language models in place of those of the plugins."""
+        sandbox = sandbox or SandboxChoice.from_environment()
+        return cls(ledger, spec.lm, spec.roles, pool or LMPool(), spec.policy, consent, sandbox, spec.timeout)
 
     async def sandbox(self) -> Sandbox:
         """The sandbox of the run, opened at first use. Its level is stored; a resumed run refuses a weaker one."""

@@ -328,10 +328,11 @@ class Usual:
 
 @dataclass(frozen=True, slots=True)
 class EarlierCalls:
-    """The calls of the runs before one run."""
+    """The calls of the runs before one run. only: of this one."""
 
     store: Store
     run_id: int
+    only: int | None = None
 
     def find(self, key: str, *, tokens: bool = False) -> sqlite3.Row | None:
         """The newest answered call with this key whose row is what was written; None if there is none.
@@ -344,12 +345,16 @@ class EarlierCalls:
         """
         sql = (
             "select * from calls where key = ? and run_id < ? and kind = 'lm' and response is not null "
-            "order by run_id desc limit ?"
+            "and (? is null or run_id = ?) order by run_id desc limit ?"
         )
-        for row in self.store.rows(sql, key, self.run_id, MOST_RUNS):
+        for row in self.store.rows(sql, key, self.run_id, self.only, self.only, MOST_RUNS):
             if _is_whole(row, tokens):
                 return row
         return None
+
+    def find_effect(self, key: str) -> str | None:
+        """The result of an effect of the one run, as JSON; None if all runs are searched, since effects may differ."""
+        return None if self.only is None else Journal(self.store, self.only).find_effect(key)
 
 
 def read_usual_calls(store: Store, lm: str, role: str = "task") -> Usual | None:

@@ -3,6 +3,7 @@
 Nothing here holds a test split.
 """
 
+from workbench.study.blame import Blame, node_of
 from workbench.study.evaluate import Evaluation, Evaluator, Result, unanswered_error
 from workbench.study.pareto import objective_sign, pareto_set, pick
 from workbench.study.racing import Race, paired_race
@@ -11,6 +12,8 @@ from workbench.study.study import Optimizer, Progress, Study, estimate_calls, ma
 
 __all__ = [
     "Optimizer",
+    "Blame",
+    "node_of",
     "Study",
     "Progress",
     "make_optimizer",

@@ -17,6 +17,7 @@ from workbench.lm import LM, Response
 from workbench.plugins import plugins
 from workbench.runtime import Draw
 from workbench.spec import DomainSpec, LMSpec
+from workbench.study.blame import Blame, affordable_failures, replay_blame, spectrum_blame
 from workbench.study.evaluate import Evaluation, Evaluator
 from workbench.study.racing import Race, paired_race
 from workbench.study.sampler import Searcher
@@ -74,6 +75,7 @@ class Progress:
     )  # on the whole val split, by workflow hash
     on_note: Callable[[str, str, Mapping[str, Any]], None] = lambda optimizer, message, figures: None
     on_rows: Callable[[Evaluation], None] = lambda evaluation: None  # of rows that an optimizer chose
+    blames: dict[tuple[str, ...], Blame] = field(default_factory=dict[tuple[str, ...], Blame])  # by workflow and rows
 
 
 @dataclass
@@ -272,6 +274,42 @@ class Study:
             return asdict(await sandbox.call(source, function, arguments, timeout=timeout))
 
         return await self.ledger.effect("code", [source, function, dict(arguments)], run)
+
+    async def attribution(
+        self, workflow: Workflow, examples: Sequence[Example] | None = None, *, most: int = 4
+    ) -> Blame:
+        """Which nodes of a workflow decide its failures on train rows (`guided: true` of some optimizers).
+
+        Where the file names a `proposer` that is another model than the task's, failed rows are repeated with steps put
+        right by it: a few calls each, which the budget pays. Otherwise, or if no repair helps, failed and passed runs
+        are compared, without a call.
+
+        Args:
+            workflow: the candidate.
+            examples: of train; default: the first 16. What was run or examined before costs nothing.
+            most: failed rows to repeat.
+
+        Raises:
+            BudgetSpent: at the ceiling.
+        """
+        rows = list(self.train[:16] if examples is None else examples)
+        key = (workflow.hash, *sorted(row.id for row in rows))
+        known = self.progress.blames.get(key)
+        if known is None:
+            known = self.progress.blames[key] = await self._attribute(workflow, rows, most)
+            shares = ", ".join(f"{node} {share:g}" for node, share in known.decisive.items()) or "no node"
+            self.log(f"failures are decided by: {shares}", examined=known.examined, method=known.method)
+        return known
+
+    async def _attribute(self, workflow: Workflow, rows: Sequence[Example], most: int) -> Blame:
+        evaluation = await self.evaluate(workflow, rows, traces=True)
+        spec, own = self.role_spec("proposer"), self.evaluator.runtime.lm_spec("task", workflow)
+        if spec is not None and spec.model != own.model:
+            failed = affordable_failures(evaluation, self.remaining() / 4, most)
+            found = await replay_blame(self.evaluator, workflow, failed, spec)
+            if found.decisive:
+                return found
+        return spectrum_blame(evaluation, list(workflow.nodes))
 
     def space(self, domains: Mapping[str, DomainSpec] | None = None) -> Space:
         """A search space: the given domains, else those of the file, else the demos of every node."""

@@ -28,6 +28,8 @@ class CallRecord:
     state: str | None = None
     earned: float | None = None
     key: str = ""  # under which the journal has it
+    number: int = 0  # among the calls of its span, from 1, in the order of their beginnings; failed ones count, too
+    at: int = field(default=0, compare=False)  # its place in the trace (`Trace.tick`)
 
 
 @dataclass(slots=True)
@@ -50,6 +52,7 @@ class Span:
     queued: float = 0.0
     error: str | None = None
     order: tuple[int, ...] = ()  # its place among the spans of the trace (`Context`)
+    at: int = field(default=0, compare=False)  # when it began (`Trace.tick`)
 
     def as_dict(self) -> dict[str, Any]:
         """What the store keeps of it. Prompts are stored with the calls, so here are only answers and counts."""
@@ -85,6 +88,12 @@ class Trace:
 
     example: str
     spans: list[Span] = field(default_factory=list[Span])
+    _ticks: int = field(default=0, compare=False, repr=False)
+
+    def tick(self) -> int:
+        """The next number, in the order in which spans and calls begin."""
+        self._ticks += 1
+        return self._ticks
 
     @property
     def calls(self) -> list[CallRecord]:

@@ -1,0 +1,152 @@
+"""Counterfactual replay: the step that decides a failure, found by repeating the run with steps repaired.
+
+What comes before a repaired step is answered from the journal, so a re-run pays for the repair and what follows it. A
+step decides a failure if the run passes once it is right; of several the earliest counts: M. Zhang et al., Which Agent
+Causes Task Failures and When?, 2025 (arXiv 2505.00212), section 2, where people judge it by reading. Here it is done.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from workbench.attribution.steps import TraceStep
+from workbench.runtime import Address, Repair
+
+#: Repairs of a step, best first; each is tried until the run passes. None if the step cannot be repaired.
+RepairOf = Callable[[TraceStep], Sequence[Repair]]
+
+
+@dataclass(frozen=True)
+class Rerun:
+    """How a repeated run ended. calls, usd: what it paid."""
+
+    passed: bool
+    score: float | None = None
+    calls: int = 0
+    usd: float = 0.0
+
+
+#: Repeats the run with these repairs.
+RunWith = Callable[[Mapping[Address, Repair]], Awaitable[Rerun]]
+
+
+@dataclass
+class Diagnosis:
+    """The step that decides a failure.
+
+    Attributes:
+        step: None if no repair makes the run pass.
+        repaired: whether the run passes when this step alone is repaired.
+        confidence: of the re-runs that bear on it, the share that agrees.
+        evidence: why, in a sentence.
+        reruns, calls, usd: what it took.
+    """
+
+    step: TraceStep | None
+    repaired: bool = False
+    confidence: float = 0.0
+    evidence: str = ""
+    reruns: int = 0
+    calls: int = 0
+    usd: float = 0.0
+
+
+@dataclass
+class _Replays:
+    """Repeats a run, and counts."""
+
+    run: RunWith
+    repair_of: RepairOf
+    spent: Diagnosis = field(default_factory=lambda: Diagnosis(None))
+    known: dict[frozenset[int], bool] = field(default_factory=dict[frozenset[int], bool])
+
+    async def passes(self, steps: Sequence[TraceStep]) -> bool:
+        """Whether the run passes with these steps repaired, by any of their repairs; those that have none stay."""
+        repairs = [(step, options) for step in steps if (options := self.repair_of(step))]
+        key = frozenset(step.index for step, _ in repairs)
+        if not key:
+            return False
+        if key not in self.known:
+            self.known[key] = False
+            for turn in range(max(len(options) for _, options in repairs)):
+                chosen = {step.address: options[min(turn, len(options) - 1)] for step, options in repairs}
+                rerun = await self.run(chosen)
+                self.spent.reruns += 1
+                self.spent.calls += rerun.calls
+                self.spent.usd += rerun.usd
+                if rerun.passed:
+                    self.known[key] = True
+                    break
+        return self.known[key]
+
+    def diagnose(self, step: TraceStep | None, repaired: bool, confidence: float, evidence: str) -> Diagnosis:
+        spent = self.spent
+        return Diagnosis(step, repaired, confidence, evidence, spent.reruns, spent.calls, spent.usd)
+
+
+async def bisect_steps(steps: Sequence[TraceStep], run: RunWith, repair_of: RepairOf) -> Diagnosis:
+    """The decisive step by bisection: the last of the shortest beginning whose repair makes the run pass.
+
+    Right where repairs are monotone: a run that passes with its first t steps repaired also passes with more. With one
+    repair for each step at most ceil(log2 n) + 2 re-runs: all steps, the bisection, the step alone.
+
+    Args:
+        steps: of the failed run, in order.
+        run: repeats it.
+        repair_of: the repairs of a step.
+    """
+    replays = _Replays(run, repair_of)
+    steps = [step for step in steps if repair_of(step)]
+    if not await replays.passes(steps):
+        return replays.diagnose(None, False, 0.0, f"it fails with all {len(steps)} steps repaired")
+    low, high = 0, len(steps)  # it fails with `low` of the first steps repaired, and passes with `high`
+    while high - low > 1:
+        middle = (low + high) // 2
+        if await replays.passes(steps[:middle]):
+            high = middle
+        else:
+            low = middle
+    step = steps[low]
+    alone = await replays.passes([step])
+    if alone:
+        return replays.diagnose(step, True, 1.0, f"it passes with this step alone repaired{_before(low)}")
+    words = f"it passes with the first {high} steps repaired{_before(low)}, and fails with this one alone"
+    return replays.diagnose(step, False, 0.5, words)
+
+
+async def scan_steps(
+    steps: Sequence[TraceStep], run: RunWith, repair_of: RepairOf, *, order: Sequence[int] = (), most: int = 0
+) -> Diagnosis:
+    """The decisive step by repairing one at a time. Right also where repairs are not monotone.
+
+    Args:
+        steps: of the failed run, in order.
+        run: repeats it.
+        repair_of: the repairs of a step.
+        order: indexes of steps, the most suspicious first, as other methods rank them; the rest follow in order. The
+            first whose repair helps is taken, so without an order it is the earliest.
+        most: so many steps are tried; 0: all.
+    """
+    replays, named = _Replays(run, repair_of), [steps[i] for i in order]
+    ranked = [*named, *(step for step in steps if step not in named)]
+    tried = [step for step in ranked if repair_of(step)][: most or len(ranked)]
+    for number, step in enumerate(tried):
+        if await replays.passes([step]):
+            earlier = {s.index for s in tried[:number]} | {s.index for s in steps if not repair_of(s)}
+            sure = earlier >= set(range(step.index))
+            words = "it passes with this step alone repaired" + (
+                _before(step.index) if sure else f"; of the {step.index} before it some were not tried"
+            )
+            return replays.diagnose(step, True, 1.0 if sure else 0.5, words)
+    return replays.diagnose(None, False, 0.0, f"it fails with any one of {len(tried)} steps repaired")
+
+
+def _before(count: int) -> str:
+    return f", and fails with the {count} before it" if count else ""
+
+
+def most_reruns(steps: int) -> int:
+    """The most re-runs of `bisect_steps`, with one repair for each step."""
+    return math.ceil(math.log2(steps)) + 2 if steps > 1 else 1

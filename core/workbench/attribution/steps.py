@@ -1,0 +1,61 @@
+"""The steps of a run: what each node and each call of a model contributed, in order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from workbench.lm import Response
+from workbench.runtime import Address
+from workbench.workflow import Span, Trace
+
+
+@dataclass(frozen=True)
+class TraceStep:
+    """A call of a model, or the outputs of a node that calls none.
+
+    Attributes:
+        index: its place in the run, from 0.
+        node: the path of the node, e.g. `solve` or `vote.of`.
+        agent: its name among several in one node, or the name of the node.
+        address: where a repair of it is put.
+        text: what it said, or its outputs as JSON.
+        response, outputs: the one or the other.
+    """
+
+    index: int
+    node: str
+    agent: str
+    address: Address
+    text: str
+    response: Response | None = None
+    outputs: Mapping[str, Any] | None = None
+
+    @property
+    def top(self) -> str:
+        """The node of the workflow that it belongs to."""
+        return self.node.partition(".")[0]
+
+
+def steps_of(trace: Trace) -> list[TraceStep]:
+    """The steps of a run, in the order of the nodes and, within one, of their beginnings. Empty if it was not recorded
+    in this process: what the store keeps of a trace has no addresses."""
+    inner = {span.order[:-2] for span in trace.spans if len(span.order) > 1}
+    found: list[tuple[tuple[int, int], TraceStep]] = []
+    for span in trace.spans:
+        place, agent = span.order[:1] or (0,), span.agent or span.node
+        for call in span.calls:
+            if call.number and call.response is not None:
+                step = TraceStep(0, span.node, agent, (span.order, call.number), call.response.text, call.response)
+                found.append(((place[0], call.at), step))
+        if not span.calls and span.order not in inner:
+            step = TraceStep(0, span.node, agent, (span.order, 0), _shown(span), outputs=span.outputs)
+            found.append(((place[0], span.at), step))
+    found.sort(key=lambda pair: pair[0])
+    return [TraceStep(i, s.node, s.agent, s.address, s.text, s.response, s.outputs) for i, (_, s) in enumerate(found)]
+
+
+def _shown(span: Span) -> str:
+    return span.error or json.dumps(dict(span.outputs), ensure_ascii=False, default=str)

@@ -1,0 +1,44 @@
+"""What takes the place of a step when a recorded run is repeated with that step changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from workbench.lm import Response
+from workbench.spec import LMSpec
+
+#: A step of a run: the order of its span (`Span.order`) and the number of its call there, from 1; 0: the outputs.
+Address = tuple[tuple[int, ...], int]
+
+#: Fresh draws are numbered far from all others.
+FRESH = 10**12
+
+
+@dataclass(frozen=True)
+class Repair:
+    """One of: what a node puts out without being run, an answer in place of a call, another model, a fresh draw.
+
+    Attributes:
+        outputs: all outputs of the node. Its address has the call 0.
+        response: the answer. Nothing is sent.
+        lm: the model that is asked instead.
+        draw: from 1: a fresh draw of this number.
+        temperature: of the fresh draw, where the step has none; at 0 nothing would be drawn anew.
+    """
+
+    outputs: Mapping[str, Any] | None = None
+    response: Response | None = None
+    lm: LMSpec | None = None
+    draw: int = 0
+    temperature: float = 1.0
+
+    def settings_of(self, settings: Mapping[str, Any], default: float | None) -> dict[str, Any]:
+        """The settings of the call. default: the temperature of the model."""
+        if not self.draw or settings.get("temperature") or (settings.get("temperature") is None and default):
+            return dict(settings)
+        return {**settings, "temperature": self.temperature}
+
+
+Repairs = Mapping[Address, Repair]

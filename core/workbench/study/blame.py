@@ -1,0 +1,116 @@
+"""Which nodes of a workflow decide its failures on train rows, so that an optimizer can spend its edits there."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from workbench.attribution import Element, Rerun, bisect_steps, elements_of, most_reruns, rank_nodes, steps_of
+from workbench.runtime import Address, Draw, Repair
+from workbench.spec import LMSpec
+from workbench.study.evaluate import Evaluation, Evaluator, Result
+from workbench.workflow import Workflow
+
+#: The share of draws that go to any node, whatever is known: a diagnosis may be wrong.
+ANY = 0.15
+
+#: A node counts as suspicious by spectra only above this; Ochiai's coefficient of chance is near the failure rate.
+SUSPICIOUS = 0.5
+
+
+@dataclass(frozen=True)
+class Blame:
+    """How many of the examined failures each node decides.
+
+    Attributes:
+        decisive: by node of the workflow, most first. Empty if nothing is known.
+        examined: failures that were examined.
+        method: `replay` (a model of another role put steps right), or `spectrum`.
+    """
+
+    decisive: Mapping[str, float] = field(default_factory=dict[str, float])
+    examined: int = 0
+    method: str = ""
+
+    def weight(self, node: str, nodes: Sequence[str]) -> float:
+        """The share of edits that a node gets among some; equal ones if none of them is blamed."""
+        total = math.fsum(self.decisive.get(name, 0.0) for name in nodes)
+        if not total:
+            return 1 / len(nodes)
+        return (1 - ANY) * self.decisive.get(node, 0.0) / total + ANY / len(nodes)
+
+    def spares(self, node: str, rng: random.Random) -> bool:
+        """Whether to leave out an edit of a node: one that is not blamed, but for a share of `ANY`."""
+        return bool(self.decisive) and not self.decisive.get(node) and rng.random() >= ANY
+
+    def choose(self, addresses: Sequence[str], rng: random.Random) -> str:
+        """Draw an address of a setting (nodes.NODE...) by the weight of its node."""
+        names = [node_of(a) for a in addresses]
+        nodes = list(dict.fromkeys(names))
+        return rng.choices(addresses, [self.weight(n, nodes) / names.count(n) for n in names])[0]
+
+
+def node_of(address: str) -> str:
+    """The node of the workflow that an address lies in; "" if in none."""
+    parts = address.split(".")
+    return parts[1] if len(parts) > 1 and parts[0] == "nodes" else ""
+
+
+def affordable_failures(evaluation: Evaluation, calls: float, most: int) -> list[Result]:
+    """Failed rows with traces, at most `most`, and so few that replays of all take at most `calls`."""
+    failed = [r for r in evaluation.results if r.trace is not None and r.score is not None and r.score < 1]
+    chosen: list[Result] = []
+    for result in failed[:most]:
+        assert result.trace is not None
+        calls -= most_reruns(max(1, len(steps_of(result.trace)))) * max(1, result.calls)
+        if calls < 0:
+            break
+        chosen.append(result)
+    return chosen
+
+
+async def replay_blame(evaluator: Evaluator, workflow: Workflow, failed: Sequence[Result], lm: LMSpec) -> Blame:
+    """Blame by counterfactual replay: each failed row is repeated with steps put right by `lm`.
+
+    Args:
+        evaluator: that of the run.
+        workflow: which failed.
+        failed: rows with traces.
+        lm: the model that repairs.
+
+    Raises:
+        BudgetSpent: at the ceiling.
+    """
+    program, counts = evaluator.program(workflow), Counter[str]()
+    for result in failed:
+        assert result.trace is not None
+
+        async def run(repairs: Mapping[Address, Repair], result: Result = result) -> Rerun:
+            again = await evaluator.run_one(program, result.example, Draw(repairs=repairs))
+            return Rerun(again.score is not None and again.score > (result.score or 0.0), again.score, again.calls)
+
+        found = await bisect_steps(
+            steps_of(result.trace), run, lambda step: [Repair(lm=lm)] if step.response is not None else []
+        )
+        if found.step is not None:
+            counts[found.step.top] += 1
+    return Blame(dict(counts.most_common()), len(failed), "replay")
+
+
+def spectrum_blame(evaluation: Evaluation, order: Sequence[str]) -> Blame:
+    """Blame by spectra, without a call: nodes whose elements failed runs share and passed ones lack."""
+    sides: tuple[list[frozenset[Element]], list[frozenset[Element]]] = ([], [])
+    for result in evaluation.results:
+        if result.trace is not None and result.score is not None:
+            sides[result.score >= 1].append(elements_of(result.trace))
+    failed, passed = sides
+    if not failed or not passed:
+        return Blame({}, len(failed), "spectrum")
+    ranked = [s for s in rank_nodes(passed, failed, order=order) if s.suspiciousness > SUSPICIOUS]
+    found: dict[str, float] = {}
+    for suspect in ranked:
+        found.setdefault(suspect.node.partition(".")[0], suspect.suspiciousness)
+    return Blame(found, len(failed), "spectrum")

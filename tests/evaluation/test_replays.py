@@ -1,0 +1,157 @@
+"""Replays of a stored run: the planted step is named, rows are repeated at no cost, and sealed rows are left alone."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.attribution.planted import STRONG, Models
+
+from workbench.errors import SpecError, StoreError
+from workbench.evaluation import EvalOptions, ReplayOptions, ReplayReport, evaluate, replay_failures
+from workbench.lm import Request
+from workbench.run import Options, optimize
+from workbench.study import Optimizer, Study
+from workbench.workflow import Patch, Workflow
+
+NODES = 5
+ROWS = 24
+
+
+def fault_of(row: int) -> int | None:
+    """The node that is wrong on a row: every third row has none."""
+    return None if row % 3 == 0 else (row * 7) % NODES
+
+
+def answers(weak: bool) -> Callable[[Request], str]:
+    def say(request: Request) -> str:
+        text = str(request.messages[-1]["content"])
+        row, place, value = (int(x) for x in re.findall(r"row: r(\d+)\nn(\d+): (-?\d+)", text)[-1])
+        careful = "Take care." in str(request.messages[0]["content"])
+        return f"n{place + 1}: {value + 1 + (weak and not careful and fault_of(row) == place)}"
+
+    return say
+
+
+@pytest.fixture
+def models() -> Models:
+    return Models(answers(True), answers(False))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A chain of five nodes; the row holds what each should put out."""
+    rows = [{"id": f"r{i}", "row": f"r{i}", "n0": 0, **{f"n{k}": k for k in range(1, NODES + 1)}} for i in range(ROWS)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    nodes = {f"node{k}": {"predict": f"row, n{k} -> n{k + 1}: int", "instructions": "Add one."} for k in range(NODES)}
+    spec = {
+        "name": "chain",
+        "data": {"file": "rows.jsonl", "split": {"train": 4, "val": 12, "test": 8}},
+        "metric": f"exact_match(n{NODES})",
+        "lm": {"model": "openai/weak", "api_base": "http://127.0.0.1:9/v1", "attempts": 1},
+        "nodes": nodes,
+        "optimize": ["random"],
+        "budget": {"calls": 5000},
+    }
+    path = tmp_path / "workflow.yaml"
+    path.write_text(json.dumps(spec, indent=1))
+    return path
+
+
+def check(found: ReplayReport) -> None:
+    assert found.rows and found.complete and found.repair_rate == 1.0
+    for one in found.rows:
+        assert one.diagnosis is not None and one.diagnosis.step is not None
+        number = int(one.example.rpartition("r")[2])
+        assert one.diagnosis.step.node == f"node{fault_of(number)}", one
+
+
+@pytest.fixture
+def database(file: Path, models: Models, tmp_path: Path) -> Path:
+    evaluate(file, database=tmp_path / "a.db", pool=models)
+    return tmp_path / "a.db"
+
+
+def test_the_planted_step_is_named_and_only_what_follows_it_is_paid(file: Path, models: Models, database: Path) -> None:
+    sent = len(models.requests)
+    found = replay_failures("last", options=ReplayOptions(lm=STRONG), database=database, pool=models)
+    check(found)
+    assert found.paid.calls == len(models.requests) - sent + len(models.strong.requests)
+    for one in found.rows:
+        assert one.diagnosis is not None and one.steps == NODES and one.diagnosis.reruns <= 5
+        assert one.diagnosis.calls < one.diagnosis.reruns * NODES
+    assert sum(one.diagnosis.calls for one in found.rows if one.diagnosis) == found.paid.calls
+    again = replay_failures("last", options=ReplayOptions(lm=STRONG), database=database, pool=models)
+    check(again)
+    assert again.paid.calls == 0 and again.run == found.run
+
+
+@pytest.mark.parametrize("repair", ["label", "fresh"])
+def test_other_repairs(repair: Any, file: Path, models: Models, database: Path) -> None:
+    """A label puts right what a node gave; further draws of a model that always errs do not."""
+    found = replay_failures("last", options=ReplayOptions(repair, draws=2), database=database, pool=models)
+    if repair == "label":
+        check(found)
+        assert not models.strong.requests
+    else:
+        assert found.repair_rate == 0.0
+        assert all(one.diagnosis and one.diagnosis.reruns == 2 * NODES for one in found.rows)
+
+
+class Careful(Optimizer):
+    """Proposes the workflow whose third node takes care."""
+
+    async def optimize(self, study: Study) -> Workflow:
+        better = study.workflow.patched(Patch({"nodes.node2.instructions": "Take care."}))
+        await study.evaluate(better)
+        return better
+
+
+def test_the_answer_of_a_candidate_that_passed_repairs_a_step_without_the_model(
+    file: Path, models: Models, tmp_path: Path
+) -> None:
+    done = optimize(
+        file,
+        options=Options(out=tmp_path / "out.yaml"),
+        database=tmp_path / "a.db",
+        optimizers=[("careful", Careful())],
+        pool=models,
+    )
+    assert done.candidates == 2
+    options = ReplayOptions("sibling", candidate="baseline")
+    found = replay_failures("last", options=options, database=tmp_path / "a.db", pool=models)
+    named = [one.diagnosis.step.node for one in found.rows if one.diagnosis and one.diagnosis.step]
+    assert set(named) == {"node2"}
+    lone = [one.diagnosis for one in found.rows if one.diagnosis and one.diagnosis.step is None]
+    assert lone and all("no candidate" in d.evidence for d in lone)
+    assert found.by_node == {"node2": len(named)} and not models.strong.requests
+    winner = replay_failures("last", options=ReplayOptions(lm=STRONG), database=tmp_path / "a.db", pool=models)
+    assert winner.rows and "node2" not in winner.by_node
+
+
+def test_a_budget_that_ends_leaves_the_rest_open_and_the_next_call_goes_on(
+    file: Path, models: Models, database: Path
+) -> None:
+    short = replay_failures("last", options=ReplayOptions(lm=STRONG, calls=9), database=database, pool=models)
+    assert not short.complete and short.paid.calls <= 9
+    rest = replay_failures("last", options=ReplayOptions(lm=STRONG), database=database, pool=models)
+    check(rest)
+    assert rest.run == short.run and rest.paid.calls > 0
+
+
+def test_what_cannot_be_examined_is_said(file: Path, models: Models, database: Path, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="another model"):
+        replay_failures("last", database=database, pool=models)
+    with pytest.raises(StoreError, match="no train or val row 'x'"):
+        replay_failures("last", options=ReplayOptions(lm=STRONG, rows=["x"]), database=database, pool=models)
+    evaluate(file, options=EvalOptions(split="test"), database=database, pool=models)
+    with pytest.raises(StoreError, match="sealed"):
+        replay_failures("last", options=ReplayOptions(lm=STRONG), database=database, pool=models)
+    rows = (file.parent / "rows.jsonl").read_text()
+    (file.parent / "rows.jsonl").write_text(rows.replace('"n1": 1', '"n1": 2', 1))
+    with pytest.raises(StoreError, match="have changed"):
+        replay_failures("last", options=ReplayOptions(lm=STRONG), database=database, pool=models)

@@ -1,0 +1,174 @@
+"""`workbench import` of configurations of promptfoo, and their assertions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.plugins.import_.imports import imported, refused, rows_of
+
+from workbench.task import Example
+from workbench_import.assertions import Assertions
+
+PROMPTFOO: dict[str, Any] = {
+    "prompts": ["Translate to {{language}}: {{input}}"],
+    "providers": ["openai:gpt-4o-mini"],
+    "tests": [
+        {"vars": {"language": "French", "input": f"Hello {i}"}, "assert": [{"type": "equals", "value": f"Bonjour {i}"}]}
+        for i in range(4)
+    ],
+}
+
+
+def promptfoo(folder: Path, **changes: Any) -> Path:
+    path = folder / "promptfooconfig.yaml"
+    path.write_text(yaml.safe_dump({**PROMPTFOO, **changes}, sort_keys=False), encoding="utf-8")
+    return path
+
+
+def test_friction_29_tests_of_promptfoo_with_equal_texts_are_rows_with_exact_match(tmp_path: Path) -> None:
+    tree, said = imported(promptfoo(tmp_path), tmp_path / "out")
+    assert tree["metric"] == "exact_match(output, target=expected)" and tree["lm"] == "openai/gpt-4o-mini"
+    assert tree["nodes"]["answer"] == {
+        "predict": "language, input -> output",
+        "instructions": "Translate to <language>: <input>",
+    }
+    assert rows_of(tmp_path / "out")[0] == {"language": "French", "input": "Hello 0", "expected": "Bonjour 0"}
+    assert "search" not in tree and "Taken: 4 test(s) as rows" in said
+
+
+def test_several_prompts_and_providers_become_a_search(tmp_path: Path) -> None:
+    providers = ["openai:chat:gpt-4o", {"id": "anthropic:messages:c", "config": {"temperature": 0.5, "apiKey": "sk-1"}}]
+    prompts = ["Translate to {{language}}: {{input}}", "Say {{input}} in {{language}}."]
+    tree, said = imported(promptfoo(tmp_path, providers=providers, prompts=prompts), tmp_path / "out")
+    assert tree["search"] == {
+        "nodes.answer.instructions": ["Translate to <language>: <input>", "Say <input> in <language>."],
+        "nodes.answer.lm": ["openai/gpt-4o", {"model": "anthropic/c", "temperature": 0.5}],
+    }
+    assert "sk-1" not in (tmp_path / "out/workflow.yaml").read_text() and "apiKey of provider" in said
+
+
+@pytest.mark.parametrize(
+    ("pattern", "taken"),
+    [
+        ("(a|aa)+$", False),
+        ("(a?a)*$", False),
+        ("(a{1,50}){1,50}$", False),
+        ("{{p}}", False),
+        (r"^\d+(\.\d+)?$", True),
+        ("(foo|bar) [a-z]+", True),
+        ("([ab]|c)+x", True),
+        ("(ab)*", True),
+    ],
+)
+def test_a_pattern_that_may_take_for_ever_is_left_out(tmp_path: Path, pattern: str, taken: bool) -> None:
+    tests = [
+        {"vars": {"input": f"in {i}", "language": "fr", "p": "(a+)+$"}, "assert": [{"type": "is-json"}]}
+        for i in range(4)
+    ]
+    tests[0]["assert"] = [{"type": "is-json"}, {"type": "regex", "value": pattern}]
+    _, said = imported(promptfoo(tmp_path, tests=tests), tmp_path / "out")
+    assert [a["type"] for a in rows_of(tmp_path / "out")[0]["asserts"]] == ["is-json"] + ["regex"] * taken
+    assert ("a repetition of repetitions or alternatives" in said) != taken
+
+
+def test_assertions_of_every_kind_are_taken_or_named(tmp_path: Path) -> None:
+    asserts = [
+        {"type": "icontains", "value": "BON"},
+        {"type": "not-contains", "value": "{{input}}"},
+        {"type": "regex", "value": "^B"},
+        {"type": "regex", "value": "(a+)+$"},
+        {"type": "javascript", "value": "output.length < 9"},
+        {"type": "python", "value": "file://check.py"},
+        {"type": "llm-rubric", "value": "is polite"},
+    ]
+    path = promptfoo(tmp_path, defaultTest={"assert": asserts})
+    tree, said = imported(path, tmp_path / "out")
+    assert tree["metric"] == "assertions(output, asserts=asserts)"
+    row = rows_of(tmp_path / "out")[0]
+    assert [a["type"] for a in row["asserts"]] == ["icontains", "not-contains", "regex", "equals"]
+    assert row["asserts"][1]["value"] == "Hello 0"
+    for name in (
+        "assertion 'javascript'",
+        "assertion 'python'",
+        "a repetition of repetitions or alternatives",
+        "rubrics of tests",
+    ):
+        assert f"Left out: {name}" in said or name in said, name
+
+
+def test_rubrics_alone_become_a_judge(tmp_path: Path) -> None:
+    tests = [
+        {"vars": {"language": "fr", "input": str(i)}, "assert": [{"type": "llm-rubric", "value": f"says {i}"}]}
+        for i in range(3)
+    ]
+    tree, _ = imported(promptfoo(tmp_path, tests=tests), tmp_path / "out")
+    assert tree["metric"]["judge"]["target"] == "rubric" and tree["roles"] == {"judge": "openai/gpt-4o-mini"}
+    assert rows_of(tmp_path / "out")[2]["rubric"] == "says 2"
+
+
+def test_files_of_the_folder_are_read_and_none_outside(tmp_path: Path) -> None:
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    (tmp_path / "secret.txt").write_text("a secret {{input}}", encoding="utf-8")
+    (folder / "link.txt").symlink_to(tmp_path / "secret.txt")
+    (folder / "prompt.txt").write_text("One {{input}}\n---\nTwo {{input}}", encoding="utf-8")
+    (folder / "tests.csv").write_text("input,__expected\n" + "x,icontains: y\n" * 3 + "z,plain\n", encoding="utf-8")
+    (folder / "gen.py").write_text("raise SystemExit", encoding="utf-8")
+    prompts = [
+        "file://prompt.txt",
+        "file://../secret.txt",
+        "file://link.txt",
+        str(tmp_path / "secret.txt"),
+        "file://gen.py",
+    ]
+    tree, said = imported(promptfoo(folder, prompts=prompts, tests="file://tests.csv"), tmp_path / "out")
+    assert tree["search"]["nodes.answer.instructions"] == ["One <input>", "Two <input>"]
+    assert "secret {{" not in said and "a secret" not in (tmp_path / "out/workflow.yaml").read_text()
+    assert said.count("outside the folder") == 3 and "gen.py: code" in said
+    assert rows_of(tmp_path / "out")[3]["asserts"] == [{"type": "equals", "value": "plain"}]
+
+
+def test_lists_among_variables_make_a_row_for_each_value(tmp_path: Path) -> None:
+    tests = [{"vars": {"language": ["fr", "de"], "input": ["a", "b"]}, "assert": [{"type": "is-json"}]}]
+    imported(promptfoo(tmp_path, tests=tests), tmp_path / "out")
+    assert [(r["language"], r["input"]) for r in rows_of(tmp_path / "out")] == [
+        ("fr", "a"),
+        ("fr", "b"),
+        ("de", "a"),
+        ("de", "b"),
+    ]
+
+
+def test_a_configuration_without_a_usable_assertion_is_refused(tmp_path: Path) -> None:
+    tests = [{"vars": {"language": "fr", "input": "a"}, "assert": [{"type": "javascript", "value": "1"}]}]
+    assert "no test has an assertion that can be mapped" in refused(promptfoo(tmp_path, tests=tests), tmp_path / "out")
+
+
+def test_a_variable_named_as_our_field_is_kept(tmp_path: Path) -> None:
+    tests = [{"vars": {"expected": str(i)}, "assert": [{"type": "equals", "value": f"v{i}"}]} for i in range(3)]
+    tree, _ = imported(promptfoo(tmp_path, prompts=["Repeat {{expected}}"], tests=tests), tmp_path / "out")
+    assert rows_of(tmp_path / "out")[1] == {"expected": "1", "expected_": "v1"}
+    assert tree["metric"] == "exact_match(output, target=expected_)"
+
+
+@pytest.mark.parametrize(
+    ("assertion", "answer", "value"),
+    [
+        ({"type": "equals", "value": "a"}, " a ", 1.0),
+        ({"type": "equals", "value": {"x": 1}}, '{"x":1}', 1.0),
+        ({"type": "contains", "value": "B"}, "abc", 0.0),
+        ({"type": "icontains", "value": "B"}, "abc", 1.0),
+        ({"type": "not-icontains", "value": "B"}, "abc", 0.0),
+        ({"type": "contains-any", "value": "x, b"}, "abc", 1.0),
+        ({"type": "contains-all", "value": ["a", "x"]}, "abc", 0.0),
+        ({"type": "starts-with", "value": "ab"}, "abc", 1.0),
+        ({"type": "regex", "value": "b.$"}, "abc", 1.0),
+        ({"type": "is-json"}, "{", 0.0),
+    ],
+)
+def test_assertions_score_an_answer(assertion: dict[str, Any], answer: str, value: float) -> None:
+    score = Assertions("output")(Example("r", {"asserts": [assertion]}), {"output": answer})
+    assert score.value == value and bool(score.feedback) == (value == 0.0)
