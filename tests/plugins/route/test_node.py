@@ -166,7 +166,7 @@ def test_it_survives_a_file(tmp_path: Path) -> None:
         (route(threshold=-1.0), "threshold", ()),
         (
             {"route": {"small": SMALL, "large": {**LARGE, "predict": "text -> other"}}},
-            "the same fields",
+            "no field in common",
             ("candidates",),
         ),
         ({"route": {"small": SMALL, "large": {"predct": "text -> label"}}}, "no node kind", ("candidates", "large")),
