@@ -76,7 +76,7 @@ def neighbour_curve(
         near.append(sorted(scores, key=lambda i: (-scores[i], i))[:NEIGHBOURS])
     reference = problem.reference.name
     mean = math.fsum(row[reference].cost for row in known) / len(known) or 1e-12
-    prices = sorted({0.0, *(2.0 ** (i / 8) / 128 for i in range(POINTS - 1))})
+    prices = sorted({0.0, *(2.0 ** (i / 4) / 128 for i in range(40))})
     points = []
     for price in prices:
         chosen = []

@@ -55,7 +55,8 @@ class RouteConfig(NodeConfig):
         None,
         ge=0,
         description="the dial between cost and quality, in place of the learned one. Rule `value`: what the "
-        "reference's cost is worth in score, 0 for quality alone. Rule `match`: the least probability of matching the reference",
+        "reference's cost is worth in score, 0 for quality alone. Rule `match`: the least probability of matching the "
+        "reference",
     )
     always: str | None = Field(None, description="this candidate for every input, whatever was learned")
     first_sample: int = Field(0, ge=0, le=63, description="of `always`: the number of the first answer that is drawn")

@@ -48,8 +48,11 @@ class PricedLM:
         share = int.from_bytes(hashlib.sha256(f"{self.name}{text}".encode()).digest()[:4], "big") / 2**32
         return Response(right if share < skill else "d" if right != "d" else "a", "stop", 20, 1, self.price(20, 1))
 
+    async def embed(self, texts: list[str]) -> tuple[list[list[float]], int]:
+        return [[1.0, 0.0] if "hard" in text else [0.0, 1.0] for text in texts], len(texts)
+
     def price(self, prompt_tokens: int, completion_tokens: int) -> float:
-        return 1e-5 if self.name == "openai/small" else 1e-4
+        return {"openai/small": 1e-5, "openai/vectors": 1e-7}.get(self.name, 1e-4)
 
     async def aclose(self) -> None:
         pass
@@ -252,6 +255,16 @@ def test_several_answers_are_drawn_once_each(tmp_path: Path) -> None:
     pool = Pool()
     report, _ = run(tmp_path, {"route": {"dims": 128, "margin": 0.5}}, pool, nodes={"sort": node}, calls=900)
     assert report.status == "finished" and report.spent["calls"] <= 3 * (48 + 32) + 3 * 60
+
+
+def test_a_vector_of_the_input_is_read_as_well(tmp_path: Path) -> None:
+    """The text that decides says nothing here; only its vector does."""
+    node = {**ROUTE, "embedder": "openai/vectors"}
+    report, _ = run(tmp_path, "route", nodes={"sort": node}, calls=900)
+    router = report.winner.enabled_nodes["sort"].router
+    assert router is not None and router.vector == 2
+    hard, plain = (router.scores("x", vector)[0] for vector in ([1.0, 0.0], [0.0, 1.0]))
+    assert plain > hard + 0.02
 
 
 @pytest.mark.slow
