@@ -102,6 +102,13 @@ def test_a_learned_reward_is_worth_it_where_answers_show_whether_they_are_right_
     assert gains["perfect"] > 0.15 and abs(gains["none"]) < 0.05
 
 
+def test_labels_of_several_answers_are_made_with_the_reward() -> None:
+    pytest.importorskip("sklearn")
+    rows = planted_rows(0, 200, draws=4, proxy="perfect")
+    _, pick = fit_reward(rows, "small", 0)
+    assert oracle_score(rows, 4, pick) > oracle_score(rows, 4, first_answer) + 0.15
+
+
 def test_rewards_of_labels_have_not_seen_the_row() -> None:
     """With answers that can only be known by heart, the pick for labels is chance."""
     pytest.importorskip("sklearn")

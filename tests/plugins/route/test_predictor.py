@@ -22,7 +22,7 @@ from workbench_route.fitting import (
     fit_predictor,
     make_model,
 )
-from workbench_route.predictor import Isotonic, Linear, Predictor, Sigmoid, Trees, expit
+from workbench_route.predictor import Isotonic, Linear, Predictor, Sigmoid, Tree, Trees, expit
 
 SPACE = FeatureSpace(dims=64)
 
@@ -228,3 +228,22 @@ def test_long_texts_are_cut_in_the_middle() -> None:
 def test_a_constant_says_the_same_of_everything() -> None:
     constant = Predictor(models=[Linear(bias=math.log(3))])
     assert constant.constant and constant({}) == constant({5: 1.0}) == pytest.approx(0.75)
+
+
+def test_a_tree_a_mean_and_a_calibration_by_hand() -> None:
+    tree = Tree(feature=[7, -1, -1], threshold=[0.5, 0, 0], left=[1, 0, 0], right=[2, 0, 0], value=[0, -1.0, 2.0])
+    assert [tree.leaf({7: value}) for value in (0.0, 0.5, 0.51)] == [-1.0, -1.0, 2.0] and tree.leaf({}) == -1.0
+    both = Predictor(models=[Trees(bias=1.0, trees=[tree]), Linear(bias=0.0, weights={7: 3.0})])
+    assert both({7: 1.0}) == pytest.approx((expit(3.0) + expit(3.0)) / 2) and both({}) == pytest.approx(0.5)
+    shifted = Predictor(models=[Linear(bias=1.0)], calibration=Sigmoid(slope=2.0, bias=-3.0))
+    assert shifted({}) == pytest.approx(expit(-1.0)) and shifted.raw({}) == pytest.approx(expit(1.0))
+    level = Predictor(models=[Linear(bias=0.0)], calibration=Isotonic(x=[0.25, 0.75], y=[0.0, 0.8]))
+    assert level({}) == pytest.approx(0.4) and level.raw({}) == 0.5
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_tree_that_would_never_end_is_refused(side: str) -> None:
+    tree = {"feature": [1, -1, -1], "threshold": [0.0] * 3, "left": [1, 0, 0], "right": [2, 0, 0], "value": [0.0] * 3}
+    Tree.model_validate(tree)
+    with pytest.raises(ValueError, match="before its children"):
+        Tree.model_validate({**tree, side: [0, 0, 0]})
