@@ -54,7 +54,7 @@ class LearnRoute(Optimizer):
     aim: Literal["auto", "save", "score"] = Field(
         "auto",
         description="what the threshold is chosen for on val: save: the least cost within `margin` of the best single "
-        "candidate; score: the best score; auto: save where `objectives:` names a cost",
+        "candidate; score: the best predicted score; auto: save where `objectives:` names a cost",
     )
     margin: float = Field(0.0, ge=0, le=1, description="score that may be lost on val, with the aim to save")
     ceiling: float | None = Field(None, gt=0, description="most mean cost on val, as a share of the reference's")
@@ -235,4 +235,8 @@ class _Learning:
         reference = singles[table.router.reference]
         best = max(point.score for point in singles.values())
         ceiling = math.inf if s.ceiling is None else s.ceiling * reference.cost
-        return choose_point(table.curve(), least=best - s.margin if save else 0.0, ceiling=ceiling, save=save)
+        if save or s.rule == "match":
+            return choose_point(table.curve(), least=best - s.margin if save else 0.0, ceiling=ceiling, save=save)
+        # Quality alone is the lowest price: the luckiest of a hundred prices on val is no better one.
+        affordable = [p for p in table.curve() if p.cost <= ceiling + 1e-12]
+        return min(affordable, key=lambda p: p.threshold or 0.0, default=None)

@@ -81,10 +81,11 @@ def main() -> None:
     parser.add_argument("--on", default="kind", choices=["kind", "text"])
     parser.add_argument("--world", default="routing", choices=["routing", "null_routing"])
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--what", nargs="*", default=["optuna", "train", "train and val"])
     options = parser.parse_args()
     regrets: dict[str, list[float]] = {}
     with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
-        for what in ("optuna", "train", "train and val"):
+        for what in options.what:
             jobs = [(what, options.world, options.calls, seed, options.on) for seed in range(options.seeds)]
             found = list(pool.map(one, jobs))
             if broken := [r.error or r.untried for r in found if not r.measured]:
@@ -92,7 +93,7 @@ def main() -> None:
             regrets[what] = [r.best - r.accuracy for r in found]
             spent, claimed = statistics.fmean(r.calls for r in found), sum(r.claimed for r in found)
             sys.stdout.write(f"{what}: regret {interval(regrets[what])}, {spent:.0f} calls, {claimed} claimed a gain\n")
-            if what != "optuna":
+            if what != "optuna" and "optuna" in regrets:
                 ahead = [a - b for a, b in zip(regrets["optuna"], regrets[what], strict=True)]
                 sys.stdout.write(f"  ahead of optuna by {interval(ahead)}\n")
 
