@@ -7,7 +7,10 @@ list, and named in the README instead.
 from __future__ import annotations
 
 from areas.allowed import ALLOWED, CALLS
+from areas.attribution import ATTRIBUTION
 from areas.called import CALLED
+from areas.checked import CHECKED
+from areas.diagnosed import DIAGNOSED
 from areas.evaluated import EVALUATED
 from areas.failed import FAILED
 from areas.mutant import Mutant
@@ -35,7 +38,10 @@ MUTANTS: list[Mutant] = [
     *TRAINING,
     *TRUST,
     *CALLED,
+    *CHECKED,
     *EVALUATED,
+    *ATTRIBUTION,
     *SHOWN,
     *ROUTES,
+    *DIAGNOSED,
 ]

@@ -10,17 +10,19 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from workbench.defects import Defect
 from workbench.errors import NodeError, SpecError, suggest
 from workbench.kit import plain_adapter as plain
+from workbench.kit.tool_defects import find_tool_defects
 from workbench.kit.tools import Tool, call_tool, calls_in, describe_tool, load_tool
 from workbench.kit.tree_search import Node, explore
 from workbench.runtime import Context
 from workbench.spec import LMSpec, lm_spec
-from workbench.workflow import NodeKind, parse_signature
+from workbench.workflow import NodeKind, Surroundings, parse_signature
 from workbench_astar import costs
 from workbench_astar.settings import AStarConfig
 
@@ -82,6 +84,10 @@ class AStar(NodeKind):
 
     def tool_names(self) -> Collection[str]:
         return self.tools
+
+    def defects(self, around: Surroundings) -> Iterable[Defect]:
+        for number, tool in enumerate(self.tools.values()):
+            yield from find_tool_defects(tool, self.base, ("tools", number), hidden=self.config.arguments)
 
     @property
     def inputs(self) -> tuple[str, ...]:

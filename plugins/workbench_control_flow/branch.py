@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
 from pydantic import Field
 
-from workbench.errors import NodeError, SpecError
+from workbench.defects import Defect, DefectKind
+from workbench.errors import NodeError, SpecError, suggest
 from workbench.kit.inner_nodes import child_node
 from workbench.runtime import Context
-from workbench.workflow import NodeConfig, NodeKind
+from workbench.workflow import NodeConfig, NodeKind, Surroundings
 
 
 class BranchConfig(NodeConfig):
@@ -63,6 +64,28 @@ class Branch(NodeKind):
     @property
     def max_calls(self) -> int:
         return max(node.max_calls for node in self.nodes.values())
+
+    def defects(self, around: Surroundings) -> Iterable[Defect]:
+        on, cases = self.config.on, self.config.cases
+        values = [str(value) for value in around.values.get(on, ())]
+        if not values:
+            return
+        shown = ", ".join(values)
+        for case in cases:
+            if case not in values:
+                yield Defect(
+                    DefectKind.UNREACHABLE,
+                    f"the case '{case}' never runs: '{on}' is one of {shown}",
+                    suggest(case, values),
+                    ("cases", case),
+                )
+        if self.config.default is None and (lost := [value for value in values if value not in cases]):
+            yield Defect(
+                DefectKind.UNHANDLED_VALUE,
+                f"no case runs where '{on}' is '{lost[0]}', and there is no default: the example fails",
+                f"Write a case '{lost[0]}', or a default.",
+                ("cases",),
+            )
 
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
         value = str(inputs[self.config.on])

@@ -8,19 +8,20 @@ critic's call, and when the critic finds no fault, so that a right answer is not
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
 from pydantic import Field, model_validator
 
 from workbench.concurrency import gather_answered
+from workbench.defects import Defect, DefectKind
 from workbench.errors import LMError, NodeError, SpecError
 from workbench.failures import FailureKind
 from workbench.kit import plain_adapter as plain
 from workbench.kit.inner_nodes import child_node, child_tree, with_new_inputs
 from workbench.runtime import Context
-from workbench.workflow import NodeConfig, NodeKind, Signature
+from workbench.workflow import NodeConfig, NodeKind, Signature, Surroundings
 
 _CRITIC = (
     "Review the answer to a task. Name each fault and what would mend it. If the answer is right, reply with the "
@@ -103,6 +104,15 @@ class Reflect(NodeKind):
         if isinstance(raw, str):
             raw = {"tool": raw, "output": "score"}
         return child_node("verifier", raw, self.base, ("verifier",)) if raw is not None else None
+
+    def defects(self, around: Surroundings) -> Iterable[Defect]:
+        if self.verifier is not None and self.config.rounds and self.config.content == 0:
+            yield Defect(
+                DefectKind.UNREACHABLE,
+                "no answer is ever improved: with content: 0 every score is good enough",
+                "Write e.g. content: 1, or rounds: 0.",
+                ("content",),
+            )
 
     def children(self) -> Mapping[str, NodeKind]:
         inside = {"of": self.node}

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import SpecError
+from workbench.patterns import may_take_forever
 from workbench.type_guards import is_dict, is_list
 from workbench_import.assertions import CHECKS
 from workbench_import.imported import Imported, as_list, read_table, read_value
@@ -19,8 +20,6 @@ _EXPECTED = re.compile(r"__expected\d*")
 _VARIABLE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
 #: Rows that lists among the variables of one test may make.
 _MOST = 10_000
-#: A part that is repeated at most so often does no harm.
-_FEW = 4
 _RUBRICS = ("llm-rubric", "model-graded-closedqa", "g-eval")
 
 
@@ -179,26 +178,8 @@ def _filled(value: Any, variables: Mapping[str, Any]) -> Any:
 def _regex_fault(pattern: str) -> str | None:
     """Why a stranger's pattern is not used: it is none of Python's, or may take for ever. That is where a repeated part
     can match one text in several ways: it holds another repetition, or alternatives."""
-    from re import _constants, _parser  # type: ignore[attr-defined]
-
-    repeats = (_constants.MAX_REPEAT, _constants.MIN_REPEAT)
-
-    def ambiguous(tokens: Any, inside: bool) -> bool:
-        for kind, content in tokens:
-            repeat = kind in repeats
-            if inside and (kind is _constants.BRANCH or (repeat and content[0] != content[1])):
-                return True
-            many = repeat and content[1] > _FEW
-            parts = content if isinstance(content, tuple | list) else [content]
-            for part in parts:
-                branches = part if isinstance(part, list) else [part]
-                for branch in branches:
-                    if isinstance(branch, _parser.SubPattern) and ambiguous(branch, inside or many):
-                        return True
-        return False
-
     try:
-        return "a repetition of repetitions or alternatives" if ambiguous(_parser.parse(pattern), False) else None
+        return "a repetition of repetitions or alternatives" if may_take_forever(pattern) else None
     except (re.error, RecursionError, OverflowError) as error:
         return f"no pattern of Python: {error}"
 

@@ -27,6 +27,9 @@ _LEAST = 4
 _TRIES = 2
 #: Proposals in a round without a surrogate: the first affordable one is taken.
 _FEW = 8
+
+#: Train rows on which a guided search examines the best candidate.
+_GUIDES = 8
 #: Least number of rounds before convergence.
 _ROUNDS = 4
 
@@ -151,7 +154,7 @@ class Search:
         """New candidates: one change away, and some with two changes or recombined from two parents."""
         proposed: list[Candidate] = []
         if self.settings.guided:
-            self.blame = await self.study.attribution(parent.state.candidate.workflow)
+            self.blame = await self.study.attribution(self.study.best, self.study.train[:_GUIDES])
         if self.settings.proposals != "operators":
             proposed = await self.from_model(parent)
         if not proposed or (self.settings.proposals == "both" and self.surrogate is not None):

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from typing import Any, Literal
 
 from pydantic import Field
 
+from workbench.defects import Defect
 from workbench.errors import LMError, NodeError, SpecError
 from workbench.kit import plain_adapter as plain
+from workbench.kit import prompt_defects as prompts
 from workbench.kit.images import as_urls, image_inputs, user_content
 from workbench.kit.named_types import NAMED_TYPES, NamedTypes, load_types
 from workbench.kit.nearest_demos import Nearest
@@ -21,7 +23,10 @@ from workbench.lm import Response
 from workbench.runtime import Context
 from workbench.spec import lm_spec
 from workbench.workflow import Field as SignatureField
-from workbench.workflow import NodeConfig, Signature, SignatureNode, parse_signature
+from workbench.workflow import NodeConfig, Signature, SignatureNode, Surroundings, parse_signature
+
+#: Words that the adapters put around the value of each field, at least.
+_MARKERS = {"plain": 0, "chat": 3, "json": 1, "xml": 2}
 
 
 class Decoding(NodeConfig):
@@ -110,6 +115,16 @@ class Predict(SignatureNode):
             tokens = max([16, *(len(plain.as_text(v)) // 2 + 8 for v in last.allowed)])
         stop = plain.stop_strings(self.asked) if plainly else ()
         return {"temperature": temperature, "top_p": decoding.top_p, "max_tokens": tokens, "stop": stop}
+
+    def defects(self, around: Surroundings) -> Iterable[Defect]:
+        c, path = self.config, ("instructions",)
+        known = (around.names, self.inputs, self.outputs, c.descriptions)
+        yield from prompts.find_unknown_tools(c.instructions, {}, path, known=known, outputs=self.outputs)
+        yield from prompts.find_contradictions(c.instructions, self.asked, path, adapter=c.adapter, known=known)
+        yield from prompts.find_wrong_demos(c.demos, self.signature)
+        limit = self.settings["max_tokens"] or (self.lm or around.lm).max_tokens
+        needed = prompts.tokens_of_answer(self.asked) + len(self.asked.outputs) * _MARKERS[c.adapter]
+        yield from prompts.find_few_tokens(limit, needed, "an answer", ("decoding", "max_tokens"))
 
     def demos_shown(self, values: Mapping[str, Any]) -> list[int]:
         """The numbers of the demos shown for an input; never the input itself with its answer."""

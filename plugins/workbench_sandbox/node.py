@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from workbench.defects import Defect
 from workbench.errors import NodeError, SpecError
+from workbench.kit.tool_defects import find_source_defects
 from workbench.runtime import Context
-from workbench.workflow import NodeConfig, SignatureNode, parse_signature
+from workbench.workflow import NodeConfig, SignatureNode, Surroundings, parse_signature
 
 
 class CodeExample(BaseModel):
@@ -47,6 +49,10 @@ class CodeNode(SignatureNode):
         super().__init__(name, config, base)
         self.signature = parse_signature(config.code)
         self.function = config.function or _last_function(config.source)
+
+    def defects(self, around: Surroundings) -> Iterable[Defect]:
+        schema = {"properties": {name: {} for name in self.inputs}}
+        return find_source_defects(self.function, self.config.source, (), schema)
 
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
         found = await ctx.sandboxed(self.config.source, self.function, inputs, timeout=self.config.timeout)

@@ -9,14 +9,16 @@ unreachable or without a way to the end.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from workbench.defects import Defect
 from workbench.errors import NodeError, SpecError, suggest
 from workbench.kit import plain_adapter as plain
 from workbench.runtime import Context
-from workbench.workflow import NodeKind, parse_signature
+from workbench.workflow import NodeKind, Surroundings, parse_signature
+from workbench_state_machine.defects import find_machine_defects
 from workbench_state_machine.settings import END, StatesConfig, check_machine
 from workbench_state_machine.state import State
 
@@ -68,6 +70,10 @@ class States(NodeKind):
 
     def children(self) -> Mapping[str, NodeKind]:
         return self._children
+
+    def defects(self, around: Surroundings) -> Iterable[Defect]:
+        tools = [tool for state in self.states.values() for tool in state.tools.values()]
+        return find_machine_defects(self.config, self.signature, tools, around)
 
     def diagram(self) -> networkx.DiGraph:
         """The states, with a start and an end; edges name their conditions."""

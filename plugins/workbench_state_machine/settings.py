@@ -12,6 +12,12 @@ from workbench.workflow import NodeConfig
 
 #: The target that ends the machine. It is no state.
 END = "end"
+#: All that an answer is told in a state without tools.
+SILENT = GO_ON, EMPTY, CUT = (
+    "Go on.",
+    "error: the answer was empty",
+    "error: the answer was cut at max_tokens; give a shorter one",
+)
 
 _HINT = "Write error, always, or e.g. {contains: TEXT}, {regex: PATTERN}, {outcome: {FIELD: VALUE}}, {lm: QUESTION}."
 

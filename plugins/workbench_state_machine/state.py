@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from workbench.defects import Defect
 from workbench.errors import NodeError, SpecError
 from workbench.kit import plain_adapter as plain
 from workbench.kit.call_parser import UNREADABLE, Reading
@@ -18,8 +19,9 @@ from workbench.lm import Response
 from workbench.runtime import Context
 from workbench.spec import LMSpec, lm_spec
 from workbench.user_code import code_is_outlined
-from workbench.workflow import Field, NodeKind, Signature, parse_signature
-from workbench_state_machine.settings import END, StateConfig, StatesConfig, Transition, When
+from workbench.workflow import Field, NodeKind, Signature, Surroundings, parse_signature
+from workbench_state_machine.defects import find_state_defects
+from workbench_state_machine.settings import CUT, EMPTY, END, GO_ON, StateConfig, StatesConfig, Transition, When
 
 _CALLS = """\
 You can use tools. To call one, answer with exactly one line:
@@ -97,6 +99,9 @@ class State(NodeKind):
     def outputs(self) -> tuple[str, ...]:
         return tuple(f.name for f in self.written)
 
+    def defects(self, around: Surroundings) -> Iterable[Defect]:
+        return find_state_defects(self.config, self.machine, self.written, self.tools, self.runs, self.base, around)
+
     @property
     def max_calls(self) -> int:
         return 1 + sum(step.when.lm is not None for step in self.config.next)
@@ -157,9 +162,9 @@ class State(NodeKind):
         """Do what the answer asks for. What goes wrong is told to the model, as an observation."""
         text, fields = self._action(response.text), inputs["inputs"]
         if not text:
-            return Turn(text, "error: the answer was empty", failed=True)
+            return Turn(text, EMPTY, failed=True)
         if response.finish == "length":
-            return Turn(text, "error: the answer was cut at max_tokens; give a shorter one", failed=True)
+            return Turn(text, CUT, failed=True)
         tools, hidden = self.tools.values(), self.machine.arguments
         reading = read_calls(response, tools, self.outputs, hidden) if self.tools else Reading()
         calls = reading.calls
@@ -169,7 +174,7 @@ class State(NodeKind):
             if reading.certain or not any(UNREADABLE in said["content"] for said in inputs["history"]):
                 return Turn(text, told, failed=True)
         if not calls and self.runs is None:
-            return Turn(text, "Go on.")
+            return Turn(text, GO_ON)
         if not calls:
             assert self.runs is not None
             return await self._call(self.runs, text, {self.argument: text}, fields, ctx)

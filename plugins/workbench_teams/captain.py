@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count
@@ -19,13 +19,16 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from workbench.defects import Defect, DefectKind
 from workbench.errors import NodeError, SpecError, suggest
 from workbench.kit import plain_adapter as plain
+from workbench.kit import prompt_defects as prompts
 from workbench.kit.tfidf import TfIdf
+from workbench.kit.tool_defects import find_tool_defects
 from workbench.kit.tools import Tool, call_tool, describe_tool, load_tool, read_calls, unreadable_call
 from workbench.lm import Response
 from workbench.runtime import Context
-from workbench.workflow import NodeConfig, SignatureNode, parse_signature
+from workbench.workflow import NodeConfig, SignatureNode, Surroundings, parse_signature
 
 _CAPTAIN = """\
 You solve a task with teams of experts. To have a team work on a step, answer with exactly one line:
@@ -122,6 +125,26 @@ class Captain(SignatureNode):
 
     def tool_names(self) -> Collection[str]:
         return self.tools
+
+    def defects(self, around: Surroundings) -> Iterable[Defect]:
+        c, described = self.config, {name: tool.description for name, tool in self.tools.items()}
+        for number, tool in enumerate(self.tools.values()):
+            yield from find_tool_defects(tool, self.base, ("tools", number))
+        known = (around.names, self.inputs, self.outputs, c.library, [_SEEK.name])
+        yield from prompts.find_unknown_tools(c.instructions, described, ("instructions",), known=known)
+        yield from prompts.find_contradictions(c.instructions, self.signature, ("instructions",), known=known)
+        for name, expert in c.library.items():
+            path = ("library", name, "instructions")
+            yield from prompts.find_unknown_tools(expert.instructions, described, path, known=known)
+        needed = prompts.tokens_of_answer(self.signature, labels=True)
+        yield from prompts.find_few_tokens(c.max_tokens, needed, "an answer", ("max_tokens",))
+        if c.turns == 1:
+            yield Defect(
+                DefectKind.FEW_STEPS,
+                "turns is 1, and asking a team and answering take 2: no team is ever built",
+                "Write turns: 3 or more, or a `predict` node, which costs less.",
+                ("turns",),
+            )
 
     @property
     def max_calls(self) -> int:

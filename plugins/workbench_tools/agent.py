@@ -7,13 +7,14 @@ action is reported to the model and costs a step; native tool definitions are us
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from workbench.defects import Defect
 from workbench.errors import NodeError, SpecError, suggest
 from workbench.kit import plain_adapter as plain
 from workbench.kit.named_types import NAMED_TYPES, NamedTypes, load_types
@@ -29,8 +30,10 @@ from workbench.kit.tools import (
 )
 from workbench.lm import Response
 from workbench.runtime import Context
-from workbench.workflow import EXCHANGE, NodeConfig, SignatureNode, Span, parse_signature
+from workbench.workflow import EXCHANGE, NodeConfig, SignatureNode, Span, Surroundings, parse_signature
+from workbench_tools.defects import find_agent_defects
 from workbench_tools.exchange import check_exchange, replay_message, to_message
+from workbench_tools.forged import Forged
 from workbench_tools.toolset import (
     LAZY,
     REGISTER,
@@ -59,33 +62,6 @@ _QUERIES = (
 
 #: Characters; shorter results of tools are kept whole in a trace.
 _KEPT = 4000
-
-
-class ForgedExample(BaseModel):
-    """The function's test: a call and the expected result (`workbench functions test`)."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    arguments: dict[str, Any] = Field(description="arguments by name")
-    result: Any = Field(description="the expected result")
-
-
-class Forged(BaseModel):
-    """A tool with its source in the workflow file, as written by the optimizer `forge`."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    name: str = Field(pattern=r"^[A-Za-z_]\w{0,63}$", description="the function to call, and the tool's name")
-    description: str = Field("", description="what it does, for the model")
-    parameters: dict[str, Any] = Field(default_factory=dict, description="JSON Schema of its arguments")
-    source: str = Field(max_length=100_000, description="Python that defines the function")
-    example: ForgedExample | None = Field(None, description="{arguments, result}: the function's test")
-
-    def tool(self) -> Tool:
-        def call(arguments: Mapping[str, Any]) -> Any:
-            raise AssertionError("forged functions must run in the sandbox")
-
-        return Tool(self.name, self.description, self.parameters, call, self.source)
 
 
 class AgentConfig(NodeConfig):
@@ -235,6 +211,9 @@ class Agent(SignatureNode):
             f"'{self.name}': with {len(tools)} tools, register: lazy sends about {lazy / full - 1:.0%} more than "
             f"showing all; it saves from about {find_crossover(tools, fixed)} such tools."
         ]
+
+    def defects(self, around: Surroundings) -> Iterable[Defect]:
+        return find_agent_defects(self.config, self.signature, self.tools, self.base, around)
 
     def system(self, shown: Shown) -> str:
         """The system prompt: instructions, and, unless tools are native, the tools and the form of a call."""

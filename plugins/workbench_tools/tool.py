@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from pydantic import Field
 
+from workbench.defects import Defect
+from workbench.kit.tool_defects import find_tool_defects
 from workbench.kit.tools import call_tool, load_tool
 from workbench.runtime import Context
-from workbench.workflow import NodeConfig, NodeKind
+from workbench.workflow import NodeConfig, NodeKind, Surroundings
 
 
 class ToolConfig(NodeConfig):
@@ -36,6 +38,9 @@ class ToolNode(NodeKind):
         self.tool = load_tool(config.tool, base)
         required = self.tool.schema.get("required", [])
         self.arguments = config.arguments or {n: n for n in required if n not in config.constants}
+
+    def defects(self, around: Surroundings) -> Iterable[Defect]:
+        return find_tool_defects(self.tool, self.base, ("tool",), told=False)
 
     def tool_names(self) -> Collection[str]:
         return [self.tool.name]

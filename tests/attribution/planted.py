@@ -41,7 +41,7 @@ def chain(steps: int, folder: Path, agents: int = 3) -> Workflow:
 class Planted:
     """Answers as `chain` asks: the node of each row's fault adds two. The strong model is always right."""
 
-    faults: Mapping[str, int]
+    faults: Mapping[str, int | tuple[int, ...]]
     wrong: float = 1.0  # the share of draws in which a fault shows
 
     def __call__(self, request: Request) -> str:
@@ -49,7 +49,8 @@ class Planted:
         row = re.findall(r"row: (r\d+)", text)[-1]
         place, value = [(int(k), int(v)) for k, v in re.findall(r"n(\d+): (-?\d+)", text)][-1]
         draw = random.Random(f"{row} {place} {request.replica}").random()
-        error = self.faults.get(row) == place and draw < self.wrong
+        faults = self.faults.get(row, ())
+        error = place in (faults if isinstance(faults, tuple) else (faults,)) and draw < self.wrong
         return f"n{place + 1}: {value + 1 + error}"
 
 

@@ -97,6 +97,18 @@ def test_a_run_that_no_repair_saves_gets_no_step(tmp_path: Path) -> None:
     run_async(course())
 
 
+def test_of_two_faults_the_last_is_named_and_said_not_to_do_alone(tmp_path: Path) -> None:
+    async def course() -> None:
+        store = new_store(tmp_path / "a.db")
+        failed = await fail(chain(8, tmp_path), "r0", 8, Models(Planted({"r0": (2, 5)}), Planted({})), store, 1)
+        found = await bisect_steps(failed.steps, failed.rerun, strong)
+        assert (found.step and found.step.index, found.repaired, found.confidence) == (5, False, 0.5)
+        assert found.evidence.endswith("fails with this one alone")
+        store.close()
+
+    run_async(course())
+
+
 def test_a_scan_takes_the_earliest_and_an_order_saves_reruns(tmp_path: Path) -> None:
     async def course() -> None:
         store = new_store(tmp_path / "a.db")

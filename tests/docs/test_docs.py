@@ -56,8 +56,8 @@ def workbench(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("text", blocks("yaml"))
 def test_yaml_block_is_a_valid_workflow(text: str, checkout: Path) -> None:
     (checkout / "block.yaml").write_text(text, encoding="utf-8")
-    done = workbench("validate", "--run-code", "block.yaml", cwd=checkout)
-    assert done.returncode == 0, done.stderr
+    done = workbench("validate", "--deep", "--run-code", "block.yaml", cwd=checkout)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.slow

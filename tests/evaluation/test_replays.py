@@ -15,9 +15,11 @@ from workbench.errors import SpecError, StoreError
 from workbench.evaluation import EvalOptions, ReplayOptions, ReplayReport, evaluate, replay_failures
 from workbench.lm import Request
 from workbench.run import Options, optimize
+from workbench.spec import lm_spec
 from workbench.study import Optimizer, Study
 from workbench.workflow import Patch, Workflow
 
+STRONG_LM = lm_spec({"model": STRONG, "attempts": 1})
 NODES = 5
 ROWS = 24
 
@@ -78,14 +80,14 @@ def database(file: Path, models: Models, tmp_path: Path) -> Path:
 
 def test_the_planted_step_is_named_and_only_what_follows_it_is_paid(file: Path, models: Models, database: Path) -> None:
     sent = len(models.requests)
-    found = replay_failures("last", options=ReplayOptions(lm=STRONG), database=database, pool=models)
+    found = replay_failures("last", options=ReplayOptions(lm=STRONG_LM), database=database, pool=models)
     check(found)
     assert found.paid.calls == len(models.requests) - sent + len(models.strong.requests)
     for one in found.rows:
         assert one.diagnosis is not None and one.steps == NODES and one.diagnosis.reruns <= 5
         assert one.diagnosis.calls < one.diagnosis.reruns * NODES
     assert sum(one.diagnosis.calls for one in found.rows if one.diagnosis) == found.paid.calls
-    again = replay_failures("last", options=ReplayOptions(lm=STRONG), database=database, pool=models)
+    again = replay_failures("last", options=ReplayOptions(lm=STRONG_LM), database=database, pool=models)
     check(again)
     assert again.paid.calls == 0 and again.run == found.run
 
@@ -129,16 +131,16 @@ def test_the_answer_of_a_candidate_that_passed_repairs_a_step_without_the_model(
     lone = [one.diagnosis for one in found.rows if one.diagnosis and one.diagnosis.step is None]
     assert lone and all("no candidate" in d.evidence for d in lone)
     assert found.by_node == {"node2": len(named)} and not models.strong.requests
-    winner = replay_failures("last", options=ReplayOptions(lm=STRONG), database=tmp_path / "a.db", pool=models)
+    winner = replay_failures("last", options=ReplayOptions(lm=STRONG_LM), database=tmp_path / "a.db", pool=models)
     assert winner.rows and "node2" not in winner.by_node
 
 
 def test_a_budget_that_ends_leaves_the_rest_open_and_the_next_call_goes_on(
     file: Path, models: Models, database: Path
 ) -> None:
-    short = replay_failures("last", options=ReplayOptions(lm=STRONG, calls=9), database=database, pool=models)
+    short = replay_failures("last", options=ReplayOptions(lm=STRONG_LM, calls=9), database=database, pool=models)
     assert not short.complete and short.paid.calls <= 9
-    rest = replay_failures("last", options=ReplayOptions(lm=STRONG), database=database, pool=models)
+    rest = replay_failures("last", options=ReplayOptions(lm=STRONG_LM), database=database, pool=models)
     check(rest)
     assert rest.run == short.run and rest.paid.calls > 0
 
@@ -147,11 +149,11 @@ def test_what_cannot_be_examined_is_said(file: Path, models: Models, database: P
     with pytest.raises(SpecError, match="another model"):
         replay_failures("last", database=database, pool=models)
     with pytest.raises(StoreError, match="no train or val row 'x'"):
-        replay_failures("last", options=ReplayOptions(lm=STRONG, rows=["x"]), database=database, pool=models)
+        replay_failures("last", options=ReplayOptions(lm=STRONG_LM, rows=["x"]), database=database, pool=models)
     evaluate(file, options=EvalOptions(split="test"), database=database, pool=models)
     with pytest.raises(StoreError, match="sealed"):
-        replay_failures("last", options=ReplayOptions(lm=STRONG), database=database, pool=models)
+        replay_failures("last", options=ReplayOptions(lm=STRONG_LM), database=database, pool=models)
     rows = (file.parent / "rows.jsonl").read_text()
     (file.parent / "rows.jsonl").write_text(rows.replace('"n1": 1', '"n1": 2', 1))
     with pytest.raises(StoreError, match="have changed"):
-        replay_failures("last", options=ReplayOptions(lm=STRONG), database=database, pool=models)
+        replay_failures("last", options=ReplayOptions(lm=STRONG_LM), database=database, pool=models)

@@ -83,3 +83,25 @@ def test_a_bound_is_itself_allowed(condition: dict, inside: object, outside: obj
 def test_without_rules_all_is_allowed_and_a_rule_for_everything_hides_what_follows(tool: str, arguments: dict) -> None:
     assert policy({}).verdict(tool, arguments) == ("allow", "")
     assert policy({"rules": [{"deny": "*", "why": "w"}, {"allow": "*"}]}).verdict(tool, arguments) == ("deny", "w")
+
+
+@pytest.mark.parametrize(
+    ("condition", "why"),
+    [
+        ({"min": 3, "max": 2}, "no number is at least 3 and at most 2"),
+        ({"min": 3, "max": 3}, None),
+        ({"equals": "a", "one_of": ["b", "c"]}, "`equals` is none of `one_of`"),
+        ({"equals": "5", "one_of": [5]}, None),  # values, and not spellings
+        ({"one_of": []}, "`one_of` lists nothing"),
+        ({"matches": "a$b"}, "nothing matches 'a$b'"),
+        ({"matches": "a{3,}", "max_length": 2}, "longer than a max_length of 2"),
+        ({"matches": "a{3,}", "max_length": 3}, None),
+        ({"matches": "[0-9]+", "equals": "all"}, "'all' does not match '[0-9]+'"),
+        ({"matches": "[0-9]+", "one_of": ["all", 3]}, None),
+        ({"matches": "(a+)+b", "equals": "a" * 40}, None),  # not searched for: it may take for ever
+    ],
+)
+def test_a_condition_that_nothing_meets_is_known(condition: dict[str, object], why: str | None) -> None:
+    rule = policy({"rules": [{"deny": "pay", "when": {"to": condition}}]}).rules[0]
+    found = rule.when["to"].impossible()
+    assert (found is None) if why is None else (found is not None and why in found)

@@ -275,3 +275,22 @@ def test_every_table_is_described_and_none_else(tmp_path: Path) -> None:
     there = {row["name"] for row in store.rows("select name from sqlite_master where type = 'table'")}
     store.close()
     assert set(TABLES) == {name for name in there if not name.startswith(("sqlite_", "_"))}
+
+
+def test_a_page_that_cannot_be_read_is_an_error_that_names_the_file(tmp_path: Path) -> None:
+    store = Store(tmp_path / "a.db")
+    store.execute("insert into runs (id, run, status, started, spec, options) values (1, 'r', '', '', '', '')")
+    for _ in range(200):
+        store.execute("insert into events (run_id, at, kind, data) values (1, '', 'x', ?)", "y" * 500)
+    store.conn.execute("pragma wal_checkpoint(truncate)")
+    store.close()
+    size = (tmp_path / "a.db").stat().st_size
+    with (tmp_path / "a.db").open("r+b") as file:
+        file.seek(size // 2)
+        file.write(b"\xff" * (size // 2))
+    store = Store(tmp_path / "a.db")
+    with pytest.raises(StoreError, match=r"cannot read .*a\.db: database disk image is malformed"):
+        list(store.rows("select * from events"))
+    with pytest.raises(StoreError, match="cannot read"):
+        store.row("select * from events order by id desc")
+    store.close()

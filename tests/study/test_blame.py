@@ -84,7 +84,7 @@ def test_guided_search_takes_fewer_calls(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["evolve", "rewrite", "textgrad", "mcts"])
-def test_guidance_saves_a_share_of_the_calls(name: str) -> None:
-    sides = [[guided.calls_to_best((name, g, seed)) for seed in range(12)] for g in (True, False)]
-    assert sum(sides[0]) <= 0.85 * sum(sides[1])
+@pytest.mark.parametrize("name", ["evolve", "rewrite"])
+def test_guidance_saves_a_quarter_of_the_calls(name: str) -> None:
+    sides = [[guided.calls_to_best((name, g, seed)) for seed in range(6)] for g in (True, False)]
+    assert sum(sides[0]) <= 0.75 * sum(sides[1])

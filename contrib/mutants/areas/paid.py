@@ -85,7 +85,7 @@ PAID: list[Mutant] = [
         ),
         ("self.spent.cached += 1", "pass", "answers from the journal are not counted"),
         (
-            "if (known := self._journal.find_effect(key)) is not None:",
+            "if (known := self._journal.find_effect(key) or self._earlier.find_effect(key)) is not None:",
             "if (known := None) is not None:",
             "a tool is called again in a replay",
         ),

@@ -25,7 +25,7 @@ class _Commands(click.Group):
 
     ours = {
         "init": "project_commands",
-        "validate": "run_commands",
+        "validate": "check_commands",
         "doctor": "project_commands",
         "trust": "trust",
         "estimate": "run_commands",

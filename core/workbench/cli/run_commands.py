@@ -1,10 +1,9 @@
-"""Commands that run workflows: validate, estimate, run, optimize, resume."""
+"""Commands that run workflows: estimate, run, optimize, resume."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from functools import wraps
 from pathlib import Path
 from threading import Lock
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from workbench.cli import ask, echo_json, error_as_dict, say
+from workbench.cli import ask, echo_json, say
 from workbench.cli.output import Output, with_output
 from workbench.text import indented, one_line, visible_json
 
@@ -164,74 +163,6 @@ def _pair(text: str, form: str, option: str) -> tuple[str, str]:
     if not equals or not name.strip():
         raise click.BadParameter(f"'{text}' must have the form {form}", param_hint=option)
     return name.strip(), value
-
-
-@click.command("validate")
-@FILE
-@SET
-@click.option("--run-code", is_flag=True, help="Also load the Python that the file names, and check what it gives.")
-@JSON
-def validate_command(file: Path, sets: tuple[str, ...], run_code: bool, as_json: bool) -> None:
-    """Check a workflow file, its data and its metric. Calls no model, and runs no Python that the file names."""
-    from workbench.errors import PluginError, SpecError
-    from workbench.user_code import without_user_code
-
-    try:
-        with nullcontext() if run_code else without_user_code("outlines"):
-            summary = _summary(file, read_settings(sets))
-    except (SpecError, PluginError) as error:
-        if as_json:
-            errors = [error_as_dict(e) for e in (error, *getattr(error, "more", ()))]
-            echo_json({"ok": False, "errors": errors, "omitted": getattr(error, "omitted", 0)})
-        raise
-    if as_json:
-        return echo_json(summary)
-    inputs = one_line(", ".join(summary["inputs"]) or "none")
-    say(f"{file} is valid: {len(summary['nodes'])} node(s); inputs: {inputs}.")
-    say("Rows: " + ", ".join(f"{k} {v}" for k, v in summary["rows"].items()))
-    say("Optimizers: " + one_line(", ".join(summary["optimizers"])))
-    say("Learnable: " + one_line(", ".join(summary["learnable"]) or "nothing"))
-    for warning in summary["warnings"]:
-        say(f"Warning: {indented(warning)}")
-    for line in summary["advice"]:
-        say(f"Note: {indented(line)}")
-    for line in summary["trust"]:
-        say(f"Note: a run asks whether you trust the file (workbench trust). It {line}")
-    if any(line.startswith("runs Python") for line in summary["trust"]) and not run_code:
-        say("Note: its Python was read and not loaded; --run-code loads it.")
-
-
-def _summary(file: Path, settings: list[tuple[str, Any]]) -> dict[str, Any]:
-    """What `validate` tells of a valid file. Raises SpecError and PluginError for another."""
-    from workbench.cli.trust.powers import file_powers
-    from workbench.errors import merge_errors
-    from workbench.run import budget_warnings, find_obstacles, lacks_rows, prepare, wrong_in_file
-    from workbench.task import lint_task
-    from workbench.workflow import learnable_addresses
-
-    spec, _, task, optimizers = prepare(file, settings)
-    lacking = find_obstacles(task, optimizers)
-    if wrong := wrong_in_file(lacking):
-        raise merge_errors(wrong)
-    data, evaluable = task.dataset, lacks_rows(task)
-    return {
-        "ok": True,
-        "name": spec.name,
-        "nodes": list(task.workflow.nodes),
-        "inputs": list(task.inputs),
-        "rows": {"train": len(data.train), "val": len(data.val), "test": len(data.test)},
-        "optimizers": [name for name, _ in optimizers],
-        "learnable": learnable_addresses(task.workflow),
-        "warnings": [
-            *data.warnings,
-            *([] if evaluable else budget_warnings(task)),
-            *lint_task(task),
-            *(f"a run would fail here: {error}" for error in lacking),
-            *([f"it can be evaluated only: {evaluable.message}"] if evaluable else []),
-        ],
-        "advice": [line for n in task.workflow.walk() for line in n.warnings()],
-        "trust": file_powers(file).lines(),
-    }
 
 
 @click.command("estimate")

@@ -15,7 +15,7 @@ from workbench.evaluation.eval_report import EvalReport, stored_report
 from workbench.evaluation.eval_run import EvalOptions, evaluate, resume_evaluation, resume_run
 from workbench.evaluation.exports import write_junit, write_markdown
 from workbench.evaluation.matrix import evaluate_matrix, parse_axis
-from workbench.evaluation.replays import ReplayOptions, ReplayReport, RowDiagnosis, replay_failures
+from workbench.evaluation.replays import How, ReplayOptions, ReplayReport, RowDiagnosis, replay_failures
 from workbench.evaluation.rows import failed_rows, read_calls, read_rows, row_details
 from workbench.evaluation.single import run_single
 
@@ -40,6 +40,7 @@ __all__ = [
     "read_calls",
     "run_single",
     "ReplayOptions",
+    "How",
     "ReplayReport",
     "RowDiagnosis",
     "replay_failures",

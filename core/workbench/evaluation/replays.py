@@ -10,7 +10,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,7 +21,7 @@ from workbench.ledger import CallInfo, Ledger, Spend
 from workbench.lm import LMPool
 from workbench.run import prepare_stored
 from workbench.runtime import Address, Draw, Repair, Runtime, SandboxChoice
-from workbench.spec import BudgetSpec, LMSpec, lm_spec
+from workbench.spec import BudgetSpec, LMSpec
 from workbench.store import (
     Candidates,
     Evaluations,
@@ -66,7 +65,7 @@ class ReplayOptions:
     """
 
     repair: How = "lm"
-    lm: str | None = None
+    lm: LMSpec | None = None
     draws: int = 3
     scan: bool = False
     passing: float = 1.0
@@ -97,7 +96,7 @@ class ReplayReport:
 
     Attributes:
         run, repeated: the names of the run of replays, and of that which it repeats.
-        rows: in the order of the stored ones.
+        rows: in the order of the stored ones. left_out: failed rows beyond `most`.
         paid: what this process paid.
         by_node: how often each node was decisive, most often first.
     """
@@ -107,6 +106,7 @@ class ReplayReport:
     rows: list[RowDiagnosis]
     paid: Spend
     by_node: dict[str, int]
+    left_out: int = 0
 
     @property
     def repair_rate(self) -> float:
@@ -153,6 +153,8 @@ def replay_failures(
             raise StoreError(f"the data of run {row['run']} have changed since it started, so it cannot be repeated")
         workflow = _workflow(store, row, task, options.candidate)
         failed = _failed(store, row, task, workflow, options)
+        left_out, failed = len(failed[options.most :]), failed[: options.most]
+        passing = _passing(store, row, options, failed)
         model = _model(task, options)
         name, run_id, seconds = _run_of(store, row, task, workflow, options, model)
         with RunLock(store, name):
@@ -163,11 +165,11 @@ def replay_failures(
                 earlier_seconds=seconds,
                 source=row["id"],
             )
-            course = _Course(store, row, task, workflow, options, model, ledger, pool, on_row)
+            course = _Course(store, row, task, workflow, options, model, ledger, pool, passing, on_row)
             found = run_in_loop(course.go(failed))
             RunRecord(store, run_id).end(DONE)
         nodes = Counter(r.diagnosis.step.node for r in found if r.diagnosis and r.diagnosis.step)
-        return ReplayReport(name, row["run"], found, course.paid, dict(nodes.most_common()))
+        return ReplayReport(name, row["run"], found, course.paid, dict(nodes.most_common()), left_out)
     finally:
         store.close()
 
@@ -201,14 +203,31 @@ def _failed(store: Store, row: Any, task: Task, workflow: Workflow, options: Rep
         kept = " Its test rows are sealed, so they are not examined: score val." if stored and not open_rows else ""
         raise StoreError(f"run {row['run']} has no failed row of train or val among its {len(chosen)}.{kept}")
     unique = {(r["example"], r["replica"]): r for r in failed}
-    return [_Failed(examples[r["example"]], r["replica"], r["score"]) for r in [*unique.values()][: options.most]]
+    return [_Failed(examples[r["example"]], r["replica"], r["score"]) for r in unique.values()]
+
+
+def _passing(
+    store: Store, row: Any, options: ReplayOptions, failed: Sequence[_Failed]
+) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    """By example, the stored rows of candidates and repeats that passed, where these repair. Raises StoreError if there
+    is none for any failed row."""
+    found = defaultdict[str, list[Mapping[str, Any]]](list)
+    for stored in Evaluations(store, row["id"]).read_rows(None) if options.repair == "sibling" else ():
+        if stored["score"] is not None and stored["score"] >= options.passing:
+            found[stored["example"]].append(stored)
+    if options.repair == "sibling" and not any(one.example.id in found for one in failed):
+        raise StoreError(
+            f"no candidate or repeat of run {row['run']} passed on any of the {len(failed)} failed rows, so there is no "
+            "answer to take; repair by another model or by fresh draws"
+        )
+    return found
 
 
 def _model(task: Task, options: ReplayOptions) -> LMSpec | None:
     if options.repair != "lm":
         return None
     if options.lm is not None:
-        return lm_spec(options.lm)
+        return options.lm
     if (found := task.spec.roles.get("proposer")) is not None:
         return found
     raise SpecError(
@@ -265,10 +284,11 @@ class _Course:
         model: LMSpec | None,
         ledger: Ledger,
         pool: LMPool | None,
+        passing: Mapping[str, Sequence[Mapping[str, Any]]],
         on_row: Callable[[int, int], None],
     ):
         self.store, self.row, self.task, self.workflow, self.options = store, row, task, workflow, options
-        self.model, self.ledger, self.on_row = model, ledger, on_row
+        self.model, self.ledger, self.passing, self.on_row = model, ledger, passing, on_row
         self.runtime = Runtime.of_spec(task.spec, ledger, pool=pool, sandbox=options.sandbox)
         self.evaluator = Evaluator(self.runtime, task.metric, task.spec.concurrency, source=task.source)
         self.paid = Spend()
@@ -343,19 +363,10 @@ class _Course:
         there = [one[step.address] for one in siblings if step.address in one]
         return [Repair(response=s.response) if called else Repair(outputs=s.outputs) for s in there]
 
-    @cached_property
-    def _passing(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-        """By example, the stored rows of candidates and repeats that passed."""
-        found = defaultdict[str, list[Mapping[str, Any]]](list)
-        for stored in Evaluations(self.store, self.row["id"]).read_rows(None):
-            if stored["score"] is not None and stored["score"] >= self.options.passing:
-                found[stored["example"]].append(stored)
-        return found
-
     async def _siblings(self, failed: _Failed) -> list[Mapping[Address, TraceStep]]:
         """The steps of passing runs of the row, by address: the run repeated from the journal."""
         found: list[Mapping[Address, TraceStep]] = []
-        for stored in self._passing.get(failed.example.id, ())[:MOST_SIBLINGS]:
+        for stored in self.passing.get(failed.example.id, ())[:MOST_SIBLINGS]:
             workflow = _workflow(self.store, self.row, self.task, stored["candidate"])
             passed = await self._run(workflow, _Failed(failed.example, stored["replica"], 1.0), {})
             if passed.trace is not None and self._passes(passed):

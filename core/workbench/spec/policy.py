@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from workbench.patterns import Unmatchable, may_take_forever, shortest_match
 from workbench.spec.base import Strict
 from workbench.spec.likeness import from_json, may_equal, plain_texts, surely_equal
 from workbench.type_guards import is_dict, is_list
@@ -74,6 +75,33 @@ class Condition(Strict):
             and (self.max is None or unsure or number <= self.max)
             and (self.max_length is None or (length <= self.max_length if length is not None else doubtful))
         )
+
+    def impossible(self) -> str | None:
+        """Why no value can meet the condition; None where one can, or where that is not certain."""
+        listed = [] if self.one_of is None else [self.one_of]
+        listed += [[self.equals]] if "equals" in self.model_fields_set else []
+        if self.min is not None and self.max is not None and self.min > self.max:
+            return f"no number is at least {self.min:g} and at most {self.max:g}"
+        if len(listed) == 2 and not any(may_equal(self.equals, value) for value in listed[0]):
+            return "`equals` is none of `one_of`"
+        if self.one_of == []:
+            return "`one_of` lists nothing"
+        if self.matches is None:
+            return None
+        try:
+            shortest = shortest_match(self.matches)
+        except Unmatchable as error:
+            return f"nothing matches {self.matches!r}, since {error}"
+        if self.max_length is not None and self.max_length < shortest:
+            return f"what matches {self.matches!r} is longer than a max_length of {self.max_length}"
+        texts = [value for value in listed[0] if isinstance(value, str)] if listed else []
+        # Words alone: of numbers and JSON, values that are spelled otherwise count, too.
+        words = all(text.isalpha() for text in texts) and len(texts) == len(listed[0]) if texts else False
+        if words and not may_take_forever(self.matches):
+            pattern = re.compile(self.matches, re.DOTALL | re.IGNORECASE)
+            if not any(pattern.fullmatch(text) for text in texts):
+                return f"{texts[0]!r} does not match {self.matches!r}"
+        return None
 
 
 class Rule(Strict):

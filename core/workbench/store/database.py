@@ -248,10 +248,15 @@ class Store:
     # Reading
 
     def rows(self, sql: str, *values: Any) -> Iterator[sqlite3.Row]:
-        yield from self._reader.execute(sql, values)
+        """The rows of a query. Raises StoreError where the file cannot be read."""
+        try:
+            yield from self._reader.execute(sql, values)
+        except (sqlite3.Error, UnicodeError) as error:  # the last: SQLite quotes what is damaged
+            raise StoreError(f"cannot read {self.path}: {error}{_advice(error)}") from error
 
     def row(self, sql: str, *values: Any) -> sqlite3.Row | None:
-        return self._reader.execute(sql, values).fetchone()
+        """The first row of a query, or None. Raises what `rows` raises."""
+        return next(self.rows(sql, *values), None)
 
     def list_runs(self, kinds: Collection[str] = LISTED) -> list[sqlite3.Row]:
         """The runs of some kinds, newest first, without those that were removed."""

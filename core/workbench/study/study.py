@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -35,6 +35,8 @@ class Optimizer(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    #: The kinds of settings that it writes where a file leaves them empty, e.g. the functions of an agent.
+    fills: ClassVar[Collection[str]] = ()
 
     async def optimize(self, study: Study) -> Workflow:
         """Search, and return the workflow to go on with: usually `study.best`."""

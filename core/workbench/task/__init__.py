@@ -6,7 +6,7 @@ Everything that can be done with a file before a call is paid for.
 from workbench.task.alternatives import variants
 from workbench.task.copies import Repeats, input_tokens, normalised_inputs, tokenize
 from workbench.task.dataset import Dataset, Example, Score, SealedRows, content_id, read_rows
-from workbench.task.lint import lint_task
+from workbench.task.lint import find_defects, lint_task
 from workbench.task.load import Task, check_lms, load_data, load_task, section_loaders
 from workbench.task.metric import Metric, MetricFaults, as_score
 from workbench.task.search_space import Space, check_search, default_space, draw_demos, labelled_demo, suggest_value
@@ -63,4 +63,5 @@ __all__ = [
     "written_node",
     "written_value",
     "lint_task",
+    "find_defects",
 ]

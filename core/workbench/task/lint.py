@@ -1,24 +1,149 @@
-"""Warnings of `validate` about a workflow that can run, but probably not as its author intends."""
+"""What `validate` says of a workflow that can run, but not as its author intends: warnings, and with `--deep` defects.
+
+A warning may be meant; a defect cannot be. Both are found without a call, and without running what the file names.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
+from workbench.defects import Defect, DefectKind
 from workbench.errors import suggest
+from workbench.plugins import plugins
 from workbench.task.dataset import Example
 from workbench.task.load import Task
 from workbench.task.metric import as_score
-from workbench.workflow import Field, Signature, learnable_addresses
+from workbench.type_guards import is_dict, is_list
+from workbench.workflow import Field, NodeKind, Signature, Surroundings, learnable_addresses, node_class
+
+Place = tuple[str | int, ...]
 
 
-def lint_task(task: Task) -> list[str]:
+def lint_task(task: Task, *, unread: bool = True) -> list[str]:
     """Warnings of rules that match no tool, fields that nothing reads, optional nodes that are in fact required, and
-    rows whose inputs are empty or whose label no answer can match."""
-    return [*_idle_rules(task), *_unread(task), *_not_optional(task), *_empty(task), *_out_of_reach(task)]
+    rows whose inputs are empty or whose label no answer can match.
+
+    unread: whether to warn of fields that nothing reads, which are defects, too.
+    """
+    fields = (f"line {_line(task, name)}: {text}" for name, text in _unread(task)) if unread else ()
+    return [*_idle_rules(task), *fields, *_not_optional(task), *_empty(task), *_out_of_reach(task)]
+
+
+def find_defects(task: Task, filled: Collection[str] = ()) -> list[Defect]:
+    """What cannot work as it is written: what each node finds (`NodeKind.defects`), conditions of the policy that
+    nothing meets, rules behind others, and fields that nothing reads.
+
+    A limit or list of tools that `search:` varies is only a start, and is no defect.
+
+    Args:
+        task: of a file that has been loaded without faults.
+        filled: kinds of settings that an optimizer fills in where they are empty, e.g. "functions".
+
+    Returns:
+        The defects in the order of the file, their paths from its root.
+    """
+    found = [*_of_nodes(task, filled), *_of_policy(task)]
+    hint = "Remove it, disable its node, or let a later node read it."
+    found += [
+        Defect(DefectKind.UNREAD_OUTPUT, text, hint, ("nodes", name)) for name, text in _unread(task, chosen=True)
+    ]
+    return sorted(found, key=lambda defect: task.source.position(defect.path))
+
+
+def _of_nodes(task: Task, filled: Collection[str]) -> Iterator[Defect]:
+    nodes = task.workflow.enabled_nodes
+    rows = [part[0] for part in (task.dataset.train, task.dataset.val) if part]
+    fields = {field for node in nodes.values() for field in (*node.inputs, *node.outputs)}
+    names = {*nodes, *fields, *(field for row in rows for field in row)}
+    for name, node in nodes.items():
+        for path, inner in _inside(node, ("nodes", name)):
+            values = _closed_inputs(task, name) if inner is node else {}
+            for defect in inner.defects(Surroundings(task.spec.lm, names, values)):
+                if not _is_meant(task, defect, path, inner, filled):
+                    yield replace(defect, path=_as_written(task.source.value, (*path, *defect.path)))
+
+
+def _inside(node: NodeKind, path: Place) -> Iterator[tuple[Place, NodeKind]]:
+    """A node and those inside it, each with the path of its settings."""
+    yield path, node
+    for address, child in node.children().items():
+        parts = (int(part) if part.isdigit() else part for part in address.split("."))
+        yield from _inside(child, (*path, *parts))
+
+
+def _is_meant(task: Task, defect: Defect, path: Place, node: NodeKind, filled: Collection[str]) -> bool:
+    """Whether a finding is no defect: a limit or a list of tools where a search starts, a value that may fail."""
+    if defect.kind == DefectKind.UNHANDLED_VALUE:  # an optional node may fail: what it writes is written before it, too
+        return bool(task.workflow.nodes[str(path[1])].get("optional"))
+    if defect.kind not in (DefectKind.NO_TOOLS, DefectKind.FEW_STEPS, DefectKind.FEW_TOKENS):
+        return False
+    of_tools = [key for key in ("tools", "functions") if key in node.learnable]
+    if defect.kind == DefectKind.NO_TOOLS and any(node.learnable[key] in filled for key in of_tools):
+        return True
+    settings = {".".join(map(str, defect.path)), *of_tools, "register"}
+    return any(".".join(map(str, (*path, setting))) in task.spec.search for setting in settings)
+
+
+def _closed_inputs(task: Task, name: str) -> dict[str, tuple[Any, ...]]:
+    """The fields that a node reads from other nodes alone, whose signatures list the values: these, by field."""
+    nodes, trees = task.workflow.enabled_nodes, task.workflow.nodes
+    found: dict[str, tuple[Any, ...]] = {}
+    for field, sources in task.workflow.graph.nodes[name]["sources"].items():
+        sure = sources and not trees[sources[-1]].get("optional")
+        listed = [_listed(nodes[source], field) for source in sources]
+        tried = {f"nodes.{source}{key}" for source in sources for key in ("", ".signature")} & task.spec.search.keys()
+        if sure and all(listed) and not tried:
+            found[field] = tuple(dict.fromkeys(value for values in listed for value in values))
+    return found
+
+
+def _listed(node: NodeKind, field: str) -> tuple[Any, ...]:
+    signature = getattr(node, "signature", None)
+    outputs = signature.outputs if isinstance(signature, Signature) else ()
+    return next((f.allowed for f in outputs if f.name == field), ())
+
+
+def _as_written(value: Any, path: Place) -> Place:
+    """A path of the normal form as the file has it: `{ensemble: ...}` is short for `{kind: ensemble, of: ...}`."""
+    written: list[str | int] = []
+    kinds = plugins().names("node_kinds")
+    for key in path:
+        if is_dict(value) and key not in value:
+            key = next((k for k in value if k in kinds and node_class(k).primary == key), key)
+        written.append(key)
+        if is_dict(value):
+            value = value.get(str(key))
+        else:
+            value = value[key] if is_list(value) and isinstance(key, int) and key < len(value) else None
+    return tuple(written)
+
+
+def _of_policy(task: Task) -> Iterator[Defect]:
+    """Conditions that nothing meets, and rules that an earlier one always decides."""
+    rules = task.spec.policy.rules
+    for i, rule in enumerate(rules):
+        path, pattern = ("policy", "rules", i), rule.allow or rule.deny or rule.ask or ""
+        for argument, condition in rule.when.items():
+            if why := condition.impossible():
+                yield Defect(
+                    DefectKind.IMPOSSIBLE_PATTERN,
+                    f"the condition on '{argument}' of the rule {{{rule.verdict}: {pattern}}} is never met: {why}",
+                    "Correct it: as it is, no text meets it.",
+                    (*path, "when", argument),
+                )
+        before = (r.allow or r.deny or r.ask for r in rules[:i] if not r.when)
+        if taken := next((other for other in before if other in ("*", pattern)), None):
+            yield Defect(
+                DefectKind.UNREACHABLE,
+                f"the rule {{{rule.verdict}: {pattern}}} never decides: a rule for '{taken}' stands before it",
+                "Rules count in their order: put it before that one, or remove it.",
+                path,
+            )
 
 
 def _idle_rules(task: Task) -> Iterator[str]:
@@ -39,9 +164,12 @@ def _idle_rules(task: Task) -> Iterator[str]:
             )
 
 
-def _unread(task: Task) -> Iterator[str]:
-    """Fields that neither a later node nor the metric reads, and that are no output of the workflow. A field before one
-    that is read, such as a model's reasoning, serves that one."""
+def _unread(task: Task, *, chosen: bool = False) -> Iterator[tuple[str, str]]:
+    """(node, text) for each field that neither a later node nor the metric reads, and that is no output of the whole. A
+    field before one that is read, such as a model's reasoning, serves that one.
+
+    chosen: leave out what a kind gives besides the outputs that the file names, unless nothing of the node is read.
+    """
     nodes, graph, last = task.workflow.enabled_nodes, task.workflow.graph, task.workflow.last_writers()
     scored = getattr(task.metric, "field", None)
     tried = " ".join(domain.model_dump_json() for domain in task.spec.search.values())  # signatures that may be tried
@@ -57,9 +185,18 @@ def _unread(task: Task) -> Iterator[str]:
     for name, node in nodes.items():
         fields = list(dict.fromkeys(node.outputs))
         served = max((i for i, field in enumerate(fields) if read(name, field)), default=-1)
+        named = _named_outputs(node) if chosen and served >= 0 else {*fields}
         for field in fields[served + 1 :]:
+            if field not in named:
+                continue
             why = _overwritten(name, last[field])
-            yield f"line {_line(task, name)}: nothing reads '{field}' of node '{name}'{why}."
+            yield name, f"nothing reads '{field}' of node '{name}'{why}."
+
+
+def _named_outputs(node: NodeKind) -> set[str]:
+    """The outputs that the file itself names, in a signature."""
+    signature = getattr(node, "signature", None)
+    return {field.name for field in signature.outputs} if isinstance(signature, Signature) else set()
 
 
 def _overwritten(name: str, last: list[str]) -> str:

@@ -6,7 +6,7 @@ Values. Nothing here runs, pays or imports a runtime; `workflow.node.NodeContext
 from workbench.workflow.flow import check_flow, disable_nodes, graph_hash
 from workbench.workflow.flowchart import mermaid
 from workbench.workflow.graph import Schedule
-from workbench.workflow.node import EXCHANGE, NodeConfig, NodeKind, SignatureNode
+from workbench.workflow.node import EXCHANGE, NodeConfig, NodeKind, SignatureNode, Surroundings
 from workbench.workflow.queries import called_lms, learnable_addresses, node_at, setting_at, task_lm, text_at
 from workbench.workflow.signature import Field, Image, Signature, parse_signature, with_inputs, written_fields
 from workbench.workflow.trace import CallRecord, ExampleRun, Span, Trace
@@ -20,6 +20,7 @@ __all__ = [
     "NodeKind",
     "NodeConfig",
     "SignatureNode",
+    "Surroundings",
     "EXCHANGE",
     "node_tree",
     "node_class",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
+from workbench.defects import Defect
 from workbench.lm import Message, Response
 from workbench.spec import LMSpec, PolicySpec, lm_spec
 from workbench.workflow.signature import Signature
@@ -79,6 +81,19 @@ class NodeContext(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Surroundings:
+    """What a node's own check may know of the rest of the file (`NodeKind.defects`).
+
+    lm: the model of the workflow, for nodes that name none. names: of all nodes and fields of the file. values:
+    by field that only nodes write, the values that it can have, where all its writers list them.
+    """
+
+    lm: LMSpec
+    names: Collection[str] = ()
+    values: Mapping[str, Collection[Any]] = field(default_factory=dict[str, Collection[Any]])
+
+
 class NodeConfig(BaseModel):
     """Base of a kind's settings. Unknown keys are refused, and every field has a description."""
 
@@ -125,6 +140,13 @@ class NodeKind:
     def warnings(self) -> list[str]:
         """What `validate` and `estimate` should say about these settings, e.g. that they cost more than they save."""
         return []
+
+    def defects(self, around: Surroundings) -> Iterable[Defect]:
+        """What cannot work in these settings although they are valid, for `validate --deep`. Not of nodes inside.
+
+        It must call, load and start nothing, and be certain: a finding in a workflow that works is a bug.
+        """
+        return ()
 
     def tool_names(self) -> Collection[str]:
         """The tools that the node may call, by the names that the rules of `policy:` use."""

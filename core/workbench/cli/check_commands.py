@@ -1,0 +1,113 @@
+"""The command that checks a workflow file: validate."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from workbench.cli import Styled, echo_json, error_as_dict, say
+from workbench.cli.run_commands import FILE, JSON, SET, read_settings
+from workbench.text import indented, one_line
+
+if TYPE_CHECKING:
+    from workbench.defects import Defect
+    from workbench.task import Task
+
+
+@click.command("validate")
+@FILE
+@SET
+@click.option("--deep", is_flag=True, help="Also look for what is valid and cannot work; exit with 2 if there is any.")
+@click.option("--run-code", is_flag=True, help="Also load the Python that the file names, and check what it gives.")
+@JSON
+def validate_command(file: Path, sets: tuple[str, ...], deep: bool, run_code: bool, as_json: bool) -> None:
+    """Check a workflow file, its data and its metric. Calls no model, and runs no Python that the file names."""
+    from workbench.errors import PluginError, SpecError
+    from workbench.user_code import without_user_code
+
+    try:
+        with nullcontext() if run_code else without_user_code("outlines"):
+            summary = _summary(file, read_settings(sets), deep)
+    except (SpecError, PluginError) as error:
+        if as_json:
+            errors = [error_as_dict(e) for e in (error, *getattr(error, "more", ()))]
+            echo_json({"ok": False, "errors": errors, "omitted": getattr(error, "omitted", 0)})
+        raise
+    if as_json:
+        echo_json(summary)
+    else:
+        _say_summary(file, summary, run_code)
+    if summary.get("defects"):
+        sys.exit(2)
+
+
+def _say_summary(file: Path, summary: dict[str, Any], run_code: bool) -> None:
+    inputs = one_line(", ".join(summary["inputs"]) or "none")
+    say(f"{file} is valid: {len(summary['nodes'])} node(s); inputs: {inputs}.")
+    say("Rows: " + ", ".join(f"{k} {v}" for k, v in summary["rows"].items()))
+    say("Optimizers: " + one_line(", ".join(summary["optimizers"])))
+    say("Learnable: " + one_line(", ".join(summary["learnable"]) or "nothing"))
+    for warning in summary["warnings"]:
+        say(f"Warning: {indented(warning)}")
+    for line in summary["advice"]:
+        say(f"Note: {indented(line)}")
+    for line in summary["trust"]:
+        say(f"Note: a run asks whether you trust the file (workbench trust). It {line}")
+    if any(line.startswith("runs Python") for line in summary["trust"]) and not run_code:
+        say("Note: its Python was read and not loaded; --run-code loads it.")
+    for found in summary.get("defects", ()):
+        code = f" ({found['code']})" if found["code"] else ""
+        place = ":".join(str(found[key]) for key in ("file", "line", "column") if found[key] is not None)
+        say(one_line(f"{place}: "), Styled(f"{found['kind']}{code}", "red"), f": {indented(found['message'])}")
+        say(f"  {indented(found['hint'])}")
+    if "defects" in summary:
+        count = len(summary["defects"])
+        say(f"{count or 'No'} defect{'' if count == 1 else 's'} found.")
+
+
+def _summary(file: Path, settings: list[tuple[str, Any]], deep: bool) -> dict[str, Any]:
+    """What `validate` tells of a valid file. Raises SpecError and PluginError for another."""
+    from workbench.cli.trust.powers import file_powers
+    from workbench.errors import merge_errors
+    from workbench.run import budget_warnings, find_obstacles, lacks_rows, prepare, wrong_in_file
+    from workbench.task import find_defects, lint_task
+    from workbench.workflow import learnable_addresses
+
+    spec, _, task, optimizers = prepare(file, settings)
+    lacking = find_obstacles(task, optimizers)
+    if wrong := wrong_in_file(lacking):
+        raise merge_errors(wrong)
+    data, evaluable = task.dataset, lacks_rows(task)
+    filled = {kind for _, optimizer in optimizers for kind in optimizer.fills}
+    defects = [_as_dict(defect, task) for defect in find_defects(task, filled)] if deep else []
+    return {
+        "ok": not defects,
+        "name": spec.name,
+        "nodes": list(task.workflow.nodes),
+        "inputs": list(task.inputs),
+        "rows": {"train": len(data.train), "val": len(data.val), "test": len(data.test)},
+        "optimizers": [name for name, _ in optimizers],
+        "learnable": learnable_addresses(task.workflow),
+        "warnings": [
+            *data.warnings,
+            *([] if evaluable else budget_warnings(task)),
+            *lint_task(task, unread=not deep),
+            *(f"a run would fail here: {error}" for error in lacking),
+            *([f"it can be evaluated only: {evaluable.message}"] if evaluable else []),
+        ],
+        "advice": [line for n in task.workflow.walk() for line in n.warnings()],
+        "trust": file_powers(file).lines(),
+        **({"defects": defects} if deep else {}),
+    }
+
+
+def _as_dict(defect: Defect, task: Task) -> dict[str, Any]:
+    """A defect with its place in the file."""
+    from workbench.errors import SpecError
+
+    error = task.source.locate(SpecError(defect.message, hint=defect.hint, path=defect.path))
+    return {"kind": defect.kind, "code": defect.code, **error_as_dict(error), "message": error.message}

@@ -1,0 +1,255 @@
+"""The course of `workbench attribute`: each log to the method, under a budget, with the journal of a run of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from workbench.concurrency import run_in_loop
+from workbench.errors import BudgetSpent, SpecError, suggest
+from workbench.hashing import digest
+from workbench.ledger import CallInfo, Ledger
+from workbench.lm import LMPool, locate_lms
+from workbench.run import read_stored_source
+from workbench.runtime import Runtime, make_request
+from workbench.spec import BudgetSpec, LMSpec, check_nodes
+from workbench.store import RunLock, RunRecord, Store, add_run, dumps, find_started_run
+from workbench.task import check_lms
+from workbench.user_code import without_user_code
+from workbench_attribute.baselines import BASELINES
+from workbench_attribute.judges import Answer, Judge
+from workbench_attribute.log import Diagnosis, Log
+from workbench_attribute.methods import METHODS
+from workbench_attribute.prompts import Messages
+from workbench_attribute.score import Accuracy, expect_random, score
+from workbench_attribute.settings import Judging
+
+#: Statuses of a run of this command, while it goes on and after it.
+WORKING, DONE = "attributing", "attributed"
+
+#: Logs that are judged at the same time.
+AT_ONCE = 8
+
+
+@dataclass
+class Attribution:
+    """The result.
+
+    Args:
+        logs: those that were read.
+        found: a diagnosis for each log, in their order.
+        run: the name of the run, None for methods that ask no model.
+        paid: the requests of this process; those of earlier ones are in the diagnoses alone.
+    """
+
+    logs: Sequence[Log]
+    found: Sequence[Diagnosis]
+    run: str | None = None
+    paid: dict[str, Any] = field(default_factory=lambda: {"calls": 0, "tokens": 0, "usd": 0.0})
+
+    @property
+    def complete(self) -> bool:
+        """Whether the budget was enough for all logs."""
+        return all(d.failure != "budget" for d in self.found)
+
+    def agents(self) -> list[tuple[str, int, float]]:
+        """(agent, logs, share of all logs with a diagnosis), most first."""
+        counts = Counter(d.agent for d in self.found if d.agent is not None)
+        return [(agent, count, count / counts.total()) for agent, count in counts.most_common()]
+
+    def accuracy(self) -> Accuracy | None:
+        """The accuracy where the truth is known."""
+        return score(self.found, self.logs)
+
+    def as_dict(self) -> dict[str, Any]:
+        accuracy = self.accuracy()
+        return {
+            "run": self.run,
+            "logs": [
+                {"log": log.id, **d.as_dict(), "gold_agent": log.gold_agent, "gold_step": log.gold_step}
+                for log, d in zip(self.logs, self.found, strict=True)
+            ],
+            "agents": [{"agent": agent, "logs": count, "share": share} for agent, count, share in self.agents()],
+            "accuracy": accuracy and accuracy.as_dict(),
+            "baselines": score_baselines(self.logs),
+            "paid": self.paid,
+        }
+
+
+@dataclass
+class JudgeModel:
+    """The language model that judges."""
+
+    lm: LMSpec
+    roles: dict[str, LMSpec] = field(default_factory=dict)
+
+
+def attribute(
+    logs: Sequence[Log],
+    judging: Judging,
+    lm: LMSpec | None = None,
+    *,
+    database: str = "workbench.db",
+    calls: int | None = None,
+    pool: LMPool | None = None,
+    on_progress: Callable[[int, int], None] = lambda done, of: None,
+) -> Attribution:
+    """Name the agent and the step that decided the failure of each log.
+
+    The same logs, settings and model on the same database go on where an earlier call stopped: what it paid for comes
+    from the journal, and a finished one pays nothing. Answers to equal requests of other runs are taken over, too: the
+    hybrid after `all-at-once` does not pay for its proposals.
+
+    Args:
+        logs: the runs that failed.
+        judging: the method and its settings.
+        lm: the judge; methods that ask none need none.
+        database: path of the run database.
+        calls: requests at most, those of earlier calls with the same arguments included; None: no limit.
+        pool: language models in place of those of the plugins, for tests.
+        on_progress: called after each log with the number of logs done, and of all.
+
+    Raises:
+        SpecError: there is no such method, or no judge for it.
+        StoreError: the database cannot be used.
+    """
+    if judging.method not in METHODS:
+        raise SpecError(f"there is no method '{judging.method}'", hint=suggest(judging.method, METHODS))
+    if judging.method in BASELINES:
+        return Attribution(logs, diagnose_without_model(logs, judging))
+    if lm is None:
+        raise SpecError(
+            f"the method {judging.method} asks a language model, and none is named",
+            hint="Name it with --lm MODEL, e.g. --lm openai/gpt-4.1-mini, or --lm openai/NAME --api-base "
+            f"http://127.0.0.1:8000/v1. Without a model: --method {' or '.join(BASELINES)}.",
+        )
+    check_lms(JudgeModel(lm))
+    store = Store(database)
+    try:
+        run_id, run, earlier = _run_of(store, logs, judging, lm)
+        with RunLock(store, run):
+            budget = BudgetSpec.model_validate({"calls": calls})
+            ledger = Ledger(store, run_id, budget, earlier_seconds=earlier, reuse=True)
+            ledger.bill.forget_unanswered()  # what failed for want of a server is asked again
+            course = _Course(logs, judging, ledger, Runtime(ledger, lm, pool=pool or LMPool()), on_progress)
+            found = run_in_loop(course.go())
+            RunRecord(store, run_id).end(DONE)
+            return Attribution(logs, found, run, course.paid)
+    finally:
+        store.close()
+
+
+def diagnose_without_model(logs: Sequence[Log], judging: Judging) -> list[Diagnosis]:
+    """The diagnoses of a method that asks no model."""
+
+    async def refuse(messages: Messages, vote: int) -> Answer:
+        raise AssertionError("a baseline asked a model")
+
+    async def course() -> list[Diagnosis]:
+        return [await METHODS[judging.method](log, Judge(refuse, judging, logs)) for log in logs]
+
+    return run_in_loop(course())
+
+
+def score_baselines(logs: Sequence[Log]) -> dict[str, dict[str, float]]:
+    """By baseline, the accuracy of agent and step; of random draws, what they have on average. Empty where no truth is
+    known."""
+    expected = expect_random(logs)
+    if expected is None:
+        return {}
+    found = {"random": {"agent": expected[0], "step": expected[1]}}
+    judging = Judging.model_validate({})
+    for name in BASELINES:
+        if name != "random":
+            accuracy = score(diagnose_without_model(logs, judging.model_copy(update={"method": name})), logs)
+            assert accuracy is not None
+            found[name] = {"agent": accuracy.agent, "step": accuracy.step}
+    return found
+
+
+def judge_of_run(store: Store, run: str) -> LMSpec | None:
+    """The model of the role `proposer` in the file of a run, else its `lm`. Runs no code of the file."""
+    row = store.find_run(run)
+    _, folder, started = read_stored_source(row)
+    with without_user_code("names"):
+        spec = locate_lms(check_nodes(started), Path(folder))
+    return spec.roles.get("proposer", spec.lm)
+
+
+def _run_of(store: Store, logs: Sequence[Log], judging: Judging, lm: LMSpec) -> tuple[int, str, float]:
+    """(id, name, seconds so far) of the run with these arguments, or of a new one. The budget is no part of them."""
+    spec = dumps(judging.model_dump(mode="json"))
+    options = dumps({"logs": digest([log.as_dict() for log in logs]), "lm": lm.model_dump(mode="json")})
+    for status in (WORKING, DONE):
+        if (row := find_started_run(store, status, spec, options)) is not None:
+            return row["id"], row["run"], row["seconds"] or 0.0
+    run = secrets.token_hex(4)
+    settings = {"spec": spec, "options": options, "seed": judging.seed}
+    return add_run(store, run=run, name="attribution", status=WORKING, kind="attribute", **settings), run, 0.0
+
+
+class _Course:
+    """All logs, several at once. Each answer is journalled before it is read."""
+
+    def __init__(
+        self,
+        logs: Sequence[Log],
+        judging: Judging,
+        ledger: Ledger,
+        runtime: Runtime,
+        on_progress: Callable[[int, int], None],
+    ):
+        self.logs, self.judging, self.ledger, self.runtime = logs, judging, ledger, runtime
+        self.on_progress, self.done = on_progress, 0
+        self.paid: dict[str, Any] = {"calls": 0, "tokens": 0, "usd": 0.0}
+        self.slots = asyncio.Semaphore(AT_ONCE)
+        ledger.on_call = self._count
+
+    def _count(self, info: CallInfo) -> None:
+        if not info.cached:
+            self.paid["calls"] += info.attempts
+            self.paid["tokens"] += info.prompt_tokens + info.completion_tokens
+            self.paid["usd"] += info.usd
+
+    async def go(self) -> list[Diagnosis]:
+        try:
+            found = await asyncio.gather(*map(self._diagnose, self.logs), return_exceptions=True)
+        finally:
+            await self.runtime.aclose()
+            self.ledger.close()
+        diagnoses = []
+        for one in found:  # all have ended: what was in flight is paid, and recorded
+            if isinstance(one, BaseException):
+                raise one
+            diagnoses.append(one)
+        if any(d.failure == "budget" for d in diagnoses):
+            self.ledger.bill.check_answered()
+        return diagnoses
+
+    async def _diagnose(self, log: Log) -> Diagnosis:
+        judge = Judge(self._ask, self.judging, self.logs)
+        async with self.slots:
+            try:
+                found = await METHODS[self.judging.method](log, judge)
+            except BudgetSpent as error:
+                spent = {"calls": judge.calls, "usd": judge.usd, "unread": judge.unread}
+                return Diagnosis(None, None, 0.0, str(error), method=self.judging.method, failure="budget", **spent)
+        self.done += 1
+        RunRecord(self.ledger.store, self.ledger.run_id).save_seconds(self.ledger.seconds)
+        self.on_progress(self.done, len(self.logs))
+        return found
+
+    async def _ask(self, messages: Messages, vote: int) -> Answer:
+        spec = self.runtime.lm
+        settings = {
+            "temperature": spec.temperature or self.judging.heat,
+            "max_tokens": spec.max_tokens or self.judging.max_tokens,
+        }
+        request = make_request(spec, messages, vote, settings)
+        response, settled = await self.runtime.complete(spec, request, "judge")
+        return Answer(response.text, response.finish, settled.attempts, settled.usd)

@@ -1,0 +1,292 @@
+"""`workbench attribute`: which agent and which step decided that runs failed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from workbench.cli import Styled, echo_json, say
+from workbench.text import one_line
+
+if TYPE_CHECKING:
+    from workbench.evaluation import How
+    from workbench.spec import LMSpec
+    from workbench_attribute.attribute import Attribution
+    from workbench_attribute.log import Diagnosis, Log
+    from workbench_attribute.settings import Judging
+
+
+#: Agents in the printed totals.
+MOST_AGENTS = 10
+
+
+#: Methods that need a run of ours.
+OF_RUNS = ("replay", "spectrum")
+
+_RUN_OPTIONS = (
+    click.option(
+        "--repair",
+        type=click.Choice(["lm", "fresh", "sibling", "label"]),
+        help="replay: what takes the place of a step: the answer of --lm (or the role proposer; the default), fresh "
+        "draws, what a passing candidate or repeat said, or the row's field of that name.",
+    ),
+    click.option(
+        "--draws", type=click.IntRange(1, 99), default=3, show_default=True, help="replay by fresh: of a step."
+    ),
+    click.option("--scan", is_flag=True, help="replay: repair one step at a time, from the first; else by bisection."),
+    click.option("--candidate", default="", help="replay: of a run of optimize: HASH or baseline. Default: winner."),
+    click.option(
+        "--passing",
+        type=click.FloatRange(0, 1),
+        default=1.0,
+        show_default=True,
+        help="replay, spectrum: a row passes from this score on.",
+    ),
+    click.option(
+        "--formula",
+        type=click.Choice(["ochiai", "tarantula", "dstar"]),
+        default="ochiai",
+        show_default=True,
+        help="spectrum.",
+    ),
+)
+
+
+def _with_run_options(command: Any) -> Any:
+    for option in reversed(_RUN_OPTIONS):
+        command = option(command)
+    return command
+
+
+@click.command("attribute")
+@click.argument("source", metavar="RUN|FILE")
+@click.option(
+    "--format",
+    "form",
+    metavar="NAME",
+    help="Of a file: who-and-when, otel or openinference (default: by its content).",
+)
+@click.option(
+    "--method",
+    default="all-at-once",
+    show_default=True,
+    metavar="NAME",
+    help="all-at-once, step-by-step, binary or hybrid ask a judge; random, majority and lexical ask none. Of a run "
+    "also: replay repeats failed rows with steps repaired, spectrum compares failed rows with passed ones.",
+)
+@_with_run_options
+@click.option("--lm", "model", envvar="WORKBENCH_LM", help="The judge (default for a run: its proposer, or its lm).")
+@click.option("--api-base", help="Address of the judge's OpenAI-compatible server.")
+@click.option("--votes", type=click.IntRange(1, 99), default=1, show_default=True, help="Judge each log so often.")
+@click.option(
+    "--ground-truth/--no-ground-truth",
+    default=True,
+    show_default=True,
+    help="Show the judge the right answer where it is known; that of sealed rows never is.",
+)
+@click.option("--split", type=click.Choice(["train", "val", "test", "all"]), help="Of a run: whose rows. Default: val.")
+@click.option("--row", "rows", multiple=True, metavar="ID", help="Of a run: this row, failed or not. Repeatable.")
+@click.option("--limit", type=click.IntRange(1), help="The first N logs alone.")
+@click.option("--window", type=click.IntRange(300), default=16_000, show_default=True, help="Tokens of a prompt.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of ties, coins and random baselines.")
+@click.option("--calls", type=click.IntRange(1), default=1000, show_default=True, help="Requests at most.")
+@click.option("--db", default="workbench.db", envvar="WORKBENCH_DB", show_default=True, help="Run database.")
+@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
+def attribute_command(
+    source: str,
+    form: str | None,
+    model: str | None,
+    api_base: str | None,
+    split: str | None,
+    rows: tuple[str, ...],
+    limit: int | None,
+    calls: int,
+    db: str,
+    as_json: bool,
+    repair: How | None,
+    draws: int,
+    scan: bool,
+    passing: float,
+    formula: str,
+    candidate: str,
+    **judging: Any,
+) -> None:
+    """Say which agent and which step decided that runs failed: the failed rows of RUN, or the logs in FILE.
+
+    FILE is a log, or a folder of logs, in the form of Who&When, OpenTelemetry GenAI or OpenInference. The same command
+    again pays nothing. Exits with code 1 if the budget did not last, or no log could be diagnosed.
+    """
+    from workbench.evaluation import ReplayOptions
+    from workbench_attribute.attribute import attribute
+    from workbench_attribute.repeated import rank_run, replay_run
+    from workbench_attribute.settings import Judging
+
+    method = judging["method"]
+    _check_flags(method, source, repair, judging["votes"], model, api_base)
+    lm = _named_model(model, api_base)
+    if method == "spectrum":
+        sys.exit(0 if rank_run(source, split, passing, formula, db, as_json) else 1)
+    if method == "replay":
+        options = ReplayOptions(repair or "lm", lm, draws, scan, passing, rows, limit or 20, candidate, calls)
+        sys.exit(0 if replay_run(source, options, db, as_json) else 1)
+    settings = Judging.model_validate(judging)
+    if _is_file(source):
+        logs = _read_files(source, form, rows, split)
+    else:
+        logs, lm = _read_run(source, rows, split, form, db, settings, lm)
+    logs = logs[:limit]
+    if any(log.sealed for log in logs):
+        say("These rows are sealed: a change that comes of reading them cannot be proved on them.", err=True)
+
+    def report_progress(done: int, of: int) -> None:
+        say(f"{done} of {of} logs", err=True)
+
+    found = attribute(
+        logs,
+        settings,
+        lm,
+        database=db,
+        calls=calls,
+        on_progress=(lambda done, of: None) if as_json else report_progress,
+    )
+    if as_json:
+        echo_json({**settings.model_dump(mode="json"), "lm": lm.model if lm else None, **found.as_dict()})
+    else:
+        _print(found, settings)
+    sys.exit(0 if found.complete and any(d.step is not None for d in found.found) else 1)
+
+
+def _check_flags(
+    method: str, source: str, repair: str | None, votes: int, model: str | None, api_base: str | None
+) -> None:
+    """Raise UsageError for flags that do not go together."""
+    from workbench.errors import suggest
+    from workbench_attribute.baselines import BASELINES
+    from workbench_attribute.methods import METHODS
+
+    if method not in (known := (*METHODS, *OF_RUNS)):
+        raise click.UsageError(f"there is no method '{method}'. {suggest(method, known)}")
+    if repair and method != "replay":
+        raise click.UsageError(f"--repair is for --method replay, and this is {method}")
+    if method in OF_RUNS and _is_file(source):
+        raise click.UsageError(f"--method {method} is for a run of workbench, and {source} is a file")
+    if votes > 1 and method in (*BASELINES, *OF_RUNS):
+        raise click.UsageError(f"--votes is for methods that ask a judge, and {method} asks none")
+    if api_base and not model:
+        raise click.UsageError("--api-base is the address of the model that --lm names")
+
+
+def _is_file(source: str) -> bool:
+    return Path(source).exists() or "/" in source or Path(source).suffix in (".json", ".jsonl", ".yaml", ".yml")
+
+
+def _named_model(model: str | None, api_base: str | None) -> LMSpec | None:
+    from workbench.spec import LMSpec
+
+    return None if model is None else LMSpec.model_validate({"model": model, "api_base": api_base})
+
+
+def _read_files(source: str, form: str | None, rows: tuple[str, ...], split: str | None) -> list[Log]:
+    from workbench.errors import SpecError
+    from workbench_attribute.readers import load_logs
+
+    if Path(source).suffix in (".yaml", ".yml"):
+        raise SpecError(
+            f"{source} is a workflow file, not a log",
+            hint=f"Score it, and examine the rows that fail: workbench eval {source}, then workbench attribute last.",
+        )
+    if rows or split:
+        raise click.UsageError("--row and --split are for a run of workbench, and this is a file of logs")
+    return load_logs(Path(source), form)
+
+
+def _read_run(
+    run: str,
+    rows: tuple[str, ...],
+    split: str | None,
+    form: str | None,
+    db: str,
+    settings: Judging,
+    lm: LMSpec | None,
+) -> tuple[list[Log], LMSpec | None]:
+    """The logs of a run and the judge. A model that the run names is asked only if its file is trusted: it may send
+    rows and keys to any address."""
+    from workbench.cli.trust import require_trust_in_run
+    from workbench.store import ReadOnlyStore
+    from workbench_attribute.attribute import judge_of_run
+    from workbench_attribute.baselines import BASELINES
+    from workbench_attribute.stored import load_stored_logs
+
+    if form is not None:
+        raise click.UsageError("--format is of a file of logs, and this is a run of workbench")
+    store = ReadOnlyStore(db)
+    try:
+        logs = load_stored_logs(store, run, rows, split)
+        if lm is None and settings.method not in BASELINES:
+            require_trust_in_run(run, db)
+            lm = judge_of_run(store, run)
+    finally:
+        store.close()
+    return logs, lm
+
+
+# Output
+
+
+def _print(found: Attribution, settings: Judging) -> None:
+    rows = [_row(log, d) for log, d in zip(found.logs, found.found, strict=True)]
+    head = ("log", "agent", "step", "votes", "calls", "cost")
+    widths = [min(40, max(len(row[at]) for row in [head, *rows])) for at in range(len(head))]
+    say(f"method: {one_line(settings.method)}{_model_words(found)}")
+    say("  ".join(f"{name:<{width}}" for name, width in zip(head, widths, strict=True)) + "  evidence", bold=True)
+    for row, d in zip(rows, found.found, strict=True):
+        line = "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
+        why = f"{d.failure}: {d.evidence}" if d.failure else d.evidence
+        say(f"{line}  ", Styled(one_line(why[:300]), "yellow" if d.failure else None))
+    _print_sums(found)
+
+
+def _row(log: Log, d: Diagnosis) -> tuple[str, ...]:
+    agent = "-" if d.agent is None else d.agent
+    votes = f"{round(d.confidence * d.votes)}/{d.votes}"
+    cells = (log.id, agent, "-" if d.step is None else str(d.step), votes, str(d.calls), f"${d.usd:.4f}")
+    return tuple(one_line(cell if len(cell) <= 40 else f"{cell[:39]}…") for cell in cells)
+
+
+def _model_words(found: Attribution) -> str:
+    return f", run {one_line(found.run)}" if found.run else ", no model asked"
+
+
+def _print_sums(found: Attribution) -> None:
+    for agent, count, share in found.agents()[:MOST_AGENTS]:
+        say(one_line(f"{agent}: decided {count} of {len(found.logs)} failures ({share:.0%} of those diagnosed)"))
+    if nothing := [d for d in found.found if d.agent is None]:
+        kinds = sorted({d.failure or "" for d in nothing})
+        say(f"No diagnosis of {len(nothing)} logs: {', '.join(kinds)}")
+    if unread := sum(d.unread for d in found.found):
+        say(f"{unread} answers of the judge could not be read")
+    _print_accuracy(found)
+    if found.run:
+        paid = found.paid
+        say(f"Paid now: {paid['calls']} calls, {paid['tokens']} tokens, ${paid['usd']:.4f}")
+    if not found.complete:
+        say("The budget did not last. The same command with a higher --calls goes on from here.", err=True)
+
+
+def _print_accuracy(found: Attribution) -> None:
+    from workbench_attribute.attribute import score_baselines
+
+    accuracy = found.accuracy()
+    if accuracy is None:
+        return
+    low, high = accuracy.agent95
+    say(f"On the {accuracy.n} logs whose truth is known:", bold=True)
+    say(f"  agent {accuracy.agent:.3f} [{low:.3f}, {high:.3f}]; by the published scorer {accuracy.official_agent:.3f}")
+    low, high = accuracy.step95
+    say(f"  step {accuracy.step:.3f} [{low:.3f}, {high:.3f}]; by the published scorer {accuracy.official_step:.3f}")
+    say("  step within " + ", ".join(f"{k}: {share:.3f}" for k, share in accuracy.within.items() if k))
+    for name, parts in score_baselines(found.logs).items():
+        say(f"  {name}: agent {parts['agent']:.3f}, step {parts['step']:.3f}")

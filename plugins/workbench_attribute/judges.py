@@ -1,0 +1,202 @@
+"""Methods that name the agent and the step that decided a failure. `METHODS` has them by name.
+
+Source: Who&When (Zhang et al., "Which Agent Causes Task Failures and When?", arXiv 2505.00212): all-at-once,
+step-by-step, binary search, and the hybrid of the first two. Departures, each against a fault of the published code:
+
+- An answer that cannot be read is counted (`unread`) and never taken for a finding. Where binary search cannot go on
+  without one, it flips a coin, as there, but a seeded one.
+- A log longer than the window is shown in parts: all at once asks about each part and then about what these named; step
+  by step shows the last steps that fit; binary search cuts the longest steps.
+- Votes: each method can be run several times; the pair of agent and step that most runs named wins.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from workbench.errors import LMError
+from workbench.failures import FailureKind
+from workbench_attribute import prompts
+from workbench_attribute.log import Diagnosis, Log
+from workbench_attribute.prompts import Messages, Unreadable
+from workbench_attribute.settings import Judging
+
+#: Where the judge saw no mistake at any step.
+NO_FAULT = "no_fault"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One answer of the judge. finish: as that of `workbench.lm.Response`. calls: attempts that were sent."""
+
+    text: str
+    finish: str = "stop"
+    calls: int = 1
+    usd: float = 0.0
+
+
+#: Sends messages to the judge; the number is that of the vote, which draws a fresh sample. Raises LMError.
+Ask = Callable[[Messages, int], Awaitable[Answer]]
+
+
+@dataclass
+class Judge:
+    """What a method may use on one log. logs: all those of the command, for baselines that compare. It counts calls,
+    cost and answers that could not be read."""
+
+    ask: Ask
+    settings: Judging = field(default_factory=lambda: Judging.model_validate({}))
+    logs: Sequence[Log] = ()
+    calls: int = 0
+    usd: float = 0.0
+    unread: int = 0
+
+    @property
+    def room(self) -> int:
+        """Characters of a log in one prompt."""
+        return self.settings.window * prompts.TOKEN
+
+    def rng(self, log: Log, vote: int = 0) -> random.Random:
+        """Randomness that depends on the seed, the log and the vote alone."""
+        return random.Random(f"{self.settings.seed}:{log.id}:{vote}")
+
+    async def text(self, messages: Messages, vote: int) -> str:
+        """The text of an answer. Raises Unreadable, also for a call that failed for good, and what ends a run."""
+        try:
+            answer = await self.ask(messages, vote)
+        except LMError as error:
+            if error.kind == FailureKind.AUTH:
+                raise
+            self.calls += 1
+            raise Unreadable(FailureKind(error.kind), str(error)) from error
+        self.calls += answer.calls
+        self.usd += answer.usd
+        if answer.finish == "refusal":
+            raise Unreadable(FailureKind.REFUSED, f"the judge refused: {answer.text[:200]!r}")
+        if not answer.text.strip():
+            raise Unreadable(FailureKind.EMPTY, "the judge gave an empty answer")
+        return answer.text
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of one vote: an agent and a step, or the kind of failure."""
+
+    agent: str | None
+    step: int | None
+    reason: str
+    failure: str | None = None
+
+
+Find = Callable[[Log, Judge, int], Awaitable[Finding]]
+Method = Callable[[Log, Judge], Awaitable[Diagnosis]]
+
+
+async def find_all_at_once(log: Log, judge: Judge, vote: int) -> Finding:
+    """One call on the whole log. In windows: one call for each, and one on the steps that these named."""
+    windows = prompts.split_windows(log, judge.room)
+    found = [await _mistake(log, window, judge, vote) for window in windows]
+    named = [finding for finding in found if finding.step is not None]
+    if len(named) > 1:
+        return await _mistake(log, sorted({f.step for f in named if f.step is not None}), judge, vote)
+    return named[0] if named else found[0]
+
+
+async def _mistake(log: Log, numbers: Sequence[int], judge: Judge, vote: int) -> Finding:
+    messages = prompts.ask_all_at_once(log, numbers, judge.settings.ground_truth, judge.room)
+    try:
+        return Finding(*prompts.read_mistake(await judge.text(messages, vote), log, numbers))
+    except Unreadable as error:
+        judge.unread += 1
+        return Finding(None, None, str(error), str(error.kind))
+
+
+async def find_step_by_step(log: Log, judge: Judge, vote: int) -> Finding:
+    """One call for each step, with what came before it, until the judge says yes."""
+    return await _first_yes(log, range(len(log.steps)), judge, vote)
+
+
+async def _first_yes(log: Log, numbers: Iterable[int], judge: Judge, vote: int) -> Finding:
+    unread: Unreadable | None = None
+    for number in numbers:
+        messages = prompts.ask_step(log, number, judge.settings.ground_truth, judge.room)
+        try:
+            yes, reason = prompts.read_choice(await judge.text(messages, vote), "yes", "no")
+        except Unreadable as error:
+            judge.unread += 1
+            unread = unread or error
+            continue
+        if yes:
+            return Finding(log.steps[number].agent, number, reason)
+    if unread is not None:
+        return Finding(None, None, str(unread), str(unread.kind))
+    return Finding(None, None, "the judge saw no mistake at any step", NO_FAULT)
+
+
+async def find_by_halves(log: Log, judge: Judge, vote: int) -> Finding:
+    """Halve the steps until one is left, with at most ceil(log2 n) calls for n steps."""
+    first, last, reason = 0, len(log.steps) - 1, "the log has one step"
+    coin = judge.rng(log, vote)
+    while first < last:
+        middle = first + (last - first) // 2
+        messages = prompts.ask_half(log, first, middle, last, judge.settings.ground_truth, judge.room)
+        try:
+            earlier, said = prompts.read_choice(await judge.text(messages, vote), "first", "second")
+        except Unreadable as error:
+            judge.unread += 1
+            earlier, said = coin.random() < 0.5, f"a coin decided between the halves, for {error}"
+        first, last, reason = (first, middle, said) if earlier else (middle + 1, last, said)
+    return Finding(log.steps[first].agent, first, reason)
+
+
+async def find_hybrid(log: Log, judge: Judge, vote: int) -> Finding:
+    """All at once proposes an agent; then step by step checks the steps of this agent alone. Where no step of it is
+    confirmed, the proposal stands, and the reason says so."""
+    proposed = await find_all_at_once(log, judge, vote)
+    if proposed.agent is None:
+        return proposed
+    own = [number for number, step in enumerate(log.steps) if step.agent == proposed.agent]
+    checked = await _first_yes(log, own, judge, vote)
+    if checked.step is not None:
+        return checked
+    return Finding(proposed.agent, proposed.step, f"proposed, and not confirmed step by step: {proposed.reason}")
+
+
+# Votes
+
+
+def voted(name: str, find: Find) -> Method:
+    """A method that runs `find` once for each vote."""
+
+    async def diagnose(log: Log, judge: Judge) -> Diagnosis:
+        findings = [await find(log, judge, vote) for vote in range(judge.settings.votes)]
+        return count_votes(name, log, findings, judge)
+
+    return diagnose
+
+
+def count_votes(name: str, log: Log, findings: Sequence[Finding], judge: Judge) -> Diagnosis:
+    """The pair of agent and step that most votes name; a tie is drawn by the seed. Votes without a result count against
+    the confidence."""
+    counts = Counter((f.agent, f.step) for f in findings if f.step is not None)
+    spent = {"calls": judge.calls, "usd": judge.usd, "method": name, "unread": judge.unread, "votes": len(findings)}
+    if not counts:
+        return Diagnosis(None, None, 0.0, findings[0].reason, failure=findings[0].failure, **spent)
+    most = max(counts.values())
+    tied = sorted((pair for pair, count in counts.items() if count == most), key=str)
+    agent, step = judge.rng(log, -1).choice(tied)
+    reason = next(f.reason for f in findings if (f.agent, f.step) == (agent, step))
+    return Diagnosis(agent, step, most / len(findings), reason, **spent)
+
+
+FINDERS: dict[str, Find] = {
+    "all-at-once": find_all_at_once,
+    "step-by-step": find_step_by_step,
+    "binary": find_by_halves,
+    "hybrid": find_hybrid,
+}
+#: The methods that ask a judge.
+JUDGES: dict[str, Method] = {name: voted(name, find) for name, find in FINDERS.items()}

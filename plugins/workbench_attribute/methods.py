@@ -1,0 +1,8 @@
+"""All methods by name. One more is a function (log, judge) that returns a Diagnosis, and a line here."""
+
+from __future__ import annotations
+
+from workbench_attribute.baselines import BASELINES
+from workbench_attribute.judges import JUDGES, Method
+
+METHODS: dict[str, Method] = {**JUDGES, **BASELINES}

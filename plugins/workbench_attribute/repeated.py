@@ -1,0 +1,148 @@
+"""The methods that need runs of our own: `replay`, which repeats failed rows with steps repaired, and `spectrum`, which
+compares failed rows with passed ones. Their algorithms are in `workbench.attribution`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from workbench.cli import Styled, echo_json, say
+from workbench.errors import SpecError
+from workbench.text import one_line
+
+if TYPE_CHECKING:
+    from workbench.attribution import Suspect
+    from workbench.evaluation import ReplayOptions, ReplayReport, RowDiagnosis
+
+#: Suspects and nodes that are printed.
+MOST_SHOWN = 10
+
+
+def replay_run(run: str, options: ReplayOptions, db: str, as_json: bool) -> bool:
+    """Repeat the failed rows of a run, and print what is found. Returns whether the budget lasted and a step was
+    found."""
+    from workbench.cli.trust import require_trust_in_run
+    from workbench.evaluation import replay_failures
+
+    require_trust_in_run(run, db)
+
+    def report_progress(done: int, of: int) -> None:
+        if not as_json:
+            say(f"{done} of {of} rows", err=True)
+
+    found = replay_failures(run, options=options, database=db, on_row=report_progress)
+    if as_json:
+        echo_json(_as_dict(found, options))
+    else:
+        _print_replays(found, options)
+    return found.complete and bool(found.by_node)
+
+
+def _as_dict(found: ReplayReport, options: ReplayOptions) -> dict[str, Any]:
+    return {
+        "method": "replay",
+        "repair": options.repair,
+        "lm": options.lm and options.lm.model,
+        "run": found.run,
+        "repeated": found.repeated,
+        "rows": [_row_as_dict(row) for row in found.rows],
+        "repair_rate": found.repair_rate,
+        "by_node": found.by_node,
+        "left_out": found.left_out,
+        "paid": found.paid.as_dict(),
+    }
+
+
+def _row_as_dict(row: RowDiagnosis) -> dict[str, Any]:
+    d, step = row.diagnosis, row.diagnosis.step if row.diagnosis else None
+    return {
+        "row": row.example,
+        "score": row.score,
+        "steps": row.steps,
+        "node": step and step.node,
+        "agent": step and step.agent,
+        "step": step and step.index,
+        "said": step and step.text,
+        **({"failure": "budget"} if d is None else {k: v for k, v in vars(d).items() if k != "step"}),
+    }
+
+
+def _print_replays(found: ReplayReport, options: ReplayOptions) -> None:
+    by = f" ({options.lm.model})" if options.lm else ""
+    say(f"method: replay of run {found.repeated}, steps repaired by {options.repair}{one_line(by)}, run {found.run}")
+    lines = [_cells(row) for row in found.rows]
+    head = ("row", "node", "step", "repaired", "re-runs", "calls", "cost")
+    widths = [min(40, max(len(line[at]) for line in [head, *lines])) for at in range(len(head))]
+    say("  ".join(f"{name:<{width}}" for name, width in zip(head, widths, strict=True)) + "  evidence", bold=True)
+    for row, line in zip(found.rows, lines, strict=True):
+        why = row.diagnosis.evidence if row.diagnosis else "budget: it did not last"
+        nothing = row.diagnosis is None or row.diagnosis.step is None
+        cells = "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True))
+        say(f"{cells}  ", Styled(one_line(why[:300]), "yellow" if nothing else None))
+    for node, count in [*found.by_node.items()][:MOST_SHOWN]:
+        say(one_line(f"{node}: decided {count} of {len(found.rows)} failures"))
+    say(f"Repair rate: {found.repair_rate:.0%} of the rows pass when the step that is named is repaired alone")
+    if found.left_out:
+        say(f"{found.left_out} more rows failed; --limit examines more than {len(found.rows)}")
+    say(f"Paid now: {found.paid.calls} calls, {found.paid.tokens} tokens, ${found.paid.usd:.4f}")
+    if not found.complete:
+        say("The budget did not last. The same command with a higher --calls goes on from here.", err=True)
+
+
+def _cells(row: RowDiagnosis) -> tuple[str, ...]:
+    d = row.diagnosis
+    if d is None:
+        return (_short(row.example), *"-" * 6)
+    named = ("-", "-") if d.step is None else (d.step.node, f"{d.step.index} of {row.steps}")
+    cells = (row.example, *named, "yes" if d.repaired else "no", str(d.reruns), str(d.calls), f"${d.usd:.4f}")
+    return tuple(map(_short, cells))
+
+
+def _short(cell: str) -> str:
+    return one_line(cell if len(cell) <= 40 else f"{cell[:39]}…")
+
+
+def rank_run(run: str, split: str | None, passing: float, formula: str, db: str, as_json: bool) -> bool:
+    """Rank the nodes of a run by its stored rows, and print the ranking. Returns whether any is suspicious."""
+    from workbench.attribution import elements_of_spans, rank_elements, rank_nodes
+    from workbench.store import ReadOnlyStore
+    from workbench_attribute.stored import scored_rows
+
+    store = ReadOnlyStore(db)
+    try:
+        rows, taken = scored_rows(store, run, split)
+    finally:
+        store.close()
+    sides: tuple[list[Any], list[Any]] = ([], [])
+    for row in rows:
+        if row["score"] is not None:
+            sides[row["score"] >= passing].append(elements_of_spans(row["spans"]))
+    failed, passed = sides
+    if not failed or not passed:
+        raise SpecError(
+            f"of {len(rows)} {taken} rows {len(passed)} pass and {len(failed)} fail: there is nothing to compare",
+            hint="Take more rows, or another bar with --passing; --method replay examines failed rows alone.",
+        )
+    order = list(dict.fromkeys(str(span["node"]) for row in rows for span in row["spans"]))
+    nodes, elements = rank_nodes(passed, failed, formula, order), rank_elements(passed, failed, formula)
+    if as_json:
+        shown = [_suspect(s) for s in elements[:MOST_SHOWN]]
+        counts = {"failed": len(failed), "passed": len(passed)}
+        echo_json({"method": "spectrum", **counts, "nodes": [_suspect(s) for s in nodes], "elements": shown})
+    else:
+        _print_ranking(nodes, len(failed), len(passed), taken, formula)
+    return any(s.suspiciousness > 0 for s in nodes)
+
+
+def _suspect(found: Suspect) -> Mapping[str, Any]:
+    score: float | str = found.suspiciousness if found.suspiciousness != float("inf") else "infinite"
+    return {"node": found.node, "suspiciousness": score, "element": str(found.element), **vars(found.counts)}
+
+
+def _print_ranking(nodes: Sequence[Suspect], failed: int, passed: int, split: str, formula: str) -> None:
+    say(f"method: spectrum ({formula}) of {failed} failed and {passed} passed rows of {split}, no model asked")
+    width = min(40, max(4, *(len(s.node) for s in nodes)))
+    say(f"{'node':<{width}}  suspicious  failed  passed  most by", bold=True)
+    for s in nodes[:MOST_SHOWN]:
+        counts = f"{s.counts.failed_with:>6}  {s.counts.passed_with:>6}"
+        say(f"{_short(s.node):<{width}}  {s.suspiciousness:>10.3f}  {counts}  {one_line(str(s.element)[:80])}")

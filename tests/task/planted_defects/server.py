@@ -1,0 +1,1 @@
+"""The server of the planted defects: it is never started."""
