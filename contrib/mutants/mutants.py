@@ -16,6 +16,7 @@ from areas.failed import FAILED
 from areas.mutant import Mutant
 from areas.paid import PAID
 from areas.proof import PROOF
+from areas.routes import ROUTES
 from areas.rows import ROWS
 from areas.search import SEARCH
 from areas.shown import SHOWN
@@ -41,5 +42,6 @@ MUTANTS: list[Mutant] = [
     *EVALUATED,
     *ATTRIBUTION,
     *SHOWN,
+    *ROUTES,
     *DIAGNOSED,
 ]

@@ -100,6 +100,7 @@ NODES: dict[str, Callable[[Path], NodeCase]] = {
     ),
     "ensemble": _node("ensemble", {"of": _SORT, "samples": 3}, {"text": "a"}),
     "branch": _node("branch", {"on": "kind", "cases": {"a": _SORT}, "default": _SORT}, {"kind": "a", "text": "a"}),
+    "route": _node("route", {"candidates": {"small": _SORT, "large": _SORT}}, {"text": "a"}),
 }
 _SPECIAL = "its own tests run it with what it needs"
 #: What has no case, and why.

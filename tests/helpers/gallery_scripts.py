@@ -56,6 +56,13 @@ CASES: dict[str, Case] = {
         ],
         wrong=["judge"],
     ),
+    "best_route.yaml": Case(
+        sums("5 + 8 + 3", "2 + 9"),
+        [
+            ("Give the sum.", rf"\A{SUM}\n", lambda m: total()(m)),
+            ("Add the numbers step by step.", rf"\A{SUM}\n", lambda m: f"a\nanswer: {total()(m)}"),
+        ],
+    ),
     "captain.yaml": Case(
         sums("5 + 8 + 3", "2 + 9"),
         [

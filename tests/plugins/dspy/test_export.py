@@ -31,6 +31,7 @@ REFUSED = {
     "adaptive_rag": "'code'",
     "astar": "'astar'",
     "best_first": "'tree_search'",
+    "best_route": "'route'",
     "captain": "'captain'",
     "chain_of_agents": "'code'",
     "codeact": "'sandbox:python'",

@@ -1,0 +1,91 @@
+"""Routing: labels, draws, rewards, predictors, the choice of a candidate, and its baselines."""
+
+from __future__ import annotations
+
+from areas.mutant import Mutant, changes_of
+
+PLUGIN, TESTS = "plugins/workbench_route/", "tests/plugins/route/"
+ROUTES: list[Mutant] = [
+    *changes_of(
+        f"{PLUGIN}outcomes.py",
+        f"{TESTS}test_outcomes.py",
+        ("score >= other - tolerance", "score > other - tolerance", "a tie is no match"),
+        (
+            "itertools.combinations(range(len(drawn)), n)",
+            "itertools.product(range(len(drawn)), repeat=n)",
+            "a draw with replacement",
+        ),
+        ("math.fsum(sample.cost for sample in drawn)", "drawn[0].cost", "several answers cost as one"),
+        (
+            ".shuffle(order)\n    return [replace(row",
+            ".random()\n    return [replace(row",
+            "the shuffled control is not shuffled",
+        ),
+    ),
+    *changes_of(
+        f"{PLUGIN}reward.py",
+        f"{TESTS}test_outcomes.py",
+        ("(self.confidence(text, answers, i), -i)", "(0.0, -i)", "a reward decides nothing"),
+        (
+            "known.get((row.id, i), 0.0), -i)",
+            "rows[0].samples[model][0].score, -i)",
+            "labels are made without the reward",
+        ),
+    ),
+    *changes_of(
+        f"{PLUGIN}fitting.py",
+        f"{TESTS}test_predictor.py",
+        ("if folds[i] != fold]", "if folds[i] != -1]", "predictions of unseen rows have seen them"),
+        ("rate * float(v[0][0])", "float(v[0][0])", "trees are written without their learning rate"),
+        ("[fold_of[group] for group in known]", "[i % FOLDS for i in range(len(rows))]", "a group is in several folds"),
+    ),
+    *changes_of(
+        f"{PLUGIN}predictor.py",
+        f"{TESTS}test_predictor.py",
+        ("i < self.left[i] < size", "0 <= self.left[i] < size", "a tree may be its own child"),
+        ("<= self.threshold[node]", "< self.threshold[node]", "a tree turns right at its threshold"),
+        ("return self.calibration.calibrate(self.raw(features))", "return self.raw(features)", "no calibration"),
+    ),
+    *changes_of(
+        f"{PLUGIN}router.py",
+        f"{TESTS}test_router.py",
+        ("scores[i] >= threshold]", "scores[i] >= 0]", "a match takes whatever is cheapest"),
+        (
+            "threshold * costs[i] / mean_cost - scores[i], costs[i], i)",
+            "threshold * costs[i] / mean_cost - scores[i], i)",
+            "of equals the first, however dear",
+        ),
+    ),
+    *changes_of(
+        f"{PLUGIN}router.py",
+        f"{TESTS}test_node.py",
+        ("self.threshold if threshold is None else threshold", "self.threshold", "the file's threshold is not used"),
+    ),
+    *changes_of(
+        f"{PLUGIN}baselines.py",
+        f"{TESTS}test_router.py",
+        ("mean >= EVIDENCE * error", "mean >= -1", "neighbours need no evidence"),
+        ("        cost += sample.cost\n", "        cost = sample.cost\n", "a cascade pays for its last answer alone"),
+    ),
+    *changes_of(
+        f"{PLUGIN}node.py",
+        f"{TESTS}test_node.py",
+        (
+            "return Candidate(self.config.always), self.config.first_sample",
+            "return Candidate(self.config.always), 0",
+            "each probe draws the same answer",
+        ),
+        ("if router.candidates != known or", "if False or", "a router of other candidates is taken"),
+        (
+            "ctx.note(picked=picked)\n        return self._taken(answers[picked])",
+            "ctx.note(picked=picked)\n        return self._taken(answers[0])",
+            "the first of several answers is taken",
+        ),
+    ),
+    *changes_of(
+        f"{PLUGIN}gather.py",
+        f"{TESTS}test_optimizer.py",
+        ("if not path.is_relative_to(base.resolve()):", "if False:", "outcomes are read from anywhere"),
+        ("if key in tree}\n        changes", "if key in ()}\n        changes", "a wrapped node loses its needs"),
+    ),
+]

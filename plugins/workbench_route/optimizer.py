@@ -1,0 +1,242 @@
+"""The optimizer `route`: learns from outcomes which candidate answers which input.
+
+Source: BEST-Route (Ding et al., arXiv 2506.22716). Departures, with reasons, are in the README.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from workbench import Example, Optimizer, Patch, Study, Workflow
+from workbench.errors import SpecError
+from workbench.spec import lm_spec
+from workbench_route import report
+from workbench_route.curve import Point, Table, choose_point, cross_table, make_table
+from workbench_route.fitting import LEAST_ROWS, Calibration, check_library
+from workbench_route.gather import (
+    Collector,
+    Site,
+    Unit,
+    choose_unit,
+    find_sites,
+    read_recorded,
+    recorded_path,
+    wrap_nodes,
+)
+from workbench_route.learn import Problem, learn_router
+from workbench_route.outcomes import Row, complete_rows
+from workbench_route.router import Router, Rule
+
+
+class LearnRoute(Optimizer):
+    """Learns where `route` nodes send their inputs, from the outcomes of all candidates on train.
+
+    Val chooses the threshold, and compares the router with single candidates, a random mix, a cascade, nearest
+    neighbours, and itself with shuffled labels.
+    """
+
+    lms: list[str | dict[str, Any]] = Field(
+        default_factory=list,
+        description="in a workflow without a `route` node: cheaper models, which every step may use besides its own",
+    )
+    rule: Rule = Field(
+        "value",
+        description="value: the best predicted score less the price of its cost; match: the cheapest candidate that is "
+        "likely no worse than the reference (BEST-Route)",
+    )
+    aim: Literal["auto", "save", "score"] = Field(
+        "auto",
+        description="what the threshold is chosen for on val: save: the least cost within `margin` of the best single "
+        "candidate; score: the best predicted score; auto: save where `objectives:` names a cost",
+    )
+    margin: float = Field(0.0, ge=0, le=1, description="score that may be lost on val, with the aim to save")
+    ceiling: float | None = Field(None, gt=0, description="most mean cost on val, as a share of the reference's")
+    tolerance: float = Field(
+        0.0, ge=0, le=1, description="by how much an answer may score lower and still match (rule `match`)"
+    )
+    cost: Literal["auto", "usd", "tokens", "calls"] = Field(
+        "auto", description="what is saved; auto: usd where calls have a price, else tokens"
+    )
+    rows: int = Field(
+        1000, ge=LEAST_ROWS, le=100_000, description="training rows at most; every candidate runs on each"
+    )
+    learn_from: Literal["train", "train and val"] = Field(
+        "train",
+        description="train and val: for few rows; the threshold is then chosen by predictions of rows that were left "
+        "out, and the score on val is that of rows it was learned from. Only the sealed test is evidence",
+    )
+    recorded: dict[str, str] = Field(
+        default_factory=dict,
+        description="by node, a file of outcomes in the folder of the workflow, in place of runs on train",
+    )
+    calibration: Calibration = Field(
+        "sigmoid", description="how predictions are calibrated; isotonic needs about a thousand rows"
+    )
+    dims: int = Field(2048, ge=16, le=65536, description="buckets for hashed words; more of them make a larger file")
+
+    @field_validator("lms")
+    @classmethod
+    def _models(cls, value: list[str | dict[str, Any]]) -> list[str | dict[str, Any]]:
+        for lm in value:
+            try:
+                lm_spec(lm)
+            except SpecError as error:
+                raise ValueError(f"{error.message}. {error.hint or ''}".strip()) from None
+        return value
+
+    def lacking(self, workflow: Workflow) -> str | None:
+        if find_sites(wrap_nodes(workflow, self.lms)):
+            return None
+        return "a node of the kind `route`, or `lms:` with models to route to"
+
+    async def ready(self, study: Study) -> None:
+        check_library()
+        sites = {site.name: site for site in find_sites(wrap_nodes(study.workflow, self.lms))}
+        for name, place in self.recorded.items():
+            if name not in sites:
+                raise SpecError(
+                    f"recorded outcomes of '{name}', which is no `route` node",
+                    hint=f"There is: {', '.join(sites) or 'none'}.",
+                    path=("recorded",),
+                )
+            if sites[name].node.config.embedder is not None:
+                raise SpecError(
+                    f"recorded outcomes have no vectors, which the embedder of '{name}' needs", path=("recorded", name)
+                )
+            read_recorded(recorded_path(place, study.workflow.base).read_text("utf-8"), place, sites[name])
+
+    def most_calls(self, workflow: Workflow, train: Sequence[Example], val: Sequence[Example]) -> int | None:
+        start = wrap_nodes(workflow, self.lms)
+        sites = find_sites(start)
+        free = start.max_calls - sum(site.node.max_calls for site in sites)
+        dearest = free
+        total = 0
+        for site in sites:
+            nodes, embeds = site.node.nodes, site.node.config.embedder is not None
+            dearest += max(c.samples * nodes[c.model].max_calls for c in site.node.candidates) + embeds
+            others = start.max_calls - site.node.max_calls + (len(sites) if embeds else 0)
+            rows = len(val) + (0 if site.name in self.recorded else min(self.rows, len(train)))
+            total += rows * sum(n * (others + nodes[m].max_calls + embeds) for m, n in site.draws.items())
+        return total + len(val) * dearest * len(sites)
+
+    async def optimize(self, study: Study) -> Workflow:
+        start = wrap_nodes(study.best, self.lms)
+        sites = find_sites(start)
+        if not sites or not study.val:
+            study.log("there is no `route` node, and no `lms:` to route to")
+            return study.best
+        await _Learning(self, study, start, sites).run()
+        return study.best
+
+
+@dataclass
+class _Learning:
+    """One run of the optimizer. workflow: with the routers learned so far."""
+
+    settings: LearnRoute
+    study: Study
+    workflow: Workflow
+    sites: Sequence[Site]
+
+    async def run(self) -> None:
+        for site in self.sites:
+            seed = self.study.rng.randrange(2**31)
+            router = await self._learn(site, seed)
+            if router is None:
+                continue
+            values = {site.address("learned"): router.dump()}
+            set_before = [key for key in ("always", "first_sample", "threshold") if key in self._tree(site)]
+            patch = Patch(values, tuple(site.address(key) for key in set_before), note=f"routes of {site.name} learned")
+            self.workflow = self.workflow.patched(patch)
+            await self.study.evaluate(self.workflow)
+
+    def _tree(self, site: Site) -> Mapping[str, Any]:
+        return self.workflow.nodes[site.name]
+
+    async def _learn(self, site: Site, seed: int) -> Router | None:
+        """The router of a site, with its threshold; None if there is too little to learn from."""
+        s, study = self.settings, self.study
+        collector = Collector(study, self.workflow, self.sites, site)
+        recorded = await self._recorded(site)
+        chosen = [] if recorded is not None else self._affordable(collector)
+        if recorded is None and len(chosen) < LEAST_ROWS:
+            study.log(f"{site.name}: the budget or train is too small: {len(chosen)} rows, {LEAST_ROWS} needed")
+            return None
+        on_val = await collector.collect(None)
+        on_train = await collector.collect(chosen) if recorded is None else {}
+        unit = self._unit(collector, on_val)
+        candidates = site.node.candidates
+        train = complete_rows(recorded if recorded is not None else collector.rows(on_train, unit), candidates)
+        val = complete_rows(collector.rows(on_val, unit), candidates)
+        if len(train) < LEAST_ROWS or not val:
+            study.log(
+                f"{site.name}: too few rows were answered by all candidates: {len(train)} of train, {len(val)} of val"
+            )
+            return None
+        problem = Problem(candidates, site.node.reference, s.rule, s.tolerance, unit, s.dims, s.calibration)
+        router, table = await asyncio.to_thread(partial(self._fit, problem, train, val, seed))
+        point = self._choose(table)
+        figures = await asyncio.to_thread(partial(report.compare, problem, table, train, val, point, seed))
+        study.log(report.summary(site.name, figures), **figures)
+        if point is None or point.threshold is None:
+            return None
+        return router.model_copy(update={"threshold": point.threshold})
+
+    def _fit(self, problem: Problem, train: Sequence[Row], val: Sequence[Row], seed: int) -> tuple[Router, Table]:
+        """The router, and its view of rows that it was not learned from; these are val, in any case."""
+        if self.settings.learn_from == "train":
+            router = learn_router(problem, train, seed)
+            return router, make_table(router, val)
+        rows = [*train, *val]
+        router = learn_router(problem, rows, seed)
+        whole = cross_table(problem, router, rows, seed)
+        first = len(train)
+        return router, Table(router, whole.scores[first:], whole.costs[first:], whole.found[first:])
+
+    async def _recorded(self, site: Site) -> list[Row] | None:
+        """Recorded outcomes, read once in a run: a resumed one must see the same."""
+        place = self.settings.recorded.get(site.name)
+        if place is None:
+            return None
+        path = recorded_path(place, self.study.workflow.base)
+
+        async def read() -> str:
+            return path.read_text("utf-8")
+
+        return read_recorded(await self.study.ledger.effect("outcomes", [place], read), place, site)
+
+    def _affordable(self, collector: Collector) -> list[Example]:
+        """Rows of train, drawn at random, that can be paid for besides val."""
+        study, train = self.study, list(self.study.train)
+        rows = study.rng.sample(train, min(self.settings.rows, len(train)))
+        left = study.remaining("calls")
+        each = collector.worst_calls(rows[:1]) if rows else 0
+        if left == math.inf or not each:
+            return rows
+        return rows[: max(0, int((left - collector.worst_calls(study.val)) // each))]
+
+    def _unit(self, collector: Collector, results: Any) -> Unit:
+        if self.settings.cost != "auto":
+            return self.settings.cost
+        return choose_unit(collector, results)
+
+    def _choose(self, table: Table) -> Point | None:
+        """The point of the curve on val; None if none meets the aim."""
+        s = self.settings
+        save = s.aim == "save" or (s.aim == "auto" and any(o != "score" for o in self.study.objectives))
+        singles = report.single_points(table)
+        reference = singles[table.router.reference]
+        best = max(point.score for point in singles.values())
+        ceiling = math.inf if s.ceiling is None else s.ceiling * reference.cost
+        if save or s.rule == "match":
+            return choose_point(table.curve(), least=best - s.margin if save else 0.0, ceiling=ceiling, save=save)
+        # Quality alone is the lowest price: the luckiest of a hundred prices on val is no better one.
+        affordable = [p for p in table.curve() if p.cost <= ceiling + 1e-12]
+        return min(affordable, key=lambda p: p.threshold or 0.0, default=None)
