@@ -33,10 +33,11 @@ def get(row: str, done: str) -> str:
 async def run(workflow: Workflow, script: Script, store: Any, number: int, draws: list[Any], **more: Any) -> list[Any]:
     ledger = Ledger(store, number, BudgetSpec.model_validate({}), **more)
     spec = lm_spec({"model": "openai/scripted", "attempts": 1, "temperature": 1.0})
-    program = Program(workflow, Runtime(ledger, spec, {}, script))
+    program = Program(workflow, runtime := Runtime(ledger, spec, {}, script))
     found: list[Any] = []
     for pick in draws:
         found.append(await program.run(Example("r1", {"row": "r1"}), Draw(repairs=pick(found))))
+    await runtime.aclose()
     return found
 
 

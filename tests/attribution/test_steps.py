@@ -31,11 +31,12 @@ def run_repaired(
         store = new_store(database)
         ledger = Ledger(store, 1, BudgetSpec.model_validate({}))
         spec = lm_spec({"model": "openai/scripted", "attempts": 1, "temperature": 1.0})
-        program = Program(workflow, Runtime(ledger, spec, {}, script))
+        program = Program(workflow, runtime := Runtime(ledger, spec, {}, script))
         first = await program.run(Example("r1", fields))
         steps = steps_of(first.trace)
         assert first.failure is None, first.message
         again = await program.run(Example("r1", fields), Draw(repairs=pick(steps)))
+        await runtime.aclose()
         store.close()
         return steps, again
 
