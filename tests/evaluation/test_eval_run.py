@@ -21,6 +21,8 @@ from workbench.lm import Request
 from workbench.run import resume
 from workbench.store import Store, read_report
 
+ROOT = str(Path(__file__).parents[2])  # pytest does not put it on the path
+
 
 def stored(database: Path, run: str = "last") -> tuple[Any, dict[str, Any], list[dict[str, Any]]]:
     store = Store(database)
@@ -77,7 +79,7 @@ def test_a_killed_eval_goes_on_where_it_was(write: WriteFile, tmp_path: Path) ->
     path = write(concurrency=1)
     code = f"""
 import asyncio, sys
-sys.path[:0] = {sys.path!r}
+sys.path.insert(0, {ROOT!r})
 from tests.evaluation.conftest import echo
 from tests.helpers.scripted import Script
 from workbench.evaluation import evaluate
@@ -256,7 +258,7 @@ def test_ctrl_c_ends_an_eval_with_what_is_there(write: WriteFile, tmp_path: Path
     path = write()
     server = tmp_path / "run.py"
     server.write_text(
-        f"import asyncio, signal, sys\nsys.path[:0] = {sys.path!r}\n"
+        f"import asyncio, signal, sys\nsys.path.insert(0, {ROOT!r})\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from tests.evaluation.conftest import echo\nfrom tests.helpers.scripted import Script\n"
         "class Slow(Script):\n    async def complete(self, request):\n        await asyncio.sleep(0.5)\n"
@@ -302,7 +304,7 @@ def test_a_look_at_sealed_rows_is_stored_with_each_row_so_that_no_kill_hides_it(
     path = write(concurrency=1)
     code = f"""
 import os, sys
-sys.path[:0] = {sys.path!r}
+sys.path.insert(0, {ROOT!r})
 from tests.evaluation.conftest import echo
 from tests.helpers.scripted import Script
 from workbench.evaluation import EvalOptions, evaluate
