@@ -161,10 +161,10 @@ def make_policy(learning: Learning, base: str, **how: Any) -> Policy:
     """A policy of the kind that the settings require. Raises PluginError if that needs other processes."""
     check_processes(learning)
     if not learning.fsdp:
-        return Policy(base, **how)
+        return Policy(base, checkpointing=learning.checkpointing, **how)
     from workbench_training.fsdp import ShardedPolicy
 
-    return ShardedPolicy(base, **how)
+    return ShardedPolicy(base, checkpointing=learning.checkpointing, **how)
 
 
 def learner_for(policy: Policy, objective: Objective, learning: Learning, others: Sequence[Learner] = ()) -> Learner:

@@ -69,7 +69,8 @@ class ShardedPolicy(Policy):
 
     def log_probabilities(self, batch: Batch, temperature: float = 1.0) -> tuple[torch.Tensor, torch.Tensor]:
         """Joint. With gradients, passes must be as many in all processes, whatever their rows are."""
-        return self._pass(batch, temperature, single=torch.is_grad_enabled())
+        with self._layers.enabled(self.checkpointing):
+            return self._pass(batch, temperature, single=torch.is_grad_enabled())
 
     def restore(self, weights: Mapping[str, torch.Tensor]) -> None:
         """Joint: take whole weights, which the first process gives."""

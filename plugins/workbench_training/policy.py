@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -20,6 +20,7 @@ from transformers.utils import logging as hf_logging
 
 from workbench.errors import PluginError
 from workbench.kit.generation import Generator, Row
+from workbench_training.layer_checkpointing import LayerCheckpointing
 from workbench_training.logprobs import log_probabilities
 from workbench_training.settings import Lora
 from workbench_training.token_rows import Batch
@@ -44,9 +45,11 @@ class Policy:
         seed: int = 0,
         name: str = "default",
         beside: Policy | None = None,
+        checkpointing: bool | Literal["auto"] = "auto",
     ):
         """Load a folder or hub id. Full training keeps float32 weights; on a GPU products are in bfloat16. name: of
-        the adapter; beside: a policy on the same base, in whose model the adapter is put."""
+        the adapter; beside: a policy on the same base, in whose model the adapter is put. checkpointing: as the setting
+        `learning.checkpointing`."""
         self.base, self.lora, self.name = base, lora, name
         self.made_with = {
             "base": base,
@@ -59,6 +62,7 @@ class Policy:
         }
         if beside is not None:
             self.model, self.tokenizer, self._lock = beside.model, beside.tokenizer, beside._lock
+            self._layers = beside._layers
         else:
             on_gpu = device != "cpu" and (device is not None or torch.cuda.is_available())
             kind = dtype or ("bfloat16" if lora and on_gpu else "float32")
@@ -66,6 +70,8 @@ class Policy:
             self.model: Any = loaded.model
             _check_head(self.model.config)
             self.tokenizer, self._lock = loaded.tokenizer, threading.RLock()
+            self._layers = LayerCheckpointing(self.model)
+        self.checkpointing = self._layers.resolve(checkpointing)
         if lora is not None:
             from peft import LoraConfig, get_peft_model
 
@@ -100,12 +106,20 @@ class Policy:
 
     def log_probabilities(self, batch: Batch, temperature: float = 1.0) -> tuple[torch.Tensor, torch.Tensor]:
         """Of the tokens after the prompts, and the entropies there: (rows, longest)."""
-        with self.active(), self.mixed():
+        with self.passing():
             return log_probabilities(self.inner, batch, temperature=temperature)
 
-    def mixed(self) -> torch.autocast:
-        """On a GPU products are in bfloat16, in drawing as in training: else the two would give other probabilities."""
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")
+    @contextmanager
+    def passing(self) -> Iterator[None]:
+        """For a pass over rows: with its own adapter, in its own precision, with or without checkpointing."""
+        with self.active(), self.mixed(cached=not self.checkpointing), self._layers.enabled(self.checkpointing):
+            yield
+
+    def mixed(self, cached: bool = True) -> torch.autocast:
+        """On a GPU products are in bfloat16, in drawing as in training: else the two would give other probabilities.
+        cached: keep the bfloat16 copies of weights until the end."""
+        on = self.device.type == "cuda"
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=on, cache_enabled=cached)
 
     def snapshot(self) -> Weights:
         """A copy of the trained weights."""

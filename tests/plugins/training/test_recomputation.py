@@ -1,0 +1,154 @@
+"""What saves memory changes no number: layers and logits that the backward pass computes again, in every combination."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from tests.helpers.tiny_lm import make_model  # noqa: E402
+from tests.plugins.training.test_logprobs import rows_with_shared_prompts  # noqa: E402
+
+from workbench.errors import PluginError  # noqa: E402
+from workbench_training import layer_checkpointing, logprobs  # noqa: E402
+from workbench_training.layer_checkpointing import LayerCheckpointing  # noqa: E402
+from workbench_training.token_rows import collate  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+WORDS = 56  # of the vocabulary of tests
+
+
+def llama() -> Any:
+    return make_model(3)
+
+
+def small(kind: str, **more: Any) -> Any:
+    """A random model of another type: biases, norms of queries and keys, sliding windows, heads that are not tied."""
+    import transformers
+
+    torch.manual_seed(3)
+    shape = {
+        "vocab_size": WORDS,
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 128,
+        "pad_token_id": 0,
+        "eos_token_id": 1,
+        "bos_token_id": None,
+    }
+    config = getattr(transformers, f"{kind}Config")(**shape, **more)
+    return getattr(transformers, f"{kind}ForCausalLM")(config).eval()
+
+
+MODELS: dict[str, Callable[[], Any]] = {
+    "llama": llama,
+    "qwen2": lambda: small("Qwen2", tie_word_embeddings=False),
+    "qwen3": lambda: small("Qwen3", head_dim=16),
+    "mistral": lambda: small("Mistral", sliding_window=8),
+}
+
+
+def computed(
+    monkeypatch: pytest.MonkeyPatch, model: Any, *, checkpointing: bool, chunks: bool, single: bool = False
+) -> tuple[Any, Any, list[Any]]:
+    """(log-probabilities, entropies, gradients) of rows that share prompts."""
+    batch = collate(rows_with_shared_prompts())
+    if chunks:
+        monkeypatch.setattr(logprobs, "LOGITS", 7 * WORDS)
+    with LayerCheckpointing(model).enabled(checkpointing):
+        logp, entropy = logprobs.log_probabilities(model, batch, single=single, temperature=0.7)
+    (logp * torch.linspace(-1, 1, logp.numel()).reshape(logp.shape)).sum().backward()
+    monkeypatch.undo()
+    return logp.detach(), entropy, [p.grad for p in model.parameters()]
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("single", [False, True])
+@pytest.mark.parametrize(("checkpointing", "chunks"), [(True, False), (False, True), (True, True)])
+def test_recomputation_changes_no_gradient(
+    monkeypatch: pytest.MonkeyPatch, kind: str, single: bool, checkpointing: bool, chunks: bool
+) -> None:
+    plain = computed(monkeypatch, MODELS[kind](), checkpointing=False, chunks=False)
+    found = computed(monkeypatch, MODELS[kind](), checkpointing=checkpointing, chunks=chunks, single=single)
+    for a, b in zip(found[:2], plain[:2], strict=True):
+        assert (a - b).abs().max() < 1e-5 and b.abs().max() > 1.0
+    assert all(a is not None and (a - b).abs().max() < 1e-5 for a, b in zip(found[2], plain[2], strict=True))
+    assert max(float(g.abs().max()) for g in plain[2]) > 1e-2
+
+
+def kept_for_backward(monkeypatch: pytest.MonkeyPatch, *, checkpointing: bool, chunks: bool) -> list[Any]:
+    """The shapes of what autograd keeps, without weights."""
+    model, shapes = make_model(3, layers=4), []
+    weights = {p.untyped_storage().data_ptr() for p in model.parameters()}
+    if chunks:
+        monkeypatch.setattr(logprobs, "LOGITS", 7 * WORDS)
+
+    def pack(t: Any) -> Any:
+        if t.untyped_storage().data_ptr() not in weights:
+            shapes.append(tuple(t.shape))
+        return t
+
+    with (
+        LayerCheckpointing(model).enabled(checkpointing),
+        torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t),
+    ):
+        logprobs.log_probabilities(model, collate(rows_with_shared_prompts()))
+    monkeypatch.undo()
+    return shapes
+
+
+def test_no_tensor_as_wide_as_the_vocabulary_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert any(WORDS == shape[-1] for shape in kept_for_backward(monkeypatch, checkpointing=False, chunks=False))
+    for checkpointing in (False, True):
+        shapes = kept_for_backward(monkeypatch, checkpointing=checkpointing, chunks=True)
+        assert not any(WORDS in shape[-1:] for shape in shapes), shapes
+
+
+def test_a_checkpointed_layer_keeps_nothing_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No activation of the MLP, which is twice as wide as the states, and none of attention."""
+    plain = kept_for_backward(monkeypatch, checkpointing=False, chunks=True)
+    few = kept_for_backward(monkeypatch, checkpointing=True, chunks=True)
+    assert any(shape[-1:] == (128,) for shape in plain) and not any(shape[-1:] == (128,) for shape in few)
+    assert len(few) < len(plain) / 4
+
+
+def test_without_gradients_nothing_is_recomputed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*args: Any, **more: Any) -> Any:
+        raise AssertionError("recomputed")
+
+    monkeypatch.setattr(layer_checkpointing, "checkpoint", never)
+    monkeypatch.setattr(logprobs, "checkpoint", never)
+    monkeypatch.setattr(logprobs, "LOGITS", 7 * WORDS)
+    model = make_model(3)
+    with torch.no_grad(), LayerCheckpointing(model).enabled(True):
+        logprobs.log_probabilities(model, collate(rows_with_shared_prompts()))
+    with pytest.raises(AssertionError, match="recomputed"), LayerCheckpointing(model).enabled(True):
+        logprobs.log_probabilities(model, collate(rows_with_shared_prompts()))
+
+
+def test_dropout_stays_off_where_layers_are_recomputed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice the same numbers, though the configuration asks for dropout."""
+    found = [
+        computed(monkeypatch, small("Qwen2", attention_dropout=0.5), checkpointing=on, chunks=on)[0]
+        for on in (True, False)
+    ]
+    assert (found[0] - found[1]).abs().max() < 1e-5
+
+
+def test_large_models_are_checkpointed_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    layers = LayerCheckpointing(make_model(3))
+    assert not layers.resolve("auto") and layers.resolve(True) and not layers.resolve(False)
+    monkeypatch.setattr(layer_checkpointing, "AUTO_ABOVE", layers.weights - 1)
+    assert layers.resolve("auto") and not layers.resolve(False)
+    layers.layers = []
+    assert not layers.resolve("auto")
+    with pytest.raises(PluginError, match="models of the type llama mark no layers"):
+        layers.resolve(True)
