@@ -105,9 +105,9 @@ class TrainingOptimizer(Optimizer):
     def identify(self) -> dict[str, Any]:
         """The settings that identify a training.
 
-        Excluded are settings that change neither rollouts nor checkpoints (distribution, memory, place of sampling, limits),
-        and later additions with default values. Renamed settings keep their first names (`serialization_alias`). So a
-        run stored by an earlier version still finds its rollouts.
+        Excluded are settings that change neither rollouts nor checkpoints (distribution, memory, place of sampling,
+        limits), and later additions with default values. Renamed settings keep their first names
+        (`serialization_alias`). So a run stored by an earlier version still finds its rollouts.
         """
         spread: dict[str, Any] = {"learning": {"fsdp", "checkpointing"}}
         later = {"guards": {"duplicates"}} if self.guards.duplicates == "keep" else {}

@@ -35,13 +35,13 @@ def log_probabilities(
     found = [*(_with_shared_prompts(model, batch) if shares else _row_by_row(model, batch, single))]
     states, rows, places = (torch.cat(parts) for parts in zip(*found, strict=True))
     wanted = batch.tokens[rows, places]
-    logp, entropy = _of_states(model, states, wanted, temperature)
+    logp, entropy = score_states(model, states, wanted, temperature)
     logps = torch.zeros_like(batch.mask).index_put((rows, places), logp)
     entropies = torch.zeros_like(batch.mask).index_put((rows, places), entropy)
     return logps, entropies
 
 
-def _of_states(
+def score_states(
     model: Any, states: torch.Tensor, wanted: torch.Tensor, temperature: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """(log-probability of the wanted token, entropy without gradient) after each state: both (states,)."""

@@ -19,7 +19,7 @@ class PromptLayer(DynamicLayer):
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        found = _as_computed(key_states), _as_computed(value_states)
+        found = as_computed(key_states), as_computed(value_states)
         if not self.is_initialized:
             self.keys, self.values = found
             self.is_initialized = True
@@ -45,8 +45,8 @@ class AfterPromptLayer(DynamicLayer):
         keys, values = self.prompts.keys, self.prompts.values
         assert keys is not None and values is not None
         return (
-            torch.cat([keys[self.which, :, : self.width], _as_computed(key_states)], dim=-2),
-            torch.cat([values[self.which, :, : self.width], _as_computed(value_states)], dim=-2),
+            torch.cat([keys[self.which, :, : self.width], as_computed(key_states)], dim=-2),
+            torch.cat([values[self.which, :, : self.width], as_computed(value_states)], dim=-2),
         )
 
 
@@ -57,8 +57,8 @@ def is_plain(config: Any) -> bool:
 
 def prompt_cache(config: Any) -> DynamicCache:
     """An empty cache for a pass over prompts."""
-    cache = DynamicCache(config=config)
-    cache.layers = [PromptLayer() for _ in cache.layers]
+    cache = DynamicCache()
+    cache.layers.extend(PromptLayer() for _ in DynamicCache(config=config).layers)
     return cache
 
 
@@ -71,7 +71,7 @@ def after_prompts(prompts: DynamicCache, which: torch.Tensor, width: int) -> Dyn
     return cache
 
 
-def _as_computed(states: torch.Tensor) -> torch.Tensor:
+def as_computed(states: torch.Tensor) -> torch.Tensor:
     """Under autocast in the type that attention would cast them to: half of the bytes, the same numbers."""
     kind = states.device.type
     return states.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else states

@@ -1,4 +1,4 @@
-"""What saves memory changes no number: layers and logits that the backward pass computes again, in every combination."""
+"""What saves memory changes no number: layers and logits that are computed twice, in every combination."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def kept_for_backward(monkeypatch: pytest.MonkeyPatch, *, checkpointing: bool, c
 
 
 def test_no_tensor_as_wide_as_the_vocabulary_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert any(WORDS == shape[-1] for shape in kept_for_backward(monkeypatch, checkpointing=False, chunks=False))
+    assert any(shape[-1] == WORDS for shape in kept_for_backward(monkeypatch, checkpointing=False, chunks=False))
     for checkpointing in (False, True):
         shapes = kept_for_backward(monkeypatch, checkpointing=checkpointing, chunks=True)
         assert not any(WORDS in shape[-1:] for shape in shapes), shapes
