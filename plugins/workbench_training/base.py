@@ -171,6 +171,8 @@ class TrainingOptimizer(Optimizer):
         source = StudyRolloutSource(study, roles, self.rewards, self.guards, race=self.race)
         server: ManagedServer | None = None
         try:
+            for role in roles.values():
+                await study.release_lm(role.spec)  # the baseline's weights; its next call loads them again
             server = await self._started(study, roles, folder)
             for index, role in enumerate(roles.values()):
                 role.key = f"{name}-{role.name}" if role.name else name

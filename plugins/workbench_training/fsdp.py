@@ -114,6 +114,10 @@ class ShardedPolicy(Policy):
                 found[name] = gather_all.cpu()
         return found
 
+    def host_copy(self) -> Weights:
+        """Joint; complete in the first process, nothing in the others."""
+        return self.whole(self.trained)
+
     def outline(self, weights: Mapping[str, torch.Tensor]) -> Weights:
         """Shapes alone: the tensors themselves are spread by `part`. Numbers (AdamW's count of steps) are sent."""
         return {name: t if t.dim() == 0 else t.to("meta") for name, t in weights.items()}

@@ -95,8 +95,8 @@ class Learner:
         self.renew()
 
     def snapshot(self) -> Weights:
-        """A copy of the complete trained weights."""
-        return self.policy.whole(self.policy.snapshot())
+        """A copy of the complete trained weights, in the host's memory."""
+        return self.policy.host_copy()
 
     def save(self, parent: Path) -> Path:
         """Write the policy as a checkpoint of its own; returns the folder."""

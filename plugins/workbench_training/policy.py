@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 import os
@@ -122,8 +121,12 @@ class Policy:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=on, cache_enabled=cached)
 
     def snapshot(self) -> Weights:
-        """A copy of the trained weights."""
+        """A copy of the trained weights, on their device."""
         return {name: p.detach().clone() for name, p in self.trained.items()}
+
+    def host_copy(self) -> Weights:
+        """A copy of the complete trained weights, in the host's memory."""
+        return {name: p.detach().to("cpu", copy=True) for name, p in self.trained.items()}
 
     def restore(self, weights: Mapping[str, torch.Tensor]) -> None:
         with torch.no_grad():
@@ -167,11 +170,11 @@ class Policy:
         made from its weights; whole or not at all. Returns the folder."""
 
         def write(folder: Path) -> None:
-            whole = self.model
+            merged = None
             if self.lora is not None:
                 self.save_adapter(folder / "adapter")
-                whole = copy.deepcopy(self.model).merge_and_unload(adapter_names=[self.name])
-            whole.save_pretrained(folder)
+                merged = merge_adapter(self.inner, self.name)
+            self.inner.save_pretrained(folder, state_dict=merged)
 
         return write_model(parent / self.digest(), self.tokenizer, write)
 
@@ -204,6 +207,24 @@ def _check_head(config: Any) -> None:
         raise PluginError(
             f"models of the type {config.model_type} cannot be trained here: {changed[0]} changes their logits"
         )
+
+
+@torch.no_grad()
+def merge_adapter(base: Any, name: str) -> Weights:
+    """The weights of a base model with one of its adapters merged in, in the host's memory, by the base's own names.
+    The base stays as it is, and its device holds one more tensor at a time."""
+    layers = {place: module for place, module in base.named_modules() if hasattr(module, "get_delta_weight")}
+    kept, found = base.state_dict().keys(), Weights()
+    for place, t in (*base.named_parameters(), *((n, b) for n, b in base.named_buffers() if n in kept)):
+        owner, inner, rest = place.partition(".base_layer.")
+        if inner and owner in layers:
+            place = f"{owner}.{rest}"
+            if rest == "weight":
+                t = (t + layers[owner].get_delta_weight(name)).to(t.dtype)
+        elif any(part.startswith("lora_") for part in place.split(".")):
+            continue
+        found[place] = t.detach().cpu()
+    return found
 
 
 def write_model(folder: Path, tokenizer: Any, write: Callable[[Path], None]) -> Path:

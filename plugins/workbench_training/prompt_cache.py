@@ -11,6 +11,8 @@ import torch
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
+from workbench.kit.generation import as_computed
+
 
 class PromptLayer(DynamicLayer):
     """What one layer computes for the prompts. Only its first pass is kept; a recomputation gives equal tensors, which
@@ -69,9 +71,3 @@ def after_prompts(prompts: DynamicCache, which: torch.Tensor, width: int) -> Dyn
         assert isinstance(layer, PromptLayer) and layer.is_initialized, "a layer did not use the cache"
         cache.layers.append(AfterPromptLayer(layer, which, width))
     return cache
-
-
-def as_computed(states: torch.Tensor) -> torch.Tensor:
-    """Under autocast in the type that attention would cast them to: half of the bytes, the same numbers."""
-    kind = states.device.type
-    return states.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else states
