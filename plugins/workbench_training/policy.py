@@ -120,6 +120,15 @@ class Policy:
         on = self.device.type == "cuda"
         return torch.autocast(self.device.type, torch.bfloat16, enabled=on, cache_enabled=cached)
 
+    def describe(self) -> str:
+        """What is trained, and how it is computed."""
+        trained = sum(p.numel() for p in self.trained.values())
+        kept = "computed again in the backward pass" if self.checkpointing else "kept for the backward pass"
+        attention = getattr(self.inner.config, "_attn_implementation", "its own")
+        return (
+            f"{trained / 1e6:.1f} million trained weights on {self.device}, attention {attention}, activations {kept}"
+        )
+
     def snapshot(self) -> Weights:
         """A copy of the trained weights, on their device."""
         return {name: p.detach().clone() for name, p in self.trained.items()}
