@@ -63,7 +63,7 @@ def test_all_weights_of_1_5b_fit_beside_a_server_with_16_rows_of_4096_tokens() -
     shape = PolicyShape(qwen_1_5b())
     found = count_memory(shape, rows=4, tokens=4096)
     assert found.weights == 4 * 1_543_714_304 and found.optimizer == 2 * found.weights
-    assert found.most < CARD * (1 - SERVER) - RESERVE
+    assert found.most == 4 * found.weights + found.whole < CARD * (1 - SERVER) - RESERVE
     print(found.describe(), f"{found.most / GIB:.1f} GiB")
     kept = count_memory(PolicyShape(qwen_1_5b(), checkpointing=False), rows=4, tokens=4096)
     assert kept.most > CARD * (1 - SERVER) and kept.activations > 8 * found.activations
