@@ -194,7 +194,9 @@ class Learner:
             width = part.mask.shape[1]
             old, ref = (None if t is None else t[indices, :width] for t in (step.old, step.ref))
             fresh = ~step.stale[indices]
-            with self.micro.measured(part.ids.numel(), 0 if number else self._gradient_bytes()):
+            gradients = 0 if number else self._gradient_bytes()
+            # The backward pass computes layers again: until its end no other adapter may take the place of ours.
+            with self.policy.active(), self.micro.measured(part.ids.numel(), gradients):
                 logp, entropy, split = self._pass(part)
                 before = torch.where(fresh[:, None], logp.detach() if old is None else old, part.sampled)
                 terms = _Terms(logp, step.spread[indices, :width], part.mask, before, ref, indices)

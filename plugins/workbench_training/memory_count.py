@@ -27,12 +27,13 @@ GIB = 1 << 30
 @dataclass(frozen=True)
 class PolicyShape:
     """A policy as training loads it on a GPU. config: of its model. reference: whether a second set of trained weights
-    is kept."""
+    is kept. dtype: of the weights, where it is not that of a `Policy`."""
 
     config: Any
     lora: Lora | None = None
     checkpointing: bool | Literal["auto"] = "auto"
     reference: bool = False
+    dtype: str | None = None
 
 
 @dataclass(frozen=True)
@@ -90,13 +91,16 @@ class MemoryCount:
         return ", ".join(f"{name} {size / GIB:.1f}" for name, size in names.items() if size)
 
 
-def count_memory(shape: PolicyShape, *, rows: int, tokens: int, drawing: tuple[int, int] | None = None) -> MemoryCount:
+def count_memory(
+    shape: PolicyShape, *, rows: int, tokens: int, drawing: tuple[int, int] | None = None, apart: bool = True
+) -> MemoryCount:
     """Count what training a policy takes.
 
     Args:
         shape: the policy.
         rows, tokens: of one forward pass; all tokens are learned, and rows are taken for padded.
         drawing: rows and tokens that are drawn at once in this process; None where a server draws.
+        apart: count activations and logits each by themselves, too, which takes three times as long.
     """
     model, inner = _build(shape)
     with FakeTensorMode():
@@ -106,10 +110,11 @@ def count_memory(shape: PolicyShape, *, rows: int, tokens: int, drawing: tuple[i
         base = sum(p.numel() * p.element_size() for p in model.parameters()) - weights
         layers = LayerCheckpointing(inner)
         on = layers.resolve(shape.checkpointing)
-        whole, activations, logits = _count_pass(inner, layers, on, trained, rows, tokens)
+        whole, activations, logits = _count_pass(inner, layers, on, trained, rows, tokens, apart)
         cache = 0 if drawing is None else _count_cache(shape.config, *drawing)
-        if drawing is not None and shape.lora is None:
-            cache += weights // 2  # the copies in bfloat16 that autocast keeps while it draws
+        if drawing is not None:
+            full = [p for p in model.parameters() if p.dtype == torch.float32]
+            cache += sum(2 * p.numel() for p in full)  # the copies in bfloat16 that autocast keeps while it draws
     return MemoryCount(
         base, weights, weights, 2 * weights, weights if shape.reference else 0, activations, logits, whole, cache
     )
@@ -117,7 +122,7 @@ def count_memory(shape: PolicyShape, *, rows: int, tokens: int, drawing: tuple[i
 
 def _build(shape: PolicyShape) -> tuple[Any, Any]:
     """(the model with its adapter, the model inside), without memory."""
-    kind = torch.float32 if shape.lora is None else torch.bfloat16
+    kind = getattr(torch, shape.dtype or ("float32" if shape.lora is None else "bfloat16"))
     with torch.device("meta"):
         model: Any = AutoModelForCausalLM.from_config(shape.config, dtype=kind).eval()
         if shape.lora is None:
@@ -142,9 +147,10 @@ def _make_fake(model: Any) -> None:
 
 
 def _count_pass(
-    model: Any, layers: LayerCheckpointing, on: bool, trained: list[Any], rows: int, tokens: int
+    model: Any, layers: LayerCheckpointing, on: bool, trained: list[Any], rows: int, tokens: int, apart: bool
 ) -> tuple[int, int, int]:
-    """(the most bytes of a pass forward and backward, without the head, the head alone), gradients not counted."""
+    """(the most bytes of a pass forward and backward, without the head, the head alone), gradients not counted. Not
+    apart: the last two are 0."""
     for p in trained:  # a gradient is added to the one that is there
         p.register_post_accumulate_grad_hook(lambda p: setattr(p, "grad", None))
 
@@ -168,7 +174,8 @@ def _count_pass(
 
     alone = torch.zeros((rows * tokens, model.config.get_text_config().hidden_size), dtype=model.dtype)
     alone.requires_grad_()
-    return most(lambda: scored(states())), most(lambda: states().sum()), most(lambda: scored(alone))
+    whole = most(lambda: scored(states()))
+    return (whole, most(lambda: states().sum()), most(lambda: scored(alone))) if apart else (whole, 0, 0)
 
 
 def _count_cache(config: Any, rows: int, tokens: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -37,13 +38,18 @@ class Plan:
     server: float = 0.0
     drawn: int = 0
 
-    def count(self) -> MemoryCount:
+    @cached_property
+    def most(self) -> int:
+        """The most bytes that the policies take together."""
+        return self.count(apart=False).most
+
+    def count(self, apart: bool = True) -> MemoryCount:
         """What the policies take together. Adapters on one model share its other weights."""
         found: list[MemoryCount] = []
         for i, shape in enumerate(self.policies):
             row = min(self.tokens, getattr(shape.config.get_text_config(), "max_position_embeddings", self.tokens))
             drawing = (self.drawn, min(DRAWN_TOKENS, row)) if self.drawn else None
-            counted = count_memory(shape, rows=max(1, self.tokens // row), tokens=row, drawing=drawing)
+            counted = count_memory(shape, rows=max(1, self.tokens // row), tokens=row, drawing=drawing, apart=apart)
             shared = shape.lora is not None and any(
                 other.lora is not None and other.config == shape.config for other in self.policies[:i]
             )
@@ -55,7 +61,7 @@ class Plan:
         return int(memory * (1 - self.server)) - RESERVE
 
     def fits(self, memory: int) -> bool:
-        return self.count().most <= self.room(memory)
+        return self.most <= self.room(memory)
 
     def fitting_tokens(self, memory: int) -> int:
         """The tokens of a pass that fit: those of the plan, or a half, a quarter, ...; 0 where `SMALLEST` do not."""
@@ -82,7 +88,7 @@ def _described(plan: Plan, memory: int) -> str:
     server = f", the server {plan.server * memory / GIB:.1f}" if plan.server else ""
     return (
         f"{found.most / GIB:.1f} GiB are counted for passes of {plan.tokens} tokens, and "
-        f"{plan.room(memory) / GIB:.1f} of {memory / GIB:.1f} are free for them ({found.describe()}{server})"
+        f"{plan.room(memory) / GIB:.1f} of {memory / GIB:.1f} are there for them ({found.describe()}{server})"
     )
 
 
@@ -92,14 +98,15 @@ def _hint(plan: Plan, memory: int) -> str:
         return f"Write `learning: {{micro_tokens: {tokens}}}`, or leave micro_tokens out."
     plan, written = replace(plan, free_tokens=True), list[str]()
     adapter = Lora.model_validate({})
-    for text, changed in (
+    for text, change in (
         ("learning: {checkpointing: true}", lambda p: replace(p, policies=_each(p, checkpointing=True))),
         ("lora: {}", lambda p: replace(p, policies=_each(p, lora=adapter))),
         ("server: {memory: 0.3}", lambda p: replace(p, server=min(p.server, 0.3))),
     ):
-        if changed(plan).count().most - changed(plan).room(memory) >= plan.count().most - plan.room(memory):
+        changed = change(plan)
+        if changed.most - changed.room(memory) >= plan.most - plan.room(memory):
             continue  # it is so already, or does not help
-        plan = changed(plan)
+        plan = changed
         written.append(f"`{text}`")
         if plan.fitting_tokens(memory):
             return f"Write {' and '.join(written)}."
@@ -121,7 +128,8 @@ def make_plan(roles: Sequence[TrainedPolicy], server: str | ServerSettings, *, r
         revision = role.spec.extra.get("revision")
         check_checkpoint(role.lm.weights, revision)
         config = AutoConfig.from_pretrained(role.lm.weights, revision=revision or "main", trust_remote_code=False)
-        shapes.append(PolicyShape(config, role.lora, role.learning.checkpointing, reference))
+        dtype = role.spec.extra.get("dtype")
+        shapes.append(PolicyShape(config, role.lora, role.learning.checkpointing, reference, dtype))
     return Plan(
         tuple(shapes),
         tokens=max(role.learning.micro_tokens for role in roles),
@@ -132,7 +140,8 @@ def make_plan(roles: Sequence[TrainedPolicy], server: str | ServerSettings, *, r
 
 
 def gpu_memory(device: str | None) -> int | None:
-    """Bytes of the GPU that a training with this `device` uses; None where it uses none."""
+    """Bytes that a training with this `device` may use of its GPU, which others may use, too; None without a GPU."""
     if not torch.cuda.is_available() or torch.device(device or "cuda").type != "cuda":
         return None
-    return torch.cuda.get_device_properties(torch.device(device or "cuda")).total_memory
+    place = torch.device(device or "cuda")
+    return torch.cuda.mem_get_info(place)[0] + torch.cuda.memory_reserved(place)

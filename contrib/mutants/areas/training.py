@@ -282,6 +282,6 @@ TRAINING: list[Mutant] = [
         MEMORY_COUNT,
         ("int(memory * (1 - self.server)) - RESERVE", "memory - RESERVE", "a server takes no memory"),
         ("replace(counted, base=0) if shared else counted", "counted", "a shared base counts twice"),
-        ("return self.count().most <= self.room(memory)", "return True", "everything fits"),
+        ("return self.most <= self.room(memory)", "return True", "everything fits"),
     ),
 ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,12 +12,15 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from tests.helpers.tiny_lm import make_model  # noqa: E402
+from tests.helpers.tiny_lm import make_model, save  # noqa: E402
+from tests.plugins.training.test_learner import ADVANTAGES, learner, some_rows  # noqa: E402
 from tests.plugins.training.test_logprobs import rows_with_shared_prompts  # noqa: E402
 
 from workbench.errors import PluginError  # noqa: E402
 from workbench_training import layer_checkpointing, logprobs  # noqa: E402
 from workbench_training.layer_checkpointing import LayerCheckpointing  # noqa: E402
+from workbench_training.policy import Policy  # noqa: E402
+from workbench_training.settings import Lora  # noqa: E402
 from workbench_training.token_rows import collate  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -152,3 +157,35 @@ def test_large_models_are_checkpointed_by_default(monkeypatch: pytest.MonkeyPatc
     assert not layers.resolve("auto")
     with pytest.raises(PluginError, match="models of the type llama mark no layers"):
         layers.resolve(True)
+
+
+def test_an_adapter_stays_in_place_until_the_backward_pass_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another policy on the base wants to draw in between: it waits, and the gradient is what it would be alone."""
+    pytest.importorskip("peft")
+    base = str(save(tmp_path / "base", 1))
+
+    def step(intruding: bool) -> dict[str, Any]:
+        made = learner(base, lora=Lora(rank=2, alpha=4.0), checkpointing=True, max_norm=1e9)
+        other = Policy(base, device="cpu", lora=Lora(rank=2, alpha=4.0), name="other", beside=made.policy)
+        real, entered = made._loss, threading.Event()
+
+        def intrude() -> None:
+            with other.active():
+                entered.set()
+
+        def loss(*args: Any) -> Any:
+            if intruding:
+                threading.Thread(target=intrude).start()
+                assert not entered.wait(0.2)
+            return real(*args)
+
+        monkeypatch.setattr(made, "_loss", loss)
+        made.optimizer = torch.optim.SGD(list(made.policy.trained.values()), lr=1.0)
+        made.step(some_rows(), ADVANTAGES, 0)
+        assert entered.wait(10) or not intruding
+        return made.policy.snapshot()
+
+    alone, beside = step(False), step(True)
+    assert all(torch.equal(alone[name], beside[name]) for name in alone)
