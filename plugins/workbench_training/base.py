@@ -125,7 +125,7 @@ class TrainingOptimizer(Optimizer):
         limits), and later additions with default values. Renamed settings keep their first names
         (`serialization_alias`). So a run stored by an earlier version still finds its rollouts.
         """
-        spread: dict[str, Any] = {"learning": {"fsdp", "checkpointing"}}
+        spread: dict[str, Any] = {"learning": {"fsdp", "checkpointing", "attention"}}
         later = {"guards": {"duplicates"}} if self.guards.duplicates == "keep" else {}
         without = {
             **spread,
@@ -244,7 +244,11 @@ class TrainingOptimizer(Optimizer):
             (
                 o.policy
                 for o in others
-                if o.lora and role.lora and o.lm.weights == role.lm.weights and o.spec.extra == role.spec.extra
+                if o.lora
+                and role.lora
+                and o.lm.weights == role.lm.weights
+                and o.spec.extra == role.spec.extra
+                and o.learning.attention == role.learning.attention
             ),
             None,
         )

@@ -1,8 +1,9 @@
 """Log-probabilities of rows under a causal language model, with as little computation as possible.
 
 Rollouts of one task share their prompt, so each prompt is computed once and its keys and values serve all rows that
-begin with it; gradients flow back through them. Answers are batched by length, and only the states that predict a
-sampled token go through the vocabulary. None of this changes a number, up to rounding.
+begin with it; gradients flow back through them. Answers are batched by length; other rows are packed without padding
+where the kernel of attention allows. Only the states that predict a sampled token go through the vocabulary. None of
+this changes a number, up to rounding.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from workbench_training.token_rows import Batch
 LOGITS = 1 << 27
 #: What one more forward pass costs, in tokens of padding that it may save. A GPU is slowed by many small passes.
 PASS_TOKENS = {"cpu": 64, "cuda": 4096}
+#: Kernels of attention that keep rows apart by their positions: they need no padding.
+PACKS = ("flash_attention_2", "flash_attention_3")
 
 
 def log_probabilities(
@@ -85,6 +88,9 @@ def _shares(model: Any, batch: Batch) -> bool:
 def _row_by_row(model: Any, batch: Batch, single: bool) -> Any:
     """(states, rows, places) of the drawn tokens, from whole rows."""
     fed = batch.attention.sum(-1) - 1  # the last token decides nothing
+    if model.config._attn_implementation in PACKS and int(fed.min()) > 0:
+        yield _packed(model, batch, fed)
+        return
     every = torch.arange(len(fed), device=fed.device)
     for index in [every] if single else _passes(fed, batch.ids.device.type):
         width = max(1, int(fed[index].max()))
@@ -93,6 +99,21 @@ def _row_by_row(model: Any, batch: Batch, single: bool) -> Any:
         )[0]
         rows, places = batch.mask[index].nonzero(as_tuple=True)
         yield states[rows, batch.starts[index][rows] + places - 1], index[rows], places
+
+
+def _packed(model: Any, batch: Batch, fed: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """(states, rows, places) of the drawn tokens, from one pass of all rows behind each other. Where positions begin
+    anew, attention does."""
+    steps = torch.arange(int(fed.max()), device=fed.device)
+    taken = steps < fed[:, None]
+    states = model.get_decoder()(
+        input_ids=batch.ids[:, : len(steps)][taken][None],
+        position_ids=steps.expand(len(fed), -1)[taken][None],
+        use_cache=False,
+    )[0][0]
+    rows, places = batch.mask.nonzero(as_tuple=True)
+    begins = fed.cumsum(0) - fed
+    return states[begins[rows] + batch.starts[rows] + places - 1], rows, places
 
 
 def _with_shared_prompts(model: Any, batch: Batch) -> Any:

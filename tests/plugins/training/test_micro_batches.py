@@ -228,12 +228,12 @@ def test_a_size_that_is_given_is_kept() -> None:
 
 
 def test_gradients_are_no_part_of_what_a_token_takes() -> None:
-    device = Device(1_000_000)
+    device = Device(200_000)
     micro = MicroTokens(Learning.model_validate({}), device)
     with micro.measured(1000, gradients=5000):
         device.tokens = 1000  # 11,000 bytes, of which 5,000 are gradients
     micro.resize(100_000)
-    assert micro.limit == min(32768, int(0.85 * 900_000 / 6.0))
+    assert micro.limit == int(0.85 * 100_000 / 6.0)
 
 
 def test_after_running_out_the_size_does_not_grow_again() -> None:

@@ -89,6 +89,38 @@ def test_recomputation_changes_no_gradient(
     assert max(float(g.abs().max()) for g in plain[2]) > 1e-2
 
 
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("again", [False, True])
+def test_packing_changes_no_gradient(monkeypatch: pytest.MonkeyPatch, kind: str, again: bool) -> None:
+    """Here torch's attention keeps the rows apart, by a mask that transformers makes of the positions."""
+    plain = computed(monkeypatch, MODELS[kind](), checkpointing=False, chunks=False)
+    monkeypatch.setattr(logprobs, "PACKS", ("sdpa",))
+    monkeypatch.setattr(logprobs, "_shares", lambda model, batch: False)
+    model, passed = MODELS[kind](), list[tuple[int, ...]]()
+    decoder = model.get_decoder()
+    real = decoder.forward
+
+    def counted(*args: Any, **more: Any) -> Any:
+        passed.append(tuple(more["input_ids"].shape))
+        return real(*args, **more)
+
+    monkeypatch.setattr(decoder, "forward", counted)
+    found = computed(monkeypatch, model, checkpointing=again, chunks=again)
+    rows = rows_with_shared_prompts()
+    assert passed == [(1, sum(len(r.prompt_ids) + len(r.token_ids) - 1 for r in rows))], "no padding"
+    assert (found[0] - plain[0]).abs().max() < 1e-5 < plain[0].abs().max()
+    assert all((a - b).abs().max() < 1e-5 for a, b in zip(found[2], plain[2], strict=True))
+
+
+def test_an_attention_that_is_not_here_is_refused_by_name(tmp_path: Path) -> None:
+    base = str(save(tmp_path / "base", 1))
+    with pytest.raises(
+        PluginError, match=r"`learning: \{attention: flash_attention_2\}` cannot be had: .*FlashAttention2"
+    ):
+        Policy(base, device="cpu", attention="flash_attention_2")
+    assert "attention eager" in Policy(base, device="cpu", attention="eager").describe()
+
+
 def kept_for_backward(monkeypatch: pytest.MonkeyPatch, *, checkpointing: bool, chunks: bool) -> list[Any]:
     """The shapes of what autograd keeps, without weights."""
     model, shapes = make_model(3, layers=4), []
