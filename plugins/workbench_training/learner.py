@@ -161,12 +161,13 @@ class Learner:
 
     def _update(self, step: _Step, chosen: list[int], figures: dict[str, list[float]]) -> None:
         """One step of the optimizer on some rows."""
-        found = None
+        self.micro.resize(self._gradient_bytes())
+        # Once, however many attempts this process makes: the others take part.
+        most, found = self._most(len(self._micro_batches(step.rows, chosen, step.spread))), None
         while found is None:
             self.optimizer.zero_grad(set_to_none=True)  # also what an attempt left that ran out of memory
-            self.micro.resize(self._gradient_bytes())
-            found = self.micro.attempt(lambda: self._accumulate(step, chosen))
-        total, most, noted = found
+            found = self.micro.attempt(lambda: self._accumulate(step, chosen, most))
+        total, noted = found
         if most:  # otherwise no process has gradients, and the step changes nothing
             total = self._share_gradients(total)
         norm = torch.nn.utils.clip_grad_norm_(list(self.policy.trained.values()), self.learning.max_norm)
@@ -182,13 +183,11 @@ class Learner:
             figures[name] += values
         figures["loss"].append(total)
 
-    def _accumulate(self, step: _Step, chosen: list[int]) -> tuple[float, int, dict[str, list[float]]]:
-        """Add up the gradients of some rows, in micro-batches. Returns (loss, most micro-batches of a process,
-        figures)."""
+    def _accumulate(self, step: _Step, chosen: list[int], most: int) -> tuple[float, dict[str, list[float]]]:
+        """Add up the gradients of some rows, in micro-batches; most: of a process. Returns (loss, figures)."""
         tokens, total, figures = float(step.batch.mask[chosen].sum()), 0.0, defaultdict[str, list[float]](list)
         counts = self._counts(step.rows, chosen)
         mine = self._micro_batches(step.rows, chosen, step.spread)
-        most = self._most(len(mine))
         for number, indices in enumerate(mine):
             part = step.batch.part(indices)
             width = part.mask.shape[1]
@@ -209,7 +208,7 @@ class Learner:
         if self.policy.sharded:
             for _ in range(most - len(mine)):
                 self._accompany(step.batch, chosen)
-        return total, most, figures
+        return total, figures
 
     def _pass(self, part: Batch) -> tuple[torch.Tensor, torch.Tensor, SplitPass | None]:
         """(log-probabilities, entropies, what takes the gradient on from the former if the pass was split)."""

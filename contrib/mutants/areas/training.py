@@ -54,6 +54,7 @@ MEMORY_HELD = "tests/plugins/training/test_memory_held.py"
 MEMORY_COUNT = nodes_of(
     "tests/plugins/training/test_memory_count.py",
     "test_all_weights_of_1_5b_fit_beside_a_server_with_16_rows_of_4096_tokens",
+    "test_an_adapter_of_7b_fits_beside_a_server_with_a_row_of_16384_tokens",
     "test_bytes_are_counted_while_their_tensors_live",
     "test_policies_that_take_turns_share_what_only_a_pass_needs",
     "test_what_does_not_fit_is_refused_with_the_settings_that_make_it_fit",

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from safetensors.torch import load_file  # noqa: E402
 from tests.helpers.tiny_lm import save  # noqa: E402
 from tests.plugins.training import test_learner  # noqa: E402
 from tests.plugins.training.test_learner import ADVANTAGES, some_rows  # noqa: E402
@@ -153,6 +157,31 @@ def test_memory_that_runs_out_halves_micro_batches_and_counts_no_gradient_twice(
     assert failed >= 1 and made.micro.limit <= 2 * room
     made.step(some_rows(), ADVANTAGES, 1)
     assert exhausted.failed == failed, "the smaller size is kept"
+
+
+def test_one_of_two_processes_may_run_out_of_memory(base: str, tmp_path: Path) -> None:
+    """It tries again by itself: what all do together, they do once."""
+    code = f"""
+import sys
+import pytest
+import torch
+import torch.distributed as dist
+sys.path.insert(0, {str(Path(__file__).parents[3])!r})
+from safetensors.torch import save_file
+from tests.plugins.training.test_micro_batches import Exhausted, gradients, learner
+from workbench_training import logprobs, micro_batches
+rank, base, out = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+dist.init_process_group("gloo", init_method=f"file://{{out}}/meet", rank=rank, world_size=2)
+made, micro_batches.LEAST, logprobs.PASS_TOKENS["cpu"] = learner(base, shared=True), 2, 10**9
+exhausted = Exhausted(made, 9 if rank else 10**9, pytest.MonkeyPatch(), backward=True)
+save_file(gradients(made), f"{{out}}/{{rank}}.safetensors")
+assert exhausted.failed == 0 if rank == 0 else exhausted.failed > 1
+"""
+    jobs = [subprocess.Popen([sys.executable, "-c", code, str(rank), base, str(tmp_path)]) for rank in (0, 1)]
+    assert [job.wait(timeout=200) for job in jobs] == [0, 0]
+    plain = gradients(learner(base))
+    for rank in (0, 1):
+        assert apart(plain, load_file(tmp_path / f"{rank}.safetensors")) < 1e-5
 
 
 def test_a_row_that_cannot_fit_is_refused_with_the_setting_that_helps(
