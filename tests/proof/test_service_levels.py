@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from workbench.proof import ServiceLevels, few_rows_warning, interval, paired_proof
-from workbench.proof.service_levels import Level, measure_levels
+from workbench.proof import Level, ServiceLevels, few_rows_warning, interval, measure_levels, paired_proof
 from workbench.spec import TargetsSpec
 from workbench.study import Result
 from workbench.task import Example

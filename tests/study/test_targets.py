@@ -11,8 +11,15 @@ import pytest
 from pydantic import ValidationError
 
 from workbench.spec import Spec
-from workbench.study import Aims, Evaluation, Result, configurations, pick_winner
-from workbench.study.targets import cost_objective, pick_by_targets
+from workbench.study import (
+    Aims,
+    Evaluation,
+    Result,
+    configurations,
+    cost_objective,
+    pick_by_targets,
+    pick_winner,
+)
 from workbench.task import Example
 from workbench.workflow import Workflow
 

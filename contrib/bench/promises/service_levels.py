@@ -27,11 +27,9 @@ from typing import Any
 import numpy as np
 from scipy.stats import binomtest
 
-from workbench.proof import paired_proof
-from workbench.proof.service_levels import COST_FIELDS, ServiceLevels, measure_levels
+from workbench.proof import COST_FIELDS, ServiceLevels, measure_levels, paired_proof
 from workbench.spec import ConfigurationSpec, TargetsSpec
-from workbench.study import Aims, Evaluation, Result
-from workbench.study.targets import pick_by_targets
+from workbench.study import Aims, Evaluation, Result, pick_by_targets
 from workbench.task import Example
 from workbench.workflow import Workflow
 from workbench_serve.under_load import Configurations

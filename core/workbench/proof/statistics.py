@@ -90,8 +90,7 @@ def paired_proof(
     """Compare paired scores in [0, 1].
 
     Args:
-        baseline: one score per row, None where infrastructure failed.
-        winner: the same rows.
+        baseline, winner: one score per row, None where infrastructure failed.
         clusters: one key per row. Rows with equal keys count once, with their mean score. Default: each row by itself.
         alpha, margin: the level of the test, and the loss to rule out.
 

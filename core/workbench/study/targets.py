@@ -88,8 +88,8 @@ def pick_by_targets(evaluations: Sequence[Evaluation], aims: Aims, objectives: S
 
     Who only just meets a target on val often misses it on other rows: of several such candidates, the cheapest is the
     luckiest. Hence the standard error (the rule of Breiman et al., Classification and Regression Trees, 1984, section
-    3.4.3, where it picks the simplest tree). If no candidate has that much room, the cheapest that meets the targets by
-    its values is taken, which is one of the Pareto set; if none does, the one with the smallest sum of shortfalls.
+    3.4.3, where it picks the simplest tree). If no candidate has that much room, the one with the smallest sum of
+    shortfalls is taken: 0 if it meets the targets by its values, and then it is one of the Pareto set.
 
     Args:
         evaluations: complete ones on val.
@@ -101,9 +101,8 @@ def pick_by_targets(evaluations: Sequence[Evaluation], aims: Aims, objectives: S
     def cheapness(evaluation: Evaluation) -> tuple[float, float]:
         return (evaluation.objectives[cost], -evaluation.score)
 
-    for room in (1.0, 0.0):
-        if meeting := [e for e in evaluations if not aims.shortfalls(e, room)]:
-            return min(meeting, key=cheapness)
+    if meeting := [e for e in evaluations if not aims.shortfalls(e, room=1.0)]:
+        return min(meeting, key=cheapness)
     return min(evaluations, key=lambda e: (sum(aims.shortfalls(e).values()), *cheapness(e)))
 
 
