@@ -155,3 +155,11 @@ def test_what_a_configuration_does_is_asked_about(tmp_path: Path, place: str) ->
         tmp_path, Shelf(MODELS), 10, targets={"latency": 1.0}, configurations=[figures, {**figures, place: changed}]
     )
     assert file_powers(path, called=True).found
+
+
+def test_a_pick_that_is_worse_than_the_baseline_is_offered_since_the_targets_may_allow_it(tmp_path: Path) -> None:
+    models = {"large": Shelved(0.99, 0.01), "medium": Shelved(0.92, 0.001)}
+    report, written = run(tmp_path, Shelf(models), targets={"score": 0.8, "usd": 0.005}, proof={"margin": 0.08})
+    assert report.loss_shown and not report.proved and written["lm"]["model"] == "openai/large"
+    assert "The candidate that the targets picked on val is WORSE on sealed data." in report.headline()
+    assert yaml.safe_load(Path(report.unproved or "").read_text())["lm"]["model"] == "openai/medium"
