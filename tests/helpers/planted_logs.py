@@ -8,8 +8,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from workbench.kit.agent_log import Log, Step
+from workbench_attribute.diagnosis import Diagnosis
 from workbench_attribute.judges import Answer, Ask, Judge
-from workbench_attribute.log import Diagnosis, Log, Step
 from workbench_attribute.methods import METHODS
 from workbench_attribute.prompts import Messages
 from workbench_attribute.settings import Judging

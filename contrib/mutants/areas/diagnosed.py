@@ -5,6 +5,7 @@ from __future__ import annotations
 from areas.mutant import Mutant, changes_of
 
 HERE, TESTS = "plugins/workbench_attribute/", "tests/plugins/attribute/"
+KIT = "core/workbench/kit/"
 DIAGNOSED: list[Mutant] = [
     *changes_of(
         HERE + "judges.py",
@@ -72,15 +73,15 @@ DIAGNOSED: list[Mutant] = [
         ("most_common(1)[0][0]", "most_common()[-1][0]", "majority is the minority"),
     ),
     *changes_of(
-        HERE + "readers.py",
-        TESTS + "test_readers.py",
+        KIT + "log_files.py",
+        "tests/kit/test_log_files.py",
         ("or int(step) >= len(steps):", "or False:", "a mistake may be after the end"),
         ('entry.get("name") or entry.get("role")', 'entry.get("role")', "names are not read"),
         ("(text, int(part or 0))", "(text + part, 0)", "10 comes before 9"),
     ),
     *changes_of(
-        HERE + "spans.py",
-        TESTS + "test_readers.py",
+        KIT + "log_spans.py",
+        "tests/kit/test_log_files.py",
         (
             "for span in sorted(spans, key=lambda s: s.start):\n        kind",
             "for span in spans:\n        kind",
@@ -90,7 +91,7 @@ DIAGNOSED: list[Mutant] = [
         ("and span.id not in with_steps)", ")", "a span around steps is a step"),
     ),
     *changes_of(
-        HERE + "stored.py",
+        KIT + "stored_logs.py",
         TESTS + "test_command.py",
         ('SEALED = ("test", "all")', "SEALED = ()", "labels of sealed rows are read"),
         ("sealed=taken in SEALED", "sealed=False", "a sealed row is none"),
@@ -103,16 +104,20 @@ DIAGNOSED: list[Mutant] = [
         ),
     ),
     *changes_of(
-        HERE + "attribute.py",
+        KIT + "asked_run.py",
         TESTS + "test_command.py",
-        ("for status in (WORKING, DONE):", "for status in (WORKING,):", "a finished diagnosis is forgotten"),
+        ("(command.working, command.done):", "(command.working,):", "a finished diagnosis is forgotten"),
         ("earlier_seconds=earlier, reuse=True)", "earlier_seconds=earlier)", "equal answers are paid twice"),
         ("            ledger.bill.forget_unanswered()", "            pass", "a server that was down stays down"),
         (
-            "make_request(spec, messages, vote, settings)",
+            "make_request(spec, messages, replica, settings)",
             "make_request(spec, messages, 0, settings)",
             "all votes are one",
         ),
+    ),
+    *changes_of(
+        HERE + "attribute.py",
+        TESTS + "test_command.py",
         (
             "            except BudgetSpent as error:",
             "            except ZeroDivisionError as error:",

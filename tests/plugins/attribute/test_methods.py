@@ -10,8 +10,8 @@ import pytest
 from tests.helpers.planted_logs import diagnose, oracle, planted, say_rule
 
 from workbench.errors import LMError
+from workbench.kit.agent_log import Log, Step
 from workbench_attribute.judges import FINDERS, Answer
-from workbench_attribute.log import Log, Step
 from workbench_attribute.prompts import Messages
 
 EACH = pytest.mark.parametrize("method", FINDERS)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.helpers.planted_logs import diagnose, oracle, planted
 
-from workbench_attribute.log import Diagnosis, Log, Step
+from workbench.kit.agent_log import Log, Step
+from workbench_attribute.diagnosis import Diagnosis
 from workbench_attribute.score import TOLERANCES, expect_random, is_step, official_step, score
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import SpecError
-from workbench_attribute.log import Log, Step
+from workbench.kit.agent_log import Log, Step
 
 Attributes = Mapping[str, Any]
 

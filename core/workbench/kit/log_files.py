@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import SpecError, suggest
-from workbench_attribute.log import Log, Step
-from workbench_attribute.spans import CONVENTIONS, find_convention, read_spans, read_traces
+from workbench.kit.agent_log import Log, Step
+from workbench.kit.log_spans import CONVENTIONS, find_convention, read_spans, read_traces
 
 #: Names of formats for `--format`.
 FORMATS = ("who-and-when", *CONVENTIONS)
