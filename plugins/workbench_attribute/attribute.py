@@ -123,7 +123,7 @@ def attribute(
         {"logs": digest([log.as_dict() for log in logs])},
         judging.seed,
     )
-    with open_run(database, command, lm, BudgetSpec.model_validate({"calls": calls}), pool) as run:
+    with open_run(database, command, lm, BudgetSpec.model_validate({"calls": calls}), pool or LMPool()) as run:
         found = run.go(_Course(logs, judging, run, on_progress).go())
         run.end(DONE)
         return Attribution(logs, found, run.run, run.paid)

@@ -195,9 +195,7 @@ def _print_agreement(found: Induced) -> None:
         return
     say(f"  control     coverage {_share(found.shuffled, 'coverage')} with the comments of other traces")
     if (found.shuffled.coverage or 0.0) >= (found.held_out.coverage or 0.0):
-        say(
-            "  The metrics match the comments of other traces as well: they say nothing of a single trace.", fg="yellow"
-        )
+        say("  They match the comments of other traces as well: they say nothing of a single trace.", fg="yellow")
 
 
 def _share(agreement: Agreement, name: str) -> str:

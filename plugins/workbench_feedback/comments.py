@@ -16,7 +16,7 @@ from typing import Any
 
 from workbench.errors import SpecError, StoreError, suggest
 from workbench.hashing import digest
-from workbench.kit.agent_log import Log, Step
+from workbench.kit.agent_log import Log, LogStep
 from workbench.kit.log_files import load_logs
 from workbench.kit.stored_logs import load_stored_logs
 from workbench.store import ReadOnlyStore
@@ -178,7 +178,7 @@ def _text_trace(value: Any, place: str, fail: Callable[..., SpecError]) -> Log:
         if not isinstance(entry, dict) or not all(isinstance(entry.get(k), str) for k in ("agent", "content")):
             raise fail("a step of 'trace' is no text", 'Write a text, or {"agent": NAME, "content": TEXT}.')
         if entry["content"].strip():
-            steps.append(Step(entry["agent"], entry["content"]))
+            steps.append(LogStep(entry["agent"], entry["content"]))
     if not steps:
         raise fail("'trace' is empty", "Write the steps: a text, a step a line, or a list.")
     return Log(place, tuple(steps))

@@ -134,7 +134,7 @@ def induce(
     command = Command(
         "induce", "induction", WORKING, DONE, settings.model_dump(mode="json"), comments.as_dict(), settings.seed
     )
-    with open_run(database, command, lm, budget, pool) as run:
+    with open_run(database, command, lm, budget, pool or LMPool()) as run:
         course = _Course(comments, settings, run, on_progress)
         found = run.go(course.go())
         if found.stopped is None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from workbench.errors import NodeError, SpecError, suggest
-from workbench.kit.agent_log import Log, Step, field_lines, read_steps
+from workbench.kit.agent_log import Log, LogStep, field_lines, read_steps
 from workbench.lm import Response
 from workbench.task import Example, Score
 from workbench.workflow import Trace
@@ -84,7 +84,7 @@ def trace_log(trace: Trace | None, prediction: Mapping[str, Any]) -> Log:
     steps = tuple(read_steps([span.as_dict() for span in spans], lambda call: prompts.get(call.get("key", ""), ())))
     said = field_lines(prediction)
     asked = field_lines(spans[0].inputs) if spans else ""
-    return Log(trace.example if trace else "", steps or (Step("workflow", said),), asked, outcome=said)
+    return Log(trace.example if trace else "", steps or (LogStep("workflow", said),), asked, outcome=said)
 
 
 def score_traits(judged: Judged, metrics: Sequence[InducedMetric]) -> Score:

@@ -43,16 +43,10 @@ DIAGNOSED: list[Mutant] = [
             "if log.ground_truth is not None:",
             "the right answer is always shown",
         ),
-        ('.replace("\\n", "\\n    ")', "", "the text of a step passes for a step"),
         ("or int(digits[1]) not in numbers", "", "a step that was not shown is named"),
         ("if agent.casefold() not in known:", "if False:", "an agent that is not in the log is named"),
         ("if len(values) == 1 else None", "if values else None", "of two answers one is taken"),
         ("        if used > room:\n            break", "        if False:\n            break", "a window has no end"),
-        (
-            'return f"{step.content}\\nERROR: {step.error}" if step.error else step.content',
-            "return step.content",
-            "errors are not shown",
-        ),
     ),
     *changes_of(
         HERE + "score.py",
@@ -96,12 +90,26 @@ DIAGNOSED: list[Mutant] = [
         ('SEALED = ("test", "all")', "SEALED = ()", "labels of sealed rows are read"),
         ("sealed=taken in SEALED", "sealed=False", "a sealed row is none"),
         ('if r["score"] is None or r["score"] < 1]', "]", "rows that are right are failures"),
-        ('if m.get("role") != "assistant"]', "]", "an answer is a result, too"),
         (
             "{k: v for k, v in fields.items() if k not in inputs",
             "{k: v for k, v in fields.items() if k in inputs",
             "inputs are the right answer",
         ),
+    ),
+    *changes_of(
+        KIT + "agent_log.py",
+        TESTS + "test_methods.py",
+        ('.replace("\\n", "\\n    ")', "", "the text of a step passes for a step"),
+        (
+            'return f"{step.content}\\nERROR: {step.error}" if step.error else step.content',
+            "return step.content",
+            "errors are not shown",
+        ),
+    ),
+    *changes_of(
+        KIT + "agent_log.py",
+        TESTS + "test_command.py",
+        ('if m.get("role") != "assistant"]', "]", "an answer is a result, too"),
     ),
     *changes_of(
         KIT + "asked_run.py",

@@ -17,7 +17,7 @@ TOKEN, LEAST = 3, 60
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class LogStep:
     """What one agent did at one point: an answer of a model, the result of a tool, the outputs of a node.
 
     Args:
@@ -50,7 +50,7 @@ class Log:
     """
 
     id: str
-    steps: tuple[Step, ...]
+    steps: tuple[LogStep, ...]
     question: str = ""
     ground_truth: str | None = None
     outcome: str = ""
@@ -82,12 +82,12 @@ def shorten(text: str, most: int) -> str:
     return f"{text[:head]} [... {len(text) - most} characters left out ...] {text[len(text) - (most - head) :]}"
 
 
-def step_text(step: Step) -> str:
+def step_text(step: LogStep) -> str:
     """What a step says, its error included."""
     return f"{step.content}\nERROR: {step.error}" if step.error else step.content
 
 
-def _line(number: int, step: Step, most: int) -> str:
+def _line(number: int, step: LogStep, most: int) -> str:
     """A step; its later lines are indented, so that they cannot pass for steps."""
     who = f"{step.agent} ({step.role})" if step.role and step.role != step.agent else step.agent
     return f"Step {number}, {who}: {shorten(step_text(step), most)}".replace("\n", "\n    ")
@@ -114,7 +114,7 @@ def field_lines(fields: Mapping[str, Any]) -> str:
 # Spans as steps
 
 
-def read_steps(spans: Sequence[Mapping[str, Any]], prompt_of: PromptOf) -> Iterator[Step]:
+def read_steps(spans: Sequence[Mapping[str, Any]], prompt_of: PromptOf) -> Iterator[LogStep]:
     """The steps of spans in the form of `workbench.workflow.Span.as_dict`. A node with others inside comes after these:
     its outputs are made of theirs.
 
@@ -130,15 +130,15 @@ def read_steps(spans: Sequence[Mapping[str, Any]], prompt_of: PromptOf) -> Itera
         place = inside
 
 
-def _span_steps(span: Mapping[str, Any], prompt_of: PromptOf) -> Iterator[Step]:
+def _span_steps(span: Mapping[str, Any], prompt_of: PromptOf) -> Iterator[LogStep]:
     node = str(span["node"])
     agent = str(span.get("agent") or node)
-    outputs = Step(agent, field_lines(span.get("outputs") or {}), error=span.get("error"), node=node)
+    outputs = LogStep(agent, field_lines(span.get("outputs") or {}), error=span.get("error"), node=node)
     calls = span.get("calls") or []
     tools = (span.get("notes") or {}).get("tools") or []
     if len(calls) < 2 and not tools:
         said = str(calls[0]["text"]) if calls and not outputs.content else ""
-        yield outputs if outputs.content or not said else Step(agent, said, error=outputs.error, node=node)
+        yield outputs if outputs.content or not said else LogStep(agent, said, error=outputs.error, node=node)
         return
     before: Sequence[Mapping[str, Any]] = ()
     results: list[str] = []
@@ -147,13 +147,13 @@ def _span_steps(span: Mapping[str, Any], prompt_of: PromptOf) -> Iterator[Step]:
         # A prompt that goes on from the one before it holds what came in between; others are calls of their own.
         if number and len(prompt) > len(before) and list(prompt[: len(before)]) == list(before):
             told = [content_text(m.get("content")) for m in prompt[len(before) :] if m.get("role") != "assistant"]
-            yield from (Step(agent, text, "result", node=node) for text in told)
+            yield from (LogStep(agent, text, "result", node=node) for text in told)
             results += told
         before = prompt
-        yield Step(agent, str(call["text"]) or "(a call of a tool)", "answer", node=node)
+        yield LogStep(agent, str(call["text"]) or "(a call of a tool)", "answer", node=node)
     for tool in tools:  # those that no later prompt holds
         if not any(text.startswith(str(tool.get("result"))) for text in results):
             text = f"{tool.get('name')}({short(tool.get('arguments'), 500)}) gave {tool.get('result')}"
-            yield Step(agent, text, "result", node=node)
+            yield LogStep(agent, text, "result", node=node)
     if outputs.content or outputs.error:
-        yield Step(agent, outputs.content, "outputs", outputs.error, node)
+        yield LogStep(agent, outputs.content, "outputs", outputs.error, node)

@@ -107,9 +107,7 @@ class AskedRun:
 
 
 @contextmanager
-def open_run(
-    database: str, command: Command, lm: LMSpec, budget: BudgetSpec, pool: LMPool | None = None
-) -> Generator[AskedRun]:
+def open_run(database: str, command: Command, lm: LMSpec, budget: BudgetSpec, pool: LMPool) -> Generator[AskedRun]:
     """The run of a command with these arguments, or a new one.
 
     What it paid for comes from the journal; answers to equal requests of other runs are taken over, too. Calls that
@@ -120,7 +118,7 @@ def open_run(
         command: what the run is found by.
         lm: the model that is asked.
         budget: ceilings over all calls with the same arguments, earlier ones included.
-        pool: language models in place of those of the plugins, for tests.
+        pool: of language models.
 
     Raises:
         SpecError: no plugin serves the model.
@@ -133,7 +131,7 @@ def open_run(
         with RunLock(store, run):
             ledger = Ledger(store, run_id, budget, earlier_seconds=earlier, reuse=True)
             ledger.bill.forget_unanswered()
-            yield AskedRun(store, run_id, run, ledger, Runtime(ledger, lm, pool=pool or LMPool()))
+            yield AskedRun(store, run_id, run, ledger, Runtime(ledger, lm, pool=pool))
     finally:
         store.close()
 
