@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from workbench_feedback.comments import Comments
     from workbench_feedback.coverage import Agreement
     from workbench_feedback.induce import Induced
+    from workbench_feedback.settings import Induction
 
 #: In words, what was dropped or could not be read.
 _DROPPED = {
@@ -71,6 +72,7 @@ _DROPPED = {
     "--budget-calls", type=click.IntRange(1), default=1000, show_default=True, help="Maximum LM calls, with retries."
 )
 @click.option("--budget-usd", type=click.FloatRange(min=0, min_open=True), help="Maximum cost in dollars.")
+@click.option("--dry-run", is_flag=True, help="Read the comments, say how many calls they take at most, and stop.")
 @click.option("--db", default="workbench.db", envvar="WORKBENCH_DB", show_default=True, help="Run database.")
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
 def induce_command(
@@ -80,6 +82,7 @@ def induce_command(
     api_base: str | None,
     budget_calls: int,
     budget_usd: float | None,
+    dry_run: bool,
     db: str,
     as_json: bool,
     **settings: Any,
@@ -102,6 +105,9 @@ def induce_command(
     chosen = Induction.model_validate(settings)
     check_writable(out)
     read = read_comments(comments, db)
+    if dry_run:
+        _print_plan(read, chosen, as_json)
+        return
     lm = _named_model(model, api_base) if model else _model_of(read, db)
     if any(log.sealed for log in read.traces):
         say("Some rows are sealed: a change that comes of comments on them cannot be proved on them.", err=True)
@@ -156,6 +162,16 @@ def _model_of(read: Comments, db: str) -> LMSpec:
 
 
 # Output
+
+
+def _print_plan(read: Comments, settings: Induction, as_json: bool) -> None:
+    from workbench_feedback.induce import most_calls
+
+    plan = {"comments": len(read.comments), "traces": len(read.traces), "calls": most_calls(read, settings)}
+    if as_json:
+        echo_json(plan)
+    else:
+        say(f"{plan['comments']} comments on {plan['traces']} traces: at most {plan['calls']} calls")
 
 
 def _print(found: Induced, out: Path) -> None:

@@ -19,7 +19,7 @@ from workbench.kit.agent_log import Log
 from workbench.kit.asked_run import AskedRun, Command, open_run
 from workbench.lm import LMPool, Response
 from workbench.spec import BudgetSpec, LMSpec
-from workbench_feedback.answers import Asker, Messages, Unreadable
+from workbench_feedback.answers import TRIES, Asker, Messages, Unreadable
 from workbench_feedback.clustering import Groups, ask_groups, cut_tree, read_groups, sort_groups
 from workbench_feedback.comments import Comments
 from workbench_feedback.coverage import (
@@ -152,6 +152,17 @@ def hold_out(traces: Iterable[int], share: float, seed: int) -> frozenset[int]:
     return frozenset(order[: min(len(order) - 1, max(1, round(share * len(order))))])
 
 
+def most_calls(comments: Comments, settings: Induction) -> int:
+    """The most answers that an induction asks for, second attempts included; attempts after errors of a server are
+    extra."""
+    commented = {c.trace for c in comments.comments}
+    held = len(hold_out(commented, settings.held_out, settings.seed))
+    numbers = range(settings.least, settings.most + 1)
+    groupings = sum(n > 1 for n in numbers) if settings.clustering == "lm" else 0
+    trials = 2 * len(numbers) * min(len(commented) - held, settings.trials)
+    return TRIES * (len(comments.comments) + groupings + sum(numbers) + trials + 3 * held)
+
+
 def choose(trials: Sequence[Trial]) -> Trial:
     """The trial with the best balance; of equal ones, that with the fewest metrics."""
     return max(trials, key=lambda t: (round(t.agreement.balance, 9), -len(t.metrics)))
@@ -193,7 +204,7 @@ class _Course:
         held = hold_out((c.trace for c in self.comments.comments), self.settings.held_out, self.settings.seed)
         aspects = await self._ground()
         made_of = [a for a in aspects if a.trace not in held]
-        self.counts |= Counter(aspects=len(aspects), aspects_held_out=len(aspects) - len(made_of))
+        self.counts["aspects"], self.counts["aspects_held_out"] = len(aspects), len(aspects) - len(made_of)
         if not made_of:
             raise SpecError(
                 f"nothing could be made of {len(self.comments.comments)} comments: "
