@@ -38,10 +38,11 @@ class Send(Protocol):
 
 
 class Asker:
-    """Asks a model, and reads its answers. unread: those that could not be read, by the kind of failure."""
+    """Asks a model, and reads its answers. unread: those that could not be read, by the kind of failure; why: what was
+    wrong with the last of them."""
 
     def __init__(self, send: Send):
-        self.send, self.unread = send, Counter[str]()
+        self.send, self.unread, self.why = send, Counter[str](), ""
 
     async def ask(self, messages: Messages, role: str, read: Callable[[str], T]) -> T:
         """What `read` makes of the answer.
@@ -58,6 +59,7 @@ class Asker:
                 return read(await self._text(messages, attempt, role))
             except Unreadable as error:
                 self.unread[str(error.kind)] += 1
+                self.why = str(error)
                 if attempt + 1 == TRIES or error.kind in (FailureKind.BAD_REQUEST, FailureKind.TOO_LONG):
                     raise
         raise AssertionError("unreachable")

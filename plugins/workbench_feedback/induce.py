@@ -208,7 +208,8 @@ class _Course:
         if not made_of:
             raise SpecError(
                 f"nothing could be made of {len(self.comments.comments)} comments: "
-                + ", ".join(f"{name} {n}" for name, n in sorted((self.counts + self.asker.unread).items())),
+                + ", ".join(f"{name} {n}" for name, n in sorted((self.counts + self.asker.unread).items()))
+                + (f"; {self.asker.why}" if self.asker.why else ""),
                 hint="Comments must be about what the traces show. A small model may not find it: name another --lm.",
             )
         self.on_progress(f"{len(aspects)} aspects of {len(self.comments.comments)} comments")
@@ -253,7 +254,8 @@ class _Course:
                 self.on_progress(_trial_line(trials[-1]))
         if not trials:
             raise SpecError(
-                f"no metric could be made of {len(aspects)} aspects: the model's answers could not be read",
+                f"no metric could be made of {len(aspects)} aspects: the model's answers could not be read; "
+                + self.asker.why,
                 hint="Name another --lm, or group without it: --clustering tfidf.",
             )
         return trials

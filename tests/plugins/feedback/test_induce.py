@@ -67,7 +67,7 @@ def test_groups_by_words_are_the_hidden_behaviours_and_random_ones_are_not(k: in
         drawn.append(
             agreement(world, aspects, tuple(tuple(i for i, x in enumerate(labels) if x == g) for g in range(k)))
         )
-    assert sum(found) / 5 > 0.6 and min(found) > 0.3
+    assert sum(found) / 5 > 0.8 and min(found) > 0.3
     assert max(map(abs, drawn)) < 0.15
 
 
@@ -272,7 +272,11 @@ def spoilt(say: Callable[[Request], Any], mark: str) -> Callable[[Request], Any]
 
 
 @pytest.mark.parametrize(
-    ("mark", "said"), [("Break the comment", "nothing could be made"), ("Make one metric", "no metric could be made")]
+    ("mark", "said"),
+    [
+        ("Break the comment", "nothing could be made.*rather not"),
+        ("Make one metric", "no metric could be made.*rather not"),
+    ],
 )
 def test_a_model_that_answers_nonsense_is_named_as_the_cause(mark: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=said):
