@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from workbench.spec import LMSpec
     from workbench_feedback.comments import Comments
     from workbench_feedback.coverage import Agreement
-    from workbench_feedback.induce import Induced
+    from workbench_feedback.induce import InducedSet
     from workbench_feedback.settings import Induction
 
 #: In words, what was dropped or could not be read.
@@ -174,7 +174,7 @@ def _print_plan(read: Comments, settings: Induction, as_json: bool) -> None:
         say(f"{plan['comments']} comments on {plan['traces']} traces: at most {plan['calls']} calls")
 
 
-def _print(found: Induced, out: Path) -> None:
+def _print(found: InducedSet, out: Path) -> None:
     for metric in found.metrics:
         say(one_line(metric.name), bold=True)
         say(one_line(f"  {metric.definition}"))
@@ -199,9 +199,9 @@ def _print(found: Induced, out: Path) -> None:
         )
 
 
-def _print_agreement(found: Induced) -> None:
+def _print_agreement(found: InducedSet) -> None:
     if found.held_out is None:
-        say("No comments were held out: what the metrics cover is not measured.", fg="yellow")
+        say("Nothing is known of coverage: no comment was held out, or none of these gave an aspect.", fg="yellow")
         return
     say(f"On comments that no metric was made of ({len(found.held_out.matches)} traces):", bold=True)
     say(f"  coverage    {_share(found.held_out, 'coverage')} of the aspects")

@@ -59,7 +59,7 @@ class Agreement:
     @property
     def balance(self) -> float:
         """The harmonic mean of coverage and 1 - redundancy: as F1 of recall and precision, it is high if both are."""
-        coverage, useful = self.coverage or 0.0, 1.0 - (1.0 if self.redundancy is None else self.redundancy)
+        coverage, useful = self.coverage or 0.0, 1.0 - (self.redundancy or 0.0)  # no traits cover nothing
         return 2 * coverage * useful / (coverage + useful) if coverage + useful else 0.0
 
     def as_dict(self) -> dict[str, Any]:

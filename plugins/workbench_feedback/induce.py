@@ -59,7 +59,7 @@ class Trial:
 
 
 @dataclass
-class Induced:
+class InducedSet:
     """The result.
 
     Args:
@@ -106,7 +106,7 @@ def induce(
     budget: BudgetSpec,
     pool: LMPool | None = None,
     on_progress: Callable[[str], None] = lambda what: None,
-) -> Induced:
+) -> InducedSet:
     """Make metrics of comments.
 
     The same comments, settings and model on the same database go on where an earlier call stopped: what it paid for
@@ -187,9 +187,9 @@ class _Course:
             )
         return response
 
-    async def go(self) -> Induced:
+    async def go(self) -> InducedSet:
         counts = {"comments": len(self.comments.comments), "traces": len(self.comments.traces)}
-        found = Induced(self.run.run, self.run.paid, counts)
+        found = InducedSet(self.run.run, self.run.paid, counts)
         try:
             await self._fill(found)
         except BudgetSpent as error:
@@ -200,7 +200,7 @@ class _Course:
         counts |= {**self.counts, **{f"unread_{kind}": n for kind, n in sorted(self.asker.unread.items())}}
         return found
 
-    async def _fill(self, found: Induced) -> None:
+    async def _fill(self, found: InducedSet) -> None:
         held = hold_out((c.trace for c in self.comments.comments), self.settings.held_out, self.settings.seed)
         aspects = await self._ground()
         made_of = [a for a in aspects if a.trace not in held]

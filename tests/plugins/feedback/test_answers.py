@@ -185,6 +185,7 @@ def test_a_rating_without_a_quote_in_the_trace_is_none_and_is_counted() -> None:
         ratings({}),
         ratings({}, {}, {}),
         ratings({}, {"metric": 1}),
+        ratings({}, {}, {"metric": 1}),
         ratings({}, {"rating": 2}),
         ratings({}, {"rating": None}),
         '{"ratings": []}',

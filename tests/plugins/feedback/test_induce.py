@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ from tests.helpers.scripted import Script
 
 from workbench.errors import LMError, SpecError
 from workbench.kit.agent_log import Log, LogStep
-from workbench.lm import Request
+from workbench.lm import Request, Response
 from workbench.proof import interval
 from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import Store
@@ -23,7 +24,7 @@ from workbench_feedback.clustering import Groups, cut_tree
 from workbench_feedback.comments import Comment, Comments
 from workbench_feedback.coverage import Agreement, Match, interval_of_ratio, shuffle_traces
 from workbench_feedback.grounding import Aspect
-from workbench_feedback.induce import Induced, choose, hold_out, induce, most_calls
+from workbench_feedback.induce import InducedSet, choose, hold_out, induce, most_calls
 from workbench_feedback.settings import Induction
 
 LM = lm_spec({"model": "openai/scripted", "attempts": 1})
@@ -35,7 +36,7 @@ def settings(**given: Any) -> Induction:
 
 def induced(
     world: World, folder: Path, script: Script | None = None, calls: int | None = 5000, **given: Any
-) -> Induced:
+) -> InducedSet:
     budget = BudgetSpec.model_validate({"calls": calls})
     chosen, pool = settings(**given), script or rules()
     return induce(world.comments, chosen, LM, database=str(folder / "w.db"), budget=budget, pool=pool)
@@ -245,6 +246,31 @@ def test_a_server_that_is_down_ends_the_command_and_what_was_answered_is_kept(tm
         induced(world, tmp_path, Script(fails))
     whole = induced(world, tmp_path, script := rules())
     assert whole.metrics and not any("Break the comment" in str(r.messages) for r in script.requests)
+
+
+class SlowScript(Script):
+    """The first request fails at once; the others are answered a moment later."""
+
+    async def complete(self, request: Request) -> Response:
+        if self.requests:
+            await asyncio.sleep(0.02)
+        return await super().complete(request)
+
+
+def test_what_is_in_flight_at_an_error_is_recorded(tmp_path: Path) -> None:
+    world = plant(3, traces=4)
+
+    def fails(request: Request) -> str:
+        if len(first.requests) == 1:
+            raise LMError("server", "down")
+        return say_rules(request)
+
+    with pytest.raises(LMError, match="down"):
+        induced(world, tmp_path, first := SlowScript(fails))
+    sent = len(first.requests)
+    assert sent == len(world.comments.comments) == 8
+    induced(world, tmp_path, again := rules())
+    assert sum("Break the comment" in str(r.messages) for r in again.requests) == 1
 
 
 def test_the_calls_are_not_more_than_were_said_before(tmp_path: Path) -> None:
