@@ -215,7 +215,6 @@ class _Course:
         self.on_progress(f"{len(aspects)} aspects of {len(self.comments.comments)} comments")
         found.trials = await self._try_all(made_of, sorted({a.trace for a in made_of}))
         best = choose(found.trials)
-        found.held_out = found.shuffled = None
         if traces := sorted({a.trace for a in aspects if a.trace in held}):
             left = {t: [a for a in aspects if a.trace == t] for t in traces}
             judged = await self._judge(best.metrics, traces)
