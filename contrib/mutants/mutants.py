@@ -14,6 +14,7 @@ from areas.diagnosed import DIAGNOSED
 from areas.evaluated import EVALUATED
 from areas.failed import FAILED
 from areas.induced import INDUCED
+from areas.levels import LEVELS
 from areas.mutant import Mutant
 from areas.paid import PAID
 from areas.proof import PROOF
@@ -46,4 +47,5 @@ MUTANTS: list[Mutant] = [
     *ROUTES,
     *DIAGNOSED,
     *INDUCED,
+    *LEVELS,
 ]
