@@ -314,6 +314,7 @@ CONTENTS: dict[str, list[tuple[str, str]]] = {
         ("measure it", "docs/how-to/benchmark-optimizer.md"),
         ("search over structure", "docs/how-to/search-structure.md"),
         ("get cheaper at the same quality", "docs/how-to/cheaper-at-the-same-quality.md"),
+        ("keep service levels", "docs/how-to/service-levels.md"),
         ("train the model", "docs/how-to/train.md"),
         ("evaluate and compare", "docs/how-to/evaluate.md"),
         ("find the step that fails", "docs/how-to/which-step-fails.md"),
