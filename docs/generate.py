@@ -318,6 +318,7 @@ CONTENTS: dict[str, list[tuple[str, str]]] = {
         ("train the model", "docs/how-to/train.md"),
         ("evaluate and compare", "docs/how-to/evaluate.md"),
         ("find the step that fails", "docs/how-to/which-step-fails.md"),
+        ("make metrics of feedback", "docs/how-to/metrics-from-feedback.md"),
         ("gate a change in CI", "docs/how-to/continuous-integration.md"),
         ("use it from Python", "docs/how-to/from-python.md"),
         ("use the winner", "docs/how-to/use-the-winner.md"),
