@@ -118,7 +118,7 @@ class _Engine:
     def _serve(self, requests: list[Request | str]) -> list[Any]:
         """In the worker thread: one generate for prompts of similar length, so that padding stays small. A text is to
         be embedded; each by itself, so that its vector does not depend on what came with it."""
-        from workbench.kit.generation import Row
+        from workbench.kit.generation import Row, generate_within_memory
 
         generator = self._generator or self._load()
         results: list[Any] = [None] * len(requests)
@@ -141,7 +141,7 @@ class _Engine:
             row = Row(ids, limit, request.temperature, request.top_p, stop, derive_seed(request))
             rows.append((i, row))
         for group in _by_length(rows):
-            _generate(generator, [row for _, row in group])
+            generate_within_memory(generator, [row for _, row in group])
             for i, row in group:
                 results[i] = row.error or _response(row)
         return [result or RuntimeError("not generated") for result in results]
@@ -154,24 +154,6 @@ class _Engine:
         except (OSError, ValueError, AttributeError, SpecError) as error:
             raise LMError("bad_request", f"{self._source} cannot be loaded: {str(error)[:300]}") from error
         return self._generator
-
-
-def _generate(generator: Any, rows: list[Any]) -> None:
-    """Complete the rows; in halves where the memory does not suffice for all at once."""
-    import torch
-
-    try:
-        return generator.generate(rows)
-    except torch.OutOfMemoryError:
-        if len(rows) == 1:
-            rows[0].error = LMError("too_long", "not enough memory for this prompt and max_tokens")
-            return None
-    torch.cuda.empty_cache()
-    for row in rows:
-        row.restart()
-    half = len(rows) // 2
-    _generate(generator, rows[:half])
-    _generate(generator, rows[half:])
 
 
 def _by_length(rows: list[tuple[int, Any]]) -> list[list[tuple[int, Any]]]:

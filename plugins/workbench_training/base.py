@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from workbench import BudgetSpent, Optimizer, Study, Workflow
 from workbench.distribution import pip_install
@@ -49,6 +49,8 @@ class TrainingOptimizer(Optimizer):
         True, description="stop the evaluation of candidates that are clearly worse than the best so far"
     )
 
+    _counted: str = PrivateAttr("")  # what takes the memory of a GPU
+
     @model_validator(mode="after")
     def _fsdp_fits(self) -> Self:
         for policy in self.resolve_policies().values():
@@ -85,6 +87,20 @@ class TrainingOptimizer(Optimizer):
             from workbench_training.distributed import check_processes  # imports torch
 
             check_processes(spread[0])
+        else:
+            self._check_memory(roles)
+
+    def _check_memory(self, roles: Sequence[TrainedPolicy]) -> None:
+        """Count what training takes on a GPU. Raises SpecError where that is more than it has."""
+        if self.device == "cpu" or version("torch").endswith("+cpu"):
+            return
+        from workbench_training.policy_lm import CONCURRENCY
+        from workbench_training.preflight import check_memory, gpu_memory, make_plan  # imports torch
+
+        if (memory := gpu_memory(self.device)) is not None:
+            drawn = max(role.spec.concurrency or CONCURRENCY for role in roles)
+            plan = make_plan(roles, self.server, reference=self.keeps_reference, drawn=drawn)
+            self._counted = check_memory(plan, memory)
 
     async def optimize(self, study: Study) -> Workflow:
         number = study.rng.getrandbits(32)
@@ -105,11 +121,11 @@ class TrainingOptimizer(Optimizer):
     def identify(self) -> dict[str, Any]:
         """The settings that identify a training.
 
-        Excluded are settings that change neither rollouts nor checkpoints (distribution, place of sampling, limits),
-        and later additions with default values. Renamed settings keep their first names (`serialization_alias`). So a
-        run stored by an earlier version still finds its rollouts.
+        Excluded are settings that change neither rollouts nor checkpoints (distribution, memory, place of sampling,
+        limits), and later additions with default values. Renamed settings keep their first names
+        (`serialization_alias`). So a run stored by an earlier version still finds its rollouts.
         """
-        spread: dict[str, Any] = {"learning": {"fsdp"}}
+        spread: dict[str, Any] = {"learning": {"fsdp", "checkpointing", "attention"}}
         later = {"guards": {"duplicates"}} if self.guards.duplicates == "keep" else {}
         without = {
             **spread,
@@ -123,6 +139,11 @@ class TrainingOptimizer(Optimizer):
     def resolve_policies(self) -> dict[str, PolicySettings]:
         """The settings of each policy by role; a single policy has the role ''."""
         return {"": PolicySettings(address=self.address, lora=self.lora, learning=None, rewards=None)}
+
+    @property
+    def keeps_reference(self) -> bool:
+        """Whether the weights at the start are kept beside those that are trained."""
+        return False
 
     def list_rewards(self) -> Iterator[tuple[tuple[str | int, ...], Sequence[RewardTerm]]]:
         """Yield (path within the settings, reward terms)."""
@@ -170,13 +191,18 @@ class TrainingOptimizer(Optimizer):
         folder = weights / f"run-{study.run_id}-{re.sub(r'[^A-Za-z0-9]+', '-', study.name)}-{name}"
         source = StudyRolloutSource(study, roles, self.rewards, self.guards, race=self.race)
         server: ManagedServer | None = None
+        if self._counted:
+            study.log(self._counted)
         try:
+            for role in roles.values():
+                await study.release_lm(role.spec)  # the baseline's weights; its next call loads them again
             server = await self._started(study, roles, folder)
             for index, role in enumerate(roles.values()):
                 role.key = f"{name}-{role.name}" if role.name else name
                 others = [other for other in roles.values() if other.key in LIVE]
                 role.policy = await asyncio.to_thread(self._load, role, others, number + index)
                 LIVE[role.key] = role.engine = self._engine(role, folder, server)
+                study.log(f"{role.name or role.spec.model}: {role.policy.describe()}")
             await self.train_policies(study, source, folder, weights, number)
         except BudgetSpent as spent:
             study.log(f"training ends with its budget: {spent}")
@@ -218,7 +244,11 @@ class TrainingOptimizer(Optimizer):
             (
                 o.policy
                 for o in others
-                if o.lora and role.lora and o.lm.weights == role.lm.weights and o.spec.extra == role.spec.extra
+                if o.lora
+                and role.lora
+                and o.lm.weights == role.lm.weights
+                and o.spec.extra == role.spec.extra
+                and o.learning.attention == role.learning.attention
             ),
             None,
         )

@@ -160,6 +160,7 @@ def check_processes(learning: Learning) -> None:
 def make_policy(learning: Learning, base: str, **how: Any) -> Policy:
     """A policy of the kind that the settings require. Raises PluginError if that needs other processes."""
     check_processes(learning)
+    how |= {"checkpointing": learning.checkpointing, "attention": learning.attention}
     if not learning.fsdp:
         return Policy(base, **how)
     from workbench_training.fsdp import ShardedPolicy

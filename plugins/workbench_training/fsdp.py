@@ -69,7 +69,8 @@ class ShardedPolicy(Policy):
 
     def log_probabilities(self, batch: Batch, temperature: float = 1.0) -> tuple[torch.Tensor, torch.Tensor]:
         """Joint. With gradients, passes must be as many in all processes, whatever their rows are."""
-        return self._pass(batch, temperature, single=torch.is_grad_enabled())
+        with self._layers.enabled(self.checkpointing):
+            return self._pass(batch, temperature, single=torch.is_grad_enabled())
 
     def restore(self, weights: Mapping[str, torch.Tensor]) -> None:
         """Joint: take whole weights, which the first process gives."""
@@ -112,6 +113,10 @@ class ShardedPolicy(Policy):
             if self.leads:
                 found[name] = gather_all.cpu()
         return found
+
+    def host_copy(self) -> Weights:
+        """Joint; complete in the first process, nothing in the others."""
+        return self.whole(self.trained)
 
     def outline(self, weights: Mapping[str, torch.Tensor]) -> Weights:
         """Shapes alone: the tensors themselves are spread by `part`. Numbers (AdamW's count of steps) are sent."""

@@ -117,6 +117,10 @@ class GRPO(TrainingOptimizer):
         for index, stage in enumerate(self.stages):
             yield ("stages", index, "rewards"), stage.rewards or ()
 
+    @property
+    def keeps_reference(self) -> bool:
+        return self.resolve_objective().beta > 0
+
     def resolve_objective(self) -> Objective:
         return make_objective(self.algorithm, self.objective.model_dump(exclude_unset=True))
 

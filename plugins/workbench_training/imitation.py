@@ -77,6 +77,10 @@ class ImitationOptimizer(TrainingOptimizer):
     def list_rewards(self) -> Iterator[tuple[tuple[str | int, ...], Sequence[RewardTerm]]]:
         return super().list_rewards() if self.draws else iter(())
 
+    @property
+    def keeps_reference(self) -> bool:
+        return self.objective().beta > 0
+
     def objective(self) -> Objective:
         raise NotImplementedError
 

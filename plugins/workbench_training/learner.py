@@ -16,9 +16,11 @@ import torch.distributed as dist
 
 from workbench_training.advantages import compute_answer_rewards, compute_token_advantages, group_answers
 from workbench_training.loss import find_pairs, pairwise_loss, policy_loss, preference_loss
+from workbench_training.micro_batches import CudaMeter, MicroTokens, split_rows
 from workbench_training.objective import Objective
 from workbench_training.policy import Policy, Weights
 from workbench_training.settings import Learning
+from workbench_training.split_pass import SplitPass
 from workbench_training.token_rows import Batch, Row, collate
 
 
@@ -29,6 +31,19 @@ class _Counts:
     pairs: int
     answers: Sequence[tuple[Any, Any]] = ()
     scored: int = 0
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A step: its rows; by row and token advantages, log-probabilities before and of the reference; which rows an older
+    version sampled."""
+
+    rows: Sequence[Row]
+    batch: Batch
+    spread: torch.Tensor
+    stale: torch.Tensor
+    old: torch.Tensor | None
+    ref: torch.Tensor | None
 
 
 @dataclass(frozen=True)
@@ -58,6 +73,8 @@ class Learner:
         self.rate = learning.rate or (1e-5 if policy.lora else 1e-6)
         self.reference: Weights | None = policy.snapshot() if objective.beta else None
         self.skipped = 0
+        meter = CudaMeter(policy.device) if policy.device.type == "cuda" else None
+        self.micro = MicroTokens(learning, meter, fixed=policy.sharded, hint=self._memory_hint())
         self.renew()
 
     def renew(self) -> None:
@@ -78,8 +95,8 @@ class Learner:
         self.renew()
 
     def snapshot(self) -> Weights:
-        """A copy of the complete trained weights."""
-        return self.policy.whole(self.policy.snapshot())
+        """A copy of the complete trained weights, in the host's memory."""
+        return self.policy.host_copy()
 
     def save(self, parent: Path) -> Path:
         """Write the policy as a checkpoint of its own; returns the folder."""
@@ -134,7 +151,7 @@ class Learner:
             for k in range(s.minibatches):
                 chosen = [i for some in order[k :: s.minibatches] for i in some]
                 if chosen:
-                    self._update(rows, chosen, batch, spread, stale, old, ref, figures)
+                    self._update(_Step(rows, batch, spread, stale, old, ref), chosen, figures)
         self.policy.changed()
         figures = self._of_all_processes(figures)
         return {
@@ -142,39 +159,15 @@ class Learner:
             for name, found in figures.items()
         }
 
-    def _update(
-        self,
-        rows: Sequence[Row],
-        chosen: list[int],
-        batch: Batch,
-        spread: torch.Tensor,
-        stale: torch.Tensor,
-        old: torch.Tensor | None,
-        ref: torch.Tensor | None,
-        figures: dict[str, list[float]],
-    ) -> None:
-        """One step of the optimizer on some rows, in micro-batches."""
-        self.optimizer.zero_grad(set_to_none=True)
-        tokens, total = float(batch.mask[chosen].sum()), 0.0
-        counts = self._counts(rows, chosen)
-        mine = self._micro_batches(rows, chosen, spread)
-        most = self._most(len(mine))
-        for indices in mine:
-            part = batch.part(indices)
-            width = part.mask.shape[1]
-            cut = [None if t is None else t[indices, :width] for t in (old, ref)]
-            logp, entropy = self.policy.log_probabilities(part, self.learning.temperature)
-            fresh = ~stale[indices]
-            before = logp.detach() if cut[0] is None else cut[0]
-            before = torch.where(fresh[:, None], before, part.sampled)
-            terms = _Terms(logp, spread[indices, :width], part.mask, before, cut[1], indices)
-            loss, found = self._loss(rows, terms, counts, tokens, len(chosen))
-            loss.backward()
-            total += float(loss.detach())
-            self._note(figures, found, logp, entropy, part, fresh)
-        if self.policy.sharded:
-            for _ in range(most - len(mine)):
-                self._accompany(batch, chosen)
+    def _update(self, step: _Step, chosen: list[int], figures: dict[str, list[float]]) -> None:
+        """One step of the optimizer on some rows."""
+        self.micro.resize(self._gradient_bytes())
+        # Once, however many attempts this process makes: the others take part.
+        most, found = self._most(len(self._micro_batches(step.rows, chosen, step.spread))), None
+        while found is None:
+            self.optimizer.zero_grad(set_to_none=True)  # also what an attempt left that ran out of memory
+            found = self.micro.attempt(lambda: self._accumulate(step, chosen, most))
+        total, noted = found
         if most:  # otherwise no process has gradients, and the step changes nothing
             total = self._share_gradients(total)
         norm = torch.nn.utils.clip_grad_norm_(list(self.policy.trained.values()), self.learning.max_norm)
@@ -186,7 +179,54 @@ class Learner:
         else:
             self.skipped += 1
         self.optimizer.zero_grad(set_to_none=True)
+        for name, values in noted.items():
+            figures[name] += values
         figures["loss"].append(total)
+
+    def _accumulate(self, step: _Step, chosen: list[int], most: int) -> tuple[float, dict[str, list[float]]]:
+        """Add up the gradients of some rows, in micro-batches; most: of a process. Returns (loss, figures)."""
+        tokens, total, figures = float(step.batch.mask[chosen].sum()), 0.0, defaultdict[str, list[float]](list)
+        counts = self._counts(step.rows, chosen)
+        mine = self._micro_batches(step.rows, chosen, step.spread)
+        for number, indices in enumerate(mine):
+            part = step.batch.part(indices)
+            width = part.mask.shape[1]
+            old, ref = (None if t is None else t[indices, :width] for t in (step.old, step.ref))
+            fresh = ~step.stale[indices]
+            gradients = 0 if number else self._gradient_bytes()
+            # The backward pass computes layers again: until its end no other adapter may take the place of ours.
+            with self.policy.active(), self.micro.measured(part.ids.numel(), gradients):
+                logp, entropy, split = self._pass(part)
+                before = torch.where(fresh[:, None], logp.detach() if old is None else old, part.sampled)
+                terms = _Terms(logp, step.spread[indices, :width], part.mask, before, ref, indices)
+                loss, found = self._loss(step.rows, terms, counts, tokens, len(chosen))
+                loss.backward()
+                if split is not None:
+                    split.backward()
+            total += float(loss.detach())
+            self._note(figures, found, logp, entropy, part, fresh)
+        if self.policy.sharded:
+            for _ in range(most - len(mine)):
+                self._accompany(step.batch, chosen)
+        return total, figures
+
+    def _pass(self, part: Batch) -> tuple[torch.Tensor, torch.Tensor, SplitPass | None]:
+        """(log-probabilities, entropies, what takes the gradient on from the former if the pass was split)."""
+        if self.micro.takes(part.ids.numel()):
+            return *self.policy.log_probabilities(part, self.learning.temperature), None
+        split = SplitPass(self.policy, part, self.learning.temperature, self.micro.limit)
+        return *split.log_probabilities(), split
+
+    def _memory_hint(self) -> str:
+        """The setting that makes a row fit."""
+        if not self.policy.checkpointing:
+            return "Write `learning: {checkpointing: true}`."
+        if self.policy.lora is None:
+            return "Train an adapter: `lora: {}`."
+        return "Write a smaller max_tokens for its node, or leave a server less: `server: {memory: 0.3}`."
+
+    def _gradient_bytes(self) -> int:
+        return sum(p.numel() * p.element_size() for p in self.policy.trained.values())
 
     def _counts(self, rows: Sequence[Row], chosen: list[int]) -> _Counts:
         """The divisors of the loss terms, over all rows of this step."""
@@ -255,22 +295,13 @@ class Learner:
 
     def _micro_batches(self, rows: Sequence[Row], chosen: list[int], spread: torch.Tensor) -> list[list[int]]:
         """Micro-batches of rows of similar length. Rows without effect are left out, though they are counted."""
-        s = self.learning
         if self.objective.surrogate in ("pairs", "pairwise"):
             return self._inseparable(rows, chosen)[self.rank :: self.processes]
         silent = self.objective.beta == 0.0
         moving = [i for i in chosen if rows[i].drawn and not (silent and not bool(spread[i].any()))]
-        moving = sorted(moving, key=lambda i: (len(rows[i].prompt_ids) + len(rows[i].token_ids), i))[
-            self.rank :: self.processes
-        ]
-        parts: list[list[int]] = []
-        for i in reversed(moving):
-            width = len(rows[parts[-1][0]].prompt_ids) + len(rows[parts[-1][0]].token_ids) if parts else 0
-            if parts and width * (len(parts[-1]) + 1) <= s.micro_tokens:
-                parts[-1].append(i)
-            else:
-                parts.append([i])
-        return parts
+        lengths = [len(row.prompt_ids) + len(row.token_ids) for row in rows]
+        mine = sorted(moving, key=lambda i: (lengths[i], i))[self.rank :: self.processes]
+        return split_rows(lengths, mine, self.micro.limit)
 
     def _inseparable(self, rows: Sequence[Row], chosen: Iterable[int]) -> list[list[int]]:
         """Sets of rows that must share a micro-batch: single rows, or whole groups if the loss compares pairs in
@@ -286,13 +317,14 @@ class Learner:
     @torch.no_grad()
     def _log_probabilities(self, batch: Batch, rows: Sequence[Row]) -> torch.Tensor:
         """The log-probabilities of all rows with the current weights: (rows, longest)."""
-        found = torch.zeros_like(batch.mask)
-        size = max(1, self.learning.micro_tokens // batch.ids.shape[1])
-        for start in range(0, len(rows), size):
-            indices = list(range(start, min(start + size, len(rows))))
-            part = batch.part(indices)
-            logp, _ = self.policy.log_probabilities(part, self.learning.temperature)
-            found[indices, : logp.shape[1]] = logp
+        found, start = torch.zeros_like(batch.mask), 0
+        while start < len(rows):
+            end = start + max(1, self.micro.limit // batch.ids.shape[1])
+            part = batch.part(range(start, min(end, len(rows))))
+            scored = self.micro.attempt(lambda part=part: self._pass(part))
+            if scored is not None:
+                found[start : min(end, len(rows)), : part.mask.shape[1]] = scored[0].detach()
+                start = end
         return found
 
     def _most(self, count: int) -> int:

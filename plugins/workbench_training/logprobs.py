@@ -1,8 +1,9 @@
 """Log-probabilities of rows under a causal language model, with as little computation as possible.
 
 Rollouts of one task share their prompt, so each prompt is computed once and its keys and values serve all rows that
-begin with it; gradients flow back through them. Answers are batched by length, and only the states that predict a
-sampled token go through the vocabulary. None of this changes a number, up to rounding.
+begin with it; gradients flow back through them. Answers are batched by length; other rows are packed without padding
+where the kernel of attention allows. Only the states that predict a sampled token go through the vocabulary. None of
+this changes a number, up to rounding.
 """
 
 from __future__ import annotations
@@ -10,14 +11,17 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from transformers import DynamicCache
-from transformers.cache_utils import DynamicLayer
+from torch.utils.checkpoint import checkpoint
 
+from workbench_training.prompt_cache import after_prompts, is_plain, prompt_cache
 from workbench_training.token_rows import Batch
 
-CHUNK = 4096  # tokens whose logits over the vocabulary are held at once
+#: Logits that are computed at once: 512 MiB in float32. With gradients the peak is some four times as much.
+LOGITS = 1 << 27
 #: What one more forward pass costs, in tokens of padding that it may save. A GPU is slowed by many small passes.
 PASS_TOKENS = {"cpu": 64, "cuda": 4096}
+#: Kernels of attention that keep rows apart by their positions: they need no padding.
+PACKS = ("flash_attention_2", "flash_attention_3")
 
 
 def log_probabilities(
@@ -25,46 +29,68 @@ def log_probabilities(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Log-probabilities of the tokens after the prompts, and the entropies there (no gradient): (rows, longest).
 
-    Only the tokens of the mask are computed, in pieces: the logits of a long batch over a large vocabulary are what
-    fills a GPU first. Elsewhere both are 0. single: one pass of whole rows, whatever they are: so each weight is used
+    Only the tokens of the mask are computed, in chunks of `LOGITS`: the logits of a long batch over a large vocabulary
+    are what fills a GPU first. Of several chunks none is kept: the backward pass computes each again, one at a time.
+    Elsewhere both are 0. single: one pass of whole rows, whatever they are: so each weight is used
     once, and its gradient is whole as soon as the backward pass has left its layer.
     """
     shares = not single and _shares(model, batch)
     found = [*(_with_shared_prompts(model, batch) if shares else _row_by_row(model, batch, single))]
     states, rows, places = (torch.cat(parts) for parts in zip(*found, strict=True))
     wanted = batch.tokens[rows, places]
-    logp, entropy = zip(
-        *(
-            _of_states(model, states[i : i + CHUNK], wanted[i : i + CHUNK], temperature)
-            for i in range(0, max(1, len(rows)), CHUNK)
-        ),
-        strict=True,
-    )
-    logps = torch.zeros_like(batch.mask).index_put((rows, places), torch.cat(logp))
-    entropies = torch.zeros_like(batch.mask).index_put((rows, places), torch.cat(entropy))
+    logp, entropy = score_states(model, states, wanted, temperature)
+    logps = torch.zeros_like(batch.mask).index_put((rows, places), logp)
+    entropies = torch.zeros_like(batch.mask).index_put((rows, places), entropy)
     return logps, entropies
 
 
-def _of_states(
+def score_states(
     model: Any, states: torch.Tensor, wanted: torch.Tensor, temperature: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    logits = model.get_output_embeddings()(states).float() / temperature
-    scores = torch.log_softmax(logits, -1)
-    with torch.no_grad():
-        entropy = -(scores.exp() * scores).sum(-1)
-    return scores.gather(1, wanted[:, None]).squeeze(1), entropy
+    """(log-probability of the wanted token, entropy without gradient) after each state: both (states,)."""
+    head = model.get_output_embeddings()
+    size = max(1, LOGITS // head.weight.shape[0])
+    logps, entropies = [], []
+    for start in range(0, max(1, len(states)), size):
+        chunk = states[start : start + size], wanted[start : start + size], temperature, entropies
+        if len(states) > size and torch.is_grad_enabled():
+            logps.append(checkpoint(_OfChunk(head), *chunk, use_reentrant=False, preserve_rng_state=False))
+        else:
+            logps.append(_OfChunk(head)(*chunk))
+    return torch.cat(logps), torch.cat(entropies)
+
+
+class _OfChunk:
+    """The log-probabilities of one chunk; the entropies are added to a list by the first call alone."""
+
+    def __init__(self, head: Any):
+        self.head, self.first = head, True
+
+    def __call__(
+        self, states: torch.Tensor, wanted: torch.Tensor, temperature: float, entropies: list[torch.Tensor]
+    ) -> torch.Tensor:
+        logits = self.head(states).float()
+        scores = torch.log_softmax(logits if temperature == 1.0 else logits / temperature, -1)
+        del logits
+        if self.first:
+            with torch.no_grad():
+                entropies.append(-(scores.exp() * scores).sum(-1))
+            self.first = False
+        return scores.gather(1, wanted[:, None]).squeeze(1)
 
 
 def _shares(model: Any, batch: Batch) -> bool:
     """Whether to compute prompts once: some are equal, and every layer keeps all keys and values."""
     distinct = int(batch.prompts.unique().numel())
-    plain = all(type(layer) is DynamicLayer for layer in DynamicCache(config=model.config).layers)
-    return plain and distinct < len(batch.prompts)
+    return is_plain(model.config) and distinct < len(batch.prompts)
 
 
 def _row_by_row(model: Any, batch: Batch, single: bool) -> Any:
     """(states, rows, places) of the drawn tokens, from whole rows."""
     fed = batch.attention.sum(-1) - 1  # the last token decides nothing
+    if model.config._attn_implementation in PACKS and int(fed.min()) > 0:
+        yield _packed(model, batch, fed)
+        return
     every = torch.arange(len(fed), device=fed.device)
     for index in [every] if single else _passes(fed, batch.ids.device.type):
         width = max(1, int(fed[index].max()))
@@ -73,6 +99,21 @@ def _row_by_row(model: Any, batch: Batch, single: bool) -> Any:
         )[0]
         rows, places = batch.mask[index].nonzero(as_tuple=True)
         yield states[rows, batch.starts[index][rows] + places - 1], index[rows], places
+
+
+def _packed(model: Any, batch: Batch, fed: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """(states, rows, places) of the drawn tokens, from one pass of all rows behind each other. Where positions begin
+    anew, attention does."""
+    steps = torch.arange(int(fed.max()), device=fed.device)
+    taken = steps < fed[:, None]
+    states = model.get_decoder()(
+        input_ids=batch.ids[:, : len(steps)][taken][None],
+        position_ids=steps.expand(len(fed), -1)[taken][None],
+        use_cache=False,
+    )[0][0]
+    rows, places = batch.mask.nonzero(as_tuple=True)
+    begins = fed.cumsum(0) - fed
+    return states[begins[rows] + batch.starts[rows] + places - 1], rows, places
 
 
 def _with_shared_prompts(model: Any, batch: Batch) -> Any:
@@ -84,7 +125,7 @@ def _with_shared_prompts(model: Any, batch: Batch) -> Any:
     starts = batch.starts[first]
     width = int(starts.max())
     seen = (torch.arange(width, device=starts.device) < starts[:, None]).long()
-    cache = DynamicCache(config=model.config)
+    cache = prompt_cache(model.config)
     decoder = model.get_decoder()
     states = decoder(input_ids=batch.ids[first, :width], attention_mask=seen, past_key_values=cache, use_cache=True)[0]
     last = states[torch.arange(len(first), device=starts.device), starts - 1]
@@ -95,15 +136,11 @@ def _with_shared_prompts(model: Any, batch: Batch) -> Any:
         if longest:
             steps = torch.arange(longest, device=starts.device)
             wide = int(starts[prompt].max())
-            kept = DynamicCache(config=model.config)
-            for k, layer in enumerate(cache.layers):
-                assert isinstance(layer, DynamicLayer) and layer.keys is not None and layer.values is not None
-                kept.update(layer.keys[prompt, :, :wide], layer.values[prompt, :, :wide], k)
             mask = torch.cat([seen[prompt, :wide], (steps < fed[index][:, None]).long()], dim=1)
             states = decoder(
                 input_ids=batch.tokens[index, :longest],
                 attention_mask=mask,
-                past_key_values=kept,
+                past_key_values=after_prompts(cache, prompt, wide),
                 use_cache=True,
                 position_ids=batch.starts[index][:, None] + steps,
             )[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 import os
@@ -12,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -20,6 +19,7 @@ from transformers.utils import logging as hf_logging
 
 from workbench.errors import PluginError
 from workbench.kit.generation import Generator, Row
+from workbench_training.layer_checkpointing import LayerCheckpointing
 from workbench_training.logprobs import log_probabilities
 from workbench_training.settings import Lora
 from workbench_training.token_rows import Batch
@@ -44,9 +44,12 @@ class Policy:
         seed: int = 0,
         name: str = "default",
         beside: Policy | None = None,
+        checkpointing: bool | Literal["auto"] = "auto",
+        attention: str = "auto",
     ):
         """Load a folder or hub id. Full training keeps float32 weights; on a GPU products are in bfloat16. name: of
-        the adapter; beside: a policy on the same base, in whose model the adapter is put."""
+        the adapter; beside: a policy on the same base, in whose model the adapter is put. checkpointing, attention: as
+        the settings of `learning`."""
         self.base, self.lora, self.name = base, lora, name
         self.made_with = {
             "base": base,
@@ -59,13 +62,16 @@ class Policy:
         }
         if beside is not None:
             self.model, self.tokenizer, self._lock = beside.model, beside.tokenizer, beside._lock
+            self._layers = beside._layers
         else:
             on_gpu = device != "cpu" and (device is not None or torch.cuda.is_available())
             kind = dtype or ("bfloat16" if lora and on_gpu else "float32")
-            loaded = Generator.load(base, device=device, dtype=kind, revision=revision)
+            loaded = _load(base, attention, device=device, dtype=kind, revision=revision)
             self.model: Any = loaded.model
             _check_head(self.model.config)
             self.tokenizer, self._lock = loaded.tokenizer, threading.RLock()
+            self._layers = LayerCheckpointing(self.model)
+        self.checkpointing = self._layers.resolve(checkpointing)
         if lora is not None:
             from peft import LoraConfig, get_peft_model
 
@@ -100,16 +106,37 @@ class Policy:
 
     def log_probabilities(self, batch: Batch, temperature: float = 1.0) -> tuple[torch.Tensor, torch.Tensor]:
         """Of the tokens after the prompts, and the entropies there: (rows, longest)."""
-        with self.active(), self.mixed():
+        with self.passing():
             return log_probabilities(self.inner, batch, temperature=temperature)
 
-    def mixed(self) -> torch.autocast:
-        """On a GPU products are in bfloat16, in drawing as in training: else the two would give other probabilities."""
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")
+    @contextmanager
+    def passing(self) -> Iterator[None]:
+        """For a pass over rows: with its own adapter, in its own precision, with or without checkpointing."""
+        with self.active(), self.mixed(cached=not self.checkpointing), self._layers.enabled(self.checkpointing):
+            yield
+
+    def mixed(self, cached: bool = True) -> torch.autocast:
+        """On a GPU products are in bfloat16, in drawing as in training: else the two would give other probabilities.
+        cached: keep the bfloat16 copies of weights until the end."""
+        on = self.device.type == "cuda"
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=on, cache_enabled=cached)
+
+    def describe(self) -> str:
+        """What is trained, and how it is computed."""
+        trained = sum(p.numel() for p in self.trained.values())
+        kept = "computed again in the backward pass" if self.checkpointing else "kept for the backward pass"
+        attention = getattr(self.inner.config, "_attn_implementation", "its own")
+        return (
+            f"{trained / 1e6:.1f} million trained weights on {self.device}, attention {attention}, activations {kept}"
+        )
 
     def snapshot(self) -> Weights:
-        """A copy of the trained weights."""
+        """A copy of the trained weights, on their device."""
         return {name: p.detach().clone() for name, p in self.trained.items()}
+
+    def host_copy(self) -> Weights:
+        """A copy of the complete trained weights, in the host's memory."""
+        return {name: p.detach().to("cpu", copy=True) for name, p in self.trained.items()}
 
     def restore(self, weights: Mapping[str, torch.Tensor]) -> None:
         with torch.no_grad():
@@ -153,11 +180,11 @@ class Policy:
         made from its weights; whole or not at all. Returns the folder."""
 
         def write(folder: Path) -> None:
-            whole = self.model
+            merged = None
             if self.lora is not None:
                 self.save_adapter(folder / "adapter")
-                whole = copy.deepcopy(self.model).merge_and_unload(adapter_names=[self.name])
-            whole.save_pretrained(folder)
+                merged = merge_adapter(self.inner, self.name)
+            self.inner.save_pretrained(folder, state_dict=merged)
 
         return write_model(parent / self.digest(), self.tokenizer, write)
 
@@ -179,6 +206,16 @@ class _OwnGenerator(Generator):
             super().generate(rows)
 
 
+def _load(base: str, attention: str, **how: Any) -> Generator:
+    """Raises PluginError where an attention is not here, or the model does not have it."""
+    if attention == "auto":
+        return Generator.load(base, **how)
+    try:
+        return Generator.load(base, attention=attention, **how)
+    except (ImportError, ValueError) as error:
+        raise PluginError(f"`learning: {{attention: {attention}}}` cannot be had: {error}") from error
+
+
 def _check_head(config: Any) -> None:
     """What is trained are the output matrix's logits: refuse models that cap or scale them before drawing."""
     changed = [
@@ -190,6 +227,24 @@ def _check_head(config: Any) -> None:
         raise PluginError(
             f"models of the type {config.model_type} cannot be trained here: {changed[0]} changes their logits"
         )
+
+
+@torch.no_grad()
+def merge_adapter(base: Any, name: str) -> Weights:
+    """The weights of a base model with one of its adapters merged in, in the host's memory, by the base's own names.
+    The base stays as it is, and its device holds one more tensor at a time."""
+    layers = {place: module for place, module in base.named_modules() if hasattr(module, "get_delta_weight")}
+    kept, found = base.state_dict().keys(), Weights()
+    for place, t in (*base.named_parameters(), *((n, b) for n, b in base.named_buffers() if n in kept)):
+        owner, inner, rest = place.partition(".base_layer.")
+        if inner and owner in layers:
+            place = f"{owner}.{rest}"
+            if rest == "weight":
+                t = (t + layers[owner].get_delta_weight(name)).to(t.dtype)
+        elif any(part.startswith("lora_") for part in place.split(".")):
+            continue
+        found[place] = t.detach().cpu()
+    return found
 
 
 def write_model(folder: Path, tokenizer: Any, write: Callable[[Path], None]) -> Path:

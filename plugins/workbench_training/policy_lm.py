@@ -137,7 +137,7 @@ class LocalEngine:
 
     def _serve(self, requests: list[Request]) -> list[Response | Exception]:
         """In the worker thread. Rows of like length together, so that little is padding."""
-        from workbench.kit.generation import Row
+        from workbench.kit.generation import Row, generate_within_memory
 
         results: list[Response | Exception | None] = [None] * len(requests)
         rows: list[tuple[int, Row]] = []
@@ -160,8 +160,11 @@ class LocalEngine:
             longest = len(rows[-1][1].prompt_ids)
             group = [entry for entry in rows if 1.5 * len(entry[1].prompt_ids) + 64 >= longest]
             del rows[-len(group) :]
-            self.generator.generate([row for _, row in group])
+            generate_within_memory(self.generator, [row for _, row in group])
             for i, row in group:
+                if row.error is not None:
+                    results[i] = row.error
+                    continue
                 response = results[i] = make_response(row)
                 self.conversations.remember(requests[i], response)
         return [result or RuntimeError("not generated") for result in results]

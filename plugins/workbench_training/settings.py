@@ -30,6 +30,16 @@ class Learning(BaseModel):
     epochs: int = Field(1, ge=1, description="times that the rows of a step are used")
     minibatches: int = Field(1, ge=1, description="updates in one pass over the rows of a step")
     micro_tokens: int = Field(16384, ge=1, description="tokens in one forward pass, padding included")
+    checkpointing: bool | Literal["auto"] = Field(
+        "auto",
+        description="compute activations of decoder layers again in the backward pass instead of keeping them; auto: "
+        "above 300 million weights",
+    )
+    attention: Literal["auto", "eager", "sdpa", "flash_attention_2", "flash_attention_3"] = Field(
+        "auto",
+        description="attention kernel; flash_attention_* need their package and a GPU, and pass rows without padding; "
+        "auto: what transformers takes",
+    )
     max_tokens: int = Field(256, ge=1, description="for the aggregate `constant`: the longest answer")
     max_norm: float = Field(1.0, gt=0, description="gradients are clipped to this norm")
     fsdp: bool = Field(False, description="spread weights, gradients and AdamW's memory over all processes (FSDP2)")

@@ -316,7 +316,8 @@ class Trainer:
             return
         if score > self.state.best:
             self.state.best, self.state.stale = score, 0
-            self.best_weights = {name: learner.snapshot() for name, learner in self.learners.items()}
+            if self.course.on_alarm == "rollback":  # nothing else reads them
+                self.best_weights = {name: learner.snapshot() for name, learner in self.learners.items()}
         else:
             self.state.stale += 1
         self._reset_reference()
@@ -352,7 +353,7 @@ class Trainer:
             parts = {part: tensors[_joined(name, part)] for part in PARTS if _joined(name, part) in tensors}
             learner.load(parts)
             learner.skipped = self.state.skipped.get(name, 0)
-            if "best" in parts:
+            if "best" in parts and self.course.on_alarm == "rollback":
                 self.best_weights[name] = parts["best"]
         version, numbers, gauss = self.state.rng
         self.rng.setstate((version, tuple(numbers), gauss))

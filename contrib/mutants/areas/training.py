@@ -40,6 +40,26 @@ ADVANTAGES_BY_HAND = nodes_of(
     "test_a_history_that_was_tokenized_otherwise_forks_a_row",
     "test_rows_survive_json_and_refuse_ragged_fields",
 )
+RECOMPUTED = nodes_of(
+    "tests/plugins/training/test_recomputation.py",
+    "test_recomputation_changes_no_gradient",
+    "test_no_tensor_as_wide_as_the_vocabulary_is_kept",
+    "test_a_checkpointed_layer_keeps_nothing_of_its_own",
+    "test_large_models_are_checkpointed_by_default",
+    "test_packing_changes_no_gradient",
+    "test_an_adapter_stays_in_place_until_the_backward_pass_has_ended",
+)
+MICRO_BATCHES = "tests/plugins/training/test_micro_batches.py"
+MEMORY_HELD = "tests/plugins/training/test_memory_held.py"
+MEMORY_COUNT = nodes_of(
+    "tests/plugins/training/test_memory_count.py",
+    "test_all_weights_of_1_5b_fit_beside_a_server_with_16_rows_of_4096_tokens",
+    "test_an_adapter_of_7b_fits_beside_a_server_with_a_row_of_16384_tokens",
+    "test_bytes_are_counted_while_their_tensors_live",
+    "test_policies_that_take_turns_share_what_only_a_pass_needs",
+    "test_what_does_not_fit_is_refused_with_the_settings_that_make_it_fit",
+    "test_the_size_of_a_pass_that_fits_is_found",
+)
 TRAINING: list[Mutant] = [
     *changes_of(
         LOSS,
@@ -172,5 +192,104 @@ TRAINING: list[Mutant] = [
             "index = last.get(agent)",
             "steps are merged though credit goes by steps",
         ),
+    ),
+    *changes_of(
+        "plugins/workbench_training/logprobs.py",
+        RECOMPUTED,
+        ("if len(states) > size and torch.is_grad_enabled():", "if False:", "logits of all chunks are kept"),
+        (
+            "states[start : start + size], wanted",
+            "states[start : start + size].detach(), wanted",
+            "chunks teach nothing",
+        ),
+        ("range(0, max(1, len(states)), size)", "range(0, max(1, len(states) - size), size)", "a chunk is dropped"),
+        (
+            "begins = fed.cumsum(0) - fed",
+            "begins = fed.cumsum(0) - fed[0]",
+            "packed rows are taken for their neighbours",
+        ),
+    ),
+    *changes_of(
+        "plugins/workbench_training/layer_checkpointing.py",
+        RECOMPUTED,
+        ("if not (self._on and is_grad_enabled()):", "if True:", "layers are never recomputed"),
+        ("self.weights > AUTO_ABOVE", "self.weights < AUTO_ABOVE", "small models are checkpointed, large ones not"),
+    ),
+    *changes_of(
+        "plugins/workbench_training/prompt_cache.py",
+        RECOMPUTED,
+        ("torch.cat([keys[self.which,", "torch.cat([keys[self.which * 0,", "rows see the prompt of another row"),
+    ),
+    *changes_of(
+        "plugins/workbench_training/split_pass.py",
+        MICRO_BATCHES,
+        ("if leaf.grad is not None:", "if False:", "what later stretches say of earlier keys is lost"),
+        ("in reversed(self.stretches):", "in self.stretches:", "the backward pass goes forward"),
+        ("(by_state < b)", "(by_state <= b)", "a token is learned in two stretches"),
+        ("if not gradient[piece].any():", "if len(piece) == 1:", "pieces of one row are left out"),
+    ),
+    *changes_of(
+        "plugins/workbench_training/micro_batches.py",
+        MICRO_BATCHES,
+        ("self.limit = self._ceiling = half", "self.limit = half", "a size that ran out of memory is tried again"),
+        ("min(fits, 2 * self.limit, self._ceiling)", "min(fits, self._ceiling)", "the size of a pass jumps"),
+        ("self.meter.room() - gradients)", "self.meter.room())", "gradients have no room"),
+        ("max(1, self.meter.most() - gradients)", "max(1, self.meter.most())", "gradients count as activations"),
+        ("(len(parts[-1]) + 1) <= limit", "len(parts[-1]) <= limit", "micro-batches are larger than the limit"),
+    ),
+    *changes_of(
+        "plugins/workbench_training/learner.py",
+        MICRO_BATCHES,
+        (
+            "self.optimizer.zero_grad(set_to_none=True)  # also what",
+            "pass  # also what",
+            "gradients of a pass that ran out of memory count twice",
+        ),
+    ),
+    *changes_of(
+        "plugins/workbench_training/trainer.py",
+        MEMORY_HELD,
+        (
+            'if self.course.on_alarm == "rollback":  # nothing',
+            "if True:  # nothing",
+            "best weights are kept for nothing",
+        ),
+    ),
+    *changes_of(
+        "plugins/workbench_training/policy.py",
+        MEMORY_HELD,
+        ("t = (t + layers[owner]", "t = (t - layers[owner]", "an adapter is taken off"),
+        ('p.detach().to("cpu", copy=True)', "p.detach()", "the best weights are those of the moment"),
+    ),
+    *changes_of(
+        "core/workbench/kit/generation.py",
+        MEMORY_HELD,
+        (
+            "super().update(as_computed(key_states), as_computed(value_states),",
+            "super().update(key_states, value_states,",
+            "keys are float32",
+        ),
+    ),
+    *changes_of(
+        "plugins/workbench_training/memory_count.py",
+        MEMORY_COUNT,
+        (
+            "return self.gradients + max(self.whole, self.weights)",
+            "return max(self.whole, self.weights)",
+            "gradients take no room",
+        ),
+        ("self._now -= size", "pass", "memory is never freed"),
+        (
+            "if shape.lora is None:\n            return model, model",
+            "if True:\n            return model, model",
+            "adapters train all weights",
+        ),
+    ),
+    *changes_of(
+        "plugins/workbench_training/preflight.py",
+        MEMORY_COUNT,
+        ("int(memory * (1 - self.server)) - RESERVE", "memory - RESERVE", "a server takes no memory"),
+        ("replace(counted, base=0) if shared else counted", "counted", "a shared base counts twice"),
+        ("return self.most <= self.room(memory)", "return True", "everything fits"),
     ),
 ]

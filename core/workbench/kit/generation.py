@@ -13,6 +13,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 from transformers.utils import logging as hf_logging
 
+from workbench.errors import LMError
 from workbench.kit.chat_template import render_chat
 from workbench.kit.checkpoint import check_checkpoint
 
@@ -63,10 +64,17 @@ class Generator:
 
     @classmethod
     def load(
-        cls, path: str, *, device: str | None = None, dtype: str | None = None, revision: str | None = None
+        cls,
+        path: str,
+        *,
+        device: str | None = None,
+        dtype: str | None = None,
+        revision: str | None = None,
+        attention: str | None = None,
     ) -> Generator:
         """Load a checkpoint: bfloat16 on a GPU, float32 on the CPU. Reads only safetensors and runs no code of the
-        checkpoint. Raises OSError if it cannot be read, SpecError for one that asks for more."""
+        checkpoint. Raises OSError if it cannot be read, SpecError for one that asks for more, ImportError without the
+        package of an attention (as transformers names it; by default its own choice)."""
         check_checkpoint(path, revision)
         place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         default = torch.float32 if place.type == "cpu" else torch.bfloat16
@@ -79,7 +87,7 @@ class Generator:
                 model: Any = AutoModelForCausalLM.from_pretrained(
                     path,
                     use_safetensors=True,
-                    attn_implementation=None,  # transformers' choice, and not that of config.json
+                    attn_implementation=attention,  # by default transformers' choice, and not that of config.json
                     dtype=getattr(torch, dtype) if dtype else default,
                     **source,
                 )
@@ -112,7 +120,7 @@ class Generator:
     @torch.inference_mode()
     def generate(self, rows: list[Row]) -> None:
         """Complete all rows in one batch. No prompt may be as long as `context`."""
-        active, cache = list(rows), DynamicCache(config=self.model.config)
+        active, cache = list(rows), _Cache(config=self.model.config)
         prompts = {prompt: i for i, prompt in enumerate(dict.fromkeys(tuple(row.prompt_ids) for row in rows))}
         width = max(map(len, prompts))
         ids = torch.zeros((len(prompts), width), dtype=torch.long)
@@ -209,3 +217,36 @@ class Generator:
         row.text = self.tokenizer.decode(ids, skip_special_tokens=True)
         for stop in row.stop:
             row.text = row.text.split(stop, 1)[0]
+
+
+class _Cache(DynamicCache):
+    """Keys and values in the type that attention computes in."""
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        return super().update(as_computed(key_states), as_computed(value_states), layer_idx, *args, **kwargs)
+
+
+def as_computed(states: torch.Tensor) -> torch.Tensor:
+    """Keys or values, under autocast in the type that attention would cast them to: half of the bytes of float32, the
+    same numbers."""
+    kind = states.device.type
+    return states.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else states
+
+
+def generate_within_memory(generator: Generator, rows: list[Row]) -> None:
+    """Complete the rows; in halves where the memory does not suffice for all at once. A row that does not fit by itself
+    gets an error."""
+    try:
+        return generator.generate(rows)
+    except torch.OutOfMemoryError:
+        if len(rows) == 1:
+            rows[0].error = LMError("too_long", "not enough memory for this prompt and max_tokens")
+            return None
+    torch.cuda.empty_cache()
+    for row in rows:
+        row.restart()
+    half = len(rows) // 2
+    generate_within_memory(generator, rows[:half])
+    generate_within_memory(generator, rows[half:])

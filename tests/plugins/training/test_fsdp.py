@@ -28,6 +28,7 @@ from tests.plugins.training.test_learner import ADVANTAGES, learner, some_rows  
 
 from workbench.errors import PluginError  # noqa: E402
 from workbench_training import distributed as processes  # noqa: E402
+from workbench_training import logprobs  # noqa: E402
 from workbench_training.grpo import GRPO  # noqa: E402
 from workbench_training.learner import Learner  # noqa: E402
 from workbench_training.objective import make_objective  # noqa: E402
@@ -46,6 +47,12 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any], list[list[float]]]] 
     "pairwise": ("p3o", {}, {"epochs": 2}, [ADVANTAGES + ADVANTAGES[:1]] * 2),
     "few": ("dapo", {}, {"minibatches": 2}, [[0, 0, 1.0, 0, 0, 0, 0], ADVANTAGES[:7]]),
     "none": ("dapo", {}, {}, [ADVANTAGES[:7], NONE]),
+    "recomputed": (
+        "grpo",
+        {"beta": 0.1},
+        {"checkpointing": True, "minibatches": 3, "micro_tokens": 24},
+        [ADVANTAGES[:7]] * 2,
+    ),
 }
 
 
@@ -82,6 +89,7 @@ def watch(seen: dict[str, Any], rank: int) -> None:
         return found
 
     def stepped(self: Learner, *args: Any, **more: Any) -> dict[str, float]:
+        logprobs.LOGITS = 7 * 56 if self.policy.checkpointing else 1 << 27  # else all logits are one chunk
         if self.learning.max_norm == 2.0:
             seen["bytes"] = weigh(self, lambda: step(self, *args, **more))
             return {}

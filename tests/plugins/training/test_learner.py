@@ -64,8 +64,8 @@ def learner(
     shared: bool = False,
     **learning: Any,
 ) -> Learner:
-    made = Policy(base, device="cpu", lora=lora, seed=0)
     settings = Learning.model_validate({"rate": 1e-2, **learning})
+    made = Policy(base, device="cpu", lora=lora, seed=0, checkpointing=settings.checkpointing)
     return Learner(made, make_objective(algorithm, changes), settings, shared=shared)
 
 

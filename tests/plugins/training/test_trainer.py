@@ -18,6 +18,7 @@ from tests.helpers.grpo_worlds import TextSource, bandit, sevens  # noqa: E402
 
 from workbench.task import Example  # noqa: E402
 from workbench_training.objective import make_objective  # noqa: E402
+from workbench_training.policy import Policy  # noqa: E402
 from workbench_training.rewards import Rollout  # noqa: E402
 from workbench_training.settings import Course  # noqa: E402
 from workbench_training.token_rows import Row  # noqa: E402
@@ -91,8 +92,8 @@ def test_a_rollback_restores_the_best_weights_and_forgets_the_optimizer(tmp_path
             course={"entropy": (0.0, 0.1), "on_alarm": on_alarm, "evaluate_every": 2},
         )
         learner = made.learners[""]
-        first, last = (folder.name for _, folder in made.source.offers)  # type: ignore[attr-defined]
-        best = made.best_weights[""]
+        first, last = (folder for _, folder in made.source.offers)  # type: ignore[attr-defined]
+        best = dict(Policy(str(first), device="cpu").trained)
         same = all(torch.equal(best[name], p) for name, p in learner.policy.trained.items())
         ends[on_alarm] = (first == last, same, bool(learner.optimizer.state))
         assert all("grad_norm" in f for f in made.history), "each step learned something"

@@ -15,7 +15,9 @@ datasets = pytest.importorskip("datasets")
 from tests.helpers.tiny_lm import make_model, make_tokenizer, save  # noqa: E402
 from tests.plugins.training.test_losses import ours, tensors  # noqa: E402
 
+from workbench_training import logprobs  # noqa: E402
 from workbench_training.advantages import compute_advantages, compute_token_advantages  # noqa: E402
+from workbench_training.layer_checkpointing import LayerCheckpointing  # noqa: E402
 from workbench_training.logprobs import log_probabilities  # noqa: E402
 from workbench_training.loss import policy_loss, preference_loss  # noqa: E402
 from workbench_training.objective import make_objective  # noqa: E402
@@ -25,6 +27,20 @@ from workbench_training.token_rows import Row, collate  # noqa: E402
 pytestmark = pytest.mark.filterwarnings("ignore")  # TRL and torch warn of what they will change some day
 
 PLAIN: dict[str, Any] = {"use_cpu": True, "bf16": False, "report_to": [], "disable_tqdm": True}
+
+
+@pytest.fixture(params=["kept", "recomputed"])
+def computed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The log-probabilities of rows under a model; activations of layers and logits are kept, or computed twice."""
+    again = request.param == "recomputed"
+    if again:
+        monkeypatch.setattr(logprobs, "LOGITS", 3 * len(make_tokenizer()))
+
+    def found(model: Any, batch: Any) -> Any:
+        with LayerCheckpointing(model).enabled(again):
+            return log_probabilities(model, batch)[0]
+
+    return found
 
 
 class Step:
@@ -82,12 +98,12 @@ def step(tmp_path_factory: pytest.TempPathFactory) -> Step:
     return Step(tmp_path_factory.mktemp("rloo"))
 
 
-def test_advantages_loss_and_gradient_of_rloo_equal_those_of_a_step_of_trl(step: Step) -> None:
+def test_advantages_loss_and_gradient_of_rloo_equal_those_of_a_step_of_trl(step: Step, computed: Any) -> None:
     """The divergence is taken off the reward before the baseline, and an answer that could not be scored gets
     nothing."""
     objective, rows, policy = make_objective("rloo"), step.rows(), make_model(5)
     batch, expected = collate(rows), step.inputs["advantages"]
-    logp, _ = log_probabilities(policy, batch)
+    logp = computed(policy, batch)
     old, ref = logp.detach(), log_probabilities(make_model(4), batch)[0].detach()
     assert len(step.rewards) == 12 and ((old - ref) * batch.mask).sum(-1).abs().max() > 0.1
     values = torch.tensor(compute_advantages(rows, objective), dtype=torch.float)
@@ -131,7 +147,7 @@ def test_loss_of_rloo_equals_trls_where_clips_act(step: Step) -> None:
 
 
 @pytest.mark.parametrize("beta", [0.1, 0.5])
-def test_loss_and_gradient_of_dpo_equal_trls(tmp_path: Path, beta: float) -> None:
+def test_loss_and_gradient_of_dpo_equal_trls(tmp_path: Path, computed: Any, beta: float) -> None:
     """Through the models: rows and pairs as `dpo` here makes them, and TRL's batch of the same tokens."""
     from trl import DPOConfig, DPOTrainer
     from trl.trainer.dpo_trainer import DataCollatorForPreference
@@ -161,7 +177,7 @@ def test_loss_and_gradient_of_dpo_equal_trls(tmp_path: Path, beta: float) -> Non
             n, prompt = len(pair[side]), tuple(pair["prompt_ids"])
             rows.append(Row(prompt, tuple(pair[side]), (1,) * n, (-1.0,) * n, reward, str(task), rollout))
     policy, batch = make_model(4), collate(rows)
-    logp, _ = log_probabilities(policy, batch)
+    logp = computed(policy, batch)
     ref = log_probabilities(make_model(5), batch)[0].detach()
     rewards, groups = [row.reward or 0.0 for row in rows], [row.task for row in rows]
     loss, figures = preference_loss(logp, ref, batch.mask, rewards, groups, DPO(beta=beta).objective())  # type: ignore[call-arg]

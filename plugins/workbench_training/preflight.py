@@ -1,0 +1,147 @@
+"""Refuses a training that cannot fit in the memory of its GPU, before the first call, and says what would fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from transformers import AutoConfig
+
+from workbench.errors import SpecError
+from workbench.kit.checkpoint import check_checkpoint
+from workbench_training.memory_count import GIB, MemoryCount, PolicyShape, count_memory
+from workbench_training.settings import Lora, ServerSettings
+from workbench_training.study_rollouts import TrainedPolicy
+
+#: The CUDA context of this process, and what fragments: not counted, so kept free.
+RESERVE = 2 * GIB
+#: Passes of fewer tokens are possible, but so slow that a training with them is refused.
+SMALLEST = 1024
+#: What drawing in this process is counted for: longer rows are drawn in smaller batches.
+DRAWN_TOKENS = 2048
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What shares a GPU: policies in training, one pass of `tokens` tokens at a time, and a server's share.
+
+    drawn: rows that this process draws at once; 0 where a server draws. free_tokens: whether the size of a pass may be
+    chosen.
+    """
+
+    policies: tuple[PolicyShape, ...]
+    tokens: int = 16384
+    free_tokens: bool = True
+    server: float = 0.0
+    drawn: int = 0
+
+    @cached_property
+    def most(self) -> int:
+        """The most bytes that the policies take together."""
+        return self.count(apart=False).most
+
+    def count(self, apart: bool = True) -> MemoryCount:
+        """What the policies take together. Adapters on one model share its other weights."""
+        found: list[MemoryCount] = []
+        for i, shape in enumerate(self.policies):
+            row = min(self.tokens, getattr(shape.config.get_text_config(), "max_position_embeddings", self.tokens))
+            drawing = (self.drawn, min(DRAWN_TOKENS, row)) if self.drawn else None
+            counted = count_memory(shape, rows=max(1, self.tokens // row), tokens=row, drawing=drawing, apart=apart)
+            shared = shape.lora is not None and any(
+                other.lora is not None and other.config == shape.config for other in self.policies[:i]
+            )
+            found.append(replace(counted, base=0) if shared else counted)
+        return sum(found[1:], found[0])
+
+    def room(self, memory: int) -> int:
+        """What is left for training on a device with so many bytes."""
+        return int(memory * (1 - self.server)) - RESERVE
+
+    def fits(self, memory: int) -> bool:
+        return self.most <= self.room(memory)
+
+    def fitting_tokens(self, memory: int) -> int:
+        """The tokens of a pass that fit: those of the plan, or a half, a quarter, ...; 0 where `SMALLEST` do not."""
+        sizes = [self.tokens]
+        while sizes[-1] // 2 >= SMALLEST:
+            sizes.append(sizes[-1] // 2)
+        if not replace(self, tokens=sizes[-1]).fits(memory):
+            return 0
+        return next(size for size in sizes if replace(self, tokens=size).fits(memory))
+
+
+def check_memory(plan: Plan, memory: int) -> str:
+    """What takes the memory of the device (bytes). Raises SpecError where it does not suffice, with the settings that
+    make it suffice."""
+    tokens = plan.fitting_tokens(memory)
+    if tokens and (plan.free_tokens or tokens == plan.tokens):
+        return _described(replace(plan, tokens=tokens), memory)
+    found = _described(plan, memory)
+    raise SpecError(f"training does not fit in the memory of the GPU: {found}", hint=_hint(plan, memory))
+
+
+def _described(plan: Plan, memory: int) -> str:
+    found = plan.count()
+    server = f", the server {plan.server * memory / GIB:.1f}" if plan.server else ""
+    return (
+        f"{found.most / GIB:.1f} GiB are counted for passes of {plan.tokens} tokens, and "
+        f"{plan.room(memory) / GIB:.1f} of {memory / GIB:.1f} are there for them ({found.describe()}{server})"
+    )
+
+
+def _hint(plan: Plan, memory: int) -> str:
+    """The first change of settings that makes it fit; each is tried with those before it."""
+    if not plan.free_tokens and (tokens := plan.fitting_tokens(memory)):
+        return f"Write `learning: {{micro_tokens: {tokens}}}`, or leave micro_tokens out."
+    plan, written = replace(plan, free_tokens=True), list[str]()
+    adapter = Lora.model_validate({})
+    for text, change in (
+        ("learning: {checkpointing: true}", lambda p: replace(p, policies=_each(p, checkpointing=True))),
+        ("lora: {}", lambda p: replace(p, policies=_each(p, lora=adapter))),
+        ("server: {memory: 0.3}", lambda p: replace(p, server=min(p.server, 0.3))),
+    ):
+        changed = change(plan)
+        if changed.most - changed.room(memory) >= plan.most - plan.room(memory):
+            continue  # it is so already, or does not help
+        plan = changed
+        written.append(f"`{text}`")
+        if plan.fitting_tokens(memory):
+            return f"Write {' and '.join(written)}."
+    return "No setting makes it fit: train a smaller model, or in several processes with `learning: {fsdp: true}`."
+
+
+def _each(plan: Plan, **changes: Any) -> tuple[PolicyShape, ...]:
+    """The policies with these changes; an adapter stays as it is."""
+    return tuple(
+        replace(shape, **{k: v for k, v in changes.items() if k != "lora" or shape.lora is None})
+        for shape in plan.policies
+    )
+
+
+def make_plan(roles: Sequence[TrainedPolicy], server: str | ServerSettings, *, reference: bool, drawn: int) -> Plan:
+    """The plan of a training. drawn: rows that a policy draws at once in this process."""
+    shapes = []
+    for role in roles:
+        revision = role.spec.extra.get("revision")
+        check_checkpoint(role.lm.weights, revision)
+        config = AutoConfig.from_pretrained(role.lm.weights, revision=revision or "main", trust_remote_code=False)
+        dtype = role.spec.extra.get("dtype")
+        shapes.append(PolicyShape(config, role.lora, role.learning.checkpointing, reference, dtype))
+    return Plan(
+        tuple(shapes),
+        tokens=max(role.learning.micro_tokens for role in roles),
+        free_tokens=all("micro_tokens" not in role.learning.model_fields_set for role in roles),
+        server=server.memory if isinstance(server, ServerSettings) else 0.0,
+        drawn=0 if server != "" else drawn,
+    )
+
+
+def gpu_memory(device: str | None) -> int | None:
+    """Bytes that a training with this `device` may use of its GPU, which others may use, too; None without a GPU."""
+    if not torch.cuda.is_available() or torch.device(device or "cuda").type != "cuda":
+        return None
+    place = torch.device(device or "cuda")
+    return torch.cuda.mem_get_info(place)[0] + torch.cuda.memory_reserved(place)
