@@ -12,18 +12,19 @@ from typing import Any
 
 from workbench.concurrency import run_in_loop
 from workbench.errors import BudgetSpent, SpecError, suggest
+from workbench.evaluation import AttributionReport, RowFinding
 from workbench.hashing import digest
 from workbench.ledger import CallInfo, Ledger
 from workbench.lm import LMPool, locate_lms
 from workbench.run import read_stored_source
 from workbench.runtime import Runtime, make_request
 from workbench.spec import BudgetSpec, LMSpec, check_nodes
-from workbench.store import RunLock, RunRecord, Store, add_run, dumps, find_started_run
+from workbench.store import RunLock, RunRecord, Store, add_run, dumps, find_started_run, read_report
 from workbench.task import check_lms
 from workbench.user_code import without_user_code
 from workbench_attribute.baselines import BASELINES
 from workbench_attribute.judges import Answer, Judge
-from workbench_attribute.log import Diagnosis, Log
+from workbench_attribute.log import Diagnosis, Log, StoredRow
 from workbench_attribute.methods import METHODS
 from workbench_attribute.prompts import Messages
 from workbench_attribute.score import Accuracy, expect_random, score
@@ -96,6 +97,7 @@ def attribute(
     *,
     database: str = "workbench.db",
     calls: int | None = None,
+    examined: str | None = None,
     pool: LMPool | None = None,
     on_progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Attribution:
@@ -111,6 +113,7 @@ def attribute(
         lm: the judge; methods that ask none need none.
         database: path of the run database.
         calls: requests at most, those of earlier calls with the same arguments included; None: no limit.
+        examined: the name of the run that the logs are of, which `workbench show` finds the diagnoses by.
         pool: language models in place of those of the plugins, for tests.
         on_progress: called after each log with the number of logs done, and of all.
 
@@ -137,11 +140,40 @@ def attribute(
             ledger = Ledger(store, run_id, budget, earlier_seconds=earlier, reuse=True)
             ledger.bill.forget_unanswered()  # what failed for want of a server is asked again
             course = _Course(logs, judging, ledger, Runtime(ledger, lm, pool=pool or LMPool()), on_progress)
-            found = run_in_loop(course.go())
-            RunRecord(store, run_id).end(DONE)
-            return Attribution(logs, found, run, course.paid)
+            runs = [*_examined(store, run), *([examined] if examined else [])]
+            return run_in_loop(course.go(run, list(dict.fromkeys(runs))))
     finally:
         store.close()
+
+
+def report_of(found: Attribution, method: str, examined: Sequence[str]) -> AttributionReport:
+    """A result as it is stored. examined: the runs that the logs are of."""
+    pairs = zip(found.logs, found.found, strict=True)
+    return AttributionReport(found.run or "", method, examined, [_finding(log, d) for log, d in pairs])
+
+
+def _finding(log: Log, d: Diagnosis) -> RowFinding:
+    row = log.row or StoredRow(log.id, 0, "")
+    return RowFinding(
+        row.example,
+        row.candidate or None,
+        row.replica,
+        row.score,
+        node=None if d.step is None else log.steps[d.step].node,
+        agent=d.agent,
+        step=d.step,
+        steps=len(log.steps),
+        confidence=d.confidence,
+        calls=d.calls,
+        usd=d.usd,
+        evidence=d.evidence,
+        failure=d.failure or "",
+    )
+
+
+def _examined(store: Store, run: str) -> list[str]:
+    """The runs whose logs this one judged before: equal logs of two runs are judged once."""
+    return list((read_report(store.find_run(run)) or {}).get("examined", ()))
 
 
 def diagnose_without_model(logs: Sequence[Log], judging: Judging) -> list[Diagnosis]:
@@ -216,7 +248,16 @@ class _Course:
             self.paid["tokens"] += info.prompt_tokens + info.completion_tokens
             self.paid["usd"] += info.usd
 
-    async def go(self) -> list[Diagnosis]:
+    async def go(self, run: str, examined: Sequence[str]) -> Attribution:
+        """Judge the logs, and store what is found with the run of this name. examined: the runs that they are of."""
+        result = Attribution(self.logs, await self._diagnose_all(), run, self.paid)
+        report = report_of(result, f"{self.judging.method}, judged by {self.runtime.lm.model}", examined)
+        record = RunRecord(self.ledger.store, self.ledger.run_id)
+        record.end_with_report(DONE, report.as_dict(), self.ledger.seconds)
+        self.ledger.store.flush()
+        return result
+
+    async def _diagnose_all(self) -> list[Diagnosis]:
         try:
             found = await asyncio.gather(*map(self._diagnose, self.logs), return_exceptions=True)
         finally:

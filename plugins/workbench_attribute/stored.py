@@ -20,7 +20,7 @@ from workbench.store import Journal, Store, kind_of, read_report
 from workbench.text import short
 from workbench.user_code import without_user_code
 from workbench.workflow import Workflow
-from workbench_attribute.log import Log, Step
+from workbench_attribute.log import Log, Step, StoredRow
 
 #: Splits whose right answers are not read.
 SEALED = ("test", "all")
@@ -129,6 +129,7 @@ def _log(row: Mapping[str, Any], journal: Journal, inputs: Sequence[str], *, sea
         truth or None,
         "\n".join(part for part in outcome if part),
         sealed=sealed,
+        row=StoredRow(row["example"], row["replica"], row["candidate"], row["score"]),
     )
 
 

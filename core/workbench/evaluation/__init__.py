@@ -11,11 +11,13 @@ from workbench.evaluation.compare import (
     not_worse,
     read_side,
 )
+from workbench.evaluation.diagnoses import AttributionReport, RowFinding, describe_finding, find_diagnoses
 from workbench.evaluation.eval_report import EvalReport, stored_report
 from workbench.evaluation.eval_run import EvalOptions, evaluate, resume_evaluation, resume_run
 from workbench.evaluation.exports import write_junit, write_markdown
 from workbench.evaluation.matrix import evaluate_matrix, parse_axis
-from workbench.evaluation.replays import How, ReplayOptions, ReplayReport, RowDiagnosis, replay_failures
+from workbench.evaluation.replay_report import ReplayReport, RowDiagnosis
+from workbench.evaluation.replays import How, ReplayOptions, replay_failures
 from workbench.evaluation.rows import failed_rows, read_calls, read_rows, row_details
 from workbench.evaluation.single import run_single
 
@@ -44,6 +46,10 @@ __all__ = [
     "ReplayReport",
     "RowDiagnosis",
     "replay_failures",
+    "AttributionReport",
+    "RowFinding",
+    "find_diagnoses",
+    "describe_finding",
     "write_junit",
     "write_markdown",
 ]

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from workbench.errors import StoreError, suggest
+from workbench.evaluation.diagnoses import find_diagnoses
 from workbench.run import candidates, row_inputs, winner_of
 from workbench.store import Evaluations, Journal, Store, kind_of
 
@@ -78,7 +79,8 @@ def _parsed(text: str | None, form: type, place: str) -> Any:
 def row_details(
     store: Store, row: Any, report: Mapping[str, Any] | None, example: str, candidate: str | None = None
 ) -> list[dict[str, Any]]:
-    """All that is stored of one row: each time that it was scored, with the prompts as they were sent.
+    """All that is stored of one row: each time that it was scored, with the prompts as they were sent, and under
+    `diagnoses` what runs of `workbench attribute` found of it.
 
     example: the id of the row, its beginning, or its end, as in `test:17`. Raises StoreError if there is none, or
     several rows begin so.
@@ -103,6 +105,7 @@ def row_details(
     for one in chosen:
         one["inputs"] = one["fields"] if one["fields"] is not None else known.get(one["example"])
         _add_prompts(one["spans"] or (), journal)
+        one["diagnoses"] = find_diagnoses(store, row["run"], one["example"], one["candidate"], one["replica"])
     return chosen
 
 
