@@ -15,7 +15,7 @@ from tests.helpers.route_worlds import LARGE, SMALL, planted_rows
 from workbench.errors import SpecError
 from workbench_route import baselines, report
 from workbench_route.curve import Point, Table, area_under, choose_point, cost_at, cross_table, make_table
-from workbench_route.learn import Problem, fit_constant, learn_router
+from workbench_route.learn import Problem, fit_constants, learn_router
 from workbench_route.outcomes import Candidate
 from workbench_route.router import Router, choose
 
@@ -85,7 +85,7 @@ def test_it_is_above_the_mix_line_and_above_a_constant_and_shuffled_labels(rule:
     for seed in range(5):
         train, test = planted_rows(2 * seed, 300), planted_rows(2 * seed + 1, 300)
         table = make_table(learn_router(problem(rule), train, seed), test)
-        blind = make_table(learn_router(problem(rule), train, seed, fit_constant), test)
+        blind = make_table(learn_router(problem(rule), train, seed, fit_constants), test)
         shuffled = baselines.shuffled_table(problem(rule), train, test, seed)
         own, constant, control = areas(table, blind.curve(), shuffled.curve())
         for name, value in (("mix", mix_area(table)), ("constant", constant), ("shuffled", control)):
@@ -227,7 +227,7 @@ def test_areas_and_costs_by_hand() -> None:
 def test_a_cascade_pays_for_all_that_it_asks() -> None:
     train, test = planted_rows(0, 200, proxy="perfect"), planted_rows(1, 200, proxy="perfect")
     points = baselines.cascade_curve(problem(), train, test, 0)
-    singles = report.single_points(make_table(learn_router(problem(), train, 0, fit_constant), test))
+    singles = report.single_points(make_table(learn_router(problem(), train, 0, fit_constants), test))
     assert points[0].cost == pytest.approx(singles["small"].cost)
     assert points[-1].cost == pytest.approx(singles["small"].cost + singles["large"].cost)
     assert max(p.score for p in points) > singles["large"].score
