@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 from workbench.errors import PluginError
 from workbench_route.features import Features, FeatureSpace
 from workbench_route.fitting import (
+    FEW_ROWS,
     LEAST_ROWS,
     check_library,
     export_linear,
     export_trees,
+    fit_heads,
     fit_predictor,
     make_model,
 )
@@ -123,6 +125,43 @@ def test_few_rows_and_equal_rows_give_a_constant() -> None:
     assert few.constant and len(unseen) == len(made)
     made, _ = texts(0, 40)
     assert fit_predictor(features_of(made), [1.0] * 40, SPACE.size, 0)[0].constant
+
+
+def visible_and_blind(seed: int, count: int) -> tuple[list[dict[int, float]], dict[str, list[float]]]:
+    """Rows with one outcome that the text shows, one that it does not, and one that never varies."""
+    rng, (made, labels) = random.Random(f"blind:{seed}"), texts(seed, count)
+    return features_of(made), {
+        "seen": labels,
+        "blind": [float(rng.random() < 0.5) for _ in made],
+        "sure": [1.0] * count,
+    }
+
+
+def test_with_few_rows_the_heads_share_the_kind_of_model_and_the_calibration() -> None:
+    pytest.importorskip("sklearn")
+    rows, wanted = visible_and_blind(2, 120)
+    alone = {name: fit_predictor(rows, labels, SPACE.size, 0)[0] for name, labels in wanted.items()}
+    assert alone["blind"].constant and not alone["seen"].constant
+    heads = fit_heads(rows, wanted, SPACE.size, 0)
+    assert [type(m) for m in heads["blind"].models] == [type(m) for m in heads["seen"].models]
+    assert not heads["blind"].constant and heads["blind"].calibration == heads["seen"].calibration
+    assert heads["sure"] == alone["sure"]
+
+
+def test_with_many_rows_each_head_is_fitted_by_itself() -> None:
+    pytest.importorskip("sklearn")
+    rows, wanted = visible_and_blind(2, FEW_ROWS + 1)
+    heads = fit_heads(rows, wanted, SPACE.size, 0)
+    assert heads == {name: fit_predictor(rows, labels, SPACE.size, 0)[0] for name, labels in wanted.items()}
+
+
+def test_heads_that_the_text_says_nothing_about_are_constants_all_of_them() -> None:
+    pytest.importorskip("sklearn")
+    rows, wanted = visible_and_blind(2, 120)
+    rng = random.Random(3)
+    for name in ("seen", "blind"):
+        rng.shuffle(wanted[name])
+    assert all(head.constant for head in fit_heads(rows, wanted, SPACE.size, 0).values())
 
 
 def test_predictions_of_unseen_rows_are_not_those_of_seen_ones() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 import statistics
 import time
 from dataclasses import replace
@@ -13,10 +14,13 @@ from tests.helpers.planted import lower_bound
 from tests.helpers.route_worlds import LARGE, SMALL, planted_rows
 
 from workbench.errors import SpecError
+from workbench_bench.routing import KINDS, MODELS, PRICES, SKILLS, score_route
+from workbench_bench.routing import make_table as skills_of
 from workbench_route import baselines, report
 from workbench_route.curve import Point, Table, area_under, choose_point, cost_at, cross_table, make_table
+from workbench_route.fitting import fit_heads, fit_predictor
 from workbench_route.learn import Problem, fit_constants, learn_router
-from workbench_route.outcomes import Candidate
+from workbench_route.outcomes import Candidate, Row, Sample
 from workbench_route.router import Router, choose
 
 pytest.importorskip("sklearn")
@@ -112,6 +116,30 @@ def test_controls_are_not_above_the_mix_line() -> None:
         found["shuffled"].append(areas(shuffled)[0] - mix_area(shuffled))
     for name, gains in found.items():
         assert statistics.mean(gains) < 0.02, (name, gains)
+
+
+@pytest.mark.slow
+def test_from_few_rows_each_kind_goes_to_the_model_that_is_good_at_it() -> None:
+    """World `routing` with 72 rows: heads that are fitted one by one are constants by chance, and send kinds astray."""
+
+    def fit_alone(rows: Any, wanted: Any, *more: Any) -> dict[str, Any]:
+        return {name: fit_predictor(rows, labels, *more)[0] for name, labels in wanted.items()}
+
+    found: dict[str, list[float]] = {"together": [], "alone": []}
+    for seed in range(200, 208):
+        skills, rng = skills_of(seed), random.Random(f"rows:{seed}")
+        rows = []
+        for number in range(72):
+            kind = KINDS[number % len(KINDS)]
+            samples = {m: (Sample(float(rng.random() < skills[m, kind]), PRICES[m], "a"),) for m in MODELS}
+            rows.append(Row(str(number), kind, samples))
+        candidates = [Candidate(model) for model in MODELS]
+        for name, fit in (("together", fit_heads), ("alone", fit_alone)):
+            router = learn_router(Problem(candidates, candidates[-1]), rows, seed, fit)
+            taken = {k: MODELS[router.choose(router.scores(k), router.estimated_costs(k), 0.0)] for k in KINDS}
+            found[name].append(SKILLS[0] - score_route(taken, seed))
+    means = {name: statistics.mean(regrets) for name, regrets in found.items()}
+    assert means["together"] < 0.06 and means["alone"] > means["together"] + 0.02, means
 
 
 def test_more_samples_are_chosen_where_they_pay(tables: dict[str, Table]) -> None:
