@@ -127,13 +127,15 @@ def _fit_varied(
     fold_of, matrix = _make_folds(groups, seed), _make_matrix(rows, size)
     folds = [fold_of[group] for group in groups]
     unseen = {name: _predict_unseen(rows, matrix, labels, folds, seed) for name, labels in wanted.items()}
-    kinds = _choose_kinds(_joined(unseen.values()), [y for labels in wanted.values() for y in labels])
+    every = [y for labels in wanted.values() for y in labels]
+    joined = _joined(unseen.values())
+    kinds = _choose_kinds(recalibrate(joined, every) if len(wanted) > 1 else joined, every)
     constant = {n: (fit_constant(labels), unseen[n]["constant"]) for n, labels in wanted.items()}
     if not kinds:
         return constant
     found = {n: [math.fsum(p) / len(p) for p in zip(*(unseen[n][k] for k in kinds), strict=True)] for n in wanted}
-    every = [p for part in found.values() for p in part], [y for labels in wanted.values() for y in labels]
-    fitted = _calibrate(*every, calibration if len(set(groups)) >= LEAST_CALIBRATED else "none")
+    how = calibration if len(set(groups)) >= LEAST_CALIBRATED else "none"
+    fitted = _calibrate([p for part in found.values() for p in part], every, how)
     if fitted is None:
         return constant
     return {
@@ -148,6 +150,14 @@ def _fit_varied(
 def _joined(parts: Collection[Mapping[str, Sequence[float]]]) -> dict[str, list[float]]:
     """By kind of model, the predictions of all heads one after the other."""
     return {kind: [p for part in parts for p in part[kind]] for kind in next(iter(parts))}
+
+
+def recalibrate(unseen: Mapping[str, Sequence[float]], wanted: Sequence[float]) -> dict[str, Sequence[float]]:
+    """The predictions of each kind of model after a calibration, which mends what a kind claims too much: a weakly
+    regularised model orders a few rows well, and is too sure of each. A kind that ranks them wrongly is a constant."""
+    fitted = {kind: _calibrate(found, wanted, "sigmoid") for kind, found in unseen.items() if kind != "constant"}
+    known = {k: [f.calibrate(p) for p in unseen[k]] if f is not None else unseen["constant"] for k, f in fitted.items()}
+    return {**known, "constant": unseen["constant"]}
 
 
 def _predict_unseen(

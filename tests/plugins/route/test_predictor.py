@@ -6,6 +6,7 @@ import builtins
 import json
 import math
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from workbench_route.fitting import (
     fit_heads,
     fit_predictor,
     make_model,
+    recalibrate,
 )
 from workbench_route.predictor import Isotonic, Linear, Predictor, Sigmoid, Tree, Trees, expit
 
@@ -155,13 +157,32 @@ def test_with_many_rows_each_head_is_fitted_by_itself() -> None:
     assert heads == {name: fit_predictor(rows, labels, SPACE.size, 0)[0] for name, labels in wanted.items()}
 
 
-def test_heads_that_the_text_says_nothing_about_are_constants_all_of_them() -> None:
+def test_heads_that_the_text_says_nothing_about_are_constants_all_of_them_or_none() -> None:
     pytest.importorskip("sklearn")
-    rows, wanted = visible_and_blind(2, 120)
-    rng = random.Random(3)
-    for name in ("seen", "blind"):
-        rng.shuffle(wanted[name])
-    assert all(head.constant for head in fit_heads(rows, wanted, SPACE.size, 0).values())
+    rng, constant = random.Random(3), 0
+    for seed in range(4):
+        rows, wanted = visible_and_blind(seed, 120)
+        rng.shuffle(wanted["seen"])
+        heads = fit_heads(rows, wanted, SPACE.size, 0)
+        assert heads["seen"].constant == heads["blind"].constant
+        constant += heads["seen"].constant
+        assert max(abs(heads["blind"](row) - 0.5) for row in rows) < 0.35
+    assert constant
+
+
+def test_a_model_that_is_too_sure_is_judged_by_its_order() -> None:
+    """It is worse than a constant as it stands, and better once it is calibrated."""
+    pytest.importorskip("sklearn")
+    wanted = [float(i % 4 != 0) for i in range(80)]
+    sure = [(0.999 if y else 0.001) if i % 5 else 0.999 - 0.998 * y for i, y in enumerate(wanted)]
+    wrong = [0.2 if y else 0.7 for y in wanted]
+    found = recalibrate({"constant": [0.75] * 80, "sure": sure, "wrong": wrong}, wanted)
+
+    def loss(said: Sequence[float]) -> float:
+        return -sum(math.log(p if y else 1 - p) for p, y in zip(said, wanted, strict=True))
+
+    assert loss(sure) > loss(found["constant"]) > loss(found["sure"])
+    assert found["wrong"] == found["constant"] == [0.75] * 80
 
 
 def test_predictions_of_unseen_rows_are_not_those_of_seen_ones() -> None:
