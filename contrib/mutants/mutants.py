@@ -13,6 +13,7 @@ from areas.checked import CHECKED
 from areas.diagnosed import DIAGNOSED
 from areas.evaluated import EVALUATED
 from areas.failed import FAILED
+from areas.levels import LEVELS
 from areas.mutant import Mutant
 from areas.paid import PAID
 from areas.proof import PROOF
@@ -44,4 +45,5 @@ MUTANTS: list[Mutant] = [
     *SHOWN,
     *ROUTES,
     *DIAGNOSED,
+    *LEVELS,
 ]

@@ -6,7 +6,7 @@ import asyncio
 import json
 import secrets
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -21,6 +21,7 @@ from workbench_serve.errors import RequestError, encode, explain, json_response
 from workbench_serve.fields import Fields
 from workbench_serve.openapi import describe
 from workbench_serve.settings import Settings
+from workbench_serve.under_load import Configurations
 
 #: Seconds for the body of a request to arrive.
 BODY_SECONDS = 30.0
@@ -29,10 +30,23 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class App:
-    """A served workflow. log: takes a line for each request that failed."""
+    """A served workflow.
 
-    def __init__(self, wf: LoadedWorkflow, settings: Settings, log: Callable[[str], None]):
+    wf: the file's own configuration. others: of its further ones, in the order of the file.
+    log: takes a line for each request that failed.
+    """
+
+    def __init__(
+        self,
+        wf: LoadedWorkflow,
+        settings: Settings,
+        log: Callable[[str], None],
+        others: Sequence[LoadedWorkflow] = (),
+    ):
         self.wf, self.settings, self.log = wf, settings, log
+        self._loaded, self._under_load = (wf, *others), None
+        if others and wf.spec.targets is not None:
+            self._under_load = Configurations(wf.spec.targets, wf.spec.configurations, settings.concurrency)
         self.fields, self.model, self.begun = Fields.of(wf), wf.spec.name, int(time.time())
         self._slots, self._waiting = asyncio.Semaphore(settings.concurrency), 0
         self._openapi = encode(describe(self.model, self.fields, settings.token is not None))
@@ -82,8 +96,10 @@ class App:
 
     async def predict(self, request: Request) -> Response:
         inputs = self.fields.check(await self._body(request))
-        found = await self._run(**inputs)
+        found, place = await self._run(**inputs)
         answer = {"outputs": {name: found.get(name) for name in self.wf.outputs}, "cost": _cost(found)}
+        if self._under_load is not None:
+            answer["configuration"] = place
         if request.query_params.get("trace") == "1":
             answer["trace"] = [span.as_dict() for span in found.trace.spans] if found.trace else []
         return json_response(answer)
@@ -92,12 +108,13 @@ class App:
         if why := self.fields.why_no_chat():
             raise RequestError(404, "not_found", why)
         asked = await self._body(request)
-        found = await self._run(**{self.wf.inputs[0]: chat.text_of(asked, self.model)})
+        found, place = await self._run(**{self.wf.inputs[0]: chat.text_of(asked, self.model)})
         text = str(found.get(self.wf.outputs[0], ""))
+        mark = f"configuration-{place}" if self._under_load is not None else None
         if chat.is_streamed(asked):
             headers = {"Cache-Control": "no-store"}
-            return Response(chat.stream(text, found, self.model, asked), 200, headers, "text/event-stream")
-        return json_response(chat.completion(text, found, self.model))
+            return Response(chat.stream(text, found, self.model, asked, mark), 200, headers, "text/event-stream")
+        return json_response(chat.completion(text, found, self.model, mark))
 
     async def list_models(self, request: Request) -> Response:
         if why := self.fields.why_no_chat():
@@ -110,9 +127,17 @@ class App:
     async def health(self, request: Request) -> Response:
         return json_response({"status": "ok"})
 
-    async def _run(self, **inputs: Any) -> Prediction:
+    async def _run(self, **inputs: Any) -> tuple[Prediction, int]:
+        """The answer, and the place of the configuration that gave it."""
+        arrived = time.monotonic()
         async with self._slot():
-            return await self.wf.acall(**inputs)
+            if self._under_load is None:
+                return await self.wf.acall(**inputs), 0
+            begun = time.monotonic()
+            place = self._under_load.choose(begun - arrived, self._waiting)
+            found = await self._loaded[place].acall(**inputs)
+            self._under_load.record(place, time.monotonic() - begun)
+            return found, place
 
     @asynccontextmanager
     async def _slot(self) -> AsyncGenerator[None]:

@@ -65,16 +65,16 @@ def is_streamed(asked: Mapping[str, Any]) -> bool:
     return bool(asked.get("stream"))
 
 
-def completion(text: str, found: Prediction, model: str) -> dict[str, Any]:
-    """The body of an answer."""
+def completion(text: str, found: Prediction, model: str, mark: str | None = None) -> dict[str, Any]:
+    """The body of an answer. mark: what tells the configuration, if the file has several."""
     message = {"role": "assistant", "content": text, "refusal": None}
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
-    return {**_head("chat.completion", model), "choices": [choice], "usage": _usage(found)}
+    return {**_head("chat.completion", model, mark), "choices": [choice], "usage": _usage(found)}
 
 
-def stream(text: str, found: Prediction, model: str, asked: Mapping[str, Any]) -> str:
+def stream(text: str, found: Prediction, model: str, asked: Mapping[str, Any], mark: str | None = None) -> str:
     """The same as server-sent events: one with the whole answer, one with its end, and `[DONE]`."""
-    head = _head("chat.completion.chunk", model)
+    head = _head("chat.completion.chunk", model, mark)
     delta = {"role": "assistant", "content": text}
     events = [
         {**head, "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}]},
@@ -94,8 +94,9 @@ def models(model: str, created: int) -> dict[str, Any]:
     }
 
 
-def _head(kind: str, model: str) -> dict[str, Any]:
-    return {"id": f"chatcmpl-{secrets.token_hex(12)}", "object": kind, "created": int(time.time()), "model": model}
+def _head(kind: str, model: str, mark: str | None) -> dict[str, Any]:
+    head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "object": kind, "created": int(time.time()), "model": model}
+    return {**head, "system_fingerprint": mark} if mark else head
 
 
 def _usage(found: Prediction) -> dict[str, int]:

@@ -24,6 +24,7 @@ from workbench.text import one_line
 )
 @click.option("--token", envvar="WORKBENCH_SERVE_TOKEN", help="What clients must send. Better given as the variable.")
 @click.option("--no-auth", is_flag=True, help="Listen beyond this machine without a token.")
+@click.option("--fixed", is_flag=True, help="Always the file's own configuration, however long requests wait.")
 @click.option("--set", "sets", multiple=True, metavar="ADDRESS=VALUE", help="Change a setting of the file.")
 @click.option("--sandbox", metavar="NAME", envvar="WORKBENCH_SANDBOX", help="Sandbox for model-written code.")
 def serve_command(
@@ -36,6 +37,7 @@ def serve_command(
     max_body: int,
     token: str | None,
     no_auth: bool,
+    fixed: bool,
     sets: tuple[str, ...],
     sandbox: str | None,
 ) -> None:
@@ -47,11 +49,14 @@ def serve_command(
     GET  /openapi.json          inputs and outputs with their types
     GET  /health                {"status": "ok"}
 
+    Where the file has `configurations:`, as `optimize` writes them for `targets:`, a request that had to wait is
+    answered by a faster one; the answer says which.
+
     SIGTERM or Ctrl-C ends it once running requests are answered, a second one at once. Tool calls for which the policy
     says `ask` are refused.
     """
     from workbench.cli.trust import require_trust
-    from workbench.inference import load
+    from workbench.inference import load, load_configurations
     from workbench_serve.settings import Settings
 
     token = (token or "").strip() or None  # a header cannot carry outer spaces
@@ -59,15 +64,20 @@ def serve_command(
     settings.check(no_auth)
     _require_extra()
     require_trust(file, called=True)
+    from contextlib import ExitStack
     from dataclasses import replace
 
     from workbench_serve.server import serve
 
-    with load(file, changes=_changes(sets), sandbox=sandbox) as wf:
+    with ExitStack() as stack:
+        wf = stack.enter_context(load(file, changes=_changes(sets), sandbox=sandbox))
+        loaded = [wf] if fixed else load_configurations(wf, file, changes=_changes(sets), sandbox=sandbox)
+        others = [stack.enter_context(other) for other in loaded[1:]]
         settings = replace(settings, concurrency=concurrency or wf.spec.concurrency)
         serve(
             wf,
             settings,
+            others=others,
             log=lambda line: say(one_line(line), err=True),
             ready=lambda address: say(f"Serving {one_line(wf.spec.name)} at {one_line(address)}", err=True),
         )

@@ -16,6 +16,7 @@ _COST = {
         "seconds": {"type": "number"},
     },
 }
+_PLACE = {"type": "integer", "description": "of the configuration that answered; only of a file with several"}
 _ERROR = {
     "type": "object",
     "properties": {
@@ -46,7 +47,12 @@ def describe(name: str, fields: Fields, has_token: bool) -> dict[str, Any]:
     """The content of /openapi.json."""
     answer = {
         "type": "object",
-        "properties": {"outputs": _object(fields.outputs), "cost": _COST, "trace": {"type": "array"}},
+        "properties": {
+            "outputs": _object(fields.outputs),
+            "cost": _COST,
+            "trace": {"type": "array"},
+            "configuration": _PLACE,
+        },
         "required": ["outputs", "cost"],
     }
     operation = {

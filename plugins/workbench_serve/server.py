@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -36,12 +36,20 @@ class _Server(uvicorn.Server):
         self._ready()
 
 
-def serve(wf: LoadedWorkflow, settings: Settings, *, log: Callable[[str], None], ready: Callable[[str], None]) -> None:
+def serve(
+    wf: LoadedWorkflow,
+    settings: Settings,
+    *,
+    log: Callable[[str], None],
+    ready: Callable[[str], None],
+    others: Sequence[LoadedWorkflow] = (),
+) -> None:
     """Serve a workflow until SIGTERM or SIGINT. The first lets running requests end, the second cancels them.
 
     Args:
         log: takes a line for each request that failed.
         ready: called with the address once it listens.
+        others: further configurations of the file, for times of load.
 
     Raises:
         SpecError: nothing can listen at the address.
@@ -50,7 +58,7 @@ def serve(wf: LoadedWorkflow, settings: Settings, *, log: Callable[[str], None],
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     address = f"http://{host}:{listening.getsockname()[1]}"
     config = uvicorn.Config(
-        App(wf, settings, log),
+        App(wf, settings, log, others),
         lifespan="off",
         log_config=None,
         access_log=False,

@@ -40,7 +40,8 @@ def install(folder: Path, code: str, name: str = "aaa") -> None:
 
 
 def workbench(arguments: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "PYTHONPATH": str(folder)}
+    path = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))  # that of mutants is kept
+    env = {**os.environ, "PYTHONPATH": path}
     command = [sys.executable, "-m", "workbench", *arguments]
     return subprocess.run(command, env=env, capture_output=True, text=True, cwd=folder, timeout=120)
 

@@ -17,7 +17,7 @@ from workbench.run import Options, resume
 from workbench.workflow import Workflow
 
 #: What depends on the clock or on the folder, or was not there yet; all else in a report must be equal.
-_CHANGING = ("seconds", "database", "workflow", "cached", "latency", "reused")
+_CHANGING = ("seconds", "database", "workflow", "cached", "latency", "p95_latency", "reused")
 
 
 def tables(path: Path) -> dict[str, list[Any]]:

@@ -83,14 +83,14 @@ ROWS: list[Mutant] = [
             "taken = True",
             "what is not proved takes the place of the baseline",
         ),
-        ("if changed and not taken and not report.loss_shown:", "if changed and not taken:", "a loser is offered"),
+        ("(not report.loss_shown or report.levels is not None)", "True", "a loser is offered"),
     ),
     *changes_of(
         "core/workbench/run/sealed_test.py",
         SEALED,
         (
-            "        if winner != baseline:\n            second = await",
-            "        if False:\n            second = await",
+            "rows[index] = tuple(found[side.hash] for side in sides)",
+            "rows[index] = tuple(found[task.workflow.hash] for side in sides)",
             "the winner is compared with itself",
         ),
     ),
@@ -102,7 +102,7 @@ ROWS: list[Mutant] = [
     *changes_of(
         "core/workbench/run/sealed_test.py",
         REUSE,
-        ("record_test(ledger.store, ledger.run_id, winner.hash, keys)", "pass", "a run does not remember its test"),
+        ("record_test(ledger.store, ledger.run_id, sides[1].hash, keys)", "pass", "a run does not remember its test"),
     ),
     *changes_of(
         START, SEALED, ('if task.data_hash != row["data_hash"]:', "if False:", "a run goes on with other data")

@@ -122,17 +122,17 @@ def stored_response(row: Any) -> Response:
     )
 
 
-def price_of(lm: LM, prompt: int, completion: int, ceiling: float | None) -> float:
+def price_of(lm: LM, prompt: int, completion: int, ceiling: float | None, setting: str = "budget.usd") -> float:
     """US dollars for so many tokens; 0 if the price is unknown. Raises SpecError if it is, or is 0 for no better reason
-    than that the server is on this machine, and there is a ceiling on dollars."""
+    than that the server is on this machine, and there is a ceiling on dollars, which is the setting."""
     price = lm.price(prompt, completion)
     assumed = bool(getattr(lm, "assumed_free", False))
     if (price is None or assumed) and ceiling is not None:
         where = ": its server is on this machine, and may forward calls to a paid service" if assumed else ""
         raise SpecError(
-            f"budget.usd cannot be kept: the price of {lm.identity} is not known{where}",
+            f"{setting} cannot be kept: the price of {lm.identity} is not known{where}",
             hint="Add price: {input: ..., output: ...} (dollars per million tokens, 0 if it is free) beside the name "
-            "of the model (lm.price), or remove budget.usd and set budget.calls.",
-            path=("budget", "usd"),
+            f"of the model (lm.price), or remove {setting} and set {setting.replace('usd', 'calls')}.",
+            path=tuple(setting.split(".")),
         )
     return price or 0.0

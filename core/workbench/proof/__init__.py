@@ -6,6 +6,7 @@ This room reads, and decides nothing that a search sees.
 from workbench.proof.findings import build_report, sealed_row_keys
 from workbench.proof.report import Report
 from workbench.proof.reuse import evaluated_name, level_after, record_test
+from workbench.proof.service_levels import COST_FIELDS, Level, ServiceLevels, few_rows_warning, measure_levels
 from workbench.proof.statistics import (
     LEVEL,
     MARGIN,
@@ -30,4 +31,9 @@ __all__ = [
     "smallest_binary_gain",
     "record_test",
     "level_after",
+    "ServiceLevels",
+    "Level",
+    "measure_levels",
+    "COST_FIELDS",
+    "few_rows_warning",
 ]

@@ -11,9 +11,10 @@ from workbench.ledger import Ledger
 from workbench.proof.leakage import Leak, find_leaks
 from workbench.proof.report import Report
 from workbench.proof.reuse import evaluated_name, find_earlier_tests, level_after, reuse_warning
+from workbench.proof.service_levels import COST_FIELDS, ServiceLevels, measure_levels
 from workbench.proof.statistics import Proof, Saving, paired_proof, paired_saving
 from workbench.store import Journal, RunRecord
-from workbench.study import Evaluation, Result, pareto_set
+from workbench.study import Aims, Evaluation, Result, pareto_set
 from workbench.task import Example, Task, normalised_inputs
 from workbench.workflow import Workflow, setting_at
 
@@ -25,18 +26,20 @@ def build_report(
     task: Task,
     winner: Workflow,
     evaluations: Mapping[str, Evaluation],
-    pairs: Sequence[tuple[Result, Result]] | None,
+    rows: Sequence[tuple[Result, ...]] | None,
+    best: Workflow,
     ledger: Ledger,
     database: str,
     candidates: int,
     warnings: Sequence[str],
     error: str | None = None,
 ) -> Report:
-    """Build the report of a run. pairs: (baseline, winner) results of the sealed test rows."""
-    pairs = list(pairs or ())
+    """Build the report of a run. rows: results of the sealed rows, of the baseline, the winner and, with targets, the
+    best candidate on val."""
+    pairs = [(row[0], row[1]) for row in rows or ()]
     earlier = _find_earlier_tests(task, winner, pairs, ledger)
     alpha = level_after(earlier)
-    proof = _proof(task, pairs, alpha)
+    proof, baseline = _proof(task, pairs, alpha), evaluations.get(task.workflow.hash)
     leaks = find_leaks(task, winner)
     ledger.store.flush()
     roles = Journal(ledger.store, ledger.run_id).count_answers_by_role()
@@ -46,7 +49,7 @@ def build_report(
         status=status,
         winner=winner,
         changes=_changes(task.workflow, winner),
-        baseline=_side(evaluations.get(task.workflow.hash), baselines, task.workflow, proof and proof.baseline_mean),
+        baseline=_side(baseline, baselines, task.workflow, proof and proof.baseline_mean),
         best=_side(evaluations.get(winner.hash), winners, winner, proof and proof.winner_mean),
         proof=proof,
         spent=ledger.summary(),
@@ -55,11 +58,8 @@ def build_report(
         candidates=candidates,
         failures=dict(Counter(b.failure for b in winners if b.failure)),
         pareto=_pareto(task, evaluations),
-        warnings=[
-            *warnings,
-            *_unusable(evaluations.get(task.workflow.hash)),
-            *_warnings(task, winners, earlier, leaks, roles),
-        ],
+        levels=_levels(task, rows or (), winner, best, evaluations, alpha),
+        warnings=[*warnings, *_unusable(baseline), *_warnings(task, winners, earlier, leaks, roles)],
         error=error,
         test_rows=len(pairs),
         sandbox=RunRecord(ledger.store, ledger.run_id).find_sandbox(),
@@ -100,7 +100,10 @@ def _proof(task: Task, pairs: Sequence[tuple[Result, Result]], alpha: float) -> 
     if not pairs:
         return None
     clusters = [task.cluster_of(a.example) for a, _ in pairs]
-    return paired_proof([a.score for a, _ in pairs], [b.score for _, b in pairs], clusters=clusters, alpha=alpha)
+    margin = task.spec.proof.margin
+    return paired_proof(
+        [a.score for a, _ in pairs], [b.score for _, b in pairs], clusters=clusters, alpha=alpha, margin=margin
+    )
 
 
 def _pareto(task: Task, evaluations: Mapping[str, Evaluation]) -> list[dict[str, Any]]:
@@ -141,24 +144,60 @@ def sealed_row_keys(task: Task, rows: Sequence[Example]) -> list[str]:
     return [digest(normalised_inputs(row, task.inputs)) for row in rows]
 
 
-#: The field of a result that holds an objective's cost.
-_COSTS = {"usd": "usd", "tokens": "tokens", "calls": "calls", "latency": "seconds"}
-
-
 def _saving(task: Task, pairs: Sequence[tuple[Result, Result]], alpha: float) -> Saving | None:
     """The proof of the saving, if a cost decided the pick."""
     objectives = task.spec.objectives
-    if len(objectives) < 2 or task.spec.pick == "score":
+    if len(objectives) < 2 or (task.spec.pick == "score" and task.spec.targets is None):
         return None
-    considered = objectives if task.spec.pick == "cheapest" else objectives[:2]
-    cost = next((o for o in considered if o in _COSTS), None)
+    considered = objectives[:2] if task.spec.pick == "knee" else objectives
+    cost = next((o for o in considered if o in COST_FIELDS), None)
     counted = [(a, b) for a, b in pairs if a.score is not None and b.score is not None]
     if cost is None or not counted:
         return None
-    baseline, winner = ([float(getattr(r, _COSTS[cost])) for r in side] for side in zip(*counted, strict=True))
+    baseline, winner = ([float(getattr(r, COST_FIELDS[cost])) for r in side] for side in zip(*counted, strict=True))
     if not any((*baseline, *winner)):  # free on both sides: the cost decided nothing
         return None
     return paired_saving(cost, baseline, winner, clusters=[task.cluster_of(a.example) for a, _ in counted], alpha=alpha)
+
+
+def _levels(
+    task: Task,
+    rows: Sequence[tuple[Result, ...]],
+    winner: Workflow,
+    best: Workflow,
+    evaluations: Mapping[str, Evaluation],
+    alpha: float,
+) -> ServiceLevels | None:
+    """What the sealed rows show of the targets, if there are some."""
+    targets = task.spec.targets
+    if targets is None:
+        return None
+    aims = Aims.of(task.spec, list(evaluations.values())) if evaluations else None
+    lines = _missed(aims, evaluations[winner.hash]) if aims is not None and winner.hash in evaluations else ()
+    clusters = [task.cluster_of(row[0].example) for row in rows]
+    most = {o: max((float(getattr(r, of)) for row in rows for r in row), default=0.0) for o, of in COST_FIELDS.items()}
+    loss = None
+    if rows and winner != best:
+        loss = paired_proof(
+            [row[2].score for row in rows],
+            [row[1].score for row in rows],
+            clusters=clusters,
+            alpha=alpha,
+            margin=task.spec.proof.margin,
+        )
+    levels = measure_levels(targets, [row[1] for row in rows], clusters, most=most, alpha=alpha)
+    return ServiceLevels(levels, best.hash, best == task.workflow, loss, task.spec.margin_of_targets is not None, lines)
+
+
+def _missed(aims: Aims, on_val: Evaluation) -> tuple[str, ...]:
+    """Lines on the targets that a winner misses on val."""
+    limits = aims.targets.given
+    return tuple(
+        f"{name} {on_val.objectives[name]:.4g} of {limits[name]:g}"
+        if name in limits
+        else f"score {on_val.score:.4g} against {aims.best.score:.4g} of the best"
+        for name in aims.shortfalls(on_val)
+    )
 
 
 def _changes(before: Workflow, after: Workflow) -> list[tuple[str, Any, Any]]:

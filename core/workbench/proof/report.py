@@ -10,7 +10,8 @@ from typing import Any, cast
 
 from workbench.ledger import describe_reused
 from workbench.proof.leakage import Leak
-from workbench.proof.statistics import MARGIN, Proof, Saving, describe_proof
+from workbench.proof.service_levels import ServiceLevels
+from workbench.proof.statistics import Proof, Saving, describe_proof
 from workbench.runtime import BOUNDARIES
 from workbench.store import Candidates, ReadOnlyStore
 from workbench.workflow import Workflow
@@ -47,6 +48,7 @@ class Report:
     test_skipped: bool = False  # nothing beat the baseline, so the sealed rows were left unused
     unproved: str | None = None  # file with the best candidate, if `workflow` keeps the baseline
     kept: Workflow | None = None  # the workflow in the file `workflow`
+    levels: ServiceLevels | None = None  # if the file has targets
     resumable: bool = True  # False: only another file or other code of its own can mend what ended it
 
     @property
@@ -57,14 +59,19 @@ class Report:
     @property
     def saving_shown(self) -> bool:
         """Whether the sealed rows show a winner that was picked by cost to be cheaper, rule out a loss of score of
-        MARGIN or more, and show no smaller loss."""
+        the margin or more, and show no smaller loss."""
         bounded = self.proof is not None and self.proof.loss_bounded and not self.loss_shown
         return self.saving is not None and self.saving.shown and bounded and self.repeats_rows is None
 
     @property
     def proved(self) -> bool:
-        """Whether the sealed rows show a gain or a saving."""
-        return self.gain_shown or self.saving_shown
+        """Whether the sealed rows show a gain, a saving, or that all targets are met."""
+        return self.gain_shown or self.saving_shown or self.levels_shown
+
+    @property
+    def levels_shown(self) -> bool:
+        """Whether the sealed rows show that the winner meets all targets, and is not worse than the best candidate."""
+        return self.levels is not None and self.levels.shown and self.repeats_rows is None
 
     @property
     def loss_shown(self) -> bool:
@@ -114,6 +121,7 @@ class Report:
             "untried": self.untried,
             "looks": self.earlier_tests,  # the key of stored reports
             "saving": saving,
+            "targets": None if self.levels is None else {**self.levels.as_dict(), "shown": self.levels_shown},
             "unproved": self.unproved,
             "test_skipped": self.test_skipped and self.status in ("finished", "budget"),
         }
@@ -122,10 +130,12 @@ class Report:
         """The result in a few lines, which also head the written workflow file as a comment."""
         untried = f", but nothing was tried: {self.untried}" if self.untried else ""
         lines = [f"workbench run {self.run}: {_STATUS[self.status]}{untried}"]
+        lines += self.levels.lines() if self.levels is not None else []
         if self.proof is not None:
             lines.append(self._verdict(self.proof))
             if self.loss_shown:
-                lines.append("The candidate that was best on val is WORSE on sealed data.")
+                which = "was best on val" if self.levels is None else "the targets picked on val"
+                lines.append(f"The candidate that {which} is WORSE on sealed data.")
             if self.saving is not None:
                 lines.append(self._saving_verdict(self.saving))
         elif self.status in ("finished", "budget"):
@@ -157,13 +167,14 @@ class Report:
         )
         if not saving.shown or self.proof is None or self.saving_shown:
             return text
-        if self.proof.baseline_mean <= MARGIN:
-            text += f" It is cheaper, but the baseline scores no more than {MARGIN:g}: there is nothing to keep."
+        margin = self.proof.margin
+        if self.proof.baseline_mean <= margin:
+            text += f" It is cheaper, but the baseline scores no more than {margin:g}: there is nothing to keep."
         elif self.loss_shown:
             text += " It is cheaper, but its score is shown to be lower."
         elif not self.proof.loss_bounded:
             text += (
-                f" It is cheaper, but its score may be lower by {-self.proof.lowest:.2g}, and a loss of {MARGIN:g} "
+                f" It is cheaper, but its score may be lower by {-self.proof.lowest:.2g}, and a loss of {margin:g} "
                 "must be ruled out: use more test rows."
             )
         return text
@@ -227,6 +238,8 @@ class Report:
     def _why_unchanged(self) -> str:
         if self.untried:
             return "no candidate was made"
+        if self.levels is not None:
+            return "no candidate that is cheaper meets the targets on val"
         if any(point["score"] > (self.baseline["val"] or 0.0) for point in self.pareto):
             return "the candidates that scored better on val cost too much to be picked"
         return "no candidate beat the baseline on val"

@@ -20,8 +20,9 @@ BOUNDED_MEAN = "mean of bounded differences"
 #: The level of a test on rows that were not tested before.
 LEVEL = 0.05
 
-#: A pick by cost must rule out a loss of the mean score as large as this. It is a convention, not a computed number:
-#: five answers in a hundred, which takes 73 rows without any difference and some hundreds with a few.
+#: A pick by cost must rule out a loss of the mean score as large as this, if `proof: {margin: ...}` says nothing else.
+#: It is a convention, not a computed number: five answers in a hundred, which takes 73 rows without any difference and
+#: some hundreds with a few.
 MARGIN = 0.05
 
 
@@ -47,6 +48,7 @@ class Proof:
         n_one_sided: of the excluded rows, those that one side answered.
         alpha: the level of the test.
         lowest: lower end of the interval of diff at the level 1 - alpha, in the worst case.
+        margin: the loss that `loss_bounded` rules out.
     """
 
     n: int
@@ -66,14 +68,15 @@ class Proof:
     n_one_sided: int = 0
     alpha: float = 0.05
     lowest: float = -1.0
+    margin: float = MARGIN
 
     @property
     def loss_bounded(self) -> bool:
-        """Non-inferiority: a loss of MARGIN or more is ruled out, with alpha / 2 for an error.
+        """Non-inferiority: a loss of the margin or more is ruled out, with alpha / 2 for an error.
 
-        Not for a baseline that scores no more than MARGIN: a loss within it would leave nothing.
+        Not for a baseline that scores no more than the margin: a loss within it would leave nothing.
         """
-        return self.lowest > -MARGIN and self.baseline_mean > MARGIN
+        return self.lowest > -self.margin and self.baseline_mean > self.margin
 
 
 def paired_proof(
@@ -82,14 +85,14 @@ def paired_proof(
     *,
     clusters: Sequence[Hashable] | None = None,
     alpha: float = 0.05,
+    margin: float = MARGIN,
 ) -> Proof:
     """Compare paired scores in [0, 1].
 
     Args:
-        baseline: one score per row, None where infrastructure failed.
-        winner: the same rows.
+        baseline, winner: one score per row, None where infrastructure failed.
         clusters: one key per row. Rows with equal keys count once, with their mean score. Default: each row by itself.
-        alpha: the level of the test.
+        alpha, margin: the level of the test, and the loss to rule out.
 
     Raises:
         ValueError: lengths differ, or a score is not in [0, 1].
@@ -128,6 +131,7 @@ def paired_proof(
         n_one_sided=one_sided,
         alpha=alpha,
         lowest=lowest,
+        margin=margin,
         smallest_gain=_smallest_gain(differences, found.test == MCNEMAR, alpha),
     )
 
@@ -331,14 +335,18 @@ def paired_saving(
     )
 
 
-def interval(scores: Sequence[float]) -> tuple[float, float]:
-    """95% interval of one mean: Wilson's for 0/1 scores, else that of `mean_interval`. (0, 1) for no scores."""
+def interval(scores: Sequence[float], level: float = 0.95) -> tuple[float, float]:
+    """Interval of one mean: Wilson's for 0/1 scores, else that of `mean_interval`. (0, 1) for no scores."""
     n = len(scores)
     if not n:
         return 0.0, 1.0
     if not all(s in (0.0, 1.0) for s in scores):
-        return mean_interval(scores, 0.0, 1.0)
+        return mean_interval(scores, 0.0, 1.0, level)
     z, share = 1.959963984540054, math.fsum(scores) / n
+    if level != 0.95:
+        from scipy.special import ndtri  # pyright: ignore[reportMissingTypeStubs]
+
+        z = float(ndtri((1 + level) / 2))
     centre = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / (1 + z * z / n)
     return max(0.0, centre - half), min(1.0, centre + half)

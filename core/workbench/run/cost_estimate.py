@@ -12,7 +12,7 @@ from typing import Any
 
 from workbench.errors import SpecError, StoreError, WorkbenchError
 from workbench.lm import LM, estimate_tokens, make_lm
-from workbench.proof import smallest_binary_gain
+from workbench.proof import few_rows_warning, smallest_binary_gain
 from workbench.run.preflight import lm_warnings
 from workbench.spec import LMSpec
 from workbench.store import ReadOnlyStore, Usual, read_usual_calls
@@ -124,7 +124,7 @@ def estimate(
     data, calls = task.dataset, task.workflow.max_calls
     models = _models(task, database)
     row = _row_cost(task, models, seconds_per_call)
-    baseline, proof = row.times(len(data.val)), row.times(2 * len(data.test))
+    baseline, proof = row.times(len(data.val)), row.times(task.spec.tested_sides * len(data.test))
     search = _bounds(task, optimizers)
     known = sum(most for _, most in search if most is not None)
     bounded = bool(search) and all(most is not None for _, most in search)
@@ -139,7 +139,7 @@ def estimate(
     lines = [
         f"At most {calls} call(s) per example, {_call_text(row, calls, models)}.",
         f"Baseline on val: {baseline}.",
-        f"Sealed test of baseline and winner: {proof}.",
+        f"Sealed test of baseline{', best candidate' if task.spec.targets else ''} and winner: {proof}.",
         *_search_lines(task, search, known, total, baseline, proof),
         *([f"In all, search included: {parts['total']}."] if parts["total"] else []),
         *_unknown_lines(row, models, database),
@@ -342,15 +342,17 @@ def _prompt_tokens(task: Task, rows: tuple[Example, ...]) -> int:
 def budget_warnings(task: Task) -> list[str]:
     """A warning if the budget does not cover the worst case of baseline and sealed test, at one judge call per row."""
     calls = task.workflow.max_calls + bool(getattr(task.metric, "needs_lm", False))
-    needed = calls * (len(task.dataset.val) + 2 * len(task.dataset.test))
-    most = task.spec.budget.calls
+    needed = calls * (len(task.dataset.val) + task.spec.tested_sides * len(task.dataset.test))
+    sealed = len({task.cluster_of(row) for row in task.dataset.test.open()})
+    most, warned = task.spec.budget.calls, few_rows_warning(task.spec.targets, sealed)
     if (lacking := find_unpayable_proof(task)) is not None:
-        return [f"{lacking.message}; `workbench optimize` refuses that without --allow-unproved"]
+        return [f"{lacking.message}; `workbench optimize` refuses that without --allow-unproved", *warned]
     if most is None or most >= needed:
-        return []
+        return warned
     return [
+        *warned,
         f"the budget of {most} calls may be too small: evaluating the baseline and testing it and a winner on all "
-        f"sealed rows may take {needed}. Raise budget.calls, or use fewer rows."
+        f"sealed rows may take {needed}. Raise budget.calls, or use fewer rows.",
     ]
 
 

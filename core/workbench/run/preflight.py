@@ -60,14 +60,16 @@ def _prefix(spec: LMSpec) -> str:
     return spec.model.partition("/")[0]
 
 
-def lms_not_ready(lms: Iterable[LMSpec], runtime: Runtime) -> Iterator[WorkbenchError]:
-    """The error of each language model that is not ready, e.g. a missing key."""
+def lms_not_ready(lms: Iterable[LMSpec], runtime: Runtime, target_usd: float | None = None) -> Iterator[WorkbenchError]:
+    """The error of each language model that is not ready, e.g. a missing key, or whose price is not known where there
+    is a ceiling or a target (`target_usd`) of dollars."""
     for spec in {spec.model_dump_json(): spec for spec in lms}.values():
         try:
             lm = runtime.pool.get(spec)
             if (ready := getattr(lm, "ready", None)) is not None:
                 ready()
             price_of(lm, 1, 1, runtime.ledger.budget.usd)
+            price_of(lm, 1, 1, target_usd, "targets.usd")
         except WorkbenchError as error:
             yield error
 

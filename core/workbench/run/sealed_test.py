@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from workbench.errors import BudgetSpent
@@ -17,9 +17,6 @@ from workbench.workflow import Workflow
 #: The largest share of a ceiling that is reserved.
 LARGEST_RESERVE = 0.5
 
-#: Both the baseline and the winner are tested.
-SIDES = 2
-
 #: Safety factors on the cost of val rows, since sealed rows may cost more. The number of calls hardly varies, tokens
 #: and dollars vary more, and minutes vary most, with the speed of the server.
 MORE_CALLS, MORE_TOKENS, MORE_MINUTES = 1.02, 1.1, 1.5
@@ -27,16 +24,18 @@ MORE_CALLS, MORE_TOKENS, MORE_MINUTES = 1.02, 1.1, 1.5
 
 def reserve_for_proof(task: Task, evaluator: Evaluator, progress: Progress, ledger: Ledger) -> None:
     """Reserve the estimated cost of testing the baseline and the best candidate, at the retry rate so far."""
-    n, budget, judging = len(task.dataset.test), task.spec.budget, evaluator.judging
+    n, budget, judging, sides = len(task.dataset.test), task.spec.budget, evaluator.judging, task.spec.tested_sides
     base = progress.complete.get(task.workflow.hash)
     best = progress.best or base
-    calls, tokens, usd, minutes = float(SIDES) * n * judging.calls, math.inf, math.inf, math.inf
+    calls, tokens, usd, minutes = float(sides) * n * judging.calls, math.inf, math.inf, math.inf
     if base is None or best is None:
-        calls += SIDES * n * evaluator.program(task.workflow).max_calls
+        calls += sides * n * evaluator.program(task.workflow).max_calls
     else:
         spent = ledger.spent
         waste = spent.calls / max(1, spent.calls - ledger.retries)
-        runs = [base, best]  # while the baseline is best, it counts twice; a later winner replaces this reserve
+        # While the baseline is best, it counts for all sides; a later winner replaces this reserve. What the targets
+        # pick is cheaper than the best or is it.
+        runs = [base, *[best] * (sides - 1)]
         calls = (calls + sum(estimate_calls(e, n) for e in runs)) * waste * MORE_CALLS
         tokens = sum(e.objectives["tokens"] + judging.tokens for e in runs) * n * waste * MORE_TOKENS
         usd = sum(e.objectives["usd"] + judging.usd for e in runs) * n * waste * MORE_TOKENS
@@ -51,42 +50,46 @@ def reserve_for_proof(task: Task, evaluator: Evaluator, progress: Progress, ledg
 
 
 async def run_sealed_test(
-    task: Task, evaluator: Evaluator, winner: Workflow, row_keys: RowKeys, on_pair: Callable[[int, int], None]
-) -> list[tuple[Result, Result]]:
-    """Run baseline and winner on the sealed rows, pair by pair, until the budget ends, and store what came out.
+    task: Task,
+    evaluator: Evaluator,
+    sides: Sequence[Workflow],
+    row_keys: RowKeys,
+    on_pair: Callable[[int, int], None],
+) -> list[tuple[Result, ...]]:
+    """Run each side on the sealed rows, row by row, until the budget ends, and store what came out.
 
     Args:
         task: the file's.
         evaluator: that of the run.
-        winner: may be the baseline, which then is both sides.
+        sides: the baseline, the winner and, where there are targets, the best on val. What is on several sides runs
+            once.
         row_keys: of the task, for what is stored.
-        on_pair: called with the number of pairs that are done, and that of all rows.
+        on_pair: called with the number of rows that are done, and that of all rows.
 
     Returns:
-        (baseline, winner) of the rows that were tested.
+        a result for each side, of the rows that were tested.
     """
     baseline, test = task.workflow, task.dataset.test.open()
-    programs = [evaluator.program(w) for w in (baseline, winner)]
-    pairs: list[tuple[Result, Result] | None] = [None] * len(test)
+    programs = {side.hash: evaluator.program(side) for side in sides}
+    rows: list[tuple[Result, ...] | None] = [None] * len(test)
 
-    async def both(index: int) -> None:
+    async def run_row(index: int) -> None:
         example: Example = test[index]
-        first = second = await evaluator.run_one(programs[0], example, traces=True)
-        if winner != baseline:
-            second = await evaluator.run_one(programs[1], example, traces=True)
-        pairs[index] = (first, second)
-        on_pair(sum(p is not None for p in pairs), len(test))
+        found = {key: await evaluator.run_one(program, example, traces=True) for key, program in programs.items()}
+        rows[index] = tuple(found[side.hash] for side in sides)
+        on_pair(sum(row is not None for row in rows), len(test))
 
     with suppress(BudgetSpent):
-        await evaluator.gather(len(test), both)
-    done = [p for p in pairs if p is not None]
+        await evaluator.gather(len(test), run_row)
+    done = [row for row in rows if row is not None]
     ledger = evaluator.runtime.ledger
-    sides = ((baseline, 0),) if winner == baseline else ((baseline, 0), (winner, 1))
-    for workflow, side in sides:
-        results = tuple(p[side] for p in done)
+    for side, workflow in enumerate(sides):
+        if workflow in sides[:side]:
+            continue
+        results = tuple(row[side] for row in done)
         evaluation = Evaluation(workflow, "test", results, len(done) == len(test))
         await store_evaluation(ledger.store, ledger.run_id, evaluation, row_keys)
-    if winner != baseline:
-        keys = sealed_row_keys(task, [a.example for a, _ in done])
-        record_test(ledger.store, ledger.run_id, winner.hash, keys)
+    if sides[1] != baseline:
+        keys = sealed_row_keys(task, [row[0].example for row in done])
+        record_test(ledger.store, ledger.run_id, sides[1].hash, keys)
     return done

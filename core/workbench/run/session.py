@@ -34,7 +34,17 @@ from workbench.run.stored_scores import RowKeys, TrainRows, store_evaluation
 from workbench.runtime import Runtime, SandboxChoice
 from workbench.signals import catch_signals
 from workbench.store import Candidates, Evaluations, RunLock, RunRecord, Store, dumps
-from workbench.study import Evaluation, Evaluator, Optimizer, Progress, Result, Study, pick, unanswered_error
+from workbench.study import (
+    Evaluation,
+    Evaluator,
+    Optimizer,
+    Progress,
+    Result,
+    Study,
+    configurations,
+    pick_winner,
+    unanswered_error,
+)
 from workbench.task import Task, write_workflow
 from workbench.workflow import Workflow
 
@@ -154,8 +164,10 @@ class Session:
 
     async def find_obstacles(self) -> list[WorkbenchError]:
         """Errors that would stop the run, found without a call. A resumed run skips this: its journal may suffice."""
+        targets = self.task.spec.targets
+        usd = targets.usd if targets is not None else None
         studies = [(self._study(self.task.workflow, i + 1, name), o) for i, (name, o) in enumerate(self.optimizers)]
-        found = [*lms_not_ready(lms_of(self.task), self.runtime), *await optimizers_not_ready(self.task, studies)]
+        found = [*lms_not_ready(lms_of(self.task), self.runtime, usd), *await optimizers_not_ready(self.task, studies)]
         return [self.task.source.locate(error) if isinstance(error, SpecError) else error for error in found]
 
     async def _course(self) -> Report:
@@ -167,10 +179,11 @@ class Session:
         if winner == baseline and task.spec.proof.when_unchanged == "skip":
             return self._report(status, winner, None, broken)
         self._emit("testing", winner=winner.hash, changed=winner != baseline)
-        pairs = await run_sealed_test(task, self.evaluator, winner, self.row_keys, self._on_pair)
-        if status == "finished" and len(pairs) < len(task.dataset.test):
+        sides = [baseline, winner, self._best()][: task.spec.tested_sides]
+        rows = await run_sealed_test(task, self.evaluator, sides, self.row_keys, self._on_row)
+        if status == "finished" and len(rows) < len(task.dataset.test):
             status = "budget"  # a larger budget can test the rest
-        return self._report(status, winner, pairs, broken)
+        return self._report(status, winner, rows, broken)
 
     async def _search(self) -> tuple[str, str | None]:
         """Evaluate the baseline, then run the optimizers, each on the best so far. Returns (status, error)."""
@@ -239,15 +252,15 @@ class Session:
     def _reserve_for_proof(self) -> None:
         reserve_for_proof(self.task, self.evaluator, self.progress, self.ledger)
 
+    def _best(self) -> Workflow:
+        """The best on val."""
+        return self.progress.best.workflow if self.progress.best is not None else self.task.workflow
+
     def _pick(self) -> Workflow:
-        """The winner: the best on val, or, with several objectives, the named pick of the Pareto set."""
-        best = self.progress.best
-        if best is None:
-            return self.task.workflow
-        spec = self.task.spec
-        if len(spec.objectives) > 1:
-            return pick(list(self.progress.complete.values()), spec.objectives, spec.pick).workflow
-        return best.workflow
+        """The winner: the best on val, or, with several objectives, the named pick of the Pareto set or the cheapest
+        that meets the targets."""
+        found = list(self.progress.complete.values())
+        return pick_winner(found, self.task.spec).workflow if found else self.task.workflow
 
     # Events and the store
 
@@ -264,7 +277,7 @@ class Session:
         if self._watched:
             plugins().emit("call_settled", run=self.info, call=call)
 
-    def _on_pair(self, done: int, of: int) -> None:
+    def _on_row(self, done: int, of: int) -> None:
         self._emit("tested", done=done, of=of)
 
     def _on_slowed(self, lm: str, before: int, after: int) -> None:
@@ -304,11 +317,10 @@ class Session:
         self,
         status: str,
         winner: Workflow | None = None,
-        pairs: list[tuple[Result, Result]] | None = None,
+        rows: list[tuple[Result, ...]] | None = None,
         error: str | None = None,
     ) -> Report:
-        best = self.progress.best
-        winner = winner or (best.workflow if best is not None else self.task.workflow)
+        winner = winner or self._best()
         warnings = [
             *self.task.dataset.warnings,
             *self._not_reached(),
@@ -321,7 +333,8 @@ class Session:
             task=self.task,
             winner=winner,
             evaluations=self.progress.complete,
-            pairs=pairs,
+            rows=rows,
+            best=self._best(),
             ledger=self.ledger,
             database=str(self.store.path),
             candidates=len(self._candidates),
@@ -349,7 +362,7 @@ class Session:
             changed = report.winner != self.task.workflow
             taken = report.proved or (self.options.keep_unproved and changed)
             report.kept = report.winner if taken else self.task.workflow
-            if changed and not taken and not report.loss_shown:
+            if changed and not taken and (not report.loss_shown or report.levels is not None):
                 report.unproved = self._write(report, report.winner, self.options.unproved_path)
             report.workflow = self._write(report, report.kept, self.options.path)
         stored = {**report.as_dict(), "lines": report.lines()}
@@ -375,7 +388,8 @@ class Session:
         elif workflow != self.task.workflow and not report.proved:
             head.append("This file contains the unproved changes.")
         try:
-            write_workflow(self.task, workflow, out, head)
+            under_load = configurations(workflow, self.progress.complete, self.task.spec)
+            write_workflow(self.task, workflow, out, head, [(e.workflow, e.objectives) for e in under_load])
         except OSError as error:
             report.warnings.append(
                 f"{out} cannot be written ({error}); write the result elsewhere with: workbench export {self.run} "

@@ -7,11 +7,13 @@ from workbench.spec.base import NODE_KEYS, Strict
 from workbench.spec.messages import spec_error
 from workbench.spec.models import (
     BudgetSpec,
+    ConfigurationSpec,
     DataSpec,
     DomainSpec,
     LMSpec,
     ProofSpec,
     Spec,
+    TargetsSpec,
     lm_spec,
 )
 from workbench.spec.policy import Inherited, PolicySpec, refusal, strictest_verdict
@@ -41,6 +43,8 @@ __all__ = [
     "DomainSpec",
     "BudgetSpec",
     "ProofSpec",
+    "TargetsSpec",
+    "ConfigurationSpec",
     "PolicySpec",
     "Inherited",
     "Strict",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
 
@@ -117,6 +117,48 @@ class ProofSpec(Strict):
         "skip",
         description="if nothing beat the baseline on val: leave the sealed rows unused, or test the baseline on them",
     )
+    margin: float = Field(
+        0.05,
+        gt=0,
+        lt=1,
+        description="the loss of score that must be ruled out where a cheaper candidate is taken: against the baseline "
+        "(`pick: cheapest`, `knee`), against the best candidate (`targets:`; where they name a score, only if it is "
+        "set)",
+    )
+
+
+class TargetsSpec(Strict):
+    """Service levels: the cheapest candidate that meets them is taken. Score, dollars, tokens and calls are means."""
+
+    score: float | None = Field(None, gt=0, le=1, description="mean score at least")
+    usd: float | None = Field(None, gt=0, description="dollars a row at most")
+    tokens: float | None = Field(None, gt=0, description="tokens a row, in and out, at most")
+    calls: float | None = Field(None, gt=0, description="calls of models a row at most")
+    latency: float | None = Field(None, gt=0, description="seconds a row at most, on average")
+    p95_latency: float | None = Field(None, gt=0, description="seconds at most for 95 of 100 rows")
+
+    @property
+    def given(self) -> dict[str, float]:
+        """The limits that are set, by their objectives."""
+        return {name: limit for name, limit in self.model_dump().items() if limit is not None}
+
+    @model_validator(mode="after")
+    def _one_at_least(self) -> TargetsSpec:
+        if not self.given:
+            raise ValueError("targets name at least one limit, e.g. {score: 0.8, usd: 0.002, p95_latency: 3}")
+        return self
+
+
+class ConfigurationSpec(Strict):
+    """Another configuration of the workflow, as `optimize` writes it, with its figures on val."""
+
+    score: float = Field(ge=0, le=1, description="mean score")
+    usd: float = Field(0.0, ge=0, description="dollars a row")
+    tokens: float = Field(0.0, ge=0, description="tokens a row")
+    latency: float = Field(gt=0, description="seconds a row, on average")
+    p95_latency: float = Field(gt=0, description="seconds that 95 of 100 rows stay below")
+    lm: LMSpec | None = Field(None, description="in place of the file's")
+    nodes: dict[str, dict[str, Any]] | None = Field(None, min_length=1, description="in place of the file's")
 
 
 class DomainSpec(Strict):
@@ -191,7 +233,10 @@ class DomainSpec(Strict):
         return bounds[0] <= value <= bounds[1] and on_step and (self.int_ is None or isinstance(value, int))
 
 
-Objective = Literal["score", "usd", "tokens", "latency", "calls"]
+Objective = Literal["score", "usd", "tokens", "latency", "calls", "p95_latency"]
+
+
+OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 
 
 class Spec(Strict):
@@ -216,10 +261,21 @@ class Spec(Strict):
     objectives: list[Objective] = Field(
         default_factory=lambda: ["score"],
         min_length=1,
-        description="what is to be good; with several, the Pareto set is kept and shown",
+        description="what is to be good; with several, the Pareto set is kept and shown; default: score, and what "
+        "`targets` limits",
     )
     pick: Literal["score", "knee", "cheapest"] = Field(
         "score", description="which of the Pareto set becomes the result"
+    )
+    targets: TargetsSpec | None = Field(
+        None,
+        description="service levels, in place of `pick`: the cheapest candidate that meets them becomes the "
+        "result, and the sealed rows show whether it does",
+    )
+    configurations: list[ConfigurationSpec] = Field(
+        default=[],
+        description="written by `optimize` where there are targets: the file's own configuration, then faster ones, "
+        "of which `serve` takes one when requests have to wait",
     )
     nodes: dict[str, dict[str, Any]] = Field(min_length=1, description="the steps, by name (see nodes.md)")
     types: dict[str, str] = Field(
@@ -257,12 +313,35 @@ class Spec(Strict):
     seed: int = Field(0, description="of everything random in the run")
 
     @property
+    def margin_of_targets(self) -> float | None:
+        """How much worse than the best candidate one that meets the targets may score; None if it is enough that it
+        meets the target of score."""
+        stated = self.targets is not None and self.targets.score is not None
+        return None if stated and "margin" not in self.proof.model_fields_set else self.proof.margin
+
+    @property
+    def tested_sides(self) -> int:
+        """How many workflows the sealed rows are for: baseline, winner and, with targets, the best candidate."""
+        return 2 if self.targets is None else 3
+
+    @property
     def metrics(self) -> list[str | dict[str, Any]]:
         """The metrics, the first of which decides."""
         return self.metric if isinstance(self.metric, list) else [self.metric]
 
+    @model_validator(mode="before")
+    @classmethod
+    def _objectives_of_targets(cls, value: Any) -> Any:
+        """What is limited is to be good, too."""
+        if not is_dict(value) or not is_dict(value.get("targets")) or "objectives" in value:
+            return value
+        costs = [name for name in OBJECTIVES if name in value["targets"] and name != "score"]
+        return {**value, "objectives": ["score", *costs]}
+
     @model_validator(mode="after")
     def _objectives(self) -> Spec:
+        if self.targets is not None and "pick" in self.model_fields_set:
+            raise ValueError("targets and pick exclude each other: targets take the cheapest that meets them")
         if "score" not in self.objectives:
             raise ValueError("objectives must contain score: without it the cheapest nonsense is best")
         if len(set(self.objectives)) < len(self.objectives):

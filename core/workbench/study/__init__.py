@@ -9,6 +9,15 @@ from workbench.study.pareto import objective_sign, pareto_set, pick
 from workbench.study.racing import Race, paired_race
 from workbench.study.sampler import AskedTrial, PartialFixedTrial, RandomTrial, Searcher, make_sampler
 from workbench.study.study import Optimizer, Progress, Study, estimate_calls, make_optimizer
+from workbench.study.targets import (
+    SLOW_SHARE,
+    Aims,
+    configurations,
+    cost_objective,
+    is_slow,
+    pick_by_targets,
+    pick_winner,
+)
 
 __all__ = [
     "Optimizer",
@@ -32,4 +41,11 @@ __all__ = [
     "pareto_set",
     "pick",
     "objective_sign",
+    "pick_winner",
+    "pick_by_targets",
+    "cost_objective",
+    "configurations",
+    "Aims",
+    "is_slow",
+    "SLOW_SHARE",
 ]

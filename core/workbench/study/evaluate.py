@@ -67,7 +67,8 @@ class Evaluation:
 
     @property
     def objectives(self) -> dict[str, float]:
-        """Means per example. Costs are those of the calls' first payment, so that a cached call costs the same."""
+        """Means per example, and a percentile. Costs are those of the calls' first payment, so that a cached call
+        costs the same."""
         n = max(1, len(self.results))
         return {
             "score": self.score,
@@ -75,7 +76,15 @@ class Evaluation:
             "tokens": sum(r.tokens for r in self.results) / n,
             "calls": sum(r.calls for r in self.results) / n,
             "latency": sum(r.seconds for r in self.results) / n,
+            "p95_latency": self._percentile95(),
         }
+
+    def _percentile95(self) -> float:
+        """The seconds of the row at rank ceil(0.95 n). Rows that timed out count as the slowest."""
+        seconds = [r.seconds for r in self.results]
+        slowest = max(seconds, default=0.0)
+        ranked = sorted(slowest if r.failure == FailureKind.TIMEOUT else r.seconds for r in self.results)
+        return ranked[math.ceil(0.95 * len(ranked)) - 1] if ranked else 0.0
 
     @property
     def queued(self) -> float:

@@ -21,7 +21,18 @@ from workbench.user_code import relocate_address
 from workbench.workflow import Tree, Workflow, node_class, task_lm
 
 #: Sections of a file that count where it is called and not improved.
-CALLED_KEYS = ("name", "description", "lm", "roles", "policy", "nodes", "concurrency", "timeout")
+CALLED_KEYS = (
+    "name",
+    "description",
+    "lm",
+    "roles",
+    "policy",
+    "nodes",
+    "targets",
+    "configurations",
+    "concurrency",
+    "timeout",
+)
 
 
 def called_tree(spec: Spec, raw: Any, workflow: Workflow) -> Tree:
@@ -31,6 +42,7 @@ def called_tree(spec: Spec, raw: Any, workflow: Workflow) -> Tree:
     spec, raw: the file that the workflow comes from, with the policies of files that it refers to, and as written.
     """
     whole = file_tree(spec, {**raw, "data": {}, "metric": None}, workflow, workflow.base, ())
+    whole |= {"configurations": raw["configurations"]} if raw.get("configurations") else {}
     return {key: whole[key] for key in CALLED_KEYS if key in whole}
 
 
@@ -91,7 +103,7 @@ def file_tree(
         lm = task_lm(spec.lm, workflow).model_dump(exclude_unset=True, mode="json")
     if lm is not None:
         tree["lm"] = relocate_weights(lm, workflow.base, folder)
-    for key in ("roles", "data", "metric", "objectives", "pick", "policy"):
+    for key in ("roles", "data", "metric", "objectives", "pick", "targets", "policy"):
         if key in raw:
             tree[key] = raw[key]
     if "roles" in raw:
@@ -162,15 +174,42 @@ def kept_search(spec: Spec, baseline: Workflow, workflow: Workflow) -> list[str]
     return [address for address in spec.search if kept(address)]
 
 
-def write_workflow(task: Task, workflow: Workflow, out: Path, header: Sequence[str] = ()) -> None:
-    """Write a workflow as a file, whole or not at all. header: lines of a comment at the top."""
+def write_workflow(
+    task: Task,
+    workflow: Workflow,
+    out: Path,
+    header: Sequence[str] = (),
+    configurations: Sequence[tuple[Workflow, Mapping[str, float]]] = (),
+) -> None:
+    """Write a workflow as a file, whole or not at all.
+
+    Args:
+        header: lines of a comment at the top.
+        configurations: the workflow itself and others with their figures, for the section of that name.
+    """
     out = out.resolve()
     notes = ["The comments of the file that it was made from are not kept."] if _has_comments(task.source.text) else []
     if "optimize" in task.source.value and not same_kinds(task.workflow, workflow):
         notes.append("Nor is `optimize:`, since the nodes are of other kinds now: name optimizers for them.")
     text = "".join(f"# {one_line(line)}".rstrip() + "\n" for line in (*header, *notes))
-    text += dump_yaml(workflow_tree(task, workflow, out.parent))
+    tree = workflow_tree(task, workflow, out.parent)
+    if configurations:
+        tree["configurations"] = [_configuration(task, tree, *one, out.parent) for one in configurations]
+    text += dump_yaml(tree)
     write_whole(out, text)
+
+
+#: The figures of a configuration, with the decimals that are written.
+_FIGURES = {"score": 4, "usd": 8, "tokens": 1, "latency": 4, "p95_latency": 4}
+
+
+def _configuration(
+    task: Task, written: Tree, workflow: Workflow, figures: Mapping[str, float], folder: Path
+) -> dict[str, Any]:
+    """One of the configurations of a file: its figures, and the sections that differ from the file's own (written)."""
+    own = workflow_tree(task, workflow, folder)
+    sections = {key: own[key] for key in ("lm", "nodes") if key in own and own[key] != written.get(key)}
+    return {**{name: round(figures[name], digits) for name, digits in _FIGURES.items()}, **sections}
 
 
 def _has_comments(text: str) -> bool:

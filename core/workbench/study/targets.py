@@ -1,0 +1,148 @@
+"""Service levels: the cheapest candidate that meets the targets of a file, and faster ones for times of load."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from workbench.failures import FailureKind
+from workbench.spec import Spec, TargetsSpec
+from workbench.study.evaluate import Evaluation, Result
+from workbench.study.pareto import objective_sign, pareto_set, pick
+from workbench.workflow import Workflow
+
+#: The share of rows that may take longer than `p95_latency`.
+SLOW_SHARE = 0.05
+
+#: What is cheap is told by the first of these that the objectives name, else that the candidates differ in.
+_COSTS = ("usd", "tokens", "calls")
+
+
+def is_slow(result: Result, limit: float) -> bool:
+    """Whether a row took more seconds than the limit. One that timed out did."""
+    return result.seconds > limit or result.failure == FailureKind.TIMEOUT
+
+
+def cost_objective(evaluations: Sequence[Evaluation], objectives: Sequence[str]) -> str:
+    """The objective that tells which candidate is the cheapest."""
+    for name in _COSTS:
+        if name in objectives:
+            return name
+    for name in _COSTS:
+        if len({e.objectives[name] for e in evaluations}) > 1:
+            return name
+    return "tokens"
+
+
+def pick_winner(evaluations: Sequence[Evaluation], spec: Spec) -> Evaluation:
+    """The winner among complete evaluations on val, the first of which is the baseline: the best score; with several
+    objectives the named pick of the Pareto set; with targets the cheapest that meets them."""
+    if (aims := Aims.of(spec, evaluations)) is not None:
+        return pick_by_targets(evaluations, aims, spec.objectives)
+    if len(spec.objectives) > 1:
+        return pick(evaluations, spec.objectives, spec.pick)
+    return max(evaluations, key=lambda e: e.score)
+
+
+@dataclass(frozen=True)
+class Aims:
+    """What a candidate has to meet on val.
+
+    targets: of the file. best: the best score among all candidates. margin: how much worse than that a candidate may
+    score; None: only the target of score counts.
+    """
+
+    targets: TargetsSpec
+    best: Evaluation
+    margin: float | None = None
+
+    @classmethod
+    def of(cls, spec: Spec, evaluations: Sequence[Evaluation]) -> Aims | None:
+        """Those of a file with targets."""
+        best = max(evaluations, key=lambda e: e.score)
+        return None if spec.targets is None else cls(spec.targets, best, spec.margin_of_targets)
+
+    def shortfalls(self, evaluation: Evaluation, room: float = 0.0) -> dict[str, float]:
+        """By how much, as a part of its limit, each target is missed; `margin` is that against the best.
+
+        room: standard errors by which a target must be met.
+        """
+        found: dict[str, float] = {}
+        for name, limit in self.targets.given.items():
+            by = objective_sign(name) * (limit - evaluation.objectives[name]) / limit
+            if name == "p95_latency":
+                by = max(by, _slow_share(evaluation, limit, room) - SLOW_SHARE)
+            else:
+                by += room * _standard_error(_values(evaluation, name)) / limit
+            found[name] = by
+        if self.margin is not None:
+            lost = [a - b for a, b in zip(self.best.scores, evaluation.scores, strict=True)]
+            loss = math.fsum(lost) / max(1, len(lost))
+            found["margin"] = loss - self.margin + room * _standard_error(lost)
+        return {name: by for name, by in found.items() if by > 1e-12}
+
+
+def pick_by_targets(evaluations: Sequence[Evaluation], aims: Aims, objectives: Sequence[str]) -> Evaluation:
+    """The cheapest candidate that meets all targets on val by one standard error; of equals the best.
+
+    Who only just meets a target on val often misses it on other rows: of several such candidates, the cheapest is the
+    luckiest. Hence the standard error (the rule of Breiman et al., Classification and Regression Trees, 1984, section
+    3.4.3, where it picks the simplest tree). If no candidate has that much room, the one with the smallest sum of
+    shortfalls is taken: 0 if it meets the targets by its values, and then it is one of the Pareto set.
+
+    Args:
+        evaluations: complete ones on val.
+        aims: what is to be met.
+        objectives: of the file: what is cheap is told by the first cost among them.
+    """
+    cost = cost_objective(evaluations, objectives)
+
+    def cheapness(evaluation: Evaluation) -> tuple[float, float]:
+        return (evaluation.objectives[cost], -evaluation.score)
+
+    if meeting := [e for e in evaluations if not aims.shortfalls(e, room=1.0)]:
+        return min(meeting, key=cheapness)
+    return min(evaluations, key=lambda e: (sum(aims.shortfalls(e).values()), *cheapness(e)))
+
+
+def _slow_share(evaluation: Evaluation, limit: float, room: float) -> float:
+    """The share of rows that took too long, plus standard errors of a share of SLOW_SHARE."""
+    n = max(1, len(evaluation.results))
+    error = math.sqrt(SLOW_SHARE * (1 - SLOW_SHARE) / n)
+    return sum(is_slow(result, limit) for result in evaluation.results) / n + room * error
+
+
+def _values(evaluation: Evaluation, objective: str) -> list[float]:
+    if objective == "score":
+        return evaluation.scores
+    return [getattr(result, "seconds" if objective == "latency" else objective) for result in evaluation.results]
+
+
+def _standard_error(values: Sequence[float]) -> float:
+    """Of the mean; 0 for one value."""
+    n = len(values)
+    if n < 2:
+        return 0.0
+    mean = math.fsum(values) / n
+    return math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (n - 1) / n)
+
+
+def configurations(workflow: Workflow, evaluations: Mapping[str, Evaluation], spec: Spec) -> list[Evaluation]:
+    """A workflow and what `serve` may take in its place when requests have to wait: the faster ones of the Pareto set
+    that meet each target on val, cheapest first. Empty without such, or without a target of time.
+
+    evaluations: complete ones on val, by hash.
+    """
+    chosen, targets, found = evaluations.get(workflow.hash), spec.targets, list(evaluations.values())
+    if chosen is None or targets is None or (targets.p95_latency is None and targets.latency is None):
+        return []
+    cost = cost_objective(found, spec.objectives)
+    aims = Aims.of(spec, found)
+    faster = [
+        e
+        for e in pareto_set(found, ["latency", "score", cost])
+        if e.objectives["latency"] < chosen.objectives["latency"] and aims is not None and not aims.shortfalls(e)
+    ]
+    faster.sort(key=lambda e: (e.objectives[cost], e.objectives["latency"]))
+    return [chosen, *faster] if faster else []

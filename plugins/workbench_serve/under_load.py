@@ -1,0 +1,83 @@
+"""Which configuration answers a request: the first, cheapest one, until requests have to wait.
+
+A request may take as long as the targets say, its wait included. So what has waited is left with less, and is answered
+by the cheapest configuration that is fast enough for the rest.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from workbench.spec import ConfigurationSpec, TargetsSpec
+
+#: Times are those of the last so many requests and seconds; of fewer requests than FEW the file's figures are better.
+WINDOW, SECONDS, FEW = 200, 60.0, 40
+
+
+class Configurations:
+    """Chooses among the configurations of a file, cheapest first."""
+
+    def __init__(
+        self,
+        targets: TargetsSpec,
+        figures: Sequence[ConfigurationSpec],
+        slots: int,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        """
+        Args:
+            targets: of these, `latency` and `p95_latency`.
+            figures: of each configuration on val.
+            slots: requests that run at once.
+            clock: seconds.
+        """
+        self.targets, self.figures, self.slots, self._clock = targets, figures, slots, clock
+        self._times = [deque[tuple[float, float]](maxlen=WINDOW) for _ in figures]
+
+    def choose(self, waited: float, waiting: int) -> int:
+        """The place of the configuration for a request.
+
+        It is the cheapest that ends in time, by its usual and its slow requests, both after what this request has
+        waited and after what the last of the queue would wait if all before it took the same one. If there is none, the
+        fastest.
+
+        Args:
+            waited: seconds that the request has waited.
+            waiting: requests behind it.
+        """
+        slower = self._slowdown()
+        usual = [self._usual(place, slower) for place in range(len(self.figures))]
+        for place, (mean, slow) in enumerate(usual):
+            wait = max(waited, waiting * mean / self.slots)
+            if wait + mean <= (self.targets.latency or math.inf) and wait + slow <= (
+                self.targets.p95_latency or math.inf
+            ):
+                return place
+        return min(range(len(usual)), key=lambda place: usual[place])
+
+    def record(self, place: int, seconds: float) -> None:
+        """Note how long a request took, its wait left out."""
+        self._times[place].append((self._clock(), seconds))
+
+    def _recent(self, place: int) -> list[float]:
+        since = self._clock() - SECONDS
+        return [seconds for at, seconds in self._times[place] if at >= since]
+
+    def _usual(self, place: int, slower: float) -> tuple[float, float]:
+        """(mean, 95th percentile) of the seconds of a request now."""
+        recent, figures = sorted(self._recent(place)), self.figures[place]
+        if len(recent) < FEW:
+            return figures.latency * slower, figures.p95_latency * slower
+        return math.fsum(recent) / len(recent), recent[math.ceil(0.95 * len(recent)) - 1]
+
+    def _slowdown(self) -> float:
+        """How many times slower requests are now than on val, by the configurations that ran lately: servers that are
+        slow for one are slow for the others, too."""
+        ratios: list[float] = []
+        for place, figures in enumerate(self.figures):
+            if len(recent := self._recent(place)) >= FEW:
+                ratios.append(math.fsum(recent) / len(recent) / figures.latency)
+        return math.fsum(ratios) / len(ratios) if ratios else 1.0
