@@ -84,6 +84,8 @@ def test_the_planted_step_is_named_and_only_what_follows_it_is_paid(file: Path, 
     found = replay_failures("last", options=ReplayOptions(lm=STRONG_LM), database=database, pool=models)
     check(found)
     assert found.paid.calls == len(models.requests) - sent + len(models.strong.requests)
+    asked = [str(request.messages) for request in models.requests]
+    assert not set(asked[:sent]) & set(asked[sent:]), "what the evaluation asked is answered by its journal"
     for one in found.rows:
         assert one.diagnosis is not None and one.steps == NODES and one.diagnosis.reruns <= 5
         assert one.diagnosis.calls < one.diagnosis.reruns * NODES
