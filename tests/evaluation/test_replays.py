@@ -130,7 +130,7 @@ def test_other_repairs(repair: Any, file: Path, models: Models, database: Path) 
         check(found)
         assert not models.strong.requests
     else:
-        assert found.repair_rate == 0.0
+        assert found.repair_rate == found.as_attribution().repair_rate == 0.0
         assert all(one.diagnosis and one.diagnosis.reruns == 2 * NODES for one in found.rows)
 
 

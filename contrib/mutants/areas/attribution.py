@@ -85,9 +85,13 @@ ATTRIBUTION: list[Mutant] = [
     ),
     *changes_of(
         "core/workbench/evaluation/diagnoses.py",
+        STORED_TESTS,
+        ("return sum(known) / len(known) if known else None", "return 1.0", "the repair rate is not computed"),
+    ),
+    *changes_of(
+        "core/workbench/evaluation/diagnoses.py",
         "tests/plugins/attribute/test_repeated.py",
         ('or run not in report["examined"]', "", "a diagnosis of another run is shown"),
-        ("return sum(known) / len(known) if known else None", "return 1.0", "the repair rate is not computed"),
         ('(one["row"], one["candidate"], one["replica"]) == key', "True", "each row has the diagnoses of all"),
     ),
     *changes_of(
