@@ -13,6 +13,7 @@ from areas.checked import CHECKED
 from areas.diagnosed import DIAGNOSED
 from areas.evaluated import EVALUATED
 from areas.failed import FAILED
+from areas.induced import INDUCED
 from areas.levels import LEVELS
 from areas.mutant import Mutant
 from areas.paid import PAID
@@ -45,5 +46,6 @@ MUTANTS: list[Mutant] = [
     *SHOWN,
     *ROUTES,
     *DIAGNOSED,
+    *INDUCED,
     *LEVELS,
 ]

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from workbench.concurrency import run_in_loop
 from workbench.errors import BudgetSpent, SpecError, suggest
 from workbench.evaluation import AttributionReport, RowFinding
 from workbench.hashing import digest
-from workbench.ledger import CallInfo, Ledger
-from workbench.lm import LMPool, locate_lms
-from workbench.run import read_stored_source
-from workbench.runtime import Runtime, make_request
-from workbench.spec import BudgetSpec, LMSpec, check_nodes
-from workbench.store import RunLock, RunRecord, Store, add_run, dumps, find_started_run, read_report
-from workbench.task import check_lms
-from workbench.user_code import without_user_code
+from workbench.kit.agent_log import Log, LogSource
+from workbench.kit.asked_run import AskedRun, Command, open_run
+from workbench.lm import LMPool
+from workbench.spec import BudgetSpec, LMSpec
 from workbench_attribute.baselines import BASELINES
+from workbench_attribute.diagnosis import Diagnosis
 from workbench_attribute.judges import Answer, Judge
-from workbench_attribute.log import Diagnosis, Log, StoredRow
 from workbench_attribute.methods import METHODS
 from workbench_attribute.prompts import Messages
 from workbench_attribute.score import Accuracy, expect_random, score
@@ -82,14 +76,6 @@ class Attribution:
         }
 
 
-@dataclass
-class JudgeModel:
-    """The language model that judges."""
-
-    lm: LMSpec
-    roles: dict[str, LMSpec] = field(default_factory=dict)
-
-
 def attribute(
     logs: Sequence[Log],
     judging: Judging,
@@ -131,19 +117,18 @@ def attribute(
             hint="Name it with --lm MODEL, e.g. --lm openai/gpt-4.1-mini, or --lm openai/NAME --api-base "
             f"http://127.0.0.1:8000/v1. Without a model: --method {' or '.join(BASELINES)}.",
         )
-    check_lms(JudgeModel(lm))
-    store = Store(database)
-    try:
-        run_id, run, earlier = _run_of(store, logs, judging, lm)
-        with RunLock(store, run):
-            budget = BudgetSpec.model_validate({"calls": calls})
-            ledger = Ledger(store, run_id, budget, earlier_seconds=earlier, reuse=True)
-            ledger.bill.forget_unanswered()  # what failed for want of a server is asked again
-            course = _Course(logs, judging, ledger, Runtime(ledger, lm, pool=pool or LMPool()), on_progress)
-            runs = [*_examined(store, run), *([examined] if examined else [])]
-            return run_in_loop(course.go(run, list(dict.fromkeys(runs))))
-    finally:
-        store.close()
+    command = Command(
+        "attribute",
+        "attribution",
+        WORKING,
+        DONE,
+        judging.model_dump(mode="json"),
+        {"logs": digest([log.as_dict() for log in logs])},
+        judging.seed,
+    )
+    with open_run(database, command, lm, BudgetSpec.model_validate({"calls": calls}), pool or LMPool()) as run:
+        runs = [*_examined(run), *([examined] if examined else [])]
+        return run.go(_Course(logs, judging, run, on_progress).go(list(dict.fromkeys(runs))))
 
 
 def report_of(found: Attribution, method: str, examined: Sequence[str]) -> AttributionReport:
@@ -153,7 +138,7 @@ def report_of(found: Attribution, method: str, examined: Sequence[str]) -> Attri
 
 
 def _finding(log: Log, d: Diagnosis) -> RowFinding:
-    row = log.row or StoredRow(log.id, 0, "")
+    row = log.row or LogSource(log.id, 0, "")
     return RowFinding(
         row.example,
         row.candidate or None,
@@ -171,9 +156,9 @@ def _finding(log: Log, d: Diagnosis) -> RowFinding:
     )
 
 
-def _examined(store: Store, run: str) -> list[str]:
+def _examined(run: AskedRun) -> list[str]:
     """The runs whose logs this one judged before: equal logs of two runs are judged once."""
-    return list((read_report(store.find_run(run)) or {}).get("examined", ()))
+    return list((run.read_report() or {}).get("examined", ()))
 
 
 def diagnose_without_model(logs: Sequence[Log], judging: Judging) -> list[Diagnosis]:
@@ -204,72 +189,30 @@ def score_baselines(logs: Sequence[Log]) -> dict[str, dict[str, float]]:
     return found
 
 
-def judge_of_run(store: Store, run: str) -> LMSpec | None:
-    """The model of the role `proposer` in the file of a run, else its `lm`. Runs no code of the file."""
-    row = store.find_run(run)
-    _, folder, started = read_stored_source(row)
-    with without_user_code("names"):
-        spec = locate_lms(check_nodes(started), Path(folder))
-    return spec.roles.get("proposer", spec.lm)
-
-
-def _run_of(store: Store, logs: Sequence[Log], judging: Judging, lm: LMSpec) -> tuple[int, str, float]:
-    """(id, name, seconds so far) of the run with these arguments, or of a new one. The budget is no part of them."""
-    spec = dumps(judging.model_dump(mode="json"))
-    options = dumps({"logs": digest([log.as_dict() for log in logs]), "lm": lm.model_dump(mode="json")})
-    for status in (WORKING, DONE):
-        if (row := find_started_run(store, status, spec, options)) is not None:
-            return row["id"], row["run"], row["seconds"] or 0.0
-    run = secrets.token_hex(4)
-    settings = {"spec": spec, "options": options, "seed": judging.seed}
-    return add_run(store, run=run, name="attribution", status=WORKING, kind="attribute", **settings), run, 0.0
-
-
 class _Course:
     """All logs, several at once. Each answer is journalled before it is read."""
 
-    def __init__(
-        self,
-        logs: Sequence[Log],
-        judging: Judging,
-        ledger: Ledger,
-        runtime: Runtime,
-        on_progress: Callable[[int, int], None],
-    ):
-        self.logs, self.judging, self.ledger, self.runtime = logs, judging, ledger, runtime
+    def __init__(self, logs: Sequence[Log], judging: Judging, run: AskedRun, on_progress: Callable[[int, int], None]):
+        self.logs, self.judging, self.run = logs, judging, run
         self.on_progress, self.done = on_progress, 0
-        self.paid: dict[str, Any] = {"calls": 0, "tokens": 0, "usd": 0.0}
         self.slots = asyncio.Semaphore(AT_ONCE)
-        ledger.on_call = self._count
 
-    def _count(self, info: CallInfo) -> None:
-        if not info.cached:
-            self.paid["calls"] += info.attempts
-            self.paid["tokens"] += info.prompt_tokens + info.completion_tokens
-            self.paid["usd"] += info.usd
-
-    async def go(self, run: str, examined: Sequence[str]) -> Attribution:
-        """Judge the logs, and store what is found with the run of this name. examined: the runs that they are of."""
-        result = Attribution(self.logs, await self._diagnose_all(), run, self.paid)
-        report = report_of(result, f"{self.judging.method}, judged by {self.runtime.lm.model}", examined)
-        record = RunRecord(self.ledger.store, self.ledger.run_id)
-        record.end_with_report(DONE, report.as_dict(), self.ledger.seconds)
-        self.ledger.store.flush()
+    async def go(self, examined: Sequence[str]) -> Attribution:
+        """Judge the logs, and store what is found. examined: the runs that they are of."""
+        result = Attribution(self.logs, await self._diagnose_all(), self.run.run, self.run.paid)
+        method = f"{self.judging.method}, judged by {self.run.runtime.lm.model}"
+        self.run.end_with_report(DONE, report_of(result, method, examined).as_dict())
         return result
 
     async def _diagnose_all(self) -> list[Diagnosis]:
-        try:
-            found = await asyncio.gather(*map(self._diagnose, self.logs), return_exceptions=True)
-        finally:
-            await self.runtime.aclose()
-            self.ledger.close()
+        found = await asyncio.gather(*map(self._diagnose, self.logs), return_exceptions=True)
         diagnoses = []
         for one in found:  # all have ended: what was in flight is paid, and recorded
             if isinstance(one, BaseException):
                 raise one
             diagnoses.append(one)
         if any(d.failure == "budget" for d in diagnoses):
-            self.ledger.bill.check_answered()
+            self.run.ledger.bill.check_answered()
         return diagnoses
 
     async def _diagnose(self, log: Log) -> Diagnosis:
@@ -281,16 +224,13 @@ class _Course:
                 spent = {"calls": judge.calls, "usd": judge.usd, "unread": judge.unread}
                 return Diagnosis(None, None, 0.0, str(error), method=self.judging.method, failure="budget", **spent)
         self.done += 1
-        RunRecord(self.ledger.store, self.ledger.run_id).save_seconds(self.ledger.seconds)
+        self.run.save_seconds()
         self.on_progress(self.done, len(self.logs))
         return found
 
     async def _ask(self, messages: Messages, vote: int) -> Answer:
-        spec = self.runtime.lm
-        settings = {
-            "temperature": spec.temperature or self.judging.heat,
-            "max_tokens": spec.max_tokens or self.judging.max_tokens,
-        }
-        request = make_request(spec, messages, vote, settings)
-        response, settled = await self.runtime.complete(spec, request, "judge")
+        judging = self.judging
+        response, settled = await self.run.ask(
+            messages, vote, "judge", temperature=judging.heat, max_tokens=judging.max_tokens
+        )
         return Answer(response.text, response.finish, settled.attempts, settled.usd)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 
+from workbench.kit.agent_log import Log
+from workbench_attribute.diagnosis import Diagnosis
 from workbench_attribute.judges import Judge, Method
-from workbench_attribute.log import Diagnosis, Log
 
 #: Words of a step that went wrong, or that speaks of one that did.
 _TROUBLE = re.compile(

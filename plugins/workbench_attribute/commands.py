@@ -13,9 +13,10 @@ from workbench.cli import Styled, echo_json, say
 from workbench.text import one_line
 
 if TYPE_CHECKING:
+    from workbench.kit.agent_log import Log
     from workbench.spec import LMSpec
     from workbench_attribute.attribute import Attribution
-    from workbench_attribute.log import Diagnosis, Log
+    from workbench_attribute.diagnosis import Diagnosis
     from workbench_attribute.settings import Judging
 
 
@@ -204,7 +205,7 @@ def _named_model(model: str | None, api_base: str | None) -> LMSpec | None:
 
 def _read_files(source: str, form: str | None, rows: tuple[str, ...], split: str | None) -> list[Log]:
     from workbench.errors import SpecError
-    from workbench_attribute.readers import load_logs
+    from workbench.kit.log_files import load_logs
 
     if Path(source).suffix in (".yaml", ".yml"):
         raise SpecError(
@@ -228,10 +229,9 @@ def _read_run(
     """The logs of a run, the judge, and the run's name. A model that the run names is asked only if its file is
     trusted: it may send rows and keys to any address."""
     from workbench.cli.trust import require_trust_in_run
+    from workbench.kit.stored_logs import load_stored_logs, model_of_run
     from workbench.store import ReadOnlyStore
-    from workbench_attribute.attribute import judge_of_run
     from workbench_attribute.baselines import BASELINES
-    from workbench_attribute.stored import load_stored_logs
 
     if form is not None:
         raise click.UsageError("--format is of a file of logs, and this is a run of workbench")
@@ -240,7 +240,7 @@ def _read_run(
         logs = load_stored_logs(store, run, rows, split)
         if lm is None and settings.method not in BASELINES:
             require_trust_in_run(run, db)
-            lm = judge_of_run(store, run)
+            lm = model_of_run(store, run)
         return logs, lm, str(store.find_run(run)["run"])
     finally:
         store.close()

@@ -19,8 +19,9 @@ from dataclasses import dataclass, field
 
 from workbench.errors import LMError
 from workbench.failures import FailureKind
+from workbench.kit.agent_log import TOKEN, Log
 from workbench_attribute import prompts
-from workbench_attribute.log import Diagnosis, Log
+from workbench_attribute.diagnosis import Diagnosis
 from workbench_attribute.prompts import Messages, Unreadable
 from workbench_attribute.settings import Judging
 
@@ -57,7 +58,7 @@ class Judge:
     @property
     def room(self) -> int:
         """Characters of a log in one prompt."""
-        return self.settings.window * prompts.TOKEN
+        return self.settings.window * TOKEN
 
     def rng(self, log: Log, vote: int = 0) -> random.Random:
         """Randomness that depends on the seed, the log and the vote alone."""

@@ -11,12 +11,9 @@ from collections.abc import Sequence
 
 from workbench.errors import WorkbenchError
 from workbench.failures import FailureKind
-from workbench_attribute.log import Log, Step
+from workbench.kit.agent_log import Log, shorten, show_steps, step_text
 
 Messages = list[dict[str, str]]
-
-#: Characters of a token, as reservations of the ledger count them, and the least that is shown of a step.
-TOKEN, LEAST = 3, 60
 
 _TASK = (
     "You examine the log of a run that failed. Find the decisive mistake: the earliest step which, had it been done "
@@ -32,38 +29,7 @@ class Unreadable(WorkbenchError):
         self.kind = kind
 
 
-# Logs as text
-
-
-def shorten(text: str, most: int) -> str:
-    """A text without its middle, if it is longer than so many characters."""
-    if len(text) <= most:
-        return text
-    head = most * 2 // 3
-    return f"{text[:head]} [... {len(text) - most} characters left out ...] {text[len(text) - (most - head) :]}"
-
-
-def _text(step: Step) -> str:
-    return f"{step.content}\nERROR: {step.error}" if step.error else step.content
-
-
-def _line(number: int, step: Step, most: int) -> str:
-    """A step; its later lines are indented, so that they cannot pass for steps."""
-    who = f"{step.agent} ({step.role})" if step.role and step.role != step.agent else step.agent
-    return f"Step {number}, {who}: {shorten(_text(step), most)}".replace("\n", "\n    ")
-
-
-def show_steps(log: Log, numbers: Sequence[int], room: int) -> str:
-    """Steps in at most about so many characters: the longest are cut, all to one length."""
-    lengths = sorted(len(_text(log.steps[n])) for n in numbers)
-    left, cap = room, LEAST
-    for place, length in enumerate(lengths):
-        share = left // (len(lengths) - place)
-        cap = max(LEAST, share if length > share else length)
-        if length > share:
-            break
-        left -= length
-    return "\n".join(_line(n, log.steps[n], cap) for n in numbers)
+# Parts of logs
 
 
 def split_windows(log: Log, room: int) -> list[list[int]]:
@@ -71,7 +37,7 @@ def split_windows(log: Log, room: int) -> list[list[int]]:
     windows: list[list[int]] = [[]]
     used = 0
     for number, step in enumerate(log.steps):
-        size = len(_text(step))
+        size = len(step_text(step))
         if windows[-1] and used + min(size, room // 4) > room:
             windows.append([])
             used = 0
@@ -82,9 +48,9 @@ def split_windows(log: Log, room: int) -> list[list[int]]:
 
 def steps_until(log: Log, number: int, room: int) -> list[int]:
     """The step with as many steps before it as fit, a quarter of the room at most for each."""
-    first, used = number, min(len(_text(log.steps[number])), room // 4)
+    first, used = number, min(len(step_text(log.steps[number])), room // 4)
     while first > 0:
-        used += min(len(_text(log.steps[first - 1])), room // 4)
+        used += min(len(step_text(log.steps[first - 1])), room // 4)
         if used > room:
             break
         first -= 1

@@ -25,12 +25,11 @@ def replay_run(run: str, options: ReplayOptions, db: str, as_json: bool) -> bool
     found."""
     from workbench.cli.trust import require_trust_in_run
     from workbench.evaluation import replay_failures
-    from workbench.task import check_lms
-    from workbench_attribute.attribute import JudgeModel
+    from workbench.kit.asked_run import check_model
 
     require_trust_in_run(run, db)
     if options.lm is not None:
-        check_lms(JudgeModel(options.lm))
+        check_model(options.lm)
 
     def report_progress(done: int, of: int) -> None:
         if not as_json:
@@ -95,8 +94,8 @@ def _short(cell: str) -> str:
 def rank_run(run: str, split: str | None, passing: float, formula: str, db: str, as_json: bool) -> bool:
     """Rank the nodes of a run by its stored rows, and print the ranking. Returns whether any is suspicious."""
     from workbench.attribution import elements_of_spans, rank_elements, rank_nodes
+    from workbench.kit.stored_logs import SEALED, scored_rows
     from workbench.store import ReadOnlyStore
-    from workbench_attribute.stored import SEALED, scored_rows
 
     store = ReadOnlyStore(db)
     try:

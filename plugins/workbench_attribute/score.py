@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from workbench.kit.agent_log import Log
 from workbench.proof import interval
-from workbench_attribute.log import Diagnosis, Log
+from workbench_attribute.diagnosis import Diagnosis
 
 #: Distances of the tolerance curve.
 TOLERANCES = (0, 1, 2, 3, 5)

@@ -109,6 +109,7 @@ WITHOUT: dict[str, dict[str, str]] = {
         "python": "loads a function of the user, to whom the contract applies",
         "tool_n1": _SPECIAL,
         "assertions": _SPECIAL,
+        "induced": _SPECIAL,
     },
     "readers": {"hf": "reads folders of `datasets`, and no file"},
     "lms": {

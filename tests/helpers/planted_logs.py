@@ -8,8 +8,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from workbench.kit.agent_log import Log, LogStep
+from workbench_attribute.diagnosis import Diagnosis
 from workbench_attribute.judges import Answer, Ask, Judge
-from workbench_attribute.log import Diagnosis, Log, Step
 from workbench_attribute.methods import METHODS
 from workbench_attribute.prompts import Messages
 from workbench_attribute.settings import Judging
@@ -25,7 +26,7 @@ def planted(steps: int, fault: int, seed: int = 0, padding: int = 0) -> Log:
     for number in range(steps):
         a, b = rng.randrange(100), rng.randrange(100)
         text = f"I find {a} + {b} = {a + b + (number == fault)}" + " ." * (padding // 2)
-        made.append(Step(rng.choice(AGENTS), text))
+        made.append(LogStep(rng.choice(AGENTS), text))
     gold = made[fault].agent
     return Log(f"planted-{steps}-{fault}-{seed}", tuple(made), "Add up.", "42", gold_agent=gold, gold_step=fault)
 

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 from tests.helpers.model_shelf import Shelf, Shelved, write_shelf_task
 
 import workbench
+from workbench.cli import cli
 from workbench.errors import SpecError
 from workbench.proof import Report
 from workbench.run import Options, estimate, optimize, prepare
@@ -163,3 +165,13 @@ def test_a_pick_that_is_worse_than_the_baseline_is_offered_since_the_targets_may
     assert report.loss_shown and not report.proved and written["lm"]["model"] == "openai/large"
     assert "The candidate that the targets picked on val is WORSE on sealed data." in report.headline()
     assert yaml.safe_load(Path(report.unproved or "").read_text())["lm"]["model"] == "openai/medium"
+
+
+def test_validate_checks_configurations(tmp_path: Path) -> None:
+    figures = {"score": 0.5, "latency": 1.0, "p95_latency": 2.0}
+    for nodes, code in (({"sort": {"predict": "text -> label"}}, 0), ({"sort": {"predict": "text -> mood"}}, 1)):
+        listed = [figures, {**figures, "nodes": nodes}]
+        path = write_shelf_task(tmp_path, Shelf(MODELS), 10, targets={"latency": 1.0}, configurations=listed)
+        found = CliRunner().invoke(cli, ["validate", str(path)])
+        assert found.exit_code == code, found.output
+    assert "w.yaml: configurations.1: it is text -> mood, the file itself text -> label" in str(found.exception)

@@ -27,7 +27,7 @@ from workbench.workflow import ExampleRun, NodeKind, Span, Workflow, mermaid
 
 ROOT = Path(__file__).parents[2]
 GALLERY = ROOT / "workflows" / "gallery"
-FILES = sorted((ROOT / "workflows").rglob("*.yaml"))
+FILES = sorted(path for path in (ROOT / "workflows").rglob("*.yaml") if path.parent.name != "data")
 #: Workflows of extras, and a package that each needs.
 EXTRAS = {"grpo.yaml": "torch", "tool_calls.yaml": "torch"}
 PAGE = ROOT / "docs" / "reference" / "gallery.md"

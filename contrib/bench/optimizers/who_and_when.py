@@ -17,12 +17,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+from workbench.kit.agent_log import Log
+from workbench.kit.log_files import load_logs
 from workbench.spec import lm_spec
 from workbench_attribute.attribute import attribute, diagnose_without_model
 from workbench_attribute.baselines import BASELINES
+from workbench_attribute.diagnosis import Diagnosis
 from workbench_attribute.judges import FINDERS
-from workbench_attribute.log import Diagnosis, Log
-from workbench_attribute.readers import load_logs
 from workbench_attribute.score import Accuracy, expect_random, score
 from workbench_attribute.settings import Judging
 

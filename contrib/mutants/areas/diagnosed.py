@@ -5,6 +5,7 @@ from __future__ import annotations
 from areas.mutant import Mutant, changes_of
 
 HERE, TESTS = "plugins/workbench_attribute/", "tests/plugins/attribute/"
+KIT = "core/workbench/kit/"
 DIAGNOSED: list[Mutant] = [
     *changes_of(
         HERE + "judges.py",
@@ -42,16 +43,10 @@ DIAGNOSED: list[Mutant] = [
             "if log.ground_truth is not None:",
             "the right answer is always shown",
         ),
-        ('.replace("\\n", "\\n    ")', "", "the text of a step passes for a step"),
         ("or int(digits[1]) not in numbers", "", "a step that was not shown is named"),
         ("if agent.casefold() not in known:", "if False:", "an agent that is not in the log is named"),
         ("if len(values) == 1 else None", "if values else None", "of two answers one is taken"),
         ("        if used > room:\n            break", "        if False:\n            break", "a window has no end"),
-        (
-            'return f"{step.content}\\nERROR: {step.error}" if step.error else step.content',
-            "return step.content",
-            "errors are not shown",
-        ),
     ),
     *changes_of(
         HERE + "score.py",
@@ -72,15 +67,15 @@ DIAGNOSED: list[Mutant] = [
         ("most_common(1)[0][0]", "most_common()[-1][0]", "majority is the minority"),
     ),
     *changes_of(
-        HERE + "readers.py",
-        TESTS + "test_readers.py",
+        KIT + "log_files.py",
+        "tests/kit/test_log_files.py",
         ("or int(step) >= len(steps):", "or False:", "a mistake may be after the end"),
         ('entry.get("name") or entry.get("role")', 'entry.get("role")', "names are not read"),
         ("(text, int(part or 0))", "(text + part, 0)", "10 comes before 9"),
     ),
     *changes_of(
-        HERE + "spans.py",
-        TESTS + "test_readers.py",
+        KIT + "log_spans.py",
+        "tests/kit/test_log_files.py",
         (
             "for span in sorted(spans, key=lambda s: s.start):\n        kind",
             "for span in spans:\n        kind",
@@ -90,12 +85,11 @@ DIAGNOSED: list[Mutant] = [
         ("and span.id not in with_steps)", ")", "a span around steps is a step"),
     ),
     *changes_of(
-        HERE + "stored.py",
+        KIT + "stored_logs.py",
         TESTS + "test_command.py",
         ('SEALED = ("test", "all")', "SEALED = ()", "labels of sealed rows are read"),
         ("sealed=taken in SEALED", "sealed=False", "a sealed row is none"),
         ('if r["score"] is None or r["score"] < 1]', "]", "rows that are right are failures"),
-        ('if m.get("role") != "assistant"]', "]", "an answer is a result, too"),
         (
             "{k: v for k, v in fields.items() if k not in inputs",
             "{k: v for k, v in fields.items() if k in inputs",
@@ -103,16 +97,35 @@ DIAGNOSED: list[Mutant] = [
         ),
     ),
     *changes_of(
-        HERE + "attribute.py",
+        KIT + "agent_log.py",
+        TESTS + "test_methods.py",
+        ('.replace("\\n", "\\n    ")', "", "the text of a step passes for a step"),
+        (
+            'return f"{step.content}\\nERROR: {step.error}" if step.error else step.content',
+            "return step.content",
+            "errors are not shown",
+        ),
+    ),
+    *changes_of(
+        KIT + "agent_log.py",
         TESTS + "test_command.py",
-        ("for status in (WORKING, DONE):", "for status in (WORKING,):", "a finished diagnosis is forgotten"),
+        ('if m.get("role") != "assistant"]', "]", "an answer is a result, too"),
+    ),
+    *changes_of(
+        KIT + "asked_run.py",
+        TESTS + "test_command.py",
+        ("(command.working, command.done):", "(command.working,):", "a finished diagnosis is forgotten"),
         ("earlier_seconds=earlier, reuse=True)", "earlier_seconds=earlier)", "equal answers are paid twice"),
         ("            ledger.bill.forget_unanswered()", "            pass", "a server that was down stays down"),
         (
-            "make_request(spec, messages, vote, settings)",
+            "make_request(spec, messages, replica, settings)",
             "make_request(spec, messages, 0, settings)",
             "all votes are one",
         ),
+    ),
+    *changes_of(
+        HERE + "attribute.py",
+        TESTS + "test_command.py",
         (
             "            except BudgetSpent as error:",
             "            except ZeroDivisionError as error:",

@@ -73,11 +73,13 @@ def _summary(file: Path, settings: list[tuple[str, Any]], deep: bool) -> dict[st
     """What `validate` tells of a valid file. Raises SpecError and PluginError for another."""
     from workbench.cli.trust.powers import file_powers
     from workbench.errors import merge_errors
+    from workbench.inference import check_configurations
     from workbench.run import budget_warnings, find_obstacles, lacks_rows, prepare, wrong_in_file
     from workbench.task import find_defects, lint_task
     from workbench.workflow import learnable_addresses
 
     spec, _, task, optimizers = prepare(file, settings)
+    check_configurations(file, spec, task.workflow, settings)
     lacking = find_obstacles(task, optimizers)
     if wrong := wrong_in_file(lacking):
         raise merge_errors(wrong)

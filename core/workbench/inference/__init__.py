@@ -4,7 +4,7 @@ Nothing is journalled, except by `predict_file`: each call is sent, and forgotte
 """
 
 from workbench.inference.bundle import Bundle, bundle_file, write_bundle
-from workbench.inference.configurations import load_configurations
+from workbench.inference.configurations import check_configurations, load_configurations
 from workbench.inference.file_to_file import Predicted, predict_file
 from workbench.inference.loaded import LoadedWorkflow, load, read_workflow
 from workbench.inference.ping import Ping, ping_models
@@ -13,6 +13,7 @@ from workbench.inference.prediction import Prediction, PredictionError
 __all__ = [
     "load",
     "load_configurations",
+    "check_configurations",
     "LoadedWorkflow",
     "read_workflow",
     "Prediction",

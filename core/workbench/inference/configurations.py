@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from workbench.errors import SpecError
-from workbench.inference.loaded import LoadedWorkflow, load
+from workbench.inference.loaded import LoadedWorkflow, load, read_workflow
 from workbench.lm import LMPool
 from workbench.runtime import Consent
+from workbench.spec import ConfigurationSpec, Spec
+from workbench.workflow import Workflow
 
 
 def load_configurations(
@@ -28,18 +31,41 @@ def load_configurations(
         LMError: the key of a model is missing.
     """
     found = [wf]
-    for place, one in enumerate(wf.spec.configurations[1:], start=1):
-        lm = None if one.lm is None else one.lm.model_dump(mode="json", exclude_unset=True)
-        own = {key: value for key, value in (("lm", lm), ("nodes", one.nodes)) if value is not None}
-        try:
-            other = load(path, changes={**own, **(changes or {})}, sandbox=sandbox, consent=consent, pool=pool)
-        except SpecError as error:
-            raise SpecError(f"configurations.{place} of {path}: {error.message}", hint=error.hint) from None
-        if other.inputs != wf.inputs or not set(wf.outputs) <= set(other.outputs):
-            fields = [f"{', '.join(one.inputs)} -> {', '.join(one.outputs)}" for one in (other, wf)]
-            raise SpecError(
-                f"configurations.{place} of {path} is {fields[0]}, the file itself {fields[1]}",
-                hint="Remove it from the file.",
-            )
+    for place, one in _others(wf.spec):
+        with _at(place, path):
+            other = load(path, changes={**one, **(changes or {})}, sandbox=sandbox, consent=consent, pool=pool)
+            _check_fields(wf.workflow, other.workflow)
         found.append(other)
     return found
+
+
+def check_configurations(path: str | Path, spec: Spec, workflow: Workflow, changes: Sequence[tuple[str, Any]]) -> None:
+    """Raise SpecError if a configuration of a file cannot be used. workflow: the file's own."""
+    for place, one in _others(spec):
+        with _at(place, path):
+            _check_fields(workflow, read_workflow(path, [*one.items(), *changes])[2])
+
+
+def _others(spec: Spec) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The place and the own sections of each configuration but the first, which is the file's."""
+    for place, one in enumerate(spec.configurations[1:], start=1):
+        yield place, _sections(one)
+
+
+def _sections(one: ConfigurationSpec) -> dict[str, Any]:
+    lm = None if one.lm is None else one.lm.model_dump(mode="json", exclude_unset=True)
+    return {key: value for key, value in (("lm", lm), ("nodes", one.nodes)) if value is not None}
+
+
+def _check_fields(own: Workflow, other: Workflow) -> None:
+    if own.input_fields != other.input_fields or not set(own.output_fields) <= set(other.output_fields):
+        fields = [f"{', '.join(one.input_fields)} -> {', '.join(one.output_fields)}" for one in (other, own)]
+        raise SpecError(f"it is {fields[0]}, the file itself {fields[1]}", hint="Remove it from the file.")
+
+
+@contextmanager
+def _at(place: int, path: str | Path) -> Iterator[None]:
+    try:
+        yield
+    except SpecError as error:
+        raise SpecError(f"{path}: configurations.{place}: {error.message}", hint=error.hint) from None

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from pydantic import ValidationError
-
 from workbench.errors import PluginError, SpecError, collect_errors, errors_at, suggest
+from workbench.files import file_digest
 from workbench.hashing import digest
 from workbench.lm import check_embeds, lm_prefixes, locate_lms, make_lm, split_model
 from workbench.plugins import plugins
 from workbench.spec import DataSpec, Inherited, LMSpec, Source, Spec, lm_spec
 from workbench.task.copies import Copies, normalised_inputs, number_fields
 from workbench.task.dataset import Dataset, Example, SealedRows, make_examples, read_rows, split_examples
-from workbench.task.metric import Metric, find_missing_arguments, parse_call, without_method
+from workbench.task.metric import Metric, load_metrics, metric_files
 from workbench.task.workflow_file import load_workflow
-from workbench.user_code import PREFIX, code_files
+from workbench.user_code import code_files
 from workbench.workflow import NodeKind, Workflow
 
 
@@ -62,11 +61,13 @@ class Task:
     @property
     def external_hash(self) -> str:
         """Changes with what other files contribute and the workflow's hash does not cover: nodes of sub-workflows,
-        policies, and the Python files named in the file (`python:...`; not what these import)."""
+        policies, the Python files named in the file (`python:...`; not what these import), and the files of metrics."""
         inherited = [one.model_dump(mode="json") for one in self.spec.policy.inherited]
         named = code_files(self.source.value, self.workflow.base)
         code = [hashlib.sha256(path.read_bytes()).hexdigest() for path in named]
-        return digest([inherited, code, *(f for n in self.workflow.walk() if (f := n.external_inputs()) is not None)])
+        further = [f for n in self.workflow.walk() if (f := n.external_inputs()) is not None]
+        read = [file_digest(path) for path in metric_files(self.spec.metrics, self.workflow.base)]
+        return digest([inherited, code, *further, *read])
 
 
 def load_task(spec: Spec, source: Source, base: Path) -> Task:
@@ -187,48 +188,6 @@ def _check_provider(model: str) -> None:
             f"there is no LM provider '{prefix}'",
             hint=f"Did you mean '{near[0]}/{model.partition('/')[2]}'? If not, write litellm/{model}.",
         )
-
-
-def load_metrics(spec: Spec, base: Path) -> list[tuple[str, Metric]]:
-    """The metrics by the name under which they are shown: as in the file, and of several with one name, numbered."""
-    found: list[tuple[str, Metric]] = []
-    for place, given in enumerate(spec.metrics):
-        path = ("metric", place) if isinstance(spec.metric, list) else ("metric",)
-        name = given if isinstance(given, str) else next(iter(given), "metric")
-        same = sum(known == name or known.startswith(f"{name} #") for known, _ in found)
-        found.append((f"{name} #{same + 1}" if same else name, _load_metric(given, base, path)))
-    return found
-
-
-def _load_metric(written: str | dict[str, Any], base: Path, path: tuple[str | int, ...]) -> Metric:
-    """A metric, made from `name(args)`, `python:...`, or a mapping {name: {option: value}}."""
-    try:
-        if isinstance(written, str):
-            name, args, options = parse_call(written)
-            if name.startswith(PREFIX):
-                return plugins().get("metrics", "python")(name, base)
-        else:
-            if len(written) != 1:
-                raise SpecError("name one metric", hint="Write e.g. metric: {f1: {field: answer}}.")
-            name, given = next(iter(written.items()))
-            args, options = [], dict(given or {}) if isinstance(given, Mapping | None) else {"field": given}
-        if name == "python":  # an address without its prefix would not be seen by those who look for user code
-            raise SpecError(f"'{name}' is not a metric by itself", hint=f"Write metric: {PREFIX}file.py:function.")
-        factory = plugins().get("metrics", name)
-        if missing := find_missing_arguments(factory, args, options):
-            what = f"the field to compare ({missing[0]})" if missing[0] == "field" else f"'{missing[0]}'"
-            raise SpecError(f"the metric '{name}' needs {what}", hint=f"Write e.g. metric: {name}(label).")
-        return factory(*args, **options)
-    except (SpecError, PluginError) as error:
-        hint = error.hint if isinstance(error, SpecError) else None
-        message = error.message if isinstance(error, SpecError) else str(error)
-        raise SpecError(message, hint=hint, path=path) from error
-    except (TypeError, ValueError, ValidationError) as error:
-        raise SpecError(
-            f"the metric does not take these arguments: {without_method(error)}",
-            hint="Write e.g. metric: exact_match(label).",
-            path=path,
-        ) from error
 
 
 def load_data(spec: Spec, base: Path) -> Dataset:

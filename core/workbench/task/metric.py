@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import ast
 import inspect
+import os
 import re
 import sysconfig
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, cast
 
-from workbench.errors import SpecError
+from pydantic import ValidationError
+
+from workbench.errors import PluginError, SpecError
+from workbench.plugins import plugins
+from workbench.spec import Spec
 from workbench.task.dataset import Example, Score
-from workbench.user_code import PREFIX
+from workbench.user_code import PREFIX, relocate_address
 
 #: Files that the author of a metric does not know: ours, and Python's.
 _NOT_THEIRS = (str(Path(__file__).parents[1]), sysconfig.get_path("stdlib"), "<")
@@ -24,7 +29,9 @@ class Metric(Protocol):
 
     Scores lie in [0, 1], higher is better. A metric raises only for faults of its own. One with `needs_lm = True` is
     also given `lm=`, a coroutine function (messages, **settings) -> Response whose calls are paid under the role
-    `judge`. One with `user_code = True` is called in a thread, one row at a time, with a deadline.
+    `judge`. One with `user_code = True` is called in a thread, one row at a time, with a deadline. A class with
+    `path_options = ("file",)` reads the files that these options name: they are relative to the workflow file, written
+    `metric: {NAME: FILE}`, and a run is not resumed where their content has changed.
 
     Args:
         example: the whole row, labels included.
@@ -119,6 +126,75 @@ def parse_call(text: str) -> tuple[str, list[Any], dict[str, Any]]:
     return tree.func.id, args, {k.arg: _argument(k.value) for k in tree.keywords if k.arg}
 
 
+def metric_options(factory: Any, given: Any) -> dict[str, Any]:
+    """The options of `{NAME: given}`: a mapping of them, or the value of one, the file or the field."""
+    if isinstance(given, Mapping | None):
+        return dict(cast(Mapping[str, Any], given or {}))
+    return {next(iter(_path_options(factory)), "field"): given}
+
+
+def locate_paths(factory: Any, options: Mapping[str, Any], base: Path) -> dict[str, Any]:
+    """Options with the paths among them seen from the workflow file's folder."""
+    paths = _path_options(factory)
+    return {k: str(base / v) if k in paths and isinstance(v, str) else v for k, v in options.items()}
+
+
+def check_no_path(name: str, factory: Any) -> None:
+    """Raise SpecError for a metric that reads a file and is written as a call: a path in it would be seen by nobody who
+    looks for files."""
+    if options := _path_options(factory):
+        raise SpecError(f"the metric '{name}' reads a file", hint=f"Write metric: {{{name}: {options[0].upper()}}}.")
+
+
+def metric_files(metrics: Sequence[Any], base: Path) -> list[Path]:
+    """The files that metrics read, by what the workflow file says of them; without those that are not there."""
+    found = [
+        Path(options[name])
+        for written in metrics
+        if isinstance(written, Mapping) and len(cast(Mapping[str, Any], written)) == 1
+        for factory, options in [_made_of(cast(Mapping[str, Any], written), base)]
+        for name in _path_options(factory)
+        if isinstance(options.get(name), str)
+    ]
+    return [path for path in found if path.is_file()]
+
+
+def relocate_metric(metric: Any, base: Path, folder: Path) -> Any:
+    """A metric as a workflow file in another folder writes it."""
+    if isinstance(metric, str):
+        return relocate_address(metric, base, folder)
+    if not isinstance(metric, Mapping) or len(cast(Mapping[str, Any], metric)) != 1:
+        return metric
+    written = cast(Mapping[str, Any], metric)
+    name, given = next(iter(written.items()))
+    try:
+        factory = plugins().get("metrics", name)
+    except PluginError:
+        return metric  # of a stored run whose plugin is gone
+    paths = _path_options(factory)
+    if isinstance(given, str) and paths:
+        return {name: _moved(given, base, folder)}
+    if isinstance(given, Mapping):
+        options = cast(Mapping[str, Any], given)
+        moved = {k: _moved(v, base, folder) if k in paths and isinstance(v, str) else v for k, v in options.items()}
+        return {name: moved}
+    return metric
+
+
+def _made_of(written: Mapping[str, Any], base: Path) -> tuple[Any, dict[str, Any]]:
+    name, given = next(iter(written.items()))
+    factory = plugins().get("metrics", name)
+    return factory, locate_paths(factory, metric_options(factory, given), base)
+
+
+def _path_options(factory: Any) -> tuple[str, ...]:
+    return tuple(getattr(factory, "path_options", ()))
+
+
+def _moved(path: str, base: Path, folder: Path) -> str:
+    return path if Path(path).is_absolute() else os.path.relpath(base / path, folder)
+
+
 def find_missing_arguments(factory: Any, args: Sequence[Any], options: Mapping[str, Any]) -> list[str]:
     """The parameters of a metric that have no default and are not given."""
     try:
@@ -151,3 +227,51 @@ def without_method(error: Exception) -> str:
         return f"it takes at most {int(taken[1]) - 1} without a name, and {int(taken[2]) - 1} are given"
     told = told.replace("missing 1 required positional argument:", "it needs")
     return told.replace("got an unexpected keyword argument", "it knows no")
+
+
+# Loading
+
+
+def load_metrics(spec: Spec, base: Path) -> list[tuple[str, Metric]]:
+    """The metrics by the name under which they are shown: as in the file, and of several with one name, numbered."""
+    found: list[tuple[str, Metric]] = []
+    for place, given in enumerate(spec.metrics):
+        path = ("metric", place) if isinstance(spec.metric, list) else ("metric",)
+        name = given if isinstance(given, str) else next(iter(given), "metric")
+        same = sum(known == name or known.startswith(f"{name} #") for known, _ in found)
+        found.append((f"{name} #{same + 1}" if same else name, _load_metric(given, base, path)))
+    return found
+
+
+def _load_metric(written: str | dict[str, Any], base: Path, path: tuple[str | int, ...]) -> Metric:
+    """A metric, made from `name(args)`, `python:...`, or a mapping {name: {option: value}}."""
+    try:
+        if isinstance(written, str):
+            name, args, options = parse_call(written)
+            if name.startswith(PREFIX):
+                return plugins().get("metrics", "python")(name, base)
+        else:
+            if len(written) != 1:
+                raise SpecError("name one metric", hint="Write e.g. metric: {f1: {field: answer}}.")
+            name, args, options = next(iter(written)), [], {}
+        if name == "python":  # an address without its prefix would not be seen by those who look for user code
+            raise SpecError(f"'{name}' is not a metric by itself", hint=f"Write metric: {PREFIX}file.py:function.")
+        factory = plugins().get("metrics", name)
+        if isinstance(written, str):
+            check_no_path(name, factory)
+        else:
+            options = locate_paths(factory, metric_options(factory, written[name]), base)
+        if missing := find_missing_arguments(factory, args, options):
+            what = f"the field to compare ({missing[0]})" if missing[0] == "field" else f"'{missing[0]}'"
+            raise SpecError(f"the metric '{name}' needs {what}", hint=f"Write e.g. metric: {name}(label).")
+        return factory(*args, **options)
+    except (SpecError, PluginError) as error:
+        hint = error.hint if isinstance(error, SpecError) else None
+        message = error.message if isinstance(error, SpecError) else str(error)
+        raise SpecError(message, hint=hint, path=path) from error
+    except (TypeError, ValueError, ValidationError) as error:
+        raise SpecError(
+            f"the metric does not take these arguments: {without_method(error)}",
+            hint="Write e.g. metric: exact_match(label).",
+            path=path,
+        ) from error

@@ -15,6 +15,7 @@ from workbench.lm import LM_KEYS, relocate_weights
 from workbench.plugins import plugins
 from workbench.spec import Source, Spec, load_yaml
 from workbench.task.load import Task
+from workbench.task.metric import relocate_metric
 from workbench.task.search_space import check_space
 from workbench.text import one_line, visible
 from workbench.user_code import relocate_address
@@ -117,7 +118,9 @@ def file_tree(
     }
     tree["nodes"] = _moved_tree({n: written_node(t) for n, t in workflow.nodes.items()}, workflow.base, folder)
     written = raw["metric"]
-    moved = [_moved_metric(one, workflow.base, folder) for one in (written if isinstance(written, list) else [written])]
+    moved = [
+        relocate_metric(one, workflow.base, folder) for one in (written if isinstance(written, list) else [written])
+    ]
     tree["metric"] = moved if isinstance(written, list) else moved[0]
     if search:
         tree["search"] = {address: raw["search"][address] for address in search}
@@ -248,11 +251,6 @@ def _moved(location: str, base: Path, folder: Path) -> str:
     if ":" in location or Path(location).is_absolute():
         return location
     return os.path.relpath(base / location, folder)
-
-
-def _moved_metric(metric: Any, base: Path, folder: Path) -> Any:
-    """The metric as a file in another folder writes it."""
-    return relocate_address(metric, base, folder) if isinstance(metric, str) else metric
 
 
 def _moved_tree(tree: Any, base: Path, folder: Path) -> Any:

@@ -14,15 +14,15 @@ from tests.helpers.scripted import Script
 from workbench.cli import cli, main
 from workbench.errors import LMError, SpecError
 from workbench.evaluation import EvalOptions, evaluate
+from workbench.kit.agent_log import Log
+from workbench.kit.stored_logs import load_stored_logs, model_of_run
 from workbench.lm import Request, Response
 from workbench.run import Options, optimize
 from workbench.spec import lm_spec
 from workbench.store import Store
 from workbench_attribute import attribute as course
-from workbench_attribute.attribute import attribute, judge_of_run
-from workbench_attribute.log import Log
+from workbench_attribute.attribute import attribute
 from workbench_attribute.settings import Judging
-from workbench_attribute.stored import load_stored_logs
 
 LM = lm_spec({"model": "openai/scripted", "attempts": 1})
 
@@ -244,7 +244,7 @@ def stored_id(folder: Path) -> str:
 
 def test_the_judge_of_a_run_is_its_proposer(evaluated: Path) -> None:
     store = Store(evaluated / "w.db")
-    assert judge_of_run(store, "last") == lm_spec("openai/judge")
+    assert model_of_run(store, "last") == lm_spec("openai/judge")
     store.close()
 
 

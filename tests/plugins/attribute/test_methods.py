@@ -10,8 +10,8 @@ import pytest
 from tests.helpers.planted_logs import diagnose, oracle, planted, say_rule
 
 from workbench.errors import LMError
+from workbench.kit.agent_log import Log, LogStep
 from workbench_attribute.judges import FINDERS, Answer
-from workbench_attribute.log import Log, Step
 from workbench_attribute.prompts import Messages
 
 EACH = pytest.mark.parametrize("method", FINDERS)
@@ -75,7 +75,7 @@ def test_no_step_is_named_where_the_judge_sees_no_mistake() -> None:
     ],
 )
 def test_an_answer_that_cannot_be_read_is_no_finding(said: str, why: str) -> None:
-    log = Log("x", tuple(Step("Adder", "1 + 1 = 3") for _ in range(4)))
+    log = Log("x", tuple(LogStep("Adder", "1 + 1 = 3") for _ in range(4)))
     found = diagnose(log, "all-at-once", oracle(lambda messages: said))
     assert (found.agent, found.step, found.failure, found.unread) == (None, None, "unparsed", 1)
     assert why in found.evidence
@@ -90,7 +90,7 @@ def test_an_answer_that_cannot_be_read_is_no_finding(said: str, why: str) -> Non
     ],
 )
 def test_marks_around_the_fields_do_no_harm(said: str) -> None:
-    log = Log("x", tuple(Step("Adder", "1 + 1 = 3") for _ in range(4)))
+    log = Log("x", tuple(LogStep("Adder", "1 + 1 = 3") for _ in range(4)))
     found = diagnose(log, "all-at-once", oracle(lambda messages: said))
     assert (found.agent, found.step) == ("Adder", 2)
 
@@ -141,7 +141,7 @@ def votes_for(*steps: int) -> list[str]:
 
 
 def diagnose_votes(answers: list[str], seed: int = 0) -> tuple[int | None, float, str]:
-    log = Log("v", tuple(Step("Adder", "1 + 1 = 2") for _ in range(6)))
+    log = Log("v", tuple(LogStep("Adder", "1 + 1 = 2") for _ in range(6)))
 
     async def ask(messages: Messages, vote: int) -> Answer:
         return Answer(answers[vote])
@@ -166,7 +166,7 @@ def test_ties_are_drawn_by_the_seed() -> None:
 
 
 def test_the_hybrid_checks_the_steps_of_the_proposed_agent_alone() -> None:
-    log = Log("h", tuple(Step(f"A{n % 2}", f"1 + 1 = {2 + (n == 3)}") for n in range(6)))
+    log = Log("h", tuple(LogStep(f"A{n % 2}", f"1 + 1 = {2 + (n == 3)}") for n in range(6)))
     seen: list[Messages] = []
 
     def say(messages: Messages) -> str:
@@ -180,7 +180,7 @@ def test_the_hybrid_checks_the_steps_of_the_proposed_agent_alone() -> None:
 
 def test_a_proposal_that_is_not_confirmed_says_so() -> None:
     answers = iter(["Agent: Adder\nStep: 1\nReason: because", "No", "No"])
-    log = Log("h", (Step("Adder", "a"), Step("Adder", "b"), Step("Writer", "c")))
+    log = Log("h", (LogStep("Adder", "a"), LogStep("Adder", "b"), LogStep("Writer", "c")))
     found = diagnose(log, "hybrid", oracle(lambda messages: next(answers)))
     assert (found.step, found.calls) == (1, 3) and "not confirmed" in found.evidence
 
@@ -221,7 +221,7 @@ def test_the_steps_nearest_to_the_one_in_question_are_shown() -> None:
 
 
 def test_the_text_of_a_step_cannot_pass_for_another_step() -> None:
-    log = Log("x", (Step("A", "fine\nStep 1, B: I broke it"), Step("B", "ok")))
+    log = Log("x", (LogStep("A", "fine\nStep 1, B: I broke it"), LogStep("B", "ok")))
     seen: list[Messages] = []
     diagnose(log, "all-at-once", oracle(lambda messages: "", seen))
     assert [line for line in seen[0][-1]["content"].splitlines() if line.startswith("Step 1, B")] == ["Step 1, B: ok"]
@@ -229,5 +229,5 @@ def test_the_text_of_a_step_cannot_pass_for_another_step() -> None:
 
 def test_an_error_of_a_step_is_shown() -> None:
     seen: list[Messages] = []
-    diagnose(Log("x", (Step("A", "a", error="disk full"),)), "all-at-once", oracle(lambda m: "", seen))
+    diagnose(Log("x", (LogStep("A", "a", error="disk full"),)), "all-at-once", oracle(lambda m: "", seen))
     assert "ERROR: disk full" in seen[0][-1]["content"]

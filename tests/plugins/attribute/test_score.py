@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 from tests.helpers.planted_logs import diagnose, oracle, planted
 
-from workbench_attribute.log import Diagnosis, Log, Step
+from workbench.kit.agent_log import Log, LogStep
+from workbench_attribute.diagnosis import Diagnosis
 from workbench_attribute.score import TOLERANCES, expect_random, is_step, official_step, score
 
 
 def log(agent: str | None = "Ann", step: int | None = 1, steps: int = 22) -> Log:
-    made = tuple(Step("Ann" if n % 2 else "Bob", "fine") for n in range(steps))
+    made = tuple(LogStep("Ann" if n % 2 else "Bob", "fine") for n in range(steps))
     return Log(f"{agent}-{step}", made, gold_agent=agent, gold_step=step)
 
 
@@ -81,7 +82,7 @@ def test_random_is_drawn_by_the_seed_and_hits_as_often_as_expected() -> None:
 
 
 def test_majority_is_the_busiest_agent() -> None:
-    truth = Log("x", (Step("A", ""), Step("B", ""), Step("B", "")))
+    truth = Log("x", (LogStep("A", ""), LogStep("B", ""), LogStep("B", "")))
     said = diagnose(truth, "majority", oracle())
     assert (said.agent, said.step, said.calls) == ("B", 1, 0)
 
@@ -95,10 +96,12 @@ def test_majority_is_the_busiest_agent() -> None:
     ],
 )
 def test_lexical_names_the_first_step_that_speaks_of_trouble(steps: list[tuple[str, str]], expected: int) -> None:
-    said = diagnose(Log("x", tuple(Step(*one) for one in steps)), "lexical", oracle())
+    said = diagnose(Log("x", tuple(LogStep(*one) for one in steps)), "lexical", oracle())
     assert (said.agent, said.step) == (steps[expected][0], expected)
 
 
 def test_lexical_takes_a_recorded_error_before_words() -> None:
-    said = diagnose(Log("x", (Step("A", "fine", error="timeout"), Step("B", "an exception"))), "lexical", oracle())
+    said = diagnose(
+        Log("x", (LogStep("A", "fine", error="timeout"), LogStep("B", "an exception"))), "lexical", oracle()
+    )
     assert (said.step, said.evidence) == (0, "timeout")

@@ -146,13 +146,13 @@ def test_fixed_is_the_own_configuration_of_the_file(tmp_path: Path) -> None:
 def test_a_configuration_of_other_fields_is_refused_by_its_place(tmp_path: Path) -> None:
     shelf = Shelf({"cheap": Shelved(1.0, 0.001)})
     for nodes, said in (
-        ({"sort": {"predict": "question -> label"}}, "is question -> label, the file itself text -> label"),
-        ({"sort": {"predict": "text -> other"}}, "is text -> other"),
+        ({"sort": {"predict": "question -> label"}}, "it is question -> label, the file itself text -> label"),
+        ({"sort": {"predict": "text -> other"}}, "it is text -> other"),
         ({"sort": {"nonsense": "text -> label"}}, "no node kind is named"),
     ):
         path = write(tmp_path, configurations=[FIGURES[0], {**FIGURES[0], "nodes": nodes}])
         with (
             workbench.load(path, pool=shelf) as wf,
-            pytest.raises(SpecError, match=rf"(?s)configurations.1 of .*w.yaml.*{said}"),
+            pytest.raises(SpecError, match=rf"(?s)w.yaml: configurations.1: {said}"),
         ):
             load_configurations(wf, path, pool=shelf)

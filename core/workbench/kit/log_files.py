@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import SpecError, suggest
-from workbench_attribute.log import Log, Step
-from workbench_attribute.spans import CONVENTIONS, find_convention, read_spans, read_traces
+from workbench.kit.agent_log import Log, LogStep
+from workbench.kit.log_spans import CONVENTIONS, find_convention, read_spans, read_traces
 
 #: Names of formats for `--format`.
 FORMATS = ("who-and-when", *CONVENTIONS)
@@ -135,7 +135,7 @@ def _who_and_when(value: Any, path: Path, place: str, name: str) -> Log:
         who = entry.get("name") or entry.get("role")
         if not isinstance(who, str) or not who.strip():
             raise fail(f"history[{number}] names nobody", "Add 'name', or 'role'.")
-        steps.append(Step(_agent(who), entry["content"], who if _agent(who) != who else ""))
+        steps.append(LogStep(_agent(who), entry["content"], who if _agent(who) != who else ""))
     step, agent = value.get("mistake_step"), value.get("mistake_agent")
     if step is not None:
         if isinstance(step, bool) or not re.fullmatch(r"\d{1,9}", str(step).strip()) or int(step) >= len(steps):

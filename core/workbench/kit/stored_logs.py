@@ -9,18 +9,19 @@ says. There is no right answer in such a log, and no feedback, which may quote i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from workbench.errors import PluginError, SpecError, StoreError, suggest
 from workbench.evaluation import read_rows
-from workbench.lm import content_text
+from workbench.kit.agent_log import Log, LogSource, LogStep, PromptOf, field_lines, read_steps
+from workbench.lm import locate_lms
 from workbench.run import candidate_workflow, read_stored_source, row_inputs
+from workbench.spec import LMSpec, check_nodes
 from workbench.store import Journal, Store, kind_of, read_report
-from workbench.text import short
 from workbench.user_code import without_user_code
 from workbench.workflow import Workflow
-from workbench_attribute.log import Log, Step, StoredRow
 
 #: Splits whose right answers are not read.
 SEALED = ("test", "all")
@@ -32,7 +33,7 @@ def load_stored_logs(store: Store, run: str, rows: Sequence[str] = (), split: st
     Args:
         store: the run database.
         run: name of a run of `eval` or `optimize`, or a beginning of it, a tag, or `last`.
-        rows: ids, or beginnings of ids; none: the rows that score below 1.
+        rows: ids, or ends or beginnings of ids; none: the rows that score below 1.
         split: of these rows; None: val, or the one that an evaluation was on.
 
     Raises:
@@ -72,10 +73,24 @@ def scored_rows(
     return with_steps, taken
 
 
+def model_of_run(store: Store, run: str) -> LMSpec | None:
+    """The model of the role `proposer` in the file of a run, else its `lm`. Runs no code of the file."""
+    row = store.find_run(run)
+    _, folder, started = read_stored_source(row)
+    with without_user_code("names"):
+        spec = locate_lms(check_nodes(started), Path(folder))
+    return spec.roles.get("proposer", spec.lm)
+
+
 def _named(names: Sequence[str], found: Sequence[Mapping[str, Any]], run: str, split: str) -> list[Mapping[str, Any]]:
     chosen: list[Mapping[str, Any]] = []
     for name in names:
-        fit = [r for r in found if r["example"] == name] or [r for r in found if r["example"].startswith(name)]
+        ends = (f":{name}", f"/{name}")
+        fit = (
+            [r for r in found if r["example"] == name]
+            or [r for r in found if r["example"].endswith(ends)]
+            or [r for r in found if r["example"].startswith(name)]
+        )
         if len({r["example"] for r in fit}) != 1:
             ids = list(dict.fromkeys(r["example"] for r in found))
             near = suggest(name, ids) if len(ids) <= 20 else f"It has {len(ids)} rows."
@@ -116,71 +131,27 @@ def _log(row: Mapping[str, Any], journal: Journal, inputs: Sequence[str], *, sea
     asked = {name: fields[name] for name in inputs if name in fields}
     # Where it is not known what the workflow reads, nothing of the row is shown: the right answer may be among it.
     labels = {} if sealed or not inputs else {k: v for k, v in fields.items() if k not in inputs and k != "id"}
-    truth = _lines(labels)
+    truth = field_lines(labels)
     if truth and row["feedback"]:
         truth += f"\nscore {row['score']}: {row['feedback']}"
     failed = ": ".join(part for part in (row["failure"], row["message"]) if part)
-    outcome = [_lines(row["prediction"] or {}), f"failed with {failed}" if failed else ""]
+    outcome = [field_lines(row["prediction"] or {}), f"failed with {failed}" if failed else ""]
     replica = f" (repeat {row['replica'] + 1})" if row["replica"] else ""
     return Log(
         f"{row['example']}{replica}",
-        tuple(read_steps(row["spans"], journal)) or (Step("workflow", "no node ran", error=failed or None),),
-        _lines(asked),
+        tuple(read_steps(row["spans"], _prompts_of(journal)))
+        or (LogStep("workflow", "no node ran", error=failed or None),),
+        field_lines(asked),
         truth or None,
         "\n".join(part for part in outcome if part),
         sealed=sealed,
-        row=StoredRow(row["example"], row["replica"], row["candidate"], row["score"]),
+        row=LogSource(row["example"], row["replica"], row["candidate"], row["score"]),
     )
 
 
-def _lines(fields: Mapping[str, Any]) -> str:
-    return "\n".join(f"{k}: {v if isinstance(v, str) else short(v, 4000)}" for k, v in fields.items())
+def _prompts_of(journal: Journal) -> PromptOf:
+    def prompt_of(call: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+        stored = journal.read_call(str(call["key"])) if "key" in call else None
+        return stored["request"]["messages"] if stored else ()
 
-
-# Spans as steps
-
-
-def read_steps(spans: Sequence[Mapping[str, Any]], journal: Journal) -> Iterator[Step]:
-    """The steps of stored spans. A node with others inside comes after these: its outputs are made of theirs."""
-    place = 0
-    while place < len(spans):
-        inside = place + 1
-        while inside < len(spans) and str(spans[inside]["node"]).startswith(f"{spans[place]['node']}."):
-            inside += 1
-        yield from read_steps(spans[place + 1 : inside], journal)
-        yield from _span_steps(spans[place], journal)
-        place = inside
-
-
-def _span_steps(span: Mapping[str, Any], journal: Journal) -> Iterator[Step]:
-    node = str(span["node"])
-    agent = str(span.get("agent") or node)
-    outputs = Step(agent, _lines(span.get("outputs") or {}), error=span.get("error"), node=node)
-    calls = span.get("calls") or []
-    tools = (span.get("notes") or {}).get("tools") or []
-    if len(calls) < 2 and not tools:
-        said = str(calls[0]["text"]) if calls and not outputs.content else ""
-        yield outputs if outputs.content or not said else Step(agent, said, error=outputs.error, node=node)
-        return
-    before: Sequence[Mapping[str, Any]] = ()
-    results: list[str] = []
-    for number, call in enumerate(calls):
-        prompt = _prompt(call, journal)
-        # A prompt that goes on from the one before it holds what came in between; others are calls of their own.
-        if number and len(prompt) > len(before) and list(prompt[: len(before)]) == list(before):
-            told = [content_text(m.get("content")) for m in prompt[len(before) :] if m.get("role") != "assistant"]
-            yield from (Step(agent, text, "result", node=node) for text in told)
-            results += told
-        before = prompt
-        yield Step(agent, str(call["text"]) or "(a call of a tool)", "answer", node=node)
-    for tool in tools:  # those that no later prompt holds
-        if not any(text.startswith(str(tool.get("result"))) for text in results):
-            text = f"{tool.get('name')}({short(tool.get('arguments'), 500)}) gave {tool.get('result')}"
-            yield Step(agent, text, "result", node=node)
-    if outputs.content or outputs.error:
-        yield Step(agent, outputs.content, "outputs", outputs.error, node)
-
-
-def _prompt(call: Mapping[str, Any], journal: Journal) -> Sequence[Mapping[str, Any]]:
-    stored = journal.read_call(str(call["key"])) if "key" in call else None
-    return stored["request"]["messages"] if stored else ()
+    return prompt_of

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import SpecError
-from workbench_attribute.log import Log, Step
+from workbench.kit.agent_log import Log, LogStep
 
 Attributes = Mapping[str, Any]
 
@@ -39,7 +39,7 @@ _WHOLE = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class LogSpan:
     """A span of either form. attributes: flat. start: orders the spans of a trace."""
 
     trace: str
@@ -63,7 +63,7 @@ class Convention:
     agent: tuple[str, ...]
     tool: str
 
-    def of(self, span: Span) -> str:
+    def of(self, span: LogSpan) -> str:
         """The kind of a span; empty for those of something else."""
         return str(span.attributes.get(self.kind) or "")
 
@@ -101,7 +101,7 @@ def find_convention(value: Any) -> str | None:
     return next((form for form in ("openinference", "otel") if CONVENTIONS[form].kind in names), None)
 
 
-def read_spans(value: Any, path: Path, place: str) -> list[Span]:
+def read_spans(value: Any, path: Path, place: str) -> list[LogSpan]:
     """The spans of a JSON value. Raises SpecError for what is none."""
     if isinstance(value, Mapping) and isinstance(value.get("resourceSpans"), list):
         found = list(_otlp_entries(value["resourceSpans"]))
@@ -131,7 +131,7 @@ def _otlp_entries(resources: Sequence[Any]) -> Iterator[Any]:
             yield from spans if isinstance(spans, list) else ()
 
 
-def _span(entry: Mapping[str, Any]) -> Span:
+def _span(entry: Mapping[str, Any]) -> LogSpan:
     context = entry.get("context") if isinstance(entry.get("context"), Mapping) else entry
     assert context is not None
 
@@ -144,7 +144,7 @@ def _span(entry: Mapping[str, Any]) -> Span:
             found = _attributes(event)
             flat.update({k: v for k, v in found.items() if k in (*_WHOLE, "exception.message") and k not in flat})
     started = text("startTimeUnixNano", "start_time_unix_nano", "start_time")
-    return Span(
+    return LogSpan(
         text("traceId", "trace_id"),
         text("spanId", "span_id"),
         text("parentSpanId", "parent_span_id", "parent_id"),
@@ -209,9 +209,9 @@ def _error(entry: Mapping[str, Any], attributes: Attributes) -> str | None:
 # Traces as logs
 
 
-def read_traces(spans: Sequence[Span], form: str, path: Path, name: str) -> list[Log]:
+def read_traces(spans: Sequence[LogSpan], form: str, path: Path, name: str) -> list[Log]:
     """One log for each trace with a step. Raises SpecError if there is none."""
-    convention, traces = CONVENTIONS[form], dict[str, list[Span]]()
+    convention, traces = CONVENTIONS[form], dict[str, list[LogSpan]]()
     for span in spans:
         traces.setdefault(span.trace, []).append(span)
     logs = []
@@ -231,7 +231,7 @@ def read_traces(spans: Sequence[Span], form: str, path: Path, name: str) -> list
     return logs
 
 
-def _steps(spans: Sequence[Span], convention: Convention) -> list[Step]:
+def _steps(spans: Sequence[LogSpan], convention: Convention) -> list[LogStep]:
     by_id = {span.id: span for span in spans if span.id}
     acting = convention.models | convention.tools
     with_steps: set[str] = set()  # the spans around a step
@@ -247,11 +247,11 @@ def _steps(spans: Sequence[Span], convention: Convention) -> list[Step]:
         if not content and not span.error:
             continue
         role = f"tool {span.attributes.get(convention.tool) or span.name}".strip() if kind in convention.tools else ""
-        steps.append(Step(_agent(span, by_id, convention), content, role, span.error))
+        steps.append(LogStep(_agent(span, by_id, convention), content, role, span.error))
     return steps
 
 
-def _above(span: Span, by_id: Mapping[str, Span]) -> Iterator[Span]:
+def _above(span: LogSpan, by_id: Mapping[str, LogSpan]) -> Iterator[LogSpan]:
     seen = {span.id}
     while (above := by_id.get(span.parent)) is not None and above.id not in seen:
         seen.add(above.id)
@@ -259,7 +259,7 @@ def _above(span: Span, by_id: Mapping[str, Span]) -> Iterator[Span]:
         span = above
 
 
-def _agent(span: Span, by_id: Mapping[str, Span], convention: Convention) -> str:
+def _agent(span: LogSpan, by_id: Mapping[str, LogSpan], convention: Convention) -> str:
     """Who acts: the nearest name of an agent, from the span upwards; else the name of the nearest span around it."""
     line = [span, *_above(span, by_id)]
     for one in line:
@@ -270,7 +270,7 @@ def _agent(span: Span, by_id: Mapping[str, Span], convention: Convention) -> str
     return around[0] if around else span.name or "agent"
 
 
-def _content(span: Span, tool: bool) -> str:
+def _content(span: LogSpan, tool: bool) -> str:
     """The text of a step: what a model answered, or the arguments and the result of a tool."""
     a = span.attributes
     if tool:
@@ -284,7 +284,7 @@ def _content(span: Span, tool: bool) -> str:
     return "\n".join(said) or (_as_text(a["output.value"]) if a.get("output.value") else "")
 
 
-def _question(spans: Sequence[Span], form: str) -> str:
+def _question(spans: Sequence[LogSpan], form: str) -> str:
     """The first text of a user, or the input of the first span."""
     for span in sorted(spans, key=lambda s: s.start):
         a = span.attributes

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from workbench.errors import SpecError
-from workbench_attribute.log import Log
-from workbench_attribute.readers import load_logs
+from workbench.kit.agent_log import Log
+from workbench.kit.log_files import load_logs
 
 ROOT = Path(__file__).parents[3]
 SHARED = ROOT.parent / "shared/data/who_and_when"

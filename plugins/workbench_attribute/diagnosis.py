@@ -1,0 +1,37 @@
+"""The diagnosis of why one log failed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """Who decided the failure of a log, as one method says.
+
+    Args:
+        agent, step: None where the method came to no result; `failure` then says why.
+        confidence: the share of the votes that named this agent and step.
+        evidence: the reason that was given.
+        calls, usd: of all requests, also of those that an earlier run of the command paid for.
+        method: its name.
+        failure: a kind of failure (`workbench.failures`), `no_fault` where the judge saw none, or `budget`.
+        unread: answers that could not be read.
+        votes: how many there were.
+    """
+
+    agent: str | None
+    step: int | None
+    confidence: float
+    evidence: str
+    calls: int
+    usd: float
+    method: str
+    failure: str | None = None
+    unread: int = 0
+    votes: int = 1
+
+    def as_dict(self) -> Mapping[str, Any]:
+        return asdict(self)

@@ -1,0 +1,70 @@
+"""Induced metrics, and the YAML file that holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from workbench.errors import SpecError
+from workbench.files import write_whole
+from workbench.spec import Strict, load_yaml_file
+from workbench.task import dump_yaml
+
+
+class Behaviour(Strict):
+    """An example in a metric, with where it comes from. One that was written by hand has no place."""
+
+    behaviour: str = Field(min_length=1, description="what the agent did")
+    feedback: str = Field("", description="what the comment said of it")
+    comment: str | None = Field(None, description="FILE:LINE of the comment")
+    trace: str | None = Field(None, description="name of the trace")
+    step: int | None = Field(None, description="step of the trace, from 0")
+    quote: str | None = Field(None, description="words of this step")
+
+
+class InducedMetric(Strict):
+    """A metric: a name, a definition, and behaviours that are good and bad by it."""
+
+    name: str = Field(min_length=1, description="its name")
+    definition: str = Field(min_length=1, description="what it measures, and what good behaviour is")
+    good: list[Behaviour] = Field(default_factory=list[Behaviour], description="good behaviours")
+    bad: list[Behaviour] = Field(default_factory=list[Behaviour], description="bad behaviours")
+    aspects: int | None = Field(None, description="aspects of comments that it was made of")
+
+
+class MetricsFile(Strict):
+    """The file. induced: how the metrics were made and what they cover; nobody reads it back."""
+
+    metrics: list[InducedMetric] = Field(min_length=1, description="the metrics")
+    induced: dict[str, Any] = Field(default_factory=dict[str, Any], description="how they were made")
+
+
+def read_metrics(path: Path) -> list[InducedMetric]:
+    """The metrics of a file. Raises SpecError with its line."""
+    source = load_yaml_file(path)
+    with source.locating():
+        try:
+            metrics = MetricsFile.model_validate(source.value).metrics
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = tuple(p for p in first["loc"] if isinstance(p, str | int))
+            what = f"{'.'.join(map(str, place)) or 'the file'}: {first['msg']}"
+            raise SpecError(what, path=place, hint="Write metrics: [{name: ..., definition: ...}].") from None
+        names = [metric.name for metric in metrics]
+        for place, name in enumerate(names):
+            if name in names[:place]:
+                raise SpecError(f"two metrics are called '{name}'", path=("metrics", place, "name"), hint="Rename one.")
+    return metrics
+
+
+def write_metrics(path: Path, metrics: Sequence[InducedMetric], induced: Mapping[str, Any]) -> None:
+    """Write the file, whole or not at all."""
+    tree = {
+        "metrics": [metric.model_dump(exclude_none=True, exclude_defaults=True) for metric in metrics],
+        "induced": dict(induced),
+    }
+    head = "# Made by `workbench induce`. Edit names, definitions and examples; use it with metric: {induced: FILE}.\n"
+    write_whole(path, head + dump_yaml(tree))
