@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from workbench.attribution import AttributionReport, RowFinding
 from workbench.concurrency import run_in_loop
 from workbench.errors import BudgetSpent, SpecError, suggest
-from workbench.evaluation import AttributionReport, RowFinding
 from workbench.hashing import digest
 from workbench.kit.agent_log import Log, LogSource
 from workbench.kit.asked_run import AskedRun, Command, open_run

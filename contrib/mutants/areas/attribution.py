@@ -75,7 +75,7 @@ ATTRIBUTION: list[Mutant] = [
         ('task.data_hash != row["data_hash"]', "False", "other data are repeated"),
     ),
     *changes_of(
-        "core/workbench/evaluation/replay_report.py",
+        "core/workbench/attribution/replay_report.py",
         STORED_TESTS,
         (
             "for key, cost in calls.items() if key not in seen]",
@@ -84,12 +84,12 @@ ATTRIBUTION: list[Mutant] = [
         ),
     ),
     *changes_of(
-        "core/workbench/evaluation/diagnoses.py",
+        "core/workbench/attribution/diagnoses.py",
         STORED_TESTS,
         ("return sum(known) / len(known) if known else None", "return 1.0", "the repair rate is not computed"),
     ),
     *changes_of(
-        "core/workbench/evaluation/diagnoses.py",
+        "core/workbench/evaluation/rows.py",
         "tests/plugins/attribute/test_repeated.py",
         ('or run not in report["examined"]', "", "a diagnosis of another run is shown"),
         ('(one["row"], one["candidate"], one["replica"]) == key', "True", "each row has the diagnoses of all"),
@@ -106,7 +106,7 @@ ATTRIBUTION: list[Mutant] = [
     *changes_of(
         "plugins/workbench_attribute/attribute.py",
         "tests/plugins/attribute/test_command.py",
-        ("[*_examined(store, run), *", "[*", "a judged run forgets the first run that it is of"),
+        ("[*_examined(run), *", "[*", "a judged run forgets the first run that it is of"),
     ),
     *changes_of(
         "core/workbench/study/blame.py",

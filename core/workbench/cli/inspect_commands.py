@@ -122,8 +122,8 @@ def _changes(changes: dict[str, Any]) -> str:
 
 def _say_parts(found: dict[str, Any], failures: bool) -> None:
     """Print what was asked for, and nothing else."""
+    from workbench.attribution import describe_finding
     from workbench.cli.run_commands import say_spans
-    from workbench.evaluation import describe_finding
     from workbench.lm import content_text
 
     for f in found["failures"]:

@@ -15,18 +15,20 @@ from typing import Any, Literal
 
 from workbench.attribution import (
     Diagnosis,
+    ReplayReport,
     Rerun,
+    RowDiagnosis,
     TraceStep,
     bisect_steps,
     label_repairs,
     model_repairs,
     scan_steps,
+    share_costs,
     sibling_repairs,
     steps_of,
 )
 from workbench.concurrency import run_in_loop
 from workbench.errors import BudgetSpent, SpecError, StoreError
-from workbench.evaluation.replay_report import ReplayReport, RowDiagnosis, share_costs
 from workbench.evaluation.rows import find_candidate, read_rows
 from workbench.ledger import CallInfo, Ledger, Spend
 from workbench.lm import LMPool

@@ -7,9 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from workbench.errors import StoreError, suggest
-from workbench.evaluation.diagnoses import find_diagnoses
 from workbench.run import candidates, row_inputs, winner_of
-from workbench.store import Evaluations, Journal, Store, kind_of
+from workbench.store import Evaluations, Journal, Store, kind_of, list_attributions, read_report
 
 
 def failed_rows(store: Store, row: Any, report: Mapping[str, Any] | None) -> list[dict[str, Any]]:
@@ -107,6 +106,20 @@ def row_details(
         _add_prompts(one["spans"] or (), journal)
         one["diagnoses"] = find_diagnoses(store, row["run"], one["example"], one["candidate"], one["replica"])
     return chosen
+
+
+def find_diagnoses(store: Store, run: str, example: str, candidate: str, replica: int) -> list[dict[str, Any]]:
+    """The diagnoses of one result of a run, the oldest first: each a RowFinding as a dict, with `run` and `method` of
+    the attribution that made it. Raises StoreError for a report that is damaged."""
+    found: list[dict[str, Any]] = []
+    for row in list_attributions(store):
+        report: Mapping[str, Any] = read_report(row) or {}
+        if report.get("kind") != "attribute" or run not in report["examined"]:
+            continue
+        made = {"run": row["run"], "method": report["method"]}
+        key = (example, candidate, replica)
+        found += [{**made, **one} for one in report["rows"] if (one["row"], one["candidate"], one["replica"]) == key]
+    return found
 
 
 def _add_prompts(spans: Sequence[Mapping[str, Any]], journal: Journal) -> None:

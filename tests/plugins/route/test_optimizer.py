@@ -252,6 +252,8 @@ def test_a_text_that_a_node_reads_several_times_is_one_row_with_the_mean_cost(tm
     (row,) = collector.rows({"r1": both}, "calls")
     assert (row.id, row.text) == ("r1", "one"), "what only one candidate leads to is no row"
     assert row.samples["small"][0].cost == 1.5 and row.samples["large"][0].cost == 1.0
+    other = {"small": [result("one", "two")], "large": [result("one")]}
+    assert [r.text for r in collector.rows({"r1": other}, "calls")] == ["one"]
     same = {"small": [result("one", "two")], "large": [result("one", "two")]}
     assert [(r.id, r.samples["large"][0].score) for r in collector.rows({"r1": same}, "tokens")] == [
         ("r1", 0.5),

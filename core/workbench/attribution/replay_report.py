@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from workbench.attribution import Diagnosis
-from workbench.evaluation.diagnoses import AttributionReport, RowFinding
+from workbench.attribution.diagnoses import AttributionReport, RowFinding
+from workbench.attribution.replay import Diagnosis
 from workbench.ledger import Spend
 
 

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from workbench.store import Store, list_attributions, read_report
 from workbench.text import one_line
 
 #: Nodes in the printed totals, and characters of a cell.
@@ -128,22 +127,8 @@ class AttributionReport:
         return out
 
 
-def find_diagnoses(store: Store, run: str, example: str, candidate: str, replica: int) -> list[dict[str, Any]]:
-    """The diagnoses of one result of a run, the oldest first: each a RowFinding as a dict, with `run` and `method` of
-    the attribution that made it. Raises StoreError for a report that is damaged."""
-    found: list[dict[str, Any]] = []
-    for row in list_attributions(store):
-        report: Mapping[str, Any] = read_report(row) or {}
-        if report.get("kind") != "attribute" or run not in report["examined"]:
-            continue
-        made = {"run": row["run"], "method": report["method"]}
-        key = (example, candidate, replica)
-        found += [{**made, **one} for one in report["rows"] if (one["row"], one["candidate"], one["replica"]) == key]
-    return found
-
-
 def describe_finding(found: Mapping[str, Any]) -> str:
-    """A diagnosis of `find_diagnoses` in one line."""
+    """A finding as a dict, with `run` and `method` of the attribution that made it, in one line."""
     one = RowFinding(**{name: found[name] for name in RowFinding.__dataclass_fields__})
     by = f"diagnosed by run {found['run']} ({found['method']})"
     if one.failure:
