@@ -290,6 +290,7 @@ CONTENTS: dict[str, list[tuple[str, str]]] = {
         ("evolve", "workflows/evolve.yaml"),
         ("memory", "workflows/memory.yaml"),
         ("reflect", "workflows/reflect.yaml"),
+        ("which_step", "workflows/which_step.yaml"),
         ("prompt_mcts", "workflows/prompt_mcts.yaml"),
         ("textgrad", "workflows/textgrad.yaml"),
         ("dspy_module", "workflows/dspy_module.yaml"),

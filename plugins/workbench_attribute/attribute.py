@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from workbench.attribution import AttributionReport, RowFinding
 from workbench.concurrency import run_in_loop
 from workbench.errors import BudgetSpent, SpecError, suggest
 from workbench.hashing import digest
-from workbench.kit.agent_log import Log
+from workbench.kit.agent_log import Log, LogSource
 from workbench.kit.asked_run import AskedRun, Command, open_run
 from workbench.lm import LMPool
 from workbench.spec import BudgetSpec, LMSpec
@@ -82,6 +83,7 @@ def attribute(
     *,
     database: str = "workbench.db",
     calls: int | None = None,
+    examined: str | None = None,
     pool: LMPool | None = None,
     on_progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Attribution:
@@ -97,6 +99,7 @@ def attribute(
         lm: the judge; methods that ask none need none.
         database: path of the run database.
         calls: requests at most, those of earlier calls with the same arguments included; None: no limit.
+        examined: the name of the run that the logs are of, which `workbench show` finds the diagnoses by.
         pool: language models in place of those of the plugins, for tests.
         on_progress: called after each log with the number of logs done, and of all.
 
@@ -124,9 +127,38 @@ def attribute(
         judging.seed,
     )
     with open_run(database, command, lm, BudgetSpec.model_validate({"calls": calls}), pool or LMPool()) as run:
-        found = run.go(_Course(logs, judging, run, on_progress).go())
-        run.end(DONE)
-        return Attribution(logs, found, run.run, run.paid)
+        runs = [*_examined(run), *([examined] if examined else [])]
+        return run.go(_Course(logs, judging, run, on_progress).go(list(dict.fromkeys(runs))))
+
+
+def report_of(found: Attribution, method: str, examined: Sequence[str]) -> AttributionReport:
+    """A result as it is stored. examined: the runs that the logs are of."""
+    pairs = zip(found.logs, found.found, strict=True)
+    return AttributionReport(found.run or "", method, examined, [_finding(log, d) for log, d in pairs])
+
+
+def _finding(log: Log, d: Diagnosis) -> RowFinding:
+    row = log.row or LogSource(log.id, 0, "")
+    return RowFinding(
+        row.example,
+        row.candidate or None,
+        row.replica,
+        row.score,
+        node=None if d.step is None else log.steps[d.step].node,
+        agent=d.agent,
+        step=d.step,
+        steps=len(log.steps),
+        confidence=d.confidence,
+        calls=d.calls,
+        usd=d.usd,
+        evidence=d.evidence,
+        failure=d.failure or "",
+    )
+
+
+def _examined(run: AskedRun) -> list[str]:
+    """The runs whose logs this one judged before: equal logs of two runs are judged once."""
+    return list((run.read_report() or {}).get("examined", ()))
 
 
 def diagnose_without_model(logs: Sequence[Log], judging: Judging) -> list[Diagnosis]:
@@ -165,7 +197,14 @@ class _Course:
         self.on_progress, self.done = on_progress, 0
         self.slots = asyncio.Semaphore(AT_ONCE)
 
-    async def go(self) -> list[Diagnosis]:
+    async def go(self, examined: Sequence[str]) -> Attribution:
+        """Judge the logs, and store what is found. examined: the runs that they are of."""
+        result = Attribution(self.logs, await self._diagnose_all(), self.run.run, self.run.paid)
+        method = f"{self.judging.method}, judged by {self.run.runtime.lm.model}"
+        self.run.end_with_report(DONE, report_of(result, method, examined).as_dict())
+        return result
+
+    async def _diagnose_all(self) -> list[Diagnosis]:
         found = await asyncio.gather(*map(self._diagnose, self.logs), return_exceptions=True)
         diagnoses = []
         for one in found:  # all have ended: what was in flight is paid, and recorded

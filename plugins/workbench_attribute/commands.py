@@ -140,15 +140,18 @@ def attribute_command(
     else:
         settings = Judging.model_validate(more)
         if _is_file(source):
-            logs = _read_files(source, form, rows, split)
+            logs, run = _read_files(source, form, rows, split), None
         else:
-            logs, lm = _read_run(source, rows, split, form, db, settings, lm)
-        done = _judge(logs[:limit], settings, lm, db, calls, as_json)
+            logs, lm, run = _read_run(source, rows, split, form, db, settings, lm)
+        done = _judge(logs[:limit], settings, lm, db, calls, as_json, run)
     sys.exit(0 if done else 1)
 
 
-def _judge(logs: list[Log], settings: Judging, lm: LMSpec | None, db: str, calls: int, as_json: bool) -> bool:
-    """Judge logs, and print what is found. Returns whether the budget lasted and a log was diagnosed."""
+def _judge(
+    logs: list[Log], settings: Judging, lm: LMSpec | None, db: str, calls: int, as_json: bool, run: str | None
+) -> bool:
+    """Judge logs, those of a run or of files (None), and print what is found. Returns whether the budget lasted and a
+    log was diagnosed."""
     from workbench_attribute.attribute import attribute
     from workbench_attribute.repeated import SEALED_ROWS
 
@@ -159,7 +162,7 @@ def _judge(logs: list[Log], settings: Judging, lm: LMSpec | None, db: str, calls
         if not as_json:
             say(f"{done} of {of} logs", err=True)
 
-    found = attribute(logs, settings, lm, database=db, calls=calls, on_progress=report_progress)
+    found = attribute(logs, settings, lm, database=db, calls=calls, examined=run, on_progress=report_progress)
     if as_json:
         echo_json({**settings.model_dump(mode="json"), "lm": lm.model if lm else None, **found.as_dict()})
     else:
@@ -222,9 +225,9 @@ def _read_run(
     db: str,
     settings: Judging,
     lm: LMSpec | None,
-) -> tuple[list[Log], LMSpec | None]:
-    """The logs of a run and the judge. A model that the run names is asked only if its file is trusted: it may send
-    rows and keys to any address."""
+) -> tuple[list[Log], LMSpec | None, str]:
+    """The logs of a run, the judge, and the run's name. A model that the run names is asked only if its file is
+    trusted: it may send rows and keys to any address."""
     from workbench.cli.trust import require_trust_in_run
     from workbench.kit.stored_logs import load_stored_logs, model_of_run
     from workbench.store import ReadOnlyStore
@@ -238,9 +241,9 @@ def _read_run(
         if lm is None and settings.method not in BASELINES:
             require_trust_in_run(run, db)
             lm = model_of_run(store, run)
+        return logs, lm, str(store.find_run(run)["run"])
     finally:
         store.close()
-    return logs, lm
 
 
 # Output
@@ -282,6 +285,7 @@ def _print_sums(found: Attribution) -> None:
     if found.run:
         paid = found.paid
         say(f"Paid now: {paid['calls']} calls, {paid['tokens']} tokens, ${paid['usd']:.4f}")
+        say(f"Again: workbench show {one_line(found.run)}")
     if not found.complete:
         say("The budget did not last. The same command with a higher --calls goes on from here.", err=True)
 

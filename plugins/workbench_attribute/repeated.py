@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli import Styled, echo_json, say
+from workbench.cli import echo_json, say
 from workbench.errors import SpecError
 from workbench.text import one_line
 
@@ -39,7 +39,7 @@ def replay_run(run: str, options: ReplayOptions, db: str, as_json: bool) -> bool
     if as_json:
         echo_json(_as_dict(found, options))
     else:
-        _print_replays(found, options)
+        _print_replays(found)
     return found.complete and bool(found.by_node)
 
 
@@ -69,40 +69,22 @@ def _row_as_dict(row: RowDiagnosis) -> dict[str, Any]:
         "step": step and step.index,
         "said": step and step.text,
         **({"failure": row.failure} if d is None else {k: v for k, v in vars(d).items() if k != "step"}),
+        "calls": row.calls,
+        "usd": row.usd,
     }
 
 
-def _print_replays(found: ReplayReport, options: ReplayOptions) -> None:
-    by = f" ({options.lm.model})" if options.lm else ""
-    say(f"method: replay of run {found.repeated}, steps repaired by {options.repair}{one_line(by)}, run {found.run}")
-    lines = [_cells(row) for row in found.rows]
-    head = ("row", "node", "step", "repaired", "re-runs", "calls", "cost")
-    widths = [min(40, max(len(line[at]) for line in [head, *lines])) for at in range(len(head))]
-    say("  ".join(f"{name:<{width}}" for name, width in zip(head, widths, strict=True)) + "  evidence", bold=True)
-    for row, line in zip(found.rows, lines, strict=True):
-        why = row.diagnosis.evidence if row.diagnosis else row.failure
-        nothing = row.diagnosis is None or row.diagnosis.step is None
-        cells = "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True))
-        say(f"{cells}  ", Styled(one_line(why[:300]), "yellow" if nothing else None))
-    for node, count in [*found.by_node.items()][:MOST_SHOWN]:
-        say(one_line(f"{node}: decided {count} of {len(found.rows)} failures"))
-    say(f"Repair rate: {found.repair_rate:.0%} of the rows pass when the step that is named is repaired alone")
+def _print_replays(found: ReplayReport) -> None:
+    for number, line in enumerate(found.as_attribution().lines()):
+        say(line, bold=number == 1)
     if found.left_out:
         say(f"{found.left_out} more rows failed; --limit examines more than {len(found.rows)}")
     say(f"Paid now: {found.paid.calls} calls, {found.paid.tokens} tokens, ${found.paid.usd:.4f}")
+    say(f"Again: workbench show {found.run}")
     if any(row.failure.startswith("budget") for row in found.rows):
         say("The budget did not last. The same command with a higher --calls goes on from here.", err=True)
     elif not found.complete:
         say("Some rows were not answered. The same command asks again, and pays for nothing twice.", err=True)
-
-
-def _cells(row: RowDiagnosis) -> tuple[str, ...]:
-    d = row.diagnosis
-    if d is None:
-        return (_short(row.example), *"-" * 6)
-    named = ("-", "-") if d.step is None else (d.step.node, f"{d.step.index} of {row.steps}")
-    cells = (row.example, *named, "yes" if d.repaired else "no", str(d.reruns), str(d.calls), f"${d.usd:.4f}")
-    return tuple(map(_short, cells))
 
 
 def _short(cell: str) -> str:

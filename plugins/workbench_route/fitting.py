@@ -2,8 +2,11 @@
 
 Linear models and gradient boosting are compared by cross-validation, together with their mean and with a constant.
 Where the text says nothing about the outcome the constant wins, and the router then chooses by cost alone. Boosting has
-to be better than a linear model by a standard error: with a few hundred rows it is so by chance too often. Departure
-from BEST-Route (arXiv 2506.22716), which fine-tunes an encoder: no weights to load, and a decision in microseconds.
+to be better than a linear model by a standard error: with a few hundred rows it is so by chance too often. With fewer
+rows than FEW_ROWS the heads of a router share this choice and the calibration. Chosen for each of four heads from 70
+rows, a constant wins for one or two of them by chance, and a candidate that is said to be equally good everywhere
+takes rows of others. Departure from BEST-Route (arXiv 2506.22716), which fine-tunes an encoder: no weights to load, and
+a decision in microseconds.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 import math
 import random
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 
 from workbench.distribution import pip_install
@@ -62,38 +65,99 @@ def fit_predictor(
     Returns:
         The predictor, and its predictions for these rows, each made by a model that has not seen the row's group.
     """
-    check_library()
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1):  # sums in another order are other numbers, and a replay has to see the same
-        return _fit_predictor(rows, wanted, size, seed, calibration, groups)
+    return _fit_together(rows, {"": wanted}, size, seed, calibration, groups)[""]
 
 
-def _fit_predictor(
+def fit_heads(
     rows: Sequence[Features],
-    wanted: Sequence[float],
+    wanted: Mapping[str, Sequence[float]],
+    size: int,
+    seed: int,
+    calibration: Calibration = "sigmoid",
+) -> dict[str, Predictor]:
+    """Fit the probabilities of several outcomes of the same rows.
+
+    Args:
+        rows, size, seed, calibration: as for `fit_predictor`.
+        wanted: by head, the outcome of each row.
+
+    Returns:
+        The predictors by head. Up to FEW_ROWS rows all heads whose outcomes vary are models of one kind, with one
+        calibration.
+    """
+    together = [[*wanted]] if len(rows) <= FEW_ROWS else [[name] for name in wanted]
+    parts = [_fit_together(rows, {n: wanted[n] for n in names}, size, seed, calibration) for names in together]
+    return {name: predictor for part in parts for name, (predictor, _) in part.items()}
+
+
+def _fit_together(
+    rows: Sequence[Features],
+    wanted: Mapping[str, Sequence[float]],
     size: int,
     seed: int,
     calibration: Calibration,
-    groups: Sequence[int] | None,
-) -> tuple[Predictor, list[float]]:
+    groups: Sequence[int] | None = None,
+) -> dict[str, tuple[Predictor, list[float]]]:
+    """By head, the predictor and its predictions of unseen rows. The heads share the kind of model and calibration."""
+    check_library()
+    from threadpoolctl import threadpool_limits
+
     known = list(groups) if groups is not None else list(range(len(rows)))
-    fold_of = _make_folds(known, seed)
-    rate = _smoothed_mean(wanted)
-    constant = Predictor(models=[Linear(bias=round(logit(rate), DIGITS))])
-    if len(set(known)) < LEAST_ROWS or max(wanted) - min(wanted) < 1e-9:
-        return constant, [rate] * len(rows)
-    matrix = _make_matrix(rows, size)
-    unseen = _predict_unseen(rows, matrix, wanted, [fold_of[group] for group in known], seed)
-    kinds = _choose_kinds(unseen, wanted)
+    found = {name: (fit_constant(labels), [_smoothed_mean(labels)] * len(rows)) for name, labels in wanted.items()}
+    varied = {name: labels for name, labels in wanted.items() if max(labels) - min(labels) >= 1e-9}
+    if len(set(known)) < LEAST_ROWS or not varied:
+        return found
+    with threadpool_limits(1):  # sums in another order are other numbers, and a replay has to see the same
+        return found | _fit_varied(rows, varied, size, seed, calibration, known)
+
+
+def fit_constant(wanted: Sequence[float]) -> Predictor:
+    """Says the same of every input."""
+    return Predictor(models=[Linear(bias=round(logit(_smoothed_mean(wanted)), DIGITS))])
+
+
+def _fit_varied(
+    rows: Sequence[Features],
+    wanted: Mapping[str, Sequence[float]],
+    size: int,
+    seed: int,
+    calibration: Calibration,
+    groups: Sequence[int],
+) -> dict[str, tuple[Predictor, list[float]]]:
+    fold_of, matrix = _make_folds(groups, seed), _make_matrix(rows, size)
+    folds = [fold_of[group] for group in groups]
+    unseen = {name: _predict_unseen(rows, matrix, labels, folds, seed) for name, labels in wanted.items()}
+    every = [y for labels in wanted.values() for y in labels]
+    joined = _joined(unseen.values())
+    kinds = _choose_kinds(recalibrate(joined, every) if len(wanted) > 1 else joined, every)
+    constant = {n: (fit_constant(labels), unseen[n]["constant"]) for n, labels in wanted.items()}
     if not kinds:
-        return constant, unseen["constant"]
-    found = [math.fsum(parts) / len(parts) for parts in zip(*(unseen[kind] for kind in kinds), strict=True)]
-    fitted = _calibrate(found, wanted, calibration if len(set(known)) >= LEAST_CALIBRATED else "none")
+        return constant
+    found = {n: [math.fsum(p) / len(p) for p in zip(*(unseen[n][k] for k in kinds), strict=True)] for n in wanted}
+    how = calibration if len(set(groups)) >= LEAST_CALIBRATED else "none"
+    fitted = _calibrate([p for part in found.values() for p in part], every, how)
     if fitted is None:
-        return constant, unseen["constant"]
-    models = [_fit(kind, matrix, wanted, seed) for kind in kinds]
-    return Predictor(models=models, calibration=fitted), [fitted.calibrate(p) for p in found]
+        return constant
+    return {
+        name: (
+            Predictor(models=[_fit(kind, matrix, labels, seed) for kind in kinds], calibration=fitted),
+            [fitted.calibrate(p) for p in found[name]],
+        )
+        for name, labels in wanted.items()
+    }
+
+
+def _joined(parts: Collection[Mapping[str, Sequence[float]]]) -> dict[str, list[float]]:
+    """By kind of model, the predictions of all heads one after the other."""
+    return {kind: [p for part in parts for p in part[kind]] for kind in next(iter(parts))}
+
+
+def recalibrate(unseen: Mapping[str, Sequence[float]], wanted: Sequence[float]) -> dict[str, Sequence[float]]:
+    """The predictions of each kind of model after a calibration, which mends what a kind claims too much: a weakly
+    regularised model orders a few rows well, and is too sure of each. A kind that ranks them wrongly is a constant."""
+    fitted = {kind: _calibrate(found, wanted, "sigmoid") for kind, found in unseen.items() if kind != "constant"}
+    known = {k: [f.calibrate(p) for p in unseen[k]] if f is not None else unseen["constant"] for k, f in fitted.items()}
+    return {**known, "constant": unseen["constant"]}
 
 
 def _predict_unseen(

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,8 +18,11 @@ from workbench import Evaluation, Example, Patch, Study, Workflow
 from workbench.errors import SpecError
 from workbench.spec import NODE_KEYS, lm_spec
 from workbench.study import Result
+from workbench.workflow import Span, learnable_addresses, node_at
 from workbench_route.node import Route
 from workbench_route.outcomes import Row, Sample
+from workbench_route.predictor import Linear, Predictor
+from workbench_route.router import CallCost, Router
 
 Unit = Literal["usd", "tokens", "calls"]
 UNITS: tuple[Unit, ...] = ("usd", "tokens", "calls")
@@ -27,10 +30,16 @@ UNITS: tuple[Unit, ...] = ("usd", "tokens", "calls")
 
 @dataclass(frozen=True)
 class Site:
-    """A `route` node of a workflow."""
+    """A `route` node of a workflow.
+
+    Attributes:
+        name: its path, e.g. `sort`, or `vote.of` inside another node.
+        around: by path, the candidate of each `route` node around it in which it stands.
+    """
 
     name: str
     node: Route
+    around: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def draws(self) -> dict[str, int]:
@@ -45,8 +54,19 @@ class Site:
 
 
 def find_sites(workflow: Workflow) -> list[Site]:
-    """The `route` nodes that are steps of the workflow."""
-    return [Site(name, node) for name, node in workflow.enabled_nodes.items() if isinstance(node, Route)]
+    """The `route` nodes of the workflow, also those inside other nodes. Those of another file are not learned."""
+    found: dict[str, Route] = {}
+    for address in learnable_addresses(workflow, "float"):
+        owner, _, setting = address.rpartition(".")
+        node = node_at(workflow, owner)
+        if setting == "threshold" and isinstance(node, Route):
+            found[owner.removeprefix("nodes.")] = node
+    return [Site(path, node, _find_around(path, found)) for path, node in found.items()]
+
+
+def _find_around(path: str, routes: Collection[str]) -> dict[str, str]:
+    inside = ((outer, path.removeprefix(f"{outer}.candidates.")) for outer in routes if path != outer)
+    return {outer: rest.partition(".")[0] for outer, rest in inside if rest != path}
 
 
 def wrap_nodes(workflow: Workflow, lms: Sequence[str | Mapping[str, Any]]) -> Workflow:
@@ -71,15 +91,33 @@ def wrap_nodes(workflow: Workflow, lms: Sequence[str | Mapping[str, Any]]) -> Wo
     return workflow.patched(Patch(changes, note="routes between language models")) if changes else workflow
 
 
-def probe_patch(sites: Sequence[Site], model: Mapping[str, str], first_sample: int = 0) -> Patch:
-    """Fixes the candidate of every site. model: by site; the others take their reference."""
+def blank_router(site: Site) -> Router:
+    """A router of the site's candidates that knows nothing of them."""
+    heads = {candidate.name: Predictor(models=[Linear(bias=0.0)]) for candidate in site.node.candidates}
+    return Router(
+        rule="value",
+        threshold=0.0,
+        unit="calls",
+        candidates=list(heads),
+        reference=site.node.reference.name,
+        dims=1,
+        vector=int(site.node.config.embedder is not None),
+        mean_cost=1.0,
+        costs={name: CallCost(fixed=0.0, per_character=0.0) for name in site.draws},
+        heads=heads,
+    )
+
+
+def probe_patch(sites: Sequence[Site], site: Site, model: str, first_sample: int = 0) -> Patch:
+    """Fixes the candidate of every site: of one this model, of those around it the one that it stands in, and of the
+    others their reference."""
     changes: dict[str, Any] = {}
-    for site in sites:
-        own = model.get(site.name)
-        changes[site.address("always")] = own or site.node.reference.model
-        changes[site.address("first_sample")] = first_sample if own else 0
+    for other in sites:
+        own = model if other.name == site.name else site.around.get(other.name)
+        changes[other.address("always")] = own or other.node.reference.model
+        changes[other.address("first_sample")] = first_sample if other.name == site.name else 0
     number = f", answer {first_sample + 1}" if first_sample else ""
-    return Patch(changes, note=f"always {', '.join(model.values())}{number}")
+    return Patch(changes, note=f"always {model}{number}")
 
 
 class Collector:
@@ -109,38 +147,60 @@ class Collector:
         return await self.study.evaluate(self._probe(model, number), rows, traces=True)
 
     def _probe(self, model: str, number: int) -> Workflow:
-        return self.workflow.patched(probe_patch(self.sites, {self.site.name: model}, number))
+        return self.workflow.patched(probe_patch(self.sites, self.site, model, number))
 
     def rows(self, results: Mapping[str, Mapping[str, Sequence[Result]]], unit: Unit) -> list[Row]:
-        """The outcomes as rows; without those of which an answer is missing for want of a server."""
-        made = (self._row(id_, by_model, unit) for id_, by_model in results.items())
-        return [row for row in made if row is not None]
+        """The outcomes as rows; without those of which an answer is missing for want of a server.
 
-    def _row(self, id_: str, results: Mapping[str, Sequence[Result]], unit: Unit) -> Row | None:
-        samples: dict[str, list[Sample]] = {}
-        text, vector = None, ()
-        for model, found in results.items():
-            for result in found:
-                span = next((s for s in result.trace.spans if s.node == self.site.name), None) if result.trace else None
-                if result.score is None or span is None or "text" not in span.notes:
-                    return None
-                text, vector = span.notes["text"], tuple(span.notes.get("vector", ()))
-                answer = None if span.error else self.site.node.answer_text(span.outputs)
-                samples.setdefault(model, []).append(Sample(result.score, self._cost(result, unit), answer))
-        if text is None or any(len(samples.get(model, ())) < n for model, n in self.site.draws.items()):
-            return None
-        return Row(id_, text, samples, vector)
+        A site that runs several times in an example makes a row of each text that it reads with every candidate; each
+        has the score of the whole example.
+        """
+        return [row for id_, by_model in results.items() for row in self._rows(id_, by_model, unit)]
 
-    def _cost(self, result: Result, unit: Unit) -> float:
-        """What the site spent on a row, without its embedder, which every candidate pays."""
-        inside = f"{self.site.name}."
-        spans = result.trace.spans if result.trace is not None else []
-        calls = [call for span in spans if span.node.startswith(inside) for call in span.calls]
-        if unit == "usd":
-            return math.fsum(call.usd for call in calls)
-        if unit == "tokens":
-            return float(sum(c.response.prompt_tokens + c.response.completion_tokens for c in calls))
-        return float(len(calls))
+    def _rows(self, id_: str, results: Mapping[str, Sequence[Result]], unit: Unit) -> list[Row]:
+        if any(len(results.get(model, ())) < n for model, n in self.site.draws.items()):
+            return []
+        read = {model: [self._runs(result) for result in found] for model, found in results.items()}
+        first, *others = [runs for found in read.values() for runs in found]
+        texts = [text for text in first if all(text in runs for runs in others)]
+        rows: list[Row] = []
+        for number, text in enumerate(texts):
+            samples = {
+                model: [self._sample(r, runs[text], unit) for r, runs in zip(results[model], found, strict=True)]
+                for model, found in read.items()
+            }
+            vector = tuple(first[text][0].notes.get("vector", ()))
+            rows.append(Row(f"{id_} {number}" if number else id_, text, samples, vector))
+        return rows
+
+    def _runs(self, result: Result) -> dict[str, list[Span]]:
+        """The runs of the site in an example, by the text that they read; none where it was not scored."""
+        found: dict[str, list[Span]] = {}
+        for span in result.trace.spans if result.trace is not None and result.score is not None else ():
+            if span.node == self.site.name and "text" in span.notes:
+                found.setdefault(span.notes["text"], []).append(span)
+        return found
+
+    def _sample(self, result: Result, runs: Sequence[Span], unit: Unit) -> Sample:
+        """What came of the runs of the site that read one text: the cost is their mean."""
+        assert result.score is not None
+        answer = None if runs[0].error else self.site.node.answer_text(runs[0].outputs)
+        cost = math.fsum(_cost(result, span, unit) for span in runs) / len(runs)
+        return Sample(result.score, cost, answer)
+
+
+def _cost(result: Result, run: Span, unit: Unit) -> float:
+    """What a run of a site spent, without its embedder, which every candidate pays."""
+    spans = result.trace.spans if result.trace is not None else []
+    depth = len(run.order)
+    calls = [
+        call for span in spans if len(span.order) > depth and span.order[:depth] == run.order for call in span.calls
+    ]
+    if unit == "usd":
+        return math.fsum(call.usd for call in calls)
+    if unit == "tokens":
+        return float(sum(c.response.prompt_tokens + c.response.completion_tokens for c in calls))
+    return float(len(calls))
 
 
 def choose_unit(collector: Collector, results: Mapping[str, Mapping[str, Sequence[Result]]]) -> Unit:

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench_route.features import FeatureSpace
-from workbench_route.fitting import DIGITS, Calibration, fit_predictor
+from workbench_route.fitting import Calibration, fit_constant, fit_heads
 from workbench_route.outcomes import Candidate, Pick, Row, draw_scores, first_answer, match_label
-from workbench_route.predictor import Linear, Predictor, logit
+from workbench_route.predictor import Predictor
 from workbench_route.reward import Reward, fit_reward
 from workbench_route.router import CallCost, Router, Rule
 
-#: Fits one predictor: (features, wanted, size, seed, calibration) -> (predictor, predictions of unseen rows).
-Fit = Callable[..., tuple[Predictor, list[float]]]
+#: Fits the heads: (features, outcomes by head, size, seed, calibration) -> predictors by head.
+Fit = Callable[..., dict[str, Predictor]]
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Problem:
         return list(dict.fromkeys(c.model for c in self.candidates))
 
 
-def learn_router(problem: Problem, rows: Sequence[Row], seed: int, fit: Fit = fit_predictor) -> Router:
+def learn_router(problem: Problem, rows: Sequence[Row], seed: int, fit: Fit = fit_heads) -> Router:
     """A router from the outcomes of some rows, none of which may be empty. Its threshold is still to be chosen.
 
     fit: another way to fit, for tests of what the predictors are worth.
@@ -52,12 +52,8 @@ def learn_router(problem: Problem, rows: Sequence[Row], seed: int, fit: Fit = fi
     scores = {c: [draw_scores(row, c, picks[c.model]) for row in rows] for c in problem.candidates}
     space = FeatureSpace(1, len(rows[0].vector), problem.dims)
     features = [space.extract([row.text], row.vector) for row in rows]
-    heads: dict[str, Predictor] = {}
-    for candidate in problem.candidates:
-        if problem.rule == "match" and candidate == problem.reference:
-            continue
-        wanted = make_labels(problem, scores, candidate)
-        heads[candidate.name] = fit(features, wanted, space.size, seed, problem.calibration)[0]
+    headed = [c for c in problem.candidates if problem.rule == "value" or c != problem.reference]
+    wanted = {candidate.name: make_labels(problem, scores, candidate) for candidate in headed}
     costs = {model: fit_cost(rows, model) for model in problem.models}
     mean = math.fsum(costs[problem.reference.model].estimate(len(row.text)) for row in rows) / len(rows)
     return Router(
@@ -70,7 +66,7 @@ def learn_router(problem: Problem, rows: Sequence[Row], seed: int, fit: Fit = fi
         vector=len(rows[0].vector),
         mean_cost=max(problem.reference.samples * mean, 1e-12),
         costs=costs,
-        heads=heads,
+        heads=fit(features, wanted, space.size, seed, problem.calibration),
         rewards={model: reward.predictor for model, reward in rewards.items()},
     )
 
@@ -115,9 +111,12 @@ def fit_cost(rows: Sequence[Row], model: str) -> CallCost:
     return CallCost(fixed=max(0.0, mean_y - slope * mean_x), per_character=slope)
 
 
-def fit_constant(
-    rows: Sequence[Any], wanted: Sequence[float], size: int, seed: int, calibration: Calibration = "sigmoid"
-) -> tuple[Predictor, list[float]]:
-    """In place of `fit_predictor`: says the same of every input. What a router gains over this it owes to the text."""
-    rate = (math.fsum(wanted) + 0.5) / (len(wanted) + 1)
-    return Predictor(models=[Linear(bias=round(logit(rate), DIGITS))]), [rate] * len(wanted)
+def fit_constants(
+    rows: Sequence[Any],
+    wanted: Mapping[str, Sequence[float]],
+    size: int,
+    seed: int,
+    calibration: Calibration = "sigmoid",
+) -> dict[str, Predictor]:
+    """In place of `fit_heads`: say the same of every input. What a router gains over this it owes to the text."""
+    return {name: fit_constant(labels) for name, labels in wanted.items()}

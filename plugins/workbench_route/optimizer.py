@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -24,8 +24,10 @@ from workbench_route.gather import (
     Collector,
     Site,
     Unit,
+    blank_router,
     choose_unit,
     find_sites,
+    probe_patch,
     read_recorded,
     recorded_path,
     wrap_nodes,
@@ -115,16 +117,15 @@ class LearnRoute(Optimizer):
     def most_calls(self, workflow: Workflow, train: Sequence[Example], val: Sequence[Example]) -> int | None:
         start = wrap_nodes(workflow, self.lms)
         sites = find_sites(start)
-        free = start.max_calls - sum(site.node.max_calls for site in sites)
-        dearest = free
-        total = 0
+        # A router without knowledge may take any candidate: so much may the learned ones take.
+        blank = {site.address("learned"): blank_router(site).dump() for site in sites}
+        routed = start.patched(Patch(blank, tuple(a for site in sites for a in set_before(start, site))))
+        total = len(val) * routed.max_calls * len(sites)
         for site in sites:
-            nodes, embeds = site.node.nodes, site.node.config.embedder is not None
-            dearest += max(c.samples * nodes[c.model].max_calls for c in site.node.candidates) + embeds
-            others = start.max_calls - site.node.max_calls + (len(sites) if embeds else 0)
             rows = len(val) + (0 if site.name in self.recorded else min(self.rows, len(train)))
-            total += rows * sum(n * (others + nodes[m].max_calls + embeds) for m, n in site.draws.items())
-        return total + len(val) * dearest * len(sites)
+            probes = {m: start.patched(probe_patch(sites, site, m)).max_calls for m in site.draws}
+            total += rows * sum(n * probes[m] for m, n in site.draws.items())
+        return total
 
     async def optimize(self, study: Study) -> Workflow:
         start = wrap_nodes(study.best, self.lms)
@@ -134,6 +135,12 @@ class LearnRoute(Optimizer):
             return study.best
         await _Learning(self, study, start, sites).run()
         return study.best
+
+
+def set_before(workflow: Workflow, site: Site) -> tuple[str, ...]:
+    """The addresses of what the file decides for a site, and a learned router decides anew."""
+    given = workflow.get(f"nodes.{site.name}")
+    return tuple(site.address(key) for key in ("always", "first_sample", "threshold") if key in given)
 
 
 @dataclass
@@ -152,13 +159,9 @@ class _Learning:
             if router is None:
                 continue
             values = {site.address("learned"): router.dump()}
-            set_before = [key for key in ("always", "first_sample", "threshold") if key in self._tree(site)]
-            patch = Patch(values, tuple(site.address(key) for key in set_before), note=f"routes of {site.name} learned")
+            patch = Patch(values, set_before(self.workflow, site), note=f"routes of {site.name} learned")
             self.workflow = self.workflow.patched(patch)
             await self.study.evaluate(self.workflow)
-
-    def _tree(self, site: Site) -> Mapping[str, Any]:
-        return self.workflow.nodes[site.name]
 
     async def _learn(self, site: Site, seed: int) -> Router | None:
         """The router of a site, with its threshold; None if there is too little to learn from."""

@@ -84,6 +84,8 @@ def test_the_planted_step_is_named_and_only_what_follows_it_is_paid(file: Path, 
     found = replay_failures("last", options=ReplayOptions(lm=STRONG_LM), database=database, pool=models)
     check(found)
     assert found.paid.calls == len(models.requests) - sent + len(models.strong.requests)
+    asked = [str(request.messages) for request in models.requests]
+    assert not set(asked[:sent]) & set(asked[sent:]), "what the evaluation asked is answered by its journal"
     for one in found.rows:
         assert one.diagnosis is not None and one.steps == NODES and one.diagnosis.reruns <= 5
         assert one.diagnosis.calls < one.diagnosis.reruns * NODES
@@ -91,6 +93,30 @@ def test_the_planted_step_is_named_and_only_what_follows_it_is_paid(file: Path, 
     again = replay_failures("last", options=ReplayOptions(lm=STRONG_LM), database=database, pool=models)
     check(again)
     assert again.paid.calls == 0 and again.run == found.run
+
+
+def test_a_call_that_rows_share_counts_once(file: Path, models: Models, tmp_path: Path) -> None:
+    """Rows with the same input have their calls in common, so that the second of them pays nothing."""
+    rows = [json.loads(line) for line in (file.parent / "rows.jsonl").read_text().splitlines()]
+    twins = [{**row, "row": f"r{int(row['id'][1:]) // 2 * 2}"} for row in rows]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in twins))
+    evaluate(file, database=tmp_path / "b.db", pool=models)
+    options = ReplayOptions(lm=STRONG_LM)
+    found = replay_failures("last", options=options, database=tmp_path / "b.db", pool=models)
+    by_input: dict[int, list[int]] = {}
+    for row in found.rows:
+        by_input.setdefault(int(row.example[1:]) // 2, []).append(row.calls)
+    pairs = [calls for calls in by_input.values() if len(calls) == 2]
+    assert pairs and all(first > 0 == second for first, second in pairs)
+    assert sum(row.calls for row in found.rows) == found.paid.calls > 0
+    assert all(row.diagnosis and row.diagnosis.calls == row.calls for row in found.rows)
+    again = replay_failures("last", options=options, database=tmp_path / "b.db", pool=models)
+    assert [row.calls for row in again.rows] == [row.calls for row in found.rows]
+
+
+def test_rows_that_the_budget_cut_short_have_a_share_in_the_bill(file: Path, models: Models, database: Path) -> None:
+    short = replay_failures("last", options=ReplayOptions(lm=STRONG_LM, calls=9), database=database, pool=models)
+    assert sum(row.calls for row in short.rows) == short.paid.calls > 0
 
 
 @pytest.mark.parametrize("repair", ["label", "fresh"])
@@ -104,7 +130,7 @@ def test_other_repairs(repair: Any, file: Path, models: Models, database: Path) 
         check(found)
         assert not models.strong.requests
     else:
-        assert found.repair_rate == 0.0
+        assert found.repair_rate == found.as_attribution().repair_rate == 0.0
         assert all(one.diagnosis and one.diagnosis.reruns == 2 * NODES for one in found.rows)
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench_route import baselines, curve
-from workbench_route.learn import Problem, fit_constant, learn_router
+from workbench_route.learn import Problem, fit_constants, learn_router
 from workbench_route.outcomes import Candidate, Row, Sample
 
 #: US dollars for a million tokens, by model.
@@ -81,7 +81,7 @@ def one(name: str, rows: list[Row], seed: int, rule: str) -> dict[str, Any]:
         "cascade": baselines.cascade_curve(problem, train, test, seed),
         "random mix": baselines.mix_curve(cheap, strong),
         "constant in place of the text": curve.make_table(
-            learn_router(problem, train, seed, fit_constant), test
+            learn_router(problem, train, seed, fit_constants), test
         ).curve(),
         "shuffled labels": baselines.shuffled_table(problem, train, test, seed).curve(),
         "oracle": baselines.oracle_curve(results, router.mean_cost),

@@ -1,6 +1,6 @@
 """The router on fresh calls, in the worlds of routes: regret beside the one of `optuna` at the same calls and seeds.
 
-    python contrib/bench/optimizers/routing_world.py [--seeds 20] [--calls 400] [--world routing] [--on kind]
+    python contrib/bench/optimizers/routing_world.py [--seeds 20] [--first 0] [--calls 400] [--on kind]
 
 Four simulated models, each good at other kinds of rows (`workbench_bench.routing`); no model is involved. `optuna`
 searches a branch on the field `kind`, as in docs/benchmarks.md, and learns from val alone; the router decides by the
@@ -77,16 +77,17 @@ def interval(values: list[float]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--first", type=int, default=0, help="the first seed; what is tuned is tuned on others")
     parser.add_argument("--calls", type=int, default=400)
     parser.add_argument("--on", default="kind", choices=["kind", "text"])
     parser.add_argument("--world", default="routing", choices=["routing", "null_routing"])
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--what", nargs="*", default=["optuna", "train", "train and val"])
     options = parser.parse_args()
-    regrets: dict[str, list[float]] = {}
+    regrets, seeds = dict[str, list[float]](), range(options.first, options.first + options.seeds)
     with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
         for what in options.what:
-            jobs = [(what, options.world, options.calls, seed, options.on) for seed in range(options.seeds)]
+            jobs = [(what, options.world, options.calls, seed, options.on) for seed in seeds]
             found = list(pool.map(one, jobs))
             if broken := [r.error or r.untried for r in found if not r.measured]:
                 sys.stdout.write(f"{what}: {len(broken)} runs could not be measured: {broken[0]}\n")

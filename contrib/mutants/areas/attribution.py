@@ -75,6 +75,40 @@ ATTRIBUTION: list[Mutant] = [
         ('task.data_hash != row["data_hash"]', "False", "other data are repeated"),
     ),
     *changes_of(
+        "core/workbench/attribution/replay_report.py",
+        STORED_TESTS,
+        (
+            "for key, cost in calls.items() if key not in seen]",
+            "for cost in calls.values()]",
+            "a shared call counts twice",
+        ),
+    ),
+    *changes_of(
+        "core/workbench/attribution/diagnoses.py",
+        STORED_TESTS,
+        ("return sum(known) / len(known) if known else None", "return 1.0", "the repair rate is not computed"),
+    ),
+    *changes_of(
+        "core/workbench/evaluation/rows.py",
+        "tests/plugins/attribute/test_repeated.py",
+        ('or run not in report["examined"]', "", "a diagnosis of another run is shown"),
+        ('(one["row"], one["candidate"], one["replica"]) == key', "True", "each row has the diagnoses of all"),
+    ),
+    *changes_of(
+        "core/workbench/store/content.py",
+        "tests/plugins/attribute/test_repeated.py",
+        (
+            "            _check(finding, _FINDING, place, [*_FINDING])",
+            "            pass",
+            "a damaged diagnosis is shown",
+        ),
+    ),
+    *changes_of(
+        "plugins/workbench_attribute/attribute.py",
+        "tests/plugins/attribute/test_command.py",
+        ("[*_examined(run), *", "[*", "a judged run forgets the first run that it is of"),
+    ),
+    *changes_of(
         "core/workbench/study/blame.py",
         "tests/study/test_blame.py",
         ("counts[found.step.top] += 1", "counts[next(iter(workflow.nodes))] += 1", "the first node is blamed"),

@@ -37,7 +37,27 @@ ROUTES: list[Mutant] = [
         f"{TESTS}test_predictor.py",
         ("if folds[i] != fold]", "if folds[i] != -1]", "predictions of unseen rows have seen them"),
         ("rate * float(v[0][0])", "float(v[0][0])", "trees are written without their learning rate"),
-        ("[fold_of[group] for group in known]", "[i % FOLDS for i in range(len(rows))]", "a group is in several folds"),
+        (
+            "[fold_of[group] for group in groups]",
+            "[i % FOLDS for i in range(len(rows))]",
+            "a group is in several folds",
+        ),
+        ("if len(rows) <= FEW_ROWS else [[name]", "if False else [[name]", "heads of few rows are fitted one by one"),
+        ("[[*wanted]] if len(rows) <= FEW_ROWS", "[[*wanted]] if True", "heads of many rows are fitted together"),
+        (
+            'else unseen["constant"] for k, f',
+            "else unseen[k] for k, f",
+            "a model that ranks wrongly is judged as it is",
+        ),
+    ),
+    *changes_of(
+        f"{PLUGIN}fitting.py",
+        f"{TESTS}test_router.py",
+        (
+            "recalibrate(joined, every) if len(wanted) > 1 else joined",
+            "joined",
+            "a model that is too sure is passed over",
+        ),
     ),
     *changes_of(
         f"{PLUGIN}predictor.py",
@@ -86,6 +106,15 @@ ROUTES: list[Mutant] = [
         f"{PLUGIN}gather.py",
         f"{TESTS}test_optimizer.py",
         ("if not path.is_relative_to(base.resolve()):", "if False:", "outcomes are read from anywhere"),
+        (
+            'if setting == "threshold" and isinstance(node, Route)',
+            'if "." not in owner[6:] and isinstance(node, Route)',
+            "nodes inside are not learned",
+        ),
+        ("else site.around.get(other.name)", "else None", "a route inside a candidate is probed where it never runs"),
+        ("if all(text in runs for runs in others)", "if others is not None", "a text of one candidate alone is a row"),
+        ("for span in runs) / len(runs)", "for span in runs)", "the cost of several runs is their sum"),
+        ("and span.order[:depth] == run.order", "", "what other nodes spend is part of the cost"),
         ("if key in tree}\n        changes", "if key in ()}\n        changes", "a wrapped node loses its needs"),
     ),
 ]

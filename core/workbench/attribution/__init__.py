@@ -3,6 +3,7 @@
 Pure functions of traces and of a callback that repeats a run; no model and no file is touched here.
 """
 
+from workbench.attribution.diagnoses import AttributionReport, RowFinding, describe_finding
 from workbench.attribution.repairs import label_repairs, model_repairs, sibling_repairs
 from workbench.attribution.replay import (
     Diagnosis,
@@ -13,6 +14,7 @@ from workbench.attribution.replay import (
     most_reruns,
     scan_steps,
 )
+from workbench.attribution.replay_report import ReplayReport, RowDiagnosis, share_costs
 from workbench.attribution.spectrum import (
     FORMULAS,
     Counts,
@@ -26,6 +28,12 @@ from workbench.attribution.spectrum import (
 from workbench.attribution.steps import TraceStep, steps_of
 
 __all__ = [
+    "AttributionReport",
+    "RowFinding",
+    "describe_finding",
+    "ReplayReport",
+    "RowDiagnosis",
+    "share_costs",
     "TraceStep",
     "steps_of",
     "Diagnosis",

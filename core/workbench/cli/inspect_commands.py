@@ -50,7 +50,7 @@ def show_command(
 ) -> None:
     """Show a run: its report and candidates; or, where these are asked for, only its failures, a row, or calls.
 
-    With --mermaid, RUN may also be a workflow file.
+    RUN may be one of `workbench attribute`: its diagnoses are shown. With --mermaid, RUN may also be a workflow file.
     """
     from workbench.evaluation import failed_rows, read_calls, row_details
     from workbench.run import candidates, status_of
@@ -63,6 +63,10 @@ def show_command(
     store = _store(db)
     row = store.find_run(run)
     report, calls = read_report(row), calls or (20 if role else 0)
+    if kind_of(row) == "attribute" and (failures or example):
+        of = report["examined"] if report else []
+        hint = f"; its rows are those of workbench show {of[0]}" if of else ""
+        return fail(f"run {row['run']} is an attribution: it stores diagnoses, and no rows{one_line(hint)}", 2)
     if role and role not in (known := Journal(store, row["id"]).count_by_role()):
         return fail(f"run {row['run']} has no calls of the role '{role}'; it has: {', '.join(known) or 'none'}", 2)
     found = {
@@ -96,7 +100,7 @@ def _say_run(found: dict[str, Any], row: Any, db: str, tree: bool) -> None:
         say("It ended once before, with this report:")
     for line in report.get("lines", []) if report and not tree else ():
         say(indented(line))
-    if row["file"] is None:
+    if row["file"] is None and not report:
         say(f"Only its calls are stored. To see three of them: workbench show {run} --calls 3")
     elif found["kind"] == "optimize" and found["candidates"]:
         say("candidates:")
@@ -118,6 +122,7 @@ def _changes(changes: dict[str, Any]) -> str:
 
 def _say_parts(found: dict[str, Any], failures: bool) -> None:
     """Print what was asked for, and nothing else."""
+    from workbench.attribution import describe_finding
     from workbench.cli.run_commands import say_spans
     from workbench.lm import content_text
 
@@ -145,6 +150,8 @@ def _say_parts(found: dict[str, Any], failures: bool) -> None:
             say(f"  {one_line(name)}: {value}")
         if cost := r["cost"]:
             say(f"{cost['calls']} calls, {cost['tokens']} tokens, ${cost['usd']:.6f}, {cost['seconds']:.2f} s")
+        for diagnosis in r["diagnoses"]:
+            say(one_line(describe_finding(diagnosis)))
     for c in found["calls"]:
         say(one_line(f"call {c['key'][:8]} {c['role']} {c['outcome']}"), bold=True)
         for message in c["messages"]:

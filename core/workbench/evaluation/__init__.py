@@ -3,6 +3,7 @@
 A workflow is scored as it is; nothing here changes one.
 """
 
+from workbench.attribution import ReplayReport, RowDiagnosis
 from workbench.evaluation.compare import (
     Difference,
     Side,
@@ -15,8 +16,8 @@ from workbench.evaluation.eval_report import EvalReport, stored_report
 from workbench.evaluation.eval_run import EvalOptions, evaluate, resume_evaluation, resume_run
 from workbench.evaluation.exports import write_junit, write_markdown
 from workbench.evaluation.matrix import evaluate_matrix, parse_axis
-from workbench.evaluation.replays import How, ReplayOptions, ReplayReport, RowDiagnosis, replay_failures
-from workbench.evaluation.rows import failed_rows, read_calls, read_rows, row_details
+from workbench.evaluation.replays import How, ReplayOptions, replay_failures
+from workbench.evaluation.rows import failed_rows, find_diagnoses, read_calls, read_rows, row_details
 from workbench.evaluation.single import run_single
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "ReplayReport",
     "RowDiagnosis",
     "replay_failures",
+    "find_diagnoses",
     "write_junit",
     "write_markdown",
 ]

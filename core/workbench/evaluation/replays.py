@@ -6,7 +6,7 @@ What comes before a repaired step is answered from the journal of the run, at no
 from __future__ import annotations
 
 import secrets
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -15,12 +15,15 @@ from typing import Any, Literal
 
 from workbench.attribution import (
     Diagnosis,
+    ReplayReport,
     Rerun,
+    RowDiagnosis,
     TraceStep,
     bisect_steps,
     label_repairs,
     model_repairs,
     scan_steps,
+    share_costs,
     sibling_repairs,
     steps_of,
 )
@@ -93,48 +96,6 @@ class ReplayOptions:
         return {k: v for k, v in vars(self).items() if k not in ("calls", "sandbox")}
 
 
-@dataclass(frozen=True)
-class RowDiagnosis:
-    """A failed row, and the step that decided it. diagnosis: None where it was not examined to the end; then `failure`
-    says why. steps: of the run."""
-
-    example: str
-    score: float
-    diagnosis: Diagnosis | None
-    steps: int = 0
-    failure: str = ""
-
-
-@dataclass
-class ReplayReport:
-    """What `replay_failures` found.
-
-    Attributes:
-        run, repeated: the names of the run of replays, and of that which it repeats.
-        rows: in the order of the stored ones. left_out: failed rows beyond `most`.
-        paid: what this process paid.
-        by_node: how often each node was decisive, most often first.
-    """
-
-    run: str
-    repeated: str
-    rows: list[RowDiagnosis]
-    paid: Spend
-    by_node: dict[str, int]
-    left_out: int = 0
-
-    @property
-    def repair_rate(self) -> float:
-        """The share of the diagnosed rows that pass when the named step alone is repaired."""
-        known = [row.diagnosis for row in self.rows if row.diagnosis is not None]
-        return sum(d.repaired for d in known) / len(known) if known else 0.0
-
-    @property
-    def complete(self) -> bool:
-        """Whether each row was examined to the end."""
-        return all(row.diagnosis is not None for row in self.rows)
-
-
 def replay_failures(
     run: str,
     *,
@@ -182,10 +143,7 @@ def replay_failures(
             if seconds:
                 ledger.bill.forget_unanswered()  # what failed for want of a server is asked again
             course = _Course(store, row, task, workflow, options, model, ledger, pool, passing, on_row)
-            found = run_in_loop(course.go(failed))
-            RunRecord(store, run_id).end(DONE)
-        nodes = Counter(r.diagnosis.step.node for r in found if r.diagnosis and r.diagnosis.step)
-        return ReplayReport(name, row["run"], found, course.paid, dict(nodes.most_common()), left_out)
+            return run_in_loop(course.go(failed, name, left_out))
     finally:
         store.close()
 
@@ -277,20 +235,16 @@ def _run_of(
     return name, run_id, 0.0
 
 
+def _row(failed: _Failed, found: Diagnosis | None, steps: int = 0, failure: str = "") -> RowDiagnosis:
+    return RowDiagnosis(failed.example.id, failed.score, found, steps, failure, failed.replica)
+
+
 class _UnansweredError(Exception):
     """Infrastructure failed in a repeated run, which says nothing about the step."""
 
 
-class _Bill(Spend):
-    """What the run of replays paid for a row, in all its processes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.keys = set[str]()
-
-
-#: That of the row which is being examined.
-_bill: ContextVar[_Bill] = ContextVar("bill")
+#: By key, the attempts and US dollars of the calls of the row that is being examined, in all processes.
+_asked: ContextVar[dict[str, tuple[int, float]]] = ContextVar("asked")
 
 
 class _Course:
@@ -320,15 +274,26 @@ class _Course:
         spent = Spend(info.attempts, 0, info.prompt_tokens, info.completion_tokens, info.usd, info.seconds)
         if not info.cached:
             self.paid.add(spent)
-        bill = _bill.get(None)
-        if bill is not None and not info.reused and info.key not in bill.keys:
-            bill.keys.add(info.key)
-            bill.add(spent)
+        asked = _asked.get(None)
+        if asked is not None and not info.reused:
+            asked[info.key] = info.attempts, info.usd
 
-    async def go(self, failed: Sequence[_Failed]) -> list[RowDiagnosis]:
+    async def go(self, failed: Sequence[_Failed], name: str, left_out: int) -> ReplayReport:
+        """Examine the rows, and store what is found with the run of this name."""
+        rows = await self._examine_all(failed)
+        how = self.options.repair if self.model is None else f"{self.options.repair}: {self.model.model}"
+        report = ReplayReport(name, self.row["run"], rows, self.paid, how, self.workflow.hash, left_out)
+        record = RunRecord(self.store, self.ledger.run_id)
+        record.end_with_report(DONE, report.as_attribution().as_dict(), max(self.ledger.seconds, 0.001))
+        self.store.flush()
+        return report
+
+    async def _examine_all(self, failed: Sequence[_Failed]) -> list[RowDiagnosis]:
         found: list[RowDiagnosis | None] = [None] * len(failed)
+        asked = [dict[str, tuple[int, float]]() for _ in failed]
 
         async def job(index: int) -> None:
+            _asked.set(asked[index])
             found[index] = await self._examine(failed[index])
             self.on_row(sum(one is not None for one in found), len(failed))
 
@@ -340,19 +305,16 @@ class _Course:
             await self.runtime.aclose()
             RunRecord(self.store, self.ledger.run_id).save_seconds(max(self.ledger.seconds, 0.001))
             self.ledger.close()
-        return [
-            one or RowDiagnosis(row.example.id, row.score, None, failure=ENDED)
-            for one, row in zip(found, failed, strict=True)
-        ]
+        rows = [one or _row(row, None, failure=ENDED) for one, row in zip(found, failed, strict=True)]
+        return share_costs(rows, asked)
 
     async def _examine(self, failed: _Failed) -> RowDiagnosis:
-        _bill.set(_Bill())
         first = await self._run(self.workflow, failed, {})
         assert first.trace is not None
         steps = all_steps = steps_of(first.trace)
         if self._passes(first):
             words = "it passes when it is repeated: what its tools gave, or its model said, was not recorded"
-            return RowDiagnosis(failed.example.id, failed.score, Diagnosis(None, evidence=words), len(steps))
+            return _row(failed, Diagnosis(None, evidence=words), len(steps))
         if self.options.repair == "label":
             steps, repairs = label_repairs(self.workflow, steps, failed.example.fields)
         elif self.options.repair == "sibling":
@@ -361,23 +323,22 @@ class _Course:
             repairs = model_repairs(steps, self.model, self.options.draws)
 
         async def run(chosen: Mapping[Address, Repair]) -> Rerun:
-            calls, usd = _bill.get().calls, _bill.get().usd
-            result, bill = await self._run(self.workflow, failed, chosen), _bill.get()
-            return Rerun(self._passes(result), result.score, bill.calls - calls, bill.usd - usd)
+            result = await self._run(self.workflow, failed, chosen)
+            return Rerun(self._passes(result), result.score)  # its cost is known when all rows are done
 
         if not any(repairs.values()):
             nothing = Diagnosis(None, evidence=f"none of its {len(all_steps)} steps has a repair of this kind")
-            return RowDiagnosis(failed.example.id, failed.score, nothing, len(all_steps))
+            return _row(failed, nothing, len(all_steps))
         search = scan_steps if self.options.scan or self.options.repair == "fresh" else bisect_steps
         try:
             found = await search(steps, run, lambda step: repairs.get(step.index, ()))
         except _UnansweredError as error:
-            return RowDiagnosis(failed.example.id, failed.score, None, len(all_steps), str(error))
+            return _row(failed, None, len(all_steps), str(error))
         lacking = [s for s in steps if not repairs.get(s.index) and (found.step is None or s.index < found.step.index)]
         if lacking:
             found.confidence /= 2
             found.evidence += f"; {len(lacking)} steps{' before it' if found.step else ''} have no repair of this kind"
-        return RowDiagnosis(failed.example.id, failed.score, found, len(all_steps))
+        return _row(failed, found, len(all_steps))
 
     async def _run(self, workflow: Workflow, failed: _Failed, repairs: Mapping[Address, Repair]) -> Result:
         draw = Draw(failed.replica, repairs=repairs)

@@ -8,7 +8,7 @@ from typing import Any
 
 from workbench.errors import StoreError, suggest
 from workbench.run import candidates, row_inputs, winner_of
-from workbench.store import Evaluations, Journal, Store, kind_of
+from workbench.store import Evaluations, Journal, Store, kind_of, list_attributions, read_report
 
 
 def failed_rows(store: Store, row: Any, report: Mapping[str, Any] | None) -> list[dict[str, Any]]:
@@ -78,7 +78,8 @@ def _parsed(text: str | None, form: type, place: str) -> Any:
 def row_details(
     store: Store, row: Any, report: Mapping[str, Any] | None, example: str, candidate: str | None = None
 ) -> list[dict[str, Any]]:
-    """All that is stored of one row: each time that it was scored, with the prompts as they were sent.
+    """All that is stored of one row: each time that it was scored, with the prompts as they were sent, and under
+    `diagnoses` what runs of `workbench attribute` found of it.
 
     example: the id of the row, its beginning, or its end, as in `test:17`. Raises StoreError if there is none, or
     several rows begin so.
@@ -103,7 +104,22 @@ def row_details(
     for one in chosen:
         one["inputs"] = one["fields"] if one["fields"] is not None else known.get(one["example"])
         _add_prompts(one["spans"] or (), journal)
+        one["diagnoses"] = find_diagnoses(store, row["run"], one["example"], one["candidate"], one["replica"])
     return chosen
+
+
+def find_diagnoses(store: Store, run: str, example: str, candidate: str, replica: int) -> list[dict[str, Any]]:
+    """The diagnoses of one result of a run, the oldest first: each a RowFinding as a dict, with `run` and `method` of
+    the attribution that made it. Raises StoreError for a report that is damaged."""
+    found: list[dict[str, Any]] = []
+    for row in list_attributions(store):
+        report: Mapping[str, Any] = read_report(row) or {}
+        if report.get("kind") != "attribute" or run not in report["examined"]:
+            continue
+        made = {"run": row["run"], "method": report["method"]}
+        key = (example, candidate, replica)
+        found += [{**made, **one} for one in report["rows"] if (one["row"], one["candidate"], one["replica"]) == key]
+    return found
 
 
 def _add_prompts(spans: Sequence[Mapping[str, Any]], journal: Journal) -> None:

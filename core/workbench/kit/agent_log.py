@@ -36,6 +36,16 @@ class LogStep:
 
 
 @dataclass(frozen=True, slots=True)
+class LogSource:
+    """The result of a run of ours that a log was made of: the row, the repeat, and the hash of the workflow."""
+
+    example: str
+    replica: int
+    candidate: str
+    score: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Log:
     """One run. Steps count from 0.
 
@@ -47,6 +57,7 @@ class Log:
         outcome: what came out, without anything of the right answer.
         gold_agent, gold_step: who is known to have decided the failure, and when.
         sealed: whether it is of a sealed row, so that nothing of a right answer is in it.
+        row: where the log is of a run of ours.
     """
 
     id: str
@@ -57,6 +68,7 @@ class Log:
     gold_agent: str | None = None
     gold_step: int | None = None
     sealed: bool = False
+    row: LogSource | None = None
 
     @property
     def agents(self) -> list[str]:
@@ -68,7 +80,8 @@ class Log:
         return self.gold_agent is not None and self.gold_step is not None
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """What a judge may read. Not where it is stored: the same log of two runs is judged once."""
+        return {name: value for name, value in asdict(self).items() if name != "row"}
 
 
 # As text

@@ -14,7 +14,7 @@ from workbench.ledger import CallInfo, Ledger, Settled
 from workbench.lm import LMPool, Message, Response
 from workbench.runtime import Runtime, make_request
 from workbench.spec import BudgetSpec, LMSpec
-from workbench.store import RunLock, RunRecord, Store, add_run, dumps, find_started_run
+from workbench.store import RunLock, RunRecord, Store, add_run, dumps, find_started_run, read_report
 from workbench.task import check_lms
 
 T = TypeVar("T")
@@ -58,7 +58,7 @@ class AskedRun:
     def __init__(self, store: Store, run_id: int, run: str, ledger: Ledger, runtime: Runtime):
         self.run, self.ledger, self.runtime = run, ledger, runtime
         self.paid: dict[str, Any] = {"calls": 0, "tokens": 0, "usd": 0.0}
-        self._record = RunRecord(store, run_id)
+        self.store, self._record = store, RunRecord(store, run_id)
         ledger.on_call = self._count
 
     def _count(self, info: CallInfo) -> None:
@@ -101,6 +101,15 @@ class AskedRun:
     def save_seconds(self) -> None:
         """Store the time so far, which counts in a budget of minutes."""
         self._record.save_seconds(self.ledger.seconds)
+
+    def read_report(self) -> dict[str, Any] | None:
+        """The report of an earlier process. Raises StoreError if it is damaged."""
+        return read_report(self.store.find_run(self.run))
+
+    def end_with_report(self, status: str, report: dict[str, Any]) -> None:
+        """Store that the run has ended, and its report; from inside `go`."""
+        self._record.end_with_report(status, report, self.ledger.seconds)
+        self.store.flush()
 
     def end(self, status: str) -> None:
         self._record.end(status)

@@ -15,7 +15,7 @@ from typing import Any
 
 from workbench.errors import PluginError, SpecError, StoreError, suggest
 from workbench.evaluation import read_rows
-from workbench.kit.agent_log import Log, LogStep, PromptOf, field_lines, read_steps
+from workbench.kit.agent_log import Log, LogSource, LogStep, PromptOf, field_lines, read_steps
 from workbench.lm import locate_lms
 from workbench.run import candidate_workflow, read_stored_source, row_inputs
 from workbench.spec import LMSpec, check_nodes
@@ -145,6 +145,7 @@ def _log(row: Mapping[str, Any], journal: Journal, inputs: Sequence[str], *, sea
         truth or None,
         "\n".join(part for part in outcome if part),
         sealed=sealed,
+        row=LogSource(row["example"], row["replica"], row["candidate"], row["score"]),
     )
 
 

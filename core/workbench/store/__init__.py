@@ -9,7 +9,14 @@ from workbench.store.database import IN_MEMORY, LISTED, REMOVED, TABLES, Store, 
 from workbench.store.evaluations import Evaluations, ResultRow, SealedTests
 from workbench.store.journal import LARGE_TEXT, EarlierCalls, Journal, Usual, read_usual_calls
 from workbench.store.read_only import ReadOnlyStore
-from workbench.store.runs import RunLock, RunRecord, add_run, find_started_run, remove_unused_texts
+from workbench.store.runs import (
+    RunLock,
+    RunRecord,
+    add_run,
+    find_started_run,
+    list_attributions,
+    remove_unused_texts,
+)
 from workbench.store.schema import SCHEMA
 
 __all__ = [
@@ -29,6 +36,7 @@ __all__ = [
     "REMOVED",
     "remove_unused_texts",
     "find_started_run",
+    "list_attributions",
     "Candidates",
     "read_trees",
     "read_val_scores",

@@ -68,6 +68,10 @@ def _maybe(check: Check) -> Check:
     return lambda value: value is None or check(value)
 
 
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def _text(value: Any) -> bool:
     return isinstance(value, str)
 
@@ -124,6 +128,31 @@ _EVAL_REPORT: Mapping[str, Check] = {
     "spent.calls": _number,
     "spent.usd": _number,
 }
+#: The parts of a diagnosis in the report of an attribution.
+_FINDING: Mapping[str, Check] = {
+    "row": _text,
+    "candidate": _maybe(_text),
+    "replica": _whole,
+    "score": _maybe(_number),
+    "node": _maybe(_text),
+    "agent": _maybe(_text),
+    "step": _maybe(_whole),
+    "steps": _maybe(_whole),
+    "confidence": _number,
+    "repaired": lambda value: value is None or isinstance(value, bool),
+    "reruns": _whole,
+    "calls": _whole,
+    "usd": _number,
+    "evidence": _text,
+    "failure": _text,
+}
+#: The parts of the report of an attribution that are shown.
+_ATTRIBUTE_REPORT: Mapping[str, Check] = {
+    "lines": _texts,
+    "method": _text,
+    "examined": _texts,
+    "rows": lambda value: is_list(value) and all(is_dict(one) for one in value),
+}
 #: The options of a run that are read before it goes on.
 _OPTIONS: Mapping[str, Check] = {
     "sets": _maybe(_settings),
@@ -148,6 +177,10 @@ def read_report(row: Any) -> dict[str, Any] | None:
     report = parse_json(row["report"], place, dict)
     if report.get("kind") == "eval":
         _check(report, _EVAL_REPORT, place, [*_EVAL_REPORT])
+    elif report.get("kind") == "attribute":
+        _check(report, _ATTRIBUTE_REPORT, place, [*_ATTRIBUTE_REPORT])
+        for finding in report["rows"]:
+            _check(finding, _FINDING, place, [*_FINDING])
     else:
         _check(report, _REPORT, place, _NEEDED)
     return report

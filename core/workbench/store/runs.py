@@ -11,7 +11,7 @@ from typing import Any
 
 from workbench.errors import StoreError
 from workbench.store.content import checksum, parse_json, spec_checksum
-from workbench.store.database import REMOVED, Store, dumps, now
+from workbench.store.database import REMOVED, Store, dumps, kind_of, now
 
 
 def add_run(
@@ -57,6 +57,12 @@ def find_started_run(store: Store, status: str, spec: str, options: str) -> sqli
     """The newest run of this status that was started with just this file and these options."""
     sql = "select id, run, seconds from runs where status = ? and spec = ? and options = ? order by id desc"
     return store.row(sql, status, spec, options)
+
+
+def list_attributions(store: Store) -> list[sqlite3.Row]:
+    """The runs of `workbench attribute` that have a report, the oldest first."""
+    rows = store.rows("select * from runs where file is null and report is not null order by id")
+    return [row for row in rows if kind_of(row) == "attribute" and row["status"] != REMOVED]
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,6 +170,36 @@ def test_the_failed_rows_of_an_evaluation_are_logs_with_a_step_for_each_node(eva
     assert len(stored(evaluated, "last", found[0].id[:8])) == 1
 
 
+def test_show_tells_what_a_judge_found_of_rows_and_of_files(evaluated: Path, logs: list[Log]) -> None:
+    """The same rows of a second evaluation are judged once, and known of both."""
+
+    def says_plan(request: Request) -> str:
+        return "Agent: plan\nStep: 0\nReason: the idea is bad"
+
+    found, names, ids = None, [], []
+    for _ in range(2):
+        store = Store(evaluated / "w.db")
+        names.append(store.find_run("last")["run"])
+        store.close()
+        read = stored(evaluated)
+        settings = {"database": str(evaluated / "w.db"), "examined": names[-1]}
+        found = attribute(read, Judging.model_validate({}), LM, pool=Script(says_plan), **settings)
+        ids.append([log.row.example for log in read if log.row])
+        evaluate(evaluated / "w.yaml", options=EvalOptions(), database=str(evaluated / "w.db"), pool=Script(work))
+    assert found is not None and ids[0] == ids[1] and len(set(names)) == 2
+    words = ["--db", str(evaluated / "w.db")]
+    whole = CliRunner().invoke(cli, ["show", str(found.run), *words]).output
+    assert f"method: all-at-once, judged by {LM.model} of run {', '.join(names)}" in whole
+    for name in names:
+        shown = json.loads(CliRunner().invoke(cli, ["show", name, "--row", ids[0][0], "--json", *words]).output)
+        (one,) = shown["row"][0]["diagnoses"]
+        assert (one["run"], one["agent"], one["step"], one["evidence"]) == (found.run, "plan", 0, "the idea is bad")
+        assert one["node"] == "plan" and one["repaired"] is None and one["calls"] == 1
+    of_file = judged(logs, evaluated, Script(rule))
+    shown = CliRunner().invoke(cli, ["show", of_file.run, *words]).output
+    assert all(f"\n{log.id}  " in shown for log in logs) and " of run " not in shown
+
+
 def test_sealed_rows_show_neither_label_nor_feedback(own: Path) -> None:
     for split in ("test", "all"):
         evaluate(own / "w.yaml", options=EvalOptions(split=split), database=str(own / "w.db"), pool=Script(work))

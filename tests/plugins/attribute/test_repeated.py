@@ -14,6 +14,7 @@ from tests.evaluation.test_replays import NODES, answers, fault_of, file
 from workbench.cli import cli
 from workbench.errors import SpecError, StoreError
 from workbench.evaluation import EvalOptions, evaluate
+from workbench.store import Store
 
 __all__ = ["file"]
 
@@ -50,6 +51,72 @@ def test_replay_prints_the_step_of_each_row_and_the_repair_rate(database: Path) 
     shown = attribute(database, *flags)
     assert "Repair rate: 100% of the rows" in shown.output and "Paid now: 0 calls" in shown.output
     assert f"1 of {NODES}" in shown.output and shown.exit_code == 0
+
+
+def show(database: Path, run: str, *flags: str) -> Result:
+    return CliRunner().invoke(cli, ["show", run, "--db", str(database), *flags])
+
+
+def test_show_tells_the_diagnoses_of_an_attribution(database: Path) -> None:
+    flags = ("--method", "replay", "--lm", STRONG, "--api-base", "http://127.0.0.1:9/v1")
+    found = last_json(attribute(database, *flags, "--json"))
+    shown = show(database, found["run"])
+    assert shown.exit_code == 0, shown.output
+    for row in found["rows"]:
+        (line,) = [text for text in shown.output.splitlines() if text.split()[0] == row["row"]]
+        cells = [row["row"], row["node"], str(row["step"]), "of", str(NODES), "1.00", "yes", str(row["reruns"])]
+        assert line.split()[:8] == cells and row["evidence"] in line
+    assert "Repair rate: 100%" in shown.output and f"Cost: {found['paid']['calls']} calls" in shown.output
+    assert f"of run {found['repeated']}" in shown.output and "Only its calls" not in shown.output
+    report = last_json(show(database, found["run"], "--json"))["report"]
+    assert report["repair_rate"] == 1.0 and report["by_node"] == found["by_node"]
+    assert sum(row["calls"] for row in report["rows"]) == found["paid"]["calls"]
+    refused = show(database, found["run"], "--row", found["rows"][0]["row"])
+    assert refused.exit_code == 2 and f"those of workbench show {found['repeated']}" in refused.output
+
+
+def test_show_of_a_row_names_its_diagnosis_and_the_run_that_made_it(database: Path) -> None:
+    flags = ("--method", "replay", "--lm", STRONG, "--api-base", "http://127.0.0.1:9/v1")
+    found = last_json(attribute(database, *flags, "--json"))
+    (row, *others), run = found["rows"], found["run"]
+    shown = show(database, "last", "--row", row["row"])
+    said = f"diagnosed by run {run} (replay, steps repaired by lm: {STRONG}): {row['node']}, step {row['step']}, "
+    assert f"{said}confidence 1.00, repaired by it alone; {row['evidence']}" in shown.output
+    (diagnosis,) = last_json(show(database, "last", "--row", row["row"], "--json"))["row"][0]["diagnoses"]
+    kept = ("node", "agent", "step", "confidence", "repaired", "reruns", "calls", "usd", "evidence")
+    assert {name: diagnosis[name] for name in kept} == {name: row[name] for name in kept}
+    assert diagnosis["run"] == run and others
+    passed = next(
+        f"r{n}" for n in range(24) if fault_of(n) is None and show(database, "last", "--row", f"r{n}").exit_code == 0
+    )
+    assert "diagnosed" not in show(database, "last", "--row", passed).output
+
+
+@pytest.mark.parametrize(
+    ("path", "value"), [("$.rows[0].usd", "'x'"), ("$.rows[0].row", "7"), ("$.examined", "'x'"), ("$.rows", "'x'")]
+)
+def test_a_damaged_attribution_is_named(path: str, value: str, database: Path) -> None:
+    flags = ("--method", "replay", "--repair", "label")
+    found = last_json(attribute(database, *flags, "--json"))
+    store = Store(database)
+    store.execute(
+        f"update runs set report = json_set(report, '{path}', {value}), checksum = null where kind = 'attribute'"
+    )
+    store.close()
+    for words in ((found["run"],), ("last", "--row", found["rows"][0]["row"])):
+        error = show(database, *words).exception
+        assert isinstance(error, StoreError) and f"the report of run {found['run']} (table runs) is damaged" in str(
+            error
+        )
+
+
+def test_a_diagnosis_is_of_the_run_and_the_workflow_that_were_examined(
+    file: Path, database: Path, models: Models
+) -> None:
+    flags = ("--method", "replay", "--repair", "label")
+    row = last_json(attribute(database, *flags, "--json"))["rows"][0]["row"]
+    evaluate(file, database=database, pool=models)
+    assert "diagnosed" not in show(database, "last", "--row", row).output
 
 
 def test_a_replay_whose_budget_ends_exits_with_1_and_goes_on_with_more(database: Path) -> None:

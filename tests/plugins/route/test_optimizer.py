@@ -12,9 +12,12 @@ import pytest
 from workbench.errors import SpecError
 from workbench.lm import LMPool, Request, Response
 from workbench.run import Options, optimize, prepare, resume
+from workbench.study import Result
+from workbench.task import Example
 from workbench.testing import optimizer_checks
 from workbench.testing.simulated import Killed
-from workbench_route.gather import find_sites, read_recorded, recorded_path, wrap_nodes
+from workbench.workflow import CallRecord, Span, Trace
+from workbench_route.gather import Collector, find_sites, probe_patch, read_recorded, recorded_path, wrap_nodes
 from workbench_route.optimizer import LearnRoute
 
 pytest.importorskip("sklearn")
@@ -113,11 +116,7 @@ def test_it_saves_at_the_same_quality(saved: Any) -> None:
     report, _, _ = saved
     node = report.winner.enabled_nodes["sort"]
     assert report.status == "finished" and node.router is not None
-    share = {}
-    for kind in ("hard", "plain"):
-        texts = [f"{kind} {300 + i}: a {'abcd'[i % 4]}-thing" for i in range(40)]
-        chosen = [node.router.choose(node.router.scores(t), node.router.estimated_costs(t)) for t in texts]
-        share[kind] = sum(node.router.candidates[i] == "small" for i in chosen) / len(chosen)
+    share = small_share(node)
     assert share["plain"] > share["hard"] + 0.5, share
     assert report.saving is not None and report.saving.winner_mean < 0.8 * report.saving.baseline_mean
 
@@ -177,6 +176,90 @@ def test_wrapping_keeps_what_stands_around_a_node_and_leaves_routes_alone(tmp_pa
     assert made.nodes["sort"]["candidates"]["small"]["demos"] and made.nodes["shout"] == workflow.nodes["shout"]
     assert wrap_nodes(made, ["openai/small"]) == made and wrap_nodes(workflow, []) == workflow
     assert made.enabled_nodes["sort"].outputs == workflow.enabled_nodes["sort"].outputs
+
+
+OTHER = {
+    "route": {
+        name: {**node, "predict": "text -> other: Literal['a', 'b', 'c', 'd']"} for name, node in ROUTE["route"].items()
+    }
+}
+BOTH = """
+def both(example, prediction):
+    return sum(prediction.get(name) == example["label"] for name in ("label", "other")) / 2
+"""
+
+
+def small_share(node: Any) -> dict[str, float]:
+    """Of the hard and of the plain texts, the share that goes to the small model."""
+    found = {}
+    for kind in ("hard", "plain"):
+        texts = [f"{kind} {300 + i}: a {'abcd'[i % 4]}-thing" for i in range(40)]
+        chosen = [node.router.choose(node.router.scores(t), node.router.estimated_costs(t)) for t in texts]
+        found[kind] = sum(node.router.candidates[i] == "small" for i in chosen) / len(chosen)
+    return found
+
+
+def test_routes_inside_other_nodes_are_learned_each_at_its_address(tmp_path: Path) -> None:
+    """One stands in an ensemble, which runs it twice for each row, and one at the top."""
+    (tmp_path / "score.py").write_text(BOTH, encoding="utf-8")
+    nodes = {"vote": {"ensemble": OTHER, "samples": 2}, "sort": ROUTE}
+    report, told = run(tmp_path, {"route": {"dims": 256}}, nodes=nodes, calls=1500, metric="python:score.py:both")
+    tree, sites = report.winner.nodes, {site.name: site.node for site in find_sites(report.winner)}
+    assert tree["vote"]["of"]["learned"] and tree["sort"]["learned"] and list(sites) == ["vote.of", "sort"]
+    for node in sites.values():
+        share = small_share(node)
+        assert share["plain"] > share["hard"] + 0.5, share
+    said = [t["message"].partition(":")[0] for t in told if "shuffled labels" in t["message"]]
+    assert said == ["vote.of", "sort"]
+
+
+def sites_of(folder: Path, nodes: Any, optimizer: Any = "random") -> tuple[Any, list[Any]]:
+    workflow = prepare(write(folder, optimizer, nodes=nodes))[2].workflow
+    return workflow, find_sites(workflow)
+
+
+def test_a_route_inside_a_candidate_runs_where_that_candidate_is_taken(tmp_path: Path) -> None:
+    outer = {"route": {"deep": ROUTE, "large": ROUTE["route"]["large"]}}
+    workflow, sites = sites_of(tmp_path, {"sort": outer})
+    assert [(site.name, site.around) for site in sites] == [("sort", {}), ("sort.candidates.deep", {"sort": "deep"})]
+    probe = workflow.patched(probe_patch(sites, sites[1], "small", 2))
+    assert probe.get("nodes.sort.always") == "deep" and probe.get("nodes.sort.first_sample") == 0
+    assert probe.get("nodes.sort.candidates.deep.always") == "small"
+    assert probe.get("nodes.sort.candidates.deep.first_sample") == 2
+
+
+def test_the_most_calls_count_how_often_a_node_inside_runs(tmp_path: Path) -> None:
+    workflow, _ = sites_of(tmp_path, {"vote": {"ensemble": ROUTE, "samples": 3}})
+    rows = [Example(str(i), {}) for i in range(10)]
+    most = LearnRoute.model_validate({}).most_calls(workflow, rows, rows)
+    assert most == 2 * 3 * (10 + 10) + 3 * 10  # two models on train and val; the routed workflow on val
+
+
+def test_a_text_that_a_node_reads_several_times_is_one_row_with_the_mean_cost(tmp_path: Path) -> None:
+    workflow, (site,) = sites_of(tmp_path, {"vote": {"ensemble": ROUTE, "samples": 2}})
+    call = CallRecord((), Response("a", "stop", 20, 4, 0.0), "task", "m", False, 0.25)
+
+    def result(*texts: str) -> Result:
+        spans = [Span("vote.of", "Route", {}, {"label": "a"}, order=(0, k, 0)) for k in range(len(texts))]
+        inner = [Span("vote.of.candidates.small", "Predict", {}, order=(0, k, 0, 0, 0)) for k in range(len(texts))]
+        for number, (span, child, text) in enumerate(zip(spans, inner, texts, strict=True)):
+            span.notes["text"] = text
+            child.calls += [call] * (number + 1)
+        return Result(Example("r1", {}), 0.5, trace=Trace("r1", [*spans, *inner]))
+
+    collector = Collector(None, workflow, [site], site)  # type: ignore[arg-type]
+    both = {"small": [result("one", "one")], "large": [result("one", "two")]}
+    (row,) = collector.rows({"r1": both}, "calls")
+    assert (row.id, row.text) == ("r1", "one"), "what only one candidate leads to is no row"
+    assert row.samples["small"][0].cost == 1.5 and row.samples["large"][0].cost == 1.0
+    other = {"small": [result("one", "two")], "large": [result("one")]}
+    assert [r.text for r in collector.rows({"r1": other}, "calls")] == ["one"]
+    same = {"small": [result("one", "two")], "large": [result("one", "two")]}
+    assert [(r.id, r.samples["large"][0].score) for r in collector.rows({"r1": same}, "tokens")] == [
+        ("r1", 0.5),
+        ("r1 1", 0.5),
+    ]
+    assert collector.rows({"r1": {"small": [result("one")]}}, "calls") == []
 
 
 def test_recorded_outcomes_take_no_call_on_train(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import builtins
 import json
 import math
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -15,12 +16,15 @@ from hypothesis import strategies as st
 from workbench.errors import PluginError
 from workbench_route.features import Features, FeatureSpace
 from workbench_route.fitting import (
+    FEW_ROWS,
     LEAST_ROWS,
     check_library,
     export_linear,
     export_trees,
+    fit_heads,
     fit_predictor,
     make_model,
+    recalibrate,
 )
 from workbench_route.predictor import Isotonic, Linear, Predictor, Sigmoid, Tree, Trees, expit
 
@@ -123,6 +127,62 @@ def test_few_rows_and_equal_rows_give_a_constant() -> None:
     assert few.constant and len(unseen) == len(made)
     made, _ = texts(0, 40)
     assert fit_predictor(features_of(made), [1.0] * 40, SPACE.size, 0)[0].constant
+
+
+def visible_and_blind(seed: int, count: int) -> tuple[list[dict[int, float]], dict[str, list[float]]]:
+    """Rows with one outcome that the text shows, one that it does not, and one that never varies."""
+    rng, (made, labels) = random.Random(f"blind:{seed}"), texts(seed, count)
+    return features_of(made), {
+        "seen": labels,
+        "blind": [float(rng.random() < 0.5) for _ in made],
+        "sure": [1.0] * count,
+    }
+
+
+def test_with_few_rows_the_heads_share_the_kind_of_model_and_the_calibration() -> None:
+    pytest.importorskip("sklearn")
+    rows, wanted = visible_and_blind(2, 120)
+    alone = {name: fit_predictor(rows, labels, SPACE.size, 0)[0] for name, labels in wanted.items()}
+    assert alone["blind"].constant and not alone["seen"].constant
+    heads = fit_heads(rows, wanted, SPACE.size, 0)
+    assert [type(m) for m in heads["blind"].models] == [type(m) for m in heads["seen"].models]
+    assert not heads["blind"].constant and heads["blind"].calibration == heads["seen"].calibration
+    assert heads["sure"] == alone["sure"]
+
+
+def test_with_many_rows_each_head_is_fitted_by_itself() -> None:
+    pytest.importorskip("sklearn")
+    rows, wanted = visible_and_blind(2, FEW_ROWS + 1)
+    heads = fit_heads(rows, wanted, SPACE.size, 0)
+    assert heads == {name: fit_predictor(rows, labels, SPACE.size, 0)[0] for name, labels in wanted.items()}
+
+
+def test_heads_that_the_text_says_nothing_about_are_constants_all_of_them_or_none() -> None:
+    pytest.importorskip("sklearn")
+    rng, constant = random.Random(3), 0
+    for seed in range(4):
+        rows, wanted = visible_and_blind(seed, 120)
+        rng.shuffle(wanted["seen"])
+        heads = fit_heads(rows, wanted, SPACE.size, 0)
+        assert heads["seen"].constant == heads["blind"].constant
+        constant += heads["seen"].constant
+        assert max(abs(heads["blind"](row) - 0.5) for row in rows) < 0.35
+    assert constant
+
+
+def test_a_model_that_is_too_sure_is_judged_by_its_order() -> None:
+    """It is worse than a constant as it stands, and better once it is calibrated."""
+    pytest.importorskip("sklearn")
+    wanted = [float(i % 4 != 0) for i in range(80)]
+    sure = [(0.999 if y else 0.001) if i % 5 else 0.999 - 0.998 * y for i, y in enumerate(wanted)]
+    wrong = [0.2 if y else 0.7 for y in wanted]
+    found = recalibrate({"constant": [0.75] * 80, "sure": sure, "wrong": wrong}, wanted)
+
+    def loss(said: Sequence[float]) -> float:
+        return -sum(math.log(p if y else 1 - p) for p, y in zip(said, wanted, strict=True))
+
+    assert loss(sure) > loss(found["constant"]) > loss(found["sure"])
+    assert found["wrong"] == found["constant"] == [0.75] * 80
 
 
 def test_predictions_of_unseen_rows_are_not_those_of_seen_ones() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 import statistics
 import time
 from dataclasses import replace
@@ -13,10 +14,13 @@ from tests.helpers.planted import lower_bound
 from tests.helpers.route_worlds import LARGE, SMALL, planted_rows
 
 from workbench.errors import SpecError
+from workbench_bench.routing import KINDS, MODELS, PRICES, SKILLS, score_route
+from workbench_bench.routing import make_table as skills_of
 from workbench_route import baselines, report
 from workbench_route.curve import Point, Table, area_under, choose_point, cost_at, cross_table, make_table
-from workbench_route.learn import Problem, fit_constant, learn_router
-from workbench_route.outcomes import Candidate
+from workbench_route.fitting import fit_predictor
+from workbench_route.learn import Problem, fit_constants, learn_router
+from workbench_route.outcomes import Candidate, Row, Sample
 from workbench_route.router import Router, choose
 
 pytest.importorskip("sklearn")
@@ -85,7 +89,7 @@ def test_it_is_above_the_mix_line_and_above_a_constant_and_shuffled_labels(rule:
     for seed in range(5):
         train, test = planted_rows(2 * seed, 300), planted_rows(2 * seed + 1, 300)
         table = make_table(learn_router(problem(rule), train, seed), test)
-        blind = make_table(learn_router(problem(rule), train, seed, fit_constant), test)
+        blind = make_table(learn_router(problem(rule), train, seed, fit_constants), test)
         shuffled = baselines.shuffled_table(problem(rule), train, test, seed)
         own, constant, control = areas(table, blind.curve(), shuffled.curve())
         for name, value in (("mix", mix_area(table)), ("constant", constant), ("shuffled", control)):
@@ -112,6 +116,46 @@ def test_controls_are_not_above_the_mix_line() -> None:
         found["shuffled"].append(areas(shuffled)[0] - mix_area(shuffled))
     for name, gains in found.items():
         assert statistics.mean(gains) < 0.02, (name, gains)
+
+
+def rows_of_kinds(seed: int, count: int) -> list[Row]:
+    """Rows of world `routing`: the text is the kind, and each model is good at other kinds."""
+    skills, rng, rows = skills_of(seed), random.Random(f"dev:{seed}:{count}"), []
+    for number in range(count):
+        kind = KINDS[(number + number // len(KINDS)) % len(KINDS)]
+        samples = {m: (Sample(float(rng.random() < skills[m, kind]), PRICES[m], "a"),) for m in MODELS}
+        rows.append(Row(str(number), kind, samples))
+    return rows
+
+
+def regret_of(seed: int, rows: list[Row], **more: Any) -> float:
+    """By how much the routes that are learned from the rows fall behind the best ones."""
+    candidates = [Candidate(model) for model in MODELS]
+    router = learn_router(Problem(candidates, candidates[-1]), rows, seed, **more)
+    taken = {k: MODELS[router.choose(router.scores(k), router.estimated_costs(k), 0.0)] for k in KINDS}
+    return SKILLS[0] - score_route(taken, seed)
+
+
+@pytest.mark.slow
+def test_from_few_rows_each_kind_goes_to_the_model_that_is_good_at_it() -> None:
+    """Heads that are fitted one by one are constants by chance, and send kinds astray."""
+
+    def fit_alone(rows: Any, wanted: Any, *more: Any) -> dict[str, Any]:
+        return {name: fit_predictor(rows, labels, *more)[0] for name, labels in wanted.items()}
+
+    found: dict[str, list[float]] = {"together": [], "alone": []}
+    for seed in range(200, 208):
+        rows = rows_of_kinds(seed, 72)
+        found["together"].append(regret_of(seed, rows))
+        found["alone"].append(regret_of(seed, rows, fit=fit_alone))
+    means = {name: statistics.mean(regrets) for name, regrets in found.items()}
+    assert means["together"] < 0.06 and means["alone"] > means["together"] + 0.02, means
+
+
+@pytest.mark.slow
+def test_a_model_that_is_too_sure_is_not_passed_over_for_one_that_says_nothing() -> None:
+    """On these rows the penalised models have the least loss as they stand, and route no better than a constant."""
+    assert regret_of(115, rows_of_kinds(115, 88)) < 0.1
 
 
 def test_more_samples_are_chosen_where_they_pay(tables: dict[str, Table]) -> None:
@@ -227,7 +271,7 @@ def test_areas_and_costs_by_hand() -> None:
 def test_a_cascade_pays_for_all_that_it_asks() -> None:
     train, test = planted_rows(0, 200, proxy="perfect"), planted_rows(1, 200, proxy="perfect")
     points = baselines.cascade_curve(problem(), train, test, 0)
-    singles = report.single_points(make_table(learn_router(problem(), train, 0, fit_constant), test))
+    singles = report.single_points(make_table(learn_router(problem(), train, 0, fit_constants), test))
     assert points[0].cost == pytest.approx(singles["small"].cost)
     assert points[-1].cost == pytest.approx(singles["small"].cost + singles["large"].cost)
     assert max(p.score for p in points) > singles["large"].score

@@ -1,0 +1,139 @@
+"""What runs of `workbench attribute` found, as their reports keep it, and as it is read again.
+
+A diagnosis belongs to a row of the run that was examined, and is stored with the run that made it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from workbench.text import one_line
+
+#: Nodes in the printed totals, and characters of a cell.
+MOST_NODES, WIDTH = 10, 40
+
+
+@dataclass(frozen=True)
+class RowFinding:
+    """The diagnosis of one failed row.
+
+    Attributes:
+        row: its id, or the name of a log.
+        candidate, replica: whose result was examined; None of a log that is no row of a run.
+        node, agent: who decided the failure; None where nobody was found.
+        step: its number, from 0.
+        steps: of the run; None where they were not counted.
+        confidence: from 0 to 1.
+        repaired: of a replay, whether the row passes with this step alone repaired; None for other methods.
+        reruns, calls, usd: what it took. A call that rows share counts for the first of them.
+        evidence: the reason.
+        failure: why there is no diagnosis; "" where there is one.
+    """
+
+    row: str
+    candidate: str | None = None
+    replica: int = 0
+    score: float | None = None
+    node: str | None = None
+    agent: str | None = None
+    step: int | None = None
+    steps: int | None = None
+    confidence: float = 0.0
+    repaired: bool | None = None
+    reruns: int = 0
+    calls: int = 0
+    usd: float = 0.0
+    evidence: str = ""
+    failure: str = ""
+
+    @property
+    def place(self) -> str:
+        """The node, with the agent where it has another name."""
+        if self.node is None or self.agent in (None, self.node):
+            return self.node or self.agent or "-"
+        return f"{self.node} ({self.agent})"
+
+    def cells(self) -> tuple[str, ...]:
+        """The row of a table, without the evidence."""
+        number = "-" if self.step is None else f"{self.step}" if self.steps is None else f"{self.step} of {self.steps}"
+        repaired = "-" if self.repaired is None else "yes" if self.repaired else "no"
+        sure = "-" if self.step is None else f"{self.confidence:.2f}"
+        cells = (self.row, self.place, number, sure, repaired, str(self.reruns), str(self.calls), f"${self.usd:.4f}")
+        return tuple(one_line(cell if len(cell) <= WIDTH else f"{cell[: WIDTH - 1]}…") for cell in cells)
+
+
+_HEAD = ("row", "node", "step", "confidence", "repaired", "re-runs", "calls", "cost")
+
+
+@dataclass(frozen=True)
+class AttributionReport:
+    """What `workbench attribute` stores of a run.
+
+    Attributes:
+        run: its name.
+        method: e.g. `replay` or `all-at-once`, with how steps were repaired or who judged.
+        examined: the runs whose rows these are; empty for logs from files.
+    """
+
+    run: str
+    method: str
+    examined: Sequence[str]
+    rows: Sequence[RowFinding]
+
+    @property
+    def by_node(self) -> dict[str, int]:
+        """How often each node was decisive, most often first."""
+        return dict(Counter(row.place for row in self.rows if row.step is not None).most_common())
+
+    @property
+    def repair_rate(self) -> float | None:
+        """The share of the diagnosed rows that pass when the step that is named is repaired alone; None where nothing
+        was repeated."""
+        known = [row.repaired for row in self.rows if row.repaired is not None]
+        return sum(known) / len(known) if known else None
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "kind": "attribute",
+            "run": self.run,
+            "method": self.method,
+            "examined": list(self.examined),
+            "rows": [asdict(row) for row in self.rows],
+            "by_node": self.by_node,
+            "repair_rate": self.repair_rate,
+            "calls": sum(row.calls for row in self.rows),
+            "usd": sum(row.usd for row in self.rows),
+            "lines": self.lines(),
+        }
+
+    def lines(self) -> list[str]:
+        """The whole report as plain text."""
+        of = f" of run {', '.join(self.examined)}" if self.examined else ""
+        table = [_HEAD, *(row.cells() for row in self.rows)]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        texts = ["evidence", *(one_line((row.failure or row.evidence)[:300]) for row in self.rows)]
+        out = [one_line(f"method: {self.method}{of}, run {self.run}")]
+        for cells, text in zip(table, texts, strict=True):
+            out.append("  ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)) + f"  {text}")
+        decided = [*self.by_node.items()][:MOST_NODES]
+        out += [one_line(f"{node}: decided {count} of {len(self.rows)} failures") for node, count in decided]
+        if (rate := self.repair_rate) is not None:
+            out.append(f"Repair rate: {rate:.0%} of the rows pass when the step that is named is repaired alone")
+        calls, usd = sum(row.calls for row in self.rows), sum(row.usd for row in self.rows)
+        out.append(f"Cost: {calls} calls, ${usd:.4f}; for each row {calls / max(1, len(self.rows)):.1f} calls")
+        return out
+
+
+def describe_finding(found: Mapping[str, Any]) -> str:
+    """A finding as a dict, with `run` and `method` of the attribution that made it, in one line."""
+    one = RowFinding(**{name: found[name] for name in RowFinding.__dataclass_fields__})
+    by = f"diagnosed by run {found['run']} ({found['method']})"
+    if one.failure:
+        return f"{by}: nothing, {one.failure}"
+    if one.step is None:
+        return f"{by}: no step; {one.evidence}"
+    repaired = "" if one.repaired is None else f", {'repaired' if one.repaired else 'not repaired'} by it alone"
+    return f"{by}: {one.place}, step {one.step}, confidence {one.confidence:.2f}{repaired}; {one.evidence}"
