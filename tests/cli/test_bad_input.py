@@ -44,7 +44,7 @@ YAML = {
         swap("lm: bundled/nano", "calls: 3"),
         "2:1",
         "unknown key 'calls'",
-        "write budget: {calls: ...}",
+        "or budget: {calls: ...}",
     ),
     "unknown data key": (swap("{file: rows.jsonl,", "{fil: rows.jsonl,"), "3:8", "unknown key 'fil'", "file"),
     "unknown lm key": (

@@ -43,10 +43,11 @@ def _complaint(detail: Any, model: type[BaseModel], prefix: tuple[str | int, ...
         if prefix[:1] == ("nodes",) and len(prefix) == 2 and len(detail["loc"]) == 1:
             known = [*known, *NODE_KEYS]
         key = str(detail["loc"][-1])
-        homes = [name for name in model.model_fields if key in _fields_at(model, (name,))]
+        homes = [name for name in model.model_fields if name != _WRITTEN and key in _fields_at(model, (name,))]
         hint = (
-            f"It belongs into `{homes[0]}`: write {homes[0]}: {{{key}: ...}}."
-            if len(homes) == 1
+            f"It belongs into {' or '.join(f'`{home}`' for home in homes)}: write "
+            f"{' or '.join(f'{home}: {{{key}: ...}}' for home in homes)}."
+            if 1 <= len(homes) <= 2
             else suggest(key, known)
         )
         return SpecError(f"unknown key '{key}'", hint=hint, path=path)
@@ -59,6 +60,9 @@ def _complaint(detail: Any, model: type[BaseModel], prefix: tuple[str | int, ...
         return SpecError(f"{name}: {message}", path=path)
     return SpecError(f"{name}: {_plain(kind, detail)}, not {shown}", hint=_example_of(path), path=path)
 
+
+#: The section that only `optimize` writes.
+_WRITTEN = "configurations"
 
 _MEMBERS = {"str": "string_", "int": "int_", "float": "float_", "bool": "bool_"}
 
