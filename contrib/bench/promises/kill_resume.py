@@ -79,7 +79,8 @@ def comparable(report: dict[str, Any]) -> dict[str, Any]:
 
     def timeless(value: Any) -> Any:
         if isinstance(value, dict):
-            drop = ("seconds", "unknown", "maybe_tokens", "maybe_usd", "latency", "run", "database", "workflow")
+            drop = ("seconds", "unknown", "maybe_tokens", "maybe_usd", "run", "database", "workflow")
+            drop += ("latency", "p95_latency")
             return {
                 k: timeless(v) for k, v in value.items() if k not in drop or (k == "workflow" and len(str(v)) == 16)
             }
