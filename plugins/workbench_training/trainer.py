@@ -23,11 +23,11 @@ from workbench.task import Example
 from workbench_training.advantages import compute_advantages, update_multipliers
 from workbench_training.curriculum import draw_rows, update_record
 from workbench_training.learner import Learner, count_devices
-from workbench_training.policy import Weights, is_digest, last_checkpoint, write_checkpoint
+from workbench_training.model.policy import Weights, is_digest, last_checkpoint, write_checkpoint
 from workbench_training.rewards import Rollout
+from workbench_training.rollouts.study_rollouts import describe_skipped, rewards_differ
+from workbench_training.rollouts.token_rows import Row
 from workbench_training.settings import Course
-from workbench_training.study_rollouts import describe_skipped, rewards_differ
-from workbench_training.token_rows import Row
 
 PARTS = ("weights", "optimizer", "reference", "best")  # the parts of a policy in a checkpoint
 

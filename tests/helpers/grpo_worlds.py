@@ -15,12 +15,12 @@ from workbench.study import Result
 from workbench.task import Example
 from workbench.workflow import CallRecord, Span, Trace
 from workbench_training.learner import Learner
+from workbench_training.model.policy import Policy
 from workbench_training.objective import Objective, make_objective
-from workbench_training.policy import Policy
-from workbench_training.policy_lm import LocalEngine
 from workbench_training.rewards import Rollout
+from workbench_training.rollouts.token_rows import Row, build_rows
+from workbench_training.serving.policy_lm import LocalEngine
 from workbench_training.settings import Course, Learning
-from workbench_training.token_rows import Row, build_rows
 from workbench_training.trainer import Trainer
 
 torch.set_num_threads(1)  # tiny models are slower with more, and tests share the cores

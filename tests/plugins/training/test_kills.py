@@ -56,8 +56,8 @@ torch.set_num_threads(1)
 from pathlib import Path
 from tests.helpers.grpo_runs import run
 from tests.plugins.training.test_kills import CONSTRAINED
-import workbench_training.policy as policy
-from workbench_training.study_rollouts import StudyRolloutSource
+import workbench_training.model.policy as policy
+from workbench_training.rollouts.study_rollouts import StudyRolloutSource
 left = [{after}]
 def die():
     left[0] -= 1

@@ -19,10 +19,10 @@ from transformers.utils import logging as hf_logging
 
 from workbench.errors import PluginError
 from workbench.kit.generation import Generator, Row
-from workbench_training.layer_checkpointing import LayerCheckpointing
-from workbench_training.logprobs import log_probabilities
+from workbench_training.model.layer_checkpointing import LayerCheckpointing
+from workbench_training.model.logprobs import log_probabilities
+from workbench_training.rollouts.token_rows import Batch
 from workbench_training.settings import Lora
-from workbench_training.token_rows import Batch
 
 Weights = dict[str, torch.Tensor]
 

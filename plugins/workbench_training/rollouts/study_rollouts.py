@@ -17,13 +17,13 @@ from workbench.spec import LMSpec, lm_spec
 from workbench.task import Example
 from workbench.workflow import CallRecord, NodeKind
 from workbench_training.rewards import Guards, RewardTerm, Rollout, score
-from workbench_training.rollout_trees import RolloutTree
+from workbench_training.rollouts.rollout_trees import RolloutTree
 from workbench_training.settings import Course, Learning, Lora, Stage
 
 if TYPE_CHECKING:
-    from workbench_training.policy import Policy
-    from workbench_training.policy_lm import Engine
-    from workbench_training.token_rows import Row
+    from workbench_training.model.policy import Policy
+    from workbench_training.rollouts.token_rows import Row
+    from workbench_training.serving.policy_lm import Engine
 
 #: Settings of nodes that say how many steps they take at most.
 _STEPS = ("max_steps", "max_turns", "steps")
@@ -159,7 +159,7 @@ class StudyRolloutSource:
 
     def rows(self, rollout: Rollout, step: int) -> list[Row]:
         """The calls that policies answered, as rows of their roles."""
-        from workbench_training.token_rows import build_rows
+        from workbench_training.rollouts.token_rows import build_rows
 
         trace, turn = rollout.result.trace, 0
         steps: dict[str, list[dict[str, Any]]] = {name: [] for name in self.roles}
