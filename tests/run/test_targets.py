@@ -175,3 +175,32 @@ def test_validate_checks_configurations(tmp_path: Path) -> None:
         found = CliRunner().invoke(cli, ["validate", str(path)])
         assert found.exit_code == code, found.output
     assert "w.yaml: configurations.1: it is text -> mood, the file itself text -> label" in str(found.exception)
+
+
+@pytest.mark.parametrize("optimizer", [{"random": {"trials": 16, "race": True}}, {"optuna": {"trials": 16}}])
+@pytest.mark.parametrize("targets", [{"score": 0.5}, {"score": 0.5, "usd": 0.005}])
+def test_what_is_cheap_and_good_enough_is_not_stopped_for_its_score(
+    tmp_path: Path, targets: dict[str, float], optimizer: dict[str, Any]
+) -> None:
+    """`small` is clearly worse than the best, and all that the targets ask for."""
+    models = Shelf({name: Shelved(model.accuracy, model.usd) for name, model in MODELS.items()})
+    report, written = run(tmp_path, models, targets=targets, optimize=[optimizer])
+    assert report.levels_shown and written["lm"]["model"] == "openai/small"
+
+
+def test_the_proof_of_a_pick_that_takes_many_calls_is_paid_for(tmp_path: Path) -> None:
+    """It costs a twentieth of the dollars of the best and five times its calls. The search spends all it may."""
+    models = {"large": Shelved(0.97, 0.010), "tiny": Shelved(0.95, 0.0001)}
+    vote = {"predict": "text -> label", "lm": "openai/tiny", "samples": 5}
+    words = [f"Wording {n}." for n in range(8)]
+    report, _ = run(
+        tmp_path,
+        Shelf(models),
+        rows=100,
+        targets={"score": 0.8, "usd": 0.005},
+        search={"nodes.sort": {"any_of": {"vote": vote}}, "nodes.sort.instructions": words},
+        optimize=[{"random": {"trials": 100}}],
+        budget={"calls": 1500},
+    )
+    assert report.best["cost"]["calls"] == 5
+    assert report.test_rows == 100 and report.levels_shown
