@@ -22,6 +22,10 @@ from workbench.task import Example, Metric, MetricFaults, Score, as_score
 from workbench.workflow import Trace, Workflow
 
 
+#: How the message of a row begins that failed in the metric. The rest may quote the right answer.
+METRIC_SAID = "metric: "
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
     """One example's outcome. failure: None, or its kind; then score is 0.0, and None if infrastructure failed."""
@@ -218,7 +222,7 @@ class Evaluator:
                 said = self.faults.raised(example.id, error)
                 self.check_metric(MetricFaults.FIRST_ROWS)
             score = None if kind.infrastructure else 0.0
-            return Result(example, score, kind, f"metric: {said}", None, outcome.prediction, trace, **cost)
+            return Result(example, score, kind, f"{METRIC_SAID}{said}", None, outcome.prediction, trace, **cost)
         self.faults.scored(example.id)
         more = await self._score_further(example, outcome.prediction, outcome.trace)
         return Result(

@@ -209,6 +209,19 @@ def test_sealed_rows_show_neither_label_nor_feedback(own: Path) -> None:
         assert "label1" not in json.dumps([log.as_dict() for log in found])
 
 
+def test_an_error_of_the_metric_is_not_shown_of_a_sealed_row(own: Path) -> None:
+    """It may quote the right answer."""
+    code = "def score(row, prediction):\n    assert prediction['answer'] == row['answer'], row['answer']\n    return 1.0\n"
+    (own / "m.py").write_text(code)
+    (own / "w.yaml").write_text(json.dumps({**WORKFLOW, "metric": "python:m.py:score"}))
+    found: dict[str, str] = {}
+    for split in ("val", "test"):
+        evaluate(own / "w.yaml", options=EvalOptions(split=split), database=str(own / "w.db"), pool=Script(work))
+        found[split] = json.dumps([log.as_dict() for log in stored(own)])
+    assert "vallabel11" in found["val"] and "failed with metric" in found["test"]
+    assert "testlabel1" not in found["test"]
+
+
 def test_what_a_run_of_optimize_stores_is_named_and_how_to_get_the_rest(own: Path) -> None:
     tree = {**WORKFLOW, "proof": {"when_unchanged": "test"}}
     (own / "w.yaml").write_text(json.dumps(tree))
