@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError
 
 from workbench.errors import SpecError
 from workbench.files import write_whole
-from workbench.spec import Strict, load_yaml_file
+from workbench.spec import Strict, load_yaml_file, spec_error
 from workbench.task import dump_yaml
 
 
@@ -49,10 +49,9 @@ def read_metrics(path: Path) -> list[InducedMetric]:
         try:
             metrics = MetricsFile.model_validate(source.value).metrics
         except ValidationError as error:
-            first = error.errors()[0]
-            place = tuple(p for p in first["loc"] if isinstance(p, str | int))
-            what = f"{'.'.join(map(str, place)) or 'the file'}: {first['msg']}"
-            raise SpecError(what, path=place, hint="Write metrics: [{name: ..., definition: ...}].") from None
+            wrong = spec_error(error, MetricsFile)
+            wrong.hint = wrong.hint or "Write metrics: [{name: ..., definition: ...}]."
+            raise wrong from None
         names = [metric.name for metric in metrics]
         for place, name in enumerate(names):
             if name in names[:place]:

@@ -74,6 +74,12 @@ def test_a_dry_run_asks_nobody_and_names_no_model(scripted: Script, tmp_path: Pa
     assert run(tmp_path, "--lm", "openai/m").exit_code == 0 and len(scripted.requests) <= most
 
 
+def test_a_dry_run_refuses_what_the_command_refuses(scripted: Script, tmp_path: Path) -> None:
+    write_world(plant(3, traces=10), tmp_path)
+    done = run(tmp_path, "--dry-run", "--least", "5", "--most", "2")
+    assert "the fewest metrics (5) are more than the most (2)" in str(done.exception)
+
+
 def test_metrics_that_match_any_trace_are_called_so(
     scripted: Script, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
