@@ -316,6 +316,7 @@ def test_recorded_outcomes_lie_in_the_folder_of_the_workflow(tmp_path: Path) -> 
         ({"route": {"aim": "cheap"}}, None, "aim"),
         ({"route": {"rows": 2}}, None, "rows"),
         ({"route": {"lms": [{"modl": "x"}]}}, None, "unknown key 'modl'"),
+        ({"route": {"lms": ["bundled/nona"]}}, None, "no bundled model 'nona'"),
     ],
 )
 def test_what_is_written_wrongly_is_refused_before_a_call(
