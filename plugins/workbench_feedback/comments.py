@@ -121,7 +121,9 @@ class _Reading:
         if kind is None:
             raise fail("it names no trace")
         if unknown := value.keys() - {"comment", kind} - _KEYS[kind]:
-            raise fail(f"'{min(unknown)}' is not known beside '{kind}'", suggest(min(unknown), {"comment", kind} | _KEYS[kind]))
+            raise fail(
+                f"'{min(unknown)}' is not known beside '{kind}'", suggest(min(unknown), {"comment", kind} | _KEYS[kind])
+            )
         for name in ({kind} & {"run", "log"}) | _KEYS[kind]:
             if name in value and not _is_name(value[name]):
                 raise fail(f"'{name}' is no name")

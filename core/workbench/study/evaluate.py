@@ -21,7 +21,6 @@ from workbench.study.racing import Race
 from workbench.task import Example, Metric, MetricFaults, Score, as_score
 from workbench.workflow import Trace, Workflow
 
-
 #: How the message of a row begins that failed in the metric. The rest may quote the right answer.
 METRIC_SAID = "metric: "
 

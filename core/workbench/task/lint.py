@@ -278,8 +278,8 @@ def _idle_configurations(task: Task) -> Iterator[str]:
     targets, found = task.spec.targets, task.spec.configurations
     if len(found) > 1 and (targets is None or (targets.latency is None and targets.p95_latency is None)):
         yield (
-            f"{len(found) - 1} of the configurations are never taken: the file has no target of time. Add e.g. targets: "
-            "{p95_latency: 3}, or remove configurations"
+            f"{len(found) - 1} of the configurations are never taken: the file has no target of time. Add e.g. "
+            "targets: {p95_latency: 3}, or remove configurations"
         )
 
 

@@ -211,7 +211,9 @@ def test_sealed_rows_show_neither_label_nor_feedback(own: Path) -> None:
 
 def test_an_error_of_the_metric_is_not_shown_of_a_sealed_row(own: Path) -> None:
     """It may quote the right answer."""
-    code = "def score(row, prediction):\n    assert prediction['answer'] == row['answer'], row['answer']\n    return 1.0\n"
+    code = (
+        "def score(row, prediction):\n    assert prediction['answer'] == row['answer'], row['answer']\n    return 1.0\n"
+    )
     (own / "m.py").write_text(code)
     (own / "w.yaml").write_text(json.dumps({**WORKFLOW, "metric": "python:m.py:score"}))
     found: dict[str, str] = {}
