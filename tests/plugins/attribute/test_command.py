@@ -220,7 +220,7 @@ def test_an_error_of_the_metric_is_not_shown_of_a_sealed_row(own: Path) -> None:
     for split in ("val", "test"):
         evaluate(own / "w.yaml", options=EvalOptions(split=split), database=str(own / "w.db"), pool=Script(work))
         found[split] = json.dumps([log.as_dict() for log in stored(own)])
-    assert "vallabel11" in found["val"] and "failed with metric" in found["test"]
+    assert "failed with metric: metric: " in found["val"] and "failed with metric" in found["test"]
     assert "testlabel1" not in found["test"]
 
 
