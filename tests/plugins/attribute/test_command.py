@@ -425,3 +425,9 @@ def test_a_refused_answer_is_a_failure_in_the_table(scripted: Script, tmp_path: 
     done = run(str(path), "--lm", "openai/m", "--db", str(tmp_path / "w.db"))
     assert done.exit_code == 1 and "refused: the judge refused" in done.output
     assert "No diagnosis of 1 logs: refused" in done.output
+
+
+def test_an_attribution_has_no_candidate_to_export(logs: list[Log], tmp_path: Path) -> None:
+    run = judged(logs, tmp_path, Script(rule)).run
+    done = CliRunner().invoke(cli, ["export", run, "--db", str(tmp_path / "w.db")])
+    assert f"run {run} (attribute) has no candidates yet" in str(done.exception)
