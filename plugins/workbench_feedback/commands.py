@@ -97,13 +97,14 @@ def induce_command(
     from workbench.spec import BudgetSpec
     from workbench_feedback.comments import read_comments
     from workbench_feedback.induce import induce
-    from workbench_feedback.metrics_file import write_metrics
+    from workbench_feedback.metrics_file import check_not_edited, write_metrics
     from workbench_feedback.settings import Induction
 
     if api_base and not model:
         raise click.UsageError("--api-base is the address of the model that --lm names")
     chosen = Induction.model_validate(settings)
     check_writable(out)
+    check_not_edited(out)
     read = read_comments(comments, db)
     if dry_run:
         _print_plan(read, chosen, as_json)

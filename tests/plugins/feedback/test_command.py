@@ -74,6 +74,22 @@ def test_a_dry_run_asks_nobody_and_names_no_model(scripted: Script, tmp_path: Pa
     assert run(tmp_path, "--lm", "openai/m").exit_code == 0 and len(scripted.requests) <= most
 
 
+def test_metrics_that_were_edited_are_not_written_over(scripted: Script, tmp_path: Path) -> None:
+    write_world(plant(3, traces=10), tmp_path)
+    assert run(tmp_path, "--lm", "openai/m").exit_code == 0
+    assert run(tmp_path, "--lm", "openai/m", "--most", "3").exit_code == 0, "its own file it may replace"
+    path, asked = tmp_path / "metrics.yaml", len(scripted.requests)
+    for edited, said in (
+        (path.read_text().replace("definition: ", "definition: My ", 1), "edited by hand"),
+        ("- mine\n", "did not write"),
+        ("metrics: [{name: a, definition: b}]\n", "edited by hand"),
+    ):
+        path.write_text(edited)
+        done = run(tmp_path, "--lm", "openai/m", "--most", "4")
+        assert said in str(done.exception) and path.read_text() == edited
+    assert len(scripted.requests) == asked, "it is refused before anything is paid"
+
+
 def test_a_dry_run_refuses_what_the_command_refuses(scripted: Script, tmp_path: Path) -> None:
     write_world(plant(3, traces=10), tmp_path)
     done = run(tmp_path, "--dry-run", "--least", "5", "--most", "2")
