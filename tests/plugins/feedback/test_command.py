@@ -13,6 +13,7 @@ from tests.helpers.planted_comments import plant, rules, write_world
 from tests.helpers.scripted import Script
 
 from workbench.cli import cli, main
+from workbench.errors import SpecError
 from workbench.evaluation import EvalOptions, evaluate
 from workbench_feedback import induce as course
 from workbench_feedback.metrics_file import read_metrics
@@ -88,6 +89,16 @@ def test_metrics_that_were_edited_are_not_written_over(scripted: Script, tmp_pat
         done = run(tmp_path, "--lm", "openai/m", "--most", "4")
         assert said in str(done.exception) and path.read_text() == edited
     assert len(scripted.requests) == asked, "it is refused before anything is paid"
+
+
+def test_dollars_without_a_price_are_refused_by_the_name_of_the_flag(
+    scripted: Script, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    write_world(plant(3, traces=10), tmp_path)
+    monkeypatch.setattr(scripted, "price", lambda prompt_tokens, completion_tokens: None)
+    done = run(tmp_path, "--lm", "openai/m", "--budget-usd", "1")
+    assert "--budget-usd cannot be kept: the price of" in str(done.exception) and not scripted.requests
+    assert isinstance(done.exception, SpecError) and "Leave --budget-usd out" in str(done.exception.hint)
 
 
 def test_a_dry_run_refuses_what_the_command_refuses(scripted: Script, tmp_path: Path) -> None:
