@@ -144,7 +144,7 @@ def _flags_named() -> Iterator[None]:
     except SpecError as error:
         if error.path != ("budget", "usd"):
             raise
-        hint = "Leave --budget-usd out: --budget-calls is a limit, too. Or comment on a run whose file has lm: {price: ...}."
+        hint = "Leave --budget-usd out: --budget-calls is a limit, too. Or comment on a run whose lm has a price."
         raise SpecError(error.message.replace("budget.usd", "--budget-usd"), hint=hint) from None
 
 
