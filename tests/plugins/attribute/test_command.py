@@ -431,3 +431,9 @@ def test_an_attribution_has_no_candidate_to_export(logs: list[Log], tmp_path: Pa
     run = judged(logs, tmp_path, Script(rule)).run
     done = CliRunner().invoke(cli, ["export", run, "--db", str(tmp_path / "w.db")])
     assert f"run {run} (attribute) has no candidates yet" in str(done.exception)
+
+
+def test_an_attribution_is_found_by_its_tag(logs: list[Log], tmp_path: Path) -> None:
+    run, db = judged(logs, tmp_path, Script(rule)).run, str(tmp_path / "w.db")
+    assert CliRunner().invoke(cli, ["tag", run, "why", "--db", db]).exit_code == 0
+    assert f"run {run}" in CliRunner().invoke(cli, ["show", "why", "--db", db]).stdout
