@@ -12,7 +12,7 @@ def register_optimizers(register):
 
 @hookimpl
 def register_lms(register):
-    register("policy", "workbench_training.policy_lm:policy")
+    register("policy", "workbench_training.serving.policy_lm:policy")
 
 
 @hookimpl
@@ -22,19 +22,19 @@ def register_metrics(register):
 
 @hookimpl
 def register_exporters(register):
-    register("vllm", "workbench_training.export:vllm")
-    register("verl", "workbench_training.export:verl")
+    register("vllm", "workbench_training.export.exporters:vllm")
+    register("verl", "workbench_training.export.exporters:verl")
 
 
 @hookimpl
 def removable_files(database, runs, kept):
-    from workbench_training.checkpoints import removable_files
+    from workbench_training.state.checkpoints import removable_files
 
     return removable_files(database, runs, kept)
 
 
 @hookimpl
 def share_run(rank, size, command):
-    from workbench_training.distributed import share
+    from workbench_training.scale.distributed import share
 
     return share(rank, size, command)

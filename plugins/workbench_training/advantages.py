@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from workbench_training.objective import Constraint, Objective
-from workbench_training.token_rows import Row
+from workbench_training.rollouts.token_rows import Row
 
 if TYPE_CHECKING:
     import torch

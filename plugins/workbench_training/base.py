@@ -19,13 +19,13 @@ from workbench.lm import HasWeights
 from workbench.spec import LMSpec, lm_spec
 from workbench.task import Example
 from workbench_training.rewards import Guards, RewardTerm, check_targets
+from workbench_training.rollouts.study_rollouts import StudyRolloutSource, TrainedPolicy
 from workbench_training.settings import Learning, Lora, PolicySettings, ServerSettings
-from workbench_training.study_rollouts import StudyRolloutSource, TrainedPolicy
 
 if TYPE_CHECKING:
-    from workbench_training.policy import Policy
-    from workbench_training.policy_lm import Engine
-    from workbench_training.vllm_server import ManagedServer
+    from workbench_training.model.policy import Policy
+    from workbench_training.serving.policy_lm import Engine
+    from workbench_training.serving.vllm_server import ManagedServer
 
 
 NEEDS = (("torch", (2, 11)), ("transformers", (5, 0)), ("safetensors", (0, 5)))
@@ -79,12 +79,12 @@ class TrainingOptimizer(Optimizer):
                 raise SpecError(error.message, hint=error.hint, path=(*place, *error.path)) from None
         check_extra(any(role.lora for role in roles))
         if isinstance(self.server, ServerSettings):
-            from workbench_training.vllm_server import check_command, require_one_base  # with torch
+            from workbench_training.serving.vllm_server import check_command, require_one_base  # with torch
 
             check_command(self.server)
             require_one_base([role.lm.weights for role in roles])
         if spread := [role.learning for role in roles if role.learning.fsdp]:
-            from workbench_training.distributed import check_processes  # imports torch
+            from workbench_training.scale.distributed import check_processes  # imports torch
 
             check_processes(spread[0])
         else:
@@ -94,8 +94,8 @@ class TrainingOptimizer(Optimizer):
         """Count what training takes on a GPU. Raises SpecError where that is more than it has."""
         if self.device == "cpu" or version("torch").endswith("+cpu"):
             return
-        from workbench_training.policy_lm import CONCURRENCY
-        from workbench_training.preflight import check_memory, gpu_memory, make_plan  # imports torch
+        from workbench_training.model.preflight import check_memory, gpu_memory, make_plan  # imports torch
+        from workbench_training.serving.policy_lm import CONCURRENCY
 
         if (memory := gpu_memory(self.device)) is not None:
             drawn = max(role.spec.concurrency or CONCURRENCY for role in roles)
@@ -182,7 +182,7 @@ class TrainingOptimizer(Optimizer):
 
     async def _train(self, study: Study, roles: dict[str, TrainedPolicy], number: int) -> None:
         """Load the policies and their engines, run the course, and close both."""
-        from workbench_training.policy_lm import LIVE
+        from workbench_training.serving.policy_lm import LIVE
 
         identities = [getattr(role.lm, "identity", role.spec.model) for role in roles.values()]
         name = digest([*identities, study.workflow.hash, study.name, self.identify(), number])
@@ -217,7 +217,7 @@ class TrainingOptimizer(Optimizer):
         """Start the server of this training, ready to load adapters; None if none is to be started."""
         if not isinstance(self.server, ServerSettings):
             return None
-        from workbench_training.vllm_server import ManagedServer, require_one_base
+        from workbench_training.serving.vllm_server import ManagedServer, require_one_base
 
         rank = max(role.lora.rank for role in roles.values() if role.lora)
         server = ManagedServer(
@@ -237,7 +237,7 @@ class TrainingOptimizer(Optimizer):
 
     def _load(self, role: TrainedPolicy, others: list[TrainedPolicy], seed: int) -> Policy:
         """Load the role's policy; adapters on one base share its weights."""
-        from workbench_training.distributed import make_policy
+        from workbench_training.scale.distributed import make_policy
 
         extra = {k: v for k, v in role.spec.extra.items() if k in ("device", "dtype", "revision")}
         beside = next(
@@ -266,10 +266,10 @@ class TrainingOptimizer(Optimizer):
 
     def _engine(self, role: TrainedPolicy, folder: Path, server: ManagedServer | None) -> Engine:
         if url := server.url if server is not None else self.server:
-            from workbench_training.vllm_engine import ServerEngine
+            from workbench_training.serving.vllm_engine import ServerEngine
 
             return ServerEngine(str(url), role.key, role.policy, folder / "adapters")
-        from workbench_training.policy_lm import CONCURRENCY, LocalEngine
+        from workbench_training.serving.policy_lm import CONCURRENCY, LocalEngine
 
         return LocalEngine(role.policy.generator, -1, role.spec.concurrency or CONCURRENCY)
 

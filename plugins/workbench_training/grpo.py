@@ -19,8 +19,8 @@ from workbench.task import Example
 from workbench_training.base import TrainingOptimizer
 from workbench_training.objective import PRESETS, Objective, make_objective
 from workbench_training.rewards import RewardTerm
+from workbench_training.rollouts.study_rollouts import StudyRolloutSource, check_horizons, set_max_steps
 from workbench_training.settings import Course, PolicySettings, Stage
-from workbench_training.study_rollouts import StudyRolloutSource, check_horizons, set_max_steps
 
 
 class GRPO(TrainingOptimizer):
@@ -132,8 +132,8 @@ class GRPO(TrainingOptimizer):
     async def train_policies(
         self, study: Study, source: StudyRolloutSource, folder: Path, weights: Path, number: int
     ) -> None:
-        from workbench_training.distributed import learner_for
         from workbench_training.learner import Learner
+        from workbench_training.scale.distributed import learner_for
         from workbench_training.trainer import Trainer
 
         objective, roles = self.resolve_objective(), source.roles

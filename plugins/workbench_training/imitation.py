@@ -15,15 +15,15 @@ from workbench.task import Example
 from workbench_training.base import TrainingOptimizer
 from workbench_training.objective import Objective
 from workbench_training.rewards import RewardTerm, Rollout
-from workbench_training.rollout_trees import RolloutTree, average_answers
+from workbench_training.rollouts.rollout_trees import RolloutTree, average_answers
+from workbench_training.rollouts.study_rollouts import StudyRolloutSource, describe_skipped
 from workbench_training.settings import Course
-from workbench_training.study_rollouts import StudyRolloutSource, describe_skipped
 
 if TYPE_CHECKING:
     from workbench_training.learner import Learner
-    from workbench_training.policy import Policy
-    from workbench_training.policy_lm import Engine
-    from workbench_training.token_rows import Row
+    from workbench_training.model.policy import Policy
+    from workbench_training.rollouts.token_rows import Row
+    from workbench_training.serving.policy_lm import Engine
 
 
 class ImitationOptimizer(TrainingOptimizer):
@@ -126,7 +126,7 @@ class ImitationOptimizer(TrainingOptimizer):
     ) -> None:
         """Train the only policy. A resumed run samples from the journal, and skips the epochs in the record."""
         from workbench_training.learner import Learner
-        from workbench_training.resume_record import TrainingRecord
+        from workbench_training.state.resume_record import TrainingRecord
 
         learner, record = Learner(policy, self.objective(), self.learning), TrainingRecord(folder / "epochs", weights)
         added, updates = self.added(study, policy), 0

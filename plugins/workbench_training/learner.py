@@ -16,12 +16,12 @@ import torch.distributed as dist
 
 from workbench_training.advantages import compute_answer_rewards, compute_token_advantages, group_answers
 from workbench_training.loss import find_pairs, pairwise_loss, policy_loss, preference_loss
-from workbench_training.micro_batches import CudaMeter, MicroTokens, split_rows
+from workbench_training.model.micro_batches import CudaMeter, MicroTokens, split_rows
+from workbench_training.model.policy import Policy, Weights
+from workbench_training.model.split_pass import SplitPass
 from workbench_training.objective import Objective
-from workbench_training.policy import Policy, Weights
+from workbench_training.rollouts.token_rows import Batch, Row, collate
 from workbench_training.settings import Learning
-from workbench_training.split_pass import SplitPass
-from workbench_training.token_rows import Batch, Row, collate
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,8 @@ from workbench.task import Example
 from workbench_training.imitation import ImitationOptimizer, drop_repeats
 from workbench_training.objective import Objective
 from workbench_training.rewards import Rollout, score
-from workbench_training.rollout_trees import group_by_state
-from workbench_training.settings import Course
-from workbench_training.sft_data import (
+from workbench_training.rollouts.rollout_trees import group_by_state
+from workbench_training.rollouts.sft_data import (
     ChatTokenizer,
     SFTExample,
     extract_drawn_rows,
@@ -39,11 +38,12 @@ from workbench_training.sft_data import (
     splice_examples,
     tokenize_example,
 )
-from workbench_training.study_rollouts import StudyRolloutSource
+from workbench_training.rollouts.study_rollouts import StudyRolloutSource
+from workbench_training.settings import Course
 
 if TYPE_CHECKING:
-    from workbench_training.policy import Policy
-    from workbench_training.token_rows import Row
+    from workbench_training.model.policy import Policy
+    from workbench_training.rollouts.token_rows import Row
 
 
 class Mixture(BaseModel):

@@ -15,7 +15,7 @@ import pytest
 
 from workbench.proof import Report
 from workbench.run import Options, optimize, resume
-from workbench_training.token_rows import Row
+from workbench_training.rollouts.token_rows import Row
 
 WORKFLOWS = Path(__file__).parents[2] / "workflows"
 

@@ -27,11 +27,11 @@ from shapes import save_shape
 from tests.helpers.tiny_lm import save
 
 from workbench_training.learner import Learner
-from workbench_training.memory_count import GIB, PolicyShape, count_memory
+from workbench_training.model.memory_count import GIB, PolicyShape, count_memory
+from workbench_training.model.policy import Policy
 from workbench_training.objective import make_objective
-from workbench_training.policy import Policy
+from workbench_training.rollouts.token_rows import Row
 from workbench_training.settings import Learning, Lora
-from workbench_training.token_rows import Row
 
 
 @dataclass(frozen=True)

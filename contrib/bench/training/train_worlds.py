@@ -38,12 +38,12 @@ from workbench.study import Result
 from workbench.task import Example
 from workbench.workflow import CallRecord, Span, Trace
 from workbench_training.learner import Learner
+from workbench_training.model.policy import Policy
 from workbench_training.objective import make_objective
-from workbench_training.policy import Policy
-from workbench_training.policy_lm import LocalEngine
 from workbench_training.rewards import Rollout
+from workbench_training.rollouts.token_rows import Row, build_rows
+from workbench_training.serving.policy_lm import LocalEngine
 from workbench_training.settings import Course, Learning, Lora
-from workbench_training.token_rows import Row, build_rows
 from workbench_training.trainer import Trainer
 
 
@@ -94,6 +94,15 @@ class World:
 
     def affords(self, course: Course, step: int) -> bool:
         return True
+
+    def pass_over(self, course: Course, step: int) -> None:
+        pass
+
+    def position(self) -> dict[str, int]:
+        return {}
+
+    def restore(self, position: Mapping[str, int]) -> None:
+        pass
 
     async def offer(self, folders: Mapping[str, Path], step: int) -> float | None:
         return None

@@ -68,7 +68,7 @@ EVALUATED: list[Mutant] = [
         ("not in (select value from json_each(?)))", "is not null)", "prune takes the rows of the winner"),
     ),
     *changes_of(
-        "plugins/workbench_training/checkpoints.py",
+        "plugins/workbench_training/state/checkpoints.py",
         "tests/cli/test_runs.py",
         ("and not any(folder.name in text for text in kept)", "", "the winner's weights are pruned"),
         ("unused = int(record[1]) in runs", "unused = True", "records of other runs are pruned"),

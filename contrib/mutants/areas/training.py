@@ -51,6 +51,9 @@ RECOMPUTED = nodes_of(
 )
 MICRO_BATCHES = "tests/plugins/training/test_micro_batches.py"
 MEMORY_HELD = "tests/plugins/training/test_memory_held.py"
+RESUMED = nodes_of(
+    "tests/plugins/training/test_kills.py", "test_a_resumed_training_reads_no_rollout_from_before_its_checkpoint"
+)
 MEMORY_COUNT = nodes_of(
     "tests/plugins/training/test_memory_count.py",
     "test_all_weights_of_1_5b_fit_beside_a_server_with_16_rows_of_4096_tokens",
@@ -177,7 +180,7 @@ TRAINING: list[Mutant] = [
         ),
     ),
     *changes_of(
-        "plugins/workbench_training/token_rows.py",
+        "plugins/workbench_training/rollouts/token_rows.py",
         ADVANTAGES_BY_HAND,
         ("mask=row.mask + (0,) * len(between)", "mask=row.mask + (1,) * len(between)", "what a tool said is learned"),
         ("if prompt[: len(so_far)] != so_far:", "if False:", "a history that was tokenized otherwise is continued"),
@@ -194,7 +197,7 @@ TRAINING: list[Mutant] = [
         ),
     ),
     *changes_of(
-        "plugins/workbench_training/logprobs.py",
+        "plugins/workbench_training/model/logprobs.py",
         RECOMPUTED,
         ("if len(states) > size and torch.is_grad_enabled():", "if False:", "logits of all chunks are kept"),
         (
@@ -210,18 +213,18 @@ TRAINING: list[Mutant] = [
         ),
     ),
     *changes_of(
-        "plugins/workbench_training/layer_checkpointing.py",
+        "plugins/workbench_training/model/layer_checkpointing.py",
         RECOMPUTED,
         ("if not (self._on and is_grad_enabled()):", "if True:", "layers are never recomputed"),
         ("self.weights > AUTO_ABOVE", "self.weights < AUTO_ABOVE", "small models are checkpointed, large ones not"),
     ),
     *changes_of(
-        "plugins/workbench_training/prompt_cache.py",
+        "plugins/workbench_training/model/prompt_cache.py",
         RECOMPUTED,
         ("torch.cat([keys[self.which,", "torch.cat([keys[self.which * 0,", "rows see the prompt of another row"),
     ),
     *changes_of(
-        "plugins/workbench_training/split_pass.py",
+        "plugins/workbench_training/model/split_pass.py",
         MICRO_BATCHES,
         ("if leaf.grad is not None:", "if False:", "what later stretches say of earlier keys is lost"),
         ("in reversed(self.stretches):", "in self.stretches:", "the backward pass goes forward"),
@@ -229,7 +232,7 @@ TRAINING: list[Mutant] = [
         ("if not gradient[piece].any():", "if len(piece) == 1:", "pieces of one row are left out"),
     ),
     *changes_of(
-        "plugins/workbench_training/micro_batches.py",
+        "plugins/workbench_training/model/micro_batches.py",
         MICRO_BATCHES,
         ("self.limit = self._ceiling = half", "self.limit = half", "a size that ran out of memory is tried again"),
         ("min(fits, 2 * self.limit, self._ceiling)", "min(fits, self._ceiling)", "the size of a pass jumps"),
@@ -248,6 +251,12 @@ TRAINING: list[Mutant] = [
     ),
     *changes_of(
         "plugins/workbench_training/trainer.py",
+        RESUMED,
+        ('self.source.restore(saved["position"])', "pass", "a resumed training forgets what was spent"),
+        ("self.source.pass_over(self.course, step)", "pass", "candidates of a resumed training are numbered anew"),
+    ),
+    *changes_of(
+        "plugins/workbench_training/trainer.py",
         MEMORY_HELD,
         (
             'if self.course.on_alarm == "rollback":  # nothing',
@@ -256,7 +265,7 @@ TRAINING: list[Mutant] = [
         ),
     ),
     *changes_of(
-        "plugins/workbench_training/policy.py",
+        "plugins/workbench_training/model/policy.py",
         MEMORY_HELD,
         ("t = (t + layers[owner]", "t = (t - layers[owner]", "an adapter is taken off"),
         ('p.detach().to("cpu", copy=True)', "p.detach()", "the best weights are those of the moment"),
@@ -271,7 +280,7 @@ TRAINING: list[Mutant] = [
         ),
     ),
     *changes_of(
-        "plugins/workbench_training/memory_count.py",
+        "plugins/workbench_training/model/memory_count.py",
         MEMORY_COUNT,
         (
             "return self.gradients + max(self.whole, self.weights)",
@@ -286,7 +295,7 @@ TRAINING: list[Mutant] = [
         ),
     ),
     *changes_of(
-        "plugins/workbench_training/preflight.py",
+        "plugins/workbench_training/model/preflight.py",
         MEMORY_COUNT,
         ("int(memory * (1 - self.server)) - RESERVE", "memory - RESERVE", "a server takes no memory"),
         ("replace(counted, base=0) if shared else counted", "counted", "a shared base counts twice"),

@@ -18,7 +18,7 @@ from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import Store
 from workbench.task import Example
 from workbench.workflow import ExampleRun
-from workbench_training.token_rows import build_rows
+from workbench_training.rollouts.token_rows import build_rows
 
 NODE = {
     "agent": "wish -> city",

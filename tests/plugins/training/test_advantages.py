@@ -16,7 +16,7 @@ from workbench_training.advantages import (
     update_multipliers,
 )
 from workbench_training.objective import Constraint, Objective, make_objective
-from workbench_training.token_rows import Row, build_rows, hash_prompt
+from workbench_training.rollouts.token_rows import Row, build_rows, hash_prompt
 
 torch = pytest.importorskip("torch")
 

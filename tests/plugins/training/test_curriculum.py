@@ -60,7 +60,7 @@ def test_wrong_stages_are_refused() -> None:
 
 def test_stages_change_rewards_rate_and_horizon() -> None:
     """Of the stage that a step is in; what a stage leaves out is as without stages."""
-    from workbench_training.study_rollouts import StudyRolloutSource
+    from workbench_training.rollouts.study_rollouts import StudyRolloutSource
 
     made = GRPO.model_validate(
         {

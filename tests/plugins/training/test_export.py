@@ -15,8 +15,8 @@ from tests.helpers.grpo_runs import needs_torch, write
 
 from workbench.errors import SpecError
 from workbench.run import prepare
-from workbench_training import export
-from workbench_training.export import verl, vllm
+from workbench_training.export import exporters as export
+from workbench_training.export.exporters import verl, vllm
 
 CALLS = [{"name": "route", "arguments": {"team": "billing"}}]
 SAID = '<think>x</think><tool_call>{"name": "route", "arguments": {"team": "billing"}}</tool_call>'
@@ -223,7 +223,7 @@ def test_exported_clips_mean_in_verl_what_they_mean_here(algorithm: str, objecti
     needs_torch()
     import torch
 
-    from workbench_training.export import verl_settings
+    from workbench_training.export.exporters import verl_settings
     from workbench_training.grpo import GRPO
     from workbench_training.loss import policy_loss
 

@@ -27,12 +27,12 @@ from tests.helpers.tiny_lm import save  # noqa: E402
 from tests.plugins.training.test_learner import ADVANTAGES, learner, some_rows  # noqa: E402
 
 from workbench.errors import PluginError  # noqa: E402
-from workbench_training import distributed as processes  # noqa: E402
-from workbench_training import logprobs  # noqa: E402
 from workbench_training.grpo import GRPO  # noqa: E402
 from workbench_training.learner import Learner  # noqa: E402
+from workbench_training.model import logprobs  # noqa: E402
+from workbench_training.model.policy import Policy, Weights, digest_of, last_checkpoint, write_checkpoint  # noqa: E402
 from workbench_training.objective import make_objective  # noqa: E402
-from workbench_training.policy import Policy, Weights, digest_of, last_checkpoint, write_checkpoint  # noqa: E402
+from workbench_training.scale import distributed as processes  # noqa: E402
 from workbench_training.settings import Learning  # noqa: E402
 from workbench_training.sft_dpo import SFT  # noqa: E402
 

@@ -24,13 +24,13 @@ from workbench.lm import Request  # noqa: E402
 from workbench.study import Result  # noqa: E402
 from workbench.task import Example  # noqa: E402
 from workbench.workflow import Trace  # noqa: E402
-from workbench_training import policy_lm as serve  # noqa: E402
 from workbench_training.learner import Learner  # noqa: E402
+from workbench_training.model.policy import Policy, last_checkpoint, write_checkpoint  # noqa: E402
 from workbench_training.objective import make_objective  # noqa: E402
-from workbench_training.policy import Policy, last_checkpoint, write_checkpoint  # noqa: E402
 from workbench_training.rewards import Rollout  # noqa: E402
+from workbench_training.rollouts.token_rows import Row, collate  # noqa: E402
+from workbench_training.serving import policy_lm as serve  # noqa: E402
 from workbench_training.settings import Learning, Lora  # noqa: E402
-from workbench_training.token_rows import Row, collate  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

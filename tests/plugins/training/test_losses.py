@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from workbench_training.objective import PRESETS, Objective, make_objective
-from workbench_training.token_rows import Row
+from workbench_training.rollouts.token_rows import Row
 
 torch = pytest.importorskip("torch")
 
@@ -162,8 +162,8 @@ def test_gradient_of_the_weights_equals_trls(trl_trainer: Any, shared: bool) -> 
     from tests.helpers.tiny_lm import make_model
     from trl import GRPOTrainer
 
-    from workbench_training.logprobs import log_probabilities
-    from workbench_training.token_rows import collate
+    from workbench_training.model.logprobs import log_probabilities
+    from workbench_training.rollouts.token_rows import collate
 
     rng = random.Random(3)
 

@@ -16,9 +16,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 
 from workbench.errors import SpecError  # noqa: E402
 from workbench.run import find_obstacles, prepare  # noqa: E402
-from workbench_training import base, logprobs, memory_count, preflight  # noqa: E402
-from workbench_training.memory_count import GIB, PolicyShape, count_memory  # noqa: E402
-from workbench_training.preflight import RESERVE, Plan, check_memory  # noqa: E402
+from workbench_training import base  # noqa: E402
+from workbench_training.model import logprobs, memory_count, preflight  # noqa: E402
+from workbench_training.model.memory_count import GIB, PolicyShape, count_memory  # noqa: E402
+from workbench_training.model.preflight import RESERVE, Plan, check_memory  # noqa: E402
 from workbench_training.settings import Lora  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -18,8 +18,8 @@ from workbench.kit import generation  # noqa: E402
 from workbench.kit.generation import Generator  # noqa: E402
 from workbench.lm import Request  # noqa: E402
 from workbench_training.learner import Learner  # noqa: E402
-from workbench_training.policy import Policy, merge_adapter  # noqa: E402
-from workbench_training.policy_lm import LocalEngine  # noqa: E402
+from workbench_training.model.policy import Policy, merge_adapter  # noqa: E402
+from workbench_training.serving.policy_lm import LocalEngine  # noqa: E402
 from workbench_training.settings import Lora  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -19,11 +19,11 @@ from tests.plugins.training import test_learner  # noqa: E402
 from tests.plugins.training.test_learner import ADVANTAGES, some_rows  # noqa: E402
 
 from workbench.errors import PluginError  # noqa: E402
-from workbench_training import logprobs, micro_batches, split_pass  # noqa: E402
 from workbench_training.learner import Learner  # noqa: E402
-from workbench_training.micro_batches import MicroTokens, split_rows  # noqa: E402
+from workbench_training.model import logprobs, micro_batches, split_pass  # noqa: E402
+from workbench_training.model.micro_batches import MicroTokens, split_rows  # noqa: E402
+from workbench_training.rollouts.token_rows import collate  # noqa: E402
 from workbench_training.settings import Learning, Lora  # noqa: E402
-from workbench_training.token_rows import collate  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -169,7 +169,7 @@ import torch.distributed as dist
 sys.path.insert(0, {str(Path(__file__).parents[3])!r})
 from safetensors.torch import save_file
 from tests.plugins.training.test_micro_batches import Exhausted, gradients, learner
-from workbench_training import logprobs, micro_batches
+from workbench_training.model import logprobs, micro_batches
 rank, base, out = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 dist.init_process_group("gloo", init_method=f"file://{{out}}/meet", rank=rank, world_size=2)
 made, micro_batches.LEAST, logprobs.PASS_TOKENS["cpu"] = learner(base, shared=True), 2, 10**9

@@ -64,7 +64,7 @@ def test_a_horizon_reaches_every_node_that_takes_steps(node: Any, address: str, 
     pytest.importorskip("torch")
     from tests.helpers.scripted import make_workflow
 
-    from workbench_training.study_rollouts import set_max_steps
+    from workbench_training.rollouts.study_rollouts import set_max_steps
 
     workflow = make_workflow({"n": node}, tmp_path)
     assert set_max_steps(workflow, 3) == {address: 3} and set_max_steps(workflow, None) == {}

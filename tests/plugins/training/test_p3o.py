@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from workbench_training.advantages import compute_advantages, compute_answer_rewards, group_answers
 from workbench_training.objective import Objective, make_objective
-from workbench_training.token_rows import Row
+from workbench_training.rollouts.token_rows import Row
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")

@@ -17,11 +17,11 @@ from tests.plugins.training.test_learner import ADVANTAGES, learner, some_rows  
 from tests.plugins.training.test_logprobs import rows_with_shared_prompts  # noqa: E402
 
 from workbench.errors import PluginError  # noqa: E402
-from workbench_training import layer_checkpointing, logprobs  # noqa: E402
-from workbench_training.layer_checkpointing import LayerCheckpointing  # noqa: E402
-from workbench_training.policy import Policy  # noqa: E402
+from workbench_training.model import layer_checkpointing, logprobs  # noqa: E402
+from workbench_training.model.layer_checkpointing import LayerCheckpointing  # noqa: E402
+from workbench_training.model.policy import Policy  # noqa: E402
+from workbench_training.rollouts.token_rows import collate  # noqa: E402
 from workbench_training.settings import Lora  # noqa: E402
-from workbench_training.token_rows import collate  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -53,7 +53,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
 def learn(folder: Path, name: str = "sft", *, again: bool = False, kill: int = 0, **settings: Any) -> Report:
     """Run, and stop dead in front of the candidate of this number."""
-    from workbench_training.study_rollouts import StudyRolloutSource
+    from workbench_training.rollouts.study_rollouts import StudyRolloutSource
 
     real, count = StudyRolloutSource.offer, 0
 
@@ -250,8 +250,8 @@ def test_a_strangers_record_moves_nothing_and_is_dropped(tmp_path: Path, offered
     needs_torch()
     import torch
 
-    from workbench_training.policy import write_checkpoint
-    from workbench_training.resume_record import TrainingRecord
+    from workbench_training.model.policy import write_checkpoint
+    from workbench_training.state.resume_record import TrainingRecord
 
     (tmp_path / "precious").mkdir()
     (tmp_path / "runs/weights").mkdir(parents=True)
@@ -269,8 +269,8 @@ def test_a_record_of_another_form_is_dropped(tmp_path: Path, state: Any) -> None
     needs_torch()
     import torch
 
-    from workbench_training.policy import write_checkpoint
-    from workbench_training.resume_record import TrainingRecord
+    from workbench_training.model.policy import write_checkpoint
+    from workbench_training.state.resume_record import TrainingRecord
 
     write_checkpoint(tmp_path / "record", 1, {"w": {"a": torch.zeros(1)}}, state)
     record = TrainingRecord(tmp_path / "record", tmp_path)

@@ -18,7 +18,7 @@ from workbench.study import Result
 from workbench.task import Example
 from workbench_training.metric import ToolN1
 from workbench_training.rewards import Rollout
-from workbench_training.sft_data import (
+from workbench_training.rollouts.sft_data import (
     ChatTokenizer,
     SFTExample,
     extract_drawn_rows,
@@ -29,8 +29,8 @@ from workbench_training.sft_data import (
     splice_examples,
     tokenize_example,
 )
+from workbench_training.rollouts.token_rows import Row
 from workbench_training.sft_dpo import SFT
-from workbench_training.token_rows import Row
 
 ERRORS = re.compile(r"^error")
 
@@ -279,7 +279,7 @@ def test_what_the_file_says_of_errors_reaches_the_trainer(
     """From YAML to the learner's rows. Two runs on a row are given: one that mends its error, and one that does not."""
     needs_torch()
     from workbench_nano.model import Nano
-    from workbench_training.study_rollouts import StudyRolloutSource
+    from workbench_training.rollouts.study_rollouts import StudyRolloutSource
 
     good, bad = [CALL % 7, CALL % 8, "answer: 4"], [CALL % 9, "answer: 5"]
     traces = agent_runs(tmp_path, good, bad)

@@ -10,7 +10,7 @@ import pytest
 from tests.helpers.grpo_runs import SMALL, learned_rows, needs_torch, run
 
 from workbench_training.advantages import compute_step_returns
-from workbench_training.token_rows import Row
+from workbench_training.rollouts.token_rows import Row
 
 DOOR = '''
 from workbench.kit.environment import Environment, Step
@@ -117,7 +117,7 @@ def test_a_walk_that_was_not_scored_counts_for_none_and_a_guarded_one_earns_noth
     from workbench_training.advantages import compute_advantages
     from workbench_training.objective import make_objective
     from workbench_training.rewards import Guards, Rollout
-    from workbench_training.study_rollouts import StudyRolloutSource
+    from workbench_training.rollouts.study_rollouts import StudyRolloutSource
 
     def row(rollout: int, reward: float | None, earned: float) -> Row:
         return Row((1,), (2,), (1,), (-1.0,), reward, "t", rollout, anchor="s", step_reward=earned)

@@ -17,11 +17,11 @@ from tests.helpers.grpo_runs import run  # noqa: E402
 from tests.helpers.grpo_worlds import TextSource, bandit, sevens  # noqa: E402
 
 from workbench.task import Example  # noqa: E402
+from workbench_training.model.policy import Policy  # noqa: E402
 from workbench_training.objective import make_objective  # noqa: E402
-from workbench_training.policy import Policy  # noqa: E402
 from workbench_training.rewards import Rollout  # noqa: E402
+from workbench_training.rollouts.token_rows import Row  # noqa: E402
 from workbench_training.settings import Course  # noqa: E402
-from workbench_training.token_rows import Row  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -50,7 +50,7 @@ def test_horizons_and_rewards_of_stages_reach_the_rollouts(tmp_path: Path, monke
     """An agent whose answers cannot be read goes on to its last turn: calls are the horizon."""
     from tests.helpers.tiny_lm import save
 
-    from workbench_training.study_rollouts import StudyRolloutSource
+    from workbench_training.rollouts.study_rollouts import StudyRolloutSource
 
     drawn: dict[int, set[tuple[int, tuple[str, ...]]]] = {}
     real = StudyRolloutSource.rollouts

@@ -276,7 +276,7 @@ def test_gigpo_compares_steps_after_the_same_observation_whatever_was_said_befor
     from workbench.task import Example
     from workbench.workflow import CallRecord, Span, Trace
     from workbench_training.rewards import Guards, Rollout
-    from workbench_training.study_rollouts import StudyRolloutSource
+    from workbench_training.rollouts.study_rollouts import StudyRolloutSource
 
     task, roles = Example("t", {"text": "go"}), {"": SimpleNamespace(key="k", rewards=None)}
 

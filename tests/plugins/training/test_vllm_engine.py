@@ -28,9 +28,9 @@ from workbench.errors import LMError  # noqa: E402
 from workbench.lm import Request  # noqa: E402
 from workbench.run import Options, optimize  # noqa: E402
 from workbench_training.grpo import GRPO  # noqa: E402
-from workbench_training.policy import Policy  # noqa: E402
+from workbench_training.model.policy import Policy  # noqa: E402
+from workbench_training.serving.vllm_engine import ServerEngine, SyncError  # noqa: E402
 from workbench_training.settings import Lora  # noqa: E402
-from workbench_training.vllm_engine import ServerEngine, SyncError  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -304,7 +304,7 @@ def test_a_killed_run_takes_its_server_along(tmp_path: Path) -> None:
     code = f"""
 import asyncio, os
 from pathlib import Path
-from workbench_training.vllm_server import ManagedServer
+from workbench_training.serving.vllm_server import ManagedServer
 from workbench_training.settings import ServerSettings
 async def main():
     server = ManagedServer({str(base)!r}, ServerSettings(command={STAND_IN!r}), Path({str(tmp_path / "log")!r}), rank=2, adapters=1)

@@ -19,11 +19,11 @@ from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
 from workbench.kit.generation import as_computed
-from workbench_training.logprobs import score_states
-from workbench_training.micro_batches import split_rows
-from workbench_training.policy import Policy
-from workbench_training.prompt_cache import is_plain
-from workbench_training.token_rows import Batch
+from workbench_training.model.logprobs import score_states
+from workbench_training.model.micro_batches import split_rows
+from workbench_training.model.policy import Policy
+from workbench_training.model.prompt_cache import is_plain
+from workbench_training.rollouts.token_rows import Batch
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 

@@ -18,8 +18,8 @@ import aiohttp
 
 from workbench.distribution import pip_install
 from workbench.errors import PluginError
+from workbench_training.serving.vllm_engine import SyncError
 from workbench_training.settings import ServerSettings
-from workbench_training.vllm_engine import SyncError
 
 #: Ranks that vLLM allocates for (`--max-lora-rank`).
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)

@@ -20,9 +20,9 @@ import aiohttp
 from workbench.errors import LMError, WorkbenchError
 from workbench.kit.batching import derive_seed
 from workbench.lm import MAX_BODY, Request, Response, kind_of_status, redact
-from workbench_training.policy import Policy
-from workbench_training.policy_lm import Conversations, hash_numbers
-from workbench_training.token_rows import Row, collate
+from workbench_training.model.policy import Policy
+from workbench_training.rollouts.token_rows import Row, collate
+from workbench_training.serving.policy_lm import Conversations, hash_numbers
 
 PROBE_TOKENS = 8
 

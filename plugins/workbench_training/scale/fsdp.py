@@ -23,9 +23,9 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
 from workbench.kit.generation import Generator
-from workbench_training.logprobs import log_probabilities
-from workbench_training.policy import Policy, Weights, digest_of, write_model
-from workbench_training.token_rows import Batch
+from workbench_training.model.logprobs import log_probabilities
+from workbench_training.model.policy import Policy, Weights, digest_of, write_model
+from workbench_training.rollouts.token_rows import Batch
 
 
 class ShardedPolicy(Policy):

@@ -19,10 +19,10 @@ from transformers.utils import logging as hf_logging
 
 from workbench.errors import PluginError
 from workbench.kit.generation import Generator, Row
-from workbench_training.layer_checkpointing import LayerCheckpointing
-from workbench_training.logprobs import log_probabilities
+from workbench_training.model.layer_checkpointing import LayerCheckpointing
+from workbench_training.model.logprobs import log_probabilities
+from workbench_training.rollouts.token_rows import Batch
 from workbench_training.settings import Lora
-from workbench_training.token_rows import Batch
 
 Weights = dict[str, torch.Tensor]
 
@@ -301,6 +301,12 @@ def last_checkpoint(parent: Path) -> tuple[int, dict[str, Weights], dict[str, An
     tensors = {path.stem: load_file(path) for path in folder.glob("*.safetensors")}
     state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
     return int(folder.name.removeprefix("step-")), tensors, state
+
+
+def drop_checkpoints(parent: Path) -> None:
+    """Delete all checkpoints of a training."""
+    for folder in parent.glob("step-*"):
+        shutil.rmtree(folder)
 
 
 def _fresh(folder: Path) -> Path:

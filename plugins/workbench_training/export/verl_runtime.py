@@ -9,7 +9,7 @@ from typing import Any
 from workbench_training.advantages import compute_advantages
 from workbench_training.objective import Objective
 from workbench_training.rewards import Guards, check_guards, tool_n1
-from workbench_training.token_rows import Row
+from workbench_training.rollouts.token_rows import Row
 
 
 def advantages_for(

@@ -17,7 +17,7 @@ from typing import Any
 from workbench.kit.chat_template import render_chat
 from workbench.task import Example
 from workbench.workflow import Trace, Workflow
-from workbench_training.token_rows import Row
+from workbench_training.rollouts.token_rows import Row
 
 Chat = list[dict[str, Any]]
 

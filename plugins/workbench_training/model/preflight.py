@@ -12,9 +12,9 @@ from transformers import AutoConfig
 
 from workbench.errors import SpecError
 from workbench.kit.checkpoint import check_checkpoint
-from workbench_training.memory_count import GIB, MemoryCount, PolicyShape, count_memory
+from workbench_training.model.memory_count import GIB, MemoryCount, PolicyShape, count_memory
+from workbench_training.rollouts.study_rollouts import TrainedPolicy
 from workbench_training.settings import Lora, ServerSettings
-from workbench_training.study_rollouts import TrainedPolicy
 
 #: The CUDA context of this process, and what fragments: not counted, so kept free.
 RESERVE = 2 * GIB

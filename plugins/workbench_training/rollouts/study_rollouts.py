@@ -14,16 +14,17 @@ from workbench.errors import SpecError, StoreError
 from workbench.hashing import digest
 from workbench.lm import HasWeights
 from workbench.spec import LMSpec, lm_spec
+from workbench.study import read_position, restore_position
 from workbench.task import Example
 from workbench.workflow import CallRecord, NodeKind
 from workbench_training.rewards import Guards, RewardTerm, Rollout, score
-from workbench_training.rollout_trees import RolloutTree
+from workbench_training.rollouts.rollout_trees import RolloutTree
 from workbench_training.settings import Course, Learning, Lora, Stage
 
 if TYPE_CHECKING:
-    from workbench_training.policy import Policy
-    from workbench_training.policy_lm import Engine
-    from workbench_training.token_rows import Row
+    from workbench_training.model.policy import Policy
+    from workbench_training.rollouts.token_rows import Row
+    from workbench_training.serving.policy_lm import Engine
 
 #: Settings of nodes that say how many steps they take at most.
 _STEPS = ("max_steps", "max_turns", "steps")
@@ -159,7 +160,7 @@ class StudyRolloutSource:
 
     def rows(self, rollout: Rollout, step: int) -> list[Row]:
         """The calls that policies answered, as rows of their roles."""
-        from workbench_training.token_rows import build_rows
+        from workbench_training.rollouts.token_rows import build_rows
 
         trace, turn = rollout.result.trace, 0
         steps: dict[str, list[dict[str, Any]]] = {name: [] for name in self.roles}
@@ -218,6 +219,17 @@ class StudyRolloutSource:
             and study.remaining("tokens") >= 1.5 * self.largest_tokens + 1.2 * tokens
             and study.remaining("minutes") * 60 >= 2 * self.longest_seconds
         )
+
+    def pass_over(self, course: Course, step: int) -> None:
+        """Note a step whose rollouts a checkpoint already contains: its workflow is numbered among the candidates."""
+        self.study.progress.on_candidate(self.workflow_at(step, course), self.study.name)
+
+    def position(self) -> dict[str, Any]:
+        return {**read_position(self.study), "largest_tokens": self.largest_tokens}
+
+    def restore(self, position: Mapping[str, Any]) -> None:
+        restore_position(self.study, position)
+        self.largest_tokens = float(position.get("largest_tokens", 0.0))
 
     async def offer(self, folders: Path | Mapping[str, Path], step: int) -> float | None:
         """Evaluate weights as one candidate: a folder for each role, or the folder of the only one."""

@@ -33,7 +33,7 @@ Every machine needs agent-optimization-workbench: `pip install -e .` in a clone.
 
 from verl.trainer.ppo.core_algos import register_adv_est
 
-from workbench_training.verl_runtime import advantages_for, score_of
+from workbench_training.export.verl_runtime import advantages_for, score_of
 
 OBJECTIVE = {objective}
 REWARDS = {rewards}

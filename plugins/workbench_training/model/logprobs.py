@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from workbench_training.prompt_cache import after_prompts, is_plain, prompt_cache
-from workbench_training.token_rows import Batch
+from workbench_training.model.prompt_cache import after_prompts, is_plain, prompt_cache
+from workbench_training.rollouts.token_rows import Batch
 
 #: Logits that are computed at once: 512 MiB in float32. With gradients the peak is some four times as much.
 LOGITS = 1 << 27

@@ -18,8 +18,8 @@ from safetensors import SafetensorError
 from workbench.errors import StoreError
 from workbench.hashing import digest
 from workbench_training.learner import Learner
-from workbench_training.policy import Weights, is_digest, last_checkpoint, write_checkpoint
-from workbench_training.token_rows import Row
+from workbench_training.model.policy import Weights, is_digest, last_checkpoint, write_checkpoint
+from workbench_training.rollouts.token_rows import Row
 
 
 class TrainingRecord:

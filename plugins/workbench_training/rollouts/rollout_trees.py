@@ -20,7 +20,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from workbench.workflow import Schedule, Workflow
-from workbench_training.token_rows import Row
+from workbench_training.rollouts.token_rows import Row
 
 MOST_LEAVES = 256
 

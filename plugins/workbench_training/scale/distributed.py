@@ -20,10 +20,10 @@ import torch.distributed as dist
 
 from workbench.errors import PluginError
 from workbench_training.learner import Learner, count_devices
+from workbench_training.model.policy import Policy, Weights
 from workbench_training.objective import Objective
-from workbench_training.policy import Policy, Weights
+from workbench_training.rollouts.token_rows import Row
 from workbench_training.settings import Learning
-from workbench_training.token_rows import Row
 
 #: A process waits for the next step as long as rollouts take; a dead peer is noticed immediately by its connection.
 PATIENCE = timedelta(hours=24)
@@ -163,7 +163,7 @@ def make_policy(learning: Learning, base: str, **how: Any) -> Policy:
     how |= {"checkpointing": learning.checkpointing, "attention": learning.attention}
     if not learning.fsdp:
         return Policy(base, **how)
-    from workbench_training.fsdp import ShardedPolicy
+    from workbench_training.scale.fsdp import ShardedPolicy
 
     return ShardedPolicy(base, **how)
 

@@ -17,8 +17,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from transformers import AutoModelForCausalLM
 
-from workbench_training.layer_checkpointing import LayerCheckpointing
-from workbench_training.logprobs import score_states
+from workbench_training.model.layer_checkpointing import LayerCheckpointing
+from workbench_training.model.logprobs import score_states
 from workbench_training.settings import Lora
 
 GIB = 1 << 30

@@ -1,0 +1,1 @@
+"""Several processes: the same steps on all of them, and weights sharded over them."""
