@@ -116,7 +116,13 @@ class LearnRoute(Optimizer):
                 raise SpecError(
                     f"recorded outcomes have no vectors, which the embedder of '{name}' needs", path=("recorded", name)
                 )
-            read_recorded(recorded_path(place, study.workflow.base).read_text("utf-8"), place, sites[name])
+            rows = read_recorded(recorded_path(place, study.workflow.base).read_text("utf-8"), place, sites[name])
+            if len(rows) < LEAST_ROWS:
+                raise SpecError(
+                    f"{place} has {len(rows)} recorded outcomes of '{name}': too few to learn from",
+                    hint=f"Record {LEAST_ROWS} rows or more, or leave it out: the candidates then run on train.",
+                    path=("recorded", name),
+                )
 
     def most_calls(self, workflow: Workflow, train: Sequence[Example], val: Sequence[Example]) -> int | None:
         start = wrap_nodes(workflow, self.lms)

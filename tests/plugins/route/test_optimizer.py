@@ -328,6 +328,14 @@ def test_what_is_written_wrongly_is_refused_before_a_call(
     assert pool.requests == 0
 
 
+def test_too_few_recorded_outcomes_are_refused_before_a_call(tmp_path: Path) -> None:
+    (tmp_path / "seen.jsonl").write_text("\n", encoding="utf-8")
+    pool = Pool()
+    with pytest.raises(SpecError, match="seen.jsonl has 0 recorded outcomes of 'sort': too few"):
+        run(tmp_path, {"route": {"recorded": {"sort": "seen.jsonl"}}}, pool)
+    assert pool.requests == 0
+
+
 def test_too_small_a_budget_is_said_and_spends_nothing(tmp_path: Path) -> None:
     report, told = run(tmp_path, "route", calls=200)
     assert any("too small" in t["message"] for t in told) and report.status in ("finished", "budget")
