@@ -152,8 +152,7 @@ class Study:
         return evaluation
 
     def _race(self) -> Race | None:
-        best = self.progress.best
-        return paired_race(best.scores) if best is not None else None
+        return paired_race(best.scores) if (best := self.progress.best) is not None else None
 
     async def record(self, evaluation: Evaluation) -> None:
         """Note an evaluation on val: its candidate may be the best so far."""
