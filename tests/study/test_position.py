@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.helpers.grpo_runs import write
 
 from workbench.errors import StoreError
 from workbench.ledger import Spend
-from workbench.study import read_position, restore_position
+from workbench.run import optimize
+from workbench.study import Evaluation, Study, read_position, restore_position
 
 
 class Stub:
@@ -75,36 +77,22 @@ def test_a_damaged_position_is_refused_and_changes_nothing(name: str, value: Any
 
 
 def test_a_stored_evaluation_is_the_one_that_was_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All candidates of a run are read back: scores, failures, predictions and costs are those of its evaluations."""
-    from tests.helpers.grpo_runs import write
-
-    from workbench.run import optimize
-    from workbench.run.stored_scores import find_evaluation
-    from workbench.store import Store
-    from workbench.study import Evaluation, Study
-
+    """Each candidate of a run is read back: scores, failures, predictions and costs are those of its evaluation."""
     made: list[Evaluation] = []
     real = Study.record
 
     async def record(self: Study, evaluation: Evaluation) -> None:
-        made.append(evaluation)
+        assert self.progress.stored is not None and self.progress.stored(evaluation.workflow) is None
         await real(self, evaluation)
+        found = self.progress.stored(evaluation.workflow)
+        assert found is not None and found.objectives == evaluation.objectives
+        for one, other in zip(found.results, evaluation.results, strict=True):
+            assert one.example == other.example
+            for name in ("score", "failure", "message", "feedback", "prediction", "calls", "tokens", "scores"):
+                assert getattr(one, name) == getattr(other, name), name
+        made.append(evaluation)
 
     monkeypatch.setattr(Study, "record", record)
     file = write(tmp_path, optimizers=[{"random": {"trials": 2}}])
-    optimize(file, database=tmp_path / "run.db")
-    store = Store(tmp_path / "run.db")
-    assert made
-    for evaluation in made:
-        val = [result.example for result in evaluation.results]
-        found = find_evaluation(store, 1, evaluation.workflow, val)
-        assert found is not None and found.objectives == evaluation.objectives
-        for one, other in zip(found.results, evaluation.results, strict=True):
-            assert (one.score, one.failure, one.prediction, one.calls) == (
-                other.score,
-                other.failure,
-                other.prediction,
-                other.calls,
-            )
-        assert find_evaluation(store, 1, evaluation.workflow, val[::-1]) is None
-    store.close()
+    assert optimize(file, database=tmp_path / "run.db").status == "finished"
+    assert len(made) > 1

@@ -152,9 +152,9 @@ def test_a_candidate_equal_on_all_rows_is_never_better(scores: list[float], data
         return Evaluation(Workflow({"lm": name, "nodes": {}}), "val", results, True)
 
     async def course() -> None:
-        await study._record(evaluation(scores, "first"))
-        await study._record(evaluation(list(scores), "same"))
-        await study._record(evaluation(data.draw(st.permutations(scores)), "other rows"))
+        await study.record(evaluation(scores, "first"))
+        await study.record(evaluation(list(scores), "same"))
+        await study.record(evaluation(data.draw(st.permutations(scores)), "other rows"))
         assert study.best.tree["lm"] == "first"
 
     run(course)
