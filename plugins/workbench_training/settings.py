@@ -55,11 +55,11 @@ class ServerSettings(BaseModel):
     memory: float = Field(0.45, gt=0, le=1, description="share of the GPU's memory that it may take beside training")
     start: float = Field(900.0, gt=0, description="seconds until it must be ready")
     probe_gap: float = Field(
-        0.1,
+        0.2,
         gt=0,
         description="most that log-probabilities of the tokens that test new weights may differ by on average",
     )
-    probe_kl: float = Field(0.05, gt=0, description="most divergence of the server from the policy on these tokens")
+    probe_kl: float = Field(0.1, gt=0, description="most divergence of the server from the policy on these tokens")
     arguments: list[str] = Field(default_factory=list, description="further arguments, e.g. [--max-model-len, '4096']")
 
 

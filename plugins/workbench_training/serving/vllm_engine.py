@@ -45,8 +45,8 @@ class ServerEngine:
         *,
         timeout: float = 600.0,
         sync_timeout: float = 300.0,
-        probe_gap: float = 0.1,
-        probe_kl: float = 0.05,
+        probe_gap: float = 0.2,
+        probe_kl: float = 0.1,
     ):
         self.url, self.name, self.policy, self.folder = url.rstrip("/").removesuffix("/v1"), name, policy, folder
         self.timeout, self.sync_timeout = timeout, sync_timeout
