@@ -152,6 +152,8 @@ class GRPO(TrainingOptimizer):
         objective only as far as it is given, and so without the default correction of sampling: a run stored before
         there was one continues with it, since it corrects as well what the change of the update brings."""
         found = {**super().identify(), "objective": self.objective.model_dump(mode="json", exclude_unset=True)}
+        if "off_policy_kl" not in self.course.model_fields_set:  # a later addition
+            del found["course"]["off_policy_kl"]
         own = PRESETS[self.algorithm].learning
 
         def resolved(dumped: dict[str, Any], given: Learning) -> dict[str, Any]:

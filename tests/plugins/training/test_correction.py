@@ -56,6 +56,9 @@ def test_weights_by_hand() -> None:
     assert torch.allclose(whole[:, 0], torch.tensor([1.2, 1.5, 0.0])) and left_out.tolist() == [False, False, True]
     mean, _, _ = weigh_tokens(log_ratio, mask, correction(weight="sequence", low=0.0))
     assert torch.allclose(mean[:, 0], torch.tensor([1.2 ** (1 / 3), 1.5**0.5, 0.4]))
+    long, all_ones = torch.full((1, 20), 0.9).log(), torch.ones(1, 20)
+    for settings, out in (({}, False), ({"mask": "trajectory"}, True)):  # 0.9 on average, and 0.12 as a product
+        assert weigh_tokens(long, all_ones, correction(**settings))[2].tolist() == [out]
     _, _, left_out = weigh_tokens(log_ratio, mask, correction(low=0.0, high=1.2, mask="sequence"))
     assert left_out.tolist() == [False, True, False]
 

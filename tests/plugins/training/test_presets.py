@@ -128,6 +128,7 @@ def test_the_updates_of_an_algorithm_are_part_of_its_name() -> None:
     several = GRPO.model_validate({"algorithm": "dapo", "policies": policies}).identify()["policies"]
     assert several["a"]["learning"]["minibatches"] == 16 and several["b"]["learning"] is None
     assert "off_policy_kl" not in now["course"] and "correction" not in str(now)
+    assert GRPO.model_validate({"course": {"off_policy_kl": 0.5}}).identify()["course"]["off_policy_kl"] == 0.5
 
 
 def test_the_updates_reach_the_learner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
