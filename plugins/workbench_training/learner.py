@@ -114,13 +114,7 @@ class Learner:
         if self.reference is not None and (self.objective.beta or self.objective.surrogate == "pairs"):
             with self.policy.having(self.reference):
                 ref = self._log_probabilities(batch, rows)
-        if self.objective.surrogate == "pairwise":  # one number an answer, the same on all of its tokens
-            earned = compute_answer_rewards(
-                values, batch.mask, group_answers(rows, self.objective), self.objective, old, ref
-            )
-            spread = earned[:, None].expand_as(batch.mask)
-        else:
-            spread = compute_token_advantages(values, batch.mask, self.objective, old, ref, rows)
+        spread = self._spread(values, batch, rows, old, ref)
         drift = Drift()
         if not several:
             old = None  # for a single update, the old policy is the current one, exactly
@@ -141,6 +135,21 @@ class Learner:
         figures = self._of_all_processes(figures)
         drift = drift if several else gather_drift(drift, self.processes)
         return {name: math.fsum(found) / len(found) for name, found in figures.items()} | drift.figures()
+
+    def _spread(
+        self,
+        values: torch.Tensor,
+        batch: Batch,
+        rows: Sequence[Row],
+        old: torch.Tensor | None,
+        ref: torch.Tensor | None,
+    ) -> torch.Tensor:
+        """The advantages of rows on their tokens; for pairwise one number an answer, the same on all of its tokens."""
+        if self.objective.surrogate != "pairwise":
+            return compute_token_advantages(values, batch.mask, self.objective, old, ref, rows)
+        answers = group_answers(rows, self.objective)
+        earned = compute_answer_rewards(values, batch.mask, answers, self.objective, old, ref)
+        return earned[:, None].expand_as(batch.mask)
 
     def _update(self, step: _Step, chosen: list[int], figures: dict[str, list[float]], drift: Drift) -> None:
         """One step of the optimizer on some rows."""
