@@ -10,6 +10,7 @@ from areas.allowed import ALLOWED, CALLS
 from areas.attribution import ATTRIBUTION
 from areas.called import CALLED
 from areas.checked import CHECKED
+from areas.corrected import SAMPLING
 from areas.diagnosed import DIAGNOSED
 from areas.evaluated import EVALUATED
 from areas.failed import FAILED
@@ -38,6 +39,7 @@ MUTANTS: list[Mutant] = [
     *CALLS,
     *WORKFLOWS,
     *TRAINING,
+    *SAMPLING,
     *TRUST,
     *CALLED,
     *CHECKED,

@@ -268,7 +268,9 @@ class TrainingOptimizer(Optimizer):
         if url := server.url if server is not None else self.server:
             from workbench_training.serving.vllm_engine import ServerEngine
 
-            return ServerEngine(str(url), role.key, role.policy, folder / "adapters")
+            settings = self.server if isinstance(self.server, ServerSettings) else ServerSettings.model_validate({})
+            bounds = {"probe_gap": settings.probe_gap, "probe_kl": settings.probe_kl}
+            return ServerEngine(str(url), role.key, role.policy, folder / "adapters", **bounds)
         from workbench_training.serving.policy_lm import CONCURRENCY, LocalEngine
 
         return LocalEngine(role.policy.generator, -1, role.spec.concurrency or CONCURRENCY)

@@ -17,10 +17,17 @@ from workbench import Study, Workflow
 from workbench.errors import SpecError, suggest
 from workbench.task import Example
 from workbench_training.base import TrainingOptimizer
+from workbench_training.no_effect import (
+    check_divisor,
+    find_idle_course,
+    find_idle_learning,
+    find_idle_objective,
+    find_limits,
+)
 from workbench_training.objective import PRESETS, Objective, make_objective
 from workbench_training.rewards import RewardTerm
 from workbench_training.rollouts.study_rollouts import StudyRolloutSource, check_horizons, set_max_steps
-from workbench_training.settings import Course, PolicySettings, Stage
+from workbench_training.settings import Course, Learning, PolicySettings, Stage
 
 
 class GRPO(TrainingOptimizer):
@@ -81,6 +88,7 @@ class GRPO(TrainingOptimizer):
 
     async def ready(self, study: Study) -> None:
         await super().ready(study)
+        self._check_effects(study)
         stages = [(("stages", i, "max_steps"), stage.max_steps) for i, stage in enumerate(self.stages)]
         horizons = [(("course", "horizon"), most) for most in self.course.horizon]
         check_horizons(study.workflow, [*horizons, *((place, most) for place, most in stages if most is not None)])
@@ -97,6 +105,39 @@ class GRPO(TrainingOptimizer):
                 path=("course", "dynamic_sampling"),
             )
 
+    def _check_effects(self, study: Study) -> None:
+        """Raises SpecError for a setting that does nothing."""
+        objective, course, policies = self.resolve_objective(), self.resolve_course(), self.resolve_policies()
+        learnings = [policy.learning or self.learning for policy in policies.values()]
+        places = {("learning",): self.learning}
+        places |= {("policies", name, "learning"): p.learning for name, p in self.policies.items() if p.learning}
+        idle = [
+            *find_idle_objective(self.objective.model_fields_set, objective, learnings, course),
+            *find_idle_course(self.course.model_fields_set, course, objective),
+            *(found for place, given in places.items() for found in find_idle_learning(place, given, objective)),
+        ]
+        if idle:
+            raise idle[0].error()
+        longest = dict(find_limits(study.workflow.nodes, "nodes"))
+        for place, given in places.items():
+            check_divisor(place, given, objective, longest)
+
+    def _tell_idle(self, study: Study) -> None:
+        """Log what the algorithm's own defaults cannot do in this run."""
+        course, objective = self.resolve_course(), self.resolve_objective()
+        if course.dynamic_sampling and len(study.train) <= course.tasks:
+            study.log(
+                f"{self.algorithm}: dynamic_sampling has no effect, since a step takes all {len(study.train)} rows of "
+                "train. Write fewer `tasks`."
+            )
+        for name, policy in self.resolve_policies().items():
+            learning, of = policy.learning or self.learning, f" of {name}" if name else ""
+            if objective.is_corrected and learning.temperature != 1.0:
+                study.log(
+                    f"sampling{of} is not corrected: log-probabilities that samplers report are those at temperature "
+                    f"1, not {learning.temperature:g}"
+                )
+
     def most_calls(self, workflow: Workflow, train: Sequence[Example], val: Sequence[Example]) -> int:
         course, longest = self.resolve_course(), [stage.max_steps for stage in self.stages if stage.max_steps]
         rows = min(course.tasks, len(train))
@@ -107,10 +148,36 @@ class GRPO(TrainingOptimizer):
         return self._calls(workflow, val, runs, runs * run, -(-course.steps // course.evaluate_every))
 
     def identify(self) -> dict[str, Any]:
-        return {**super().identify(), "objective": self.objective.model_dump(mode="json", exclude_unset=True)}
+        """Also the algorithm's own settings of `learning`: they change what later rollouts are drawn with. The
+        objective only as far as it is given, and so without the default correction of sampling: a run stored before
+        there was one continues with it, since it corrects as well what the change of the update brings."""
+        found = {**super().identify(), "objective": self.objective.model_dump(mode="json", exclude_unset=True)}
+        if "off_policy_kl" not in self.course.model_fields_set:  # a later addition
+            del found["course"]["off_policy_kl"]
+        own = PRESETS[self.algorithm].learning
+
+        def resolved(dumped: dict[str, Any], given: Learning) -> dict[str, Any]:
+            return dumped | {name: value for name, value in own.items() if name not in given.model_fields_set}
+
+        found["learning"] = resolved(found["learning"], self.learning)
+        for name, policy in self.policies.items():
+            if policy.learning is not None:
+                dumped = found["policies"][name]
+                found["policies"][name] = dumped | {"learning": resolved(dumped["learning"], policy.learning)}
+        return found
 
     def resolve_policies(self) -> dict[str, PolicySettings]:
-        return self.policies or super().resolve_policies()
+        """Each with the algorithm's settings of `learning` as defaults."""
+        return {
+            name: policy.model_copy(update={"learning": self.resolve_learning(policy.learning or self.learning)})
+            for name, policy in (self.policies or super().resolve_policies()).items()
+        }
+
+    def resolve_learning(self, learning: Learning | None = None) -> Learning:
+        """Settings of `learning`, by default those of all policies, with the algorithm's as defaults."""
+        learning = learning or self.learning
+        given = {name: getattr(learning, name) for name in learning.model_fields_set}
+        return Learning.model_validate({**PRESETS[self.algorithm].learning, **given})
 
     def list_rewards(self) -> Iterator[tuple[tuple[str | int, ...], Sequence[RewardTerm]]]:
         yield from super().list_rewards()
@@ -136,6 +203,7 @@ class GRPO(TrainingOptimizer):
         from workbench_training.scale.distributed import learner_for
         from workbench_training.trainer import Trainer
 
+        self._tell_idle(study)
         objective, roles = self.resolve_objective(), source.roles
         source.merge = not objective.step_weight  # step-level credit needs a row for each step
         source.observed = not source.merge

@@ -15,22 +15,14 @@ import torch
 import torch.distributed as dist
 
 from workbench_training.advantages import compute_answer_rewards, compute_token_advantages, group_answers
-from workbench_training.loss import find_pairs, pairwise_loss, policy_loss, preference_loss
+from workbench_training.correction import Drift, compute_log_ratio, find_correction, gather_drift, weigh_tokens
 from workbench_training.model.micro_batches import CudaMeter, MicroTokens, split_rows
 from workbench_training.model.policy import Policy, Weights
 from workbench_training.model.split_pass import SplitPass
 from workbench_training.objective import Objective
 from workbench_training.rollouts.token_rows import Batch, Row, collate
 from workbench_training.settings import Learning
-
-
-@dataclass(frozen=True)
-class _Counts:
-    """Of one step: preference pairs, the answer of each row, and answers that were scored."""
-
-    pairs: int
-    answers: Sequence[tuple[Any, Any]] = ()
-    scored: int = 0
+from workbench_training.step_loss import StepLoss, Terms
 
 
 @dataclass(frozen=True)
@@ -44,19 +36,6 @@ class _Step:
     stale: torch.Tensor
     old: torch.Tensor | None
     ref: torch.Tensor | None
-
-
-@dataclass(frozen=True)
-class _Terms:
-    """Of one micro-batch: log-probabilities now, advantages, mask, log-probabilities before and of the reference, each
-    rows x tokens, and which rows these are."""
-
-    logp: torch.Tensor
-    spread: torch.Tensor
-    mask: torch.Tensor
-    old: torch.Tensor
-    ref: torch.Tensor | None
-    indices: list[int]
 
 
 class Learner:
@@ -73,6 +52,7 @@ class Learner:
         self.rate = learning.rate or (1e-5 if policy.lora else 1e-6)
         self.reference: Weights | None = policy.snapshot() if objective.beta else None
         self.skipped = 0
+        self.correction = find_correction(objective, learning)
         meter = CudaMeter(policy.device) if policy.device.type == "cuda" else None
         self.micro = MicroTokens(learning, meter, fixed=policy.sharded, hint=self._memory_hint())
         self.renew()
@@ -118,7 +98,9 @@ class Learner:
 
         Args:
             rows, advantages: the rows of the step, and one advantage for each.
-            version: of the policy now; rows sampled by an older version are weighted by their own log-probabilities.
+            version: of the policy now. Rows of an older version are clipped against their own log-probabilities, the
+                sampler's, and so need no other weight. Rows of this version are clipped against the trainer's at the
+                start of the step, and weighted where the sampler's differ (`correction.py`).
             rate: replaces the learning rate.
             done: the number of earlier updates, for the warm-up, where that is not the version.
         """
@@ -132,15 +114,12 @@ class Learner:
         if self.reference is not None and (self.objective.beta or self.objective.surrogate == "pairs"):
             with self.policy.having(self.reference):
                 ref = self._log_probabilities(batch, rows)
-        if self.objective.surrogate == "pairwise":  # one number an answer, the same on all of its tokens
-            earned = compute_answer_rewards(
-                values, batch.mask, group_answers(rows, self.objective), self.objective, old, ref
-            )
-            spread = earned[:, None].expand_as(batch.mask)
-        else:
-            spread = compute_token_advantages(values, batch.mask, self.objective, old, ref, rows)
+        spread = self._spread(values, batch, rows, old, ref)
+        drift = Drift()
         if not several:
             old = None  # for a single update, the old policy is the current one, exactly
+        elif old is not None:
+            self._note_drift(drift, old, batch, ~stale)
         for group in self.optimizer.param_groups:
             group["lr"] = (rate or self.rate) * min(1.0, ((version if done is None else done) + 1) / max(1, s.warmup))
         shuffle = random.Random(version)
@@ -151,15 +130,28 @@ class Learner:
             for k in range(s.minibatches):
                 chosen = [i for some in order[k :: s.minibatches] for i in some]
                 if chosen:
-                    self._update(_Step(rows, batch, spread, stale, old, ref), chosen, figures)
+                    self._update(_Step(rows, batch, spread, stale, old, ref), chosen, figures, drift)
         self.policy.changed()
         figures = self._of_all_processes(figures)
-        return {
-            name: max(found) if name == "off_policy_gap" else math.fsum(found) / len(found)
-            for name, found in figures.items()
-        }
+        drift = drift if several else gather_drift(drift, self.processes)
+        return {name: math.fsum(found) / len(found) for name, found in figures.items()} | drift.figures()
 
-    def _update(self, step: _Step, chosen: list[int], figures: dict[str, list[float]]) -> None:
+    def _spread(
+        self,
+        values: torch.Tensor,
+        batch: Batch,
+        rows: Sequence[Row],
+        old: torch.Tensor | None,
+        ref: torch.Tensor | None,
+    ) -> torch.Tensor:
+        """The advantages of rows on their tokens; for pairwise one number an answer, the same on all of its tokens."""
+        if self.objective.surrogate != "pairwise":
+            return compute_token_advantages(values, batch.mask, self.objective, old, ref, rows)
+        answers = group_answers(rows, self.objective)
+        earned = compute_answer_rewards(values, batch.mask, answers, self.objective, old, ref)
+        return earned[:, None].expand_as(batch.mask)
+
+    def _update(self, step: _Step, chosen: list[int], figures: dict[str, list[float]], drift: Drift) -> None:
         """One step of the optimizer on some rows."""
         self.micro.resize(self._gradient_bytes())
         # Once, however many attempts this process makes: the others take part.
@@ -167,7 +159,8 @@ class Learner:
         while found is None:
             self.optimizer.zero_grad(set_to_none=True)  # also what an attempt left that ran out of memory
             found = self.micro.attempt(lambda: self._accumulate(step, chosen, most))
-        total, noted = found
+        total, noted, apart = found
+        drift.merge(apart)
         if most:  # otherwise no process has gradients, and the step changes nothing
             total = self._share_gradients(total)
         norm = torch.nn.utils.clip_grad_norm_(list(self.policy.trained.values()), self.learning.max_norm)
@@ -183,10 +176,12 @@ class Learner:
             figures[name] += values
         figures["loss"].append(total)
 
-    def _accumulate(self, step: _Step, chosen: list[int], most: int) -> tuple[float, dict[str, list[float]]]:
-        """Add up the gradients of some rows, in micro-batches; most: of a process. Returns (loss, figures)."""
-        tokens, total, figures = float(step.batch.mask[chosen].sum()), 0.0, defaultdict[str, list[float]](list)
-        counts = self._counts(step.rows, chosen)
+    def _accumulate(self, step: _Step, chosen: list[int], most: int) -> tuple[float, dict[str, list[float]], Drift]:
+        """Add up the gradients of some rows, in micro-batches; most: of a process. Returns (loss, figures, drift of a
+        single update)."""
+        total, figures, drift = 0.0, defaultdict[str, list[float]](list), Drift()
+        tokens = float(step.batch.mask[chosen].sum())
+        of_rows = StepLoss(self.objective, step.rows, chosen, tokens=tokens, max_tokens=self.learning.max_tokens)
         mine = self._micro_batches(step.rows, chosen, step.spread)
         for number, indices in enumerate(mine):
             part = step.batch.part(indices)
@@ -198,17 +193,33 @@ class Learner:
             with self.policy.active(), self.micro.measured(part.ids.numel(), gradients):
                 logp, entropy, split = self._pass(part)
                 before = torch.where(fresh[:, None], logp.detach() if old is None else old, part.sampled)
-                terms = _Terms(logp, step.spread[indices, :width], part.mask, before, ref, indices)
-                loss, found = self._loss(step.rows, terms, counts, tokens, len(chosen))
+                weight = self._weigh(before, part)
+                terms = Terms(logp, step.spread[indices, :width], part.mask, before, ref, weight, indices)
+                loss, found = of_rows.compute(terms)
                 loss.backward()
                 if split is not None:
                     split.backward()
             total += float(loss.detach())
-            self._note(figures, found, logp, entropy, part, fresh)
+            for name, value in found.items():
+                figures[name].append(value)
+            figures["entropy"].append(float(entropy.sum() / part.mask.sum().clamp(min=1.0)))
+            if old is None:
+                self._note_drift(drift, before, part, fresh)
         if self.policy.sharded:
             for _ in range(most - len(mine)):
                 self._accompany(step.batch, chosen)
-        return total, figures
+        return total, figures, drift
+
+    def _weigh(self, before: torch.Tensor, part: Batch) -> torch.Tensor | None:
+        """The weights that correct the sampling of a micro-batch; exactly 1 for rows of an older version."""
+        if self.correction is None:
+            return None
+        return weigh_tokens(compute_log_ratio(before, part.sampled, part.mask), part.mask, self.correction)[0]
+
+    def _note_drift(self, drift: Drift, before: torch.Tensor, part: Batch, fresh: torch.Tensor) -> None:
+        if self.learning.temperature == 1.0:  # otherwise the sampler's log-probabilities are of another distribution
+            log_ratio = compute_log_ratio(before, part.sampled, part.mask)
+            drift.add(log_ratio, part.mask, fresh, self.correction)
 
     def _pass(self, part: Batch) -> tuple[torch.Tensor, torch.Tensor, SplitPass | None]:
         """(log-probabilities, entropies, what takes the gradient on from the former if the pass was split)."""
@@ -228,70 +239,11 @@ class Learner:
     def _gradient_bytes(self) -> int:
         return sum(p.numel() * p.element_size() for p in self.policy.trained.values())
 
-    def _counts(self, rows: Sequence[Row], chosen: list[int]) -> _Counts:
-        """The divisors of the loss terms, over all rows of this step."""
-        if self.objective.surrogate == "pairs":
-            return _Counts(len(find_pairs(_rewards(rows, chosen), [(rows[i].task, rows[i].agent) for i in chosen])))
-        if self.objective.surrogate == "pairwise":
-            answers = group_answers(rows, self.objective)
-            return _Counts(0, answers, len({answers[i] for i in chosen if answers[i][0] is not None}))
-        return _Counts(0)
-
-    def _loss(self, rows: Sequence[Row], terms: _Terms, counts: _Counts, tokens: float, count: int) -> tuple[Any, Any]:
-        """(loss, figures) of a micro-batch. tokens, count: of all rows of this step."""
-        logp, mask, indices = terms.logp, terms.mask, terms.indices
-        if self.objective.surrogate == "pairs":
-            assert terms.ref is not None
-            groups = [(rows[i].task, rows[i].agent) for i in indices]
-            return preference_loss(
-                logp,
-                terms.ref,
-                mask,
-                _rewards(rows, indices),
-                groups,
-                self.objective,
-                old=terms.old,
-                pairs=counts.pairs,
-                tokens=tokens,
-            )
-        if self.objective.surrogate == "pairwise":
-            answers = [counts.answers[i] for i in indices]
-            return pairwise_loss(
-                logp, terms.spread[:, 0], mask, answers, self.objective, old=terms.old, count=counts.scored
-            )
-        return policy_loss(
-            logp,
-            terms.spread,
-            mask,
-            self.objective,
-            old=terms.old,
-            ref=terms.ref,
-            rows=count,
-            tokens=tokens,
-            max_tokens=self.learning.max_tokens,
-        )
-
     def _accompany(self, batch: Batch, chosen: list[int]) -> None:
         """Run a micro-batch without effect while other processes still have some, since all must gather the layers."""
         shortest = min(chosen, key=lambda i: int(batch.attention[i].sum()))
         logp, _ = self.policy.log_probabilities(batch.part([shortest]), self.learning.temperature)
         (0.0 * logp.sum()).backward()
-
-    def _note(
-        self,
-        figures: dict[str, list[float]],
-        found: Mapping[str, float],
-        logp: torch.Tensor,
-        entropy: torch.Tensor,
-        part: Batch,
-        fresh: torch.Tensor,
-    ) -> None:
-        for name, value in found.items():
-            figures[name].append(value)
-        figures["entropy"].append(float(entropy.sum() / part.mask.sum().clamp(min=1.0)))
-        if self.learning.temperature == 1.0 and self.learning.epochs * self.learning.minibatches == 1:
-            gap = ((logp.detach() - part.sampled).abs() * part.mask)[fresh]
-            figures["off_policy_gap"].append(float(gap.max()) if gap.numel() else 0.0)
 
     def _micro_batches(self, rows: Sequence[Row], chosen: list[int], spread: torch.Tensor) -> list[list[int]]:
         """Micro-batches of rows of similar length. Rows without effect are left out, though they are counted."""
@@ -388,8 +340,3 @@ class Learner:
 def count_devices() -> int:
     """The number of processes of this training, each with its own device; a CPU counts as one."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
-
-
-def _rewards(rows: Sequence[Row], indices: Sequence[int]) -> list[float]:
-    """Rewards of rows; NaN for an unscored row, which is neither better nor worse than any other."""
-    return [math.nan if (reward := rows[i].reward) is None else reward for i in indices]

@@ -13,7 +13,7 @@ from collections.abc import Hashable, Sequence
 import torch
 import torch.nn.functional as F
 
-from workbench_training.objective import Objective
+from workbench_training.objective import Objective, RatioOf
 
 Tensor = torch.Tensor
 
@@ -47,7 +47,7 @@ def policy_loss(
     advantage = advantage[:, None] if advantage.dim() == 1 else advantage
     # Padding may hold any number, also one whose exponential overflows: 0 * inf would poison the gradient.
     log_ratio = torch.where(mask > 0, logp - old, torch.zeros_like(logp))
-    ratio = _ratio(log_ratio, mask, objective)
+    ratio = compute_ratio(log_ratio, mask, objective.ratio)
     loss = _surrogate(ratio, logp, advantage, objective)
     if weight is not None:
         loss = loss * weight
@@ -84,12 +84,12 @@ def divergence(logp: Tensor, ref: Tensor, form: str) -> Tensor:
     return torch.exp(log_ratio) - log_ratio - 1.0
 
 
-def _ratio(log_ratio: Tensor, mask: Tensor, objective: Objective) -> Tensor:
-    """exp(logp - old): (rows, tokens), or (rows, 1) where a row has one ratio."""
-    if objective.ratio == "token":
+def compute_ratio(log_ratio: Tensor, mask: Tensor, of: RatioOf) -> Tensor:
+    """exp(log_ratio), which is 0 on masked tokens: (rows, tokens), or (rows, 1) where a row has one ratio."""
+    if of == "token":
         return torch.exp(log_ratio)
     total = log_ratio.sum(-1, keepdim=True)
-    if objective.ratio == "sequence":
+    if of == "sequence":
         total = total / mask.sum(-1, keepdim=True).clamp(min=1.0)
     return torch.exp(total)
 

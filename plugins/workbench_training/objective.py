@@ -17,6 +17,9 @@ COSTS = ("tokens", "calls", "tools", "latency")
 
 Key = Literal["task", "agent", "turn", "anchor"]
 
+#: What has one probability ratio: a token, a row by the geometric mean of its tokens', a row by their product.
+RatioOf = Literal["token", "sequence", "trajectory"]
+
 
 class Constraint(BaseModel):
     """A cost that should stay below a ceiling, by a Lagrange multiplier."""
@@ -32,6 +35,25 @@ class Constraint(BaseModel):
         "too low; 0: the multiplier alone, which overshoots",
     )
     most: float = Field(5.0, gt=0, description="the multiplier never exceeds this, nor its sum with what `gain` adds")
+
+
+class Correction(BaseModel):
+    """Importance weights trainer / sampler, for what the sampler drew with other probabilities than the trainer's."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    weight: RatioOf = Field(
+        "token",
+        description="the ratio that a token is weighted by: its own, the geometric mean of its row's, or their product",
+    )
+    cap: float | None = Field(2.0, ge=1, description="largest weight; null: none")
+    mask: Literal["sequence", "trajectory"] = Field(
+        "sequence",
+        description="the ratio by which rows are left out: the geometric mean of a row's tokens', or their"
+        " product, which grows apart with the length",
+    )
+    low: float = Field(0.5, ge=0, le=1, description="rows with a lower ratio are left out; 0: none")
+    high: float | None = Field(2.0, ge=1, description="rows with a higher ratio are left out; null: none")
 
 
 class Objective(BaseModel):
@@ -66,7 +88,7 @@ class Objective(BaseModel):
     surrogate: Literal["clip", "cispo", "sapo", "likelihood", "pairs", "pairwise"] = Field(
         "clip", description="form of the policy term"
     )
-    ratio: Literal["token", "sequence", "trajectory"] = Field(
+    ratio: RatioOf = Field(
         "token", description="probability ratio of a token, the geometric mean of a row's, or their product"
     )
     clip_low: float = Field(0.2, ge=0, description="ratios below 1 - clip_low give no gradient to push them lower")
@@ -89,6 +111,15 @@ class Objective(BaseModel):
     pair_clip: Literal["joint", "separate"] = Field(
         "joint", description="for pairwise: clip the ratios of a pair's two answers together, or each by itself"
     )
+    correction: Correction | None = Field(
+        Correction.model_validate({}),
+        description="weights for what the sampler drew with other probabilities than the trainer's; null: none",
+    )
+
+    @property
+    def is_corrected(self) -> bool:
+        """Whether the loss has a policy term that weights of sampling can multiply: one over rows, by their ratios."""
+        return self.correction is not None and self.surrogate in ("clip", "cispo", "sapo")
 
     @field_validator("constraints")
     @classmethod
@@ -110,10 +141,12 @@ class Objective(BaseModel):
 
 
 class Preset(BaseModel):
-    """A named algorithm: what differs from the defaults of the objective and of the trainer, and where it is from."""
+    """A named algorithm: what differs from the defaults of `objective`, `course` (here `trainer`) and `learning`, and
+    where it is from."""
 
     objective: dict[str, Any]
     trainer: dict[str, Any] = {}
+    learning: dict[str, Any] = {}
     source: str
 
 
@@ -127,19 +160,26 @@ PRESETS: Mapping[str, Preset] = {
     "dapo": Preset(
         objective={"clip_high": 0.28, "aggregate": "token"},
         trainer={"dynamic_sampling": 3},
-        source="arXiv 2503.14476, as in TRL 1.16 (loss); its overlong penalty is a part of the reward of that name",
+        learning={"minibatches": 16},
+        source="arXiv 2503.14476, as in TRL 1.16 (loss), with the 16 updates of a step of section 4.1; its overlong "
+        "penalty is a part of the reward of that name",
     ),
     "lite_ppo": Preset(
         objective={"scale": "batch_std", "aggregate": "token"},
-        source="arXiv 2508.08221, as in TRL 1.16 with scale_rewards=batch",
+        learning={"minibatches": 8},
+        source="arXiv 2508.08221, as in TRL 1.16 with scale_rewards=batch; the 8 updates of a step as TRL's index of "
+        "papers counts them from the paper's settings (1,024 answers in batches of 128)",
     ),
     "gspo": Preset(
         objective={"ratio": "sequence", "clip_low": 3e-4, "clip_high": 4e-4},
-        source="arXiv 2507.18071, as in TRL 1.16 with importance_sampling_level=sequence",
+        learning={"minibatches": 4},
+        source="arXiv 2507.18071, as in TRL 1.16 with importance_sampling_level=sequence; clips and the 4 minibatches "
+        "of a step from its section 5.1, as in TRL's index of papers",
     ),
     "cispo": Preset(
         objective={"surrogate": "cispo", "clip_high": 5.0, "aggregate": "token"},
-        source="arXiv 2506.13585, as in TRL 1.16 with loss_type=cispo",
+        learning={"minibatches": 16},
+        source="arXiv 2506.13585, as in TRL 1.16 with loss_type=cispo, with the 16 updates of a step of section 3.1",
     ),
     "reinforce++": Preset(
         objective={"group": (), "scale": "std", "aggregate": "token", "kl": "k1", "kl_place": "reward", "beta": 1e-3},
@@ -171,7 +211,9 @@ PRESETS: Mapping[str, Preset] = {
     "prorl": Preset(
         objective={"clip_high": 0.4, "aggregate": "token", "beta": 1e-4},
         trainer={"dynamic_sampling": 3, "reset_after": 200, "reset_patience": 3, "reset_kl": 0.1},
-        source="arXiv 2505.24864 and 2507.12507 (clips, filter, resets); beta of OpenRLHF's ProRL v2 script",
+        learning={"minibatches": 4},
+        source="arXiv 2505.24864 and 2507.12507 (clips, filter, resets), with the 4 updates of a step of the former's "
+        "section 3.2; beta of OpenRLHF's ProRL v2 script",
     ),
     "constrained": Preset(
         objective={"constraints": {"tokens": {"budget": 64.0}}},

@@ -28,7 +28,11 @@ class Learning(BaseModel):
     weight_decay: float = Field(0.0, ge=0, description="of AdamW")
     betas: tuple[float, float] = Field((0.9, 0.999), description="of AdamW")
     epochs: int = Field(1, ge=1, description="times that the rows of a step are used")
-    minibatches: int = Field(1, ge=1, description="updates in one pass over the rows of a step")
+    minibatches: int = Field(
+        1,
+        ge=1,
+        description="updates in one pass over the rows of a step; dapo, lite_ppo, gspo, cispo, prorl: their own",
+    )
     micro_tokens: int = Field(16384, ge=1, description="tokens in one forward pass, padding included")
     checkpointing: bool | Literal["auto"] = Field(
         "auto",
@@ -54,6 +58,12 @@ class ServerSettings(BaseModel):
     command: str = Field("vllm serve", description="what starts it; the model and the options below are appended")
     memory: float = Field(0.45, gt=0, le=1, description="share of the GPU's memory that it may take beside training")
     start: float = Field(900.0, gt=0, description="seconds until it must be ready")
+    probe_gap: float = Field(
+        0.2,
+        gt=0,
+        description="most that log-probabilities of the tokens that test new weights may differ by on average",
+    )
+    probe_kl: float = Field(0.1, gt=0, description="most divergence of the server from the policy on these tokens")
     arguments: list[str] = Field(default_factory=list, description="further arguments, e.g. [--max-model-len, '4096']")
 
 
@@ -140,8 +150,13 @@ class Course(BaseModel):
     off_policy_gap: float = Field(
         0.05,
         gt=0,
-        description="alarm when a log-probability differs by more than this between sampling and training",
+        description="alarm when log-probabilities differ by more than this on average between sampling and training",
         serialization_alias="gap",
+    )
+    off_policy_kl: float = Field(
+        0.01,
+        gt=0,
+        description="alarm when the divergence of the sampler from the policy is above this, in nats a token",
     )
     on_alarm: Literal["tell", "rollback", "stop"] = Field(
         "tell", description="log it, go back to the best weights, or end training"

@@ -295,14 +295,17 @@ class Trainer:
 
     def _signs(self, name: str, figures: Mapping[str, float]) -> list[str]:
         (low, high), of = self.course.entropy, f" of {name}" if name else ""
-        entropy, kl, gap = (figures.get(_joined(name, key)) for key in ("entropy", "kl", "off_policy_gap"))
+        keys = ("entropy", "kl", "off_policy_gap", "off_policy_kl")
+        entropy, kl, gap, apart = (figures.get(_joined(name, key)) for key in keys)
         found = []
         if entropy is not None and not low <= entropy <= high:
             found.append(f"entropy{of} {entropy:.3g} outside {low:g} to {high:g}")
         if kl is not None and not kl <= self.course.kl:
             found.append(f"divergence{of} {kl:.3g} above {self.course.kl:g}")
         if gap is not None and not gap <= self.course.off_policy_gap:
-            found.append(f"log-probabilities{of} of sampling and training differ by {gap:.3g}")
+            found.append(f"log-probabilities{of} of sampling and training differ by {gap:.3g} on average")
+        if apart is not None and not apart <= self.course.off_policy_kl:
+            found.append(f"divergence of sampling{of} from training {apart:.3g} above {self.course.off_policy_kl:g}")
         return found
 
     # Candidates and checkpoints

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from tests.helpers.tiny_lm import save
+from workbench.kit.generation import Generator
 from workbench.lm import Request
 from workbench.study import Result
 from workbench.task import Example
@@ -97,15 +98,16 @@ def bandit(
     texts: str = "abcd",
     learning: dict[str, Any] | None = None,
     world: type[TextSource] = TextSource,
+    sampler: Callable[[Policy], Generator] = lambda policy: policy.generator,
     **more: Any,
 ) -> Trainer:
-    """Train a tiny model. crash: stop at this step, as a kill would. affords: steps within the budget. more: further
-    arguments of the trainer."""
+    """Train a tiny model. crash: stop at this step, as a kill would. affords: steps within the budget. sampler:
+    what draws, by default the policy itself. more: further arguments of the trainer."""
     base = folder / f"base{seed}"
     if not base.exists():
         save(base, seed)
     policy = Policy(str(base), device="cpu", seed=seed)
-    engine = LocalEngine(policy.generator)
+    engine = LocalEngine(sampler(policy))
     source = world(engine, reward, seed=seed)
     source.steps_left = affords
     learner = Learner(

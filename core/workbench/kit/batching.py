@@ -27,7 +27,8 @@ class Batcher(Generic[Item, Result]):
 
     def __init__(self, work: Callable[[list[Item]], Sequence[Result | Exception]], max_batch: int, wait: float = 0.002):
         self._work, self._max_batch, self._wait = work, max_batch, wait
-        self._queue: queue.SimpleQueue[tuple[Item, Future[Result]] | None] = queue.SimpleQueue()
+        # Not SimpleQueue: with a timeout its `get` was seen to wait forever (CPython 3.11.7, on a loaded machine).
+        self._queue: queue.Queue[tuple[Item, Future[Result]] | None] = queue.Queue()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._closed = False

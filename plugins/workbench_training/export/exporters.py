@@ -275,7 +275,7 @@ def verl_settings(
     settings: GRPO, objective: Objective, weights: str, folder: Path, prompt_tokens: int, longest: int, name: str
 ) -> dict[str, Any]:
     """verl's settings for ours. Raises SpecError for what verl's losses do not have."""
-    course, learning, mode = settings.resolve_course(), settings.learning, _loss_mode(settings, objective)
+    course, learning, mode = settings.resolve_course(), settings.resolve_learning(), _loss_mode(settings, objective)
     model: dict[str, Any] = {"path": weights}
     if settings.lora:
         model |= {"lora_rank": settings.lora.rank, "lora_alpha": settings.lora.alpha, "target_modules": "all-linear"}
@@ -358,7 +358,7 @@ def _loss_mode(settings: GRPO, objective: Objective) -> str:
 
 
 def _actor_settings(settings: GRPO, objective: Objective, mode: str) -> dict[str, Any]:
-    course, learning = settings.resolve_course(), settings.learning
+    course, learning = settings.resolve_course(), settings.resolve_learning()
     return {
         "optim": {
             "lr": learning.rate or (1e-5 if settings.lora else 1e-6),

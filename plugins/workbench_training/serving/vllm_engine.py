@@ -20,6 +20,7 @@ import aiohttp
 from workbench.errors import LMError, WorkbenchError
 from workbench.kit.batching import derive_seed
 from workbench.lm import MAX_BODY, Request, Response, kind_of_status, redact
+from workbench_training.correction import measure_gap
 from workbench_training.model.policy import Policy
 from workbench_training.rollouts.token_rows import Row, collate
 from workbench_training.serving.policy_lm import Conversations, hash_numbers
@@ -32,7 +33,8 @@ class SyncError(WorkbenchError):
 
 
 class ServerEngine:
-    """Draws on a vLLM server. timeout, sync_timeout: seconds for an answer, and for taking weights."""
+    """Draws on a vLLM server. timeout, sync_timeout: seconds for an answer, and for taking weights. probe_gap,
+    probe_kl: as in `ServerSettings`."""
 
     def __init__(
         self,
@@ -43,10 +45,12 @@ class ServerEngine:
         *,
         timeout: float = 600.0,
         sync_timeout: float = 300.0,
-        tolerance: float = 0.1,
+        probe_gap: float = 0.2,
+        probe_kl: float = 0.1,
     ):
         self.url, self.name, self.policy, self.folder = url.rstrip("/").removesuffix("/v1"), name, policy, folder
-        self.timeout, self.sync_timeout, self.tolerance = timeout, sync_timeout, tolerance
+        self.timeout, self.sync_timeout = timeout, sync_timeout
+        self.probe_gap, self.probe_kl = probe_gap, probe_kl
         self.version = -1
         generator = policy.generator
         self.conversations = Conversations(generator.tokenizer, generator.ends, generator.encode)
@@ -79,11 +83,13 @@ class ServerEngine:
         ids = response.token_ids or ()
         row = Row(tuple(prompt), ids, (1,) * len(ids), response.logprobs or (), 0.0, "probe")
         own = (await asyncio.to_thread(self.policy.log_probabilities, collate([row], self.policy.device)))[0][0]
-        difference = max((abs(a - b) for a, b in zip(own.tolist(), row.logprobs, strict=True)), default=0.0)
-        if not difference <= self.tolerance:
+        apart = [a - b for a, b in zip(own.tolist(), row.logprobs, strict=True)]
+        gap, kl = measure_gap(apart)
+        if not (gap <= self.probe_gap and kl <= self.probe_kl):
             raise SyncError(
                 f"the server at {self.url} answers as other weights would: log-probabilities of version {version} "
-                f"differ by {difference:.3g}, allowed are {self.tolerance:g}"
+                f"differ by {gap:.3g} on average, with a divergence of {kl:.3g}; allowed are {self.probe_gap:g} and "
+                f"{self.probe_kl:g}"
             )
 
     async def complete(self, request: Request) -> Response:

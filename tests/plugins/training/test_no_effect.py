@@ -71,6 +71,88 @@ def test_a_horizon_reaches_every_node_that_takes_steps(node: Any, address: str, 
     assert workflow.patched(set_max_steps(workflow, 3)).get(address) == 3
 
 
+@pytest.mark.parametrize(
+    ("settings", "place", "reason"),
+    [
+        ({"objective": {"clip_high": 0.4}}, ("objective", "clip_high"), "one update, in which every ratio is 1"),
+        ({"objective": {"delta": 3.0}}, ("objective", "delta"), "one update"),
+        ({"algorithm": "cispo", "objective": {"clip_low": 0.1}}, ("objective", "clip_low"), "has no lower clip"),
+        ({"algorithm": "gspo", "objective": {"pair_beta": 0.2}}, ("objective", "pair_beta"), "compares no pairs"),
+        ({"objective": {"kl": "k2"}}, ("objective", "kl"), "beta is 0"),
+        ({"algorithm": "rloo", "objective": {"kl": "k3"}}, ("objective", "kl"), "in the reward"),
+        ({"objective": {"gamma": 0.9}}, ("objective", "gamma"), "step_weight is 0"),
+        ({"objective": {"surrogate": "sapo", "clip_high": 0.3}}, ("objective", "clip_high"), "has no clip"),
+        ({"algorithm": "trpa", "objective": {"scale": "none"}}, ("objective", "scale"), "by their rewards"),
+        (
+            {"algorithm": "trpa", "objective": {"constraints": {"calls": {"budget": 2.0}}}},
+            ("objective", "constraints"),
+            "by their rewards",
+        ),
+        ({"algorithm": "p3o", "objective": {"correction": {"cap": 3.0}}}, ("objective", "correction"), "pairwise"),
+        (
+            {"objective": {"correction": {"cap": 3.0}}, "learning": {"temperature": 0.7}},
+            ("objective", "correction"),
+            "those at temperature 1",
+        ),
+        ({"course": {"reset_kl": 0.5}}, ("course", "reset_kl"), "reset_after is 0"),
+        ({"course": {"horizon_steps": 5}}, ("course", "horizon_steps"), "there is no horizon"),
+        ({"course": {"kl": 0.5}}, ("course", "kl"), "measures no divergence"),
+        ({"learning": {"max_tokens": 64}}, ("learning", "max_tokens"), "as in dr_grpo, divides by it"),
+        (
+            {"policies": {"a": {"address": "lm", "learning": {"max_tokens": 64}}}},
+            ("policies", "a", "learning", "max_tokens"),
+            "as in dr_grpo, divides by it",
+        ),
+    ],
+)
+def test_a_setting_that_nothing_reads_is_refused(
+    settings: Any, place: tuple[Any, ...], reason: str, tmp_path: Path
+) -> None:
+    pytest.importorskip("torch")
+    error = refused(tmp_path, settings)
+    assert error.path == ("optimize", 0, "grpo", *place)
+    assert f"{place[-1]} has no effect: " in error.message and reason in error.message and error.hint
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"objective": {"clip_high": 0.4}, "learning": {"minibatches": 2}},
+        {"objective": {"clip_high": 0.4}, "course": {"replay": 2}},
+        {"algorithm": "prorl", "objective": {"clip_high": 0.3}, "course": {"reset_kl": 0.5, "kl": 2.0}},
+        {"algorithm": "cispo", "objective": {"clip_high": 3.0, "correction": {"cap": 3.0}}},
+        {"algorithm": "p3o", "objective": {"correction": None}, "learning": {"temperature": 0.7}},
+        {"algorithm": "dr_grpo", "learning": {"max_tokens": 64}},
+        {"algorithm": "gigpo", "objective": {"gamma": 0.9}},
+    ],
+)
+def test_a_setting_that_something_reads_is_taken(settings: Any, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    _, _, task, optimizers = prepare(write(tmp_path, optimizers=[{"grpo": settings}]))
+    assert find_obstacles(task, optimizers) == []
+
+
+def test_every_algorithm_is_ready_as_it_stands(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    from workbench_training.objective import PRESETS
+
+    for name in PRESETS:
+        _, _, task, optimizers = prepare(write(tmp_path, optimizers=[{"grpo": {"algorithm": name}}]))
+        assert find_obstacles(task, optimizers) == [], name
+
+
+def test_a_divisor_that_is_not_what_nodes_may_write_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    node = {"sort": {"predict": "text -> label: str", "decoding": {"max_tokens": 40}}}
+    error = refused(tmp_path, {"algorithm": "dr_grpo"}, nodes=node)
+    assert error.path == ("optimize", 0, "grpo", "learning", "max_tokens")
+    assert "256 by default, but nodes.sort.decoding.max_tokens is 40" in error.message
+    assert error.hint == "Write `learning: {max_tokens: 40}`."
+    for settings in ({"algorithm": "dr_grpo", "learning": {"max_tokens": 40}}, {"algorithm": "dapo"}):
+        _, _, task, optimizers = prepare(write(tmp_path, nodes=node, optimizers=[{"grpo": settings}]))
+        assert find_obstacles(task, optimizers) == []
+
+
 def test_refilling_from_no_other_rows_is_refused(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     error = refused(tmp_path, {"course": {"tasks": 16, "dynamic_sampling": 2}})

@@ -101,6 +101,31 @@ def test_weights_that_did_not_arrive_are_found_out(tmp_path: Path) -> None:
     with_server(tmp_path, course)
 
 
+def test_a_probe_is_compared_by_its_mean_and_its_divergence(tmp_path: Path) -> None:
+    """In bfloat16 single tokens of a probe are apart by 0.4 and more, and yet the weights are the same."""
+
+    def twist(by: float, tokens: int) -> Any:
+        def twisted(path: str, answer: Any) -> Any:
+            for choice in answer.get("choices", ()) if isinstance(answer, dict) else ():
+                found = choice["logprobs"]["token_logprobs"]
+                choice["logprobs"]["token_logprobs"] = [p - by * (i < tokens) for i, p in enumerate(found)]
+            return answer
+
+        return twisted
+
+    async def course(server: Server, engine: ServerEngine, policy: Policy) -> None:
+        server.twist = twist(0.5, 1)
+        await engine.at(0)
+        server.twist = twist(0.3, 8)
+        with pytest.raises(SyncError, match="differ by 0.3 on average"):
+            await engine.at(1)
+        server.twist = twist(1.5, 1)  # on average 0.19, but nearly five times as likely
+        with pytest.raises(SyncError, match="with a divergence of 0.2"):
+            await engine.at(2)
+
+    with_server(tmp_path, course)
+
+
 def test_a_server_that_refuses_or_stalls_is_told_in_its_own_words_and_in_time(tmp_path: Path) -> None:
     async def stall(path: str, answer: Any) -> Any:
         await asyncio.sleep(300)

@@ -1,0 +1,132 @@
+"""Settings of `grpo` that would do nothing beside the others, found before the first call."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from workbench.errors import SpecError
+from workbench_training.objective import Objective
+from workbench_training.settings import Course, Learning
+
+ONE_UPDATE = "a step has one update, in which every ratio is 1"
+
+
+class NoEffect(NamedTuple):
+    """A setting by its place, why it has no effect, and what to write instead."""
+
+    place: tuple[str, ...]
+    reason: str
+    instead: str
+
+    def error(self) -> SpecError:
+        return SpecError(f"{self.place[-1]} has no effect: {self.reason}", hint=self.instead, path=self.place)
+
+
+def find_idle_objective(
+    given: Collection[str], objective: Objective, learnings: Sequence[Learning], course: Course
+) -> Iterator[NoEffect]:
+    """Settings of the objective that were given and that its loss does not read.
+
+    Args:
+        given: names of the settings in the file.
+        objective, learnings, course: as the algorithm resolves them; learnings: of all policies.
+    """
+    several = any(s.epochs * s.minibatches > 1 for s in learnings) or course.replay > 0
+    for name, reason in _unread(objective).items():
+        if name in given:
+            yield NoEffect(("objective", name), reason, f"Remove {name}, or choose another algorithm.")
+    for name in ("clip_low", "clip_high", "delta", "sapo_temperatures", "ratio", "pair_clip"):
+        if name in given and name not in _unread(objective) and not several:
+            yield NoEffect(("objective", name), ONE_UPDATE, "Write e.g. `learning: {minibatches: 4}`.")
+    if "correction" in given and objective.correction is not None and objective.is_corrected:
+        if all(s.temperature != 1.0 for s in learnings):
+            reason = "log-probabilities that samplers report are those at temperature 1"
+            yield NoEffect(("objective", "correction"), reason, "Write `learning: {temperature: 1}`.")
+
+
+def _unread(o: Objective) -> dict[str, str]:
+    """Settings that the loss of an objective does not read, with the reason."""
+    form, found = f"`surrogate: {o.surrogate}`", dict[str, str]()
+
+    def unread(reason: str, *names: str) -> None:
+        for name in names:
+            found.setdefault(name, reason)
+
+    if o.surrogate == "pairs":
+        compared = "compares the answers to one prompt by their rewards"
+        advantages = ("group", "count", "baseline", "scale", "singleton", "eps", "step_weight", "constraints")
+        unread(f"{form} {compared}", *advantages, "ratio", "aggregate", "kl", "kl_place", "kl_corrected")
+    else:
+        unread(f"{form} compares no pairs with each other", "pair_beta", "pair_mean", "pair_best", "pair_trust")
+    if o.surrogate != "pairwise":
+        unread(f"{form} has no ratios of pairs", "pair_clip")
+    if o.surrogate not in ("clip", "pairwise"):
+        unread(f"{form} has no lower clip", "clip_low")
+    if o.surrogate not in ("clip", "pairwise", "cispo"):
+        unread(f"{form} has no clip", "clip_high")
+    if o.surrogate != "clip":
+        unread(f"{form} has no second clip", "delta")
+    if o.surrogate != "sapo":
+        unread(f"{form} has no temperatures", "sapo_temperatures")
+    if o.surrogate == "likelihood":
+        unread(f"{form} has no ratio", "ratio")
+    if o.surrogate not in ("clip", "cispo", "sapo") and o.correction is not None:
+        unread(f"{form} has no policy term over rows that weights of sampling could multiply", "correction")
+    if not o.beta:
+        unread("beta is 0", "kl", "kl_place", "kl_corrected")
+    if o.kl_place == "reward":
+        unread("in the reward the divergence is that of the log-ratio (k1)", "kl", "kl_corrected")
+    if not o.step_weight:
+        unread("step_weight is 0", "gamma", "step_scale")
+    if o.scale == "none" and o.step_scale == "none":
+        unread("nothing is divided by a deviation", "eps")
+    return found
+
+
+def find_idle_course(given: Collection[str], course: Course, objective: Objective) -> Iterator[NoEffect]:
+    """Settings of the course that were given and that nothing reads."""
+    if not course.reset_after:
+        for name in {"reset_patience", "reset_kl"} & set(given):
+            yield NoEffect(("course", name), "reset_after is 0", "Write e.g. `reset_after: 200`.")
+    if not course.horizon and "horizon_steps" in given:
+        yield NoEffect(("course", "horizon_steps"), "there is no horizon", "Write e.g. `horizon: [5, 10]`.")
+    if (not objective.beta or objective.kl_place == "reward" or objective.surrogate == "pairs") and "kl" in given:
+        reason = "the loss measures no divergence from a reference"
+        yield NoEffect(("course", "kl"), reason, "Write e.g. `objective: {beta: 0.001}`, or remove it.")
+
+
+def find_idle_learning(place: tuple[str, ...], learning: Learning, objective: Objective) -> Iterator[NoEffect]:
+    """`max_tokens`, where the objective does not divide by it."""
+    if "max_tokens" in learning.model_fields_set and not _divides(objective):
+        reason = "only `aggregate: constant`, as in dr_grpo, divides by it"
+        yield NoEffect((*place, "max_tokens"), reason, "Limit answers by max_tokens of the LM or of the node.")
+
+
+def _divides(objective: Objective) -> bool:
+    return objective.aggregate == "constant" and objective.surrogate not in ("pairs", "pairwise")
+
+
+def check_divisor(place: tuple[str, ...], learning: Learning, objective: Objective, longest: Mapping[str, int]) -> None:
+    """Raises SpecError where the default divisor of `aggregate: constant` is not what the file lets nodes write.
+    longest: tokens by address."""
+    if not _divides(objective) or "max_tokens" in learning.model_fields_set or not longest:
+        return
+    address, most = max(longest.items(), key=lambda item: item[1])
+    if most != learning.max_tokens:
+        raise SpecError(
+            f"`aggregate: constant` divides by learning.max_tokens, {learning.max_tokens} by default, but {address} "
+            f"is {most}",
+            hint=f"Write `learning: {{max_tokens: {most}}}`.",
+            path=(*place, "max_tokens"),
+        )
+
+
+def find_limits(tree: Any, prefix: str) -> Iterator[tuple[str, int]]:
+    """(address, number) of every max_tokens in the nodes."""
+    if isinstance(tree, Mapping):
+        for key, value in tree.items():
+            if key == "max_tokens" and isinstance(value, int):
+                yield f"{prefix}.{key}", value
+            elif key not in ("demos", "user"):
+                yield from find_limits(value, f"{prefix}.{key}")
