@@ -45,9 +45,9 @@ class RolloutSource(Protocol):
         """Whether the budget allows another step, and a candidate after it."""
         ...
 
-    async def offer(self, folders: Mapping[str, Path], step: int) -> float | None:
-        """Evaluate the weights of all policies as one candidate. Returns its score on val; None if the budget does not
-        suffice."""
+    async def offer(self, folders: Mapping[str, Path], step: int, *, current: bool) -> float | None:
+        """Evaluate the weights of all policies as one candidate. current: the policies have these weights now. Returns
+        its score on val; None if the budget does not suffice."""
         ...
 
 
@@ -87,6 +87,7 @@ class Trainer:
         weights: Path,
         seed: int = 0,
         at: Callable[[int], Awaitable[None] | None] = lambda version: None,
+        rest: Callable[[], Awaitable[None] | None] = lambda: None,
         rate: Callable[[int], float | None] = lambda step: None,
         log: Callable[..., None] = lambda message, **figures: None,
     ):
@@ -101,12 +102,13 @@ class Trainer:
             weights: folder for candidates.
             seed: of the order of tasks.
             at: brings the engines to a version.
+            rest: frees what drawing needs, until the next version.
             rate: the learning rate at a step; None for the learners' own.
             log: receives messages.
         """
         self.learners = {"": learners} if isinstance(learners, Learner) else dict(learners)
         self.source, self.tasks, self.course = source, tasks, course
-        self.folder, self.weights, self.at, self.rate, self.log = folder, weights, at, rate, log
+        self.folder, self.weights, self.at, self.rest, self.rate, self.log = folder, weights, at, rest, rate, log
         self.state, self.seed, self.rng = State(), seed, random.Random(f"{seed}: order")
         self.best_weights: dict[str, Weights] = {}
         self.history: list[dict[str, float]] = []
@@ -130,6 +132,8 @@ class Trainer:
             groups = await self._collect(step)
             self.state.step = step + 1
             if computed:
+                if (resting := self.rest()) is not None:
+                    await resting
                 figures = await asyncio.to_thread(self._learn, groups, step)
                 self.history.append(figures)
                 silent = f"{figures['silent']:.0%} of the groups without differences"
@@ -311,7 +315,7 @@ class Trainer:
             if gone := [folder for folder in folders.values() if not folder.exists()]:
                 raise StoreError(f"the weights {gone[0]} of this run are gone; start a new run")
         self.state.offered[key] = {name: folder.name for name, folder in folders.items()}
-        score = await self.source.offer(folders, self.state.step)
+        score = await self.source.offer(folders, self.state.step, current=computed)
         if not computed or score is None:
             return
         if score > self.state.best:

@@ -62,7 +62,7 @@ class TextSource:
         self.steps_left -= 1
         return self.steps_left >= 0
 
-    async def offer(self, folders: Mapping[str, Path], step: int) -> float | None:
+    async def offer(self, folders: Mapping[str, Path], step: int, *, current: bool) -> float | None:
         self.offers.append((step, folders[""]))
         return 0.0
 

@@ -95,7 +95,7 @@ class World:
     def affords(self, course: Course, step: int) -> bool:
         return True
 
-    async def offer(self, folders: Mapping[str, Path], step: int) -> float | None:
+    async def offer(self, folders: Mapping[str, Path], step: int, *, current: bool) -> float | None:
         return None
 
 

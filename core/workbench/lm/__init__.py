@@ -16,6 +16,7 @@ from workbench.lm.pool import LMPool, lm_prefixes, make_lm, split_model
 from workbench.lm.protocol import (
     LM,
     MOST_TOKENS,
+    CanDelegate,
     CanEmbed,
     HasWeights,
     Message,
@@ -36,6 +37,7 @@ __all__ = [
     "Request",
     "Response",
     "Message",
+    "CanDelegate",
     "CanEmbed",
     "HasWeights",
     "LMPool",
