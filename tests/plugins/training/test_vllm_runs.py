@@ -17,7 +17,9 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("peft")
 
+from tests.helpers.grpo_runs import write
 from tests.helpers.tiny_lm import save
+from tests.plugins.training.test_fsdp import end, two
 
 from workbench.run import Options, optimize
 from workbench_training.serving.vllm_client import SyncError
@@ -28,20 +30,21 @@ ROOT = Path(__file__).parents[3]
 STAND_IN = f"{sys.executable} -m tests.helpers.vllm_stand_in"
 
 
-def optimized(
-    folder: Path, *, lora: bool = True, course: dict[str, Any] | None = None, **server: Any
-) -> tuple[Any, list[str]]:
-    """A run of `grpo` that draws on a server of its own; its report, and what was told."""
+def optimized(folder: Path, *, optimizer: str = "grpo", lora: bool = True, **server: Any) -> tuple[Any, list[str]]:
+    """A run that trains on a server of its own; its report, and what was told."""
     folder.mkdir(parents=True, exist_ok=True)
     base = save(folder / "base", 1, positions=512)
     for name in ("train", "val", "test"):
         rows = [{"text": f"{name} {i}", "label": "ab"[i % 2]} for i in range(4)]
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    grpo = {
+    own = {"course": {"steps": 2, "tasks": 2, "rollouts": 2, "evaluate_every": 2}}
+    if optimizer == "sft":
+        own = {"rounds": 2, "epochs": 2, "rollouts": 2, "tasks": 2}
+    settings = {
         "rewards": [{"kind": "length", "tokens": 1}],
         "guards": {"truncated": "keep", "repeated": 1.0},
         **({"lora": {"rank": 2}} if lora else {}),
-        "course": {"steps": 2, "tasks": 2, "rollouts": 2, "evaluate_every": 2, **(course or {})},
+        **own,
         "learning": {"rate": 1e-2},
         "device": "cpu",
         "server": {"command": STAND_IN, "start": 120, **server},
@@ -50,7 +53,7 @@ def optimized(
         "name": "t",
         "lm": f"hf:{base}",
         "metric": "exact_match(label)",
-        "optimize": [{"grpo": grpo}],
+        "optimize": [{optimizer: settings}],
         "budget": {"calls": 500},
         "data": {name: f"{name}.jsonl" for name in ("train", "val", "test")},
         "nodes": {"sort": {"predict": "text -> label", "decoding": {"max_tokens": 6}}},
@@ -125,6 +128,16 @@ def test_all_weights_are_trained_on_a_server_that_sleeps(tmp_path: Path, monkeyp
     assert loaded.count(str(tmp_path / "base")) >= 1 and len(set(loaded) - {str(tmp_path / "base")}) <= 1  # the test
 
 
+def test_rounds_of_sft_draw_between_their_epochs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each epoch's candidate is drawn on the server, and the next round begins with its weights."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    report, _ = optimized(tmp_path, optimizer="sft", lora=False, sleep=True)
+    assert report.status == "finished", report.error
+    routes = log_of(tmp_path).splitlines()[1:]
+    assert routes.count("/collective_rpc") == 2 + 4  # rounds, candidates
+    assert routes.count("/sleep?level=2&mode=wait") == 2
+
+
 def test_candidates_score_alike_on_the_server_and_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At temperature 0 and in float32 they draw the same tokens, and the journal has them under the same keys."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
@@ -134,8 +147,9 @@ def test_candidates_score_alike_on_the_server_and_here(tmp_path: Path, monkeypat
         assert report.status == "finished", report.error
         asked = log_of(tmp_path / name).splitlines().count("/v1/completions")
         with sqlite3.connect(tmp_path / name / "run.db") as db:
-            rows = db.execute("select key, response from calls where lm like 'hf:%' order by key").fetchall()
-        found.append((asked, rows, report.best))
+            calls = db.execute("select key, response from calls where lm like 'hf:%' order by key").fetchall()
+        rows = [(key, {**json.loads(answer), "logprobs": None}) for key, answer in calls]
+        found.append((asked, rows, {name: value for name, value in report.best.items() if name != "cost"}))
     (asked, rows, best), (fewer, others, same) = found
     assert asked == fewer + 1 + 4  # a probe, and val
     assert rows == others and best == same and len(rows) >= 8
@@ -158,6 +172,29 @@ def test_a_program_that_is_not_there_is_found_before_anything_is_paid(tmp_path: 
     assert report.status == "failed" and report.spent["calls"] == 0
     assert re.search(r"no program 'no-such-server' to start .*\[vllm\]", report.error or "")
     assert report.lines()[-1].startswith("Nothing paid for is lost. Resume it with: workbench resume")
+
+
+def test_weights_spread_over_two_processes_are_drawn_on_a_server(tmp_path: Path) -> None:
+    """The first process sends the copy that it keeps for drawing; the probe compares it with what the server says."""
+    grpo = {
+        "course": {"steps": 2, "tasks": 2, "rollouts": 2, "evaluate_every": 2},
+        "device": "cpu",
+        "guards": {"truncated": "keep"},
+        "rewards": [{"kind": "length", "tokens": 8}],
+        "learning": {"rate": 1e-2, "fsdp": True},
+        "server": {"command": STAND_IN, "sleep": True},
+    }
+    nodes = {"sort": {"predict": "text -> label", "decoding": {"max_tokens": 6}}}
+    lm = f"hf:{save(tmp_path / 'base', 1, positions=512)}"
+    file = write(tmp_path, lm=lm, nodes=nodes, rows=(4, 3, 3), optimizers=[{"grpo": grpo}])
+    where = ("--db", str(tmp_path / "run.db"), "--out", str(tmp_path / "out.yaml"), "--json")
+    jobs = two("-m", "workbench", "optimize", str(file), *where, env={"PYTHONPATH": str(ROOT)})
+    (code, told, wrong), (other, _, _) = map(end, jobs)
+    assert (code, other) == (0, 0), wrong[-3000:]
+    assert json.loads(told.strip().splitlines()[-1])["status"] == "finished"
+    routes = log_of(tmp_path).splitlines()[1:]
+    # Two steps and a candidate, each with its probe.
+    assert routes.count("/collective_rpc") == 3 and routes.count("/sleep?level=2&mode=wait") == 2
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells a child that its parent died")

@@ -26,10 +26,8 @@ from workbench_training.serving.weight_transfer import (  # noqa: E402
     AdapterTransfer,
     IpcTransfer,
     ReloadTransfer,
-    list_options,
-    resolve_transfer,
 )
-from workbench_training.settings import Lora, ServerSettings  # noqa: E402
+from workbench_training.settings import Lora  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -362,27 +360,3 @@ def test_ipc_needs_a_gpu_and_one_that_the_whole_server_is_on(tmp_path: Path) -> 
             await engine.at(0)
 
     play(tmp_path / "b", course, transfer="ipc", gpus=2)
-
-
-def test_the_transfer_and_what_a_server_is_started_with() -> None:
-    def resolved(lora: bool = False, device: str = "cuda", **settings: Any) -> str:
-        return resolve_transfer(ServerSettings.model_validate(settings), lora=lora, device=device)
-
-    assert resolved(lora=True) == "adapter" and resolved() == "ipc" and resolved(device="cpu") == "reload"
-    assert resolved(url="http://127.0.0.1:8000") == "ipc" and resolved(url="http://other:8000") == "reload"
-    assert resolved(transfer="reload") == "reload" and resolved(url="http://other:1", transfer="ipc") == "ipc"
-    assert list_options("reload", sleep=False, rank=0, adapters=1) == ([], {"VLLM_SERVER_DEV_MODE": "1"})
-    arguments, environment = list_options("ipc", sleep=True, rank=0, adapters=1)
-    assert arguments == ["--weight-transfer-config", '{"backend": "ipc"}', "--enable-sleep-mode"]
-    assert environment == {"VLLM_SERVER_DEV_MODE": "1", "VLLM_ALLOW_INSECURE_SERIALIZATION": "1"}
-    assert list_options("adapter", sleep=False, rank=20, adapters=2) == (
-        ["--enable-lora", "--max-lora-rank", "32", "--max-loras", "4"],
-        {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True"},
-    )
-
-
-def test_settings_that_cannot_work_are_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="`transfer: nccl` is not offered: write `transfer: reload`"):
-        ServerSettings.model_validate({"transfer": "nccl"})
-    with pytest.raises(ValueError, match="`memory` is for a server that is started here"):
-        ServerSettings.model_validate({"url": "http://127.0.0.1:8000", "memory": 0.3})
