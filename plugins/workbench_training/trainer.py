@@ -4,8 +4,9 @@ candidate.
 `Trainer.train` runs it. One step, by method: `_collect` (rollouts, dynamic sampling), `_learn` (rows, advantages,
 update), `_alarmed` (signs of collapse), `_offer` (a candidate on val), `_save` (a checkpoint).
 
-A killed run restarts at its first step. Rollouts then come from the journal, so sampling costs nothing, and no weights
-are computed up to the last checkpoint. From there on, everything is computed as before.
+A killed run restarts at its last checkpoint: what lies before counts as spent, and of the steps before only the
+candidates are evaluated again, from the journal. From there on, rollouts come from the journal as far as the first run
+came, and everything is computed as before.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,11 +24,12 @@ from workbench.task import Example
 from workbench_training.advantages import compute_advantages, update_multipliers
 from workbench_training.curriculum import draw_rows, update_record
 from workbench_training.learner import Learner, count_devices
-from workbench_training.model.policy import Weights, is_digest, last_checkpoint, write_checkpoint
+from workbench_training.model.policy import Weights, drop_checkpoints, is_digest, last_checkpoint, write_checkpoint
 from workbench_training.rewards import Rollout
 from workbench_training.rollouts.study_rollouts import describe_skipped, rewards_differ
 from workbench_training.rollouts.token_rows import Row
 from workbench_training.settings import Course
+from workbench_training.state.training_state import State
 
 PARTS = ("weights", "optimizer", "reference", "best")  # the parts of a policy in a checkpoint
 
@@ -50,26 +52,17 @@ class RolloutSource(Protocol):
         its score on val; None if the budget does not suffice."""
         ...
 
+    def pass_over(self, course: Course, step: int) -> None:
+        """Note a step whose rollouts a checkpoint already contains."""
+        ...
 
-@dataclass
-class State:
-    """The state of training besides the weights, as plain JSON values."""
+    def position(self) -> dict[str, Any]:
+        """Where the source stands, as JSON values for a checkpoint."""
+        ...
 
-    step: int = 0
-    multipliers: dict[str, dict[str, float]] = field(default_factory=dict)  # by policy
-    replay: dict[str, list[list[dict[str, Any]]]] = field(default_factory=dict)  # by task: rows of successes
-    offered: dict[str, dict[str, str]] = field(default_factory=dict)  # by step: the folder of each policy's weights
-    best: float = -1.0
-    stale: int = 0  # candidates since the best one
-    last_reset: int = 0
-    kl: dict[str, float] = field(default_factory=dict)  # by policy
-    skipped: dict[str, int] = field(default_factory=dict)
-    order: list[int] = field(default_factory=list)  # the rest of this pass over the tasks
-    known: dict[str, list[float]] = field(default_factory=dict)  # by task: the curriculum's record
-    rng: list[Any] = field(default_factory=list)
-    ended: bool = False  # by an alarm
-    samples: int = 0  # rollouts drawn
-    gpu_seconds: float = field(default=0.0, compare=False)  # of sampling and learning, summed over devices
+    def restore(self, position: Mapping[str, Any]) -> None:
+        """Proceed from a stored position. Raises StoreError for a damaged one."""
+        ...
 
 
 class Trainer:
@@ -117,41 +110,50 @@ class Trainer:
     async def train(self) -> None:
         """Train until the steps or the budget end. Raises BudgetSpent only if the end was not foreseeable."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        saved = last_checkpoint(self.folder)
-        ready = saved[0] if saved else 0
-        for step in range(self.course.steps):
-            if saved is not None and step == ready:
-                self._load(saved[1], saved[2])
+        saved = await asyncio.to_thread(last_checkpoint, self.folder)
+        if saved is not None and "position" in saved[2]:
+            await self._resume(*saved)
+        elif saved is not None:  # of an older version; what was drawn is in the journal
+            self.log("the checkpoint does not say what was spent: training is computed again, and pays for nothing")
+            drop_checkpoints(self.folder)
+        for step in range(self.state.step, self.course.steps):
             if self.state.ended or self._limited() or not self.source.affords(self.course, step):
                 break
-            computed, begun = step >= ready, time.monotonic()
-            if computed:
-                synced = self.at(step)
-                if synced is not None:
-                    await synced
-            groups = await self._collect(step)
-            self.state.step = step + 1
-            if computed:
-                if (resting := self.rest()) is not None:
-                    await resting
-                figures = await asyncio.to_thread(self._learn, groups, step)
-                self.history.append(figures)
-                silent = f"{figures['silent']:.0%} of the groups without differences"
-                self.log(f"step {step + 1}: reward {figures['reward']:.3f}, {silent}", **figures)
-                skipped = sum(value for key, value in figures.items() if key.rpartition(".")[2] == "skipped")
-                if skipped:
-                    self.log(describe_skipped(skipped, f"step {step + 1}"), **figures)
-                self.state.ended = self._alarmed(figures, step)
-                self.state.gpu_seconds += (time.monotonic() - begun) * count_devices()
-            if (step + 1) % self.course.evaluate_every == 0:
-                await self._offer(computed, saved)
-            if computed and (step + 1) % self.course.save_every == 0:
-                self._save()
-        if saved is not None and self.state.step <= ready:  # the budget's last step was done before the kill
-            self._load(saved[1], saved[2])
+            await self._step(step)
         if self.state.step and self.state.step not in self._offered:
-            self._save()  # before the candidate: a resumed training must end here, too, even if a time limit ended it
-            await self._offer(True, saved)
+            await self._save()  # before the candidate: a resumed training must end here, even if a time limit ended it
+            await self._offer()
+
+    async def _step(self, step: int) -> None:
+        begun, synced = time.monotonic(), self.at(step)
+        if synced is not None:
+            await synced
+        groups = await self._collect(step)
+        self.state.step = step + 1
+        if (resting := self.rest()) is not None:
+            await resting
+        figures = await asyncio.to_thread(self._learn, groups, step)
+        self.history.append(figures)
+        silent = f"{figures['silent']:.0%} of the groups without differences"
+        self.log(f"step {step + 1}: reward {figures['reward']:.3f}, {silent}", **figures)
+        skipped = sum(value for key, value in figures.items() if key.rpartition(".")[2] == "skipped")
+        if skipped:
+            self.log(describe_skipped(skipped, f"step {step + 1}"), **figures)
+        self.state.ended = self._alarmed(figures, step)
+        self.state.gpu_seconds += (time.monotonic() - begun) * count_devices()
+        if (step + 1) % self.course.evaluate_every == 0:
+            await self._offer()
+        if (step + 1) % self.course.save_every == 0:
+            await self._save()
+
+    async def _resume(self, ready: int, tensors: dict[str, Weights], saved: dict[str, Any]) -> None:
+        """Proceed from a checkpoint after `ready` steps: their candidates become known again, their rollouts do not."""
+        for step in range(ready):
+            self.source.pass_over(self.course, step)
+            if (step + 1) % self.course.evaluate_every == 0:
+                await self._offer_again(str(step + 1), saved["state"])
+        self.source.restore(saved["position"])
+        await asyncio.to_thread(self._load, tensors, saved)
 
     def _limited(self) -> bool:
         """Whether a ceiling of the course forbids another step."""
@@ -299,24 +301,15 @@ class Trainer:
 
     # Candidates and checkpoints
 
-    async def _offer(self, computed: bool, saved: Any) -> None:
-        """Let the study evaluate the weights. A replayed step reuses its original folder."""
+    async def _offer(self) -> None:
+        """Let the study evaluate the weights."""
         key = str(self.state.step)
         self._offered.add(self.state.step)
-        if computed:
-            folders = await asyncio.to_thread(self._write)
-        else:
-            known = saved[2]["state"]["offered"].get(key)
-            if known is None:
-                return
-            if not all(map(is_digest, known.values())):
-                raise StoreError(f"the record {self.folder} names weights that are not its own; start a new run")
-            folders = {name: self.weights / folder for name, folder in known.items()}
-            if gone := [folder for folder in folders.values() if not folder.exists()]:
-                raise StoreError(f"the weights {gone[0]} of this run are gone; start a new run")
+        folders = await asyncio.to_thread(self._write)
         self.state.offered[key] = {name: folder.name for name, folder in folders.items()}
-        score = await self.source.offer(folders, self.state.step, current=computed)
-        if not computed or score is None:
+        score = await self.source.offer(folders, self.state.step, current=True)
+        if score is None:
+            self.state.unscored.append(key)
             return
         if score > self.state.best:
             self.state.best, self.state.stale = score, 0
@@ -325,6 +318,21 @@ class Trainer:
         else:
             self.state.stale += 1
         self._reset_reference()
+
+    async def _offer_again(self, key: str, state: Mapping[str, Any]) -> None:
+        """Let the study know a candidate of an earlier process; its evaluation is in the journal."""
+        known = state["offered"].get(key)
+        if known is None:
+            return
+        self._offered.add(int(key))
+        if key in state["unscored"]:
+            return
+        if not all(map(is_digest, known.values())):
+            raise StoreError(f"the record {self.folder} names weights that are not its own; start a new run")
+        folders = {name: self.weights / folder for name, folder in known.items()}
+        if gone := [folder for folder in folders.values() if not folder.exists()]:
+            raise StoreError(f"the weights {gone[0]} of this run are gone; start a new run")
+        await self.source.offer(folders, int(key), current=False)
 
     def _write(self) -> dict[str, Path]:
         return {name: learner.save(self.weights) for name, learner in self.learners.items()}
@@ -341,15 +349,19 @@ class Trainer:
                 learner.renew()
             self.log(f"step {s.step}: the reference is reset ({why})", reset=s.step)
 
-    def _save(self) -> None:
-        self.state.rng = _plain(self.rng.getstate())
+    async def _save(self) -> None:
+        """Write a checkpoint. Nothing else runs meanwhile but the event loop."""
+        state = {"state": asdict(self.state) | {"rng": _plain(self.rng.getstate())}, "position": self.source.position()}
+        await asyncio.to_thread(self._write_checkpoint, state)
+
+    def _write_checkpoint(self, state: Mapping[str, Any]) -> None:
         tensors = {
             _joined(name, part): found
             for name, learner in self.learners.items()
             for part, found in learner.tensors().items()
         }
         tensors |= {_joined(name, "best"): weights for name, weights in self.best_weights.items()}
-        write_checkpoint(self.folder, self.state.step, tensors, {"state": asdict(self.state)})
+        write_checkpoint(self.folder, self.state.step, tensors, state)
 
     def _load(self, tensors: dict[str, Weights], saved: dict[str, Any]) -> None:
         self.state = State(**saved["state"])

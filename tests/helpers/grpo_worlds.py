@@ -62,6 +62,15 @@ class TextSource:
         self.steps_left -= 1
         return self.steps_left >= 0
 
+    def pass_over(self, course: Course, step: int) -> None:
+        pass
+
+    def position(self) -> dict[str, int]:
+        return {}
+
+    def restore(self, position: Mapping[str, int]) -> None:
+        pass
+
     async def offer(self, folders: Mapping[str, Path], step: int, *, current: bool) -> float | None:
         self.offers.append((step, folders[""]))
         return 0.0

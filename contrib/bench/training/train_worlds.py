@@ -95,6 +95,15 @@ class World:
     def affords(self, course: Course, step: int) -> bool:
         return True
 
+    def pass_over(self, course: Course, step: int) -> None:
+        pass
+
+    def position(self) -> dict[str, int]:
+        return {}
+
+    def restore(self, position: Mapping[str, int]) -> None:
+        pass
+
     async def offer(self, folders: Mapping[str, Path], step: int, *, current: bool) -> float | None:
         return None
 

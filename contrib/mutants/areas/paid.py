@@ -68,7 +68,7 @@ PAID: list[Mutant] = [
             "pass  # from here on it counts",
             "requests that left are not counted",
         ),
-        ("self._too_low.get(lm.identity, 1.0) * prompt / expected", "1.0", "estimates that were too low stay so"),
+        ("self.longer_prompts.get(lm.identity, 1.0) * prompt / expected", "1.0", "estimates that were too low stay so"),
         (
             "if failed := self._journal.count_failed_attempts(key) if self._resumed else 0:",
             "if failed := 0:",
@@ -79,8 +79,8 @@ PAID: list[Mutant] = [
         LEDGER,
         JOURNAL,
         (
-            "if not self._resumed and bytes.fromhex(key[:16]) not in self._touched:",
-            "if bytes.fromhex(key[:16]) not in self._touched:",
+            "if not self._resumed and bytes.fromhex(key[:16]) not in self.touched:",
+            "if bytes.fromhex(key[:16]) not in self.touched:",
             "a resumed run pays for all calls again",
         ),
         ("self.spent.cached += 1", "pass", "answers from the journal are not counted"),

@@ -51,6 +51,9 @@ RECOMPUTED = nodes_of(
 )
 MICRO_BATCHES = "tests/plugins/training/test_micro_batches.py"
 MEMORY_HELD = "tests/plugins/training/test_memory_held.py"
+RESUMED = nodes_of(
+    "tests/plugins/training/test_kills.py", "test_a_resumed_training_reads_no_rollout_from_before_its_checkpoint"
+)
 MEMORY_COUNT = nodes_of(
     "tests/plugins/training/test_memory_count.py",
     "test_all_weights_of_1_5b_fit_beside_a_server_with_16_rows_of_4096_tokens",
@@ -245,6 +248,12 @@ TRAINING: list[Mutant] = [
             "pass  # also what",
             "gradients of a pass that ran out of memory count twice",
         ),
+    ),
+    *changes_of(
+        "plugins/workbench_training/trainer.py",
+        RESUMED,
+        ('self.source.restore(saved["position"])', "pass", "a resumed training forgets what was spent"),
+        ("self.source.pass_over(self.course, step)", "pass", "candidates of a resumed training are numbered anew"),
     ),
     *changes_of(
         "plugins/workbench_training/trainer.py",

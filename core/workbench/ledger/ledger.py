@@ -74,7 +74,7 @@ class Ledger:
         self._proof_reserve = {"calls": 0.0, "tokens": 0.0, "usd": 0.0, "minutes": 0.0}
         self._reserved = Spend()
         self._flying: dict[str, asyncio.Future[Settled]] = {}
-        self._touched: set[bytes] = set()
+        self.touched: set[bytes] = set()  # half of the key of each call that is counted in `spent`
         self._limiters: dict[str, AdaptiveLimiter] = {}
         self.sent = Spend()
         self._open = False
@@ -83,7 +83,7 @@ class Ledger:
         self._jitter = random.Random(self._process)  # for retry delays only: no result depends on it
         self._failures = FailureStreak(self._journal)
         self._refused: dict[str, LMError] = {}  # by model: its key was rejected, so nothing more is sent to it
-        self._too_low: dict[str, float] = {}  # by model: a factor for estimates of prompt lengths
+        self.longer_prompts: dict[str, float] = {}  # by model: a factor for estimates of prompt lengths
         self._failed: dict[str, int] = {}  # by key: failed attempts of calls not yet settled, as counted in `spent`
         log = self.store.path.with_name(f"{self.store.path.name}-intents-{self.run_id}")
         self._intents = (RequestLog if self.recorded else NoLog)(log, self._process)
@@ -175,7 +175,7 @@ class Ledger:
                 self._failed.pop(key, None)
 
     def _replayed(self, key: str, role: str) -> Settled | None:
-        if not self._resumed and bytes.fromhex(key[:16]) not in self._touched:
+        if not self._resumed and bytes.fromhex(key[:16]) not in self.touched:
             return None
         row = self._journal.find_call(key)
         if row is None:
@@ -210,9 +210,9 @@ class Ledger:
 
     def _touch(self, key: str) -> bool:
         """True the first time this process sees a key. Half of each key is stored, to save memory."""
-        first = (short := bytes.fromhex(key[:16])) not in self._touched
+        first = (short := bytes.fromhex(key[:16])) not in self.touched
         if self.recorded:
-            self._touched.add(short)
+            self.touched.add(short)
         return first
 
     async def _pay(self, lm: LM, request: Request, role: str, spec: LMSpec, key: str) -> Settled:
@@ -255,7 +255,7 @@ class Ledger:
     def _prompt_tokens(self, lm: LM, request: Request) -> int:
         """An estimate from the texts, scaled up if it was too low for earlier prompts of this model."""
         parts = (*request.messages, *({"content": part} for part in (*request.tools, request.response_format) if part))
-        return math.ceil(estimate_tokens(parts) * self._too_low.get(lm.identity, 1.0))
+        return math.ceil(estimate_tokens(parts) * self.longer_prompts.get(lm.identity, 1.0))
 
     def _failed_earlier(self, key: str, role: str) -> int:
         """Count the failed attempts of earlier processes at a call that they did not settle; returns their number."""
@@ -333,7 +333,7 @@ class Ledger:
             queued=queued,
         )
         if response and not response.estimated and prompt > (expected := self._prompt_tokens(lm, request)):
-            self._too_low[lm.identity] = self._too_low.get(lm.identity, 1.0) * prompt / expected
+            self.longer_prompts[lm.identity] = self.longer_prompts.get(lm.identity, 1.0) * prompt / expected
         self.sent.prompt_tokens += prompt
         self.sent.completion_tokens += completion
         self.sent.usd += usd

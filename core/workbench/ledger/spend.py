@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench.errors import LMError, SpecError
-from workbench.lm import LM, Response
+from workbench.lm import LM, Response, unpack_tokens
 
 
 @dataclass
@@ -117,6 +117,8 @@ def stored_response(row: Any) -> Response:
     for name in ("tool_calls", "prompt_ids", "token_ids", "logprobs"):
         if name in body:
             body[name] = tuple(body[name])
+    if row["packed_tokens"] is not None:
+        body |= unpack_tokens(row["packed_tokens"])
     return Response(
         prompt_tokens=row["prompt_tokens"], completion_tokens=row["completion_tokens"], usd=row["usd"], **body
     )

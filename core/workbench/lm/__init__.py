@@ -12,6 +12,7 @@ from workbench.lm.http import (
     redact,
     redact_sent,
 )
+from workbench.lm.packed_tokens import split_tokens, unpack_tokens
 from workbench.lm.pool import LMPool, lm_prefixes, make_lm, split_model
 from workbench.lm.protocol import (
     LM,
@@ -45,6 +46,8 @@ __all__ = [
     "split_model",
     "lm_prefixes",
     "MOST_TOKENS",
+    "split_tokens",
+    "unpack_tokens",
     "MAX_BODY",
     "check_embeds",
     "check_extra",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench.errors import StoreError
-from workbench.lm import MOST_TOKENS, Request, Response
+from workbench.lm import MOST_TOKENS, Request, Response, split_tokens, unpack_tokens
 from workbench.store.content import check_sum, checksum, parse_json, text_key
 from workbench.store.database import Store, dumps
 from workbench.type_guards import is_dict, is_list
@@ -20,7 +20,7 @@ from workbench.type_guards import is_dict, is_list
 #: A message with more characters is stored once, by its hash.
 LARGE_TEXT = 256
 
-#: What the checksum of a call covers.
+#: What the checksum of a call covers, besides its tokens.
 _SUMMED = ("key", "role", "request", "response", "outcome", "message")
 
 
@@ -75,9 +75,10 @@ class Journal:
         stored once, by their hash. seconds: of its requests; queued: those that it waited before and between them."""
         body = request.as_dict()
         body["messages"] = [self._without_large(message) for message in body["messages"]]
-        asked, answer = dumps(body), None if response is None else dumps(response.as_dict())
+        values, tokens = (None, None) if response is None else split_tokens(response)
+        asked, answer = dumps(body), None if values is None else dumps(values)
         return self.store.write(
-            "insert or replace into calls values (?, ?, 'lm', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, null)",
+            "insert or replace into calls values (?, ?, 'lm', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, null, ?)",
             self.run_id,
             key,
             role,
@@ -91,8 +92,9 @@ class Journal:
             completion_tokens,
             usd,
             seconds,
-            checksum(key, role, asked, answer, outcome, message),
+            checksum(key, role, asked, answer, outcome, message, *([tokens.hex()] if tokens else [])),
             queued,
+            tokens,
         )
 
     def add_reused_call(self, row: sqlite3.Row, role: str) -> asyncio.Future[None]:
@@ -100,7 +102,7 @@ class Journal:
         changed = {
             "run_id": self.run_id,
             "role": role,
-            "checksum": checksum(*(role if name == "role" else row[name] for name in _SUMMED)),
+            "checksum": checksum(*_summed_parts({**dict(row), "role": role})),
             "reused": row["run_id"] if row["reused"] is None else row["reused"],
         }
         values = {**dict(row), **changed}
@@ -128,7 +130,8 @@ class Journal:
     def add_effect(self, key: str, kind: str, content: str, result: str, seconds: float) -> asyncio.Future[None]:
         """Queue the result of an effect that is no call of a model."""
         return self.store.write(
-            "insert or replace into calls values (?, ?, ?, 'task', '', ?, ?, 'ok', null, 0, 0, 0, 0, ?, ?, null, null)",
+            "insert or replace into calls values (?, ?, ?, 'task', '', ?, ?, 'ok', null, 0, 0, 0, 0, ?, ?, null, null, "
+            "null)",
             self.run_id,
             key,
             kind,
@@ -181,7 +184,7 @@ class Journal:
     def _check(self, row: sqlite3.Row) -> str:
         """Raise StoreError if a call is not what was written. Returns its place, for other errors."""
         place = f"the call {row['key'][:16]} of {self.store.path} (table calls)"
-        check_sum(row, place, *(row[name] for name in _SUMMED))
+        check_sum(row, place, *_summed_parts(row))
         return place
 
     def _content(self, content: Any, place: str) -> Any:
@@ -370,9 +373,15 @@ def read_usual_calls(store: Store, lm: str, role: str = "task") -> Usual | None:
     return Usual(row["n"], row["prompt"], row["completion"], row["latency"])
 
 
+def _summed_parts(row: Any) -> list[Any]:
+    """The parts of a call that its checksum covers. Without tokens they are those of older versions."""
+    tokens = row["packed_tokens"] if "packed_tokens" in row.keys() else None  # noqa: SIM118  # of a sqlite3.Row
+    return [*(row[name] for name in _SUMMED), *([tokens.hex()] if tokens else [])]
+
+
 def _is_whole(row: sqlite3.Row, tokens: bool) -> bool:
     """Whether a row is what was written: its checksum matches, and what that does not cover can be counted with."""
-    if row["checksum"] != checksum(*(row[name] for name in _SUMMED)):
+    if row["checksum"] != checksum(*_summed_parts(row)):
         return False
     counts = (row["attempts"], row["prompt_tokens"], row["completion_tokens"])
     amounts = (row["usd"] or 0.0, row["seconds"], row["queued"] or 0.0)
@@ -382,6 +391,8 @@ def _is_whole(row: sqlite3.Row, tokens: bool) -> bool:
         return False
     try:
         answer = parse_json(row["response"], "a call", dict)
+        if row["packed_tokens"] is not None:
+            answer |= unpack_tokens(row["packed_tokens"])
     except StoreError:
         return False
     needed = ("text", "finish", "token_ids", "logprobs") if tokens else ("text", "finish")

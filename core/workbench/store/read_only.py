@@ -28,7 +28,7 @@ CHECKED = 64_000_000
 #: Steps of SQLite's machine between two looks at the clock.
 _STEPS = 20_000
 
-_TYPES: dict[str, tuple[type, ...]] = {"text": (str,), "integer": (int,), "real": (float, int)}
+_TYPES: dict[str, tuple[type, ...]] = {"text": (str,), "integer": (int,), "real": (float, int), "blob": (bytes,)}
 
 
 class ReadOnlyStore(Store):

@@ -10,7 +10,7 @@ from typing import Any
 
 from workbench.errors import StoreError
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 M001_INITIAL = """
 create table runs (
     id integer primary key, run text not null unique, name text, status text not null, started text not null,
@@ -82,7 +82,18 @@ alter table calls add column queued real;
 alter table calls add column reused integer;
 create index calls_key on calls(key);
 """
-_VERSIONS = (M001_INITIAL, _M002_SEALED_TESTS, _M003_CHECKSUMS, _M004_EVAL_RUNS, _M005_CALLS_ACROSS_RUNS)
+#: Token ids and log-probabilities (`workbench.lm.split_tokens`). Of older calls, they are in the JSON of the answer.
+_M006_PACKED_TOKENS = """
+alter table calls add column packed_tokens blob;
+"""
+_VERSIONS = (
+    M001_INITIAL,
+    _M002_SEALED_TESTS,
+    _M003_CHECKSUMS,
+    _M004_EVAL_RUNS,
+    _M005_CALLS_ACROSS_RUNS,
+    _M006_PACKED_TOKENS,
+)
 #: The statements that make a database of today.
 SCHEMA = "".join(_VERSIONS)
 
@@ -139,6 +150,10 @@ def make_migrations() -> Any:
     @migrations()
     def m005_calls_across_runs(db: Any) -> None:
         _run_script(db, _M005_CALLS_ACROSS_RUNS)
+
+    @migrations()
+    def m006_packed_tokens(db: Any) -> None:
+        _run_script(db, _M006_PACKED_TOKENS)
 
     return migrations
 

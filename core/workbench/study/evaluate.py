@@ -128,7 +128,7 @@ class Evaluator:
         self.further = tuple((name, one, MetricFaults(one)) for name, one in further)
         self._programs: dict[str, Program] = {}
         self._user_code = asyncio.Lock()
-        self._judged, self._judging = 0, Spend()  # rows that a model scored, and what that took
+        self.judged, self.judging_spent = 0, Spend()  # rows that a model scored, and what that took
 
     def program(self, workflow: Workflow) -> Program:
         if workflow.hash not in self._programs:
@@ -254,9 +254,9 @@ class Evaluator:
 
     async def _score_by(self, metric: Metric, example: Example, prediction: Mapping[str, Any], trace: Trace) -> Score:
         if getattr(metric, "needs_lm", False):
-            self._judged += metric is self.metric
+            self.judged += metric is self.metric
             judge = cast(Callable[..., Any], metric)  # the protocol has no `lm`, which only judges take
-            spent = self._judging if metric is self.metric else None
+            spent = self.judging_spent if metric is self.metric else None
             value = judge(example, prediction, trace, lm=self.complete_as("judge", spent))
         elif getattr(metric, "user_code", False):
             value = await self._score_by_user_code(metric, example, prediction, trace)
@@ -284,7 +284,7 @@ class Evaluator:
         """What the metric's own model spends per row on average; one call until a row was scored."""
         if not getattr(self.metric, "needs_lm", False):
             return Spend()
-        n, spent = self._judged, self._judging
+        n, spent = self.judged, self.judging_spent
         if not n:
             return Spend(calls=1)
         return Spend(math.ceil(spent.calls / n), 0, math.ceil(spent.tokens / n), 0, spent.usd / n, spent.seconds / n)

@@ -14,6 +14,7 @@ from workbench.errors import SpecError, StoreError
 from workbench.hashing import digest
 from workbench.lm import CanDelegate, HasWeights
 from workbench.spec import LMSpec, lm_spec
+from workbench.study import read_position, restore_position
 from workbench.task import Example
 from workbench.workflow import CallRecord, NodeKind
 from workbench_training.rewards import Guards, RewardTerm, Rollout, score
@@ -218,6 +219,17 @@ class StudyRolloutSource:
             and study.remaining("tokens") >= 1.5 * self.largest_tokens + 1.2 * tokens
             and study.remaining("minutes") * 60 >= 2 * self.longest_seconds
         )
+
+    def pass_over(self, course: Course, step: int) -> None:
+        """Note a step whose rollouts a checkpoint already contains: its workflow is numbered among the candidates."""
+        self.study.progress.on_candidate(self.workflow_at(step, course), self.study.name)
+
+    def position(self) -> dict[str, Any]:
+        return {**read_position(self.study), "largest_tokens": self.largest_tokens}
+
+    def restore(self, position: Mapping[str, Any]) -> None:
+        restore_position(self.study, position)
+        self.largest_tokens = float(position.get("largest_tokens", 0.0))
 
     async def offer(self, folders: Path | Mapping[str, Path], step: int, *, current: bool = False) -> float | None:
         """Evaluate weights as one candidate: a folder for each role, or the folder of the only one.

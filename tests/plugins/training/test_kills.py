@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import json
 import signal
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.helpers.grpo_runs import SMALL, WORKFLOWS, candidates, kill_after, needs_torch, run
@@ -109,6 +111,13 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Report]:
     return folder, run(folder, optimizers=CONSTRAINED)
 
 
+def timeless(value: Any) -> Any:
+    """A stored state without the seconds of calls that two runs both made."""
+    if isinstance(value, dict):
+        return {k: timeless(v) for k, v in value.items() if k != "seconds"}
+    return value
+
+
 @pytest.mark.parametrize(
     ("phase", "after"), [("update", 1), ("checkpoint", 5), ("candidate", 2), ("offer", 0), ("offered", 1)]
 )
@@ -121,10 +130,47 @@ def test_killed_in_any_phase_of_training_and_resumed_it_ends_with_the_same_weigh
     report = run(tmp_path, again=True)
     assert candidates(tmp_path) == candidates(whole[0])
     assert report.as_dict()["best"]["test"] == whole[1].as_dict()["best"]["test"]
+    assert report.as_dict()["spent"]["calls"] == whole[1].as_dict()["spent"]["calls"]
     states = [
         json.loads(next((f / "run-weights").glob("run-*/step-000004/state.json")).read_text())
         for f in (tmp_path, whole[0])
     ]
     for state in states:
         state["state"].pop("gpu_seconds")
+    states = [timeless(state) for state in states]
     assert states[0] == states[1] and states[0]["state"]["multipliers"][""]["tokens"] > 0
+
+
+def test_a_resumed_training_reads_no_rollout_from_before_its_checkpoint(
+    whole: tuple[Path, Report], tmp_path: Path
+) -> None:
+    """Those of the first two steps are deleted from the journal; the checkpoint after two steps is all that is needed,
+    and the run ends when the first one did, though its budget is as tight."""
+    code = PHASES.format(root=str(WORKFLOWS.parent), folder=str(tmp_path), again=False, phase="update", after=2)
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], stderr=subprocess.DEVNULL, timeout=200)
+    assert done.returncode == -signal.SIGKILL
+    with sqlite3.connect(tmp_path / "run.db") as db:
+        gone = db.execute("delete from calls where lm like 'policy:%@0' or lm like 'policy:%@1'").rowcount
+    assert gone == 2 * 16
+    report = run(tmp_path, again=True)
+    assert candidates(tmp_path) == candidates(whole[0])
+    found, wanted = (r.as_dict() for r in (report, whole[1]))
+    assert found["best"] == wanted["best"] | {"cost": found["best"]["cost"]}
+    assert found["spent"]["calls"] == wanted["spent"]["calls"]
+    assert numbered(tmp_path) == numbered(whole[0])
+
+
+def numbered(folder: Path) -> list[Any]:
+    with sqlite3.connect(folder / "run.db") as db:
+        return db.execute("select seq, note from candidates order by seq").fetchall()
+
+
+def test_a_checkpoint_of_an_older_version_is_not_used(whole: tuple[Path, Report], tmp_path: Path) -> None:
+    """It does not say what was spent. Training is computed again from the journal, and pays for nothing."""
+    code = PHASES.format(root=str(WORKFLOWS.parent), folder=str(tmp_path), again=False, phase="update", after=2)
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], stderr=subprocess.DEVNULL, timeout=200)
+    for path in (tmp_path / "run-weights").glob("run-*/step-*/state.json"):
+        path.write_text(json.dumps({"state": json.loads(path.read_text())["state"]}))
+    report = run(tmp_path, again=True)
+    assert candidates(tmp_path) == candidates(whole[0])
+    assert report.as_dict()["spent"]["calls"] == whole[1].as_dict()["spent"]["calls"]

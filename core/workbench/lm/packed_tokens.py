@@ -1,0 +1,94 @@
+"""Token ids and log-probabilities of an answer as bytes: some 3 to 6 a token in the journal, where JSON takes 15 to 33.
+
+A header (`_HEADER`), then zlib: the ids as 32-bit integers and the log-probabilities as floats, little-endian, with the
+bytes of equal weight side by side, which compresses better. Log-probabilities that are 32-bit floats are stored as
+such, others as 64-bit floats, so that what is read is what was written, to the bit.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+import zlib
+from array import array
+from collections.abc import Sequence
+from typing import Any
+
+from workbench.errors import StoreError
+from workbench.lm.protocol import Response
+
+#: Form, bytes of a log-probability, and the counts of prompt ids, ids and log-probabilities.
+_HEADER = struct.Struct("<BBIII")
+_FORM = 1
+_NAMES = ("prompt_ids", "token_ids", "logprobs")
+#: More cannot be one answer.
+_MOST_BYTES = 1 << 30
+
+
+def split_tokens(response: Response) -> tuple[dict[str, Any], bytes | None]:
+    """(an answer as JSON values, its tokens as bytes). Tokens that cannot be packed stay among the values."""
+    values, packed = response.as_dict(), _pack(response)
+    return (values if packed is None else {k: v for k, v in values.items() if k not in _NAMES}), packed
+
+
+def _pack(response: Response) -> bytes | None:
+    """None if there are no tokens, or others than 32-bit ids and floats."""
+    ids = (response.prompt_ids or (), response.token_ids or ())
+    logprobs = response.logprobs or ()
+    if not any((*ids, logprobs)):
+        return None
+    try:
+        parts = [array("I", part) for part in ids]
+        narrow = array("f", logprobs)
+        floats = narrow if narrow.tolist() == list(logprobs) else array("d", logprobs)
+    except (TypeError, OverflowError):
+        return None
+    body = b"".join(_interleave(part) for part in (*parts, floats))
+    header = _HEADER.pack(_FORM, floats.itemsize, len(ids[0]), len(ids[1]), len(logprobs))
+    return header + zlib.compress(body, 1)
+
+
+def unpack_tokens(packed: bytes) -> dict[str, tuple[int, ...] | tuple[float, ...]]:
+    """The fields of a `Response` that `split_tokens` packed; fields without values are left out.
+
+    Raises:
+        StoreError: for bytes that it did not write.
+    """
+    try:
+        form, width, *counts = _HEADER.unpack_from(packed)
+        sizes = [4 * counts[0], 4 * counts[1], width * counts[2]]
+        if form != _FORM or width not in (4, 8) or sum(sizes) > _MOST_BYTES:
+            raise ValueError("its header is not one of workbench")
+        unpacking = zlib.decompressobj()
+        body = unpacking.decompress(packed[_HEADER.size :], sum(sizes) + 1)
+        if len(body) != sum(sizes) or not unpacking.eof:
+            raise ValueError("its length is wrong")
+    except (struct.error, zlib.error, ValueError) as error:
+        raise StoreError(f"the tokens of a call are damaged ({error}); use a copy of the database") from error
+    found, start = {}, 0
+    for name, code, size in zip(_NAMES, ("I", "I", "f" if width == 4 else "d"), sizes, strict=True):
+        if size:
+            found[name] = tuple(_separate(body[start : start + size], code))
+        start += size
+    return found
+
+
+def _interleave(values: array[int] | array[float]) -> bytes:
+    """All lowest bytes, then all next ones, and so on."""
+    if sys.byteorder == "big":
+        values = values[:]
+        values.byteswap()
+    flat = values.tobytes()
+    return b"".join(flat[place :: values.itemsize] for place in range(values.itemsize))
+
+
+def _separate(planes: bytes, code: str) -> Sequence[int] | Sequence[float]:
+    values = array(code)
+    count = len(planes) // values.itemsize
+    flat = bytearray(len(planes))
+    for place in range(values.itemsize):
+        flat[place :: values.itemsize] = planes[place * count : (place + 1) * count]
+    values.frombytes(bytes(flat))
+    if sys.byteorder == "big":
+        values.byteswap()
+    return values.tolist()

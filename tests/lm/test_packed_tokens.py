@@ -1,0 +1,72 @@
+"""Tokens of answers as bytes: read back to the bit, small, and refused where they are not what was written."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import struct
+import zlib
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workbench.errors import StoreError
+from workbench.lm import Response, split_tokens, unpack_tokens
+
+IDS = st.lists(st.integers(0, 2**32 - 1), max_size=20).map(tuple)
+FLOATS = st.floats(allow_nan=False)
+NARROW = st.floats(width=32, allow_nan=False)
+
+
+@given(IDS, IDS, st.one_of(st.lists(FLOATS, max_size=20), st.lists(NARROW, max_size=20)).map(tuple))
+def test_what_is_read_is_what_was_written(prompt: Any, ids: Any, logprobs: Any) -> None:
+    values, packed = split_tokens(Response("x", prompt_ids=prompt, token_ids=ids, logprobs=logprobs))
+    wanted = {"prompt_ids": prompt, "token_ids": ids, "logprobs": logprobs}
+    assert values == {"text": "x", "finish": "stop"}
+    found = {} if packed is None else unpack_tokens(packed)
+    assert found == {name: value for name, value in wanted.items() if value}
+    assert [math.copysign(1, x) for x in found.get("logprobs", ())] == [math.copysign(1, x) for x in logprobs]
+
+
+@pytest.mark.parametrize("ids", [(2**32,), (-1,), ("12",), (1.5,)])
+def test_ids_that_do_not_fit_stay_in_the_json(ids: Any) -> None:
+    values, packed = split_tokens(Response("x", token_ids=ids))
+    assert packed is None and values["token_ids"] == list(ids)
+
+
+def test_a_long_answer_takes_a_third_of_its_json() -> None:
+    """Log-probabilities of a model in float32, ids of a vocabulary of 150,000 words drawn by Zipf's law."""
+    rng = random.Random(0)
+
+    def narrow(x: float) -> float:
+        return struct.unpack("f", struct.pack("f", x))[0]
+
+    ids = tuple(int(150_000 ** rng.random()) for _ in range(4000))
+    logprobs = tuple(narrow(-rng.expovariate(2)) for _ in range(4000))
+    response = Response("x", prompt_ids=ids[:2000], token_ids=ids, logprobs=logprobs)
+    _, packed = split_tokens(response)
+    assert packed is not None and 3 * len(packed) < len(json.dumps(response.as_dict()))
+
+
+WHOLE = split_tokens(Response("x", token_ids=(1, 2, 3), logprobs=(-0.5, -0.25, -1.0)))[1] or b""
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [
+        b"",
+        WHOLE[:8],
+        WHOLE[:-1],
+        b"\x02" + WHOLE[1:],
+        WHOLE[:1] + b"\x03" + WHOLE[2:],
+        WHOLE[:14] + zlib.compress(b"\0" * 23, 1),
+        WHOLE[:14] + zlib.compress(b"\0" * 25, 1),
+        struct.pack("<BBIII", 1, 4, 0, 2**31, 0) + zlib.compress(bytes(10**6), 9),
+    ],
+)
+def test_other_bytes_are_refused(packed: bytes) -> None:
+    with pytest.raises(StoreError, match="the tokens of a call are damaged"):
+        unpack_tokens(packed)
