@@ -143,7 +143,7 @@ class TrainingOptimizer(Optimizer):
             **later,
             "policies": {"__all__": spread},
             "server": True,
-            "course": {"samples", "gpu_seconds"},
+            "course": {"samples", "gpu_seconds", "keep"},
         }
         return self.model_dump(mode="json", exclude=without, by_alias=True)
 

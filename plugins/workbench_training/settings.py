@@ -138,6 +138,12 @@ class Course(BaseModel):
         serialization_alias="refill",
     )
     evaluate_every: int = Field(10, ge=1, description="steps between two candidates for the proof")
+    keep: int = Field(
+        3,
+        ge=0,
+        description="candidates whose weights stay on disk: the best on val; 0: all. Where `objectives` has more than "
+        "the score, all stay",
+    )
     save_every: int = Field(10, ge=1, description="steps between two checkpoints of training")
     horizon: tuple[int, ...] = Field(
         (),

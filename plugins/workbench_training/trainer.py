@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import shutil
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -50,6 +51,15 @@ class RolloutSource(Protocol):
     async def offer(self, folders: Mapping[str, Path], step: int, *, current: bool) -> float | None:
         """Evaluate the weights of all policies as one candidate. current: the policies have these weights now. Returns
         its score on val; None if the budget does not suffice."""
+        ...
+
+    async def recall(self, folders: Mapping[str, Path], step: int) -> bool:
+        """Make a candidate that an earlier process evaluated known again; False if its evaluation is not stored."""
+        ...
+
+    @property
+    def remembers(self) -> bool:
+        """Whether `recall` finds what was offered, and only the best candidates are ever asked for."""
         ...
 
     def pass_over(self, course: Course, step: int) -> None:
@@ -311,6 +321,7 @@ class Trainer:
         if score is None:
             self.state.unscored.append(key)
             return
+        self.state.scores[key] = score
         if score > self.state.best:
             self.state.best, self.state.stale = score, 0
             if self.course.on_alarm == "rollback":  # nothing else reads them
@@ -318,9 +329,12 @@ class Trainer:
         else:
             self.state.stale += 1
         self._reset_reference()
+        if self.course.keep and self.source.remembers:
+            for folder in self.state.losers(self.course.keep):
+                await asyncio.to_thread(shutil.rmtree, self.weights / folder, ignore_errors=True)
 
     async def _offer_again(self, key: str, state: Mapping[str, Any]) -> None:
-        """Let the study know a candidate of an earlier process; its evaluation is in the journal."""
+        """Let the study know a candidate of an earlier process. Its evaluation is stored, or else in the journal."""
         known = state["offered"].get(key)
         if known is None:
             return
@@ -330,6 +344,8 @@ class Trainer:
         if not all(map(is_digest, known.values())):
             raise StoreError(f"the record {self.folder} names weights that are not its own; start a new run")
         folders = {name: self.weights / folder for name, folder in known.items()}
+        if await self.source.recall(folders, int(key)):
+            return
         if gone := [folder for folder in folders.values() if not folder.exists()]:
             raise StoreError(f"the weights {gone[0]} of this run are gone; start a new run")
         await self.source.offer(folders, int(key), current=False)

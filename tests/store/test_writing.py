@@ -14,7 +14,8 @@ import pytest
 from tests.helpers.stored import EVENT, NEW_RUN, kinds
 
 from workbench.errors import StoreError
-from workbench.store import Store
+from workbench.lm import Request, Response, unpack_tokens
+from workbench.store import Journal, Store
 
 
 def test_a_reader_beside_a_writer_sees_whole_commits_in_order(store: Store) -> None:
@@ -123,7 +124,7 @@ def test_what_was_committed_goes_to_the_disk_behind(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("workbench.store.background_sync.os.fsync", fsync)
     monkeypatch.setattr("workbench.store.database.SYNC_EVERY", 0.3)
     store = Store(tmp_path / "run.db")
-    store.execute(NEW_RUN, "r")
+    store.execute(NEW_RUN, "another")
     wal = store.path.with_name("run.db-wal").stat().st_ino
 
     async def course() -> None:
@@ -205,7 +206,7 @@ def test_a_second_event_loop_takes_over_what_the_first_left(store: Store) -> Non
 
 def test_closing_keeps_what_was_queued(tmp_path: Path) -> None:
     store = Store(tmp_path / "run.db")
-    store.execute(NEW_RUN, "r")
+    store.execute(NEW_RUN, "another")
 
     async def course() -> None:
         for n in range(50):
@@ -235,3 +236,36 @@ def test_a_bad_row_is_told_to_all_of_its_commit_and_to_nobody_else(store: Store)
 
     asyncio.run(course())
     assert kinds(store.path) == ["next"]
+
+
+def test_tokens_of_an_answer_are_packed_and_their_damage_is_found(store: Store) -> None:
+    response = Response("yes", prompt_ids=(5, 6), token_ids=(7, 8), logprobs=(-0.1, -0.2))
+    store.execute(NEW_RUN, "another")
+    journal = Journal(store, 2)
+
+    async def course() -> None:
+        await journal.add_call(
+            "k" * 32,
+            role="task",
+            lm="m",
+            request=Request(({"role": "user", "content": "?"},), 0.0, 8),
+            response=response,
+            outcome="stop",
+            message=None,
+            attempts=1,
+            prompt_tokens=2,
+            completion_tokens=2,
+            usd=0.0,
+            seconds=0.1,
+            queued=0.0,
+        )
+
+    asyncio.run(course())
+    row = journal.find_call("k" * 32)
+    assert row is not None and "token_ids" not in row["response"]
+    found = unpack_tokens(row["packed_tokens"])
+    assert found == {"prompt_ids": (5, 6), "token_ids": (7, 8), "logprobs": (-0.1, -0.2)}
+    damaged = row["packed_tokens"][:-1] + bytes([row["packed_tokens"][-1] ^ 1])
+    store.execute("update calls set packed_tokens = ?", damaged)
+    with pytest.raises(StoreError, match="does not match its checksum"):
+        journal.find_call("k" * 32)

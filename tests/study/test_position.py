@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -71,3 +72,39 @@ def test_a_damaged_position_is_refused_and_changes_nothing(name: str, value: Any
     assert vars(later.ledger) == vars(Stub())
     with pytest.raises(StoreError):
         restore_position(later, {k: v for k, v in read_position(a_study()).items() if k != name})  # type: ignore[arg-type]
+
+
+def test_a_stored_evaluation_is_the_one_that_was_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All candidates of a run are read back: scores, failures, predictions and costs are those of its evaluations."""
+    from tests.helpers.grpo_runs import write
+
+    from workbench.run import optimize
+    from workbench.run.stored_scores import find_evaluation
+    from workbench.store import Store
+    from workbench.study import Evaluation, Study
+
+    made: list[Evaluation] = []
+    real = Study.record
+
+    async def record(self: Study, evaluation: Evaluation) -> None:
+        made.append(evaluation)
+        await real(self, evaluation)
+
+    monkeypatch.setattr(Study, "record", record)
+    file = write(tmp_path, optimizers=[{"random": {"trials": 2}}])
+    optimize(file, database=tmp_path / "run.db")
+    store = Store(tmp_path / "run.db")
+    assert made
+    for evaluation in made:
+        val = [result.example for result in evaluation.results]
+        found = find_evaluation(store, 1, evaluation.workflow, val)
+        assert found is not None and found.objectives == evaluation.objectives
+        for one, other in zip(found.results, evaluation.results, strict=True):
+            assert (one.score, one.failure, one.prediction, one.calls) == (
+                other.score,
+                other.failure,
+                other.prediction,
+                other.calls,
+            )
+        assert find_evaluation(store, 1, evaluation.workflow, val[::-1]) is None
+    store.close()

@@ -95,6 +95,11 @@ class World:
     def affords(self, course: Course, step: int) -> bool:
         return True
 
+    remembers = True
+
+    async def recall(self, folders: Mapping[str, Path], step: int) -> bool:
+        return True
+
     def pass_over(self, course: Course, step: int) -> None:
         pass
 

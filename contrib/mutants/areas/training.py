@@ -257,6 +257,18 @@ TRAINING: list[Mutant] = [
         ("self.source.pass_over(self.course, step)", "pass", "candidates of a resumed training are numbered anew"),
     ),
     *changes_of(
+        "plugins/workbench_training/state/training_state.py",
+        ("tests/plugins/training/test_training_state.py",),
+        ("(-self.scores[key], int(key))", "(self.scores[key], int(key))", "the worst candidates stay"),
+        ("(-self.scores[key], int(key))", "(-self.scores[key], -int(key))", "of equal candidates the later stays"),
+        (" or key not in self.scores for name", " for name", "weights without a score are deleted"),
+        (
+            "in self.offered.values() for name in of.values()} - kept",
+            "in self.offered.values() for name in of.values()}",
+            "all weights are deleted",
+        ),
+    ),
+    *changes_of(
         "plugins/workbench_training/trainer.py",
         MEMORY_HELD,
         (

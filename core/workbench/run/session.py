@@ -30,7 +30,7 @@ from workbench.proof import Report, build_report
 from workbench.run.cost_estimate import budget_warnings
 from workbench.run.preflight import lms_not_ready, lms_of, optimizers_not_ready, wrong_in_file
 from workbench.run.sealed_test import reserve_for_proof, run_sealed_test
-from workbench.run.stored_scores import RowKeys, TrainRows, store_evaluation
+from workbench.run.stored_scores import RowKeys, TrainRows, find_evaluation, store_evaluation
 from workbench.runtime import Runtime, SandboxChoice
 from workbench.signals import catch_signals
 from workbench.store import Candidates, Evaluations, RunLock, RunRecord, Store, dumps
@@ -121,9 +121,9 @@ class Session:
             self._on_evaluation,
             on_note=self._on_note,
             on_rows=TrainRows(store, run_id, task.dataset.train).record,
+            stored=lambda workflow: find_evaluation(store, run_id, workflow, task.dataset.val),
         )
-        self._candidates: set[str] = set()
-        self._set_aside = set(plugins().set_aside)
+        self._candidates, self._set_aside = set[str](), set(plugins().set_aside)
         self._watched = bool(plugins().manager.hook.call_settled.get_hookimpls())
         self._saved_seconds = 0.0
 

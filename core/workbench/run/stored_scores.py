@@ -5,12 +5,14 @@ The scores of train rows come from optimizers and from `workbench eval --split t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from workbench.hashing import digest
-from workbench.store import Evaluations, ResultRow, Store, dumps
+from workbench.store import Evaluations, ResultRow, Store, dumps, parse_json
 from workbench.study import Evaluation, Result
 from workbench.task import Example, Task, content_id
+from workbench.workflow import Workflow
 
 
 class RowKeys:
@@ -44,6 +46,42 @@ async def store_evaluation(store: Store, run_id: int, evaluation: Evaluation, ke
     )
     if done is not None:
         await done
+
+
+def find_evaluation(store: Store, run_id: int, workflow: Workflow, val: Sequence[Example]) -> Evaluation | None:
+    """The stored evaluation of a candidate on val, without traces; None if there is none, or one of other rows.
+
+    Raises:
+        StoreError: for damaged rows.
+    """
+    exists = Evaluations(store, run_id).find(workflow.hash, "val", 0)
+    if exists is None or not exists["n"]:
+        return None
+    rows = [
+        row
+        for row in Evaluations(store, run_id).read_rows(workflow.hash)
+        if (row["split"], row["replica"]) == ("val", 0)
+    ]
+    if any(row["cost"] is None for row in rows):  # of an older version
+        return None
+    if len(rows) != exists["n"] or [row["example"] for row in rows] != [example.id for example in val[: len(rows)]]:
+        return None
+    results = tuple(_as_result(row, example) for row, example in zip(rows, val, strict=False))
+    return Evaluation(workflow, "val", results, bool(exists["complete"]))
+
+
+def _as_result(row: Mapping[str, Any], example: Example) -> Result:
+    place = f"the row {example.id} (table results)"
+    return Result(
+        example,
+        row["score"],
+        row["failure"],
+        row["message"],
+        row["feedback"],
+        parse_json(row["prediction"], place, dict),
+        **parse_json(row["cost"], place, dict),
+        scores=parse_json(row["scores"], place, dict) if row["scores"] else {},
+    )
 
 
 def as_stored_row(result: Result, keys: RowKeys, whole: bool = False) -> ResultRow:

@@ -4,7 +4,7 @@ This room knows no budget and no optimizer.
 """
 
 from workbench.store.candidates import Candidates, read_trees, read_val_scores
-from workbench.store.content import read_options, read_report, read_spec
+from workbench.store.content import parse_json, read_options, read_report, read_spec
 from workbench.store.database import IN_MEMORY, LISTED, REMOVED, TABLES, Store, dumps, kind_of, now, tags_of
 from workbench.store.evaluations import Evaluations, ResultRow, SealedTests
 from workbench.store.journal import LARGE_TEXT, EarlierCalls, Journal, Usual, read_usual_calls
@@ -43,6 +43,7 @@ __all__ = [
     "Evaluations",
     "ResultRow",
     "SealedTests",
+    "parse_json",
     "read_options",
     "read_report",
     "read_spec",

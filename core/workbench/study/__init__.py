@@ -6,7 +6,7 @@ Nothing here holds a test split.
 from workbench.study.blame import Blame, node_of
 from workbench.study.evaluate import Evaluation, Evaluator, Result, unanswered_error
 from workbench.study.pareto import objective_sign, pareto_set, pick
-from workbench.study.position import read_position, restore_position
+from workbench.study.position import read_position, recall_evaluation, restore_position
 from workbench.study.racing import Race, paired_race
 from workbench.study.sampler import AskedTrial, PartialFixedTrial, RandomTrial, Searcher, make_sampler
 from workbench.study.study import Optimizer, Progress, Study, estimate_calls, make_optimizer
@@ -33,6 +33,7 @@ __all__ = [
     "Result",
     "unanswered_error",
     "read_position",
+    "recall_evaluation",
     "restore_position",
     "Race",
     "paired_race",

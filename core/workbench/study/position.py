@@ -1,8 +1,9 @@
-"""Where a run stands in its budget, so that a resumed run can start from a checkpoint of a long search.
+"""What a long search needs to resume from its own checkpoint: where the run stands in its budget, and known scores.
 
 Without it, a resumed run replays all that it did before from its journal. An optimizer that writes checkpoints of its
 own stores `read_position` in each; after a kill, `restore_position` counts what lies before as spent, and the optimizer
 proceeds from its checkpoint. What it calls from there on is answered by the journal as far as the first run came.
+Candidates of before are known again by `recall_evaluation`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from workbench.errors import StoreError
 from workbench.ledger import Spend
 
 if TYPE_CHECKING:
+    from workbench.study.evaluate import Evaluation
     from workbench.study.study import Study
+    from workbench.workflow import Workflow
 
 #: A call is remembered by so many bytes of its key (`Ledger.touched`).
 _KEY_BYTES = 8
@@ -65,6 +68,19 @@ def restore_position(study: Study, position: Mapping[str, Any]) -> None:
     ledger.retries, ledger.longer_prompts = retries, longer
     ledger.touched = {keys[i : i + _KEY_BYTES] for i in range(0, len(keys), _KEY_BYTES)}
     evaluator.judged, evaluator.judging_spent = judged, spends["judging"]
+
+
+async def recall_evaluation(study: Study, workflow: Workflow) -> Evaluation | None:
+    """Make a candidate that an earlier process of this run evaluated on val known again, without calling anything.
+
+    Returns:
+        The stored evaluation; None where there is none.
+    """
+    found = study.progress.stored(workflow) if study.progress.stored else None
+    if found is not None:
+        study.progress.on_candidate(workflow, study.name)
+        await study.record(found)
+    return found
 
 
 def _spend(values: Mapping[str, Any]) -> Spend:

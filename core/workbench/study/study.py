@@ -78,6 +78,7 @@ class Progress:
     on_note: Callable[[str, str, Mapping[str, Any]], None] = lambda optimizer, message, figures: None
     on_rows: Callable[[Evaluation], None] = lambda evaluation: None  # of rows that an optimizer chose
     blames: dict[tuple[str, ...], Blame] = field(default_factory=dict[tuple[str, ...], Blame])  # by workflow and rows
+    stored: Callable[[Workflow], Evaluation | None] | None = None  # on val, by an earlier process of this run
 
 
 @dataclass
@@ -142,7 +143,7 @@ class Study:
             workflow, rows, split="val" if on_val else "train", draw=draw, race=rule, traces=traces
         )
         if on_val and replica == 0:
-            await self._record(evaluation)
+            await self.record(evaluation)
         elif not on_val and not call_replicas:  # runs that share their first calls are not independent scores
             self.progress.on_rows(evaluation)
         return evaluation
@@ -151,7 +152,8 @@ class Study:
         best = self.progress.best
         return paired_race(best.scores) if best is not None else None
 
-    async def _record(self, evaluation: Evaluation) -> None:
+    async def record(self, evaluation: Evaluation) -> None:
+        """Note an evaluation on val: its candidate may be the best so far."""
         if evaluation.complete:
             lean = replace(evaluation, results=tuple(replace(r, trace=None) for r in evaluation.results))
             self.progress.complete[evaluation.workflow.hash] = lean
@@ -353,7 +355,7 @@ class Study:
             limits=limits if share < 1 else self.limits,
             progress=self.progress
             if val is None
-            else replace(self.progress, on_evaluation=_unrecorded, best=None, complete={}),
+            else replace(self.progress, on_evaluation=_unrecorded, best=None, complete={}, stored=None),
         )
 
     async def improve(self, optimizer: Optimizer) -> Workflow:

@@ -14,7 +14,7 @@ from workbench.errors import SpecError, StoreError
 from workbench.hashing import digest
 from workbench.lm import CanDelegate, HasWeights
 from workbench.spec import LMSpec, lm_spec
-from workbench.study import read_position, restore_position
+from workbench.study import read_position, recall_evaluation, restore_position
 from workbench.task import Example
 from workbench.workflow import CallRecord, NodeKind
 from workbench_training.rewards import Guards, RewardTerm, Rollout, score
@@ -220,6 +220,19 @@ class StudyRolloutSource:
             and study.remaining("minutes") * 60 >= 2 * self.longest_seconds
         )
 
+    def _candidate(self, folders: Mapping[str, Path], step: int) -> Workflow:
+        patch = {role.address: _named(role, folders[name]) for name, role in self.roles.items()}
+        return self.study.workflow.patched(Patch(patch, note=f"trained for {step} steps"))
+
+    async def recall(self, folders: Mapping[str, Path], step: int) -> bool:
+        """Make a candidate that an earlier process evaluated known again; False if its evaluation is not stored."""
+        return await recall_evaluation(self.study, self._candidate(folders, step)) is not None
+
+    @property
+    def remembers(self) -> bool:
+        """Whether `recall` finds what was offered, and only the best candidates are ever asked for."""
+        return self.study.progress.stored is not None and tuple(self.study.objectives) == ("score",)
+
     def pass_over(self, course: Course, step: int) -> None:
         """Note a step whose rollouts a checkpoint already contains: its workflow is numbered among the candidates."""
         self.study.progress.on_candidate(self.workflow_at(step, course), self.study.name)
@@ -239,8 +252,7 @@ class StudyRolloutSource:
         """
         if not isinstance(folders, Mapping):
             folders = dict.fromkeys(self.roles, folders)
-        patch = {role.address: _named(role, folders[name]) for name, role in self.roles.items()}
-        candidate = self.study.workflow.patched(Patch(patch, note=f"trained for {step} steps"))
+        candidate = self._candidate(folders, step)
         if not self.study.affords(candidate):
             return None
         delegating = await self._draw_on_servers(candidate, step) if current else []

@@ -14,6 +14,7 @@ class State:
     multipliers: dict[str, dict[str, float]] = field(default_factory=dict)  # by policy
     replay: dict[str, list[list[dict[str, Any]]]] = field(default_factory=dict)  # by task: rows of successes
     offered: dict[str, dict[str, str]] = field(default_factory=dict)  # by step: the folder of each policy's weights
+    scores: dict[str, float] = field(default_factory=dict)  # by step, of candidates on val
     unscored: list[str] = field(default_factory=list)  # steps whose candidate was beyond the budget
     best: float = -1.0
     stale: int = 0  # candidates since the best one
@@ -26,3 +27,12 @@ class State:
     ended: bool = False  # by an alarm
     samples: int = 0  # rollouts drawn
     gpu_seconds: float = field(default=0.0, compare=False)  # of sampling and learning, summed over devices
+
+    def losers(self, keep: int) -> set[str]:
+        """The folders of scored candidates that are not among the best `keep`; of equal ones the earlier is better, as
+        in the study. A folder that a better one uses, too, is none of them."""
+        best = sorted(self.scores, key=lambda key: (-self.scores[key], int(key)))[:keep]
+        kept = {
+            name for key, of in self.offered.items() if key in best or key not in self.scores for name in of.values()
+        }
+        return {name for of in self.offered.values() for name in of.values()} - kept

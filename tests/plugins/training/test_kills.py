@@ -4,6 +4,7 @@ not."""
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -112,9 +113,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Report]:
 
 
 def timeless(value: Any) -> Any:
-    """A stored state without the seconds of calls that two runs both made."""
+    """A stored state without what depends on the order of answers: sums of seconds, estimates of prompt lengths."""
     if isinstance(value, dict):
-        return {k: timeless(v) for k, v in value.items() if k != "seconds"}
+        return {k: timeless(v) for k, v in value.items() if k not in ("seconds", "longer_prompts")}
     return value
 
 
@@ -163,6 +164,23 @@ def test_a_resumed_training_reads_no_rollout_from_before_its_checkpoint(
 def numbered(folder: Path) -> list[Any]:
     with sqlite3.connect(folder / "run.db") as db:
         return db.execute("select seq, note from candidates order by seq").fetchall()
+
+
+def test_weights_that_lost_are_deleted_and_not_needed_to_resume(whole: tuple[Path, Report], tmp_path: Path) -> None:
+    """One candidate is kept. The run is killed after the first, whose weights are deleted by hand, as a better
+    candidate would have them deleted: its scores are stored."""
+    keep = [{"grpo": {**CONSTRAINED[0]["grpo"], "course": {**SMALL["course"], "keep": 1}}}]
+    code = PHASES.format(root=str(WORKFLOWS.parent), folder=str(tmp_path), again=False, phase="update", after=2)
+    code = code.replace("optimizers=CONSTRAINED", f"optimizers={keep!r}")
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], stderr=subprocess.DEVNULL, timeout=200)
+    assert done.returncode == -signal.SIGKILL
+    (first,) = (tmp_path / "run-weights").glob("[0-9a-f]*")
+    shutil.rmtree(first)
+    report = run(tmp_path, again=True)
+    assert candidates(tmp_path) == candidates(whole[0])
+    assert report.as_dict()["best"] | {"cost": 0} == whole[1].as_dict()["best"] | {"cost": 0}
+    assert len(list((tmp_path / "run-weights").glob("[0-9a-f]*"))) <= 1
+    assert len(list((whole[0] / "run-weights").glob("[0-9a-f]*"))) == 2, "by default three may stay"
 
 
 def test_a_checkpoint_of_an_older_version_is_not_used(whole: tuple[Path, Report], tmp_path: Path) -> None:
