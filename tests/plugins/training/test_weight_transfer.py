@@ -265,6 +265,7 @@ def test_a_server_that_sleeps_wakes_for_weights_then_for_drawing(tmp_path: Path,
         await engine.at(0)
         await engine.rest()
         await engine.rest()  # asleep already
+        assert server.routes.count("/sleep?level=2&mode=wait") == 1
         assert not server.awake and engine.version == -1 and not any(p.any() for p in server.model.parameters())
         with pytest.raises(LMError, match="holds no weights"):
             await engine.complete(ASK)
