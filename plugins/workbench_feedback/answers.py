@@ -121,8 +121,9 @@ def read_sign(value: Any) -> int | None:
 
 
 def read_text(value: Any) -> str:
-    """A text in one line; empty for what is none."""
-    return " ".join(value.split()) if isinstance(value, str) else ""
+    """A text in one line; empty for what is none. Half of a character, as JSON can write it, becomes a question mark:
+    no file can hold it."""
+    return " ".join(value.encode(errors="replace").decode().split()) if isinstance(value, str) else ""
 
 
 def find_quote(log: Log, step: int | None, quote: str) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,13 +99,14 @@ def induce_command(
     from workbench.spec import BudgetSpec
     from workbench_feedback.comments import read_comments
     from workbench_feedback.induce import induce
-    from workbench_feedback.metrics_file import write_metrics
+    from workbench_feedback.metrics_file import check_not_edited, write_metrics
     from workbench_feedback.settings import Induction
 
     if api_base and not model:
         raise click.UsageError("--api-base is the address of the model that --lm names")
     chosen = Induction.model_validate(settings)
     check_writable(out)
+    check_not_edited(out)
     read = read_comments(comments, db)
     if dry_run:
         _print_plan(read, chosen, as_json)
@@ -117,7 +120,8 @@ def induce_command(
             say(line, err=True)
 
     budget = BudgetSpec.model_validate({"calls": budget_calls, "usd": budget_usd})
-    found = induce(read, chosen, lm, database=db, budget=budget, on_progress=report_progress)
+    with _flags_named():
+        found = induce(read, chosen, lm, database=db, budget=budget, on_progress=report_progress)
     made = {"lm": lm.model, "settings": chosen.model_dump(mode="json"), **found.report()}
     if found.metrics:
         write_metrics(out, found.metrics, {"comments": comments.name, **made})
@@ -128,6 +132,20 @@ def induce_command(
     else:
         _print(found, out)
     sys.exit(0 if found.stopped is None else 1)
+
+
+@contextmanager
+def _flags_named() -> Iterator[None]:
+    """What is said of a budget in a file is said of the flag."""
+    from workbench.errors import SpecError
+
+    try:
+        yield
+    except SpecError as error:
+        if error.path != ("budget", "usd"):
+            raise
+        hint = "Leave --budget-usd out: --budget-calls is a limit, too. Or comment on a run whose lm has a price."
+        raise SpecError(error.message.replace("budget.usd", "--budget-usd"), hint=hint) from None
 
 
 def _named_model(model: str, api_base: str | None) -> LMSpec:

@@ -18,7 +18,7 @@ from workbench.errors import SpecError, StoreError, suggest
 from workbench.hashing import digest
 from workbench.kit.agent_log import Log, LogStep
 from workbench.kit.log_files import load_logs
-from workbench.kit.stored_logs import load_stored_logs
+from workbench.kit.stored_logs import RunLogs
 from workbench.store import ReadOnlyStore
 
 _KEYS = {"run": {"row", "split"}, "log": {"trace"}, "trace": set[str]()}
@@ -85,7 +85,8 @@ class _Reading:
     traces: list[Log] = field(default_factory=list)
     runs: list[str] = field(default_factory=list)
     known: dict[str, int] = field(default_factory=dict)  # traces by their content
-    loaded: dict[tuple[str, ...], list[Log]] = field(default_factory=dict)
+    loaded: dict[Path, list[Log]] = field(default_factory=dict)  # by file or folder
+    read: dict[tuple[str, str | None], RunLogs] = field(default_factory=dict)  # by run and split
     store: ReadOnlyStore | None = None
 
     def close(self) -> None:
@@ -102,10 +103,10 @@ class _Reading:
             raise fail(f"it is no JSON: {error}", f"A line is one JSON object. {_FORM}") from None
         if not isinstance(value, dict):
             raise fail("it is no JSON object")
+        log = self._trace(value, number, fail)
         text = value.get("comment")
         if not isinstance(text, str) or not text.strip():
             raise fail("it has no text 'comment'")
-        log = self._trace(value, number, fail)
         self.comments.append(Comment(f"{self.path.name}:{number}", text.strip(), self._number(log)))
 
     def _number(self, log: Log) -> int:
@@ -120,9 +121,11 @@ class _Reading:
         if kind is None:
             raise fail("it names no trace")
         if unknown := value.keys() - {"comment", kind} - _KEYS[kind]:
-            raise fail(f"'{min(unknown)}' is not known beside '{kind}'", suggest(min(unknown), _KEYS[kind] | {kind}))
+            raise fail(
+                f"'{min(unknown)}' is not known beside '{kind}'", suggest(min(unknown), {"comment", kind} | _KEYS[kind])
+            )
         for name in ({kind} & {"run", "log"}) | _KEYS[kind]:
-            if name in value and not (isinstance(value[name], str | int) and str(value[name]).strip()):
+            if name in value and not _is_name(value[name]):
                 raise fail(f"'{name}' is no name")
         if kind == "trace":
             return _text_trace(value["trace"], f"{self.path.name}:{number}", fail)
@@ -139,13 +142,13 @@ class _Reading:
         if "row" not in value:
             raise fail("it names a run and no 'row'")
         run, row, split = str(value["run"]), str(value["row"]), value.get("split")
-        key = ("run", run, row, str(split))
-        if key not in self.loaded:
+        key = (run, None if split is None else str(split))
+        if key not in self.read:
             if self.store is None:
                 self.store = ReadOnlyStore(self.database)
-            self.loaded[key] = load_stored_logs(self.store, run, [row], None if split is None else str(split))
+            self.read[key] = RunLogs(self.store, *key)
+        log = self.read[key].logs([row])[0]
         self.runs.append(run)
-        log = self.loaded[key][0]
         return replace(log, id=f"{run}/{log.id}")
 
     def _log(self, value: Mapping[str, Any], fail: Callable[..., SpecError]) -> Log:
@@ -153,7 +156,7 @@ class _Reading:
         place = (folder / name).resolve()
         if not place.is_relative_to(folder):
             raise fail(f"the log {name} lies outside {folder}", "Copy it into the folder of the comments.")
-        logs = self.loaded.setdefault(("log", str(place)), [])
+        logs = self.loaded.setdefault(place, [])
         if not logs:
             logs += load_logs(place)
         asked = value.get("trace")
@@ -167,6 +170,13 @@ class _Reading:
         if not found:
             raise fail(f"{name} has no log '{asked}'", suggest(str(asked), [log.id for log in logs]))
         return found[0]
+
+
+def _is_name(value: Any) -> bool:
+    """Whether a value is a text or a number that can name a run, a row or a file."""
+    if isinstance(value, str):
+        return bool(value.strip()) and "\0" not in value
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _text_trace(value: Any, place: str, fail: Callable[..., SpecError]) -> Log:

@@ -126,11 +126,7 @@ def induce(
         LMError: the model or its server failed; the same command goes on.
         StoreError: the database cannot be used.
     """
-    if settings.least > settings.most:
-        raise SpecError(
-            f"the fewest metrics ({settings.least}) are more than the most ({settings.most})",
-            hint="Write e.g. --least 2 --most 8.",
-        )
+    check_numbers(settings)
     command = Command(
         "induce", "induction", WORKING, DONE, settings.model_dump(mode="json"), comments.as_dict(), settings.seed
     )
@@ -140,6 +136,15 @@ def induce(
         if found.stopped is None:
             run.end(DONE)
         return found
+
+
+def check_numbers(settings: Induction) -> None:
+    """Raise SpecError if there is no number of metrics to try."""
+    if settings.least > settings.most:
+        raise SpecError(
+            f"the fewest metrics ({settings.least}) are more than the most ({settings.most})",
+            hint="Write e.g. --least 2 --most 8.",
+        )
 
 
 def hold_out(traces: Iterable[int], share: float, seed: int) -> frozenset[int]:
@@ -154,7 +159,8 @@ def hold_out(traces: Iterable[int], share: float, seed: int) -> frozenset[int]:
 
 def most_calls(comments: Comments, settings: Induction) -> int:
     """The most answers that an induction asks for, second attempts included; attempts after errors of a server are
-    extra."""
+    extra. Raises SpecError if the settings do not fit together."""
+    check_numbers(settings)
     commented = {c.trace for c in comments.comments}
     held = len(hold_out(commented, settings.held_out, settings.seed))
     numbers = range(settings.least, settings.most + 1)

@@ -33,6 +33,11 @@ class Induced:
     path_options: ClassVar = ("file",)
 
     def __init__(self, file: str, only: list[str] | None = None, max_tokens: int = 3000, window: int = 16_000):
+        if not isinstance(file, str):
+            raise SpecError(f"'file' is no path: {file!r}", hint="Write metric: {induced: metrics.yaml}.")
+        for name, value, least in (("max_tokens", max_tokens, 64), ("window", window, 300)):
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise SpecError(f"'{name}' is {value!r}", hint=f"Write a whole number of {least} or more.")
         self.metrics, self.max_tokens, self.window = _choose(_read(Path(file)), file, only), max_tokens, window
 
     async def __call__(

@@ -10,7 +10,8 @@ from pydantic import Field, ValidationError
 
 from workbench.errors import SpecError
 from workbench.files import write_whole
-from workbench.spec import Strict, load_yaml_file
+from workbench.hashing import digest
+from workbench.spec import Strict, load_yaml_file, spec_error
 from workbench.task import dump_yaml
 
 
@@ -49,10 +50,9 @@ def read_metrics(path: Path) -> list[InducedMetric]:
         try:
             metrics = MetricsFile.model_validate(source.value).metrics
         except ValidationError as error:
-            first = error.errors()[0]
-            place = tuple(p for p in first["loc"] if isinstance(p, str | int))
-            what = f"{'.'.join(map(str, place)) or 'the file'}: {first['msg']}"
-            raise SpecError(what, path=place, hint="Write metrics: [{name: ..., definition: ...}].") from None
+            wrong = spec_error(error, MetricsFile)
+            wrong.hint = wrong.hint or "Write metrics: [{name: ..., definition: ...}]."
+            raise wrong from None
         names = [metric.name for metric in metrics]
         for place, name in enumerate(names):
             if name in names[:place]:
@@ -62,9 +62,24 @@ def read_metrics(path: Path) -> list[InducedMetric]:
 
 def write_metrics(path: Path, metrics: Sequence[InducedMetric], induced: Mapping[str, Any]) -> None:
     """Write the file, whole or not at all."""
-    tree = {
-        "metrics": [metric.model_dump(exclude_none=True, exclude_defaults=True) for metric in metrics],
-        "induced": dict(induced),
-    }
+    made = _dumped(metrics)
+    tree = {"metrics": made, "induced": {**induced, "metrics_digest": digest(made)}}
     head = "# Made by `workbench induce`. Edit names, definitions and examples; use it with metric: {induced: FILE}.\n"
     write_whole(path, head + dump_yaml(tree))
+
+
+def check_not_edited(path: Path) -> None:
+    """Raise SpecError for a file of metrics that somebody wrote or edited: it must not be written over."""
+    if not path.exists():
+        return
+    hint = "Name another file with --out, or move this one."
+    try:
+        found = MetricsFile.model_validate(load_yaml_file(path).value)
+    except (SpecError, ValidationError):
+        raise SpecError(f"--out {path}: there is a file that `induce` did not write", hint=hint) from None
+    if found.induced.get("metrics_digest") != digest(_dumped(found.metrics)):
+        raise SpecError(f"--out {path}: its metrics were edited by hand, and would be lost", hint=hint)
+
+
+def _dumped(metrics: Sequence[InducedMetric]) -> list[dict[str, Any]]:
+    return [metric.model_dump(exclude_none=True, exclude_defaults=True) for metric in metrics]

@@ -15,6 +15,7 @@ from workbench.distribution import pip_install
 from workbench.errors import LMError, PluginError, SpecError, suggest
 from workbench.kit.batching import Batcher, derive_seed
 from workbench.kit.checkpoint import check_checkpoint
+from workbench.kit.native_calls import check_format, check_tools, read_native_calls
 from workbench.lm import Request, Response
 
 CONCURRENCY = 16
@@ -80,9 +81,9 @@ class HFLM:
             self.concurrency = concurrency
 
     async def complete(self, request: Request) -> Response:
-        """Generate one answer. Raises LMError: too_long, bad_request, unsupported (tools, formats)."""
-        if request.tools or request.response_format is not None:
-            raise LMError("unsupported", f"{self.identity} takes neither tools nor a response format")
+        """Generate one answer. Raises LMError: too_long, bad_request, unsupported (formats, and tools that the chat
+        template does not show)."""
+        check_format(request)
         if self._engine is None:
             raise RuntimeError(f"{self.identity} is closed")
         if self._answer is not None:
@@ -132,12 +133,17 @@ class _Engine:
         generator = self._generator or self._load()
         results: list[Any] = [None] * len(requests)
         rows: list[tuple[int, Row]] = []
+        asked: dict[int, Request] = {}
         for i, request in enumerate(requests):
             if isinstance(request, str):
                 results[i] = generator.mean_state(request)
                 continue
             try:
-                ids = generator.encode([dict(message) for message in request.messages])
+                check_tools(request, generator.tokenizer)
+                ids = generator.encode([dict(message) for message in request.messages], request.tools)
+            except LMError as error:
+                results[i] = error
+                continue
             except Exception as error:  # a chat template refuses by raising whatever it likes
                 results[i] = LMError("bad_request", f"the chat template refuses the messages: {error}")
                 continue
@@ -149,10 +155,11 @@ class _Engine:
             stop = tuple(stop for stop in request.stop if stop)
             row = Row(ids, limit, request.temperature, request.top_p, stop, derive_seed(request))
             rows.append((i, row))
+            asked[i] = request
         for group in _by_length(rows):
             generate_within_memory(generator, [row for _, row in group])
             for i, row in group:
-                results[i] = row.error or _response(row)
+                results[i] = row.error or read_native_calls(_response(row), asked[i])
         return [result or RuntimeError("not generated") for result in results]
 
     def _load(self) -> Any:

@@ -192,7 +192,7 @@ class Route(NodeKind):
         if self.router is None and self.config.always is None:
             return [
                 f"'{self.name}' has learned nothing yet: every input goes to its reference, {self.reference.name}. "
-                "Name the optimizer `route` under optimize:."
+                "The optimizer `route` learns where else: name it under optimize:, and run `workbench optimize`."
             ]
         return []
 

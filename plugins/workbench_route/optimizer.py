@@ -15,7 +15,8 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from workbench import Example, Optimizer, Patch, Study, Workflow
-from workbench.errors import SpecError
+from workbench.errors import SpecError, errors_at
+from workbench.kit.asked_run import check_model
 from workbench.spec import lm_spec
 from workbench_route import report
 from workbench_route.curve import Point, Table, choose_point, cross_table, make_table
@@ -100,6 +101,9 @@ class LearnRoute(Optimizer):
 
     async def ready(self, study: Study) -> None:
         check_library()
+        for place, lm in enumerate(self.lms):
+            with errors_at("lms", place):
+                check_model(lm_spec(lm))
         sites = {site.name: site for site in find_sites(wrap_nodes(study.workflow, self.lms))}
         for name, place in self.recorded.items():
             if name not in sites:
@@ -112,7 +116,13 @@ class LearnRoute(Optimizer):
                 raise SpecError(
                     f"recorded outcomes have no vectors, which the embedder of '{name}' needs", path=("recorded", name)
                 )
-            read_recorded(recorded_path(place, study.workflow.base).read_text("utf-8"), place, sites[name])
+            rows = read_recorded(recorded_path(place, study.workflow.base).read_text("utf-8"), place, sites[name])
+            if len(rows) < LEAST_ROWS:
+                raise SpecError(
+                    f"{place} has {len(rows)} recorded outcomes of '{name}': too few to learn from",
+                    hint=f"Record {LEAST_ROWS} rows or more, or leave it out: the candidates then run on train.",
+                    path=("recorded", name),
+                )
 
     def most_calls(self, workflow: Workflow, train: Sequence[Example], val: Sequence[Example]) -> int | None:
         start = wrap_nodes(workflow, self.lms)

@@ -14,7 +14,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from workbench.inference import LoadedWorkflow, Prediction
+from workbench.failures import FailureKind
+from workbench.inference import LoadedWorkflow, Prediction, PredictionError
 from workbench_serve import chat
 from workbench_serve.access import check_access, check_type
 from workbench_serve.errors import RequestError, encode, explain, json_response
@@ -135,7 +136,12 @@ class App:
                 return await self.wf.acall(**inputs), 0
             begun = time.monotonic()
             place = self._under_load.choose(begun - arrived, self._waiting)
-            found = await self._loaded[place].acall(**inputs)
+            try:
+                found = await self._loaded[place].acall(**inputs)
+            except (PredictionError, asyncio.CancelledError) as error:
+                if isinstance(error, asyncio.CancelledError) or error.prediction.failure == FailureKind.TIMEOUT:
+                    self._under_load.record_cut(place, time.monotonic() - begun)
+                raise  # other failures say nothing of how fast it is
             self._under_load.record(place, time.monotonic() - begun)
             return found, place
 

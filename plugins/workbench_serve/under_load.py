@@ -62,6 +62,10 @@ class Configurations:
         """Note how long a request took, its wait left out."""
         self._times[place].append((self._clock(), seconds))
 
+    def record_cut(self, place: int, seconds: float) -> None:
+        """Note that a request was given up after so many seconds: it would have taken more, and no less than usual."""
+        self.record(place, max(seconds, self._usual(place, self._slowdown())[0]))
+
     def _recent(self, place: int) -> list[float]:
         since = self._clock() - SECONDS
         return [seconds for at, seconds in self._times[place] if at >= since]

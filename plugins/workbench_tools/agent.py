@@ -18,6 +18,7 @@ from workbench.defects import Defect
 from workbench.errors import NodeError, SpecError, suggest
 from workbench.kit import plain_adapter as plain
 from workbench.kit.named_types import NAMED_TYPES, NamedTypes, load_types
+from workbench.kit.native_calls import to_message
 from workbench.kit.tools import (
     Tool,
     call_tool,
@@ -32,7 +33,7 @@ from workbench.lm import Response
 from workbench.runtime import Context
 from workbench.workflow import EXCHANGE, NodeConfig, SignatureNode, Span, Surroundings, parse_signature
 from workbench_tools.defects import find_agent_defects
-from workbench_tools.exchange import check_exchange, replay_message, to_message
+from workbench_tools.exchange import check_exchange, replay_message
 from workbench_tools.forged import Forged
 from workbench_tools.toolset import (
     LAZY,

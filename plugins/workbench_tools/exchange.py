@@ -7,19 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from workbench.errors import SpecError
-from workbench.lm import Response
 from workbench.workflow import EXCHANGE
-
-
-def to_message(response: Response) -> dict[str, Any]:
-    """The model's turn as a message for the next request."""
-    message: dict[str, Any] = {"role": "assistant", "content": response.text}
-    if response.tool_calls:
-        message["tool_calls"] = [
-            {"id": c["id"], "type": "function", "function": {"name": c["name"], "arguments": _dumped(c["arguments"])}}
-            for c in response.tool_calls
-        ]
-    return message
 
 
 def check_exchange(exchange: Any, path: tuple[str | int, ...]) -> None:
@@ -47,7 +35,3 @@ def replay_message(message: Mapping[str, Any], native: bool) -> dict[str, Any]:
     lines = [f'call: {{"tool": {json.dumps(f["name"])}, "arguments": {f["arguments"]}}}' for f in functions]
     role = "user" if message["role"] == "tool" else message["role"]
     return {"role": role, "content": "\n".join(part for part in (message["content"], *lines) if part)}
-
-
-def _dumped(arguments: Any) -> str:
-    return arguments if isinstance(arguments, str) else json.dumps(arguments)

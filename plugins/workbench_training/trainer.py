@@ -367,7 +367,8 @@ class Trainer:
 
     async def _save(self) -> None:
         """Write a checkpoint. Nothing else runs meanwhile but the event loop."""
-        state = {"state": asdict(self.state) | {"rng": _plain(self.rng.getstate())}, "position": self.source.position()}
+        self.state.rng = _plain(self.rng.getstate())
+        state = {"state": asdict(self.state), "position": self.source.position()}
         await asyncio.to_thread(self._write_checkpoint, state)
 
     def _write_checkpoint(self, state: Mapping[str, Any]) -> None:

@@ -349,3 +349,39 @@ def test_a_circle_of_parents_ends(tmp_path: Path) -> None:
     said = {"gen_ai.operation.name": "chat", "gen_ai.output.messages": "hi"}
     found = [span("a", "b", 1, said), span("b", "c", 2, {}), span("c", "b", 3, {})]
     assert only(write(tmp_path, otlp(*found))).steps[0].agent == "span a"
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"startTimeUnixNano": "²"},
+        {"startTimeUnixNano": "9" * 5000},
+        {"events": 3},
+        {"attributes": [{"key": "n", "value": {"intValue": "--5"}}]},
+        {"attributes": [{"key": "n", "value": {"arrayValue": {"values": 5}}}]},
+        {"attributes": [{"key": "n", "value": {"kvlistValue": {"values": 5}}}]},
+        {"attributes": {f"llm.output_messages.{'9' * 5000}.message.content": "x"}},
+    ],
+    ids=lambda odd: json.dumps(odd, ensure_ascii=False)[:60],
+)
+def test_odd_values_in_a_span_leave_the_others_readable(odd: dict[str, Any], tmp_path: Path) -> None:
+    whole = {"openinference.span.kind": "LLM", "output.value": "said"}
+    attributes = odd.get("attributes", {})
+    if isinstance(attributes, list):
+        given: Any = [*attributes, *({"key": k, "value": {"stringValue": v}} for k, v in whole.items())]
+    else:
+        given = {**attributes, **whole}
+    log = only(write(tmp_path, [{"name": "one", **odd, "attributes": given}]))
+    assert [step.content for step in log.steps] == ["said"]
+
+
+def test_a_tool_call_without_arguments_takes_none_of_another_one(tmp_path: Path) -> None:
+    calls = "llm.output_messages.0.message.tool_calls"
+    attributes = {
+        "openinference.span.kind": "LLM",
+        f"{calls}.0.tool_call.function.name": "clock",
+        f"{calls}.1.tool_call.function.name": "search",
+        f"{calls}.1.tool_call.function.arguments": "trains",
+    }
+    log = only(write(tmp_path, [{"name": "one", "attributes": attributes}]))
+    assert log.steps[0].content == "calls clock()\ncalls search(trains)"

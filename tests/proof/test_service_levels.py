@@ -83,8 +83,9 @@ def test_few_rows_do_not_bound_the_percentile_and_that_is_said_before() -> None:
     assert not few_rows_warning(TargetsSpec(score=0.5), 5) and not few_rows_warning(None, 5)
 
 
-def test_rows_that_timed_out_are_slower_than_any() -> None:
-    found = [*results([1.0] * 80), *results([None] * 20, [0.0] * 20, failure="timeout")]
+@pytest.mark.parametrize("failure", ["timeout", "server"])
+def test_rows_without_an_answer_are_slower_than_any_however_soon_they_ended(failure: str) -> None:
+    found = [*results([1.0] * 80), *results([None] * 20, [0.0] * 20, failure=failure)]
     (level,) = measure(found, p95_latency=100.0)
     assert math.isinf(level.value) and level.verdict == "missed"
     assert json.dumps(ServiceLevels((level,)).as_dict(), allow_nan=False)

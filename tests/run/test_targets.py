@@ -16,6 +16,7 @@ from tests.helpers.model_shelf import Shelf, Shelved, write_shelf_task
 import workbench
 from workbench.cli import cli
 from workbench.errors import SpecError
+from workbench.inference import load_configurations
 from workbench.proof import Report
 from workbench.run import Options, estimate, optimize, prepare
 
@@ -54,8 +55,6 @@ def test_configurations_are_faster_and_each_can_be_loaded(tmp_path: Path) -> Non
     own, quick = written["configurations"]
     assert "lm" not in own and quick["lm"]["model"] == "openai/quick" and "nodes" not in quick
     assert quick["latency"] < own["latency"] and quick["usd"] == 0.004 and own["usd"] == 0.002
-    from workbench.inference import load_configurations
-
     shelf = Shelf(MODELS)
     path = tmp_path / "optimized.yaml"
     with workbench.load(path, pool=shelf) as wf:
@@ -175,3 +174,57 @@ def test_validate_checks_configurations(tmp_path: Path) -> None:
         found = CliRunner().invoke(cli, ["validate", str(path)])
         assert found.exit_code == code, found.output
     assert "w.yaml: configurations.1: it is text -> mood, the file itself text -> label" in str(found.exception)
+
+
+@pytest.mark.parametrize("place", ["lm", "nodes"])
+def test_a_configuration_whose_model_there_is_not_is_refused_by_its_place(tmp_path: Path, place: str) -> None:
+    figures, model = {"score": 0.5, "latency": 1.0, "p95_latency": 2.0}, {"model": "bundled/nona"}
+    changed = {"lm": model, "nodes": {"sort": {"predict": "text -> label", "lm": model}}}[place]
+    listed = [figures, {**figures, place: changed}]
+    path = write_shelf_task(tmp_path, Shelf(MODELS), 10, targets={"latency": 1.0}, configurations=listed)
+    found = CliRunner().invoke(cli, ["validate", str(path)])
+    assert "w.yaml: configurations.1: no bundled model 'nona'" in str(found.exception)
+    with (
+        workbench.load(path, pool=Shelf(MODELS)) as wf,
+        pytest.raises(SpecError, match=r"configurations.1: no bundled model 'nona'"),
+    ):
+        load_configurations(wf, path)
+
+
+@pytest.mark.parametrize(("targets", "warns"), [(None, True), ({"usd": 1.0}, True), ({"p95_latency": 3.0}, False)])
+def test_configurations_without_a_target_of_time_are_warned_of(
+    tmp_path: Path, targets: dict[str, float] | None, warns: bool
+) -> None:
+    figures = {"score": 0.5, "latency": 1.0, "p95_latency": 2.0}
+    path = write_shelf_task(tmp_path, Shelf(MODELS), 10, targets=targets, configurations=[figures, dict(figures)])
+    said = CliRunner().invoke(cli, ["validate", str(path)]).output
+    assert ("1 of the configurations are never taken" in said) == warns
+
+
+@pytest.mark.parametrize("optimizer", [{"random": {"trials": 16, "race": True}}, {"optuna": {"trials": 16}}])
+@pytest.mark.parametrize("targets", [{"score": 0.5}, {"score": 0.5, "usd": 0.005}])
+def test_what_is_cheap_and_good_enough_is_not_stopped_for_its_score(
+    tmp_path: Path, targets: dict[str, float], optimizer: dict[str, Any]
+) -> None:
+    """`small` is clearly worse than the best, and all that the targets ask for."""
+    models = Shelf({name: Shelved(model.accuracy, model.usd) for name, model in MODELS.items()})
+    report, written = run(tmp_path, models, targets=targets, optimize=[optimizer])
+    assert report.levels_shown and written["lm"]["model"] == "openai/small"
+
+
+def test_the_proof_of_a_pick_that_takes_many_calls_is_paid_for(tmp_path: Path) -> None:
+    """It costs a twentieth of the dollars of the best and five times its calls. The search spends all it may."""
+    models = {"large": Shelved(0.97, 0.010), "tiny": Shelved(0.95, 0.0001)}
+    vote = {"predict": "text -> label", "lm": "openai/tiny", "samples": 5}
+    words = [f"Wording {n}." for n in range(8)]
+    report, _ = run(
+        tmp_path,
+        Shelf(models),
+        rows=100,
+        targets={"score": 0.8, "usd": 0.005},
+        search={"nodes.sort": {"any_of": {"vote": vote}}, "nodes.sort.instructions": words},
+        optimize=[{"random": {"trials": 100}}],
+        budget={"calls": 1500},
+    )
+    assert report.best["cost"]["calls"] == 5
+    assert report.test_rows == 100 and report.levels_shown

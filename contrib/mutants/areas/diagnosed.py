@@ -88,7 +88,13 @@ DIAGNOSED: list[Mutant] = [
         KIT + "stored_logs.py",
         TESTS + "test_command.py",
         ('SEALED = ("test", "all")', "SEALED = ()", "labels of sealed rows are read"),
-        ("sealed=taken in SEALED", "sealed=False", "a sealed row is none"),
+        ("sealed=self.split in SEALED", "sealed=False", "a sealed row is none"),
+        (
+            "if sealed and message.startswith",
+            "if message.startswith",
+            "errors of the metric are hidden of open rows, too",
+        ),
+        ("sealed and message.startswith(METRIC_SAID)", "False", "errors of the metric are shown of sealed rows"),
         ('if r["score"] is None or r["score"] < 1]', "]", "rows that are right are failures"),
         (
             "{k: v for k, v in fields.items() if k not in inputs",

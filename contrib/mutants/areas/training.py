@@ -257,6 +257,18 @@ TRAINING: list[Mutant] = [
         ("self.source.pass_over(self.course, step)", "pass", "candidates of a resumed training are numbered anew"),
     ),
     *changes_of(
+        "plugins/workbench_training/serving/policy_lm.py",
+        ("tests/plugins/training/test_native_calls.py",),
+        ("elif whole.startswith(before):", "elif False:", "turns with calls are tokenized anew"),
+        ("same_said(m) for m in messages", "dict(m) for m in messages", "ids of calls identify a conversation"),
+    ),
+    *changes_of(
+        "core/workbench/kit/native_calls.py",
+        ("tests/kit/test_native_calls.py",),
+        ("call[0] in names for call in calls", "call[0] for call in calls", "an answer with a name is a call"),
+        ("if all(calls) else []", "", "calls beside an unreadable one are taken"),
+    ),
+    *changes_of(
         "plugins/workbench_training/state/training_state.py",
         ("tests/plugins/training/test_training_state.py",),
         ("(-self.scores[key], int(key))", "(self.scores[key], int(key))", "the worst candidates stay"),

@@ -7,11 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from workbench.errors import SpecError
+from workbench.errors import PluginError, SpecError
 from workbench.inference.loaded import LoadedWorkflow, load, read_workflow
 from workbench.lm import LMPool
 from workbench.runtime import Consent
 from workbench.spec import ConfigurationSpec, Spec
+from workbench.task import check_lms, check_node_lms
 from workbench.workflow import Workflow
 
 
@@ -43,7 +44,10 @@ def check_configurations(path: str | Path, spec: Spec, workflow: Workflow, chang
     """Raise SpecError if a configuration of a file cannot be used. workflow: the file's own."""
     for place, one in _others(spec):
         with _at(place, path):
-            _check_fields(workflow, read_workflow(path, [*one.items(), *changes])[2])
+            own, _, other = read_workflow(path, [*one.items(), *changes])
+            check_lms(own)
+            check_node_lms(other, own.roles)
+            _check_fields(workflow, other)
 
 
 def _others(spec: Spec) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -67,5 +71,6 @@ def _check_fields(own: Workflow, other: Workflow) -> None:
 def _at(place: int, path: str | Path) -> Iterator[None]:
     try:
         yield
-    except SpecError as error:
-        raise SpecError(f"{path}: configurations.{place}: {error.message}", hint=error.hint) from None
+    except (SpecError, PluginError) as error:
+        said, hint = (error.message, error.hint) if isinstance(error, SpecError) else (str(error), None)
+        raise SpecError(f"{path}: configurations.{place}: {said}", hint=hint) from None

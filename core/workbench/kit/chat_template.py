@@ -36,9 +36,15 @@ class TemplateError(WorkbenchError):
     """A chat template refused the messages, or did not end."""
 
 
-def render_chat(tokenizer: Any, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool = False) -> str:
-    """What `tokenizer.apply_chat_template(messages, tokenize=False)` gives. Raises TemplateError, and ValueError for a
-    tokenizer without a template."""
+def render_chat(
+    tokenizer: Any,
+    messages: Sequence[Mapping[str, Any]],
+    *,
+    tools: Sequence[Mapping[str, Any]] = (),
+    add_generation_prompt: bool = False,
+) -> str:
+    """What `tokenizer.apply_chat_template(messages, tools=tools, tokenize=False)` gives. Raises TemplateError, and
+    ValueError for a tokenizer without a template."""
     from transformers import PreTrainedTokenizerBase
 
     if not messages:
@@ -46,11 +52,12 @@ def render_chat(tokenizer: Any, messages: Sequence[Mapping[str, Any]], *, add_ge
     if type(tokenizer).apply_chat_template is not PreTrainedTokenizerBase.apply_chat_template:
         # A tokenizer with code of its own instead of a template, which comes with transformers.
         return tokenizer.apply_chat_template(
-            list(messages), add_generation_prompt=add_generation_prompt, tokenize=False
+            list(messages), tools=list(tools) or None, add_generation_prompt=add_generation_prompt, tokenize=False
         )
     request = {
         "template": tokenizer.get_chat_template(),
         "messages": [{key: value for key, value in message.items() if value is not None} for message in messages],
+        "tools": list(tools) or None,
         "add_generation_prompt": add_generation_prompt,
         "special_tokens": tokenizer.special_tokens_map,
     }

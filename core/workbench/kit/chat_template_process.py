@@ -28,6 +28,7 @@ def render(request: dict[str, Any]) -> dict[str, str]:
         chats = render_jinja_template(
             conversations=[request["messages"]],
             chat_template=request["template"],
+            tools=request.get("tools"),
             add_generation_prompt=request["add_generation_prompt"],
             **request["special_tokens"],
         )[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import random
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from transformers.utils import logging as hf_logging
 from workbench.errors import LMError
 from workbench.kit.chat_template import render_chat
 from workbench.kit.checkpoint import check_checkpoint
+from workbench.kit.native_calls import to_template
 
 #: transformers loads a model with process-wide settings: two threads that load concurrently get models without weights.
 _LOADING = threading.Lock()
@@ -96,11 +97,11 @@ class Generator:
                     hf_logging.enable_progress_bar()
         return cls(model.to(place).eval(), tokenizer)
 
-    def encode(self, messages: Sequence[dict[str, Any]]) -> list[int]:
+    def encode(self, messages: Sequence[dict[str, Any]], tools: Sequence[Mapping[str, Any]] = ()) -> list[int]:
         """The prompt's token ids, with the checkpoint's chat template, or as plain text if there is none. Raises
         TemplateError."""
         if self.tokenizer.chat_template:
-            text = render_chat(self.tokenizer, messages, add_generation_prompt=True)
+            text = render_chat(self.tokenizer, to_template(messages), tools=tools, add_generation_prompt=True)
             return self.tokenizer(text, add_special_tokens=False)["input_ids"]
         text = "".join(f"{m['role']}: {m['content']}\n" for m in messages) + "assistant:"
         return self.tokenizer(text)["input_ids"]

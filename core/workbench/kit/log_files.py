@@ -1,4 +1,4 @@
-"""Reads logs from files: Who&When, and spans of OpenTelemetry GenAI and OpenInference (`spans.py`)."""
+"""Reads logs from files: Who&When, and spans of OpenTelemetry GenAI and OpenInference (`log_spans.py`)."""
 
 from __future__ import annotations
 

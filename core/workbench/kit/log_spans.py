@@ -139,7 +139,7 @@ def _span(entry: Mapping[str, Any]) -> LogSpan:
         return next((str(part[name]) for part in (context, entry) for name in names if part.get(name)), "")
 
     flat = _attributes(entry)
-    for event in entry.get("events") or ():  # content may be recorded in an event of the span
+    for event in _listed(entry.get("events")):  # content may be recorded in an event of the span
         if isinstance(event, Mapping):
             found = _attributes(event)
             flat.update({k: v for k, v in found.items() if k in (*_WHOLE, "exception.message") and k not in flat})
@@ -149,7 +149,7 @@ def _span(entry: Mapping[str, Any]) -> LogSpan:
         text("spanId", "span_id"),
         text("parentSpanId", "parent_span_id", "parent_id"),
         str(entry.get("name") or ""),
-        (int(started), "") if started.isdigit() else (0, started),
+        (number, "") if (number := _whole(started)) is not None else (0, started),
         flat,
         _error(entry, flat),
     )
@@ -168,14 +168,23 @@ def _any_value(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
     if isinstance(values := value.get("arrayValue"), Mapping):
-        return [_any_value(v) for v in values.get("values") or ()]
+        return [_any_value(v) for v in _listed(values.get("values"))]
     if isinstance(values := value.get("kvlistValue"), Mapping):
-        return {
-            str(v.get("key")): _any_value(v.get("value")) for v in values.get("values") or () if isinstance(v, Mapping)
-        }
+        pairs = [v for v in _listed(values.get("values")) if isinstance(v, Mapping)]
+        return {str(v.get("key")): _any_value(v.get("value")) for v in pairs}
     if "intValue" in value:
-        return int(value["intValue"]) if str(value["intValue"]).lstrip("-").isdigit() else value["intValue"]
+        number = _whole(str(value["intValue"]))
+        return value["intValue"] if number is None else number
     return next((value[name] for name in ("stringValue", "boolValue", "doubleValue") if name in value), None)
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _whole(text: str) -> int | None:
+    """The number that a text writes, in the digits that OTLP has."""
+    return int(text) if re.fullmatch("-?[0-9]{1,40}", text) else None
 
 
 def _flat(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -277,7 +286,7 @@ def _content(span: LogSpan, tool: bool) -> str:
         asked = a.get("gen_ai.tool.call.arguments", a.get("input.value", a.get("tool.parameters")))
         got = a.get("gen_ai.tool.call.result", a.get("output.value"))
         if got is None:
-            got = "\n".join(_numbered(a, r"retrieval\.documents\.(\d+)\.document\.content")) or None
+            got = "\n".join(_numbered(a, r"retrieval\.documents\.([0-9]{1,9})\.document\.content")) or None
         parts = [f"called with {_as_text(asked)}"] if asked is not None else []
         return "\n".join([*parts, *([f"result: {_as_text(got)}"] if got is not None else [])])
     said = _message_texts(a.get("gen_ai.output.messages")) or _flat_messages(a, "llm.output_messages")
@@ -325,7 +334,7 @@ def _message_texts(value: Any, role: str | None = None) -> list[str]:
 
 def _flat_messages(attributes: Attributes, name: str, role: str | None = None) -> list[str]:
     """The texts and tool calls of OpenInference messages, `llm.output_messages.0.message.content` and so on."""
-    inside = re.escape(name) + r"\.(\d+)\.message\."
+    inside = re.escape(name) + r"\.([0-9]{1,9})\.message\."
     numbers = sorted({int(found[1]) for key in attributes if (found := re.match(inside, key))})
     texts = []
     for number in numbers:
@@ -334,18 +343,19 @@ def _flat_messages(attributes: Attributes, name: str, role: str | None = None) -
             continue
         if attributes.get(f"{begin}content"):
             texts.append(_as_text(attributes[f"{begin}content"]))
-        texts += _numbered(attributes, re.escape(begin) + r"contents\.(\d+)\.message_content\.text")
-        calls = re.escape(begin) + r"tool_calls\.(\d+)\.tool_call\.function\."
-        for tool, arguments in zip(
-            _numbered(attributes, calls + "name"), _numbered(attributes, calls + "arguments"), strict=False
-        ):
-            texts.append(f"calls {tool}({arguments})")
+        texts += _numbered(attributes, re.escape(begin) + r"contents\.([0-9]{1,9})\.message_content\.text")
+        calls = re.escape(begin) + r"tool_calls\.([0-9]{1,9})\.tool_call\.function\."
+        given = dict(_by_number(attributes, calls + "arguments"))
+        texts += [f"calls {tool}({given.get(n, '')})" for n, tool in _by_number(attributes, calls + "name")]
     return texts
 
 
 def _numbered(attributes: Attributes, pattern: str) -> list[str]:
     """The values whose names match, in the order of the number in them."""
-    found = [
-        (int(match[1]), _as_text(value)) for key, value in attributes.items() if (match := re.fullmatch(pattern, key))
-    ]
-    return [text for _, text in sorted(found)]
+    return [text for _, text in _by_number(attributes, pattern)]
+
+
+def _by_number(attributes: Attributes, pattern: str) -> list[tuple[int, str]]:
+    """The same with their numbers, which the group of the pattern holds."""
+    matches = [(re.fullmatch(pattern, name), value) for name, value in attributes.items()]
+    return sorted((int(match[1]), _as_text(value)) for match, value in matches if match)

@@ -4,12 +4,13 @@ Each run of a node is a step. Where an agent made several calls, each answer and
 own, in the order of the prompts, which the journal has.
 
 Sealed rows: of a test split, and of an evaluation of all rows, nothing is taken but what the workflow itself reads and
-says. There is no right answer in such a log, and no feedback, which may quote it.
+says. There is no right answer in such a log, and no feedback or error of the metric, which may quote it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from workbench.lm import locate_lms
 from workbench.run import candidate_workflow, read_stored_source, row_inputs
 from workbench.spec import LMSpec, check_nodes
 from workbench.store import Journal, Store, kind_of, read_report
+from workbench.study import METRIC_SAID
 from workbench.user_code import without_user_code
 from workbench.workflow import Workflow
 
@@ -28,49 +30,74 @@ SEALED = ("test", "all")
 
 
 def load_stored_logs(store: Store, run: str, rows: Sequence[str] = (), split: str | None = None) -> list[Log]:
-    """The logs of a run's rows, in their stored order.
+    """The logs of a run's rows, in their stored order. Takes and raises what RunLogs and its `logs` do."""
+    return RunLogs(store, run, split).logs(rows)
+
+
+def scored_rows(store: Store, run: str, split: str | None = None) -> tuple[list[Mapping[str, Any]], str]:
+    """The stored rows of a run that have steps, and their split. Takes and raises what RunLogs does."""
+    found = RunLogs(store, run, split)
+    return found.scored(), found.split
+
+
+class RunLogs:
+    """The rows of a run, read once, and their logs.
 
     Args:
         store: the run database.
         run: name of a run of `eval` or `optimize`, or a beginning of it, a tag, or `last`.
-        rows: ids, or ends or beginnings of ids; none: the rows that score below 1.
-        split: of these rows; None: val, or the one that an evaluation was on.
+        split: of its rows; None: val, or the one that an evaluation was on.
 
     Raises:
-        StoreError: there is no such run or row, or it is damaged.
-        SpecError: the run stores no steps of such rows, or failed none.
+        StoreError: there is no such run, or it is damaged.
     """
-    with_steps, taken = scored_rows(store, run, split, rows)
-    row = store.find_run(run)
-    failed = with_steps if rows else [r for r in with_steps if r["score"] is None or r["score"] < 1]
-    if not failed:
-        raise SpecError(
-            f"run {row['run']} failed none of its {len(with_steps)} {taken} rows",
-            hint="Name a row with --row ID to examine it anyway, or another run.",
-        )
-    if any(r["fields"] is None for r in failed):  # `optimize` stores no rows: what the workflow reads of them is known
-        known = row_inputs(store, row)
-        failed = [{**r, "fields": r["fields"] or known.get(r["example"])} for r in failed]
-    journal, inputs = Journal(store, row["id"]), _input_fields(store, row)
-    return [_log(one, journal, inputs, sealed=taken in SEALED) for one in failed]
 
+    def __init__(self, store: Store, run: str, split: str | None = None):
+        self._store, self._run = store, store.find_run(run)
+        found = read_rows(store, self._run, read_report(self._run))
+        splits = sorted({r["split"] for r in found})
+        self.split: str = split or (splits[0] if kind_of(self._run) == "eval" and len(splits) == 1 else "val")
+        self._rows: list[Mapping[str, Any]] = [r for r in found if r["split"] == self.split]
+        self._splits_with_steps = [s for s in splits if any(r["spans"] for r in found if r["split"] == s)]
 
-def scored_rows(
-    store: Store, run: str, split: str | None = None, rows: Sequence[str] = ()
-) -> tuple[list[Mapping[str, Any]], str]:
-    """The stored rows of a run that have steps, and their split. Takes and raises what `load_stored_logs` does, but for
-    rows that all pass."""
-    row = store.find_run(run)
-    report = read_report(row)
-    found = read_rows(store, row, report)
-    splits = sorted({r["split"] for r in found})
-    taken: str = split or (splits[0] if kind_of(row) == "eval" and len(splits) == 1 else "val")
-    chosen: list[Mapping[str, Any]] = [r for r in found if r["split"] == taken]
-    chosen = _named(rows, chosen, row["run"], taken) if rows and chosen else chosen
-    with_steps = [r for r in chosen if r["spans"]]
-    if not with_steps:
-        raise _no_steps(row, taken, [s for s in splits if any(r["spans"] for r in found if r["split"] == s)])
-    return with_steps, taken
+    def scored(self, names: Sequence[str] = ()) -> list[Mapping[str, Any]]:
+        """The rows that have steps. Takes and raises what `logs` does, but for rows that all pass."""
+        named = names and self._rows
+        chosen = _named(names, self._rows, self._run["run"], self.split) if named else self._rows
+        with_steps = [r for r in chosen if r["spans"]]
+        if not with_steps:
+            raise _no_steps(self._run, self.split, self._splits_with_steps)
+        return with_steps
+
+    def logs(self, names: Sequence[str] = ()) -> list[Log]:
+        """The logs of rows, in their stored order.
+
+        names: ids, or ends or beginnings of ids; none: the rows that score below 1.
+
+        Raises:
+            StoreError: there is no such row.
+            SpecError: the run stores no steps of such rows, or failed none.
+        """
+        found = self.scored(names)
+        failed = found if names else [r for r in found if r["score"] is None or r["score"] < 1]
+        if not failed:
+            raise SpecError(
+                f"run {self._run['run']} failed none of its {len(found)} {self.split} rows",
+                hint="Name a row with --row ID to examine it anyway, or another run.",
+            )
+        if any(r["fields"] is None for r in failed):
+            failed = [{**r, "fields": r["fields"] or self._known.get(r["example"])} for r in failed]
+        journal = Journal(self._store, self._run["id"])
+        return [_log(one, journal, self._inputs, sealed=self.split in SEALED) for one in failed]
+
+    @cached_property
+    def _known(self) -> Mapping[str, Any]:
+        """By row, what the workflow reads of it: `optimize` stores no rows."""
+        return row_inputs(self._store, self._run)
+
+    @cached_property
+    def _inputs(self) -> tuple[str, ...]:
+        return _input_fields(self._store, self._run)
 
 
 def model_of_run(store: Store, run: str) -> LMSpec | None:
@@ -134,7 +161,9 @@ def _log(row: Mapping[str, Any], journal: Journal, inputs: Sequence[str], *, sea
     truth = field_lines(labels)
     if truth and row["feedback"]:
         truth += f"\nscore {row['score']}: {row['feedback']}"
-    failed = ": ".join(part for part in (row["failure"], row["message"]) if part)
+    message = row["message"] or ""
+    said = "" if sealed and message.startswith(METRIC_SAID) else message
+    failed = ": ".join(part for part in (row["failure"], said) if part)
     outcome = [field_lines(row["prediction"] or {}), f"failed with {failed}" if failed else ""]
     replica = f" (repeat {row['replica'] + 1})" if row["replica"] else ""
     return Log(

@@ -15,7 +15,7 @@ from workbench.inference import Bundle, write_bundle
 from workbench.plugins import plugins
 from workbench.run.start import prepare_stored, read_stored_file
 from workbench.spec import Spec
-from workbench.store import Candidates, RunLock, Store, read_report
+from workbench.store import Candidates, RunLock, Store, kind_of, read_report
 from workbench.task import dump_yaml, file_tree, kept_search, load_data, written_value
 from workbench.user_code import CodeRefused, without_user_code
 from workbench.workflow import Workflow, mermaid
@@ -165,7 +165,8 @@ def _chosen(store: Store, run: str, candidate: str | None) -> tuple[Any, Workflo
     chosen = candidate or winner_of(read_report(row))
     found, baseline = (candidate_workflow(store, row["id"], hash_) for hash_ in (chosen, None))
     if found is None or baseline is None:
-        raise StoreError(f"run {row['run']} has no candidate '{chosen}'; see workbench show {row['run']}")
+        lacking = "has no candidates yet" if chosen is None else f"has no candidate '{chosen}'"
+        raise StoreError(f"run {row['run']} ({kind_of(row)}) {lacking}; see workbench show {row['run']}")
     return row, found, baseline
 
 

@@ -10,7 +10,7 @@ from workbench.errors import BudgetSpent
 from workbench.ledger import Ledger
 from workbench.proof import record_test, sealed_row_keys
 from workbench.run.stored_scores import RowKeys, store_evaluation
-from workbench.study import Evaluation, Evaluator, Progress, Result, estimate_calls
+from workbench.study import Evaluation, Evaluator, Progress, Result, estimate_calls, pick_winner
 from workbench.task import Example, Task
 from workbench.workflow import Workflow
 
@@ -34,8 +34,9 @@ def reserve_for_proof(task: Task, evaluator: Evaluator, progress: Progress, ledg
         spent = ledger.spent
         waste = spent.calls / max(1, spent.calls - ledger.retries)
         # While the baseline is best, it counts for all sides; a later winner replaces this reserve. What the targets
-        # pick is cheaper than the best or is it.
-        runs = [base, *[best] * (sides - 1)]
+        # pick may be cheap in dollars and take more calls than the best.
+        picked = [pick_winner(list(progress.complete.values()), task.spec)] if task.spec.targets else []
+        runs = [base, best, *picked]
         calls = (calls + sum(estimate_calls(e, n) for e in runs)) * waste * MORE_CALLS
         tokens = sum(e.objectives["tokens"] + judging.tokens for e in runs) * n * waste * MORE_TOKENS
         usd = sum(e.objectives["usd"] + judging.usd for e in runs) * n * waste * MORE_TOKENS

@@ -231,9 +231,7 @@ class Session:
 
     def _study(self, workflow: Workflow, number: int, name: str) -> Study:
         spec, metric = self.task.spec, self.task.metric
-        targets = {}
-        if isinstance(getattr(metric, "field", None), str) and isinstance(getattr(metric, "target", None), str):
-            targets[metric.field] = metric.target  # type: ignore[attr-defined]
+        label, target = getattr(metric, "field", None), getattr(metric, "target", None)
         return Study(
             workflow=workflow,
             train=self.task.dataset.train,
@@ -245,8 +243,9 @@ class Session:
             seed=spec.seed,
             objectives=tuple(spec.objectives),
             domains=spec.search,
-            targets=targets,
+            targets={label: target} if isinstance(label, str) and isinstance(target, str) else {},
             name=name,
+            raced=len(spec.objectives) == 1 and spec.targets is None,
         )
 
     def _reserve_for_proof(self) -> None:

@@ -275,12 +275,17 @@ class Store:
             begin = list(self.rows("select * from runs where ? != '' and substr(run, 1, length(?)) = ?", run, run, run))
             begin = [r for r in begin if r["status"] != REMOVED]
             found = [r for r in begin if r["run"] == run]
-            found = found or [r for r in self.list_runs() if run in tags_of(r)][:1] or begin
+            found = found or self._tagged(run)[:1] or begin
         if len(found) != 1:
             known = ", ".join(r["run"] for r in self.list_runs(kinds)[:5])
             what = "is not unique" if found else "is not"
             raise StoreError(f"run '{run}' {what} in {self.path}; the newest runs: {known or 'none'}")
         return found[0]
+
+    def _tagged(self, tag: str) -> list[sqlite3.Row]:
+        """The runs of any kind with a tag, newest first."""
+        rows = self.rows("select * from runs order by id desc")
+        return [row for row in rows if row["status"] != REMOVED and tag in tags_of(row)]
 
     def close(self) -> None:
         try:

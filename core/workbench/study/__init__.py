@@ -4,7 +4,7 @@ Nothing here holds a test split.
 """
 
 from workbench.study.blame import Blame, node_of
-from workbench.study.evaluate import Evaluation, Evaluator, Result, unanswered_error
+from workbench.study.evaluate import METRIC_SAID, Evaluation, Evaluator, Result, unanswered_error
 from workbench.study.pareto import objective_sign, pareto_set, pick
 from workbench.study.position import read_position, recall_evaluation, restore_position
 from workbench.study.racing import Race, paired_race
@@ -29,6 +29,7 @@ __all__ = [
     "make_optimizer",
     "estimate_calls",
     "Evaluation",
+    "METRIC_SAID",
     "Evaluator",
     "Result",
     "unanswered_error",

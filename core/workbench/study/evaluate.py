@@ -21,6 +21,9 @@ from workbench.study.racing import Race
 from workbench.task import Example, Metric, MetricFaults, Score, as_score
 from workbench.workflow import Trace, Workflow
 
+#: How the message of a row begins that failed in the metric. The rest may quote the right answer.
+METRIC_SAID = "metric: "
+
 
 @dataclass(frozen=True, slots=True)
 class Result:
@@ -218,7 +221,7 @@ class Evaluator:
                 said = self.faults.raised(example.id, error)
                 self.check_metric(MetricFaults.FIRST_ROWS)
             score = None if kind.infrastructure else 0.0
-            return Result(example, score, kind, f"metric: {said}", None, outcome.prediction, trace, **cost)
+            return Result(example, score, kind, f"{METRIC_SAID}{said}", None, outcome.prediction, trace, **cost)
         self.faults.scored(example.id)
         more = await self._score_further(example, outcome.prediction, outcome.trace)
         return Result(

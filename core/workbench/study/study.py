@@ -88,6 +88,7 @@ class Study:
     workflow: where to start. train: learn from it. val: select on it. rng: the only source of randomness.
     domains: the `search:` space of the file (see `space`). targets: where the label of an output stands.
     limits: what the run may have spent of calls, tokens and usd when this study ends, see `narrow`.
+    raced: whether the best score on val wins. Otherwise what scores worse may be cheaper, and has to be evaluated.
     """
 
     workflow: Workflow
@@ -103,6 +104,7 @@ class Study:
     targets: Mapping[str, str] = field(default_factory=dict[str, str])
     name: str = ""
     limits: Mapping[str, float] = field(default_factory=dict[str, float])
+    raced: bool = True
 
     async def evaluate(
         self,
@@ -120,7 +122,7 @@ class Study:
             workflow: the candidate.
             examples: default: val.
             race: stop early when it is clearly worse than the best so far (True), or by a rule of your own; the
-                evaluation then has complete=False and cannot win.
+                evaluation then has complete=False and cannot win. On val nothing is stopped unless `raced`.
             traces: keep each result's trace.
             replica: another number draws fresh samples wherever there is sampling.
             call_replicas: with a replica above 0, the replicas of a run's calls by their position
@@ -138,6 +140,7 @@ class Study:
             return known
         self._within_limits(self.worst_calls(workflow, rows))
         rule = race if callable(race) else self._race() if race and on_val else None
+        rule = None if on_val and not self.raced else rule
         draw = Draw(replica, tuple(call_replicas))
         evaluation = await self.evaluator.evaluate(
             workflow, rows, split="val" if on_val else "train", draw=draw, race=rule, traces=traces
@@ -149,8 +152,7 @@ class Study:
         return evaluation
 
     def _race(self) -> Race | None:
-        best = self.progress.best
-        return paired_race(best.scores) if best is not None else None
+        return paired_race(best.scores) if (best := self.progress.best) is not None else None
 
     async def record(self, evaluation: Evaluation) -> None:
         """Note an evaluation on val: its candidate may be the best so far."""

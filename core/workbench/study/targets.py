@@ -20,8 +20,9 @@ _COSTS = ("usd", "tokens", "calls")
 
 
 def is_slow(result: Result, limit: float) -> bool:
-    """Whether a row took more seconds than the limit. One that timed out did."""
-    return result.seconds > limit or result.failure == FailureKind.TIMEOUT
+    """Whether a row took more seconds than the limit. One that timed out did, and one that a server did not answer,
+    however soon it refused."""
+    return result.seconds > limit or result.failure == FailureKind.TIMEOUT or result.score is None
 
 
 def cost_objective(evaluations: Sequence[Evaluation], objectives: Sequence[str]) -> str:

@@ -25,13 +25,14 @@ Place = tuple[str | int, ...]
 
 
 def lint_task(task: Task, *, unread: bool = True) -> list[str]:
-    """Warnings of rules that match no tool, fields that nothing reads, optional nodes that are in fact required, and
-    rows whose inputs are empty or whose label no answer can match.
+    """Warnings of rules that match no tool, fields that nothing reads, optional nodes that are in fact required, rows
+    whose inputs are empty or whose label no answer can match, and configurations that are never taken.
 
     unread: whether to warn of fields that nothing reads, which are defects, too.
     """
     fields = (f"line {_line(task, name)}: {text}" for name, text in _unread(task)) if unread else ()
-    return [*_idle_rules(task), *fields, *_not_optional(task), *_empty(task), *_out_of_reach(task)]
+    found = [*_idle_rules(task), *fields, *_not_optional(task), *_empty(task), *_out_of_reach(task)]
+    return [*found, *_idle_configurations(task)]
 
 
 def find_defects(task: Task, filled: Collection[str] = ()) -> list[Defect]:
@@ -270,6 +271,16 @@ def _closed_field(task: Task, name: str) -> Field | None:
             if field.name == name and field.values:
                 return field
     return None
+
+
+def _idle_configurations(task: Task) -> Iterator[str]:
+    """`serve` chooses among configurations by the time that is left."""
+    targets, found = task.spec.targets, task.spec.configurations
+    if len(found) > 1 and (targets is None or (targets.latency is None and targets.p95_latency is None)):
+        yield (
+            f"{len(found) - 1} of the configurations are never taken: the file has no target of time. Add e.g. "
+            "targets: {p95_latency: 3}, or remove configurations"
+        )
 
 
 def _line(task: Task, name: str) -> int:

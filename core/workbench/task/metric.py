@@ -263,7 +263,8 @@ def _load_metric(written: str | dict[str, Any], base: Path, path: tuple[str | in
             options = locate_paths(factory, metric_options(factory, written[name]), base)
         if missing := find_missing_arguments(factory, args, options):
             what = f"the field to compare ({missing[0]})" if missing[0] == "field" else f"'{missing[0]}'"
-            raise SpecError(f"the metric '{name}' needs {what}", hint=f"Write e.g. metric: {name}(label).")
+            call = f"{{{name}: {missing[0].upper()}}}" if missing[0] in _path_options(factory) else f"{name}(label)"
+            raise SpecError(f"the metric '{name}' needs {what}", hint=f"Write e.g. metric: {call}.")
         return factory(*args, **options)
     except (SpecError, PluginError) as error:
         hint = error.hint if isinstance(error, SpecError) else None

@@ -15,6 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 from workbench.errors import LMError
 from workbench.kit.batching import Batcher, derive_seed
 from workbench.kit.chat_template import render_chat
+from workbench.kit.native_calls import check_format, check_tools, read_native_calls, same_said, to_message, to_template
 from workbench.lm import Request, Response
 
 CONCURRENCY = 64
@@ -113,7 +114,7 @@ class Conversations:
         """Keep an answer that ended by an end token, which is how a template ends it, too."""
         ids = response.token_ids or ()
         if ids and ids[-1] in self.ends and self.tokenizer.chat_template and response.prompt_ids is not None:
-            said = [*request.messages, {"role": "assistant", "content": response.text}]
+            said = [*request.messages, to_message(response)]
             self._known[self._key(said, request.replica)] = response.prompt_ids + ids
 
     def prompt_ids(self, request: Request) -> list[int]:
@@ -121,21 +122,28 @@ class Conversations:
         messages = [dict(m) for m in request.messages]
         for end in range(len(messages) - 1, 0, -1):
             known = self._known.get(self._key(messages[:end], request.replica))
-            if known is not None and (rest := self._after(messages, end, known)) is not None:
+            if known is not None and (rest := self._after(request, end, known)) is not None:
                 return [*known, *rest]
-        return self.encode(messages)
+        return self.encode(messages, request.tools)
 
-    def _after(self, messages: list[dict[str, Any]], end: int, known: tuple[int, ...]) -> list[int] | None:
+    def _after(self, request: Request, end: int, known: tuple[int, ...]) -> list[int] | None:
         """Tokens of what the template writes after the answer that ends messages[:end]; None if it rewrites history."""
-        whole = render_chat(self.tokenizer, messages, add_generation_prompt=True)
-        before = render_chat(self.tokenizer, messages[: end - 1], add_generation_prompt=True)
-        before += messages[end - 1]["content"] + self.tokenizer.decode([known[-1]])
+        messages, last = to_template(request.messages), self.tokenizer.decode([known[-1]])
+        whole = render_chat(self.tokenizer, messages, tools=request.tools, add_generation_prompt=True)
+        before = render_chat(self.tokenizer, messages[: end - 1], tools=request.tools, add_generation_prompt=True)
+        if not messages[end - 1].get("tool_calls"):
+            before += messages[end - 1]["content"] + last
+        elif whole.startswith(before):
+            # The template writes the calls in its own JSON: what follows begins after the end of that turn.
+            said = render_chat(self.tokenizer, messages[:end], tools=request.tools)
+            place = said.rfind(last, len(before))
+            before = said[: place + len(last)] if place >= 0 else whole + last
         if not whole.startswith(before):
             return None
         return self.tokenizer(whole[len(before) :], add_special_tokens=False)["input_ids"]
 
     def _key(self, messages: Sequence[Mapping[str, Any]], replica: int) -> str:
-        text = json.dumps([[dict(m) for m in messages], replica], sort_keys=True, default=str)
+        text = json.dumps([[same_said(m) for m in messages], replica], sort_keys=True, default=str)
         return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
 
 
@@ -156,8 +164,8 @@ class LocalEngine:
         pass
 
     async def complete(self, request: Request) -> Response:
-        if request.tools or request.response_format is not None:
-            raise LMError("unsupported", "a policy takes neither tools nor a response format")
+        check_format(request)
+        check_tools(request, self.generator.tokenizer)
         return await self._batcher.submit(request)
 
     async def aclose(self) -> None:
@@ -193,7 +201,7 @@ class LocalEngine:
                 if row.error is not None:
                     results[i] = row.error
                     continue
-                response = results[i] = make_response(row)
+                response = results[i] = read_native_calls(make_response(row), requests[i])
                 self.conversations.remember(requests[i], response)
         return [result or RuntimeError("not generated") for result in results]
 

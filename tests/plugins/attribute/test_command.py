@@ -209,6 +209,21 @@ def test_sealed_rows_show_neither_label_nor_feedback(own: Path) -> None:
         assert "label1" not in json.dumps([log.as_dict() for log in found])
 
 
+def test_an_error_of_the_metric_is_not_shown_of_a_sealed_row(own: Path) -> None:
+    """It may quote the right answer."""
+    code = (
+        "def score(row, prediction):\n    assert prediction['answer'] == row['answer'], row['answer']\n    return 1.0\n"
+    )
+    (own / "m.py").write_text(code)
+    (own / "w.yaml").write_text(json.dumps({**WORKFLOW, "metric": "python:m.py:score"}))
+    found: dict[str, str] = {}
+    for split in ("val", "test"):
+        evaluate(own / "w.yaml", options=EvalOptions(split=split), database=str(own / "w.db"), pool=Script(work))
+        found[split] = json.dumps([log.as_dict() for log in stored(own)])
+    assert "failed with metric: metric: " in found["val"] and "failed with metric" in found["test"]
+    assert "testlabel1" not in found["test"]
+
+
 def test_what_a_run_of_optimize_stores_is_named_and_how_to_get_the_rest(own: Path) -> None:
     tree = {**WORKFLOW, "proof": {"when_unchanged": "test"}}
     (own / "w.yaml").write_text(json.dumps(tree))
@@ -410,3 +425,15 @@ def test_a_refused_answer_is_a_failure_in_the_table(scripted: Script, tmp_path: 
     done = run(str(path), "--lm", "openai/m", "--db", str(tmp_path / "w.db"))
     assert done.exit_code == 1 and "refused: the judge refused" in done.output
     assert "No diagnosis of 1 logs: refused" in done.output
+
+
+def test_an_attribution_has_no_candidate_to_export(logs: list[Log], tmp_path: Path) -> None:
+    run = judged(logs, tmp_path, Script(rule)).run
+    done = CliRunner().invoke(cli, ["export", run, "--db", str(tmp_path / "w.db")])
+    assert f"run {run} (attribute) has no candidates yet" in str(done.exception)
+
+
+def test_an_attribution_is_found_by_its_tag(logs: list[Log], tmp_path: Path) -> None:
+    run, db = judged(logs, tmp_path, Script(rule)).run, str(tmp_path / "w.db")
+    assert CliRunner().invoke(cli, ["tag", run, "why", "--db", db]).exit_code == 0
+    assert f"run {run}" in CliRunner().invoke(cli, ["show", "why", "--db", db]).stdout

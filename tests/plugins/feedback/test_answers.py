@@ -266,3 +266,9 @@ def test_a_prompt_that_is_too_long_is_unread_and_a_server_that_is_down_is_raised
     assert isinstance(found, Unreadable) and len(sent) == 1 and unread == {"too_long": 1}
     found, sent, unread = ask(LMError("server", "down"))
     assert isinstance(found, LMError) and len(sent) == 1 and not unread
+
+
+def test_half_of_a_character_can_be_written_to_a_file() -> None:
+    (found,) = read_aspects(aspects({"behaviour": "smiles \ud83d"}), COMMENT, LOG).aspects
+    metric = read_metric('{"name": "smile\\ud83d", "definition": "d"}', [found], [LOG], 2)
+    assert metric.name == "smile?" and metric.good[0].behaviour == "smiles ?"

@@ -13,6 +13,7 @@ from tests.helpers.planted_comments import plant, rules, write_world
 from tests.helpers.scripted import Script
 
 from workbench.cli import cli, main
+from workbench.errors import SpecError
 from workbench.evaluation import EvalOptions, evaluate
 from workbench_feedback import induce as course
 from workbench_feedback.metrics_file import read_metrics
@@ -72,6 +73,38 @@ def test_a_dry_run_asks_nobody_and_names_no_model(scripted: Script, tmp_path: Pa
     most = json.loads(run(tmp_path, "--dry-run", "--json").stdout)["calls"]
     assert not scripted.requests and not (tmp_path / "w.db").exists()
     assert run(tmp_path, "--lm", "openai/m").exit_code == 0 and len(scripted.requests) <= most
+
+
+def test_metrics_that_were_edited_are_not_written_over(scripted: Script, tmp_path: Path) -> None:
+    write_world(plant(3, traces=10), tmp_path)
+    assert run(tmp_path, "--lm", "openai/m").exit_code == 0
+    assert run(tmp_path, "--lm", "openai/m", "--most", "3").exit_code == 0, "its own file it may replace"
+    path, asked = tmp_path / "metrics.yaml", len(scripted.requests)
+    for edited, said in (
+        (path.read_text().replace("definition: ", "definition: My ", 1), "edited by hand"),
+        ("- mine\n", "did not write"),
+        ("metrics: [{name: a, definition: b}]\n", "edited by hand"),
+    ):
+        path.write_text(edited)
+        done = run(tmp_path, "--lm", "openai/m", "--most", "4")
+        assert said in str(done.exception) and path.read_text() == edited
+    assert len(scripted.requests) == asked, "it is refused before anything is paid"
+
+
+def test_dollars_without_a_price_are_refused_by_the_name_of_the_flag(
+    scripted: Script, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    write_world(plant(3, traces=10), tmp_path)
+    monkeypatch.setattr(scripted, "price", lambda prompt_tokens, completion_tokens: None)
+    done = run(tmp_path, "--lm", "openai/m", "--budget-usd", "1")
+    assert "--budget-usd cannot be kept: the price of" in str(done.exception) and not scripted.requests
+    assert isinstance(done.exception, SpecError) and "Leave --budget-usd out" in str(done.exception.hint)
+
+
+def test_a_dry_run_refuses_what_the_command_refuses(scripted: Script, tmp_path: Path) -> None:
+    write_world(plant(3, traces=10), tmp_path)
+    done = run(tmp_path, "--dry-run", "--least", "5", "--most", "2")
+    assert "the fewest metrics (5) are more than the most (2)" in str(done.exception)
 
 
 def test_metrics_that_match_any_trace_are_called_so(

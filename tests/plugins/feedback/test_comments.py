@@ -11,6 +11,7 @@ from tests.helpers.scripted import Script
 
 from workbench.errors import SpecError
 from workbench.evaluation import EvalOptions, evaluate
+from workbench.kit import stored_logs
 from workbench.kit.agent_log import LogStep
 from workbench.lm import Request
 from workbench.store import Store
@@ -137,6 +138,9 @@ GOOD = {"trace": "x", "comment": "y"}
         ([GOOD, {"log": "gone.json", "comment": "y"}], 2, "there is no file"),
         ([{"log": "../gone.json", "comment": "y"}], 1, "lies outside"),
         ([{"trace": "x", "comment": "y", "row": "1"}], 1, "'row' is not known beside 'trace'"),
+        ([{"trace": "x", "coment": "y"}], 1, "'coment' is not known.*(?s:.)*Did you mean 'comment'"),
+        ([{"log": "a\0b.json", "comment": "y"}], 1, "'log' is no name"),
+        ([{"log": "a.json", "trace": True, "comment": "y"}], 1, "'trace' is no name"),
     ],
 )
 def test_a_wrong_line_is_named_with_its_number(lines: list[Any], line: int, said: str, tmp_path: Path) -> None:
@@ -175,3 +179,19 @@ def test_an_empty_file_and_none_are_told_apart(tmp_path: Path) -> None:
     (tmp_path / "c.bin").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(SpecError, match="cannot be read"):
         read_comments(tmp_path / "c.bin")
+
+
+def test_a_run_is_read_once_however_many_rows_are_commented_on(
+    evaluated: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_by: list[str] = []
+    whole = stored_logs.read_rows
+
+    def counted(store: Any, row: Any, report: Any) -> Any:
+        read_by.append(row["run"])
+        return whole(store, row, report)
+
+    monkeypatch.setattr(stored_logs, "read_rows", counted)
+    rows = [i for i in ids(evaluated) if i.startswith("val:")]
+    found = read(evaluated, *({"run": "last", "row": row, "comment": "x"} for row in rows * 2))
+    assert len(found.traces) == len(rows) > 1 and len(read_by) == 1

@@ -173,9 +173,10 @@ def test_a_file_is_read_back_as_it_was_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "said"),
     [
-        ("metrics: []\n", 1, "metrics"),
+        ("metrics: []\n", 1, "(?s)at least 1.*Write metrics: "),
         ("metrics:\n- name: a\n", 2, "definition"),
         ("metrics:\n- name: a\n  definition: b\n  weight: 3\n", 4, "weight"),
+        ("metrics:\n- name: a\n  defintion: b\n", 3, "(?s)defintion.*Did you mean 'definition'"),
         ("metrics:\n- {name: a, definition: b}\n- {name: a, definition: c}\n", 3, "two metrics are called 'a'"),
         ("metrics: [\n", 2, "metrics.yaml"),
     ],
@@ -193,7 +194,10 @@ def test_a_wrong_file_is_named_with_its_line_where_the_workflow_names_it(
     ("metric", "said"),
     [
         ({"induced": "gone.yaml"}, "there is no file"),
-        ({"induced": {}}, "'file'"),
+        ({"induced": {}}, "needs 'file'\n  Write e.g. metric: {induced: FILE}."),
+        ({"induced": 3}, "'file' is no path: 3"),
+        ({"induced": {"file": "metrics.yaml", "max_tokens": "many"}}, "'max_tokens' is 'many'"),
+        ({"induced": {"file": "metrics.yaml", "window": 0}}, "Write a whole number of 300 or more."),
         ({"induced": {"file": "metrics.yaml", "only": ["Says plese"]}}, "Did you mean 'Says please'"),
         ({"induced": {"file": "metrics.yaml", "only": "Says please"}}, "no list of names"),
         ({"induced": {"file": "metrics.yaml", "weights": 1}}, "weights"),

@@ -250,8 +250,8 @@ def test_refusals(tmp_path, monkeypatch):
     with pytest.raises(SpecError, match="unknown setting 'trust_remote_code'"):
         provider.hf("a/b", settings(extra={"trust_remote_code": True}))
     lm = provider.hf("a/b", settings())
-    with pytest.raises(LMError, match="neither tools"):
-        asyncio.run(lm.complete(request("x", tools=({"type": "function"},))))
+    with pytest.raises(LMError, match="no response format"):
+        asyncio.run(lm.complete(request("x", response_format={"type": "json_object"})))
     monkeypatch.setattr(provider, "version", lambda package: "2.10.1")
     with pytest.raises(PluginError, match=r"torch>=2.11: pip install -e '\.\[local\]'"):
         provider.hf("a/b", settings())

@@ -316,6 +316,7 @@ def test_recorded_outcomes_lie_in_the_folder_of_the_workflow(tmp_path: Path) -> 
         ({"route": {"aim": "cheap"}}, None, "aim"),
         ({"route": {"rows": 2}}, None, "rows"),
         ({"route": {"lms": [{"modl": "x"}]}}, None, "unknown key 'modl'"),
+        ({"route": {"lms": ["bundled/nona"]}}, None, "no bundled model 'nona'"),
     ],
 )
 def test_what_is_written_wrongly_is_refused_before_a_call(
@@ -324,6 +325,14 @@ def test_what_is_written_wrongly_is_refused_before_a_call(
     pool = Pool()
     with pytest.raises(SpecError, match=said):
         run(tmp_path, optimizer, pool, nodes=nodes)
+    assert pool.requests == 0
+
+
+def test_too_few_recorded_outcomes_are_refused_before_a_call(tmp_path: Path) -> None:
+    (tmp_path / "seen.jsonl").write_text("\n", encoding="utf-8")
+    pool = Pool()
+    with pytest.raises(SpecError, match="seen.jsonl has 0 recorded outcomes of 'sort': too few"):
+        run(tmp_path, {"route": {"recorded": {"sort": "seen.jsonl"}}}, pool)
     assert pool.requests == 0
 
 

@@ -137,6 +137,40 @@ def test_requests_that_wait_are_answered_by_a_faster_configuration(tmp_path: Pat
     assert chat["system_fingerprint"] == "configuration-0", "the queue is empty"
 
 
+def test_requests_that_run_out_of_time_count_as_slow(tmp_path: Path) -> None:
+    """The cheap one is much slower than on val, so that the deadline ends each of its requests."""
+    figures = [
+        {**FIGURES[0], "latency": 0.01, "p95_latency": 0.02},
+        {**FIGURES[1], "latency": 1e-4, "p95_latency": 2e-4},
+    ]
+    shelf = Shelf({"cheap": Shelved(1.0, 0.001, 5.0), "quick": Shelved(1.0, 0.01)})
+    path = write(tmp_path, targets={"p95_latency": 0.08}, configurations=figures)
+    with workbench.load(path, pool=shelf) as wf:
+        loaded = load_configurations(wf, path, pool=shelf)
+
+        async def whole() -> list[int]:
+            app = App(wf, Settings(concurrency=FEW, deadline=0.1), lambda line: None, loaded[1:])
+            transport = httpx.ASGITransport(app)  # type: ignore[arg-type]
+            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000") as client:
+                jobs = [client.post("/predict", json={"text": f"word {i}"}) for i in range(FEW)]
+                codes = [reply.status_code for reply in await asyncio.gather(*jobs)]
+                return [*codes, (await client.post("/predict", json={"text": "word"})).status_code]
+
+        try:
+            assert wf.run_in_loop(whole()) == [504] * FEW + [200] and shelf.calls["quick"] == 1
+        finally:
+            for other in loaded[1:]:
+                other.close()
+
+
+def test_a_request_that_was_cut_early_does_not_count_as_fast() -> None:
+    """One that waited long is ended by its deadline soon after it began."""
+    found = chooser()
+    for _ in range(FEW):
+        found.record_cut(0, 0.01)
+    assert found.choose(0.0, 0) == 0 and found.choose(2.5, 0) == 2
+
+
 def test_fixed_is_the_own_configuration_of_the_file(tmp_path: Path) -> None:
     found, chat, shelf = burst(tmp_path, 5, adapt=False)
     assert shelf.calls == {"cheap": 6, "quick": 0}
