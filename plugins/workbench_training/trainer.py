@@ -64,7 +64,6 @@ class RolloutSource(Protocol):
 
     def pass_over(self, course: Course, step: int) -> None:
         """Note a step whose rollouts a checkpoint already contains."""
-        ...
 
     def position(self) -> dict[str, Any]:
         """Where the source stands, as JSON values for a checkpoint."""
