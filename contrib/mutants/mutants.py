@@ -22,6 +22,7 @@ from areas.proof import PROOF
 from areas.routes import ROUTES
 from areas.rows import ROWS
 from areas.search import SEARCH
+from areas.serving import SERVING
 from areas.shown import SHOWN
 from areas.training import TRAINING
 from areas.trust import TRUST
@@ -38,6 +39,7 @@ MUTANTS: list[Mutant] = [
     *ALLOWED,
     *CALLS,
     *WORKFLOWS,
+    *SERVING,
     *TRAINING,
     *SAMPLING,
     *TRUST,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -72,6 +72,13 @@ class HFLM:
             source = str(folder) if folder.is_dir() else model
             self._engine = _ENGINES[key] = _Engine(key, source, extra, self.concurrency)
         self._engine.users += 1
+        self._answer: Callable[[Request], Awaitable[Response]] | None = None
+
+    def delegate(self, answer: Callable[[Request], Awaitable[Response]] | None, concurrency: int = 1) -> None:
+        """Let an engine elsewhere answer that has these weights; None: answer here again."""
+        self._answer = answer
+        if answer is not None:
+            self.concurrency = concurrency
 
     async def complete(self, request: Request) -> Response:
         """Generate one answer. Raises LMError: too_long, bad_request, unsupported (formats, and tools that the chat
@@ -79,6 +86,8 @@ class HFLM:
         check_format(request)
         if self._engine is None:
             raise RuntimeError(f"{self.identity} is closed")
+        if self._answer is not None:
+            return await self._answer(request)
         return await self._engine.batcher.submit(request)
 
     async def embed(self, texts: Sequence[str]) -> tuple[list[list[float]], int]:

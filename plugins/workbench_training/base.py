@@ -43,7 +43,7 @@ class TrainingOptimizer(Optimizer):
     address: str = Field("lm", description="the LM that is trained: lm, or that of a node: nodes.NAME.lm")
     device: str | None = Field(None, description="cpu, cuda, ...; by default a GPU if there is one")
     server: str | ServerSettings = Field(
-        "", description="sample on vLLM; needs lora. The address of a server with adapters enabled, or {} to start one"
+        "", description="sample on vLLM: the address of a server that runs, or {} to start one"
     )
     race: bool = Field(
         True, description="stop the evaluation of candidates that are clearly worse than the best so far"
@@ -63,9 +63,20 @@ class TrainingOptimizer(Optimizer):
 
     @model_validator(mode="after")
     def _server_fits(self) -> Self:
-        if self.server != "" and any((policy.lora or self.lora) is None for policy in self.resolve_policies().values()):
-            raise ValueError("a server receives an adapter, not all weights: give `lora: {}` as well")
+        whole = [name for name, policy in self.resolve_policies().items() if (policy.lora or self.lora) is None]
+        if self.server_settings is not None and whole and len(self.resolve_policies()) > 1:
+            raise ValueError(
+                f"a server has one set of weights, and {whole[0]} would replace those that the other policies draw "
+                "with: give each policy `lora: {}`"
+            )
         return self
+
+    @property
+    def server_settings(self) -> ServerSettings | None:
+        """Of the server that samples; None where this process does."""
+        if isinstance(self.server, str):
+            return ServerSettings.model_validate({"url": self.server}) if self.server else None
+        return self.server
 
     async def ready(self, study: Study) -> None:
         found = [self._role(study, name, settings) for name, settings in self.resolve_policies().items()]
@@ -78,10 +89,10 @@ class TrainingOptimizer(Optimizer):
             except SpecError as error:
                 raise SpecError(error.message, hint=error.hint, path=(*place, *error.path)) from None
         check_extra(any(role.lora for role in roles))
-        if isinstance(self.server, ServerSettings):
+        if (server := self.server_settings) is not None and not server.url:
             from workbench_training.serving.vllm_server import check_command, require_one_base  # with torch
 
-            check_command(self.server)
+            check_command(server)
             require_one_base([role.lm.weights for role in roles])
         if spread := [role.learning for role in roles if role.learning.fsdp]:
             from workbench_training.scale.distributed import check_processes  # imports torch
@@ -99,7 +110,7 @@ class TrainingOptimizer(Optimizer):
 
         if (memory := gpu_memory(self.device)) is not None:
             drawn = max(role.spec.concurrency or CONCURRENCY for role in roles)
-            plan = make_plan(roles, self.server, reference=self.keeps_reference, drawn=drawn)
+            plan = make_plan(roles, self.server_settings, reference=self.keeps_reference, drawn=drawn)
             self._counted = check_memory(plan, memory)
 
     async def optimize(self, study: Study) -> Workflow:
@@ -196,12 +207,18 @@ class TrainingOptimizer(Optimizer):
         try:
             for role in roles.values():
                 await study.release_lm(role.spec)  # the baseline's weights; its next call loads them again
-            server = await self._started(study, roles, folder)
+            if (settings := self.server_settings) is not None and not settings.url:
+                from workbench_training.serving.server_setup import start_server
+
+                log = folder / "server.log"
+                study.log(f"starting a server; its log is {log}")
+                server = await start_server(settings, [*roles.values()], log, self.device)
+            url = server.url if server is not None else settings.url if settings is not None else ""
             for index, role in enumerate(roles.values()):
                 role.key = f"{name}-{role.name}" if role.name else name
                 others = [other for other in roles.values() if other.key in LIVE]
                 role.policy = await asyncio.to_thread(self._load, role, others, number + index)
-                LIVE[role.key] = role.engine = self._engine(role, folder, server)
+                LIVE[role.key] = role.engine = self._engine(role, folder, url)
                 study.log(f"{role.name or role.spec.model}: {role.policy.describe()}")
             await self.train_policies(study, source, folder, weights, number)
         except BudgetSpent as spent:
@@ -212,28 +229,6 @@ class TrainingOptimizer(Optimizer):
                     await role.engine.aclose()
             if server is not None:
                 await server.aclose()
-
-    async def _started(self, study: Study, roles: dict[str, TrainedPolicy], folder: Path) -> ManagedServer | None:
-        """Start the server of this training, ready to load adapters; None if none is to be started."""
-        if not isinstance(self.server, ServerSettings):
-            return None
-        from workbench_training.serving.vllm_server import ManagedServer, require_one_base
-
-        rank = max(role.lora.rank for role in roles.values() if role.lora)
-        server = ManagedServer(
-            require_one_base([role.lm.weights for role in roles.values()]),
-            self.server,
-            folder / "server.log",
-            rank=rank,
-            adapters=len(roles),
-        )
-        study.log(f"starting a server; its log is {server.log}")
-        try:
-            await server.start()
-        except BaseException:
-            await server.aclose()
-            raise
-        return server
 
     def _load(self, role: TrainedPolicy, others: list[TrainedPolicy], seed: int) -> Policy:
         """Load the role's policy; adapters on one base share its weights."""
@@ -264,13 +259,11 @@ class TrainingOptimizer(Optimizer):
             beside=beside,
         )
 
-    def _engine(self, role: TrainedPolicy, folder: Path, server: ManagedServer | None) -> Engine:
-        if url := server.url if server is not None else self.server:
-            from workbench_training.serving.vllm_engine import ServerEngine
+    def _engine(self, role: TrainedPolicy, folder: Path, url: str) -> Engine:
+        if (settings := self.server_settings) is not None:
+            from workbench_training.serving.server_setup import make_engine
 
-            settings = self.server if isinstance(self.server, ServerSettings) else ServerSettings.model_validate({})
-            bounds = {"probe_gap": settings.probe_gap, "probe_kl": settings.probe_kl}
-            return ServerEngine(str(url), role.key, role.policy, folder / "adapters", **bounds)
+            return make_engine(settings, url, role, folder / "adapters", self.device)
         from workbench_training.serving.policy_lm import CONCURRENCY, LocalEngine
 
         return LocalEngine(role.policy.generator, -1, role.spec.concurrency or CONCURRENCY)

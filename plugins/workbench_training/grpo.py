@@ -217,6 +217,11 @@ class GRPO(TrainingOptimizer):
                 if (synced := role.engine.at(version)) is not None:
                     await synced
 
+        async def rest() -> None:
+            for role in roles.values():
+                if (resting := role.engine.rest()) is not None:
+                    await resting
+
         trainer = Trainer(
             learners,
             source,
@@ -226,6 +231,7 @@ class GRPO(TrainingOptimizer):
             weights=weights,
             seed=number,
             at=at,
+            rest=rest,
             rate=lambda step: source.at(step, "rate"),
             log=study.log,
         )

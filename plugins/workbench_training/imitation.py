@@ -152,6 +152,8 @@ class ImitationOptimizer(TrainingOptimizer):
             chosen = await self.chosen(study, policy, source, tasks, course, round_)
             if not chosen:
                 return
+            if held and (resting := engine.rest()) is not None:
+                await resting
             record.begin(round_, [*chosen, *added], held=held)
             for epoch in range(self.epochs):
                 done = round_ * self.epochs + epoch + 1
@@ -166,7 +168,7 @@ class ImitationOptimizer(TrainingOptimizer):
                 if (epoch + 1) % self.evaluate_every == 0 or epoch + 1 == self.epochs:
                     if computed:
                         await asyncio.to_thread(record.write, learner, done, updates)
-                    await source.offer(record.candidate(done), done)
+                    await source.offer(record.candidate(done), done, current=computed or held)
 
     async def _epoch(
         self,

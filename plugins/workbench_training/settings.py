@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from workbench_training.rewards import RewardTerm
 
@@ -51,12 +51,23 @@ class Learning(BaseModel):
 
 
 class ServerSettings(BaseModel):
-    """A vLLM server that is started with the training and stopped with it."""
+    """A vLLM server that is started with the training and stopped with it, or one that runs already."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    url: str = Field("", description="address of a server that runs already; empty: one is started")
     command: str = Field("vllm serve", description="what starts it; the model and the options below are appended")
     memory: float = Field(0.45, gt=0, le=1, description="share of the GPU's memory that it may take beside training")
+    sleep: bool = Field(
+        False, description="free its memory between drawing and the next weights, so that an update has the whole GPU"
+    )
+    transfer: Literal["auto", "ipc", "reload", "nccl"] = Field(
+        "auto",
+        description="how all weights reach it: CUDA IPC on one GPU, or a file that it reads; auto: ipc on the GPU of a "
+        "server on this machine, else reload. An adapter is a file",
+    )
+    candidates: bool = Field(True, description="it also draws for the evaluation of candidates")
+    seeds: bool = Field(False, description="send a seed with each request; vLLM then samples row by row, slowly")
     start: float = Field(900.0, gt=0, description="seconds until it must be ready")
     probe_gap: float = Field(
         0.2,
@@ -65,6 +76,18 @@ class ServerSettings(BaseModel):
     )
     probe_kl: float = Field(0.1, gt=0, description="most divergence of the server from the policy on these tokens")
     arguments: list[str] = Field(default_factory=list, description="further arguments, e.g. [--max-model-len, '4096']")
+
+    @model_validator(mode="after")
+    def _is_possible(self) -> Self:
+        if self.transfer == "nccl":
+            raise ValueError(
+                "`transfer: nccl` is not offered: write `transfer: reload` for a server on other GPUs or another "
+                "machine, which then reads the weights from a folder that both see"
+            )
+        given = self.model_fields_set & {"command", "memory", "start", "arguments"}
+        if self.url and given:
+            raise ValueError(f"`{min(given)}` is for a server that is started here, and `url` names one that runs")
+        return self
 
 
 class PolicySettings(BaseModel):

@@ -18,7 +18,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from workbench.errors import StoreError
 from workbench.task import Example
@@ -27,52 +27,13 @@ from workbench_training.curriculum import draw_rows, update_record
 from workbench_training.learner import Learner, count_devices
 from workbench_training.model.policy import Weights, drop_checkpoints, is_digest, last_checkpoint, write_checkpoint
 from workbench_training.rewards import Rollout
+from workbench_training.rollouts.rollout_source import RolloutSource
 from workbench_training.rollouts.study_rollouts import describe_skipped, rewards_differ
 from workbench_training.rollouts.token_rows import Row
 from workbench_training.settings import Course
 from workbench_training.state.training_state import State
 
 PARTS = ("weights", "optimizer", "reference", "best")  # the parts of a policy in a checkpoint
-
-
-class RolloutSource(Protocol):
-    """The source of rollouts and the receiver of candidates."""
-
-    async def rollouts(self, tasks: Sequence[Example], course: Course, step: int) -> list[list[Rollout]]:
-        """The scored rollouts of each task, drawn by the policy at version `step`."""
-        ...
-
-    def rows(self, rollout: Rollout, step: int) -> list[Row]: ...
-
-    def affords(self, course: Course, step: int) -> bool:
-        """Whether the budget allows another step, and a candidate after it."""
-        ...
-
-    async def offer(self, folders: Mapping[str, Path], step: int) -> float | None:
-        """Evaluate the weights of all policies as one candidate. Returns its score on val; None if the budget does not
-        suffice."""
-        ...
-
-    async def recall(self, folders: Mapping[str, Path], step: int) -> bool:
-        """Make a candidate that an earlier process evaluated known again; False if its evaluation is not stored."""
-        ...
-
-    @property
-    def remembers(self) -> bool:
-        """Whether `recall` finds what was offered, and only the best candidates are ever asked for."""
-        ...
-
-    def pass_over(self, course: Course, step: int) -> None:
-        """Note a step whose rollouts a checkpoint already contains."""
-        ...
-
-    def position(self) -> dict[str, Any]:
-        """Where the source stands, as JSON values for a checkpoint."""
-        ...
-
-    def restore(self, position: Mapping[str, Any]) -> None:
-        """Proceed from a stored position. Raises StoreError for a damaged one."""
-        ...
 
 
 class Trainer:
@@ -90,6 +51,7 @@ class Trainer:
         weights: Path,
         seed: int = 0,
         at: Callable[[int], Awaitable[None] | None] = lambda version: None,
+        rest: Callable[[], Awaitable[None] | None] = lambda: None,
         rate: Callable[[int], float | None] = lambda step: None,
         log: Callable[..., None] = lambda message, **figures: None,
     ):
@@ -104,12 +66,13 @@ class Trainer:
             weights: folder for candidates.
             seed: of the order of tasks.
             at: brings the engines to a version.
+            rest: frees what drawing needs, until the next version.
             rate: the learning rate at a step; None for the learners' own.
             log: receives messages.
         """
         self.learners = {"": learners} if isinstance(learners, Learner) else dict(learners)
         self.source, self.tasks, self.course = source, tasks, course
-        self.folder, self.weights, self.at, self.rate, self.log = folder, weights, at, rate, log
+        self.folder, self.weights, self.at, self.rest, self.rate, self.log = folder, weights, at, rest, rate, log
         self.state, self.seed, self.rng = State(), seed, random.Random(f"{seed}: order")
         self.best_weights: dict[str, Weights] = {}
         self.history: list[dict[str, float]] = []
@@ -138,6 +101,8 @@ class Trainer:
             await synced
         groups = await self._collect(step)
         self.state.step = step + 1
+        if (resting := self.rest()) is not None:
+            await resting
         figures = await asyncio.to_thread(self._learn, groups, step)
         self.history.append(figures)
         silent = f"{figures['silent']:.0%} of the groups without differences"
@@ -316,7 +281,7 @@ class Trainer:
         self._offered.add(self.state.step)
         folders = await asyncio.to_thread(self._write)
         self.state.offered[key] = {name: folder.name for name, folder in folders.items()}
-        score = await self.source.offer(folders, self.state.step)
+        score = await self.source.offer(folders, self.state.step, current=True)
         if score is None:
             self.state.unscored.append(key)
             return
@@ -347,7 +312,7 @@ class Trainer:
             return
         if gone := [folder for folder in folders.values() if not folder.exists()]:
             raise StoreError(f"the weights {gone[0]} of this run are gone; start a new run")
-        await self.source.offer(folders, int(key))
+        await self.source.offer(folders, int(key), current=False)
 
     def _write(self) -> dict[str, Path]:
         return {name: learner.save(self.weights) for name, learner in self.learners.items()}

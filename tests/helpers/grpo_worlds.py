@@ -77,7 +77,7 @@ class TextSource:
     def restore(self, position: Mapping[str, int]) -> None:
         pass
 
-    async def offer(self, folders: Mapping[str, Path], step: int) -> float | None:
+    async def offer(self, folders: Mapping[str, Path], step: int, *, current: bool) -> float | None:
         self.offers.append((step, folders[""]))
         return 0.0
 

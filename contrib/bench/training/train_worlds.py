@@ -109,7 +109,7 @@ class World:
     def restore(self, position: Mapping[str, int]) -> None:
         pass
 
-    async def offer(self, folders: Mapping[str, Path], step: int) -> float | None:
+    async def offer(self, folders: Mapping[str, Path], step: int, *, current: bool) -> float | None:
         return None
 
 

@@ -61,6 +61,7 @@ MEMORY_COUNT = nodes_of(
     "test_bytes_are_counted_while_their_tensors_live",
     "test_policies_that_take_turns_share_what_only_a_pass_needs",
     "test_what_does_not_fit_is_refused_with_the_settings_that_make_it_fit",
+    "test_a_server_that_sleeps_leaves_an_update_the_whole_gpu",
     "test_the_size_of_a_pass_that_fits_is_found",
 )
 TRAINING: list[Mutant] = [
@@ -324,5 +325,15 @@ TRAINING: list[Mutant] = [
         ("int(memory * (1 - self.server)) - RESERVE", "memory - RESERVE", "a server takes no memory"),
         ("replace(counted, base=0) if shared else counted", "counted", "a shared base counts twice"),
         ("return self.most <= self.room(memory)", "return True", "everything fits"),
+    ),
+    *changes_of(
+        "plugins/workbench_training/model/preflight.py",
+        MEMORY_COUNT,
+        (
+            "if self.sleeps else self.drawing_room(memory)",
+            "if False else self.drawing_room(memory)",
+            "no server sleeps",
+        ),
+        ("and self.resting <= self.drawing_room(memory)", "", "a server that sleeps never draws"),
     ),
 ]

@@ -17,6 +17,7 @@ from workbench.lm.pool import LMPool, lm_prefixes, make_lm, split_model
 from workbench.lm.protocol import (
     LM,
     MOST_TOKENS,
+    CanDelegate,
     CanEmbed,
     HasWeights,
     Message,
@@ -37,6 +38,7 @@ __all__ = [
     "Request",
     "Response",
     "Message",
+    "CanDelegate",
     "CanEmbed",
     "HasWeights",
     "LMPool",

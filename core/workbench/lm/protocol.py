@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast, runtime_checkable
 
@@ -147,6 +147,17 @@ class HasWeights(Protocol):
     weights: str
 
     def with_weights(self, folder: str) -> Mapping[str, Any]: ...
+
+
+@runtime_checkable
+class CanDelegate(Protocol):
+    """An LM whose requests an engine elsewhere may answer that has the same weights, e.g. a server in a training.
+
+    delegate(answer, concurrency): from now on `answer(request)` answers, with so many requests in flight, and nothing
+    is loaded here; None: the LM answers itself again.
+    """
+
+    def delegate(self, answer: Callable[[Request], Awaitable[Response]] | None, concurrency: int = 1) -> None: ...
 
 
 @runtime_checkable

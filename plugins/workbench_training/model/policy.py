@@ -109,6 +109,11 @@ class Policy:
         with self.passing():
             return log_probabilities(self.inner, batch, temperature=temperature)
 
+    @torch.no_grad()
+    def sampling_log_probabilities(self, batch: Batch) -> torch.Tensor:
+        """Of the tokens after the prompts, with the weights that samplers receive: (rows, longest)."""
+        return self.log_probabilities(batch)[0]
+
     @contextmanager
     def passing(self) -> Iterator[None]:
         """For a pass over rows: with its own adapter, in its own precision, with or without checkpointing."""

@@ -18,6 +18,8 @@ from workbench_training.settings import Lora, ServerSettings
 
 #: The CUDA context of this process, and what fragments: not counted, so kept free.
 RESERVE = 2 * GIB
+#: What a server that sleeps still has: its CUDA context and graphs, which it does not free. Not measured.
+SLEEPING = 2 * GIB
 #: Passes of fewer tokens are possible, but so slow that a training with them is refused.
 SMALLEST = 1024
 #: What drawing in this process is counted for: longer rows are drawn in smaller batches.
@@ -28,14 +30,15 @@ DRAWN_TOKENS = 2048
 class Plan:
     """What shares a GPU: policies in training, one pass of `tokens` tokens at a time, and a server's share.
 
-    drawn: rows that this process draws at once; 0 where a server draws. free_tokens: whether the size of a pass may be
-    chosen.
+    sleeps: the server gives its share back during updates. drawn: rows that this process draws at once; 0 where a
+    server draws. free_tokens: whether the size of a pass may be chosen.
     """
 
     policies: tuple[PolicyShape, ...]
     tokens: int = 16384
     free_tokens: bool = True
     server: float = 0.0
+    sleeps: bool = False
     drawn: int = 0
 
     @cached_property
@@ -56,12 +59,21 @@ class Plan:
             found.append(replace(counted, base=0) if shared else counted)
         return sum(found[1:], found[0])
 
+    @cached_property
+    def resting(self) -> int:
+        """The bytes that stay while a server draws."""
+        return self.count(apart=False).resting
+
     def room(self, memory: int) -> int:
-        """What is left for training on a device with so many bytes."""
+        """What is left for an update on a device with so many bytes."""
+        return memory - SLEEPING - RESERVE if self.sleeps else self.drawing_room(memory)
+
+    def drawing_room(self, memory: int) -> int:
+        """What is left for training while the server draws."""
         return int(memory * (1 - self.server)) - RESERVE
 
     def fits(self, memory: int) -> bool:
-        return self.most <= self.room(memory)
+        return self.most <= self.room(memory) and self.resting <= self.drawing_room(memory)
 
     def fitting_tokens(self, memory: int) -> int:
         """The tokens of a pass that fit: those of the plan, or a half, a quarter, ...; 0 where `SMALLEST` do not."""
@@ -86,6 +98,8 @@ def check_memory(plan: Plan, memory: int) -> str:
 def _described(plan: Plan, memory: int) -> str:
     found = plan.count()
     server = f", the server {plan.server * memory / GIB:.1f}" if plan.server else ""
+    if plan.sleeps:
+        server += f" while it draws, when {plan.resting / GIB:.1f} stay of {plan.drawing_room(memory) / GIB:.1f}"
     return (
         f"{found.most / GIB:.1f} GiB are counted for passes of {plan.tokens} tokens, and "
         f"{plan.room(memory) / GIB:.1f} of {memory / GIB:.1f} are there for them ({found.describe()}{server})"
@@ -100,17 +114,23 @@ def _hint(plan: Plan, memory: int) -> str:
     adapter = Lora.model_validate({})
     for text, change in (
         ("learning: {checkpointing: true}", lambda p: replace(p, policies=_each(p, checkpointing=True))),
+        ("server: {sleep: true}", lambda p: replace(p, sleeps=p.server > 0)),
         ("lora: {}", lambda p: replace(p, policies=_each(p, lora=adapter))),
         ("server: {memory: 0.3}", lambda p: replace(p, server=min(p.server, 0.3))),
     ):
         changed = change(plan)
-        if changed.most - changed.room(memory) >= plan.most - plan.room(memory):
+        if _excess(changed, memory) >= _excess(plan, memory):
             continue  # it is so already, or does not help
         plan = changed
         written.append(f"`{text}`")
         if plan.fitting_tokens(memory):
             return f"Write {' and '.join(written)}."
     return "No setting makes it fit: train a smaller model, or in several processes with `learning: {fsdp: true}`."
+
+
+def _excess(plan: Plan, memory: int) -> int:
+    """The bytes that are missing in the tighter phase; negative where it fits."""
+    return max(plan.most - plan.room(memory), plan.resting - plan.drawing_room(memory))
 
 
 def _each(plan: Plan, **changes: Any) -> tuple[PolicyShape, ...]:
@@ -121,7 +141,7 @@ def _each(plan: Plan, **changes: Any) -> tuple[PolicyShape, ...]:
     )
 
 
-def make_plan(roles: Sequence[TrainedPolicy], server: str | ServerSettings, *, reference: bool, drawn: int) -> Plan:
+def make_plan(roles: Sequence[TrainedPolicy], server: ServerSettings | None, *, reference: bool, drawn: int) -> Plan:
     """The plan of a training. drawn: rows that a policy draws at once in this process."""
     shapes = []
     for role in roles:
@@ -134,8 +154,9 @@ def make_plan(roles: Sequence[TrainedPolicy], server: str | ServerSettings, *, r
         tuple(shapes),
         tokens=max(role.learning.micro_tokens for role in roles),
         free_tokens=all("micro_tokens" not in role.learning.model_fields_set for role in roles),
-        server=server.memory if isinstance(server, ServerSettings) else 0.0,
-        drawn=0 if server != "" else drawn,
+        server=server.memory if server is not None and not server.url else 0.0,
+        sleeps=server is not None and not server.url and server.sleep,
+        drawn=0 if server is not None else drawn,
     )
 
 

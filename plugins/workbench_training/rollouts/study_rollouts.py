@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from workbench import BudgetSpent, Patch, Study, Workflow
 from workbench.errors import SpecError, StoreError
 from workbench.hashing import digest
-from workbench.lm import HasWeights
+from workbench.lm import CanDelegate, HasWeights
 from workbench.spec import LMSpec, lm_spec
 from workbench.study import read_position, recall_evaluation, restore_position
 from workbench.task import Example
@@ -244,19 +244,41 @@ class StudyRolloutSource:
         restore_position(self.study, position)
         self.largest_tokens = float(position.get("largest_tokens", 0.0))
 
-    async def offer(self, folders: Path | Mapping[str, Path], step: int) -> float | None:
-        """Evaluate weights as one candidate: a folder for each role, or the folder of the only one."""
+    async def offer(self, folders: Path | Mapping[str, Path], step: int, *, current: bool = False) -> float | None:
+        """Evaluate weights as one candidate: a folder for each role, or the folder of the only one.
+
+        current: the policies have these weights now. A server that draws for them then answers the candidate's calls,
+        in place of the checkpoint loaded here. Its identity, and so the journal's keys, are those of the checkpoint.
+        """
         if not isinstance(folders, Mapping):
             folders = dict.fromkeys(self.roles, folders)
         candidate = self._candidate(folders, step)
         if not self.study.affords(candidate):
             return None
-        evaluation = await self.study.evaluate(candidate, race=self.race)
+        delegating = await self._draw_on_servers(candidate, step) if current else []
+        try:
+            evaluation = await self.study.evaluate(candidate, race=self.race)
+        finally:
+            for lm in delegating:
+                lm.delegate(None)
         if sum(evaluation.failures.values()) == len(evaluation.results):
             self.study.log(f"the weights of step {step} failed on every row: {evaluation.results[0].message}")
         for role in self.roles.values():
             await self.study.release_lm(lm_spec(candidate.get(role.address)))
         return evaluation.score if evaluation.complete else 0.0
+
+    async def _draw_on_servers(self, candidate: Workflow, step: int) -> list[CanDelegate]:
+        """Let the engines that draw for candidates answer for the candidate's checkpoints. Returns their LMs."""
+        from workbench_training.serving.policy_lm import CandidateEngine
+
+        found: list[CanDelegate] = []
+        for role in self.roles.values():
+            lm = self.study.open_lm(lm_spec(candidate.get(role.address)))
+            if isinstance(lm, CanDelegate) and isinstance(role.engine, CandidateEngine) and role.engine.candidates:
+                await role.engine.hold_candidate(step)
+                lm.delegate(role.engine.answer, role.engine.concurrency)
+                found.append(lm)
+        return found
 
 
 def describe_skipped(updates: float, of: str) -> str:

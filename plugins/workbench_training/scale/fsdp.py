@@ -72,6 +72,11 @@ class ShardedPolicy(Policy):
         with self._layers.enabled(self.checkpointing):
             return self._pass(batch, temperature, single=torch.is_grad_enabled())
 
+    @torch.no_grad()
+    def sampling_log_probabilities(self, batch: Batch) -> torch.Tensor:
+        """Of the copy that draws, and that servers receive: in the first process alone."""
+        return log_probabilities(self.generator.model, batch)[0]
+
     def restore(self, weights: Mapping[str, torch.Tensor]) -> None:
         """Joint: take whole weights, which the first process gives."""
         shares = self.part(weights)

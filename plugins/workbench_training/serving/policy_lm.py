@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from workbench.errors import LMError
 from workbench.kit.batching import Batcher, derive_seed
@@ -22,16 +22,40 @@ CONCURRENCY = 64
 
 
 class Engine(Protocol):
-    """Samples a policy's tokens, in this process or on a server that receives its weights."""
+    """Samples a policy's tokens, in this process or on a server that receives its weights.
+
+    concurrency: requests in flight where the workflow's LM sets none.
+    """
 
     version: int
+    concurrency: int
     conversations: Conversations
 
     def at(self, version: int) -> Awaitable[None] | None: ...
 
+    def rest(self) -> Awaitable[None] | None:
+        """Free what drawing needs, until the next `at`."""
+        ...
+
     async def complete(self, request: Request) -> Response: ...
 
     async def aclose(self) -> None: ...
+
+
+@runtime_checkable
+class CandidateEngine(Protocol):
+    """An engine that also draws for the evaluation of candidates, if `candidates` says so."""
+
+    candidates: bool
+    concurrency: int
+
+    async def hold_candidate(self, step: int) -> None:
+        """Take the policy's current weights, for `answer` alone: no version draws until the next `at`."""
+        ...
+
+    async def answer(self, request: Request) -> Response:
+        """One answer, as a checkpoint of these weights would answer. Raises LMError."""
+        ...
 
 
 #: The engines of the policies that are trained in this process, by name.
@@ -41,7 +65,8 @@ LIVE: dict[str, Engine] = {}
 def policy(model: str, settings: Any) -> PolicyLM:
     """The LM of the name `NAME@VERSION`, as rollouts use it."""
     name, _, version = model.rpartition("@")
-    return PolicyLM(name, int(version), settings.concurrency or CONCURRENCY)
+    engine = LIVE.get(name)
+    return PolicyLM(name, int(version), settings.concurrency or (engine.concurrency if engine else CONCURRENCY))
 
 
 class PolicyLM:
@@ -126,7 +151,7 @@ class LocalEngine:
     """Draws with the weights in this process, in batches."""
 
     def __init__(self, generator: Any, version: int = 0, max_batch: int = CONCURRENCY):
-        self.generator, self.version = generator, version
+        self.generator, self.version, self.concurrency = generator, version, max_batch
         self.conversations = Conversations(generator.tokenizer, generator.ends, generator.encode)
         self._batcher = Batcher[Request, Response](self._serve, max_batch=max_batch)
 
@@ -134,6 +159,9 @@ class LocalEngine:
         """Set the version of the current weights."""
         self.version = version
         self.conversations.forget()
+
+    def rest(self) -> None:
+        pass
 
     async def complete(self, request: Request) -> Response:
         check_format(request)

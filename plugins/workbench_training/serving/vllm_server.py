@@ -10,7 +10,7 @@ import shutil
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,11 +18,9 @@ import aiohttp
 
 from workbench.distribution import pip_install
 from workbench.errors import PluginError
-from workbench_training.serving.vllm_engine import SyncError
+from workbench_training.serving.vllm_client import SyncError
 from workbench_training.settings import ServerSettings
 
-#: Ranks that vLLM allocates for (`--max-lora-rank`).
-RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 _PR_SET_PDEATHSIG = 1
 
 
@@ -34,17 +32,18 @@ def check_command(settings: ServerSettings) -> None:
 
 
 class ManagedServer:
-    """`vllm serve` on a free port of this machine, with adapters that may be loaded while it runs.
+    """`vllm serve` on a free port of this machine.
 
-    log: the file that takes what it prints. adapters: how many policies draw from it; each needs two while it changes
-    its version. Where this process is killed, the server's first process is, too (on Linux); what that one has started
-    must see to itself, as vLLM's engine does.
+    log: the file that takes what it prints. options, environment: what the transfer of weights needs. Where this
+    process is killed, the server's first process is, too (on Linux); what that one has started must see to itself, as
+    vLLM's engine does.
     """
 
-    def __init__(self, base: str, settings: ServerSettings, log: Path, *, rank: int, adapters: int):
+    def __init__(
+        self, base: str, settings: ServerSettings, log: Path, options: Sequence[str], environment: Mapping[str, str]
+    ):
         self.base, self.settings, self.log = base, settings, log
-        self.rank = next((r for r in RANKS if r >= rank), rank)
-        self.adapters = 2 * adapters
+        self.options, self.environment = options, environment
         self.port = _free_port()
         self._process: asyncio.subprocess.Process | None = None
 
@@ -60,11 +59,7 @@ class ManagedServer:
             "127.0.0.1",
             "--port",
             str(self.port),
-            "--enable-lora",
-            "--max-lora-rank",
-            str(self.rank),
-            "--max-loras",
-            str(self.adapters),
+            *self.options,
             "--gpu-memory-utilization",
             f"{self.settings.memory:g}",
             *self.settings.arguments,
@@ -80,7 +75,7 @@ class ManagedServer:
                 stdout=out,
                 stderr=out,
                 start_new_session=True,
-                env=os.environ | {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True"},
+                env={**os.environ, **self.environment},
                 preexec_fn=_die_with_parent(),
             )
         try:

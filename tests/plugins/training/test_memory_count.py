@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from workbench.run import find_obstacles, prepare  # noqa: E402
 from workbench_training import base  # noqa: E402
 from workbench_training.model import logprobs, memory_count, preflight  # noqa: E402
 from workbench_training.model.memory_count import GIB, PolicyShape, count_memory  # noqa: E402
-from workbench_training.model.preflight import RESERVE, Plan, check_memory  # noqa: E402
+from workbench_training.model.preflight import RESERVE, SLEEPING, Plan, check_memory  # noqa: E402
 from workbench_training.settings import Lora  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -182,6 +183,23 @@ def test_what_does_not_fit_is_refused_with_the_settings_that_make_it_fit() -> No
     beside = Plan((PolicyShape(config, Lora(), True),), server=0.45)
     room = int(most(1024, checkpointing=True, lora=Lora()) * 0.9)
     assert hint(beside, room) == "Write `server: {memory: 0.3}`."
+
+
+def test_a_server_that_sleeps_leaves_an_update_the_whole_gpu() -> None:
+    """What rests must fit beside the server while it draws; what an update needs, only beside what it keeps asleep."""
+    shape = PolicyShape(qwen(256, 4, 2, 1024, 512, tied=True, layers=4), checkpointing=True)
+    awake = Plan((shape,), tokens=8192, server=0.75)
+    asleep = replace(awake, sleeps=True)
+    memory = 2 * SLEEPING + 2 * RESERVE
+    assert awake.room(memory) == memory // 4 - RESERVE == awake.drawing_room(memory)
+    assert asleep.room(memory) == memory - SLEEPING - RESERVE and asleep.drawing_room(memory) == awake.room(memory)
+    tight = 4 * (awake.resting + RESERVE)
+    assert asleep.drawing_room(tight) == asleep.resting < asleep.most < asleep.room(tight)
+    assert asleep.fits(tight) and not awake.fits(tight) and not asleep.fits(tight - 4)
+    with pytest.raises(SpecError) as refused:
+        check_memory(replace(awake, tokens=1024), tight)
+    assert refused.value.hint == "Write `server: {sleep: true}`."
+    assert "while it draws, when" in check_memory(asleep, tight)
 
 
 def test_the_size_of_a_pass_that_fits_is_found() -> None:

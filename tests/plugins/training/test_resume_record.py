@@ -57,12 +57,12 @@ def learn(folder: Path, name: str = "sft", *, again: bool = False, kill: int = 0
 
     real, count = StudyRolloutSource.offer, 0
 
-    async def offer(self: StudyRolloutSource, folders: Any, step: int) -> float | None:
+    async def offer(self: StudyRolloutSource, folders: Any, step: int, **how: Any) -> float | None:
         nonlocal count
         count += 1
         if count == kill:
             raise Killed
-        return await real(self, folders, step)
+        return await real(self, folders, step, **how)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(StudyRolloutSource, "offer", offer)

@@ -72,3 +72,11 @@ def test_the_figures_of_a_gpu_are_told_beside_trl() -> None:
 def test_memory_is_counted_and_an_update_is_made_to_measure_it() -> None:
     found = json.loads(run("-W", "ignore", "contrib/bench/training/memory.py", "--toy"))
     assert found["measured"] == {"learned": True} and found["counted"]["most"] > found["counted"]["resting"] > 0
+
+
+def test_the_speed_of_drawing_is_measured_here_and_on_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    server, here = map(json.loads, run("-W", "ignore", "contrib/bench/training/draw_speed.py", "--toy").splitlines())
+    assert (server["where"], server["transfer"], here["where"]) == ("server", "reload", "process")
+    assert min(server["tokens_per_second"], here["tokens_per_second"], server["start"], *server["sync"]) > 0
+    assert len(server["sync"]) == len(server["sleep"]) == 2

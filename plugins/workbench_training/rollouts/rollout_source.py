@@ -1,0 +1,53 @@
+"""What a trainer asks of the source of its rollouts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from workbench.task import Example
+from workbench_training.rewards import Rollout
+from workbench_training.settings import Course
+
+if TYPE_CHECKING:
+    from workbench_training.rollouts.token_rows import Row
+
+
+class RolloutSource(Protocol):
+    """The source of rollouts and the receiver of candidates."""
+
+    async def rollouts(self, tasks: Sequence[Example], course: Course, step: int) -> list[list[Rollout]]:
+        """The scored rollouts of each task, drawn by the policy at version `step`."""
+        ...
+
+    def rows(self, rollout: Rollout, step: int) -> list[Row]: ...
+
+    def affords(self, course: Course, step: int) -> bool:
+        """Whether the budget allows another step, and a candidate after it."""
+        ...
+
+    async def offer(self, folders: Mapping[str, Path], step: int, *, current: bool) -> float | None:
+        """Evaluate the weights of all policies as one candidate. current: the policies have these weights now. Returns
+        its score on val; None if the budget does not suffice."""
+        ...
+
+    async def recall(self, folders: Mapping[str, Path], step: int) -> bool:
+        """Make a candidate that an earlier process evaluated known again; False if its evaluation is not stored."""
+        ...
+
+    @property
+    def remembers(self) -> bool:
+        """Whether `recall` finds what was offered, and only the best candidates are ever asked for."""
+        ...
+
+    def pass_over(self, course: Course, step: int) -> None:
+        """Note a step whose rollouts a checkpoint already contains."""
+
+    def position(self) -> dict[str, Any]:
+        """Where the source stands, as JSON values for a checkpoint."""
+        ...
+
+    def restore(self, position: Mapping[str, Any]) -> None:
+        """Proceed from a stored position. Raises StoreError for a damaged one."""
+        ...

@@ -1,0 +1,59 @@
+"""From the settings `server: ...` to a running server, and to the engines that draw on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from workbench_training.rollouts.study_rollouts import LONGEST_CALL, TrainedPolicy
+from workbench_training.serving.vllm_engine import CONCURRENCY, Limits, ServerEngine
+from workbench_training.serving.vllm_server import ManagedServer, require_one_base
+from workbench_training.serving.weight_transfer import Kind, list_options, make_transfer, resolve_transfer
+from workbench_training.settings import ServerSettings
+
+
+async def start_server(
+    settings: ServerSettings, roles: Sequence[TrainedPolicy], log: Path, device: str | None
+) -> ManagedServer:
+    """A server that draws for these policies, ready. Raises SyncError, PluginError; then nothing is left running."""
+    base = require_one_base([role.lm.weights for role in roles])
+    kind = _kind(settings, roles[0], device)
+    rank = max((role.lora.rank for role in roles if role.lora), default=0)
+    options, environment = list_options(kind, sleep=settings.sleep, rank=rank, adapters=len(roles))
+    extra = roles[0].spec.extra
+    options += [part for name in ("dtype", "revision") if name in extra for part in (f"--{name}", str(extra[name]))]
+    server = ManagedServer(base, settings, log, options, environment)
+    try:
+        await server.start()
+    except BaseException:
+        await server.aclose()
+        raise
+    return server
+
+
+def make_engine(
+    settings: ServerSettings, url: str, role: TrainedPolicy, folder: Path, device: str | None
+) -> ServerEngine:
+    """The engine that draws for one policy. folder: for weights on their way. Raises PluginError."""
+    kind = _kind(settings, role, device)
+    given = "timeout" in role.spec.model_fields_set
+    limits = Limits(
+        timeout=role.spec.timeout if given else LONGEST_CALL,
+        probe_gap=settings.probe_gap,
+        probe_kl=settings.probe_kl,
+        concurrency=role.spec.concurrency or CONCURRENCY,
+    )
+    return ServerEngine(
+        url,
+        role.key,
+        role.policy,
+        make_transfer(kind, role.policy, role.key, folder),
+        limits,
+        seeds=settings.seeds,
+        sleep=settings.sleep,
+        candidates=settings.candidates,
+    )
+
+
+def _kind(settings: ServerSettings, role: TrainedPolicy, device: str | None) -> Kind:
+    return resolve_transfer(settings, lora=role.lora is not None, device=device or role.spec.extra.get("device"))

@@ -1,0 +1,194 @@
+"""How a policy's weights reach a running vLLM server, over its HTTP routes and without vLLM in this process.
+
+- `AdapterTransfer`: an adapter from a folder, loaded under a name of its own beside the base.
+- `IpcTransfer`: all weights in place, from the GPU that both processes use: the server opens CUDA IPC handles of the
+  tensors, so that nothing is copied on this side (vLLM's weight-transfer backend `ipc`).
+- `ReloadTransfer`: all weights in place, from a safetensors file that the server can read; also without a GPU.
+
+`send` puts weights on a server that draws nothing meanwhile; that is the engine's concern.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import pickle
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, Protocol
+from urllib.parse import urlsplit
+
+import torch
+from transformers.utils import logging as hf_logging
+
+from workbench.errors import PluginError
+from workbench_training.model.policy import Policy
+from workbench_training.serving.vllm_client import SyncError, VLLMClient
+from workbench_training.settings import ServerSettings
+
+#: `auto` of the setting `transfer` resolved, and an adapter.
+Kind = Literal["adapter", "ipc", "reload"]
+#: Ranks that vLLM allocates for (`--max-lora-rank`).
+RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+#: (UUID of the GPU that holds a tensor, what rebuilds the tensor in another process)
+Handle = tuple[str, tuple[Any, ...]]
+
+
+class WeightTransfer(Protocol):
+    """Weights of one policy on their way to one server. in_place: they replace the server's own, so that it must not
+    draw meanwhile."""
+
+    in_place: bool
+
+    async def connect(self, client: VLLMClient, timeout: float) -> None:
+        """Prepare the server, once. Raises LMError, SyncError."""
+        ...
+
+    async def send(self, client: VLLMClient, label: str, timeout: float) -> None:
+        """Put the policy's weights there under this label. Raises LMError, SyncError."""
+        ...
+
+
+class AdapterTransfer:
+    """Loads each version of an adapter as a model `NAME-LABEL`; the one before is unloaded and deleted."""
+
+    in_place = False
+
+    def __init__(self, policy: Policy, name: str, folder: Path):
+        self.policy, self.name, self.folder = policy, name, folder
+        self._label = ""
+
+    async def connect(self, client: VLLMClient, timeout: float) -> None:
+        pass
+
+    async def send(self, client: VLLMClient, label: str, timeout: float) -> None:
+        before, self._label = self._label, ""
+        place = await asyncio.to_thread(self.policy.save_adapter, self.folder / label)
+        body = {"lora_name": f"{self.name}-{label}", "lora_path": str(place.resolve())}
+        await client.post("/v1/load_lora_adapter", body, timeout)
+        self._label = label
+        if before and before != label:
+            await client.post("/v1/unload_lora_adapter", {"lora_name": f"{self.name}-{before}"}, timeout)
+            await asyncio.to_thread(shutil.rmtree, self.folder / before, ignore_errors=True)
+
+
+class ReloadTransfer:
+    """Writes the weights into a folder, which the server's workers read in place of their own."""
+
+    in_place = True
+
+    def __init__(self, policy: Policy, folder: Path):
+        self.policy, self.folder = policy, folder
+        self._written: Path | None = None
+
+    async def connect(self, client: VLLMClient, timeout: float) -> None:
+        pass
+
+    async def send(self, client: VLLMClient, label: str, timeout: float) -> None:
+        before, place = self._written, self.folder / label
+        await asyncio.to_thread(self._write, place)
+        arguments = {"weights_path": str(place.resolve())}
+        await client.post("/collective_rpc", {"method": "reload_weights", "kwargs": arguments}, timeout)
+        self._written = place
+        if before is not None and before != place:
+            await asyncio.to_thread(shutil.rmtree, before, ignore_errors=True)
+
+    def _write(self, place: Path) -> None:
+        shutil.rmtree(place, ignore_errors=True)
+        hf_logging.disable_progress_bar()
+        self.policy.generator.model.save_pretrained(place)
+
+
+class IpcTransfer:
+    """Sends CUDA IPC handles of the weights: the server copies from this process's tensors, on the GPU of both.
+
+    The protocol is that of vLLM's documentation ("Weight Transfer", read in 0.32 and 0.33): once
+    `/init_weight_transfer_engine`, then for each version `/start_weight_update`, `/update_weights` and
+    `/finish_weight_update`. A handle is what `torch.multiprocessing` sends for a tensor; over HTTP they are pickled,
+    which the server reads only with VLLM_ALLOW_INSECURE_SERIALIZATION.
+    """
+
+    in_place = True
+
+    def __init__(self, policy: Policy, export: Callable[[torch.Tensor], Handle] | None = None):
+        """export: makes the handle of a tensor; by default of CUDA IPC. Raises PluginError without a GPU."""
+        if export is None and policy.generator.device.type != "cuda":
+            raise PluginError(
+                f"`server: {{transfer: ipc}}` needs weights on a GPU, and they are on {policy.generator.device}: "
+                "write `transfer: reload`"
+            )
+        self.policy, self._export = policy, export or export_cuda_tensor
+
+    async def connect(self, client: VLLMClient, timeout: float) -> None:
+        found = await client.get("/get_world_size", timeout)
+        if found["world_size"] != 1:
+            raise SyncError(
+                f"the server at {client.url} spreads the model over {found['world_size']} GPUs, and "
+                "`transfer: ipc` reaches the one that training uses: write `transfer: reload`"
+            )
+        await client.post("/init_weight_transfer_engine", {"init_info": {"packed": False}}, timeout)
+
+    async def send(self, client: VLLMClient, label: str, timeout: float) -> None:
+        await client.post("/start_weight_update", None, timeout)
+        held, update = await asyncio.to_thread(self._exported)
+        await client.post("/update_weights", {"update_info": update}, timeout)
+        await client.post("/finish_weight_update", {"weight_version": label}, timeout)
+        del held  # handles keep nothing alive: until here the server could read these tensors
+        if torch.cuda.is_available():
+            torch.cuda.ipc_collect()
+
+    def _exported(self) -> tuple[list[torch.Tensor], dict[str, Any]]:
+        """(the tensors, what the server needs to read them)"""
+        named = [(name, p.detach().contiguous()) for name, p in self.policy.generator.model.named_parameters()]
+        handles = [dict([self._export(t)]) for _, t in named]
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()  # what computes the weights must have ended before another process reads them
+        return [t for _, t in named], {
+            "names": [name for name, _ in named],
+            "dtype_names": [str(t.dtype).removeprefix("torch.") for _, t in named],
+            "shapes": [list(t.shape) for _, t in named],
+            "ipc_handles_pickled": base64.b64encode(pickle.dumps(handles)).decode(),
+        }
+
+
+def export_cuda_tensor(tensor: torch.Tensor) -> Handle:
+    """The CUDA IPC handle of a tensor."""
+    from torch.multiprocessing.reductions import reduce_tensor
+
+    _, arguments = reduce_tensor(tensor)
+    return str(torch.cuda.get_device_properties(tensor.device).uuid), arguments
+
+
+def resolve_transfer(settings: ServerSettings, *, lora: bool, device: str | None) -> Kind:
+    """How weights reach a server. device: as the optimizer's setting."""
+    if lora:
+        return "adapter"
+    if settings.transfer in ("ipc", "reload"):
+        return settings.transfer
+    on_gpu = torch.cuda.is_available() if device is None else torch.device(device).type == "cuda"
+    here = not settings.url or urlsplit(settings.url).hostname in ("127.0.0.1", "localhost", "::1")
+    return "ipc" if on_gpu and here else "reload"
+
+
+def make_transfer(kind: Kind, policy: Policy, name: str, folder: Path) -> WeightTransfer:
+    """Raises PluginError where it cannot work here."""
+    if kind == "adapter":
+        return AdapterTransfer(policy, name, folder)
+    return IpcTransfer(policy) if kind == "ipc" else ReloadTransfer(policy, folder)
+
+
+def list_options(kind: Kind, *, sleep: bool, rank: int, adapters: int) -> tuple[list[str], dict[str, str]]:
+    """(arguments, environment) that `vllm serve` needs for a transfer. adapters: policies that draw from it; each needs
+    two while it changes its version."""
+    arguments: list[str] = []
+    environment = {} if kind == "adapter" and not sleep else {"VLLM_SERVER_DEV_MODE": "1"}
+    if kind == "adapter":
+        allowed = next((r for r in RANKS if r >= rank), rank)
+        arguments += ["--enable-lora", "--max-lora-rank", str(allowed), "--max-loras", str(2 * adapters)]
+        environment["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "True"
+    elif kind == "ipc":
+        arguments += ["--weight-transfer-config", json.dumps({"backend": "ipc"})]
+        environment["VLLM_ALLOW_INSECURE_SERIALIZATION"] = "1"
+    return [*arguments, *(["--enable-sleep-mode"] if sleep else [])], environment

@@ -1,0 +1,81 @@
+"""The settings `server: ...`: how weights travel, what a server is started with, deadlines, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("peft")
+
+from tests.helpers.tiny_lm import save
+
+from workbench.spec import LMSpec
+from workbench_training.grpo import GRPO
+from workbench_training.model.policy import Policy
+from workbench_training.rollouts.study_rollouts import TrainedPolicy
+from workbench_training.serving.policy_lm import LIVE
+from workbench_training.serving.policy_lm import policy as policy_lm
+from workbench_training.serving.server_setup import make_engine
+from workbench_training.serving.vllm_engine import ServerEngine
+from workbench_training.serving.weight_transfer import list_options, resolve_transfer
+from workbench_training.settings import Learning, ServerSettings
+
+
+def test_the_transfer_and_what_a_server_is_started_with() -> None:
+    def resolved(lora: bool = False, device: str = "cuda", **settings: Any) -> str:
+        return resolve_transfer(ServerSettings.model_validate(settings), lora=lora, device=device)
+
+    assert resolved(lora=True) == "adapter" and resolved() == "ipc" and resolved(device="cpu") == "reload"
+    assert resolved(url="http://127.0.0.1:8000") == "ipc" and resolved(url="http://other:8000") == "reload"
+    assert resolved(transfer="reload") == "reload" and resolved(url="http://other:1", transfer="ipc") == "ipc"
+    assert list_options("reload", sleep=False, rank=0, adapters=1) == ([], {"VLLM_SERVER_DEV_MODE": "1"})
+    arguments, environment = list_options("ipc", sleep=True, rank=0, adapters=1)
+    assert arguments == ["--weight-transfer-config", '{"backend": "ipc"}', "--enable-sleep-mode"]
+    assert environment == {"VLLM_SERVER_DEV_MODE": "1", "VLLM_ALLOW_INSECURE_SERIALIZATION": "1"}
+    assert list_options("adapter", sleep=False, rank=20, adapters=2) == (
+        ["--enable-lora", "--max-lora-rank", "32", "--max-loras", "4"],
+        {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True"},
+    )
+
+
+def test_deadlines_and_connections_are_those_of_the_workflows_lm(tmp_path: Path) -> None:
+    policy = Policy(str(save(tmp_path / "base", 1)), device="cpu")
+
+    def made(spec: dict[str, Any], **settings: Any) -> ServerEngine:
+        given = LMSpec.model_validate({"model": "hf:x", **spec})
+        role = TrainedPolicy("", "lm", given, cast(Any, None), None, Learning(), key="p")  # type: ignore[call-arg]
+        role.policy = policy
+        return make_engine(ServerSettings.model_validate(settings), "http://127.0.0.1:9", role, tmp_path, None)
+
+    plain, given = made({}), made({"timeout": 45, "concurrency": 9}, seeds=True, sleep=True, candidates=False)
+    assert (plain.limits.timeout, plain.concurrency, plain.client.connections) == (600.0, 256, 256)
+    assert (plain.seeds, plain.sleep, plain.candidates) == (False, False, True)
+    assert (given.limits.timeout, given.concurrency, given.client.connections) == (45.0, 9, 9)
+    assert (given.seeds, given.sleep, given.candidates) == (True, True, False)
+    LIVE["p"] = plain
+    try:
+        assert policy_lm("p@0", LMSpec(model="policy:p@0")).concurrency == 256  # type: ignore[call-arg]
+        assert policy_lm("p@0", LMSpec(model="policy:p@0", concurrency=5)).concurrency == 5  # type: ignore[call-arg]
+    finally:
+        del LIVE["p"]
+
+
+def test_settings_that_cannot_work_are_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="`transfer: nccl` is not offered: write `transfer: reload`"):
+        ServerSettings.model_validate({"transfer": "nccl"})
+    with pytest.raises(ValueError, match="`memory` is for a server that is started here"):
+        ServerSettings.model_validate({"url": "http://127.0.0.1:8000", "memory": 0.3})
+
+
+def test_all_weights_of_several_policies_cannot_share_a_server() -> None:
+    both = {"a": {"address": "nodes.a.lm"}, "b": {"address": "nodes.b.lm"}}
+    with pytest.raises(ValueError, match="a server has one set of weights, and a would replace"):
+        GRPO.model_validate({"server": {}, "policies": both})
+    GRPO.model_validate({"server": {}, "policies": both, "lora": {}})
+    GRPO.model_validate({"server": {}, "learning": {"fsdp": True}})
+    assert GRPO.model_validate({"server": "http://127.0.0.1:8000"}).server_settings == ServerSettings.model_validate(
+        {"url": "http://127.0.0.1:8000"}
+    )
