@@ -138,18 +138,17 @@ def regret_of(seed: int, rows: list[Row], **more: Any) -> float:
 
 @pytest.mark.slow
 def test_from_few_rows_each_kind_goes_to_the_model_that_is_good_at_it() -> None:
-    """Heads that are fitted one by one are constants by chance, and send kinds astray."""
+    """Heads that are fitted one by one are constants by chance, and send kinds astray: on average, not at each seed."""
 
     def fit_alone(rows: Any, wanted: Any, *more: Any) -> dict[str, Any]:
         return {name: fit_predictor(rows, labels, *more)[0] for name, labels in wanted.items()}
 
-    found: dict[str, list[float]] = {"together": [], "alone": []}
-    for seed in range(200, 208):
+    together, saved = list[float](), list[float]()
+    for seed in range(200, 232):
         rows = rows_of_kinds(seed, 72)
-        found["together"].append(regret_of(seed, rows))
-        found["alone"].append(regret_of(seed, rows, fit=fit_alone))
-    means = {name: statistics.mean(regrets) for name, regrets in found.items()}
-    assert means["together"] < 0.06 and means["alone"] > means["together"] + 0.02, means
+        together.append(regret_of(seed, rows))
+        saved.append(regret_of(seed, rows, fit=fit_alone) - together[-1])
+    assert statistics.mean(together) < 0.06 and lower_bound(saved) > 0, (together, saved)
 
 
 @pytest.mark.slow
