@@ -362,41 +362,55 @@ def with_contents(path: Path) -> str:
     return "\n".join([before + begin, *lines, end + rest.partition(end)[2]])
 
 
-_TABLE = re.compile(r"<!-- parameters of (node )?(\w+) -->\n.*?<!-- end of parameters -->", re.DOTALL)
+_TABLE = re.compile(r"<!-- parameters of (node )?(\w+(?: \w+)*) -->\n.*?<!-- end of parameters -->", re.DOTALL)
 
 
 def with_parameters(path: Path) -> str:
-    """A README with the table between each pair of marks filled from the optimizer or node kind that they name.
+    """A README with the table between each pair of marks filled from the optimizers or the node kind that they name.
 
     A model that several fields hold is written out where the page names it first.
     """
     shown = set[Any]()
 
     def fill(match: re.Match[str]) -> str:
-        node, name = match.groups()
-        optimizer = not node and name in bundled("optimizers")
-        model = plugins().get("optimizers", name) if optimizer else node_class(name).Config
-        return f"<!-- parameters of {node or ''}{name} -->\n{parameters(model, shown)}\n<!-- end of parameters -->"
+        node, names = match.groups()
+        found = {}
+        for name in names.split():
+            optimizer = not node and name in bundled("optimizers")
+            found[name] = plugins().get("optimizers", name) if optimizer else node_class(name).Config
+        table = parameters(next(iter(found.values())), shown) if len(found) == 1 else shared_parameters(found)
+        return f"<!-- parameters of {node or ''}{names} -->\n{table}\n<!-- end of parameters -->"
 
     return _TABLE.sub(fill, path.read_text(encoding="utf-8"))
 
 
 def parameters(model: Any, shown: set[Any]) -> str:
     """A table of a model's fields, without types; models in `shown` are left out, and others added to it."""
-    lines = ["| parameter | default | what it is |", "| --- | --- | --- |"]
+    rows = [f"| `{name}` | {default} | {text} |" for name, default, text in _fields(model, shown)]
+    return "\n".join(["| parameter | default | what it is |", "| --- | --- | --- |", *rows])
 
-    def walk(model: Any, prefix: str) -> None:
-        for name, field in model.model_fields.items():
-            default = "required" if field.is_required() else _default(field)
-            text = (field.description or "").replace("|", "\\|")
-            lines.append(f"| `{prefix}{field.alias or name}` | {default} | {text} |")
-            for inner, mark in _models(field.annotation):
-                if inner not in shown and not inner.__module__.startswith("workbench."):
-                    shown.add(inner)
-                    walk(inner, f"{prefix}{name}{mark}.")
 
-    walk(model, "")
+def shared_parameters(models: Mapping[str, Any]) -> str:
+    """One table of the fields of several optimizers; a field that differs between them has a row for each form."""
+    held: dict[tuple[str, str, str], list[str]] = {}
+    for name, model in models.items():
+        for row in _fields(model, set()):
+            held.setdefault(row, []).append(name)
+    lines = ["| parameter | of | default | what it is |", "| --- | --- | --- | --- |"]
+    for (field, default, text), of in held.items():
+        lines.append(f"| `{field}` | {'all' if len(of) == len(models) else ', '.join(of)} | {default} | {text} |")
     return "\n".join(lines)
+
+
+def _fields(model: Any, shown: set[Any], prefix: str = "") -> Iterator[tuple[str, str, str]]:
+    """(name, default, description) of a model's fields and of those of the models that they hold."""
+    for name, field in model.model_fields.items():
+        default = "required" if field.is_required() else _default(field)
+        yield f"{prefix}{field.alias or name}", default, (field.description or "").replace("|", "\\|")
+        for inner, mark in _models(field.annotation):
+            if inner not in shown and not inner.__module__.startswith("workbench."):
+                shown.add(inner)
+                yield from _fields(inner, shown, f"{prefix}{name}{mark}.")
 
 
 def included(path: Path) -> str:

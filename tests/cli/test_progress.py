@@ -118,7 +118,7 @@ def test_the_live_line_shows_what_is_spent_of_the_budget(terminal: Terminal, mon
     with shown_on(terminal) as tell:
         tell("run_started", started(calls=200))
         tell("call_settled", settled(50, 0.0123, 3, calls=200, usd=1.5))
-        tell("testing", {"changed": True})
+        tell("testing", {"changed": True, "sides": 2})
         live = terminal.screen(tell)[-1]
         assert "sealed test" in live and "50/200 calls $0.0123/$1.5 3 retries" in live
         clock[0] += 0.05
@@ -179,5 +179,13 @@ def test_the_live_line_tells_what_earlier_runs_paid_for(terminal: Terminal) -> N
     with shown_on(terminal) as tell:
         tell("run_started", started(calls=200))
         tell("call_settled", settled(50, 0.0, 0, 20, calls=200))
-        tell("testing", {"changed": True})
+        tell("testing", {"changed": True, "sides": 2})
         assert "50/200 calls (20 reused)" in terminal.screen(tell)[-1]
+
+
+def test_the_sides_of_the_sealed_test_are_named(terminal: Terminal) -> None:
+    with shown_on(terminal) as tell:
+        tell("run_started", started(calls=200))
+        for sides, words in ((2, "baseline and winner"), (3, "baseline, winner and best on val")):
+            tell("testing", {"changed": True, "sides": sides})
+            assert f"sealed test of {words}" in "\n".join(terminal.screen(tell))

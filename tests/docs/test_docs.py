@@ -17,7 +17,7 @@ PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
     *sorted((ROOT / "docs").rglob("*.md")),
-    *sorted((ROOT / "plugins").glob("*/README.md")),
+    *sorted((ROOT / "plugins").glob("*/*.md")),
 ]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 #: The README's two installations: `.ci/run` runs the one, and the other is the same command without the extra.

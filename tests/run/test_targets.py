@@ -212,19 +212,50 @@ def test_what_is_cheap_and_good_enough_is_not_stopped_for_its_score(
     assert report.levels_shown and written["lm"]["model"] == "openai/small"
 
 
-def test_the_proof_of_a_pick_that_takes_many_calls_is_paid_for(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("aim", "accuracies", "lms"),
+    [
+        ({"targets": {"score": 0.8, "usd": 0.005}}, (0.97, 0.97, 0.95), ["openai/large"]),
+        ({"objectives": ["score", "usd"], "pick": "cheapest"}, (0.8, 1.0, 0.82), ["openai/large", "openai/medium"]),
+    ],
+)
+def test_the_proof_of_a_pick_that_takes_many_calls_is_paid_for(
+    tmp_path: Path, aim: dict[str, Any], accuracies: tuple[float, ...], lms: list[str]
+) -> None:
     """It costs a twentieth of the dollars of the best and five times its calls. The search spends all it may."""
-    models = {"large": Shelved(0.97, 0.010), "tiny": Shelved(0.95, 0.0001)}
+    names, prices = ("large", "medium", "tiny"), (0.010, 0.010, 0.0001)
+    models = {name: Shelved(a, usd) for name, a, usd in zip(names, accuracies, prices, strict=True)}
     vote = {"predict": "text -> label", "lm": "openai/tiny", "samples": 5}
     words = [f"Wording {n}." for n in range(8)]
     report, _ = run(
         tmp_path,
         Shelf(models),
         rows=100,
-        targets={"score": 0.8, "usd": 0.005},
-        search={"nodes.sort": {"any_of": {"vote": vote}}, "nodes.sort.instructions": words},
+        **aim,
+        search={
+            "lm": lms,
+            "nodes.sort": {"any_of": {"vote": vote}},
+            "nodes.sort.instructions": words,
+        },
         optimize=[{"random": {"trials": 100}}],
         budget={"calls": 1500},
     )
     assert report.best["cost"]["calls"] == 5
-    assert report.test_rows == 100 and report.levels_shown
+    assert report.test_rows == 100 and (report.levels_shown or "targets" not in aim)
+
+
+@pytest.mark.parametrize(
+    ("objectives", "pick", "refused"),
+    [
+        (["score", "p95_latency"], "cheapest", True),
+        (["score", "p95_latency", "usd"], "cheapest", True),
+        (["score", "usd", "p95_latency"], "cheapest", False),
+        (["p95_latency", "score"], "knee", True),
+        (["score", "p95_latency"], "score", False),
+    ],
+)
+def test_a_pick_by_what_no_row_has_is_refused(tmp_path: Path, objectives: list[str], pick: str, refused: bool) -> None:
+    """A saving of the 95th percentile cannot be paired row by row, so that the result would always be the baseline."""
+    path = write_shelf_task(tmp_path, Shelf(MODELS), 10, objectives=objectives, pick=pick)
+    found = CliRunner().invoke(cli, ["validate", str(path)])
+    assert ("could never be proved: no row has one" in str(found.exception)) == refused, found.output

@@ -84,6 +84,8 @@ class _State:
             return f"rate limited: {data['before']} -> {data['after']} at once ({one_line(data['lm'])})"
         if event == "testing":
             self.doing = "sealed test"
+            if data["sides"] > 2:
+                return "sealed test of baseline, winner and best on val"
             return "sealed test of baseline and winner" if data["changed"] else "sealed test of the baseline"
         if event == "tested":
             self.doing = f"sealed test {data['done']}/{data['of']}"

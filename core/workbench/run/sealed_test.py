@@ -33,10 +33,10 @@ def reserve_for_proof(task: Task, evaluator: Evaluator, progress: Progress, ledg
     else:
         spent = ledger.spent
         waste = spent.calls / max(1, spent.calls - ledger.retries)
-        # While the baseline is best, it counts for all sides; a later winner replaces this reserve. What the targets
-        # pick may be cheap in dollars and take more calls than the best.
-        picked = [pick_winner(list(progress.complete.values()), task.spec)] if task.spec.targets else []
-        runs = [base, best, *picked]
+        # While the baseline is best, it counts for all sides; a later winner replaces this reserve. What is picked by
+        # a cost may be cheap in dollars and take more calls than the best.
+        winner = pick_winner(list(progress.complete.values()), task.spec)
+        runs = [base, winner, best][:sides]
         calls = (calls + sum(estimate_calls(e, n) for e in runs)) * waste * MORE_CALLS
         tokens = sum(e.objectives["tokens"] + judging.tokens for e in runs) * n * waste * MORE_TOKENS
         usd = sum(e.objectives["usd"] + judging.usd for e in runs) * n * waste * MORE_TOKENS

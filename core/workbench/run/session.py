@@ -178,8 +178,8 @@ class Session:
         self.ledger.reserve_for_proof()
         if winner == baseline and task.spec.proof.when_unchanged == "skip":
             return self._report(status, winner, None, broken)
-        self._emit("testing", winner=winner.hash, changed=winner != baseline)
         sides = [baseline, winner, self._best()][: task.spec.tested_sides]
+        self._emit("testing", winner=winner.hash, changed=winner != baseline, sides=len({*sides}))
         rows = await run_sealed_test(task, self.evaluator, sides, self.row_keys, self._on_row)
         if status == "finished" and len(rows) < len(task.dataset.test):
             status = "budget"  # a larger budget can test the rest

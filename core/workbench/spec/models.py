@@ -348,6 +348,12 @@ class Spec(Strict):
             raise ValueError("objectives must differ from each other")
         if self.pick != "score" and len(self.objectives) == 1:
             raise ValueError(f"pick: {self.pick} needs a second objective, e.g. objectives: [score, tokens]")
+        costs = [o for o in self.objectives if o != "score"][:1] if self.pick == "cheapest" else self.objectives[:2]
+        if self.pick != "score" and self.targets is None and "p95_latency" in costs:
+            raise ValueError(
+                f"pick: {self.pick} by p95_latency could never be proved: no row has one. Write latency, or limit it "
+                "by targets: {p95_latency: ...}"
+            )
         return self
 
     @field_validator("optimize", mode="before")
