@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import shutil
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -31,6 +30,7 @@ from workbench_training.rollouts.rollout_source import RolloutSource
 from workbench_training.rollouts.study_rollouts import describe_skipped, rewards_differ
 from workbench_training.rollouts.token_rows import Row
 from workbench_training.settings import Course
+from workbench_training.state.checkpoints import drop_weights, share_weights
 from workbench_training.state.training_state import State
 
 PARTS = ("weights", "optimizer", "reference", "best")  # the parts of a policy in a checkpoint
@@ -294,8 +294,9 @@ class Trainer:
             self.state.stale += 1
         self._reset_reference()
         if self.course.keep and self.source.remembers:
-            for folder in self.state.losers(self.course.keep):
-                await asyncio.to_thread(shutil.rmtree, self.weights / folder, ignore_errors=True)
+            for name in self.state.losers(self.course.keep):
+                self.state.own.remove(name)
+                await asyncio.to_thread(drop_weights, self.weights / name)
 
     async def _offer_again(self, key: str, state: Mapping[str, Any]) -> None:
         """Let the study know a candidate of an earlier process. Its evaluation is stored, or else in the journal."""
@@ -315,7 +316,15 @@ class Trainer:
         await self.source.offer(folders, int(key), current=False)
 
     def _write(self) -> dict[str, Path]:
-        return {name: learner.save(self.weights) for name, learner in self.learners.items()}
+        """Write the weights of all policies. Those that another training wrote before are shared with it."""
+        there = {path.name for path in self.weights.iterdir()} if self.weights.is_dir() else set[str]()
+        folders = {name: learner.save(self.weights) for name, learner in self.learners.items()}
+        for name in {folder.name for folder in folders.values()} - {*self.state.own}:
+            if name in there:
+                share_weights(self.weights / name)
+            else:
+                self.state.own.append(name)
+        return folders
 
     def _reset_reference(self) -> None:
         """ProRL: a policy that stalls, or has moved far, becomes its own reference, with a fresh optimizer."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Collection
 from pathlib import Path
 
@@ -32,3 +33,19 @@ def removable_files(database: Path, runs: Collection[int], kept: Collection[str]
             unused = bool(_WEIGHTS.fullmatch(folder.name)) and not any(folder.name in text for text in kept)
         found += [folder] if unused else []
     return found
+
+
+def share_weights(folder: Path) -> None:
+    """Note that a second training offers the weights of a folder, so that the first does not delete them."""
+    _shared(folder).touch()
+
+
+def drop_weights(folder: Path) -> None:
+    """Delete the weights of a candidate that lost, unless another training offers them, too."""
+    if not _shared(folder).exists():
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _shared(folder: Path) -> Path:
+    """Beside the folder: what lies in it is part of the weights' identity."""
+    return folder.with_name(f"{folder.name}.shared")
