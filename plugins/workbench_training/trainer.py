@@ -30,7 +30,7 @@ from workbench_training.rollouts.rollout_source import RolloutSource
 from workbench_training.rollouts.study_rollouts import describe_skipped, rewards_differ
 from workbench_training.rollouts.token_rows import Row
 from workbench_training.settings import Course
-from workbench_training.state.checkpoints import drop_weights, share_weights
+from workbench_training.state.checkpoints import claim_weights, drop_weights
 from workbench_training.state.training_state import State
 
 PARTS = ("weights", "optimizer", "reference", "best")  # the parts of a policy in a checkpoint
@@ -295,8 +295,7 @@ class Trainer:
         self._reset_reference()
         if self.course.keep and self.source.remembers:
             for name in self.state.losers(self.course.keep):
-                self.state.own.remove(name)
-                await asyncio.to_thread(drop_weights, self.weights / name)
+                await asyncio.to_thread(drop_weights, self.weights / name, self.folder.name)
 
     async def _offer_again(self, key: str, state: Mapping[str, Any]) -> None:
         """Let the study know a candidate of an earlier process. Its evaluation is stored, or else in the journal."""
@@ -316,14 +315,10 @@ class Trainer:
         await self.source.offer(folders, int(key), current=False)
 
     def _write(self) -> dict[str, Path]:
-        """Write the weights of all policies. Those that another training wrote before are shared with it."""
-        there = {path.name for path in self.weights.iterdir()} if self.weights.is_dir() else set[str]()
+        """Write the weights of all policies."""
         folders = {name: learner.save(self.weights) for name, learner in self.learners.items()}
-        for name in {folder.name for folder in folders.values()} - {*self.state.own}:
-            if name in there:
-                share_weights(self.weights / name)
-            else:
-                self.state.own.append(name)
+        for folder in folders.values():
+            claim_weights(folder, self.folder.name)
         return folders
 
     def _reset_reference(self) -> None:

@@ -274,8 +274,7 @@ TRAINING: list[Mutant] = [
             "tests/plugins/training/test_trainer.py",
             "test_a_longer_training_does_not_delete_the_weights_of_a_shorter_one",
         ),
-        ("            if name in there:", "            if False:", "weights of another training are deleted"),
-        ("share_weights(self.weights / name)", "pass", "weights that another training took over are deleted"),
+        ("            claim_weights(folder, self.folder.name)", "            pass", "weights belong to nobody"),
     ),
     *changes_of(
         "plugins/workbench_training/state/training_state.py",
@@ -283,7 +282,7 @@ TRAINING: list[Mutant] = [
         ("(-self.scores[key], int(key))", "(self.scores[key], int(key))", "the worst candidates stay"),
         ("(-self.scores[key], int(key))", "(-self.scores[key], -int(key))", "of equal candidates the later stays"),
         (" or key not in self.scores for name", " for name", "weights without a score are deleted"),
-        ("return {*self.own} - kept", "return {*self.own}", "all weights are deleted"),
+        ("for name in of.values()} - kept", "for name in of.values()}", "all weights are deleted"),
     ),
     *changes_of(
         "plugins/workbench_training/trainer.py",

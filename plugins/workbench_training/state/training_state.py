@@ -15,7 +15,6 @@ class State:
     replay: dict[str, list[list[dict[str, Any]]]] = field(default_factory=dict)  # by task: rows of successes
     offered: dict[str, dict[str, str]] = field(default_factory=dict)  # by step: the folder of each policy's weights
     scores: dict[str, float] = field(default_factory=dict)  # by step, of candidates on val
-    own: list[str] = field(default_factory=list)  # folders of weights that this training was the first to write
     unscored: list[str] = field(default_factory=list)  # steps whose candidate was beyond the budget
     best: float = -1.0
     stale: int = 0  # candidates since the best one
@@ -31,9 +30,9 @@ class State:
 
     def losers(self, keep: int) -> set[str]:
         """The folders of scored candidates that are not among the best `keep`; of equal ones the earlier is better, as
-        in the study. A folder that a better one uses, too, is none of them, nor one that another training wrote."""
+        in the study. A folder that a better one uses, too, is none of them."""
         best = sorted(self.scores, key=lambda key: (-self.scores[key], int(key)))[:keep]
         kept = {
             name for key, of in self.offered.items() if key in best or key not in self.scores for name in of.values()
         }
-        return {*self.own} - kept
+        return {name for of in self.offered.values() for name in of.values()} - kept

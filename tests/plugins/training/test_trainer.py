@@ -201,7 +201,9 @@ def test_a_budget_of_tokens_is_met(tmp_path: Path) -> None:
 class Remembering(TextSource):
     """Later candidates are better."""
 
-    remembers = True
+    @property
+    def remembers(self) -> bool:
+        return True
 
     async def offer(self, folders: Any, step: int, **how: Any) -> float | None:
         await super().offer(folders, step, **how)

@@ -9,7 +9,6 @@ def test_the_best_stay_and_of_equal_ones_the_earlier() -> None:
     state = State(
         offered={step: {"": f"w{step}"} for step in ("2", "4", "6", "10", "12")},
         scores={"2": 0.5, "4": 0.7, "6": 0.5, "10": 0.7},
-        own=["w2", "w4", "w6", "w10", "w12"],
     )
     assert state.losers(1) == {"w2", "w6", "w10"}
     assert state.losers(3) == {"w6"}, "the weights of step 12 are not scored yet"
@@ -21,11 +20,5 @@ def test_weights_that_a_better_candidate_shares_stay() -> None:
     state = State(
         offered={"2": {"a": "same", "b": "b2"}, "4": {"a": "same", "b": "b4"}},
         scores={"2": 0.5, "4": 0.7},
-        own=["same", "b2", "b4"],
     )
     assert state.losers(1) == {"b2"}
-
-
-def test_what_another_training_wrote_is_never_deleted() -> None:
-    state = State(offered={"2": {"": "w2"}, "4": {"": "w4"}}, scores={"2": 0.5, "4": 0.7}, own=["w4"])
-    assert state.losers(1) == set()
