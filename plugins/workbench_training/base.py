@@ -19,7 +19,7 @@ from workbench.lm import HasWeights
 from workbench.spec import LMSpec, lm_spec
 from workbench.task import Example
 from workbench_training.rewards import Guards, RewardTerm, check_targets
-from workbench_training.rollouts.study_rollouts import StudyRolloutSource, TrainedPolicy
+from workbench_training.rollouts.study_rollouts import StudyRolloutSource, TrainedPolicy, check_outputs
 from workbench_training.settings import Learning, Lora, PolicySettings, ServerSettings
 
 if TYPE_CHECKING:
@@ -86,6 +86,7 @@ class TrainingOptimizer(Optimizer):
         for place, parts in self.list_rewards():
             try:
                 check_targets(parts, study.train)
+                check_outputs(study.workflow, parts)
             except SpecError as error:
                 raise SpecError(error.message, hint=error.hint, path=(*place, *error.path)) from None
         check_extra(any(role.lora for role in roles))

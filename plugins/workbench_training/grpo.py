@@ -26,7 +26,12 @@ from workbench_training.no_effect import (
 )
 from workbench_training.objective import PRESETS, Objective, make_objective
 from workbench_training.rewards import RewardTerm
-from workbench_training.rollouts.study_rollouts import StudyRolloutSource, check_horizons, set_max_steps
+from workbench_training.rollouts.study_rollouts import (
+    StudyRolloutSource,
+    TrainedPolicy,
+    check_horizons,
+    set_max_steps,
+)
 from workbench_training.settings import Course, Learning, PolicySettings, Stage
 
 
@@ -79,6 +84,7 @@ class GRPO(TrainingOptimizer):
             raise ValueError(f"two policies have the address {', '.join(sorted(twice))}; give each an LM of its own")
         if wrong := [name for name in self.policies if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name)]:
             raise ValueError(f"'{wrong[0]}' is no name for a policy: letters, digits and _, beginning with a letter")
+        self._check_roles(course)
         learnings = [self.learning, *(p.learning for p in self.policies.values() if p.learning)]
         if course.replay and any(s.temperature != 1.0 for s in learnings):
             raise ValueError("replay needs `learning: {temperature: 1}`: stored probabilities are those at 1")
@@ -86,8 +92,23 @@ class GRPO(TrainingOptimizer):
             raise ValueError("give either `address` or `policies`, each of which has its own address")
         return self
 
+    def _check_roles(self, course: Course) -> None:
+        """Raises ValueError for a stage or an exchange of roles without the policies that it needs."""
+        for stage in self.stages:
+            if unknown := [name for name in stage.train or () if name not in self.policies]:
+                raise ValueError(
+                    f"the stage from step {stage.start} trains '{unknown[0]}', which is none of `policies`. "
+                    f"{suggest(unknown[0], self.policies)}"
+                )
+        if course.swap_every and (len(self.policies) != 2 or len({str(p.lora) for p in self.policies.values()}) != 1):
+            raise ValueError(
+                "course.swap_every exchanges the weights of two policies: give two `policies`, both with the same "
+                "`lora` or both without"
+            )
+
     async def ready(self, study: Study) -> None:
         await super().ready(study)
+        self._check_one_base(study)
         self._check_effects(study)
         stages = [(("stages", i, "max_steps"), stage.max_steps) for i, stage in enumerate(self.stages)]
         horizons = [(("course", "horizon"), most) for most in self.course.horizon]
@@ -104,6 +125,17 @@ class GRPO(TrainingOptimizer):
                 hint=f"Write fewer tasks, e.g. tasks: {max(1, len(study.train) // 2)}, or remove dynamic_sampling.",
                 path=("course", "dynamic_sampling"),
             )
+
+    def _check_one_base(self, study: Study) -> None:
+        if self.resolve_course().swap_every:
+            roles = [self._role(study, name, settings) for name, settings in self.resolve_policies().items()]
+            bases = {role.lm.weights for role in roles if isinstance(role, TrainedPolicy)}
+            if len(bases) > 1:
+                raise SpecError(
+                    f"policies of different models cannot exchange their roles: {', '.join(sorted(map(str, bases)))}",
+                    hint="Give both the same `lm`, or remove swap_every.",
+                    path=("course", "swap_every"),
+                )
 
     def _check_effects(self, study: Study) -> None:
         """Raises SpecError for a setting that does nothing."""
@@ -152,8 +184,11 @@ class GRPO(TrainingOptimizer):
         objective only as far as it is given, and so without the default correction of sampling: a run stored before
         there was one continues with it, since it corrects as well what the change of the update brings."""
         found = {**super().identify(), "objective": self.objective.model_dump(mode="json", exclude_unset=True)}
-        if "off_policy_kl" not in self.course.model_fields_set:  # a later addition
-            del found["course"]["off_policy_kl"]
+        for name in {"off_policy_kl", "swap_every"} - self.course.model_fields_set:  # later additions
+            del found["course"][name]
+        for stage in found["stages"]:
+            if stage["train"] is None:  # a later addition, too
+                del stage["train"]
         own = PRESETS[self.algorithm].learning
 
         def resolved(dumped: dict[str, Any], given: Learning) -> dict[str, Any]:
@@ -233,6 +268,7 @@ class GRPO(TrainingOptimizer):
             at=at,
             rest=rest,
             rate=lambda step: source.at(step, "rate"),
+            trains=lambda step: source.at(step, "train"),
             log=study.log,
         )
         if study.best_evaluation is not None:

@@ -23,6 +23,7 @@ from workbench.task import Example
 from workbench_training.objective import COSTS
 
 Judge = Callable[..., Awaitable[Any]]
+OutputScore = Callable[["Rollout", str], Awaitable[float | None]]
 Kind = Literal["metric", "exact_match", "tool_n1", "format", "length", "overlong", "judge"]
 
 
@@ -34,7 +35,11 @@ class RewardTerm(BaseModel):
     kind: Kind = Field("metric", description="the workflow's metric, or one of the rules of this plugin")
     weight: float = Field(1.0, description="what its value is multiplied by; negative: a penalty")
     target: str = Field("label", description="field of the row with the right answer (exact_match, tool_n1, judge)")
-    field: str = Field("", description="field of the prediction that is compared; by default the text of the last call")
+    field: str = Field(
+        "",
+        description="field of the prediction that is compared; by default the text of the last call. metric: an output "
+        "of any node, scored in place of the workflow's own",
+    )
     tokens: int = Field(256, ge=1, description="length: the value is drawn tokens / tokens; overlong: the longest")
     cache: int = Field(64, ge=1, description="overlong: the penalty grows over the last so many tokens")
     rubric: str = Field("The answer must be correct.", description="judge: what counts")
@@ -99,11 +104,16 @@ class Rollout:
 
 
 async def score(
-    rollouts: Sequence[Rollout], parts: Sequence[RewardTerm], guards: Guards, judge: Judge | None = None
+    rollouts: Sequence[Rollout],
+    parts: Sequence[RewardTerm],
+    guards: Guards,
+    judge: Judge | None = None,
+    output_score: OutputScore | None = None,
 ) -> None:
     """Set the reward and parts of each rollout. One that failed or could not be scored keeps None and is not used.
 
-    rollouts: all rollouts of a row in one call, since guards may compare them.
+    rollouts: all rollouts of a row in one call, since guards may compare them. output_score: the metric's score
+    of an output of any node, by its field.
     """
     seen = set[tuple[str, ...]]()
     for rollout in rollouts:
@@ -111,7 +121,7 @@ async def score(
         lost = result.failure is not None and FailureKind(result.failure).infrastructure
         if lost or (result.score is None and any(p.kind == "metric" for p in parts)):
             continue
-        found = [await _value(part, rollout, judge) for part in parts]
+        found = [await _value(part, rollout, judge, output_score) for part in parts]
         values = [float(value) for value in found if value is not None and math.isfinite(value)]
         if len(values) < len(parts):
             continue
@@ -175,10 +185,16 @@ def measure_repetition(text: str, n: int = 4) -> float:
     return 1.0 - len(set(runs)) / len(runs) if len(runs) >= 2 * n else 0.0
 
 
-async def _value(part: RewardTerm, rollout: Rollout, judge: Judge | None) -> float | None:
+async def _value(
+    part: RewardTerm, rollout: Rollout, judge: Judge | None, output_score: OutputScore | None
+) -> float | None:
     result, example = rollout.result, rollout.example
-    if part.kind == "metric":
+    if part.kind == "metric" and not part.field:
         return result.score
+    if part.kind == "metric":
+        if output_score is None:
+            raise ValueError(f"the score of the output '{part.field}' needs the study's metric")
+        return await output_score(rollout, part.field)
     if part.kind == "format":
         return score_format(result)
     if part.kind == "length":

@@ -112,6 +112,9 @@ class Stage(BaseModel):
     max_steps: int | None = Field(
         None, ge=1, description="most steps of each node that takes any, in place of the horizon"
     )
+    train: list[str] | None = Field(
+        None, min_length=1, description="the policies that learn, by role; the others stay as they are (PilotRL)"
+    )
 
 
 class Curriculum(BaseModel):
@@ -162,6 +165,9 @@ class Course(BaseModel):
     )
     horizon_steps: int = Field(100, ge=1, description="training steps at each horizon")
     curriculum: Curriculum | None = Field(None, description="draw rows by their recent success; {} takes the defaults")
+    swap_every: int = Field(
+        0, ge=0, description="steps after which two policies of one base exchange their roles; 0: never (CORY)"
+    )
     replay: int = Field(0, ge=0, description="successes kept for each row, for groups that all but fail (ARPO)")
     reset_after: int = Field(0, ge=0, description="least steps between two resets of the reference; 0: never (ProRL)")
     reset_patience: int = Field(3, ge=1, description="reset after so many candidates in a row that were not better")

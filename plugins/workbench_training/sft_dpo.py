@@ -15,6 +15,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -38,7 +39,7 @@ from workbench_training.rollouts.sft_data import (
     splice_examples,
     tokenize_example,
 )
-from workbench_training.rollouts.study_rollouts import StudyRolloutSource
+from workbench_training.rollouts.study_rollouts import StudyRolloutSource, score_output
 from workbench_training.settings import Course
 
 if TYPE_CHECKING:
@@ -215,7 +216,8 @@ class SFT(ImitationOptimizer):
         )
         found = [await study.evaluate(workflow, tasks, traces=True, replica=k) for k in range(self.rollouts)]
         groups = [[Rollout(task, e.results[i], e.replica) for e in found] for i, task in enumerate(tasks)]
-        await score([r for group in groups for r in group], self.rewards, self.guards, study.lm("judge"))
+        drawn = [r for group in groups for r in group]
+        await score(drawn, self.rewards, self.guards, study.lm("judge"), partial(score_output, study))
         return groups
 
     def added(self, study: Study, policy: Policy) -> list[list[Row]]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from workbench_training.curriculum import draw_rows, update_record
 from workbench_training.learner import Learner, count_devices
 from workbench_training.model.policy import Weights, drop_checkpoints, is_digest, last_checkpoint, write_checkpoint
 from workbench_training.rewards import Rollout
+from workbench_training.role_exchange import exchange_roles
 from workbench_training.rollouts.rollout_source import RolloutSource
 from workbench_training.rollouts.study_rollouts import describe_skipped, rewards_differ
 from workbench_training.rollouts.token_rows import Row
@@ -53,6 +54,7 @@ class Trainer:
         at: Callable[[int], Awaitable[None] | None] = lambda version: None,
         rest: Callable[[], Awaitable[None] | None] = lambda: None,
         rate: Callable[[int], float | None] = lambda step: None,
+        trains: Callable[[int], Collection[str] | None] = lambda step: None,
         log: Callable[..., None] = lambda message, **figures: None,
     ):
         """Prepare a training.
@@ -68,11 +70,13 @@ class Trainer:
             at: brings the engines to a version.
             rest: frees what drawing needs, until the next version.
             rate: the learning rate at a step; None for the learners' own.
+            trains: the policies that learn at a step; None for all.
             log: receives messages.
         """
         self.learners = {"": learners} if isinstance(learners, Learner) else dict(learners)
         self.source, self.tasks, self.course = source, tasks, course
-        self.folder, self.weights, self.at, self.rest, self.rate, self.log = folder, weights, at, rest, rate, log
+        self.folder, self.weights, self.at, self.rest, self.log = folder, weights, at, rest, log
+        self.rate, self.trains = rate, trains
         self.state, self.seed, self.rng = State(), seed, random.Random(f"{seed}: order")
         self.best_weights: dict[str, Weights] = {}
         self.history: list[dict[str, float]] = []
@@ -96,7 +100,10 @@ class Trainer:
             await self._offer()
 
     async def _step(self, step: int) -> None:
-        begun, synced = time.monotonic(), self.at(step)
+        begun = time.monotonic()
+        if self.course.swap_every and step and step % self.course.swap_every == 0:
+            await asyncio.to_thread(exchange_roles, *self.learners.values())
+        synced = self.at(step)
         if synced is not None:
             await synced
         groups = await self._collect(step)
@@ -205,7 +212,10 @@ class Trainer:
             "guarded": float(sum(bool(r.guarded) for r in scored)),
             "tokens": float(sum(r.drawn for r in rows)),
         }
+        trains = self.trains(step)
         for name, learner in self.learners.items():
+            if trains is not None and name not in trains:
+                continue
             mine = [row for row in rows if row.policy == name and row.token_ids]
             found = self._learn_one(name, learner, mine, step)
             figures |= {_joined(name, key): value for key, value in found.items()}

@@ -6,11 +6,12 @@ import asyncio
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench import BudgetSpent, Patch, Study, Workflow
-from workbench.errors import SpecError, StoreError
+from workbench.errors import SpecError, StoreError, suggest
 from workbench.hashing import digest
 from workbench.lm import CanDelegate, HasWeights
 from workbench.spec import LMSpec, lm_spec
@@ -120,11 +121,11 @@ class StudyRolloutSource:
                     f"the journal does not hold what the checkpoint was made from: {rollout.result.message}"
                 )
         judge = self.study.lm("judge")
-        await score(drawn, rewards, self.guards, judge)
+        await score(drawn, rewards, self.guards, judge, partial(score_output, self.study))
         for role in self.roles.values():
             if role.rewards is not None:
                 copies = [Rollout(r.example, r.result, r.replica) for r in drawn]
-                await score(copies, role.rewards, self.guards, judge)
+                await score(copies, role.rewards, self.guards, judge, partial(score_output, self.study))
                 for rollout, copy in zip(drawn, copies, strict=True):
                     assert isinstance(rollout, PolicyRollout)
                     rollout.by_role[role.name] = copy.reward
@@ -281,6 +282,17 @@ class StudyRolloutSource:
         return found
 
 
+async def score_output(study: Study, rollout: Rollout, name: str) -> float | None:
+    """The metric's score of what a node wrote last to a field, as if it were the workflow's only output. 0 where it
+    wrote nothing."""
+    result, (output,) = rollout.result, study.workflow.output_fields
+    spans = result.trace.spans if result.trace else []
+    written = [span.outputs[name] for span in spans if name in span.outputs]
+    if not written or result.trace is None:
+        return 0.0
+    return (await study.score(rollout.example, {**result.prediction, output: written[-1]}, result.trace)).value
+
+
 def describe_skipped(updates: float, of: str) -> str:
     """What is told of updates that changed nothing."""
     return f"{updates:.0f} updates of {of} were left out: their loss or gradient was not finite"
@@ -293,6 +305,25 @@ def hash_state(agent: str, call: CallRecord) -> str:
     if call.state is not None:
         return digest([agent, call.state])
     return digest([agent, call.messages[-1].get("role"), call.messages[-1].get("content")])
+
+
+def check_outputs(workflow: Workflow, terms: Sequence[RewardTerm]) -> None:
+    """A metric's term may name the output of any node. Raises SpecError, with a path within the terms."""
+    written = workflow.last_writers()
+    for index, term in enumerate(terms):
+        if term.kind != "metric" or not term.field:
+            continue
+        if term.field not in written:
+            raise SpecError(
+                f"no node writes '{term.field}'", path=(index, "field"), hint=suggest(term.field, sorted(written))
+            )
+        if len(workflow.output_fields) != 1:
+            raise SpecError(
+                f"'{term.field}' cannot be scored in place of the workflow's output: it has "
+                f"{len(workflow.output_fields)}, {', '.join(workflow.output_fields)}",
+                path=(index, "field"),
+                hint="Leave out `field`, or let the last node write one field.",
+            )
 
 
 def set_max_steps(workflow: Workflow, most: int | None) -> dict[str, Any]:
