@@ -1,4 +1,4 @@
-"""The optimizers `grpo`, `sft` and `dpo`, which train the weights of the workflow's language model, and a metric."""
+"""The optimizers `grpo`, `self_play`, `sft` and `dpo`, which train the workflow's language model, and a metric."""
 
 from workbench import hookimpl
 
@@ -6,6 +6,7 @@ from workbench import hookimpl
 @hookimpl
 def register_optimizers(register):
     register("grpo", "workbench_training.grpo:GRPO")
+    register("self_play", "workbench_training.self_play.optimizer:SelfPlay")
     register("sft", "workbench_training.sft_dpo:SFT")
     register("dpo", "workbench_training.sft_dpo:DPO")
 

@@ -287,6 +287,8 @@ class Trainer:
 
     async def _offer(self) -> None:
         """Let the study evaluate the weights."""
+        if not self.source.offers:
+            return
         key = str(self.state.step)
         self._offered.add(self.state.step)
         folders = await asyncio.to_thread(self._write)

@@ -269,6 +269,40 @@ TRAINING: list[Mutant] = [
         ("if all(calls) else []", "", "calls beside an unreadable one are taken"),
     ),
     *changes_of(
+        "plugins/workbench_training/self_play/proposals.py",
+        ("tests/plugins/training/test_self_play.py",),
+        ("1.0 - 2.0 * abs(proposal.agreement - 0.5)", "proposal.agreement", "easy proposals earn most"),
+        (" - settings.repetition * alike", "", "repeated proposals cost nothing"),
+        (" + settings.tools * tools", "", "tools earn nothing"),
+        ("if not proposal.fields or proposal.id in known else", "if not proposal.fields else", "known rows earn"),
+        ("and low <= agreement <= high", "", "rows beyond the band are learned"),
+        ("max(votes, key=lambda", "min(votes, key=lambda", "the rarest answer is the label"),
+    ),
+    *changes_of(
+        "plugins/workbench_training/self_play/turns.py",
+        nodes_of(
+            "tests/plugins/training/test_self_play.py",
+            "test_both_are_trained_and_the_solver_learns_written_rows",
+        ),
+        ("        self.source.earlier += self.course.steps\n", "", "versions of a later turn answer from the journal"),
+    ),
+    *changes_of(
+        "plugins/workbench_training/role_exchange.py",
+        ("tests/plugins/training/test_roles.py",),
+        ("    second.load(_renamed(one, first, second))\n", "", "both roles continue from one policy"),
+    ),
+    *changes_of(
+        "plugins/workbench_training/trainer.py",
+        ("tests/plugins/training/test_roles.py",),
+        ("step % self.course.swap_every == 0", "False", "roles are never exchanged"),
+        ("if trains is not None and name not in trains:", "if False:", "all policies learn in every stage"),
+    ),
+    *changes_of(
+        "plugins/workbench_training/rollouts/study_rollouts.py",
+        ("tests/plugins/training/test_roles.py",),
+        ("output: written[-1]}", "}", "a node's output is not what is scored"),
+    ),
+    *changes_of(
         "plugins/workbench_training/trainer.py",
         nodes_of(
             "tests/plugins/training/test_trainer.py",

@@ -15,7 +15,12 @@ if TYPE_CHECKING:
 
 
 class RolloutSource(Protocol):
-    """The source of rollouts and the receiver of candidates."""
+    """The source of rollouts and the receiver of candidates.
+
+    offers: whether the weights are candidates at all.
+    """
+
+    offers: bool = True
 
     async def rollouts(self, tasks: Sequence[Example], course: Course, step: int) -> list[list[Rollout]]:
         """The scored rollouts of each task, drawn by the policy at version `step`."""

@@ -1,0 +1,1 @@
+"""Self-play: a proposer writes tasks, a solver learns them, and both are trained in turn."""
