@@ -9,13 +9,14 @@ allowed values) and `gsm8k` (reward and score: the last number is the answer). B
 rollouts from the same prompts, and are scored by `workbench` on the same sealed rows. Each finished (task, seed) is one
 line. `--minutes` gives both sides the same time in place of the same number of rollouts. `--resets` makes ours a
 prolonged run (preset `prorl`) and tells how often the reference was reset. What steps take, and memory, `trl_speed.py`
-measures.
+measures. `--vllm` lets vLLM draw on both sides, beside training on one GPU: for ours a server with `--memory` of it,
+for TRL its colocated engine with as much. Everything else of TRL is as it ships, gradient checkpointing included.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
+import importlib.util
 import json
 import random
 import re
@@ -36,6 +37,9 @@ TOOLS = (
     "name and arguments between <tool_call> and </tool_call>."
 )
 SUMS = "Solve the problem step by step. End with a line #### and the answer."
+
+#: TRL's engine in the process that trains.
+COLOCATED: dict[str, Any] = {"use_vllm": True, "vllm_mode": "colocate"}
 
 #: The metrics and rewards of both sides, as the workflow and TRL import them.
 METRICS = '''
@@ -178,7 +182,7 @@ def trl(
     import torch
     from datasets import Dataset
     from transformers import TrainerCallback
-    from trl import GRPOConfig, GRPOTrainer
+    from trl import GRPOTrainer
 
     from workbench_training.rewards import tool_n1
 
@@ -205,8 +209,27 @@ def trl(
                 control.should_training_stop = True
 
     columns = {k: [r[k] if isinstance(r[k], str) else json.dumps(r[k]) for r in rows] for k in keep}
-    cuda = torch.cuda.is_available()
-    config = GRPOConfig(
+    config = trl_config(folder, sizes, options, seed, cuda=torch.cuda.is_available())
+    begun = time.perf_counter()
+    trainer = GRPOTrainer(
+        model=lm.removeprefix("hf:"),
+        reward_funcs=reward,
+        args=config,
+        callbacks=[Clock()],
+        train_dataset=Dataset.from_dict({"prompt": prompts, **columns}),
+    )
+    trainer.train()
+    seconds = time.perf_counter() - begun
+    trainer.save_model(str(folder / "trl-model"))
+    curve = [round(entry["reward"], 4) for entry in trainer.state.log_history if "reward" in entry]
+    return {"lm": f"hf:{folder / 'trl-model'}", "seconds": seconds, "curve": curve}
+
+
+def trl_config(folder: Path, sizes: Sizes, options: argparse.Namespace, seed: int, *, cuda: bool) -> Any:
+    """TRL's settings: those of our side where both have them, and otherwise its own defaults."""
+    from trl import GRPOConfig
+
+    return GRPOConfig(
         output_dir=str(folder / "trl"),
         per_device_train_batch_size=sizes.tasks * sizes.rollouts,
         seed=seed,
@@ -224,20 +247,8 @@ def trl(
         save_strategy="no",
         logging_steps=1,
         temperature=1.0,
+        **(COLOCATED | {"vllm_gpu_memory_utilization": options.memory} if options.vllm else {}),
     )
-    begun = time.perf_counter()
-    trainer = GRPOTrainer(
-        model=lm.removeprefix("hf:"),
-        reward_funcs=reward,
-        args=config,
-        callbacks=[Clock()],
-        train_dataset=Dataset.from_dict({"prompt": prompts, **columns}),
-    )
-    trainer.train()
-    seconds = time.perf_counter() - begun
-    trainer.save_model(str(folder / "trl-model"))
-    curve = [round(entry["reward"], 4) for entry in trainer.state.log_history if "reward" in entry]
-    return {"lm": f"hf:{folder / 'trl-model'}", "seconds": seconds, "curve": curve}
 
 
 def one(task: str, options: argparse.Namespace, seed: int) -> dict[str, Any]:
@@ -261,6 +272,7 @@ def one(task: str, options: argparse.Namespace, seed: int) -> dict[str, Any]:
         "course": course,
         "learning": learning,
     }
+    grpo |= {"server": {"memory": options.memory}} if options.vllm else {}
     timed = {**spec, "budget": {"minutes": options.minutes}} if options.minutes else spec
     mine = train(folder, timed, start["lm"], "grpo", {"grpo": grpo})
     their = trl(folder, spec, start["lm"], sizes, options, seed)
@@ -313,7 +325,11 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, help="of training on each side, in place of a number of steps")
     parser.add_argument("--resets", action="store_true", help="a prolonged run with resets of the reference")
     parser.add_argument("--toy", action="store_true", help="tiny random weights and a few rows: shows that it runs")
+    parser.add_argument("--vllm", action="store_true", help="vLLM draws on both sides, beside training on one GPU")
+    parser.add_argument("--memory", type=float, default=0.45, help="the share of the GPU that vLLM may take")
     options = parser.parse_args()
+    if options.vllm and importlib.util.find_spec("vllm") is None:
+        parser.error("--vllm needs vLLM, and a GPU that it runs on")
     if options.toy:
         options.model = tiny(options.work / "tiny")
     elif options.model is None:

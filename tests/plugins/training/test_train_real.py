@@ -48,6 +48,23 @@ def test_both_sides_train_and_are_scored(task: str, flags: list[str], tmp_path: 
     assert row["resets"] >= 2 if "--resets" in flags else row["resets"] == 0
 
 
+@pytest.mark.filterwarnings("ignore:.*is deprecated and will be removed:FutureWarning")
+def test_trl_runs_as_it_ships_with_its_own_engine(tmp_path: Path) -> None:
+    """Its settings are made here; that its engine draws needs a GPU."""
+    pytest.importorskip("trl")
+    sys.path.insert(0, str(ROOT / "contrib" / "bench" / "training"))
+    from argparse import Namespace
+
+    import train_real
+
+    options = Namespace(vllm=True, memory=0.4, minutes=None, rate=1e-6)
+    made = train_real.trl_config(tmp_path, train_real.TOY, options, 0, cuda=False)
+    assert made.use_vllm and made.vllm_mode == "colocate" and made.vllm_gpu_memory_utilization == 0.4
+    assert made.gradient_checkpointing and made.num_generations == train_real.TOY.rollouts
+    options.vllm = False
+    assert not train_real.trl_config(tmp_path, train_real.TOY, options, 0, cuda=False).use_vllm
+
+
 def test_the_figures_of_a_gpu_are_told_beside_trl() -> None:
     """With a GPU's number of rollouts, short answers and no GPU: so no memory, and next to nothing of its peak."""
     pytest.importorskip("trl")
