@@ -18,10 +18,10 @@ from workbench.errors import SpecError
 from workbench.task import Example
 from workbench_training.grpo import GRPO
 from workbench_training.rollouts.study_rollouts import StudyRolloutSource
-from workbench_training.self_play.settings import Proposer
+from workbench_training.self_play.settings import Proposer, Verdicts
 from workbench_training.settings import PolicySettings
 
-PROPOSER = "proposer"
+PROPOSER, JUDGE = "proposer", "judge"
 
 
 class SelfPlay(GRPO):
@@ -32,6 +32,11 @@ class SelfPlay(GRPO):
 
     turns: int = Field(3, ge=1, description="turns of the proposer and of the solver")
     proposer: Proposer = Field(Proposer.model_validate({}), description="how tasks are written and chosen")
+    verdicts: Verdicts | None = Field(
+        None,
+        description="a trained model of outcomes decides what answers to written rows earn (WebRL); {} takes the "
+        "defaults; null: whether they equal the most frequent one",
+    )
     own_rows: bool = Field(True, description="the solver also learns the rows of train, with their labels")
 
     @model_validator(mode="after")
@@ -39,6 +44,10 @@ class SelfPlay(GRPO):
         if self.policies or self.stages:
             given = "policies" if self.policies else "stages"
             raise ValueError(f"self_play has two policies of its own, in turns: remove `{given}`")
+        if self.verdicts is not None and (self.learning.fsdp or self.verdicts.learning.fsdp):
+            raise ValueError("a model of outcomes is not sharded: remove either `verdicts` or `fsdp`")
+        if self.verdicts is not None and not any(term.kind == "metric" and not term.field for term in self.rewards):
+            raise ValueError("verdicts take the place of the metric in `rewards`, and there is none")
         return self
 
     async def ready(self, study: Study) -> None:
@@ -65,25 +74,42 @@ class SelfPlay(GRPO):
     def resolve_policies(self) -> dict[str, PolicySettings]:
         (solver,) = super().resolve_policies().values()
         learning = self.resolve_learning(self.proposer.learning) if self.proposer.learning else solver.learning
-        return {"": solver, PROPOSER: solver.model_copy(update={"learning": learning})}
+        found = {"": solver, PROPOSER: solver.model_copy(update={"learning": learning})}
+        return found if self.verdicts is None else {**found, JUDGE: solver.model_copy()}
 
     def most_calls(self, workflow: Workflow, train: Sequence[Example], val: Sequence[Example]) -> int:
         course, p, calls = self.resolve_course(), self.proposer, workflow.max_calls
         proposals = p.steps * p.tasks * p.rollouts + p.pool
         runs = course.steps * course.tasks * course.rollouts * (1 + course.dynamic_sampling)
         candidates = -(-course.steps // course.evaluate_every)
+        tried = self.verdicts.rollouts if self.verdicts else int(p.shown == "failed")
         return self.turns * (
-            proposals * (1 + p.samples * calls) + self._calls(workflow, val, runs, runs * calls, candidates)
+            tried * len(train) * calls
+            + proposals * (1 + p.samples * calls)
+            + self._calls(workflow, val, runs, runs * calls, candidates)
         )
 
     async def train_policies(
         self, study: Study, source: StudyRolloutSource, folder: Path, weights: Path, number: int
     ) -> None:
-        from workbench_training.self_play.turns import Plan, SolverSource, Turns  # imports torch
+        from workbench_training.self_play.outcome_model import OutcomeModel  # imports torch
+        from workbench_training.self_play.turns import Plan, SolverSource, Turns
 
         objective, (fields, output, target) = self.resolve_objective(), self.find_fields(study)
-        plan = Plan(self.turns, self.proposer, self.own_rows, self.resolve_course(), objective, fields, output, target)
+        plan = Plan(
+            self.turns,
+            self.proposer,
+            self.verdicts,
+            self.own_rows,
+            self.resolve_course(),
+            objective,
+            fields,
+            output,
+            target,
+        )
         merge = not objective.step_weight
         solving = SolverSource(study, {"": source.roles[""]}, self.rewards, self.guards, merge=merge, race=self.race)
         solving.observed = not merge
+        if self.verdicts is not None:
+            solving.judge = OutcomeModel(source.roles[JUDGE].policy, self.verdicts, number)
         await Turns(plan, study, solving, source.roles[PROPOSER], folder, weights, number).play()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -19,7 +19,10 @@ class Proposer(BaseModel):
         description="what the proposer is asked for",
     )
     examples: int = Field(3, ge=1, description="rows of train in its prompt, without their labels")
-    steps: int = Field(5, ge=1, description="its training steps in a turn")
+    shown: Literal["any", "failed"] = Field(
+        "any", description="which rows of train it is shown: any, or those that the solver just failed (WebRL)"
+    )
+    steps: int = Field(5, ge=0, description="its training steps in a turn; 0: it stays as it is")
     tasks: int = Field(4, ge=1, description="prompts in a step")
     rollouts: int = Field(8, ge=2, description="proposals for each prompt, which are compared with each other")
     samples: int = Field(8, ge=2, description="answers of the solver to each proposal, whose majority is its label")
@@ -46,3 +49,18 @@ class Proposer(BaseModel):
                 f"no number of {self.samples} samples is a share between {low:g} and {high:g}: widen `band`"
             )
         return self
+
+
+class Verdicts(BaseModel):
+    """A model of outcomes, trained in each turn on the solver's runs of train, for rows that the proposer wrote."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    rollouts: int = Field(4, ge=1, description="runs of each row of train that it learns from")
+    epochs: int = Field(3, ge=1, description="passes over these runs")
+    batch: int = Field(8, ge=1, description="runs in one update")
+    learning: Learning = Field(Learning.model_validate({"rate": 1e-5}), description="learning rate, updates, memory")
+    right: float = Field(1.0, gt=0, le=1, description="a run with this score or more is right")
+    least: float = Field(
+        0.6, ge=0.5, le=1, description="least balanced accuracy on held-out rows; below it, votes decide in this turn"
+    )

@@ -256,11 +256,126 @@ def test_killed_in_either_half_and_resumed_it_ends_with_the_same_weights(tmp_pat
     assert report.as_dict()["spent"]["calls"] == total
 
 
+def judged(rows: int, right: Any) -> list[Any]:
+    """Runs of rows: the answers 0 and 1 to each of them."""
+    from workbench_training.self_play.outcome_model import JudgedRun
+
+    return [JudgedRun(str(i), f"task {i}\n\n{a}", right(i, a)) for i in range(rows) for a in (0, 1)]
+
+
+def outcome_model(folder: Path, seed: int, epochs: int = 10) -> Any:
+    from tests.helpers.tiny_lm import save
+
+    from workbench_training.model.policy import Policy
+    from workbench_training.self_play.outcome_model import OutcomeModel
+    from workbench_training.self_play.settings import Verdicts
+
+    save(folder / f"base{seed}", seed, positions=256)
+    policy = Policy(str(folder / f"base{seed}"), device="cpu", seed=seed)
+    verdicts = Verdicts.model_validate({"epochs": epochs, "learning": {"rate": 3e-3}})
+    return OutcomeModel(policy, verdicts, seed)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_model_of_outcomes_learns_what_is_right(tmp_path: Path, seed: int) -> None:
+    """The answer 1 is right, to one row in four. Where chance decides (the control) it tells nothing on new rows."""
+    needs_torch()
+    import random
+
+    made, rng = outcome_model(tmp_path, seed), random.Random(seed)
+    fit = made.fit(judged(32, lambda row, answer: answer == 1))
+    assert fit.accuracy > 0.9 and fit.runs == 16
+    assert made.judge("task 99\n\n1") > 0.5 > made.judge("task 99\n\n0")
+    chance = made.fit(judged(32, lambda row, answer: rng.random() < 0.5))
+    assert chance.accuracy < 0.75
+    again = made.fit(judged(32, lambda row, answer: answer == 0))
+    assert again.accuracy > 0.9, "each fit begins anew"
+    assert made.fit(judged(32, lambda row, answer: True)).runs == 0, "one outcome alone teaches nothing"
+
+
+def test_a_rare_outcome_weighs_as_much_as_a_frequent_one(tmp_path: Path) -> None:
+    """One run in sixteen is right. Counted as often as it occurs, no is said to all of them after so few updates."""
+    needs_torch()
+    from workbench_training.self_play.outcome_model import JudgedRun
+
+    made = outcome_model(tmp_path, 0, epochs=8)
+    fit = made.fit([JudgedRun(str(i), f"task {i}\n\n{k == 0:d}", k == 0) for i in range(16) for k in range(16)])
+    assert fit.accuracy > 0.9, fit
+
+
+def test_a_model_of_outcomes_decides_what_written_rows_earn_and_the_metric_what_others_do(tmp_path: Path) -> None:
+    needs_torch()
+    from workbench_training.rewards import Guards, RewardTerm, Rollout
+    from workbench_training.self_play.turns import SolverSource
+
+    class Says:
+        """A simulated model of outcomes: yes to answers with an x."""
+
+        def judge(self, text: str) -> float:
+            return 0.9 if text.endswith("x") else 0.1
+
+    class Small:
+        class workflow:
+            input_fields = ["text"]
+
+        def lm(self, role: str) -> None:
+            return None
+
+    def rollout(name: str, said: str, score: float) -> Rollout:
+        from workbench.lm import Response
+        from workbench.study import Result
+
+        row = Example(name, {"text": "t", "label": "x"})
+        call = CallRecord((), Response(said, "stop", 1, 1), "task", "m", False, 0.0)
+        trace = Trace(name, [Span("n", "predict", {}, {"label": said}, calls=[call])])
+        return Rollout(row, Result(row, score, prediction={"label": said}, trace=trace), 0)
+
+    study: Any = Small()
+    terms = [RewardTerm.model_validate({"weight": 2.0}), RewardTerm.model_validate({"kind": "length", "tokens": 1})]
+    source = SolverSource(study, {}, terms, Guards.model_validate({}))
+    model: Any = Says()
+    source.judge, source.written = model, {"new"}
+
+    def earned(judging: bool) -> list[float | None]:
+        made = [rollout("new", "x", 0.0), rollout("new", "y", 1.0), rollout("own", "x", 0.0), rollout("new", "", 1.0)]
+        source.judging = judging
+        asyncio.run(source._score(made, terms))
+        return [r.reward for r in made]
+
+    assert earned(True) == [3.0, 1.0, 1.0, 0.0], "what is guarded stays at 0"
+    assert earned(False) == [1.0, 3.0, 1.0, 0.0], "one that tells nothing decides nothing"
+
+
+def test_failed_rows_are_shown_and_a_model_of_outcomes_is_fitted_in_each_turn(tmp_path: Path) -> None:
+    needs_torch()
+    heard: list[Any] = []
+    more = settings(
+        proposer={"shown": "failed", "steps": 0},
+        verdicts={"rollouts": 2, "epochs": 1},
+        rewards=[{"kind": "metric"}, {"kind": "length", "tokens": 60}],
+    )
+    report = run(
+        tmp_path,
+        lm=base(tmp_path),
+        nodes=NODES,
+        optimizers=[{"self_play": more}],
+        rows=(8, 3, 3),
+        heard=heard,
+        budget={"calls": 4000},
+    )
+    assert report.status == "finished"
+    told = [message for message, _ in heard]
+    assert sum("model of outcomes has a balanced accuracy of 0.00 on 0 runs" in m for m in told) == 2, told
+    assert not any("proposer, turn" in message for message in told), "with no steps it is not trained"
+
+
 def test_what_cannot_be_played_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValidationError, match="no number of 2 samples is a share between 0.6 and 0.8"):
         proposer(samples=2, band=(0.6, 0.8))
     with pytest.raises(ValidationError, match="remove `stages`"):
         SelfPlay.model_validate({"stages": [{"start": 0}]})
+    with pytest.raises(ValidationError, match="take the place of the metric in `rewards`, and there is none"):
+        SelfPlay.model_validate({"verdicts": {}, "rewards": [{"kind": "length"}]})
     with pytest.raises(SpecError, match="takes votes on one output, and the workflow has 2"):
         two = {"sort": {"predict": "text -> label, why"}}
         run(tmp_path, nodes=two, optimizers=[{"self_play": {"device": "cpu"}}], rows=(8, 3, 3), budget={"calls": 9000})
