@@ -1,6 +1,6 @@
 """A model of outcomes: it reads a task and what was answered, and says whether that is right (WebRL, arXiv 2411.02337).
 
-It is trained on the solver's runs of labelled rows, whose outcome the metric knows, to answer yes or no; and judges runs
+It is trained on the solver's runs of labelled rows, whose outcome the metric knows, to say yes or no; and judges runs
 of rows that have no label: right if yes is more probable than no. Departures: it reads the task's inputs and the texts
 that the model answered, not pages of a browser; both outcomes weigh the same in its training, however rare one is; and
 it is used only if it tells the two apart on rows that it did not learn.
