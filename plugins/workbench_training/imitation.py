@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from workbench import Study, Workflow
+from workbench import Patch, Study, Workflow
 from workbench.task import Example
 from workbench_training.base import TrainingOptimizer
 from workbench_training.objective import Objective
 from workbench_training.rewards import RewardTerm, Rollout
 from workbench_training.rollouts.rollout_trees import RolloutTree, average_answers
-from workbench_training.rollouts.study_rollouts import StudyRolloutSource, describe_skipped
+from workbench_training.rollouts.study_rollouts import StudyRolloutSource, describe_skipped, draw_one_action
 from workbench_training.settings import Course
 
 if TYPE_CHECKING:
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from workbench_training.model.policy import Policy
     from workbench_training.rollouts.token_rows import Row
     from workbench_training.serving.policy_lm import Engine
+
+#: Settings that came after the first stored runs. With their defaults they are no part of a training's identity.
+LATER = frozenset({"first_thought"})
 
 
 class ImitationOptimizer(TrainingOptimizer):
@@ -61,11 +64,14 @@ class ImitationOptimizer(TrainingOptimizer):
             return self._calls(workflow, val, 0, 0, candidates)
         if self.tree is None:
             runs = tasks * self.rollouts
-            return self._calls(workflow, val, runs, runs * workflow.max_calls, candidates)
+            return self._calls(workflow, val, runs, runs * self.drawn(workflow).max_calls, candidates)
         return self._calls(workflow, val, tasks * self.tree.leaves, tasks * self.tree.calls_of(workflow), candidates)
 
     def identify(self) -> dict[str, Any]:
         settings = super().identify()
+        for name in LATER & settings.keys():
+            if getattr(self, name) == type(self).model_fields[name].default:
+                del settings[name]
         schedule = settings.pop("lr_schedule")
         return {**settings, "falling": schedule == "linear"}  # its first name
 
@@ -73,6 +79,10 @@ class ImitationOptimizer(TrainingOptimizer):
     def draws(self) -> bool:
         """Whether rollouts of the workflow are sampled."""
         return True
+
+    def drawn(self, workflow: Workflow) -> Workflow:
+        """The workflow as its rollouts are drawn, up to the language models."""
+        return workflow.patched(Patch(changes, note="rollouts")) if (changes := draw_one_action(workflow)) else workflow
 
     def list_rewards(self) -> Iterator[tuple[tuple[str | int, ...], Sequence[RewardTerm]]]:
         return super().list_rewards() if self.draws else iter(())

@@ -15,11 +15,11 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from workbench import Patch, Study
+from workbench import Patch, Study, Workflow
 from workbench.errors import SpecError, suggest
 from workbench.plugins import plugins
 from workbench.task import Example
@@ -38,7 +38,7 @@ from workbench_training.rollouts.sft_data import (
     splice_examples,
     tokenize_example,
 )
-from workbench_training.rollouts.study_rollouts import StudyRolloutSource
+from workbench_training.rollouts.study_rollouts import StudyRolloutSource, find_settings
 from workbench_training.settings import Course
 
 if TYPE_CHECKING:
@@ -63,6 +63,11 @@ class SFT(ImitationOptimizer):
         "own",
         description="whose answers: the model's own rollouts, labels of the data, runs by the model of the role "
         "`teacher`",
+    )
+    first_thought: bool = Field(
+        False,
+        description="source teacher: agents go on from the first step of an answer that the teacher gives without "
+        "tools (Agent Distillation)",
     )
     labels: dict[str, str] = Field(
         default_factory=dict, description="source labels: the row's field with the label of an output, by the output"
@@ -96,6 +101,8 @@ class SFT(ImitationOptimizer):
     def _goes_together(self) -> SFT:
         if self.labels and self.source != "labels":
             raise ValueError("`labels` name fields of the data to learn from: give `source: labels` as well")
+        if self.first_thought and self.source != "teacher":
+            raise ValueError("`first_thought` is of the teacher's runs: give `source: teacher` as well")
         others = {"source": self.source != "own", "errors": self.errors != "learn", "splice": self.splice}
         if self.tree is not None and any(others.values()):
             raise ValueError(
@@ -113,8 +120,25 @@ class SFT(ImitationOptimizer):
                 hint="Write e.g. roles: {teacher: openai/gpt-4.1}.",
                 path=("source",),
             )
+        if self.first_thought and not self._thoughtful(study.workflow):
+            raise SpecError(
+                "`first_thought` is for agents, and no node that is trained is one",
+                hint="Remove it, or write the node as an agent.",
+                path=("first_thought",),
+            )
         if self.mixture is not None:
             self._general_chats(study, self.mixture)
+
+    def drawn(self, workflow: Workflow) -> Workflow:
+        drawn = super().drawn(workflow)
+        changes = self._thoughtful(workflow) if self.first_thought else {}
+        return drawn.patched(Patch(changes, note="first thoughts")) if changes else drawn
+
+    def _thoughtful(self, workflow: Workflow) -> dict[str, Any]:
+        """Changes by which the agents that are trained, those inside other nodes too, begin with a first thought."""
+        nodes = find_trained_nodes(workflow, self.address)
+        places = [place for place, _ in find_settings(workflow, ("first_thought",))]
+        return {place: True for place in places if place.split(".")[1] in nodes}
 
     @property
     def draws(self) -> bool:
@@ -132,7 +156,7 @@ class SFT(ImitationOptimizer):
         calls = study.worst_calls(study.workflow, study.val)
         if self.source == "teacher":
             rows = list(study.train)[: self.tasks]
-            calls += self.rollouts * study.worst_calls(study.workflow, rows)
+            calls += self.rollouts * study.worst_calls(self.drawn(study.workflow), rows)
         return study.remaining("calls") >= calls
 
     async def chosen(
@@ -144,7 +168,7 @@ class SFT(ImitationOptimizer):
         course: Course,
         round_: int,
     ) -> list[list[Row]]:
-        tokens, nodes = make_chat_tokenizer(policy), find_trained_nodes(study, self.address)
+        tokens, nodes = make_chat_tokenizer(policy), find_trained_nodes(study.workflow, self.address)
         if self.source == "labels":
             lessons = [label_examples(study.workflow, task, {**study.targets, **self.labels}, nodes) for task in tasks]
             rows = [[row for lesson in some for row in tokenize_example(lesson, tokens)] for some in lessons]
@@ -210,7 +234,7 @@ class SFT(ImitationOptimizer):
         """Runs of the workflow with the teacher in place of the trained model, scored."""
         spec = study.role_spec("teacher")
         assert spec is not None, "ready asks for a teacher"
-        workflow = study.workflow.patched(
+        workflow = self.drawn(study.workflow).patched(
             Patch({self.address: spec.model_dump(exclude_defaults=True)}, note="the teacher's runs")
         )
         found = [await study.evaluate(workflow, tasks, traces=True, replica=k) for k in range(self.rollouts)]
@@ -244,11 +268,11 @@ def make_chat_tokenizer(policy: Policy) -> ChatTokenizer:
     return ChatTokenizer(generator.tokenizer, generator.ends, generator.encode)
 
 
-def find_trained_nodes(study: Study, address: str) -> list[str]:
+def find_trained_nodes(workflow: Workflow, address: str) -> list[str]:
     """The nodes whose model is trained: that of the address, or all without a model of their own."""
     if address != "lm":
         return [address.split(".")[1]]
-    return [name for name, node in study.workflow.enabled_nodes.items() if getattr(node.config, "lm", None) is None]
+    return [name for name, node in workflow.enabled_nodes.items() if getattr(node.config, "lm", None) is None]
 
 
 class DPO(ImitationOptimizer):

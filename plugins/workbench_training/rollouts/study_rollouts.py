@@ -149,7 +149,7 @@ class StudyRolloutSource:
         most = self.at(step, "max_steps")
         if most is None and course.horizon:
             most = course.horizon[min(step // course.horizon_steps, len(course.horizon) - 1)]
-        changes |= set_max_steps(self.study.workflow, most)
+        changes |= set_max_steps(self.study.workflow, most) | draw_one_action(self.study.workflow)
         return self.study.workflow.patched(Patch(changes, note=f"rollouts of step {step + 1}"))
 
     def _temperature_at(self, address: str) -> float:
@@ -300,6 +300,11 @@ def set_max_steps(workflow: Workflow, most: int | None) -> dict[str, Any]:
     return {} if most is None else dict.fromkeys(_horizons(workflow), most)
 
 
+def draw_one_action(workflow: Workflow) -> dict[str, Any]:
+    """Changes by which agents draw one answer at a step: that several agree is for use, not for what is learned."""
+    return {place: 1 for place, node in find_settings(workflow, ("actions",)) if node.config.actions > 1}
+
+
 def check_horizons(workflow: Workflow, horizons: Iterable[tuple[tuple[str | int, ...], int]]) -> None:
     """Each horizon, with its place among the settings, must be one that some node takes. Raises SpecError."""
     for place, most in horizons:
@@ -317,11 +322,16 @@ def check_horizons(workflow: Workflow, horizons: Iterable[tuple[tuple[str | int,
 
 def _horizons(workflow: Workflow) -> list[str]:
     """The addresses of the most steps that nodes take, those inside others too."""
-    found: list[str] = []
+    return [place for place, _ in find_settings(workflow, _STEPS)]
+
+
+def find_settings(workflow: Workflow, names: Sequence[str]) -> list[tuple[str, NodeKind]]:
+    """(address, node) of the settings with one of these names that nodes take, those inside others too."""
+    found: list[tuple[str, NodeKind]] = []
 
     def walk(prefix: str, node: NodeKind) -> None:
         fields = type(node.config).model_fields
-        found.extend(f"{prefix}.{name}" for name in _STEPS if name in fields)
+        found.extend((f"{prefix}.{name}", node) for name in names if name in fields)
         for name, child in node.children().items():
             walk(f"{prefix}.{name}", child)
 
