@@ -6,8 +6,8 @@ from workbench import hookimpl
 @hookimpl
 def register_optimizers(register):
     register("grpo", "workbench_training.grpo:GRPO")
-    register("sft", "workbench_training.sft_dpo:SFT")
-    register("dpo", "workbench_training.sft_dpo:DPO")
+    register("sft", "workbench_training.sft:SFT")
+    register("dpo", "workbench_training.dpo:DPO")
 
 
 @hookimpl

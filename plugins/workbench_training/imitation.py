@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from workbench_training.serving.policy_lm import Engine
 
 #: Settings that came after the first stored runs. With their defaults they are no part of a training's identity.
-LATER = frozenset({"first_thought"})
+LATER = frozenset({"feedback", "first_thought"})
 
 
 class ImitationOptimizer(TrainingOptimizer):
@@ -80,9 +80,14 @@ class ImitationOptimizer(TrainingOptimizer):
         """Whether rollouts of the workflow are sampled."""
         return True
 
+    def changes(self, workflow: Workflow) -> dict[str, Any]:
+        """Changes of the workflow beside the weights, for rollouts and for use."""
+        return {}
+
     def drawn(self, workflow: Workflow) -> Workflow:
         """The workflow as its rollouts are drawn, up to the language models."""
-        return workflow.patched(Patch(changes, note="rollouts")) if (changes := draw_one_action(workflow)) else workflow
+        changes = self.changes(workflow) | draw_one_action(workflow)
+        return workflow.patched(Patch(changes, note="rollouts")) if changes else workflow
 
     def list_rewards(self) -> Iterator[tuple[tuple[str | int, ...], Sequence[RewardTerm]]]:
         return super().list_rewards() if self.draws else iter(())
@@ -148,6 +153,7 @@ class ImitationOptimizer(TrainingOptimizer):
         course = Course.model_validate(
             {"tasks": self.tasks, "rollouts": self.tree.leaves if self.tree else self.rollouts}
         )
+        source.changes = self.changes(study.workflow)
         if self.tree is not None:
             source.tree, source.merge = self.tree, False
         for round_ in range(self.rounds):

@@ -361,7 +361,7 @@ TRAINING: list[Mutant] = [
         ("join_prefill(begun, r.text)", "r.text", "the first thought is no part of the answer"),
     ),
     *changes_of(
-        "plugins/workbench_training/sft_dpo.py",
+        "plugins/workbench_training/sft.py",
         nodes_of("tests/plugins/training/test_sft_data.py", "test_the_teachers_agent_goes_on_from_its_first_thought"),
         ("if self.first_thought else {}", "if False else {}", "the teacher acts without a first thought"),
     ),
@@ -375,5 +375,18 @@ TRAINING: list[Mutant] = [
         "plugins/workbench_training/imitation.py",
         nodes_of("tests/plugins/training/test_sft_data.py", "test_the_teachers_agent_goes_on_from_its_first_thought"),
         ("if (changes := draw_one_action(workflow))", "if (changes := {})", "actions that lost the vote are learned"),
+    ),
+    *changes_of(
+        "plugins/workbench_training/recipes/feedback_markers.py",
+        "tests/plugins/training/test_feedback_markers.py",
+        ("if rollout.reward >= threshold:", "if True:", "all runs are marked as right"),
+        ("before + marker + after", "before + feedback.positive + after", "wrong runs stand behind success"),
+        ("if self.detail else", "if False else", "the metric's feedback is left out"),
+    ),
+    *changes_of(
+        "plugins/workbench_training/rollouts/study_rollouts.py",
+        nodes_of("tests/plugins/training/test_feedback_markers.py", "test_rollouts_and_candidates_ask_for_success"),
+        ("patch = {**self.changes, **named}", "patch = named", "in use nothing asks for success"),
+        ("changes: dict[str, Any] = dict(self.changes)", "changes: dict[str, Any] = {}", "rollouts have no marker"),
     ),
 ]

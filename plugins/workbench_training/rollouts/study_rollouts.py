@@ -86,6 +86,7 @@ class StudyRolloutSource:
         self.merge, self.race = merge, race
         self.observed = False  # states are what was seen last, not all that was said before
         self.tree: RolloutTree | None = None  # in place of runs that share nothing
+        self.changes: Mapping[str, Any] = {}  # of the workflow, in rollouts and candidates
         self.largest_tokens, self.longest_seconds = 0.0, 0.0
 
     async def rollouts(self, tasks: Sequence[Example], course: Course, step: int) -> list[list[Rollout]]:
@@ -131,7 +132,7 @@ class StudyRolloutSource:
 
     def workflow_at(self, step: int, course: Course) -> Workflow:
         """The workflow with the policies in place of its LMs, drawing at the training temperature."""
-        changes: dict[str, Any] = {}
+        changes: dict[str, Any] = dict(self.changes)
         for role in self.roles.values():
             lm = {
                 "model": f"policy:{role.key}@{step}",
@@ -221,7 +222,8 @@ class StudyRolloutSource:
         )
 
     def _candidate(self, folders: Mapping[str, Path], step: int) -> Workflow:
-        patch = {role.address: _named(role, folders[name]) for name, role in self.roles.items()}
+        named = {role.address: _named(role, folders[name]) for name, role in self.roles.items()}
+        patch = {**self.changes, **named}
         return self.study.workflow.patched(Patch(patch, note=f"trained for {step} steps"))
 
     async def recall(self, folders: Mapping[str, Path], step: int) -> bool:

@@ -30,7 +30,7 @@ from workbench_training.rollouts.sft_data import (
     tokenize_example,
 )
 from workbench_training.rollouts.token_rows import Row
-from workbench_training.sft_dpo import SFT
+from workbench_training.sft import SFT
 
 ERRORS = re.compile(r"^error")
 

@@ -1,10 +1,8 @@
-"""The optimizers `sft` and `dpo`: learning from examples or pairs, without a policy gradient.
+"""The optimizer `sft`: learning from examples, without a policy gradient.
 
-`sft` raises the likelihood of rollouts that scored well (rejection sampling), of labels, or of a teacher's runs; see
-`sft_data.py`. `dpo` raises the likelihood of the better of two rollouts of a row over the worse, relative to the
-initial weights (Rafailov et al., arXiv 2305.18290; pairs by generate, rank, select and train as in Optima, arXiv
-2410.08115). With `tree`, runs share their first calls, and single answers are chosen by the rewards of the runs through
-them; see `rollout_trees.py`.
+It raises the likelihood of rollouts that scored well (rejection sampling), of labels, or of a teacher's runs; see
+`rollouts/sft_data.py`, and `recipes` for what is learned from besides. With `tree`, runs share their first calls, and
+single answers are chosen by the rewards of the runs through them; see `rollouts/rollout_trees.py`.
 
 Departure from common practice: TRL's trainers tokenize texts again; here exactly the tokens that were sampled are
 learned, and those of tools are masked.
@@ -25,8 +23,8 @@ from workbench.plugins import plugins
 from workbench.task import Example
 from workbench_training.imitation import ImitationOptimizer, drop_repeats
 from workbench_training.objective import Objective
+from workbench_training.recipes.feedback_markers import Feedback, feedback_examples, mark_instructions
 from workbench_training.rewards import Rollout, score
-from workbench_training.rollouts.rollout_trees import group_by_state
 from workbench_training.rollouts.sft_data import (
     ChatTokenizer,
     SFTExample,
@@ -83,6 +81,9 @@ class SFT(ImitationOptimizer):
     revision: str = Field(
         "That did not work. I try another way.\n", description="splice: words where the right way begins"
     )
+    feedback: Feedback | None = Field(
+        None, description="learn from wrong runs too, behind a marker in the instructions (FAFT); {} takes the defaults"
+    )
     error: str = Field(
         r"(?i)^\s*error\b|Give the answer in the form asked for",
         description="regular expression: a message that tells of an error",
@@ -103,7 +104,18 @@ class SFT(ImitationOptimizer):
             raise ValueError("`labels` name fields of the data to learn from: give `source: labels` as well")
         if self.first_thought and self.source != "teacher":
             raise ValueError("`first_thought` is of the teacher's runs: give `source: teacher` as well")
-        others = {"source": self.source != "own", "errors": self.errors != "learn", "splice": self.splice}
+        if self.feedback is not None and self.source == "labels":
+            raise ValueError(
+                "`feedback` tells right runs from wrong ones, and labels are all right: give another source"
+            )
+        if self.feedback is not None and self.splice:
+            raise ValueError("`feedback` and `splice` both learn from wrong runs, in different ways: remove one")
+        others = {
+            "source": self.source != "own",
+            "errors": self.errors != "learn",
+            "splice": self.splice,
+            "feedback": self.feedback is not None,
+        }
         if self.tree is not None and any(others.values()):
             raise ValueError(
                 f"`tree` chooses single answers of the model's own, so not with `{max(others, key=others.__getitem__)}`"
@@ -126,8 +138,19 @@ class SFT(ImitationOptimizer):
                 hint="Remove it, or write the node as an agent.",
                 path=("first_thought",),
             )
+        if self.feedback is not None and not self.changes(study.workflow):
+            raise SpecError(
+                "`feedback` marks the instructions of trained nodes, and none has any",
+                hint="Remove it, or write the node as a predict or an agent.",
+                path=("feedback",),
+            )
         if self.mixture is not None:
             self._general_chats(study, self.mixture)
+
+    def changes(self, workflow: Workflow) -> dict[str, Any]:
+        if self.feedback is None:
+            return {}
+        return mark_instructions(workflow, find_trained_nodes(workflow, self.address), self.feedback.positive)
 
     def drawn(self, workflow: Workflow) -> Workflow:
         drawn = super().drawn(workflow)
@@ -178,7 +201,7 @@ class SFT(ImitationOptimizer):
             return [rows for rows in chosen if rows]
         if self.source == "teacher":
             groups = await self._taught(study, tasks)
-        elif self.errors == "learn" and not self.splice:
+        elif self.errors == "learn" and not self.splice and self.feedback is None:
             return await super().chosen(study, policy, source, tasks, course, round_)
         else:
             groups = await source.rollouts(tasks, course, round_)
@@ -204,6 +227,10 @@ class SFT(ImitationOptimizer):
     ) -> Iterator[Row]:
         """Rows of the runs on one training row: of the good ones, and of wrong ones that a good one mends."""
         masked = re.compile(self.error if self.errors == "mask" else r"(?!)")
+        if self.feedback is not None:
+            for lesson in feedback_examples(group, nodes, self.feedback, self.threshold, masked):
+                yield from tokenize_example(lesson, tokens)
+            return
         good = [r for r in group if r.reward is not None and r.reward >= self.threshold]
         for rollout in good:
             assert rollout.result.trace is not None
@@ -273,41 +300,3 @@ def find_trained_nodes(workflow: Workflow, address: str) -> list[str]:
     if address != "lm":
         return [address.split(".")[1]]
     return [name for name, node in workflow.enabled_nodes.items() if getattr(node.config, "lm", None) is None]
-
-
-class DPO(ImitationOptimizer):
-    """Trains the language model to prefer, of its own rollouts on a row, the better to the worse."""
-
-    beta: float = Field(0.1, gt=0, description="temperature of the preference: smaller values move further")
-
-    @model_validator(mode="after")
-    def _has_pairs(self) -> DPO:
-        if self.tree is None and self.rollouts < 2:
-            raise ValueError("dpo learns from two rollouts of a row that differ: give `rollouts` of 2 or more")
-        return self
-
-    def objective(self) -> Objective:
-        return Objective.model_validate(
-            {
-                "surrogate": "pairs",
-                "pair_mean": False,
-                "pair_best": 1.0,
-                "pair_trust": 0.0,
-                "pair_beta": self.beta,
-                "beta": self.beta,  # so that the weights at the start are kept
-            }
-        )
-
-    def choose(self, rows: Sequence[Row]) -> list[Row]:
-        """The best and the worst of each agent, if they differ; in a tree, those of each state, if far enough apart."""
-        chosen = []
-        if self.tree is not None:
-            for ranked in group_by_state(rows).values():
-                if (ranked[-1].reward or 0.0) - (ranked[0].reward or 0.0) >= max(self.tree.margin, 1e-9):
-                    chosen += [ranked[-1], ranked[0]]
-            return chosen
-        for agent in dict.fromkeys(row.agent for row in rows):
-            ranked = sorted((row for row in rows if row.agent == agent), key=lambda row: row.reward or 0.0)
-            if ranked[0].reward != ranked[-1].reward:
-                chosen += [ranked[-1], ranked[0]]
-        return chosen
