@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from workbench_training.serving.policy_lm import Engine
 
 #: Settings that came after the first stored runs. With their defaults they are no part of a training's identity.
-LATER = frozenset({"feedback", "first_thought"})
+LATER = frozenset({"feedback", "first_thought", "pvi"})
 
 
 class ImitationOptimizer(TrainingOptimizer):
@@ -126,6 +126,10 @@ class ImitationOptimizer(TrainingOptimizer):
         """Rows to mix in, at least as many as one epoch needs."""
         return []
 
+    def arrange(self, chosen: Sequence[list[Row]], more: Sequence[list[Row]], rng: random.Random) -> list[list[Row]]:
+        """The rows of one pass in their order: those chosen, and those mixed in."""
+        return rng.sample([*chosen, *more], len(chosen) + len(more))
+
     def mix(self, count: int, added: Sequence[list[Row]], rng: random.Random) -> list[list[Row]]:
         return []
 
@@ -198,7 +202,7 @@ class ImitationOptimizer(TrainingOptimizer):
     ) -> int:
         """Run one pass over the chosen rows; returns the number of updates so far."""
         more = self.mix(len(chosen), added, random.Random(f"{number}: mixture {round_} {epoch}"))
-        order = random.Random(f"{number}: order {round_} {epoch}").sample([*chosen, *more], len(chosen) + len(more))
+        order = self.arrange(chosen, more, random.Random(f"{number}: order {round_} {epoch}"))
         for start in range(0, len(order), self.batch):
             rows = [row for rows in order[start : start + self.batch] for row in rows]
             rate = (

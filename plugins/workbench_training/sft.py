@@ -10,6 +10,8 @@ learned, and those of tools are masked.
 
 from __future__ import annotations
 
+import asyncio
+import math
 import random
 import re
 from collections.abc import Collection, Iterator, Sequence
@@ -24,6 +26,7 @@ from workbench.task import Example
 from workbench_training.imitation import ImitationOptimizer, drop_repeats
 from workbench_training.objective import Objective
 from workbench_training.recipes.feedback_markers import Feedback, feedback_examples, mark_instructions
+from workbench_training.recipes.pvi import PVI, measure_information, select_informative
 from workbench_training.rewards import Rollout, score
 from workbench_training.rollouts.sft_data import (
     ChatTokenizer,
@@ -84,6 +87,11 @@ class SFT(ImitationOptimizer):
     feedback: Feedback | None = Field(
         None, description="learn from wrong runs too, behind a marker in the instructions (FAFT); {} takes the defaults"
     )
+    pvi: PVI | None = Field(
+        None,
+        description="source labels: order and leave out rows by what their questions tell of their labels (PVI); {} "
+        "takes the defaults",
+    )
     error: str = Field(
         r"(?i)^\s*error\b|Give the answer in the form asked for",
         description="regular expression: a message that tells of an error",
@@ -108,6 +116,8 @@ class SFT(ImitationOptimizer):
             raise ValueError(
                 "`feedback` tells right runs from wrong ones, and labels are all right: give another source"
             )
+        if self.pvi is not None and (self.source != "labels" or self.rounds > 1):
+            raise ValueError("`pvi` measures labels, once and before training: give `source: labels`, and `rounds: 1`")
         if self.feedback is not None and self.splice:
             raise ValueError("`feedback` and `splice` both learn from wrong runs, in different ways: remove one")
         others = {
@@ -194,6 +204,8 @@ class SFT(ImitationOptimizer):
         tokens, nodes = make_chat_tokenizer(policy), find_trained_nodes(study.workflow, self.address)
         if self.source == "labels":
             lessons = [label_examples(study.workflow, task, {**study.targets, **self.labels}, nodes) for task in tasks]
+            if self.pvi is not None:
+                lessons = await self._informative(study, policy, lessons, self.pvi)
             rows = [[row for lesson in some for row in tokenize_example(lesson, tokens)] for some in lessons]
             chosen = [drop_repeats(some) for some in rows]
             count = sum(map(len, chosen))
@@ -209,6 +221,35 @@ class SFT(ImitationOptimizer):
         count = sum(map(len, chosen))
         study.log(f"round {round_ + 1}: {count} rows of {sum(map(len, groups))} rollouts to learn from", rows=count)
         return [rows for rows in chosen if rows]
+
+    async def _informative(
+        self, study: Study, policy: Policy, lessons: Sequence[list[SFTExample]], settings: PVI
+    ) -> list[list[SFTExample]]:
+        """The worked examples that are informative enough, each for itself, in the order in which they are learned."""
+        every = [lesson for some in lessons for lesson in some]
+        bits = await asyncio.to_thread(
+            measure_information,
+            policy,
+            make_chat_tokenizer(policy),
+            every,
+            epochs=settings.epochs,
+            objective=self.objective(),
+            learning=self.learning,
+            batch=self.batch,
+            seed=f"{study.name}: pvi",
+        )
+        kept = select_informative(settings, bits)
+        mean = math.fsum(bits) / max(len(bits), 1)
+        study.log(f"{len(kept)} of {len(every)} worked examples are learned; their PVI is {mean:.2f} bits on average")
+        return [[every[i]] for i in kept]
+
+    def arrange(self, chosen: Sequence[list[Row]], more: Sequence[list[Row]], rng: random.Random) -> list[list[Row]]:
+        if self.pvi is None or self.pvi.order == "random":
+            return super().arrange(chosen, more, rng)
+        order = list(chosen)
+        for rows in more:
+            order.insert(rng.randrange(len(order) + 1), rows)
+        return order
 
     def _check_labels(self, study: Study) -> None:
         outputs = sorted({output for node in study.workflow.enabled_nodes.values() for output in node.outputs})

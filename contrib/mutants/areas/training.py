@@ -389,4 +389,22 @@ TRAINING: list[Mutant] = [
         ("patch = {**self.changes, **named}", "patch = named", "in use nothing asks for success"),
         ("changes: dict[str, Any] = dict(self.changes)", "changes: dict[str, Any] = {}", "rollouts have no marker"),
     ),
+    *changes_of(
+        "plugins/workbench_training/recipes/pvi.py",
+        "tests/plugins/training/test_pvi.py",
+        ("return [given - alone for given, alone", "return [given for given, alone", "PVI is the likelihood alone"),
+        (
+            "if start is not None:\n            _fine_tune",
+            "if False:\n            _fine_tune",
+            "PVI is measured untrained",
+        ),
+        ("            policy.restore(start)\n", "            pass\n", "training starts from the models of PVI"),
+        ('reverse=settings.order == "easy_first"', "reverse=False", "hard rows come first"),
+        ("settings.least is None or found >= settings.least", "True", "rows that tell nothing are learned"),
+    ),
+    *changes_of(
+        "plugins/workbench_training/sft.py",
+        nodes_of("tests/plugins/training/test_pvi.py", "test_the_file_leaves_out_and_orders_rows"),
+        ('if self.pvi is None or self.pvi.order == "random":', "if True:", "passes are shuffled all the same"),
+    ),
 ]
