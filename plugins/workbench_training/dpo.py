@@ -13,11 +13,18 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field, model_validator
 
+from workbench import Study
+from workbench.errors import SpecError, suggest
+from workbench.task import Example
 from workbench_training.imitation import ImitationOptimizer
 from workbench_training.objective import Objective
+from workbench_training.recipes.listener import Listener, listen, pair_heard, pair_rows
 from workbench_training.rollouts.rollout_trees import group_by_state
+from workbench_training.rollouts.study_rollouts import StudyRolloutSource
+from workbench_training.settings import Course
 
 if TYPE_CHECKING:
+    from workbench_training.model.policy import Policy
     from workbench_training.rollouts.token_rows import Row
 
 
@@ -26,11 +33,70 @@ class DPO(ImitationOptimizer):
 
     beta: float = Field(0.1, gt=0, description="temperature of the preference: smaller values move further")
 
+    listener: Listener | None = Field(
+        None,
+        description="compare answers by whether they are right and whether a listener, the model of the role "
+        "`judge`, would accept them (LACIE)",
+    )
+
     @model_validator(mode="after")
     def _has_pairs(self) -> DPO:
+        if self.tree is not None and self.listener is not None:
+            raise ValueError("a listener hears whole answers, and `tree` compares single calls: remove one")
         if self.tree is None and self.rollouts < 2:
             raise ValueError("dpo learns from two rollouts of a row that differ: give `rollouts` of 2 or more")
         return self
+
+    async def ready(self, study: Study) -> None:
+        await super().ready(study)
+        if self.listener is None:
+            return
+        if study.role_spec("judge") is None:
+            raise SpecError(
+                "`listener` needs a model that listens",
+                hint="Write e.g. roles: {judge: openai/gpt-4.1-mini}.",
+                path=("listener",),
+            )
+        outputs = sorted({output for node in study.workflow.enabled_nodes.values() for output in node.outputs})
+        if self.listener.field not in outputs:
+            raise SpecError(
+                f"no node writes '{self.listener.field}'",
+                hint=suggest(self.listener.field, outputs),
+                path=("listener", "field"),
+            )
+
+    @property
+    def calls_beside(self) -> int:
+        return self.listener.samples if self.listener is not None else 0
+
+    def affords(self, study: Study, source: StudyRolloutSource, course: Course, round_: int) -> bool:
+        if self.listener is None or not source.affords(course, round_):
+            return source.affords(course, round_)
+        rows = list(study.train)[: self.tasks]
+        calls = study.worst_calls(study.workflow, study.val) + self.rollouts * study.worst_calls(study.workflow, rows)
+        return study.remaining("calls") >= calls + self.rollouts * len(rows) * self.calls_beside
+
+    async def chosen(
+        self,
+        study: Study,
+        policy: Policy,
+        source: StudyRolloutSource,
+        tasks: Sequence[Example],
+        course: Course,
+        round_: int,
+    ) -> list[list[Row]]:
+        if self.listener is None:
+            return await super().chosen(study, policy, source, tasks, course, round_)
+        groups = await source.rollouts(tasks, course, round_)
+        heard = [await listen(group, self.listener, study.lm("judge")) for group in groups]
+        chosen = []
+        for pairs in pair_heard(heard, self.listener):
+            for n, (a, b) in enumerate(pairs):
+                rows = source.rows(a.rollout, round_), source.rows(b.rollout, round_)
+                if made := pair_rows(*rows, f"{a.rollout.example.id} pair {n}"):
+                    chosen.append(made)
+        study.log(f"round {round_ + 1}: {len(chosen)} pairs of {sum(map(len, groups))} rollouts", rows=len(chosen))
+        return chosen
 
     def objective(self) -> Objective:
         return Objective.model_validate(

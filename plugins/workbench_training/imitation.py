@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from workbench_training.serving.policy_lm import Engine
 
 #: Settings that came after the first stored runs. With their defaults they are no part of a training's identity.
-LATER = frozenset({"feedback", "first_thought", "pvi"})
+LATER = frozenset({"feedback", "first_thought", "listener", "pvi"})
 
 
 class ImitationOptimizer(TrainingOptimizer):
@@ -64,7 +64,8 @@ class ImitationOptimizer(TrainingOptimizer):
             return self._calls(workflow, val, 0, 0, candidates)
         if self.tree is None:
             runs = tasks * self.rollouts
-            return self._calls(workflow, val, runs, runs * self.drawn(workflow).max_calls, candidates)
+            calls = runs * (self.drawn(workflow).max_calls + self.calls_beside)
+            return self._calls(workflow, val, runs, calls, candidates)
         return self._calls(workflow, val, tasks * self.tree.leaves, tasks * self.tree.calls_of(workflow), candidates)
 
     def identify(self) -> dict[str, Any]:
@@ -79,6 +80,11 @@ class ImitationOptimizer(TrainingOptimizer):
     def draws(self) -> bool:
         """Whether rollouts of the workflow are sampled."""
         return True
+
+    @property
+    def calls_beside(self) -> int:
+        """Calls for each run besides the workflow's and those of rewards."""
+        return 0
 
     def changes(self, workflow: Workflow) -> dict[str, Any]:
         """Changes of the workflow beside the weights, for rollouts and for use."""
