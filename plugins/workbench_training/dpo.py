@@ -9,7 +9,7 @@ It raises the likelihood of the better of two rollouts of a row over the worse, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, model_validator
 
@@ -19,6 +19,7 @@ from workbench.task import Example
 from workbench_training.imitation import ImitationOptimizer
 from workbench_training.objective import Objective
 from workbench_training.recipes.listener import Listener, listen, pair_heard, pair_rows
+from workbench_training.recipes.thinking import Thinking, mask_pairs
 from workbench_training.rollouts.rollout_trees import group_by_state
 from workbench_training.rollouts.study_rollouts import StudyRolloutSource
 from workbench_training.settings import Course
@@ -31,7 +32,20 @@ if TYPE_CHECKING:
 class DPO(ImitationOptimizer):
     """Trains the language model to prefer, of its own rollouts on a row, the better to the worse."""
 
-    beta: float = Field(0.1, gt=0, description="temperature of the preference: smaller values move further")
+    beta: float = Field(
+        0.1,
+        gt=0,
+        description="temperature of the preference: smaller values move further; weight of the odds ratio",
+    )
+    loss: Literal["dpo", "odds_ratio"] = Field(
+        "dpo",
+        description="what is compared: gains on the weights at the start, or odds, beside the likelihood of the better "
+        "answer (ORPO)",
+    )
+    thinking: Thinking | None = Field(
+        None,
+        description="compare answers without the thoughts in them (PRefLexOR); {} takes the defaults",
+    )
 
     listener: Listener | None = Field(
         None,
@@ -86,11 +100,30 @@ class DPO(ImitationOptimizer):
         round_: int,
     ) -> list[list[Row]]:
         if self.listener is None:
-            return await super().chosen(study, policy, source, tasks, course, round_)
+            chosen = await super().chosen(study, policy, source, tasks, course, round_)
+        else:
+            chosen = await self._heard(study, source, tasks, course, round_, self.listener)
+        if self.thinking is None:
+            return chosen
+        masked = mask_pairs(chosen, self.thinking, policy.generator.tokenizer)
+        if lost := len(chosen) - len(masked):
+            study.log(f"{lost} of {len(chosen)} comparisons have no answer beside their thoughts", rows=lost)
+        return masked
+
+    async def _heard(
+        self,
+        study: Study,
+        source: StudyRolloutSource,
+        tasks: Sequence[Example],
+        course: Course,
+        round_: int,
+        listener: Listener,
+    ) -> list[list[Row]]:
+        """Pairs of rollouts by what the listener makes of them."""
         groups = await source.rollouts(tasks, course, round_)
-        heard = [await listen(group, self.listener, study.lm("judge")) for group in groups]
+        heard = [await listen(group, listener, study.lm("judge")) for group in groups]
         chosen = []
-        for pairs in pair_heard(heard, self.listener):
+        for pairs in pair_heard(heard, listener):
             for n, (a, b) in enumerate(pairs):
                 rows = source.rows(a.rollout, round_), source.rows(b.rollout, round_)
                 if made := pair_rows(*rows, f"{a.rollout.example.id} pair {n}"):
@@ -99,6 +132,8 @@ class DPO(ImitationOptimizer):
         return chosen
 
     def objective(self) -> Objective:
+        if self.loss == "odds_ratio":
+            return Objective.model_validate({"surrogate": "pairs", "pair_form": "odds_ratio", "pair_beta": self.beta})
         return Objective.model_validate(
             {
                 "surrogate": "pairs",

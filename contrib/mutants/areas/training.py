@@ -49,7 +49,6 @@ RECOMPUTED = nodes_of(
     "test_packing_changes_no_gradient",
     "test_an_adapter_stays_in_place_until_the_backward_pass_has_ended",
 )
-SMALL_AGENTS = "tests/plugins/tools/test_small_agents.py"
 MICRO_BATCHES = "tests/plugins/training/test_micro_batches.py"
 MEMORY_HELD = "tests/plugins/training/test_memory_held.py"
 RESUMED = nodes_of(
@@ -340,71 +339,5 @@ TRAINING: list[Mutant] = [
             "no server sleeps",
         ),
         ("and self.resting <= self.drawing_room(memory)", "", "a server that sleeps never draws"),
-    ),
-    *changes_of(
-        "plugins/workbench_tools/consistency.py",
-        SMALL_AGENTS,
-        ("for a in attempts if a.outcome is not None)", "for a in attempts)", "actions that fail have a vote"),
-        ("counts.most_common(1)[0][0]", "next(iter(counts))", "the first action that succeeds counts"),
-    ),
-    *changes_of(
-        "plugins/workbench_tools/first_thought.py",
-        SMALL_AGENTS,
-        ('return f"Thought: {step}\\n\\n" if step else ""', 'return ""', "the first thought is thrown away"),
-        ('.split("\\n\\n")[0]', "", "the whole answer without tools is put in front"),
-    ),
-    *changes_of(
-        "plugins/workbench_tools/agent.py",
-        SMALL_AGENTS,
-        ("None if failed else json", "json", "a call's error is a result"),
-        ('"" if step else thought', "thought", "the first thought is in front of every answer"),
-        ("join_prefill(begun, r.text)", "r.text", "the first thought is no part of the answer"),
-    ),
-    *changes_of(
-        "plugins/workbench_training/sft.py",
-        nodes_of("tests/plugins/training/test_sft_data.py", "test_the_teachers_agent_goes_on_from_its_first_thought"),
-        ("if self.first_thought else {}", "if False else {}", "the teacher acts without a first thought"),
-    ),
-    *changes_of(
-        "plugins/workbench_training/rollouts/sft_data.py",
-        nodes_of("tests/plugins/training/test_sft_data.py", "test_the_teachers_agent_goes_on_from_its_first_thought"),
-        ("join_prefill(begun, call.response.text)", "call.response.text", "the first thought is not learned"),
-        ('if call.role != "task" or', "if", "the answer without tools is learned"),
-    ),
-    *changes_of(
-        "plugins/workbench_training/imitation.py",
-        nodes_of("tests/plugins/training/test_sft_data.py", "test_the_teachers_agent_goes_on_from_its_first_thought"),
-        ("if (changes := draw_one_action(workflow))", "if (changes := {})", "actions that lost the vote are learned"),
-    ),
-    *changes_of(
-        "plugins/workbench_training/recipes/feedback_markers.py",
-        "tests/plugins/training/test_feedback_markers.py",
-        ("if rollout.reward >= threshold:", "if True:", "all runs are marked as right"),
-        ("before + marker + after", "before + feedback.positive + after", "wrong runs stand behind success"),
-        ("if self.detail else", "if False else", "the metric's feedback is left out"),
-    ),
-    *changes_of(
-        "plugins/workbench_training/rollouts/study_rollouts.py",
-        nodes_of("tests/plugins/training/test_feedback_markers.py", "test_rollouts_and_candidates_ask_for_success"),
-        ("patch = {**self.changes, **named}", "patch = named", "in use nothing asks for success"),
-        ("changes: dict[str, Any] = dict(self.changes)", "changes: dict[str, Any] = {}", "rollouts have no marker"),
-    ),
-    *changes_of(
-        "plugins/workbench_training/recipes/pvi.py",
-        "tests/plugins/training/test_pvi.py",
-        ("return [given - alone for given, alone", "return [given for given, alone", "PVI is the likelihood alone"),
-        (
-            "if start is not None:\n            _fine_tune",
-            "if False:\n            _fine_tune",
-            "PVI is measured untrained",
-        ),
-        ("            policy.restore(start)\n", "            pass\n", "training starts from the models of PVI"),
-        ('reverse=settings.order == "easy_first"', "reverse=False", "hard rows come first"),
-        ("settings.least is None or found >= settings.least", "True", "rows that tell nothing are learned"),
-    ),
-    *changes_of(
-        "plugins/workbench_training/sft.py",
-        nodes_of("tests/plugins/training/test_pvi.py", "test_the_file_leaves_out_and_orders_rows"),
-        ('if self.pvi is None or self.pvi.order == "random":', "if True:", "passes are shuffled all the same"),
     ),
 ]
