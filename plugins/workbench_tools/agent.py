@@ -294,7 +294,7 @@ class Agent(SignatureNode):
 
     async def _turn(
         self, messages: Sequence[Mapping[str, Any]], shown: Shown, ctx: Context, begun: str
-    ) -> tuple[Response, Sequence[Mapping[str, Any]]]:
+    ) -> tuple[Response, Sequence[dict[str, Any]]]:
         """(the model's answer, the results of its calls if they were made already). begun: words it begins with."""
         c = self.config
         asked = [*messages, {"role": "assistant", "content": begun}] if begun else messages

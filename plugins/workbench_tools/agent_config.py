@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from workbench.kit.named_types import NAMED_TYPES, NamedTypes
 from workbench.workflow import NodeConfig
 from workbench_tools.forged import Forged
 from workbench_tools.user import UserConfig
+
+_LATER = ("actions", "first_thought")
 
 
 class AgentConfig(NodeConfig):
@@ -67,3 +69,9 @@ class AgentConfig(NodeConfig):
     max_tokens: int = Field(512, ge=1, description="tokens of one step at most")
     lm: str | dict[str, Any] | None = Field(None, description="another language model for this node")
     types: NamedTypes = NAMED_TYPES
+
+    @model_serializer(mode="wrap")
+    def _without_later(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Settings that came after the first stored runs are left out at their defaults: hashes of workflows stay."""
+        found = serialize(self)
+        return {k: v for k, v in found.items() if k not in _LATER or v != type(self).model_fields[k].default}

@@ -10,7 +10,7 @@ are not made a second time.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +30,7 @@ class Attempt:
 
     response: Response
     outcome: str | None
-    results: Sequence[Mapping[str, Any]] = ()
+    results: Sequence[dict[str, Any]] = ()
 
 
 def choose_attempt(attempts: Sequence[Attempt]) -> Attempt:

@@ -39,7 +39,11 @@ RECIPES: list[Mutant] = [
     *changes_of(
         "plugins/workbench_training/imitation.py",
         nodes_of("tests/plugins/training/test_sft_data.py", "test_the_teachers_agent_goes_on_from_its_first_thought"),
-        ("if (changes := draw_one_action(workflow))", "if (changes := {})", "actions that lost the vote are learned"),
+        (
+            "changes = self.changes(workflow) | draw_one_action(workflow)",
+            "changes = self.changes(workflow)",
+            "actions that lost the vote are learned",
+        ),
     ),
     *changes_of(
         "plugins/workbench_training/recipes/feedback_markers.py",
