@@ -113,6 +113,12 @@ class Agent(SignatureNode):
                     hint=f"Remove `actions` or `{name}`.",
                     path=("actions",),
                 )
+        if config.actions > 1 and config.temperature == 0:
+            raise SpecError(
+                "at temperature 0 all `actions` of a step are the same one",
+                hint="Remove the temperature, or write e.g. temperature: 0.4.",
+                path=("actions",),
+            )
         if config.queries and not config.nearest:
             raise SpecError(
                 "`queries` needs `nearest`, the number of tools to find",

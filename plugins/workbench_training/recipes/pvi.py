@@ -12,9 +12,9 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from workbench_training.objective import Objective
 from workbench_training.rollouts.sft_data import ChatTokenizer, SFTExample, tokenize_example
@@ -42,6 +42,12 @@ class PVI(BaseModel):
         le=20,
         description="passes in which the two models are fine-tuned before they are asked; 0: the model as it is",
     )
+
+    @model_validator(mode="after")
+    def _decides(self) -> Self:
+        if self.order == "random" and self.least is None:
+            raise ValueError("`order: random` leaves PVI without effect: give `least` as well, or another order")
+        return self
 
 
 def drop_question(example: SFTExample) -> SFTExample:

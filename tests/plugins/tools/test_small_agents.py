@@ -100,6 +100,8 @@ def test_of_equally_frequent_outcomes_the_first_counts_and_without_any_the_first
 def test_actions_are_refused_where_an_answer_has_effects(folder: Path, other: dict[str, Any], name: str) -> None:
     with pytest.raises(SpecError, match=f"which `{name}` does not bear"):
         run_node(agent(actions=2, **other), {"q": "8"}, folder)
+    with pytest.raises(SpecError, match="at temperature 0"):
+        run_node(agent(actions=2, temperature=0.0), {"q": "8"}, folder)
 
 
 def test_most_calls_count_both(folder: Path) -> None:

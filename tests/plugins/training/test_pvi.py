@@ -91,7 +91,7 @@ def test_wrong_labels_and_questions_that_tell_nothing_have_little(policy: Any) -
     [
         ({}, [2, 0, 3, 1]),
         ({"order": "hard_first"}, [1, 3, 0, 2]),
-        ({"order": "random"}, [0, 1, 2, 3]),
+        ({"order": "random", "least": -9.0}, [0, 1, 2, 3]),
         ({"least": 0.0}, [2, 0, 3]),
         ({"least": 1.0, "order": "random"}, [0, 2]),
     ],
@@ -106,7 +106,7 @@ def test_mixed_rows_do_not_disturb_the_order() -> None:
         return sft.arrange([[i] for i in range(9)], [["m"], ["n"]], random.Random(0))  # type: ignore[list-item]
 
     assert [row for row in order() if row[0] not in ("m", "n")] == [[i] for i in range(9)] and ["n"] in order()
-    assert [row for row in order(order="random") if row[0] not in ("m", "n")] != [[i] for i in range(9)]
+    assert [row for row in order(order="random", least=0.0) if row[0] not in ("m", "n")] != [[i] for i in range(9)]
 
 
 def test_the_file_leaves_out_and_orders_rows(tmp_path: Path) -> None:
@@ -135,4 +135,6 @@ def test_the_file_leaves_out_and_orders_rows(tmp_path: Path) -> None:
 def test_other_sources_and_several_rounds_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="once and before training"):
         SFT.model_validate({"pvi": {}, **settings})
+    with pytest.raises(ValueError, match="leaves PVI without effect"):
+        SFT.model_validate({"pvi": {"order": "random"}, "source": "labels"})
     assert "pvi" not in json.dumps(SFT.model_validate({}).identify())
