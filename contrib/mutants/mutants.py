@@ -19,6 +19,7 @@ from areas.levels import LEVELS
 from areas.mutant import Mutant
 from areas.paid import PAID
 from areas.proof import PROOF
+from areas.recipes import RECIPES
 from areas.routes import ROUTES
 from areas.rows import ROWS
 from areas.search import SEARCH
@@ -41,6 +42,7 @@ MUTANTS: list[Mutant] = [
     *WORKFLOWS,
     *SERVING,
     *TRAINING,
+    *RECIPES,
     *SAMPLING,
     *TRUST,
     *CALLED,

@@ -22,7 +22,7 @@ from workbench_dspy.tool_files import ToolFiles
 _LINE = 100
 _PLAIN_TYPES = (str, int, float, bool, list, dict)
 #: Settings of an agent whose behaviour only the workbench has.
-_AGENT_ONLY_HERE = ("types", "functions", "wrappers", "user", "native", "nearest", "queries")
+_AGENT_ONLY_HERE = ("types", "functions", "wrappers", "user", "native", "nearest", "queries", "first_thought")
 
 
 @dataclass(frozen=True)
@@ -123,6 +123,8 @@ class Converter:
         for name in _AGENT_ONLY_HERE:
             if getattr(config, name):
                 raise refuse(where, f"the setting '{name}'")
+        if config.actions > 1:
+            raise refuse(where, "the setting 'actions'")
         if config.register_ != "all":
             raise refuse(where, "the setting 'register: lazy'")
         text = config.instructions or default_instructions(node.signature)

@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 from tokenizers import Tokenizer
 
+from workbench.kit.prefill import split_prefill
 from workbench_nano.network import Array, Cache, Network
 from workbench_nano.threads import OneThread
 
@@ -51,7 +52,8 @@ class Job:
 
 def render(chat: Chat) -> str:
     """The chat as the template of tokenizer_config.json writes it, ready for the assistant's answer."""
-    return "".join(_message_text(message) for message in chat) + "<|assistant|>"
+    asked, begun = split_prefill(chat)
+    return "".join(_message_text(dict(message)) for message in asked) + "<|assistant|>" + begun
 
 
 def _message_text(message: dict[str, str]) -> str:
@@ -91,7 +93,9 @@ class Nano:
 
     def prompt_ids(self, chat: Chat) -> list[int]:
         # Encoding message by message is exact: each begins and ends with a special token.
-        return [i for message in chat for i in self.encode(_message_text(message))] + [self.assistant]
+        asked, begun = split_prefill(chat)
+        ids = [i for message in asked for i in self.encode(_message_text(dict(message)))]
+        return [*ids, self.assistant, *(self.encode(begun) if begun else ())]
 
     def all_logits(self, ids: Sequence[int]) -> Array:
         """Logits (tokens, vocabulary) of one text, for checks."""

@@ -6,19 +6,19 @@ action is reported to the model and costs a step; native tool definitions are us
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Literal
-
-from pydantic import Field
+from typing import Any
 
 from workbench.defects import Defect
 from workbench.errors import NodeError, SpecError, suggest
 from workbench.kit import plain_adapter as plain
-from workbench.kit.named_types import NAMED_TYPES, NamedTypes, load_types
+from workbench.kit.named_types import load_types
 from workbench.kit.native_calls import to_message
+from workbench.kit.prefill import join_prefill, split_prefill
 from workbench.kit.tools import (
     Tool,
     call_tool,
@@ -31,10 +31,12 @@ from workbench.kit.tools import (
 )
 from workbench.lm import Response
 from workbench.runtime import Context
-from workbench.workflow import EXCHANGE, NodeConfig, SignatureNode, Span, Surroundings, parse_signature
+from workbench.workflow import EXCHANGE, SignatureNode, Span, Surroundings, parse_signature
+from workbench_tools.agent_config import AgentConfig
+from workbench_tools.consistency import TEMPERATURE, Attempt, choose_attempt
 from workbench_tools.defects import find_agent_defects
 from workbench_tools.exchange import check_exchange, replay_message
-from workbench_tools.forged import Forged
+from workbench_tools.first_thought import think_first
 from workbench_tools.toolset import (
     LAZY,
     REGISTER,
@@ -45,7 +47,7 @@ from workbench_tools.toolset import (
     count_prompt_characters,
     find_crossover,
 )
-from workbench_tools.user import RULES, SimulatedUser, UserConfig, extract_user_message
+from workbench_tools.user import RULES, SimulatedUser, extract_user_message
 
 _RULES = """\
 You can use tools. To call one, answer with exactly one line:
@@ -63,51 +65,6 @@ _QUERIES = (
 
 #: Characters; shorter results of tools are kept whole in a trace.
 _KEPT = 4000
-
-
-class AgentConfig(NodeConfig):
-    """Settings of an `agent` node."""
-
-    signature: str = Field(description='inputs and outputs, e.g. "question -> answer"')
-    tools: list[str] = Field(default_factory=list, description="python:module.function or mcp:COMMAND ARGS#name")
-    functions: list[Forged] = Field(default_factory=list, description="tools written as source, run in the sandbox")
-    instructions: str = Field("", description="instructions for the model")
-    demos: list[dict[str, Any]] = Field(
-        default_factory=list,
-        description="examples: inputs and outputs, and under _exchange the messages between them",
-    )
-    register_: Literal["all", "lazy"] = Field(
-        "all",
-        alias="register",
-        description="lazy: show only names of tools; the model registers those that it needs",
-    )
-    nearest: int = Field(
-        0,
-        ge=0,
-        le=1000,
-        description="number of tools shown, nearest to the input first; with `register: lazy`, the others are shown "
-        "by name; 0: all",
-    )
-    queries: int = Field(
-        0, ge=0, le=8, description="number of search queries for `nearest` that the model writes first, in one call"
-    )
-    asked: dict[str, list[str]] = Field(
-        default_factory=dict, description="by tool: questions that it answers, for the search of `nearest`"
-    )
-    descriptions: dict[str, str] = Field(
-        default_factory=dict, description="by tool: a description that replaces its own"
-    )
-    wrappers: dict[str, str] = Field(
-        default_factory=dict,
-        description="by tool: Python source of wrap(result, arguments), run in the sandbox; the model sees its result",
-    )
-    user: UserConfig | None = Field(None, description="a simulated user that the agent may talk to")
-    max_steps: int = Field(6, ge=1, le=100, description="answers of the model at most, tool calls included")
-    native: bool = Field(False, description="pass tool definitions to the server instead of describing them in words")
-    temperature: float | None = Field(None, ge=0, le=2, description="sampling temperature")
-    max_tokens: int = Field(512, ge=1, description="tokens of one step at most")
-    lm: str | dict[str, Any] | None = Field(None, description="another language model for this node")
-    types: NamedTypes = NAMED_TYPES
 
 
 class Agent(SignatureNode):
@@ -149,6 +106,19 @@ class Agent(SignatureNode):
                 hint="Rename it: the agent talks to the user by `say:`.",
                 path=("agent",),
             )
+        for name, other in (("user", config.user is not None), ("register", config.register_ == "lazy")):
+            if config.actions > 1 and other:
+                raise SpecError(
+                    f"`actions` makes the calls of several answers at a step, which `{name}` does not bear",
+                    hint=f"Remove `actions` or `{name}`.",
+                    path=("actions",),
+                )
+        if config.actions > 1 and config.temperature == 0:
+            raise SpecError(
+                "at temperature 0 all `actions` of a step are the same one",
+                hint="Remove the temperature, or write e.g. temperature: 0.4.",
+                path=("actions",),
+            )
         if config.queries and not config.nearest:
             raise SpecError(
                 "`queries` needs `nearest`, the number of tools to find",
@@ -179,7 +149,9 @@ class Agent(SignatureNode):
 
     @property
     def max_calls(self) -> int:
-        return self.config.max_steps * (2 if self.config.user else 1) + bool(self.config.queries)
+        c = self.config
+        steps = c.max_steps * c.actions * (2 if c.user else 1)
+        return steps + bool(c.queries) + c.first_thought
 
     @cached_property
     def head(self) -> str:
@@ -243,7 +215,7 @@ class Agent(SignatureNode):
     def demo(self, span: Span) -> dict[str, Any]:
         found = super().demo(span)
         asked = [call for call in span.calls if call.role == "task"]
-        messages = [dict(message) for message in asked[-1].messages] if asked else []
+        messages = [dict(m) for m in split_prefill(asked[-1].messages)[0]] if asked else []
         question = {"role": "user", "content": self._question(span.inputs)}
         # Demos precede the question, and one may ask the same question.
         begun = max((i for i, message in enumerate(messages) if message == question), default=len(messages))
@@ -261,10 +233,10 @@ class Agent(SignatureNode):
         messages.append({"role": "user", "content": self._question(inputs)})
         user = SimulatedUser(self.config.user, inputs, self._question(inputs)) if self.config.user else None
         labels = (*self.outputs, *(["say"] if user else []))
-        corrected = False
+        corrected, thought = False, await self._first_thought(inputs, ctx)
         for step in range(self.config.max_steps):
             ctx.span.turn = step
-            response = await self._ask(messages, shown, ctx)
+            response, results = await self._turn(messages, shown, ctx, "" if step else thought)
             reading = read_calls(response, self.readable, labels)
             calls = reading.calls
             if user and not calls and (said := extract_user_message(response.text, self.outputs)):
@@ -289,7 +261,7 @@ class Agent(SignatureNode):
                     ]
                     continue
             messages.append(to_message(response))
-            messages += [await self._result(call, shown, ctx) for call in calls]
+            messages += results or [await self._result(call, shown, ctx) for call in calls]
         raise NodeError("steps", f"no answer within {self.config.max_steps} steps")
 
     async def _shown(self, inputs: Mapping[str, Any], ctx: Context) -> Shown:
@@ -319,11 +291,43 @@ class Agent(SignatureNode):
     def _answer(self, values: Mapping[str, Any]) -> str:
         return "\n".join(f"{n}: {plain.as_text(values[n])}" for n in self.outputs if n in values)
 
-    async def _ask(self, messages: Sequence[Mapping[str, Any]], shown: Shown, ctx: Context) -> Response:
+    async def _first_thought(self, inputs: Mapping[str, Any], ctx: Context) -> str:
         c = self.config
-        response = await ctx.complete(
-            messages, lm=self.lm, temperature=c.temperature, max_tokens=c.max_tokens, tools=self.definitions(shown)
-        )
+        if not c.first_thought:
+            return ""
+        question = self._question(inputs)
+        return await think_first(self.head, question, ctx, self.lm, temperature=c.temperature, max_tokens=c.max_tokens)
+
+    async def _turn(
+        self, messages: Sequence[Mapping[str, Any]], shown: Shown, ctx: Context, begun: str
+    ) -> tuple[Response, Sequence[dict[str, Any]]]:
+        """(the model's answer, the results of its calls if they were made already). begun: words it begins with."""
+        c = self.config
+        asked = [*messages, {"role": "assistant", "content": begun}] if begun else messages
+        temperature = TEMPERATURE if c.temperature is None and c.actions > 1 else c.temperature
+        settings = {"temperature": temperature, "max_tokens": c.max_tokens, "tools": self.definitions(shown)}
+        drawn = await ctx.samples(asked, c.actions, lm=self.lm, **settings)
+        drawn = [replace(r, text=join_prefill(begun, r.text)) for r in drawn] if begun else drawn
+        if c.actions == 1:
+            return self._checked(drawn[0]), ()
+        best = choose_attempt([await self._attempt(response, shown, ctx) for response in drawn])
+        return self._checked(best.response), best.results
+
+    async def _attempt(self, response: Response, shown: Shown, ctx: Context) -> Attempt:
+        """An answer with its calls made."""
+        reading = read_calls(response, self.readable, self.outputs)
+        if reading.calls:
+            results = [await self._result(call, shown, ctx) for call in reading.calls]
+            told = [str(message["content"]) for message in results]
+            failed = any(text.startswith("error:") for text in told)
+            return Attempt(response, None if failed else json.dumps(["calls", *told]), results)
+        try:
+            answer = plain.parse(self.signature, response.text, response.finish == "length")[0]
+        except NodeError:
+            return Attempt(response, None)
+        return Attempt(response, None if reading.fault else json.dumps(["answer", answer], default=str))
+
+    def _checked(self, response: Response) -> Response:
         if response.finish == "refusal":
             raise NodeError("refused", f"the model refused: {response.text[:200]!r}")
         if not response.text.strip() and not response.tool_calls:

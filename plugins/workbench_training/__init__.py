@@ -7,8 +7,8 @@ from workbench import hookimpl
 def register_optimizers(register):
     register("grpo", "workbench_training.grpo:GRPO")
     register("self_play", "workbench_training.self_play.optimizer:SelfPlay")
-    register("sft", "workbench_training.sft_dpo:SFT")
-    register("dpo", "workbench_training.sft_dpo:DPO")
+    register("sft", "workbench_training.sft:SFT")
+    register("dpo", "workbench_training.dpo:DPO")
 
 
 @hookimpl

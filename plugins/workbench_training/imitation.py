@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from workbench import Study, Workflow
+from workbench import Patch, Study, Workflow
 from workbench.task import Example
 from workbench_training.base import TrainingOptimizer
 from workbench_training.objective import Objective
 from workbench_training.rewards import RewardTerm, Rollout
 from workbench_training.rollouts.rollout_trees import RolloutTree, average_answers
-from workbench_training.rollouts.study_rollouts import StudyRolloutSource, describe_skipped
+from workbench_training.rollouts.study_rollouts import StudyRolloutSource, describe_skipped, draw_one_action
 from workbench_training.settings import Course
 
 if TYPE_CHECKING:
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from workbench_training.model.policy import Policy
     from workbench_training.rollouts.token_rows import Row
     from workbench_training.serving.policy_lm import Engine
+
+#: Settings that came after the first stored runs. With their defaults they are no part of a training's identity.
+LATER = frozenset({"feedback", "first_thought", "listener", "loss", "pvi", "thinking"})
 
 
 class ImitationOptimizer(TrainingOptimizer):
@@ -61,11 +64,15 @@ class ImitationOptimizer(TrainingOptimizer):
             return self._calls(workflow, val, 0, 0, candidates)
         if self.tree is None:
             runs = tasks * self.rollouts
-            return self._calls(workflow, val, runs, runs * workflow.max_calls, candidates)
+            calls = runs * (self.drawn(workflow).max_calls + self.calls_beside)
+            return self._calls(workflow, val, runs, calls, candidates)
         return self._calls(workflow, val, tasks * self.tree.leaves, tasks * self.tree.calls_of(workflow), candidates)
 
     def identify(self) -> dict[str, Any]:
         settings = super().identify()
+        for name in LATER & settings.keys():
+            if getattr(self, name) == type(self).model_fields[name].default:
+                del settings[name]
         schedule = settings.pop("lr_schedule")
         return {**settings, "falling": schedule == "linear"}  # its first name
 
@@ -73,6 +80,20 @@ class ImitationOptimizer(TrainingOptimizer):
     def draws(self) -> bool:
         """Whether rollouts of the workflow are sampled."""
         return True
+
+    @property
+    def calls_beside(self) -> int:
+        """Calls for each run besides the workflow's and those of rewards."""
+        return 0
+
+    def changes(self, workflow: Workflow) -> dict[str, Any]:
+        """Changes of the workflow beside the weights, for rollouts and for use."""
+        return {}
+
+    def drawn(self, workflow: Workflow) -> Workflow:
+        """The workflow as its rollouts are drawn, up to the language models."""
+        changes = self.changes(workflow) | draw_one_action(workflow)
+        return workflow.patched(Patch(changes, note="rollouts")) if changes else workflow
 
     def list_rewards(self) -> Iterator[tuple[tuple[str | int, ...], Sequence[RewardTerm]]]:
         return super().list_rewards() if self.draws else iter(())
@@ -111,6 +132,10 @@ class ImitationOptimizer(TrainingOptimizer):
         """Rows to mix in, at least as many as one epoch needs."""
         return []
 
+    def arrange(self, chosen: Sequence[list[Row]], more: Sequence[list[Row]], rng: random.Random) -> list[list[Row]]:
+        """The rows of one pass in their order: those chosen, and those mixed in."""
+        return rng.sample([*chosen, *more], len(chosen) + len(more))
+
     def mix(self, count: int, added: Sequence[list[Row]], rng: random.Random) -> list[list[Row]]:
         return []
 
@@ -138,6 +163,7 @@ class ImitationOptimizer(TrainingOptimizer):
         course = Course.model_validate(
             {"tasks": self.tasks, "rollouts": self.tree.leaves if self.tree else self.rollouts}
         )
+        source.changes = self.changes(study.workflow)
         if self.tree is not None:
             source.tree, source.merge = self.tree, False
         for round_ in range(self.rounds):
@@ -182,7 +208,7 @@ class ImitationOptimizer(TrainingOptimizer):
     ) -> int:
         """Run one pass over the chosen rows; returns the number of updates so far."""
         more = self.mix(len(chosen), added, random.Random(f"{number}: mixture {round_} {epoch}"))
-        order = random.Random(f"{number}: order {round_} {epoch}").sample([*chosen, *more], len(chosen) + len(more))
+        order = self.arrange(chosen, more, random.Random(f"{number}: order {round_} {epoch}"))
         for start in range(0, len(order), self.batch):
             rows = [row for rows in order[start : start + self.batch] for row in rows]
             rate = (

@@ -57,8 +57,13 @@ def _unread(o: Objective) -> dict[str, str]:
         compared = "compares the answers to one prompt by their rewards"
         advantages = ("group", "count", "baseline", "scale", "singleton", "eps", "step_weight", "constraints")
         unread(f"{form} {compared}", *advantages, "ratio", "aggregate", "kl", "kl_place", "kl_corrected")
+        if o.pair_form == "odds_ratio":
+            unread(
+                "`pair_form: odds_ratio` has no reference and no gains", "beta", "pair_mean", "pair_best", "pair_trust"
+            )
     else:
-        unread(f"{form} compares no pairs with each other", "pair_beta", "pair_mean", "pair_best", "pair_trust")
+        pairs = ("pair_form", "pair_beta", "pair_mean", "pair_best", "pair_trust")
+        unread(f"{form} compares no pairs with each other", *pairs)
     if o.surrogate != "pairwise":
         unread(f"{form} has no ratios of pairs", "pair_clip")
     if o.surrogate not in ("clip", "pairwise"):

@@ -104,7 +104,12 @@ class Objective(BaseModel):
     kl_place: Literal["loss", "reward"] = Field("loss", description="the penalty is part of the loss or of the reward")
     kl_corrected: bool = Field(False, description="multiply the penalty in the loss by the ratio, as TRL does")
     beta: float = Field(0.0, ge=0, description="weight of the divergence; 0: no reference is loaded")
-    pair_beta: float = Field(0.1, gt=0, description="for pairs: temperature of the preference")
+    pair_form: Literal["gain", "odds_ratio"] = Field(
+        "gain",
+        description="for pairs: what is compared, gains on the reference (DPO), or odds, beside the likelihood of the "
+        "better answer (ORPO)",
+    )
+    pair_beta: float = Field(0.1, gt=0, description="for pairs: temperature of the preference; weight of odds")
     pair_mean: bool = Field(True, description="for pairs: mean over an answer's tokens; false: their sum, as in DPO")
     pair_best: float = Field(2.5, gt=0, description="for pairs: weight of pairs that a best answer wins")
     pair_trust: float = Field(0.001, ge=0, description="for pairs: weight of the divergence from the last policy")

@@ -11,6 +11,7 @@ import torch
 from workbench_training.advantages import group_answers
 from workbench_training.loss import find_pairs, pairwise_loss, policy_loss, preference_loss
 from workbench_training.objective import Objective
+from workbench_training.recipes.odds_ratio import odds_ratio_loss
 from workbench_training.rollouts.token_rows import Row
 
 
@@ -48,6 +49,9 @@ class StepLoss:
     def compute(self, terms: Terms) -> tuple[torch.Tensor, dict[str, float]]:
         """(loss, figures) of a micro-batch."""
         logp, mask, indices = terms.logp, terms.mask, terms.indices
+        if self.objective.surrogate == "pairs" and self.objective.pair_form == "odds_ratio":
+            rewards, groups, weight = self._rewards(indices), self._groups(indices), self.objective.pair_beta
+            return odds_ratio_loss(logp, mask, rewards, groups, weight=weight, pairs=self.pairs)
         if self.objective.surrogate == "pairs":
             assert terms.ref is not None
             return preference_loss(

@@ -299,6 +299,19 @@ CASES: dict[str, Case] = {
         sums("5 + 8 + 3", "2 + 9"),
         [('- add({"numbers": "array"}): Adds numbers.', rf"\A{SUM}\Z", add), ("with the tool", RESULT, r"answer: \1")],
     ),
+    "small_agent.yaml": Case(
+        sums("5 + 8 + 3", "2 + 9"),
+        [
+            ("Think step by step.", rf"\A{SUM}\Z", "The numbers must be added.\n\nanswer: 1"),
+            ("with the tool", RESULT, r"answer: \1"),
+            # Of three actions one fails and two agree.
+            (
+                "with the tool",
+                rf"\A{SUM}\nThought: The numbers must be added.\n\n\Z",
+                [call("add", numbers=["x"]), lambda m: add(m), lambda m: add(m)],
+            ),
+        ],
+    ),
     "self_consistency.yaml": Case(
         sums("5 + 8 + 3", "2 + 9"),
         [

@@ -12,7 +12,7 @@ import pytest
 
 WORKFLOWS = Path(__file__).parents[2] / "workflows"
 #: Workflows of extras, and a package that each needs.
-EXTRAS = {"grpo.yaml": "torch", "tool_calls.yaml": "torch"}
+EXTRAS = {"feedback_markers.yaml": "torch", "grpo.yaml": "torch", "tool_calls.yaml": "torch"}
 CLI = [sys.executable, "-c", "from workbench.cli import main; main()"]
 
 

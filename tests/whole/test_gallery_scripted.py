@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 GALLERY = ROOT / "workflows" / "gallery"
 FILES = sorted(path for path in (ROOT / "workflows").rglob("*.yaml") if path.parent.name != "data")
 #: Workflows of extras, and a package that each needs.
-EXTRAS = {"grpo.yaml": "torch", "tool_calls.yaml": "torch"}
+EXTRAS = {"feedback_markers.yaml": "torch", "grpo.yaml": "torch", "tool_calls.yaml": "torch"}
 PAGE = ROOT / "docs" / "reference" / "gallery.md"
 #: What bundled/nano cannot do at all; the page of the gallery says so.
 BEYOND_NANO = {"mag_sql.yaml", "stateflow_bash.yaml"}

@@ -17,6 +17,7 @@ from workbench.errors import LMError
 from workbench.kit.chat_template import render_chat
 from workbench.kit.checkpoint import check_checkpoint
 from workbench.kit.native_calls import to_template
+from workbench.kit.prefill import split_prefill
 from workbench.lm import Response
 
 #: transformers loads a model with process-wide settings: two threads that load concurrently get models without weights.
@@ -114,10 +115,11 @@ class Generator:
     def encode(self, messages: Sequence[dict[str, Any]], tools: Sequence[Mapping[str, Any]] = ()) -> list[int]:
         """The prompt's token ids, with the checkpoint's chat template, or as plain text if there is none. Raises
         TemplateError."""
+        asked, begun = split_prefill(messages)
         if self.tokenizer.chat_template:
-            text = render_chat(self.tokenizer, to_template(messages), tools=tools, add_generation_prompt=True)
+            text = render_chat(self.tokenizer, to_template(asked), tools=tools, add_generation_prompt=True) + begun
             return self.tokenizer(text, add_special_tokens=False)["input_ids"]
-        text = "".join(f"{m['role']}: {m['content']}\n" for m in messages) + "assistant:"
+        text = "".join(f"{m['role']}: {m['content']}\n" for m in asked) + "assistant:" + begun
         return self.tokenizer(text)["input_ids"]
 
     @torch.inference_mode()

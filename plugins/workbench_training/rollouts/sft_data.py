@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench.kit.chat_template import render_chat
+from workbench.kit.prefill import join_prefill, split_prefill
 from workbench.task import Example
 from workbench.workflow import Trace, Workflow
 from workbench_training.rollouts.token_rows import Row
@@ -139,12 +140,13 @@ def extract_examples(trace: Trace, nodes: Collection[str], errors: re.Pattern[st
         for call in span.calls:
             if call.role != "task" or not call.response.text.strip():
                 continue  # a native tool call has no text in the student's own form
-            asked = [dict(m) for m in call.messages]
+            before, begun = split_prefill(call.messages)  # words that were put into the model's mouth are its answer's
+            asked, answer = [dict(m) for m in before], join_prefill(begun, call.response.text)
             known = chats[-1] if chats and asked[: len(chats[-1][0])] == chats[-1][0] else None
             learned = {*(known[1] if known else ()), len(asked)}
             if known:
                 chats.pop()
-            chats.append(([*asked, {"role": "assistant", "content": call.response.text}], learned))
+            chats.append(([*asked, {"role": "assistant", "content": answer}], learned))
         for chat, learned in chats:
             wrong = find_wrong_turns(chat, learned, errors) if errors else set()
             found.append(SFTExample(chat, frozenset(learned - wrong), trace.example, span.agent or span.node))
@@ -214,7 +216,7 @@ def extract_drawn_rows(trace: Trace, nodes: Collection[str], errors: re.Pattern[
         calls = [c for c in span.calls if c.role == "task" and c.response.token_ids is not None]
         turns = []
         for call, after in zip(calls, [*calls[1:], None], strict=True):
-            place, r = len(call.messages) + 1, call.response
+            place, r = len(split_prefill(call.messages)[0]) + 1, call.response
             told = str(after.messages[place]["content"]) if after and len(after.messages) > place else ""
             learned = not (told and errors.search(told))
             turns.append(

@@ -89,6 +89,7 @@ class StudyRolloutSource:
         self.merge, self.race = merge, race
         self.observed = False  # states are what was seen last, not all that was said before
         self.tree: RolloutTree | None = None  # in place of runs that share nothing
+        self.changes: Mapping[str, Any] = {}  # of the workflow, in rollouts and candidates
         self.largest_tokens, self.longest_seconds = 0.0, 0.0
 
     async def rollouts(self, tasks: Sequence[Example], course: Course, step: int) -> list[list[Rollout]]:
@@ -134,7 +135,7 @@ class StudyRolloutSource:
 
     def workflow_at(self, step: int, course: Course) -> Workflow:
         """The workflow with the policies in place of its LMs, drawing at the training temperature."""
-        changes: dict[str, Any] = {}
+        changes: dict[str, Any] = dict(self.changes)
         for role in self.roles.values():
             lm = {
                 "model": f"policy:{role.key}@{step}",
@@ -152,7 +153,7 @@ class StudyRolloutSource:
         most = self.at(step, "max_steps")
         if most is None and course.horizon:
             most = course.horizon[min(step // course.horizon_steps, len(course.horizon) - 1)]
-        changes |= set_max_steps(self.study.workflow, most)
+        changes |= set_max_steps(self.study.workflow, most) | draw_one_action(self.study.workflow)
         return self.study.workflow.patched(Patch(changes, note=f"rollouts of step {step + 1}"))
 
     def _temperature_at(self, address: str) -> float:
@@ -224,7 +225,8 @@ class StudyRolloutSource:
         )
 
     def _candidate(self, folders: Mapping[str, Path], step: int) -> Workflow:
-        patch = {role.address: _named(role, folders[name]) for name, role in self.roles.items()}
+        named = {role.address: _named(role, folders[name]) for name, role in self.roles.items()}
+        patch = {**self.changes, **named}
         return self.study.workflow.patched(Patch(patch, note=f"trained for {step} steps"))
 
     async def recall(self, folders: Mapping[str, Path], step: int) -> bool:
@@ -333,6 +335,11 @@ def set_max_steps(workflow: Workflow, most: int | None) -> dict[str, Any]:
     return {} if most is None else dict.fromkeys(_horizons(workflow), most)
 
 
+def draw_one_action(workflow: Workflow) -> dict[str, Any]:
+    """Changes by which agents draw one answer at a step: that several agree is for use, not for what is learned."""
+    return {place: 1 for place, node in find_settings(workflow, ("actions",)) if node.config.actions > 1}
+
+
 def check_horizons(workflow: Workflow, horizons: Iterable[tuple[tuple[str | int, ...], int]]) -> None:
     """Each horizon, with its place among the settings, must be one that some node takes. Raises SpecError."""
     for place, most in horizons:
@@ -350,11 +357,16 @@ def check_horizons(workflow: Workflow, horizons: Iterable[tuple[tuple[str | int,
 
 def _horizons(workflow: Workflow) -> list[str]:
     """The addresses of the most steps that nodes take, those inside others too."""
-    found: list[str] = []
+    return [place for place, _ in find_settings(workflow, _STEPS)]
+
+
+def find_settings(workflow: Workflow, names: Sequence[str]) -> list[tuple[str, NodeKind]]:
+    """(address, node) of the settings with one of these names that nodes take, those inside others too."""
+    found: list[tuple[str, NodeKind]] = []
 
     def walk(prefix: str, node: NodeKind) -> None:
         fields = type(node.config).model_fields
-        found.extend(f"{prefix}.{name}" for name in _STEPS if name in fields)
+        found.extend((f"{prefix}.{name}", node) for name in names if name in fields)
         for name, child in node.children().items():
             walk(f"{prefix}.{name}", child)
 

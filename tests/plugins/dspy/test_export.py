@@ -25,7 +25,7 @@ from workbench_dspy.export import export
 
 ROOT = Path(__file__).parents[3]
 FILES = sorted(path for path in (ROOT / "workflows").rglob("*.yaml") if path.parent.name != "data")
-EXTRAS = {"grpo.yaml": "torch", "tool_calls.yaml": "torch"}
+EXTRAS = {"feedback_markers.yaml": "torch", "grpo.yaml": "torch", "tool_calls.yaml": "torch"}
 #: What a file has that DSPy has not.
 REFUSED = {
     "adaptive_rag": "'code'",
@@ -47,6 +47,7 @@ REFUSED = {
     "memory": "'recall'",
     "plangen": "'code'",
     "selforg": "'selforg'",
+    "small_agent": "'first_thought'",
     "stateflow_bash": "'states'",
 }
 TOOLS = '''

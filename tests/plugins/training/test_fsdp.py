@@ -34,7 +34,7 @@ from workbench_training.model.policy import Policy, Weights, digest_of, last_che
 from workbench_training.objective import make_objective  # noqa: E402
 from workbench_training.scale import distributed as processes  # noqa: E402
 from workbench_training.settings import Learning  # noqa: E402
-from workbench_training.sft_dpo import SFT  # noqa: E402
+from workbench_training.sft import SFT  # noqa: E402
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(900)]
 ROOT = Path(__file__).parents[3]

@@ -58,7 +58,7 @@ def test_no_row_of_val_or_test_is_learned_from(tmp_path: Path, monkeypatch: pyte
 def test_a_leak_would_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: an optimizer that is handed rows of val to learn from."""
     needs_torch()
-    from workbench_training.sft_dpo import SFT
+    from workbench_training.sft import SFT
 
     real = SFT.optimize
 

@@ -294,7 +294,8 @@ def test_preferences_by_hand() -> None:
 
 def test_dpo_by_hand() -> None:
     """-log sigmoid of beta times the difference of summed log-ratios; likelihood: minus the mean log-probability."""
-    from workbench_training.sft_dpo import DPO, SFT
+    from workbench_training.dpo import DPO
+    from workbench_training.sft import SFT
 
     logp = torch.tensor([[-1.0, -1.0], [-2.0, -4.0]], requires_grad=True)
     ref = torch.tensor([[-1.5, -1.5], [-2.0, -2.0]])

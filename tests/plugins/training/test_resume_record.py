@@ -160,7 +160,7 @@ def test_what_lies_beside_the_weights_is_left_there(tmp_path: Path, steps: list[
 def test_other_rows_and_other_settings_are_trained(
     tmp_path: Path, steps: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from workbench_training.sft_dpo import SFT
+    from workbench_training.sft import SFT
 
     with pytest.raises(Killed):
         learn(tmp_path, kill=2, rounds=1)
@@ -180,7 +180,7 @@ def test_rows_that_change_after_the_first_round_are_told_and_then_trained(
 ) -> None:
     """The weights before the second round are gone, so that resume has to begin again."""
     from workbench.errors import StoreError
-    from workbench_training.sft_dpo import SFT
+    from workbench_training.sft import SFT
 
     with pytest.raises(Killed):
         learn(tmp_path, kill=4)

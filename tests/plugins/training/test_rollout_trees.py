@@ -21,9 +21,10 @@ from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import Store
 from workbench.study import Evaluator
 from workbench.task import Example
+from workbench_training.dpo import DPO
 from workbench_training.rollouts.rollout_trees import RolloutTree, average_answers
 from workbench_training.rollouts.token_rows import Row, hash_prompt
-from workbench_training.sft_dpo import DPO, SFT
+from workbench_training.sft import SFT
 
 
 def tree_of(branches: int, depth: int, margin: float = 0.3) -> RolloutTree:

@@ -30,7 +30,7 @@ from workbench_training.rollouts.sft_data import (
     tokenize_example,
 )
 from workbench_training.rollouts.token_rows import Row
-from workbench_training.sft_dpo import SFT
+from workbench_training.sft import SFT
 
 ERRORS = re.compile(r"^error")
 
@@ -342,17 +342,59 @@ def test_a_teacher_is_learned_from_where_it_earned_enough(tmp_path: Path) -> Non
         run(tmp_path / "b", lm=f"hf:{base}", nodes=nodes, optimizers=[{"sft": sft}], rows=(6, 4, 4))
 
 
+@pytest.mark.parametrize("thinks", [True, False], ids=["first thought", "control"])
+def test_the_teachers_agent_goes_on_from_its_first_thought(thinks: bool, tmp_path: Path) -> None:
+    """From YAML to the learner's rows: its own words are learned with what followed, the call without tools is not."""
+    needs_torch()
+    from tests.helpers.tiny_lm import make_tokenizer, save
+
+    (tmp_path / "tools.py").write_text("def half(n: int) -> int:\n    'Half of n.'\n    return n // 2\n")
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps({"q": str(n), "answer": "1"}) + "\n" for n in range(12)))
+    base, other = save(tmp_path / "base", 0, positions=1024), save(tmp_path / "teacher", 1, positions=1024)
+    sft = {
+        "source": "teacher",
+        "first_thought": thinks,
+        "rollouts": 1,
+        "tasks": 3,
+        "epochs": 1,
+        "rewards": [{"kind": "length", "tokens": 1}],
+        "guards": {"truncated": "keep", "repeated": 1.0},
+    }
+    agent = {"agent": "q -> answer", "tools": ["python:tools.half"], "max_tokens": 8, "max_steps": 2, "actions": 3}
+    with pytest.MonkeyPatch.context() as patch:
+        seen = learned_rows(patch)
+        run(
+            tmp_path,
+            lm=f"hf:{base}",
+            roles={"teacher": f"hf:{other}"},
+            nodes={"solve": {**agent, "temperature": 1.0}},
+            optimizers=[{"sft": {**sft, "device": "cpu"}}],
+            metric="exact_match(answer)",
+            data={"file": "rows.jsonl", "split": {"train": 4, "val": 4, "test": 4}},
+        )
+    decode = make_tokenizer().decode
+    first = [decode([t for t, m in zip(r.token_ids, r.mask, strict=True) if m]) for r in seen]
+    prompts = [decode(r.prompt_ids) for r in seen]
+    assert first and len({r.task for r in seen}) == len(
+        seen
+    )  # one chat a run: neither other actions nor the call before
+    assert all(text.startswith("<unk>hought: ") is thinks for text in first)  # its alphabet has no capitals
+    assert not any("hink step by step" in text for text in prompts)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
+        ({"first_thought": True}, "give `source: teacher` as well"),
+        ({"source": "teacher", "first_thought": True}, "no node that is trained is one"),
         ({"source": "labels", "labels": {"sort": "label"}}, "no node writes 'sort'"),
         ({"source": "labels", "labels": {"label": "worked"}}, "no row of train has a field 'worked'"),
         ({"labels": {"label": "label"}}, "give `source: labels` as well"),
     ],
 )
-def test_labels_that_name_nothing_are_refused(settings: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_settings_that_do_nothing_are_refused(settings: dict[str, Any], message: str, tmp_path: Path) -> None:
     needs_torch()
     from workbench.errors import SpecError
 
     with pytest.raises(SpecError, match=re.escape(message)):
-        run(tmp_path, optimizers=[{"sft": settings}])
+        run(tmp_path, optimizers=[{"sft": settings}], roles={"teacher": "bundled/nano"})

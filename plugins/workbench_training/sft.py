@@ -1,10 +1,8 @@
-"""The optimizers `sft` and `dpo`: learning from examples or pairs, without a policy gradient.
+"""The optimizer `sft`: learning from examples, without a policy gradient.
 
-`sft` raises the likelihood of rollouts that scored well (rejection sampling), of labels, or of a teacher's runs; see
-`sft_data.py`. `dpo` raises the likelihood of the better of two rollouts of a row over the worse, relative to the
-initial weights (Rafailov et al., arXiv 2305.18290; pairs by generate, rank, select and train as in Optima, arXiv
-2410.08115). With `tree`, runs share their first calls, and single answers are chosen by the rewards of the runs through
-them; see `rollout_trees.py`.
+It raises the likelihood of rollouts that scored well (rejection sampling), of labels, or of a teacher's runs; see
+`rollouts/sft_data.py`, and `recipes` for what is learned from besides. With `tree`, runs share their first calls, and
+single answers are chosen by the rewards of the runs through them; see `rollouts/rollout_trees.py`.
 
 Departure from common practice: TRL's trainers tokenize texts again; here exactly the tokens that were sampled are
 learned, and those of tools are masked.
@@ -12,22 +10,25 @@ learned, and those of tools are masked.
 
 from __future__ import annotations
 
+import asyncio
+import math
 import random
 import re
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from workbench import Patch, Study
+from workbench import Patch, Study, Workflow
 from workbench.errors import SpecError, suggest
 from workbench.plugins import plugins
 from workbench.task import Example
 from workbench_training.imitation import ImitationOptimizer, drop_repeats
 from workbench_training.objective import Objective
+from workbench_training.recipes.feedback_markers import Feedback, feedback_examples, mark_instructions
+from workbench_training.recipes.pvi import PVI, measure_information, select_informative
 from workbench_training.rewards import Rollout, score
-from workbench_training.rollouts.rollout_trees import group_by_state
 from workbench_training.rollouts.sft_data import (
     ChatTokenizer,
     SFTExample,
@@ -39,7 +40,7 @@ from workbench_training.rollouts.sft_data import (
     splice_examples,
     tokenize_example,
 )
-from workbench_training.rollouts.study_rollouts import StudyRolloutSource, score_output
+from workbench_training.rollouts.study_rollouts import StudyRolloutSource, find_settings, score_output
 from workbench_training.settings import Course
 
 if TYPE_CHECKING:
@@ -65,6 +66,11 @@ class SFT(ImitationOptimizer):
         description="whose answers: the model's own rollouts, labels of the data, runs by the model of the role "
         "`teacher`",
     )
+    first_thought: bool = Field(
+        False,
+        description="source teacher: agents go on from the first step of an answer that the teacher gives without "
+        "tools (Agent Distillation)",
+    )
     labels: dict[str, str] = Field(
         default_factory=dict, description="source labels: the row's field with the label of an output, by the output"
     )
@@ -78,6 +84,14 @@ class SFT(ImitationOptimizer):
     )
     revision: str = Field(
         "That did not work. I try another way.\n", description="splice: words where the right way begins"
+    )
+    feedback: Feedback | None = Field(
+        None, description="learn from wrong runs too, behind a marker in the instructions (FAFT); {} takes the defaults"
+    )
+    pvi: PVI | None = Field(
+        None,
+        description="source labels: order and leave out rows by what their questions tell of their labels (PVI); {} "
+        "takes the defaults",
     )
     error: str = Field(
         r"(?i)^\s*error\b|Give the answer in the form asked for",
@@ -97,7 +111,22 @@ class SFT(ImitationOptimizer):
     def _goes_together(self) -> SFT:
         if self.labels and self.source != "labels":
             raise ValueError("`labels` name fields of the data to learn from: give `source: labels` as well")
-        others = {"source": self.source != "own", "errors": self.errors != "learn", "splice": self.splice}
+        if self.first_thought and self.source != "teacher":
+            raise ValueError("`first_thought` is of the teacher's runs: give `source: teacher` as well")
+        if self.feedback is not None and self.source == "labels":
+            raise ValueError(
+                "`feedback` tells right runs from wrong ones, and labels are all right: give another source"
+            )
+        if self.pvi is not None and (self.source != "labels" or self.rounds > 1):
+            raise ValueError("`pvi` measures labels, once and before training: give `source: labels`, and `rounds: 1`")
+        if self.feedback is not None and self.splice:
+            raise ValueError("`feedback` and `splice` both learn from wrong runs, in different ways: remove one")
+        others = {
+            "source": self.source != "own",
+            "errors": self.errors != "learn",
+            "splice": self.splice,
+            "feedback": self.feedback is not None,
+        }
         if self.tree is not None and any(others.values()):
             raise ValueError(
                 f"`tree` chooses single answers of the model's own, so not with `{max(others, key=others.__getitem__)}`"
@@ -114,8 +143,36 @@ class SFT(ImitationOptimizer):
                 hint="Write e.g. roles: {teacher: openai/gpt-4.1}.",
                 path=("source",),
             )
+        if self.first_thought and not self._thoughtful(study.workflow):
+            raise SpecError(
+                "`first_thought` is for agents, and no node that is trained is one",
+                hint="Remove it, or write the node as an agent.",
+                path=("first_thought",),
+            )
+        if self.feedback is not None and not self.changes(study.workflow):
+            raise SpecError(
+                "`feedback` marks the instructions of trained nodes, and none has any",
+                hint="Remove it, or write the node as a predict or an agent.",
+                path=("feedback",),
+            )
         if self.mixture is not None:
             self._general_chats(study, self.mixture)
+
+    def changes(self, workflow: Workflow) -> dict[str, Any]:
+        if self.feedback is None:
+            return {}
+        return mark_instructions(workflow, find_trained_nodes(workflow, self.address), self.feedback.positive)
+
+    def drawn(self, workflow: Workflow) -> Workflow:
+        drawn = super().drawn(workflow)
+        changes = self._thoughtful(workflow) if self.first_thought else {}
+        return drawn.patched(Patch(changes, note="first thoughts")) if changes else drawn
+
+    def _thoughtful(self, workflow: Workflow) -> dict[str, Any]:
+        """Changes by which the agents that are trained, those inside other nodes too, begin with a first thought."""
+        nodes = find_trained_nodes(workflow, self.address)
+        places = [place for place, _ in find_settings(workflow, ("first_thought",))]
+        return {place: True for place in places if place.split(".")[1] in nodes}
 
     @property
     def draws(self) -> bool:
@@ -133,7 +190,7 @@ class SFT(ImitationOptimizer):
         calls = study.worst_calls(study.workflow, study.val)
         if self.source == "teacher":
             rows = list(study.train)[: self.tasks]
-            calls += self.rollouts * study.worst_calls(study.workflow, rows)
+            calls += self.rollouts * study.worst_calls(self.drawn(study.workflow), rows)
         return study.remaining("calls") >= calls
 
     async def chosen(
@@ -145,9 +202,11 @@ class SFT(ImitationOptimizer):
         course: Course,
         round_: int,
     ) -> list[list[Row]]:
-        tokens, nodes = make_chat_tokenizer(policy), find_trained_nodes(study, self.address)
+        tokens, nodes = make_chat_tokenizer(policy), find_trained_nodes(study.workflow, self.address)
         if self.source == "labels":
             lessons = [label_examples(study.workflow, task, {**study.targets, **self.labels}, nodes) for task in tasks]
+            if self.pvi is not None:
+                lessons = await self._informative(study, policy, lessons, self.pvi)
             rows = [[row for lesson in some for row in tokenize_example(lesson, tokens)] for some in lessons]
             chosen = [drop_repeats(some) for some in rows]
             count = sum(map(len, chosen))
@@ -155,7 +214,7 @@ class SFT(ImitationOptimizer):
             return [rows for rows in chosen if rows]
         if self.source == "teacher":
             groups = await self._taught(study, tasks)
-        elif self.errors == "learn" and not self.splice:
+        elif self.errors == "learn" and not self.splice and self.feedback is None:
             return await super().chosen(study, policy, source, tasks, course, round_)
         else:
             groups = await source.rollouts(tasks, course, round_)
@@ -163,6 +222,35 @@ class SFT(ImitationOptimizer):
         count = sum(map(len, chosen))
         study.log(f"round {round_ + 1}: {count} rows of {sum(map(len, groups))} rollouts to learn from", rows=count)
         return [rows for rows in chosen if rows]
+
+    async def _informative(
+        self, study: Study, policy: Policy, lessons: Sequence[list[SFTExample]], settings: PVI
+    ) -> list[list[SFTExample]]:
+        """The worked examples that are informative enough, each for itself, in the order in which they are learned."""
+        every = [lesson for some in lessons for lesson in some]
+        bits = await asyncio.to_thread(
+            measure_information,
+            policy,
+            make_chat_tokenizer(policy),
+            every,
+            epochs=settings.epochs,
+            objective=self.objective(),
+            learning=self.learning,
+            batch=self.batch,
+            seed=f"{study.name}: pvi",
+        )
+        kept = select_informative(settings, bits)
+        mean = math.fsum(bits) / max(len(bits), 1)
+        study.log(f"{len(kept)} of {len(every)} worked examples are learned; their PVI is {mean:.2f} bits on average")
+        return [[every[i]] for i in kept]
+
+    def arrange(self, chosen: Sequence[list[Row]], more: Sequence[list[Row]], rng: random.Random) -> list[list[Row]]:
+        if self.pvi is None or self.pvi.order == "random":
+            return super().arrange(chosen, more, rng)
+        order = list(chosen)
+        for rows in more:
+            order.insert(rng.randrange(len(order) + 1), rows)
+        return order
 
     def _check_labels(self, study: Study) -> None:
         outputs = sorted({output for node in study.workflow.enabled_nodes.values() for output in node.outputs})
@@ -181,6 +269,10 @@ class SFT(ImitationOptimizer):
     ) -> Iterator[Row]:
         """Rows of the runs on one training row: of the good ones, and of wrong ones that a good one mends."""
         masked = re.compile(self.error if self.errors == "mask" else r"(?!)")
+        if self.feedback is not None:
+            for lesson in feedback_examples(group, nodes, self.feedback, self.threshold, masked):
+                yield from tokenize_example(lesson, tokens)
+            return
         good = [r for r in group if r.reward is not None and r.reward >= self.threshold]
         for rollout in good:
             assert rollout.result.trace is not None
@@ -211,7 +303,7 @@ class SFT(ImitationOptimizer):
         """Runs of the workflow with the teacher in place of the trained model, scored."""
         spec = study.role_spec("teacher")
         assert spec is not None, "ready asks for a teacher"
-        workflow = study.workflow.patched(
+        workflow = self.drawn(study.workflow).patched(
             Patch({self.address: spec.model_dump(exclude_defaults=True)}, note="the teacher's runs")
         )
         found = [await study.evaluate(workflow, tasks, traces=True, replica=k) for k in range(self.rollouts)]
@@ -246,46 +338,8 @@ def make_chat_tokenizer(policy: Policy) -> ChatTokenizer:
     return ChatTokenizer(generator.tokenizer, generator.ends, generator.encode)
 
 
-def find_trained_nodes(study: Study, address: str) -> list[str]:
+def find_trained_nodes(workflow: Workflow, address: str) -> list[str]:
     """The nodes whose model is trained: that of the address, or all without a model of their own."""
     if address != "lm":
         return [address.split(".")[1]]
-    return [name for name, node in study.workflow.enabled_nodes.items() if getattr(node.config, "lm", None) is None]
-
-
-class DPO(ImitationOptimizer):
-    """Trains the language model to prefer, of its own rollouts on a row, the better to the worse."""
-
-    beta: float = Field(0.1, gt=0, description="temperature of the preference: smaller values move further")
-
-    @model_validator(mode="after")
-    def _has_pairs(self) -> DPO:
-        if self.tree is None and self.rollouts < 2:
-            raise ValueError("dpo learns from two rollouts of a row that differ: give `rollouts` of 2 or more")
-        return self
-
-    def objective(self) -> Objective:
-        return Objective.model_validate(
-            {
-                "surrogate": "pairs",
-                "pair_mean": False,
-                "pair_best": 1.0,
-                "pair_trust": 0.0,
-                "pair_beta": self.beta,
-                "beta": self.beta,  # so that the weights at the start are kept
-            }
-        )
-
-    def choose(self, rows: Sequence[Row]) -> list[Row]:
-        """The best and the worst of each agent, if they differ; in a tree, those of each state, if far enough apart."""
-        chosen = []
-        if self.tree is not None:
-            for ranked in group_by_state(rows).values():
-                if (ranked[-1].reward or 0.0) - (ranked[0].reward or 0.0) >= max(self.tree.margin, 1e-9):
-                    chosen += [ranked[-1], ranked[0]]
-            return chosen
-        for agent in dict.fromkeys(row.agent for row in rows):
-            ranked = sorted((row for row in rows if row.agent == agent), key=lambda row: row.reward or 0.0)
-            if ranked[0].reward != ranked[-1].reward:
-                chosen += [ranked[-1], ranked[0]]
-        return chosen
+    return [name for name, node in workflow.enabled_nodes.items() if getattr(node.config, "lm", None) is None]

@@ -1,0 +1,77 @@
+"""Settings of an `agent` node."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+
+from workbench.kit.named_types import NAMED_TYPES, NamedTypes
+from workbench.workflow import NodeConfig
+from workbench_tools.forged import Forged
+from workbench_tools.user import UserConfig
+
+_LATER = ("actions", "first_thought")
+
+
+class AgentConfig(NodeConfig):
+    """Settings of an `agent` node."""
+
+    signature: str = Field(description='inputs and outputs, e.g. "question -> answer"')
+    tools: list[str] = Field(default_factory=list, description="python:module.function or mcp:COMMAND ARGS#name")
+    functions: list[Forged] = Field(default_factory=list, description="tools written as source, run in the sandbox")
+    instructions: str = Field("", description="instructions for the model")
+    demos: list[dict[str, Any]] = Field(
+        default_factory=list,
+        description="examples: inputs and outputs, and under _exchange the messages between them",
+    )
+    register_: Literal["all", "lazy"] = Field(
+        "all",
+        alias="register",
+        description="lazy: show only names of tools; the model registers those that it needs",
+    )
+    nearest: int = Field(
+        0,
+        ge=0,
+        le=1000,
+        description="number of tools shown, nearest to the input first; with `register: lazy`, the others are shown "
+        "by name; 0: all",
+    )
+    queries: int = Field(
+        0, ge=0, le=8, description="number of search queries for `nearest` that the model writes first, in one call"
+    )
+    asked: dict[str, list[str]] = Field(
+        default_factory=dict, description="by tool: questions that it answers, for the search of `nearest`"
+    )
+    descriptions: dict[str, str] = Field(
+        default_factory=dict, description="by tool: a description that replaces its own"
+    )
+    wrappers: dict[str, str] = Field(
+        default_factory=dict,
+        description="by tool: Python source of wrap(result, arguments), run in the sandbox; the model sees its result",
+    )
+    user: UserConfig | None = Field(None, description="a simulated user that the agent may talk to")
+    max_steps: int = Field(6, ge=1, le=100, description="answers of the model at most, tool calls included")
+    actions: int = Field(
+        1,
+        ge=1,
+        le=32,
+        description="answers drawn at each step; their calls are made, those that fail are dropped, and the most "
+        "frequent result counts (self-consistent actions); at temperature 0.4 if none is given",
+    )
+    first_thought: bool = Field(
+        False,
+        description="the first answer goes on from the first step of an answer that the model gives without tools, in "
+        "one more call",
+    )
+    native: bool = Field(False, description="pass tool definitions to the server instead of describing them in words")
+    temperature: float | None = Field(None, ge=0, le=2, description="sampling temperature")
+    max_tokens: int = Field(512, ge=1, description="tokens of one step at most")
+    lm: str | dict[str, Any] | None = Field(None, description="another language model for this node")
+    types: NamedTypes = NAMED_TYPES
+
+    @model_serializer(mode="wrap")
+    def _without_later(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Settings that came after the first stored runs are left out at their defaults: hashes of workflows stay."""
+        found = serialize(self)
+        return {k: v for k, v in found.items() if k not in _LATER or v != type(self).model_fields[k].default}

@@ -1,0 +1,80 @@
+"""Feedback markers: right and wrong runs are learned, each behind words that say which it is.
+
+Source: feedback-aware fine-tuning (FAFT; Chen et al., arXiv 2408.06318, section 4 and appendix A.4), read in a
+translation: training prompts are the question, the feedback on the plan that follows, and the plan, right or wrong; in
+use the feedback in the prompt is that of success. Departures: the marker is the last line of the node's instructions
+rather than a line behind the question; rollouts are drawn behind the marker of success, as in use; the paper's feedback
+is a list of constraints with success or failure, here one line, with the metric's own words if `detail` is set.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from workbench.kit.plain_adapter import default_instructions
+from workbench.workflow import Workflow
+from workbench_training.rewards import Rollout
+from workbench_training.rollouts.sft_data import SFTExample, extract_examples
+from workbench_training.rollouts.study_rollouts import find_settings
+
+
+class Feedback(BaseModel):
+    """Markers in the instructions of the trained nodes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    positive: str = Field("feedback: success", min_length=1, description="last line of the instructions, also in use")
+    negative: str = Field("feedback: failure", min_length=1, description="stands there where a wrong run is learned")
+    detail: bool = Field(
+        False, description="add the metric's feedback on the wrong run, which should not name the label"
+    )
+
+    @model_validator(mode="after")
+    def _differ(self) -> Self:
+        if self.positive == self.negative:
+            raise ValueError(f"`positive` and `negative` are both '{self.positive}', so that they tell nothing apart")
+        return self
+
+    def of(self, rollout: Rollout, threshold: float) -> str:
+        """The marker of a scored run."""
+        assert rollout.reward is not None
+        if rollout.reward >= threshold:
+            return self.positive
+        words = " ".join((rollout.result.feedback or "").split()) if self.detail else ""
+        return f"{self.negative} {words}".rstrip()
+
+
+def mark_instructions(workflow: Workflow, nodes: Collection[str], marker: str) -> dict[str, Any]:
+    """Changes that end the instructions of these nodes, and of those inside them, with a marker."""
+    changes = {}
+    for place, node in find_settings(workflow, ("instructions",)):
+        signature = getattr(node, "asked", getattr(node, "signature", None))
+        if place.split(".")[1] in nodes and signature is not None:
+            own = str(getattr(node.config, "instructions", "")).strip() or default_instructions(signature)
+            changes[place] = own if own.endswith(f"\n{marker}") else f"{own}\n{marker}"
+    return changes
+
+
+def feedback_examples(
+    group: Sequence[Rollout], nodes: Collection[str], feedback: Feedback, threshold: float, errors: re.Pattern[str]
+) -> Iterator[SFTExample]:
+    """The chats of all scored runs on a row, drawn behind the marker of success, each behind its own marker. Chats
+    without the marker in their first message are left out.
+
+    nodes, errors: as for `extract_examples`.
+    """
+    for rollout in group:
+        if rollout.reward is None or rollout.result.trace is None:
+            continue
+        marker = feedback.of(rollout, threshold)
+        for example in extract_examples(rollout.result.trace, nodes, errors):
+            first, *rest = example.messages
+            before, found, after = str(first["content"]).partition(feedback.positive)
+            if found:
+                marked = [{**first, "content": before + marker + after}, *rest]
+                yield replace(example, messages=marked, reward=rollout.reward)
