@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from workbench_training.serving.policy_lm import Engine
 
 #: Settings that came after the first stored runs. With their defaults they are no part of a training's identity.
-LATER = frozenset({"feedback", "first_thought", "listener", "loss", "pvi", "thinking"})
+LATER = frozenset({"feedback", "first_thought", "listener", "loss", "pvi", "solo", "thinking"})
 
 
 class ImitationOptimizer(TrainingOptimizer):

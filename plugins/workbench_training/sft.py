@@ -28,6 +28,7 @@ from workbench_training.imitation import ImitationOptimizer, drop_repeats
 from workbench_training.objective import Objective
 from workbench_training.recipes.feedback_markers import Feedback, feedback_examples, mark_instructions
 from workbench_training.recipes.pvi import PVI, measure_information, select_informative
+from workbench_training.recipes.solo_chain import Solo, chain_examples, replace_nodes
 from workbench_training.rewards import Rollout, score
 from workbench_training.rollouts.sft_data import (
     ChatTokenizer,
@@ -93,6 +94,10 @@ class SFT(ImitationOptimizer):
         description="source labels: order and leave out rows by what their questions tell of their labels (PVI); {} "
         "takes the defaults",
     )
+    solo: Solo | None = Field(
+        None,
+        description="learn to do alone, as one node, what the workflow's nodes do together (Chain-of-Agents)",
+    )
     error: str = Field(
         r"(?i)^\s*error\b|Give the answer in the form asked for",
         description="regular expression: a message that tells of an error",
@@ -121,6 +126,8 @@ class SFT(ImitationOptimizer):
             raise ValueError("`pvi` measures labels, once and before training: give `source: labels`, and `rounds: 1`")
         if self.feedback is not None and self.splice:
             raise ValueError("`feedback` and `splice` both learn from wrong runs, in different ways: remove one")
+        if self.solo is not None:
+            self._check_solo()
         others = {
             "source": self.source != "own",
             "errors": self.errors != "learn",
@@ -133,8 +140,29 @@ class SFT(ImitationOptimizer):
             )
         return self
 
+    def _check_solo(self) -> None:
+        """Raises ValueError for settings of the nodes that the one node replaces."""
+        others = {
+            "source: labels": self.source == "labels",
+            "rounds": self.rounds > 1,
+            "tree": self.tree is not None,
+            "errors": self.errors != "learn",
+            "splice": self.splice,
+            "feedback": self.feedback is not None,
+            "first_thought": self.first_thought,
+            "address": self.address != "lm",
+        }
+        if any(others.values()):
+            given = max(others, key=others.__getitem__)
+            raise ValueError(f"`solo` learns whole runs, once, with the workflow's `lm`: remove `{given}`")
+
     async def ready(self, study: Study) -> None:
         await super().ready(study)
+        if self.solo is not None:
+            try:
+                replace_nodes(study.workflow, self.solo)
+            except SpecError as error:
+                raise SpecError(error.message, hint=error.hint, path=("solo", *error.path)) from None
         if self.source == "labels":
             self._check_labels(study)
         if self.source == "teacher" and study.role_spec("teacher") is None:
@@ -214,10 +242,17 @@ class SFT(ImitationOptimizer):
             return [rows for rows in chosen if rows]
         if self.source == "teacher":
             groups = await self._taught(study, tasks)
-        elif self.errors == "learn" and not self.splice and self.feedback is None:
+        elif self.errors == "learn" and not self.splice and self.feedback is None and self.solo is None:
             return await super().chosen(study, policy, source, tasks, course, round_)
         else:
             groups = await source.rollouts(tasks, course, round_)
+        if self.solo is not None:
+            source.nodes = replace_nodes(study.workflow, self.solo)
+            groups = [[r for r in group if r.reward is not None and r.reward >= self.threshold] for group in groups]
+            lessons = [chain_examples(study.workflow, self.solo, group) for group in groups]
+            chosen = [drop_repeats(row for one in some for row in tokenize_example(one, tokens)) for some in lessons]
+            study.log(f"{sum(map(len, chosen))} chains of {sum(map(len, groups))} good runs to learn from")
+            return [rows for rows in chosen if rows]
         chosen = [drop_repeats(self._of_group(group, tokens, nodes, round_)) for group in groups]
         count = sum(map(len, chosen))
         study.log(f"round {round_ + 1}: {count} rows of {sum(map(len, groups))} rollouts to learn from", rows=count)

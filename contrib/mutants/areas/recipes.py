@@ -125,4 +125,16 @@ RECIPES: list[Mutant] = [
         "tests/plugins/training/test_preflexor.py",
         ('if self.loss == "odds_ratio":', "if False:", "odds are never compared"),
     ),
+    *changes_of(
+        "plugins/workbench_training/recipes/solo_chain.py",
+        ("tests/plugins/training/test_solo_chain.py",),
+        (", solo.chain: describe_chain(trace)}", ', solo.chain: ""}', "the chain is empty"),
+        ('any(span.notes.get("tools") for span in trace.spans)', "False", "what tools said is learned"),
+        ("if span.outputs and span.calls:", "if span.outputs:", "code speaks in the chain"),
+    ),
+    *changes_of(
+        "plugins/workbench_training/rollouts/study_rollouts.py",
+        ("tests/plugins/training/test_solo_chain.py",),
+        ("{**self.nodes, **self.changes, **named}", "{**self.changes, **named}", "the team stays"),
+    ),
 ]

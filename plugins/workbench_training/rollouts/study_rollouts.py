@@ -90,6 +90,7 @@ class StudyRolloutSource:
         self.observed = False  # states are what was seen last, not all that was said before
         self.tree: RolloutTree | None = None  # in place of runs that share nothing
         self.changes: Mapping[str, Any] = {}  # of the workflow, in rollouts and candidates
+        self.nodes: Mapping[str, Any] = {}  # {"nodes": ...}, in place of the workflow's in candidates; {}: its own
         self.largest_tokens, self.longest_seconds = 0.0, 0.0
 
     async def rollouts(self, tasks: Sequence[Example], course: Course, step: int) -> list[list[Rollout]]:
@@ -226,7 +227,7 @@ class StudyRolloutSource:
 
     def _candidate(self, folders: Mapping[str, Path], step: int) -> Workflow:
         named = {role.address: _named(role, folders[name]) for name, role in self.roles.items()}
-        patch = {**self.changes, **named}
+        patch = {**self.nodes, **self.changes, **named}
         return self.study.workflow.patched(Patch(patch, note=f"trained for {step} steps"))
 
     async def recall(self, folders: Mapping[str, Path], step: int) -> bool:
