@@ -163,9 +163,7 @@ class ImitationOptimizer(TrainingOptimizer):
         course = Course.model_validate(
             {"tasks": self.tasks, "rollouts": self.tree.leaves if self.tree else self.rollouts}
         )
-        source.changes = self.changes(study.workflow)
-        if self.tree is not None:
-            source.tree, source.merge = self.tree, False
+        self._configure(source, study.workflow)
         for round_ in range(self.rounds):
             if not self.affords(study, source, course, round_):
                 return
@@ -195,6 +193,11 @@ class ImitationOptimizer(TrainingOptimizer):
                     if computed:
                         await asyncio.to_thread(record.write, learner, done, updates)
                     await source.offer(record.candidate(done), done, current=computed or held)
+
+    def _configure(self, source: StudyRolloutSource, workflow: Workflow) -> None:
+        source.changes = self.changes(workflow)
+        if self.tree is not None:
+            source.tree, source.merge = self.tree, False
 
     async def _epoch(
         self,
