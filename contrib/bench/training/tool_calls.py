@@ -68,7 +68,7 @@ def weights_of(report: Report) -> Any:
 
 def written(folder: Path) -> list[str]:
     """Names of all weights that were offered."""
-    return sorted(p.name for p in (folder / "run-weights").glob("[0-9a-f]*"))
+    return sorted(p.name for p in (folder / "run-weights").glob("[0-9a-f]" * 16))
 
 
 def measure(work: Path, seed: int, data: Path | None, steps: int | None) -> dict[str, Any]:
