@@ -82,9 +82,28 @@ class GRPO(TrainingOptimizer):
         learnings = [self.learning, *(p.learning for p in self.policies.values() if p.learning)]
         if course.replay and any(s.temperature != 1.0 for s in learnings):
             raise ValueError("replay needs `learning: {temperature: 1}`: stored probabilities are those at 1")
+        if course.staleness:
+            self._check_staleness(learnings)
         if self.policies and self.address != "lm":
             raise ValueError("give either `address` or `policies`, each of which has its own address")
         return self
+
+    def _check_staleness(self, learnings: Sequence[Learning]) -> None:
+        """Raise ValueError where rollouts cannot be drawn during an update, or not be corrected for their age."""
+        if (server := self.server_settings) is None:
+            raise ValueError(
+                "course.staleness draws with old weights while they are updated, and this process has them once: "
+                "write `server: {}`, whose GPU memory holds the old ones, or remove staleness"
+            )
+        if server.sleep:
+            raise ValueError(
+                "course.staleness draws during updates, when a server with `sleep: true` has no memory: remove either"
+            )
+        if any(s.temperature != 1.0 for s in learnings):
+            raise ValueError(
+                "course.staleness needs `learning: {temperature: 1}`: samplers report log-probabilities at 1, by which "
+                "rows of older weights are corrected"
+            )
 
     async def ready(self, study: Study) -> None:
         await super().ready(study)
@@ -152,8 +171,9 @@ class GRPO(TrainingOptimizer):
         objective only as far as it is given, and so without the default correction of sampling: a run stored before
         there was one continues with it, since it corrects as well what the change of the update brings."""
         found = {**super().identify(), "objective": self.objective.model_dump(mode="json", exclude_unset=True)}
-        if "off_policy_kl" not in self.course.model_fields_set:  # a later addition
-            del found["course"]["off_policy_kl"]
+        for name in ("off_policy_kl", "staleness"):  # later additions
+            if name not in self.course.model_fields_set:
+                del found["course"][name]
         own = PRESETS[self.algorithm].learning
 
         def resolved(dumped: dict[str, Any], given: Learning) -> dict[str, Any]:

@@ -158,7 +158,7 @@ class StudyRolloutSource:
         shared = [r for r in self.roles.values() if r.address == "lm"]
         return (own or shared or [*self.roles.values()])[0].learning.temperature
 
-    def rows(self, rollout: Rollout, step: int) -> list[Row]:
+    def rows(self, rollout: Rollout, version: int) -> list[Row]:
         """The calls that policies answered, as rows of their roles."""
         from workbench_training.rollouts.token_rows import build_rows
 
@@ -197,7 +197,7 @@ class StudyRolloutSource:
                 reward=earned(rollout, name),
                 task=rollout.example.id,
                 rollout=rollout.replica,
-                version=step,
+                version=version,
                 merge=self.merge,
                 costs=rollout.costs,
                 policy=name,

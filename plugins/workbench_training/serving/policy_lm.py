@@ -1,6 +1,8 @@
 """The LM `policy:NAME@VERSION`: a policy in training in this process, at one version of its weights.
 
 A call for another version than the live one is refused, so an answer of stale weights is never taken for a fresh one.
+The version is the step that draws. Its weights are those before the step's update; with `course.staleness` 1 those
+before the update of the step before, if that was not yet made when the drawing began.
 Conversations are token-in, token-out: where a request continues an answer that this policy sampled, its prompt begins
 with exactly the tokens of that answer; only new text is tokenized.
 """
@@ -31,7 +33,9 @@ class Engine(Protocol):
     concurrency: int
     conversations: Conversations
 
-    def at(self, version: int) -> Awaitable[None] | None: ...
+    def at(self, version: int) -> Awaitable[None] | None:
+        """Draw with the policy's current weights, under this version, until the next `at`."""
+        ...
 
     def rest(self) -> Awaitable[None] | None:
         """Free what drawing needs, until the next `at`."""
