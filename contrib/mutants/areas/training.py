@@ -54,6 +54,15 @@ MEMORY_HELD = "tests/plugins/training/test_memory_held.py"
 RESUMED = nodes_of(
     "tests/plugins/training/test_kills.py", "test_a_resumed_training_reads_no_rollout_from_before_its_checkpoint"
 )
+OVERLAP = nodes_of(
+    "tests/plugins/training/test_overlap.py",
+    "test_each_step_is_drawn_by_weights_at_most_one_update_old",
+    "test_drawing_and_learning_wait_for_each_other_and_both_end",
+    "test_rows_of_older_weights_are_corrected_and_their_gap_is_told",
+    "test_without_correction_rows_are_clipped_against_their_own_log_probabilities",
+    "test_nothing_is_drawn_ahead_of_the_last_step",
+    "test_what_an_alarm_leaves_is_told_and_paid",
+)
 MEMORY_COUNT = nodes_of(
     "tests/plugins/training/test_memory_count.py",
     "test_all_weights_of_1_5b_fit_beside_a_server_with_16_rows_of_4096_tokens",
@@ -255,6 +264,36 @@ TRAINING: list[Mutant] = [
         RESUMED,
         ('self.source.restore(saved["position"])', "pass", "a resumed training forgets what was spent"),
         ("self.source.pass_over(self.course, step)", "pass", "candidates of a resumed training are numbered anew"),
+    ),
+    *changes_of(
+        "plugins/workbench_training/rollouts/collector.py",
+        OVERLAP,
+        ("version=step - 1))", "version=step))", "rows drawn ahead are taken for fresh ones"),
+        ("0 < step < c.steps and", "0 < step and", "rollouts are drawn ahead of the last step"),
+        (" and step % c.evaluate_every", "", "a step is drawn ahead while a candidate is evaluated"),
+        (" and step % c.save_every)", ")", "a step is in flight when a checkpoint is written"),
+        (
+            "        self._ahead = asyncio.create_task(self._collect(step, version=step - 1))",
+            "        self._ahead = asyncio.create_task(self._collect(step, version=step - 1))\n"
+            "        await asyncio.wait([self._ahead])",
+            "an update waits for what is drawn ahead",
+        ),
+    ),
+    *changes_of(
+        "plugins/workbench_training/trainer.py",
+        OVERLAP,
+        (
+            "current = version if learner.correction is not None else step",
+            "current = step",
+            "rows drawn ahead are corrected by no weights",
+        ),
+        (
+            "current = version if learner.correction is not None else step",
+            "current = version",
+            "rows drawn ahead are taken for fresh ones without a correction",
+        ),
+        (" and self._affords(step + 1):", ":", "rollouts are drawn ahead beyond the budget"),
+        ("if dropped := await self.collector.drain():", "if dropped := 0:", "paid rollouts vanish without a word"),
     ),
     *changes_of(
         "plugins/workbench_training/serving/policy_lm.py",
