@@ -94,6 +94,66 @@ class Batcher(Generic[Item, Result]):
                 future.set_result(result)
 
 
+class Job(Generic[Item, Result]):
+    """An item of a running batch, and its caller."""
+
+    def __init__(self, item: Item, future: Future[Result]):
+        self.item, self._future = item, future
+
+    def finish(self, result: Result | Exception) -> None:
+        """Give the caller the result, or raise the error there. Only the first one counts."""
+        if self._future.done():
+            return
+        if isinstance(result, Exception):
+            self._future.set_exception(result)
+        else:
+            self._future.set_result(result)
+
+
+class RefillingBatcher(Batcher[Item, Result]):
+    """Runs `work(jobs, take)` in a daemon thread. `work` finishes each job as soon as it has its result, and calls
+    `take(n)` for up to n further jobs that wait, without waiting itself. A job that it leaves gets what it raised."""
+
+    def __init__(
+        self,
+        work: Callable[[list[Job[Item, Result]], Callable[[int], list[Job[Item, Result]]]], None],
+        max_batch: int,
+        wait: float = 0.002,
+    ):
+        super().__init__(lambda items: [], max_batch, wait)
+        self._work_on = work
+
+    def _serve(self, batch: list[tuple[Item, Future[Result]]]) -> None:
+        jobs = [Job(item, future) for item, future in batch]
+
+        def take(most: int) -> list[Job[Item, Result]]:
+            found = self._waiting(most)
+            jobs.extend(found)
+            return found
+
+        error: Exception = RuntimeError("this item was left out of its batch")
+        try:
+            self._work_on(list(jobs), take)
+        except BaseException as raised:  # the thread must survive any exception of a model
+            error = raised if isinstance(raised, Exception) else RuntimeError(repr(raised))
+        for job in jobs:
+            job.finish(error)
+
+    def _waiting(self, most: int) -> list[Job[Item, Result]]:
+        found: list[Job[Item, Result]] = []
+        while len(found) < most and not self._closed:
+            try:
+                entry = self._queue.get_nowait()
+            except queue.Empty:
+                break
+            if entry is None:  # the batcher was closed, which `_collect` must see
+                self._queue.put(None)
+                break
+            if entry[1].set_running_or_notify_cancel():
+                found.append(Job(*entry))
+        return found
+
+
 def derive_seed(request: Request) -> int:
     """The seed of one draw. It depends only on the prompt and the replica."""
     text = json.dumps([[dict(m) for m in request.messages], request.replica], sort_keys=True)

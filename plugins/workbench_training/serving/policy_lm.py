@@ -11,16 +11,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Awaitable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from workbench.errors import LMError
-from workbench.kit.batching import Batcher, derive_seed
+from workbench.kit.batching import Job, RefillingBatcher, derive_seed
 from workbench.kit.chat_template import render_chat
 from workbench.kit.native_calls import check_format, check_tools, read_native_calls, same_said, to_message, to_template
 from workbench.lm import Request, Response
 
+if TYPE_CHECKING:
+    from workbench.kit.generation import Row
+
 CONCURRENCY = 64
+_Job: TypeAlias = Job[Request, Response]
 
 
 class Engine(Protocol):
@@ -152,12 +156,12 @@ class Conversations:
 
 
 class LocalEngine:
-    """Draws with the weights in this process, in batches."""
+    """Draws with the weights in this process, in batches that others join when answers are complete."""
 
     def __init__(self, generator: Any, version: int = 0, max_batch: int = CONCURRENCY):
         self.generator, self.version, self.concurrency = generator, version, max_batch
         self.conversations = Conversations(generator.tokenizer, generator.ends, generator.encode)
-        self._batcher = Batcher[Request, Response](self._serve, max_batch=max_batch)
+        self._batcher = RefillingBatcher[Request, Response](self._serve, max_batch=max_batch)
 
     def at(self, version: int) -> None:
         """Set the version of the current weights."""
@@ -175,39 +179,56 @@ class LocalEngine:
     async def aclose(self) -> None:
         await self._batcher.aclose()
 
-    def _serve(self, requests: list[Request]) -> list[Response | Exception]:
-        """In the worker thread. Rows of like length together, so that little is padding."""
-        from workbench.kit.generation import Row, generate_within_memory
+    def _serve(self, jobs: list[_Job], take: Callable[[int], list[_Job]]) -> None:
+        """In the worker thread: one batch, which others join while it runs."""
+        from workbench.kit.generation import Refill, generate_within_memory, group_by_length
 
-        results: list[Response | Exception | None] = [None] * len(requests)
-        rows: list[tuple[int, Row]] = []
-        for i, request in enumerate(requests):
-            try:
-                ids = self.conversations.prompt_ids(request)
-            except Exception as error:  # a chat template may raise any exception
-                results[i] = LMError("bad_request", f"the chat template refuses the messages: {error}")
-                continue
-            if len(ids) >= self.generator.context:
-                text = f"the prompt has {len(ids)} tokens, the model's context {self.generator.context}"
-                results[i] = LMError("too_long", text)
-                continue
-            # Another version draws anew: with the same numbers it would hardly ever try anything else.
-            seed = hash_numbers(derive_seed(request), self.version)
-            stop = tuple(s for s in request.stop if s)
-            rows.append((i, Row(ids, max(1, request.max_tokens), request.temperature, request.top_p, stop, seed)))
-        rows.sort(key=lambda entry: len(entry[1].prompt_ids))
-        while rows:
-            longest = len(rows[-1][1].prompt_ids)
-            group = [entry for entry in rows if 1.5 * len(entry[1].prompt_ids) + 64 >= longest]
-            del rows[-len(group) :]
-            generate_within_memory(self.generator, [row for _, row in group])
-            for i, row in group:
-                if row.error is not None:
-                    results[i] = row.error
-                    continue
-                response = results[i] = read_native_calls(row.response(), requests[i])
-                self.conversations.remember(requests[i], response)
-        return [result or RuntimeError("not generated") for result in results]
+        asked: dict[int, _Job] = {}  # by the identity of a row
+
+        def make_rows(found: list[_Job]) -> list[Row]:
+            rows: list[Row] = []
+            for job in found:
+                try:
+                    rows.append(self._make_row(job.item))
+                except LMError as error:
+                    job.finish(error)
+                else:
+                    asked[id(rows[-1])] = job
+            return rows
+
+        def give(row: Row) -> None:
+            job = asked.pop(id(row))
+            if row.error is not None:
+                return job.finish(row.error)
+            response = read_native_calls(row.response(), job.item)
+            self.conversations.remember(job.item, response)
+            job.finish(response)
+
+        waiting = group_by_length(make_rows(jobs))
+
+        def join(running: int) -> list[Row]:
+            found = [row for group in waiting for row in group]
+            waiting.clear()
+            return found + make_rows(take(self.concurrency - running - len(found)))
+
+        while waiting:
+            generate_within_memory(self.generator, waiting.pop(), Refill(join, give))
+
+    def _make_row(self, request: Request) -> Row:
+        """What to generate for a request. Raises LMError."""
+        from workbench.kit.generation import Row
+
+        try:
+            ids = self.conversations.prompt_ids(request)
+        except Exception as error:  # a chat template may raise any exception
+            raise LMError("bad_request", f"the chat template refuses the messages: {error}") from error
+        if len(ids) >= self.generator.context:
+            text = f"the prompt has {len(ids)} tokens, the model's context {self.generator.context}"
+            raise LMError("too_long", text)
+        # Another version draws anew: with the same numbers it would hardly ever try anything else.
+        seed = hash_numbers(derive_seed(request), self.version)
+        stop = tuple(s for s in request.stop if s)
+        return Row(ids, max(1, request.max_tokens), request.temperature, request.top_p, stop, seed)
 
 
 def hash_numbers(*values: int) -> int:
