@@ -82,6 +82,11 @@ class GRPO(TrainingOptimizer):
         learnings = [self.learning, *(p.learning for p in self.policies.values() if p.learning)]
         if course.replay and any(s.temperature != 1.0 for s in learnings):
             raise ValueError("replay needs `learning: {temperature: 1}`: stored probabilities are those at 1")
+        if course.straggler_cut is not None and objective.step_weight:
+            raise ValueError(
+                f"course.straggler_cut counts the tokens of a conversation, and {self.algorithm} learns from each step "
+                "by itself: remove either"
+            )
         if course.staleness:
             self._check_staleness(learnings)
         if self.policies and self.address != "lm":
@@ -171,7 +176,7 @@ class GRPO(TrainingOptimizer):
         objective only as far as it is given, and so without the default correction of sampling: a run stored before
         there was one continues with it, since it corrects as well what the change of the update brings."""
         found = {**super().identify(), "objective": self.objective.model_dump(mode="json", exclude_unset=True)}
-        for name in ("off_policy_kl", "staleness"):  # later additions
+        for name in ("off_policy_kl", "staleness", "straggler_cut"):  # later additions
             if name not in self.course.model_fields_set:
                 del found["course"][name]
         own = PRESETS[self.algorithm].learning

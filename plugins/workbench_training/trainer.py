@@ -151,7 +151,7 @@ class Trainer:
     # Learning
 
     def _learn(self, collected: Collected, step: int) -> dict[str, float]:
-        groups, version = collected
+        groups, version, cut = collected
         rows = [row for group in groups for row in self._rows_of_group(group, step, version)]
         scored = [r for group in groups for r in group if r.reward is not None]
         figures = {
@@ -165,6 +165,8 @@ class Trainer:
         }
         if self.course.staleness:
             figures["stale"] = float(step - version)
+        if self.course.straggler_cut is not None:
+            figures["cut"] = float(cut)
         for name, learner in self.learners.items():
             mine = [row for row in rows if row.policy == name and row.token_ids]
             found = self._learn_one(name, learner, mine, step, version)

@@ -73,6 +73,9 @@ class TextSource(RolloutSource):
             version=version,
         )
 
+    def limit(self, tokens: Mapping[str, int]) -> None:
+        self.engine.conversations.limit = tokens.get("")
+
     def affords(self, course: Course, step: int) -> bool:
         self.steps_left -= 1
         return self.steps_left >= 0

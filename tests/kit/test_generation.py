@@ -3,7 +3,6 @@ longest one."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,34 +11,14 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from tests.helpers.tiny_lm import make_model, make_tokenizer  # noqa: E402
+from tests.helpers.counting_generator import CountingGenerator  # noqa: E402
 
 from workbench.errors import LMError  # noqa: E402
-from workbench.kit.generation import Generator, Refill, Row, generate_within_memory  # noqa: E402
-from workbench.lm import Request  # noqa: E402
-from workbench_training.serving.policy_lm import LocalEngine  # noqa: E402
+from workbench.kit.generation import Refill, Row, generate_within_memory  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 torch.set_num_threads(1)
-
-
-class Counting(Generator):
-    """Notes the rows of each pass, and how many tokens wide it was. Answers end at their length alone."""
-
-    def __init__(self, model: Any | None = None):
-        super().__init__(model or make_model(2, positions=256), make_tokenizer())
-        self.ends = set()
-        self.passes: list[tuple[int, int]] = []
-
-    def _logits(self, ids: Any, mask: Any, *more: Any) -> Any:
-        self.passes.append(tuple(ids.shape))
-        return super()._logits(ids, mask, *more)
-
-    @property
-    def steps(self) -> list[int]:
-        """The rows of each step of decoding."""
-        return [rows for rows, width in self.passes if width == 1]
 
 
 def rows_of(lengths: Sequence[tuple[int, int]], temperature: float = 1.0) -> list[Row]:
@@ -51,7 +30,7 @@ def rows_of(lengths: Sequence[tuple[int, int]], temperature: float = 1.0) -> lis
 
 
 def alone(rows: Sequence[Row], model: Any | None = None) -> list[tuple[list[int], list[float]]]:
-    generator = Counting(model)
+    generator = CountingGenerator(model)
     for row in rows:
         generator.generate([row])
     return [(row.ids, row.logprobs) for row in rows]
@@ -78,7 +57,7 @@ def same(rows: Sequence[Row], expected: list[tuple[list[int], list[float]]]) -> 
 
 
 def test_rows_that_join_a_batch_are_drawn_as_alone() -> None:
-    rows, given, generator = rows_of(LENGTHS), list[Row](), Counting()
+    rows, given, generator = rows_of(LENGTHS), list[Row](), CountingGenerator()
     generator.generate(rows[:3], refill(rows[3:], 3, given))
     same(rows, alone(rows_of(LENGTHS)))
     assert sorted(map(id, given)) == sorted(map(id, rows)), "each is given once"
@@ -87,7 +66,7 @@ def test_rows_that_join_a_batch_are_drawn_as_alone() -> None:
 
 def test_a_batch_is_only_as_wide_as_its_longest_row() -> None:
     """Columns of rows that left are dropped when others join: here the 200 tokens of the first prompt."""
-    rows, generator, widths = rows_of([(200, 2), (5, 30), (6, 30), (7, 3)]), Counting(), list[int]()
+    rows, generator, widths = rows_of([(200, 2), (5, 30), (6, 30), (7, 3)]), CountingGenerator(), list[int]()
     real = generator._logits
 
     def watched(ids: Any, mask: Any, *more: Any) -> Any:
@@ -119,21 +98,11 @@ def test_a_model_whose_cache_forgets_tokens_takes_no_further_rows() -> None:
     ).eval()
     rows, waiting = rows_of(LENGTHS[:2]), rows_of(LENGTHS[2:])
     left = list(waiting)
-    Counting(model).generate(rows, refill(left, 3, []))
+    CountingGenerator(model).generate(rows, refill(left, 3, []))
     assert len(left) == len(waiting)
 
-    async def answers(engine: LocalEngine) -> list[Any]:
-        requests = [Request(({"role": "user", "content": f"a{i}"},), 1.0, 12) for i in range(5)]
-        found = await asyncio.gather(*map(engine.complete, requests))
-        await engine.aclose()
-        return [answer.token_ids for answer in found]
 
-    assert asyncio.run(answers(LocalEngine(Counting(model), 0, 2))) == asyncio.run(
-        answers(LocalEngine(Counting(model), 0, 1))
-    )
-
-
-class Cramped(Counting):
+class Cramped(CountingGenerator):
     """Has memory for a number of rows."""
 
     most = 2
@@ -162,66 +131,3 @@ def test_a_row_without_memory_gets_an_error_alone() -> None:
     generator.most = 0
     generate_within_memory(generator, rows, refill([], 4, given))
     assert given == rows and all(isinstance(row.error, LMError) for row in rows)
-
-
-# The engine of a policy in this process
-
-
-async def converse(engine: LocalEngine, rollout: int, turns: Sequence[int]) -> list[tuple[int, ...]]:
-    """A rollout of several turns, each of so many tokens."""
-    messages: tuple[dict[str, Any], ...] = ()
-    found = []
-    for most in turns:
-        messages = (*messages, {"role": "user", "content": "ab"})
-        answer = await engine.complete(Request(messages, 1.0, most, replica=rollout))
-        messages = (*messages, {"role": "assistant", "content": answer.text})
-        found.append(answer.token_ids or ())
-    return found
-
-
-def drawn(turns: Sequence[Sequence[int]], most: int, generator: Generator) -> list[list[tuple[int, ...]]]:
-    async def course() -> list[Any]:
-        engine = LocalEngine(generator, 0, most)
-        try:
-            return await asyncio.gather(*(converse(engine, i, each) for i, each in enumerate(turns)))
-        finally:
-            await engine.aclose()
-
-    return asyncio.run(course())
-
-
-def test_turns_of_rollouts_do_not_wait_for_the_longest_turn_of_another() -> None:
-    """One rollout with one turn of 60 tokens beside seven of ten turns of 6: all of it in little more than 60 steps."""
-    turns = [[60], *([6] * 10 for _ in range(7))]
-    generator = Counting()
-    found = drawn(turns, 8, generator)
-    assert [list(map(len, answers)) for answers in found] == [list(each) for each in turns]
-    assert len(generator.steps) <= 75, "ten batches in a row take 60 + 9 * 5 steps, without the sixty 110"
-
-
-def test_no_more_rows_are_in_a_batch_than_the_engine_may_draw() -> None:
-    generator = Counting()
-    drawn([[1 + i] for i in range(12)], 3, generator)
-    assert max(generator.steps) <= 3
-
-
-class Broken(Counting):
-    def _decode(self, row: Row) -> None:
-        if row.max_tokens == 3:
-            raise ValueError("this cannot be decoded")
-        super()._decode(row)
-
-
-def test_an_error_of_the_model_reaches_all_that_wait_for_the_batch_and_nobody_else() -> None:
-    async def course() -> tuple[list[Any], Any]:
-        engine = LocalEngine(Broken(), 0, 4)
-        lost = await asyncio.gather(
-            *(converse(engine, i, [most]) for i, most in enumerate((1, 3, 9))), return_exceptions=True
-        )
-        after = await converse(engine, 9, [2])
-        await engine.aclose()
-        return lost, after
-
-    (first, second, third), after = asyncio.run(course())
-    assert len(first[0]) == 1 and isinstance(second, ValueError) and isinstance(third, ValueError)
-    assert len(after[0]) == 2

@@ -18,16 +18,18 @@ from workbench.task import Example
 from workbench_training.curriculum import draw_rows, update_record
 from workbench_training.rewards import Rollout
 from workbench_training.rollouts.rollout_source import RolloutSource
+from workbench_training.rollouts.stragglers import StragglerCut
 from workbench_training.rollouts.study_rollouts import rewards_differ
 from workbench_training.settings import Course
 from workbench_training.state.training_state import State
 
 
 class Collected(NamedTuple):
-    """The groups of rollouts of a step, and the version of the weights that drew them."""
+    """The groups of rollouts of a step, the version of the weights that drew them, and how many were cut."""
 
     groups: list[list[Rollout]]
     version: int
+    cut: int
 
 
 class Collector:
@@ -94,9 +96,16 @@ class Collector:
 
     async def _collect(self, step: int, version: int) -> Collected:
         """Sample groups of rollouts; groups without a learning signal are replaced (dynamic sampling)."""
-        groups = await self.source.rollouts(self._next_tasks(self.course.tasks), self.course, step)
-        self._visited(groups)
-        self.state.samples += sum(map(len, groups))
+        stragglers = StragglerCut(self.source, self.course, self.state)
+
+        async def draw(tasks: list[Example]) -> list[list[Rollout]]:
+            groups = await self.source.rollouts(tasks, self.course, step)
+            self.state.samples += sum(map(len, groups))
+            groups = stragglers.keep(groups, version)
+            self._visited(groups)
+            return groups
+
+        groups = await draw(self._next_tasks(self.course.tasks))
         for _ in range(self.course.dynamic_sampling):
             useful = [group for group in groups if rewards_differ(group)]
             missing = self.course.tasks - len(useful)
@@ -104,12 +113,11 @@ class Collector:
             if missing <= 0 or most > (self.course.samples or most) or not self.source.affords(self.course, step):
                 break
             others = self._others(missing, {group[0].example.id for group in groups})
-            found = await self.source.rollouts(others, self.course, step) if others else []
+            found = await draw(others) if others else []
             spare = [group for group in groups if not rewards_differ(group)]
-            self._visited(found)
-            self.state.samples += sum(map(len, found))
             groups = [*useful, *found, *spare][: max(self.course.tasks, len(useful) + len(found))]
-        return Collected(groups, version)
+        self.state.usual_length |= stragglers.medians()
+        return Collected(groups, version, stragglers.count)
 
     def _others(self, count: int, seen: set[str]) -> list[Example]:
         """Rows to replace those without a learning signal. Of few rows, the next in order are mostly those of this

@@ -25,6 +25,9 @@ class RolloutSource(Protocol):
         """What to learn from a rollout. version: of the weights that drew it, which is that of the rows."""
         ...
 
+    def limit(self, tokens: Mapping[str, int]) -> None:
+        """The most tokens that a conversation may have after its first prompt from now on, by policy."""
+
     def affords(self, course: Course, step: int) -> bool:
         """Whether the budget allows another step, and a candidate after it."""
         ...

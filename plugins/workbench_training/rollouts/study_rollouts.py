@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 #: Settings of nodes that say how many steps they take at most.
 _STEPS = ("max_steps", "max_turns", "steps")
 
-LONGEST_CALL = 600.0  # seconds: a rollout waits for the whole batch that it is drawn in
+LONGEST_CALL = 600.0  # seconds: a call may wait for a place in a batch, or for all of the batch
 
 
 @dataclass
@@ -203,6 +203,10 @@ class StudyRolloutSource:
                 policy=name,
             )
         ]
+
+    def limit(self, tokens: Mapping[str, int]) -> None:
+        for name, role in self.roles.items():
+            role.engine.conversations.limit = tokens.get(name)
 
     def affords(self, course: Course, step: int) -> bool:
         """Room for another step, and for a candidate after it: weights that nobody evaluates are worth nothing."""

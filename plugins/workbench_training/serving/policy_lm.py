@@ -12,13 +12,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from workbench.errors import LMError
 from workbench.kit.batching import Job, RefillingBatcher, derive_seed
 from workbench.kit.chat_template import render_chat
 from workbench.kit.native_calls import check_format, check_tools, read_native_calls, same_said, to_message, to_template
 from workbench.lm import Request, Response
+from workbench_training.rollouts.stragglers import CUT
 
 if TYPE_CHECKING:
     from workbench.kit.generation import Row
@@ -108,12 +109,23 @@ class PolicyLM:
         pass
 
 
+class _Known(NamedTuple):
+    """A conversation up to a sampled answer: its tokens, and how many of them are its first prompt."""
+
+    ids: tuple[int, ...]
+    first: int
+
+
 class Conversations:
-    """The token ids of sampled answers, by the messages up to them."""
+    """The token ids of sampled answers, by the messages up to them.
+
+    limit: the most tokens of a conversation after its first prompt.
+    """
 
     def __init__(self, tokenizer: Any, ends: set[int], encode: Any):
         self.tokenizer, self.ends, self.encode = tokenizer, ends, encode
-        self._known: dict[str, tuple[int, ...]] = {}
+        self._known: dict[str, _Known] = {}
+        self.limit: int | None = None
 
     def forget(self) -> None:
         self._known.clear()
@@ -123,16 +135,34 @@ class Conversations:
         ids = response.token_ids or ()
         if ids and ids[-1] in self.ends and self.tokenizer.chat_template and response.prompt_ids is not None:
             said = [*request.messages, to_message(response)]
-            self._known[self._key(said, request.replica)] = response.prompt_ids + ids
+            known = _Known(response.prompt_ids + ids, self._first(request, response.prompt_ids))
+            self._known[self._key(said, request.replica)] = known
 
     def prompt_ids(self, request: Request) -> list[int]:
         """The prompt of a request. Raises whatever the chat template raises."""
         messages = [dict(m) for m in request.messages]
         for end in range(len(messages) - 1, 0, -1):
             known = self._known.get(self._key(messages[:end], request.replica))
-            if known is not None and (rest := self._after(request, end, known)) is not None:
-                return [*known, *rest]
+            if known is not None and (rest := self._after(request, end, known.ids)) is not None:
+                return [*known.ids, *rest]
         return self.encode(messages, request.tools)
+
+    def max_tokens(self, request: Request, prompt: Sequence[int]) -> int:
+        """The most tokens of the answer. Raises LMError where the conversation has as many as it may."""
+        if self.limit is None:
+            return request.max_tokens
+        so_far = len(prompt) - self._first(request, tuple(prompt))
+        if so_far >= self.limit:
+            raise LMError("too_long", f"{CUT}: the conversation has {so_far} tokens, of {self.limit} at most")
+        return min(request.max_tokens, self.limit - so_far)
+
+    def _first(self, request: Request, prompt: tuple[int, ...]) -> int:
+        """How many tokens of a prompt are the first prompt of its conversation."""
+        for end in range(len(request.messages) - 1, 0, -1):
+            known = self._known.get(self._key(request.messages[:end], request.replica))
+            if known is not None and prompt[: len(known.ids)] == known.ids:
+                return known.first
+        return len(prompt)
 
     def _after(self, request: Request, end: int, known: tuple[int, ...]) -> list[int] | None:
         """Tokens of what the template writes after the answer that ends messages[:end]; None if it rewrites history."""
@@ -228,7 +258,8 @@ class LocalEngine:
         # Another version draws anew: with the same numbers it would hardly ever try anything else.
         seed = hash_numbers(derive_seed(request), self.version)
         stop = tuple(s for s in request.stop if s)
-        return Row(ids, max(1, request.max_tokens), request.temperature, request.top_p, stop, seed)
+        most = max(1, self.conversations.max_tokens(request, ids))
+        return Row(ids, most, request.temperature, request.top_p, stop, seed)
 
 
 def hash_numbers(*values: int) -> int:
