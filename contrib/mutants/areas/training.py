@@ -63,6 +63,12 @@ OVERLAP = nodes_of(
     "test_nothing_is_drawn_ahead_of_the_last_step",
     "test_what_an_alarm_leaves_is_told_and_paid",
 )
+STRAGGLERS = nodes_of(
+    "tests/plugins/training/test_stragglers.py",
+    "test_the_limit_is_a_multiple_of_the_median_of_the_longest_conversations",
+    "test_groups_are_kept_without_what_was_cut",
+    "test_what_was_cut_is_paid_and_told_and_not_learned",
+)
 MEMORY_COUNT = nodes_of(
     "tests/plugins/training/test_memory_count.py",
     "test_all_weights_of_1_5b_fit_beside_a_server_with_16_rows_of_4096_tokens",
@@ -294,6 +300,59 @@ TRAINING: list[Mutant] = [
         ),
         (" and self._affords(step + 1):", ":", "rollouts are drawn ahead beyond the budget"),
         ("if dropped := await self.collector.drain():", "if dropped := 0:", "paid rollouts vanish without a word"),
+    ),
+    *changes_of(
+        "plugins/workbench_training/rollouts/stragglers.py",
+        STRAGGLERS,
+        ("math.ceil(self.multiple * usual)", "math.ceil(usual)", "half of all rollouts are cut"),
+        ("max(tokens, longest.get(row.policy, 0))", "tokens", "the last conversation of a rollout sets the limit"),
+        ("row.truncated and tokens", "tokens", "rollouts that ended by themselves are dropped"),
+        ("return [group for group in kept if group]", "return kept", "groups without a rollout are learned from"),
+        ("        if self.multiple is None:\n", "        if True:\n", "what was cut is learned from"),
+    ),
+    *changes_of(
+        "plugins/workbench_training/rollouts/collector.py",
+        STRAGGLERS,
+        (
+            "            self.state.samples += sum(map(len, groups))\n            groups = stragglers.keep(groups, version)",
+            "            groups = stragglers.keep(groups, version)\n            self.state.samples += sum(map(len, groups))",
+            "what was cut is not counted",
+        ),
+        ("self.state.usual_length |= stragglers.medians()", "pass", "nothing is ever cut"),
+    ),
+    *changes_of(
+        "plugins/workbench_training/serving/policy_lm.py",
+        ("tests/plugins/training/test_local_engine.py",),
+        ("if so_far >= self.limit:", "if so_far > self.limit:", "a call at the limit draws one token"),
+        ("return min(request.max_tokens, self.limit - so_far)", "return request.max_tokens", "answers pass the limit"),
+        (
+            "if known is not None and prompt[: len(known.ids)] == known.ids:",
+            "if False:",
+            "each turn is the first of its conversation",
+        ),
+        ("take(self.concurrency - running - len(found))", "take(self.concurrency)", "a batch grows beyond its places"),
+        ("take(self.concurrency - running - len(found))", "[]", "turns wait for the longest answer of the batch"),
+    ),
+    *changes_of(
+        "core/workbench/kit/generation.py",
+        ("tests/kit/test_generation.py",),
+        (
+            "int(max(batch.positions.max(), other.positions.max())) + 1",
+            "int(batch.positions.max()) + 1",
+            "rows that join lose the beginning of their prompts",
+        ),
+        ("t.narrow(dimension, -missing, width)", "t.narrow(dimension, 0, width)", "the last tokens are forgotten"),
+        ("    if missing <= 0:\n", "    if missing == 0:\n", "a batch cannot become narrower"),
+        ("if _keeps_all_tokens(batch.cache):", "if True:", "rows join caches that forget tokens"),
+        ("left = [row for row in taken if not row.finish]", "left = taken", "complete rows are drawn and given again"),
+        ("        taken.extend(found)\n", "", "rows that joined are lost where memory runs out"),
+    ),
+    *changes_of(
+        "core/workbench/kit/batching.py",
+        ("tests/kit/test_batching.py",),
+        ("            jobs.extend(found)\n", "", "callers that joined a broken batch wait for ever"),
+        ("while len(found) < most and not self._closed:", "while len(found) < most:", "a closed batcher takes more"),
+        ("        if self._future.done():\n            return\n", "", "a second result kills the thread"),
     ),
     *changes_of(
         "plugins/workbench_training/serving/policy_lm.py",
