@@ -5,7 +5,7 @@
 Each rollout asks for its turns one after the other; the tokens of a turn are drawn from a log-normal distribution. A
 line of JSON for each number of turns: the steps of decoding that all rollouts take together where a batch ends with its
 longest row (`static`) and where waiting rows join it (`refill`), the share of the batch's places that a step computes
-(`busy`), and the least number of steps that any order takes (`least`: the tokens of the longest rollout).
+(`busy`), and the steps that the longest rollout takes alone (`least`; the first token of a turn comes with its prompt).
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def main() -> None:
             asyncio.run(draw(generator, lengths))
             busy = sum(generator.steps) / (options.rollouts * len(generator.steps))
             found |= {name: len(generator.steps), f"{name}_busy": round(busy, 2)}
-        found["least"] = max(map(sum, lengths))
+        found["least"] = max(sum(tokens - 1 for tokens in turn) for turn in lengths)
         found["ratio"] = round(found["static"] / found["refill"], 2)
         print(json.dumps(found), flush=True)
 

@@ -314,8 +314,8 @@ TRAINING: list[Mutant] = [
         "plugins/workbench_training/rollouts/collector.py",
         STRAGGLERS,
         (
-            "            self.state.samples += sum(map(len, groups))\n            groups = stragglers.keep(groups, version)",
-            "            groups = stragglers.keep(groups, version)\n            self.state.samples += sum(map(len, groups))",
+            "self.state.samples += sum(map(len, groups))",
+            "self.state.samples += sum(map(len, stragglers.keep(groups, version)))",
             "what was cut is not counted",
         ),
         ("self.state.usual_length |= stragglers.medians()", "pass", "nothing is ever cut"),

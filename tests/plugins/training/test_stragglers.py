@@ -62,7 +62,7 @@ def cut(state: State, multiple: float | None = 2.0) -> tuple[StragglerCut, Lengt
 def test_the_limit_is_a_multiple_of_the_median_of_the_longest_conversations() -> None:
     first, source = cut(State())
     assert source.limits == {}, "in the first step nothing is known"
-    groups = [[rollout("a:3 a:9 b:1"), rollout("a:4 b:5")], [rollout("a:30! b:2")]]
+    groups = [[rollout("a:9 a:3 b:1"), rollout("a:4 b:5")], [rollout("a:30! b:2")]]
     assert first.keep(groups, 0) == groups and first.count == 0
     assert first.medians() == {"a": 9.0, "b": 2.0}
     _, source = cut(State(usual_length=first.medians()), 1.5)
