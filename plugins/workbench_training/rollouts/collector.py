@@ -81,7 +81,8 @@ class Collector:
 
     async def drain(self) -> int:
         """Wait for what is drawn ahead, and drop it. Returns how many rollouts that were."""
-        return sum(map(len, (await self.take(0)).groups)) if self._ahead is not None else 0
+        ahead, self._ahead = self._ahead, None
+        return sum(map(len, (await ahead).groups)) if ahead is not None else 0
 
     async def cancel(self) -> None:
         """End what is drawn ahead, after an error."""
