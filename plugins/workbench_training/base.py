@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, model_validator
 
@@ -44,6 +44,12 @@ class TrainingOptimizer(Optimizer):
     device: str | None = Field(None, description="cpu, cuda, ...; by default a GPU if there is one")
     server: str | ServerSettings = Field(
         "", description="sample on vLLM: the address of a server that runs, or {} to start one"
+    )
+    batching: Literal["auto", "static", "continuous"] = Field(
+        "auto",
+        description="how this process draws without a server; continuous: waiting calls join the running batch, in the "
+        "places of complete answers; static: a batch ends with its longest answer, and what it holds depends less on "
+        "timing; auto: continuous on a GPU",
     )
     race: bool = Field(
         True, description="stop the evaluation of candidates that are clearly worse than the best so far"
@@ -143,6 +149,7 @@ class TrainingOptimizer(Optimizer):
             **later,
             "policies": {"__all__": spread},
             "server": True,
+            "batching": True,
             "course": {"samples", "gpu_seconds", "keep"},
         }
         return self.model_dump(mode="json", exclude=without, by_alias=True)
@@ -266,7 +273,9 @@ class TrainingOptimizer(Optimizer):
             return make_engine(settings, url, role, folder / "adapters", self.device)
         from workbench_training.serving.policy_lm import CONCURRENCY, LocalEngine
 
-        return LocalEngine(role.policy.generator, -1, role.spec.concurrency or CONCURRENCY)
+        continuous = None if self.batching == "auto" else self.batching == "continuous"
+        generator, most = role.policy.generator, role.spec.concurrency or CONCURRENCY
+        return LocalEngine(generator, -1, most, continuous=continuous)
 
     async def train_policies(
         self, study: Study, source: StudyRolloutSource, folder: Path, weights: Path, number: int

@@ -23,7 +23,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[3]))
 from tests.helpers.tiny_lm import make_model, make_tokenizer
 
-from workbench.kit.generation import Generator, Refill, Row
+from workbench.kit.generation import Generator
 from workbench.lm import Request
 from workbench_training.serving.policy_lm import LocalEngine
 
@@ -31,14 +31,9 @@ from workbench_training.serving.policy_lm import LocalEngine
 class Counting(Generator):
     """Counts the rows of each step of decoding. Answers end at their length alone."""
 
-    def __init__(self, refilled: bool):
+    def __init__(self) -> None:
         super().__init__(make_model(positions=4096), make_tokenizer())
-        self.ends, self.refilled, self.steps = set(), refilled, list[int]()
-
-    def generate(self, rows: list[Row], refill: Refill | None = None) -> None:
-        if refill is not None and not self.refilled:
-            refill = Refill(give=refill.give)
-        super().generate(rows, refill)
+        self.ends, self.steps = set(), list[int]()
 
     def _logits(self, ids: torch.Tensor, *more: Any) -> torch.Tensor:
         if ids.shape[1] == 1:
@@ -46,9 +41,9 @@ class Counting(Generator):
         return super()._logits(ids, *more)
 
 
-async def draw(generator: Counting, lengths: list[list[int]]) -> None:
+async def draw(generator: Counting, lengths: list[list[int]], continuous: bool) -> None:
     """All rollouts at once, each with so many tokens in each of its turns."""
-    engine = LocalEngine(generator, 0, len(lengths))
+    engine = LocalEngine(generator, 0, len(lengths), continuous=continuous)
 
     async def rollout(number: int, turns: list[int]) -> None:
         for turn, tokens in enumerate(turns):
@@ -76,8 +71,8 @@ def main() -> None:
         ]
         found: dict[str, Any] = {"rollouts": options.rollouts, "turns": turns}
         for name in ("static", "refill"):
-            generator = Counting(name == "refill")
-            asyncio.run(draw(generator, lengths))
+            generator = Counting()
+            asyncio.run(draw(generator, lengths, name == "refill"))
             busy = sum(generator.steps) / (options.rollouts * len(generator.steps))
             found |= {name: len(generator.steps), f"{name}_busy": round(busy, 2)}
         found["least"] = max(sum(tokens - 1 for tokens in turn) for turn in lengths)

@@ -186,10 +186,17 @@ class Conversations:
 
 
 class LocalEngine:
-    """Draws with the weights in this process, in batches that others join when answers are complete."""
+    """Draws with the weights in this process, in batches.
 
-    def __init__(self, generator: Any, version: int = 0, max_batch: int = CONCURRENCY):
+    continuous: requests join the running batch in the places of complete answers. Which ones share a batch then depends
+    on their timing, and by that the last bits of what is computed. None: on a GPU, where these bits vary anyway.
+    """
+
+    def __init__(
+        self, generator: Any, version: int = 0, max_batch: int = CONCURRENCY, *, continuous: bool | None = None
+    ):
         self.generator, self.version, self.concurrency = generator, version, max_batch
+        self.continuous = generator.device.type != "cpu" if continuous is None else continuous
         self.conversations = Conversations(generator.tokenizer, generator.ends, generator.encode)
         self._batcher = RefillingBatcher[Request, Response](self._serve, max_batch=max_batch)
 
@@ -210,7 +217,7 @@ class LocalEngine:
         await self._batcher.aclose()
 
     def _serve(self, jobs: list[_Job], take: Callable[[int], list[_Job]]) -> None:
-        """In the worker thread: one batch, which others join while it runs."""
+        """In the worker thread: one batch, which others may join while it runs."""
         from workbench.kit.generation import Refill, generate_within_memory, group_by_length
 
         asked: dict[int, _Job] = {}  # by the identity of a row
@@ -241,8 +248,9 @@ class LocalEngine:
             waiting.clear()
             return found + make_rows(take(self.concurrency - running - len(found)))
 
+        refill = Refill(join, give) if self.continuous else Refill(give=give)
         while waiting:
-            generate_within_memory(self.generator, waiting.pop(), Refill(join, give))
+            generate_within_memory(self.generator, waiting.pop(), refill)
 
     def _make_row(self, request: Request) -> Row:
         """What to generate for a request. Raises LMError."""
