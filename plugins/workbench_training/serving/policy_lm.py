@@ -248,9 +248,12 @@ class LocalEngine:
             waiting.clear()
             return found + make_rows(take(self.concurrency - running - len(found)))
 
-        refill = Refill(join, give) if self.continuous else Refill(give=give)
+        complete: list[Row] = []  # answered together, so that what follows them shares a batch again
+        refill = Refill(join, give) if self.continuous else Refill(give=complete.append)
         while waiting:
             generate_within_memory(self.generator, waiting.pop(), refill)
+        for row in complete:
+            give(row)
 
     def _make_row(self, request: Request) -> Row:
         """What to generate for a request. Raises LMError."""
