@@ -61,6 +61,22 @@ def test_turns_of_rollouts_do_not_wait_for_the_longest_turn_of_another() -> None
     assert len(static.steps) >= 59 + 9 * 5
 
 
+def test_a_static_batch_answers_all_its_calls_together() -> None:
+    """So that what follows them shares a batch again, whatever is faster."""
+
+    async def course() -> int:
+        generator = CountingGenerator()
+        engine = LocalEngine(generator, 0, 4, continuous=False)
+        calls = [asyncio.create_task(converse(engine, i, [most])) for i, most in enumerate((2, 200))]
+        await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
+        steps = len(generator.steps)
+        await asyncio.gather(*calls)
+        await engine.aclose()
+        return steps
+
+    assert asyncio.run(course()) == 199
+
+
 def test_no_more_rows_are_in_a_batch_than_the_engine_may_draw() -> None:
     generator = CountingGenerator()
     drawn([[1 + i] for i in range(12)], 3, generator)
