@@ -75,6 +75,8 @@ class TrainingOptimizer(Optimizer):
                 f"a server has one set of weights, and {whole[0]} would replace those that the other policies draw "
                 "with: give each policy `lora: {}`"
             )
+        if self.server_settings is not None and "batching" in self.model_fields_set:
+            raise ValueError("batching is how this process draws, and here a server does: remove `batching`")
         return self
 
     @property
