@@ -19,6 +19,7 @@ from areas.levels import LEVELS
 from areas.mutant import Mutant
 from areas.paid import PAID
 from areas.proof import PROOF
+from areas.rollouts import ROLLOUTS
 from areas.routes import ROUTES
 from areas.rows import ROWS
 from areas.search import SEARCH
@@ -40,6 +41,7 @@ MUTANTS: list[Mutant] = [
     *CALLS,
     *WORKFLOWS,
     *SERVING,
+    *ROLLOUTS,
     *TRAINING,
     *SAMPLING,
     *TRUST,
