@@ -20,6 +20,7 @@ from areas.mutant import Mutant
 from areas.paid import PAID
 from areas.proof import PROOF
 from areas.recipes import RECIPES
+from areas.rollouts import ROLLOUTS
 from areas.routes import ROUTES
 from areas.rows import ROWS
 from areas.search import SEARCH
@@ -41,6 +42,7 @@ MUTANTS: list[Mutant] = [
     *CALLS,
     *WORKFLOWS,
     *SERVING,
+    *ROLLOUTS,
     *TRAINING,
     *RECIPES,
     *SAMPLING,

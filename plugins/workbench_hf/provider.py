@@ -128,12 +128,12 @@ class _Engine:
     def _serve(self, requests: list[Request | str]) -> list[Any]:
         """In the worker thread: one generate for prompts of similar length, so that padding stays small. A text is to
         be embedded; each by itself, so that its vector does not depend on what came with it."""
-        from workbench.kit.generation import Row, generate_within_memory
+        from workbench.kit.generation import Row, generate_within_memory, group_by_length
 
         generator = self._generator or self._load()
         results: list[Any] = [None] * len(requests)
-        rows: list[tuple[int, Row]] = []
-        asked: dict[int, Request] = {}
+        rows: list[Row] = []
+        asked: dict[int, tuple[int, Request]] = {}  # by the identity of a row: the place among the requests
         for i, request in enumerate(requests):
             if isinstance(request, str):
                 results[i] = generator.mean_state(request)
@@ -154,12 +154,13 @@ class _Engine:
             limit = max(1, request.max_tokens)
             stop = tuple(stop for stop in request.stop if stop)
             row = Row(ids, limit, request.temperature, request.top_p, stop, derive_seed(request))
-            rows.append((i, row))
-            asked[i] = request
-        for group in _by_length(rows):
-            generate_within_memory(generator, [row for _, row in group])
-            for i, row in group:
-                results[i] = row.error or read_native_calls(row.response(), asked[i])
+            rows.append(row)
+            asked[id(row)] = (i, request)
+        for group in group_by_length(rows):
+            generate_within_memory(generator, group)
+        for row in rows:
+            i, request = asked[id(row)]
+            results[i] = row.error or read_native_calls(row.response(), request)
         return [result or RuntimeError("not generated") for result in results]
 
     def _load(self) -> Any:
@@ -170,17 +171,6 @@ class _Engine:
         except (OSError, ValueError, AttributeError, SpecError) as error:
             raise LMError("bad_request", f"{self._source} cannot be loaded: {str(error)[:300]}") from error
         return self._generator
-
-
-def _by_length(rows: list[tuple[int, Any]]) -> list[list[tuple[int, Any]]]:
-    """Groups in which no prompt is much longer than the shortest."""
-    groups: list[list[tuple[int, Any]]] = []
-    for entry in sorted(rows, key=lambda entry: len(entry[1].prompt_ids)):
-        if groups and len(entry[1].prompt_ids) <= 1.5 * len(groups[-1][0][1].prompt_ids) + 64:
-            groups[-1].append(entry)
-        else:
-            groups.append([entry])
-    return groups
 
 
 def _digest(folder: Path) -> str:

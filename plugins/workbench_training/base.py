@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, model_validator
 
@@ -19,7 +19,8 @@ from workbench.lm import HasWeights
 from workbench.spec import LMSpec, lm_spec
 from workbench.task import Example
 from workbench_training.rewards import Guards, RewardTerm, check_targets
-from workbench_training.rollouts.study_rollouts import StudyRolloutSource, TrainedPolicy, check_outputs
+from workbench_training.rollouts.node_outputs import check_outputs
+from workbench_training.rollouts.study_rollouts import StudyRolloutSource, TrainedPolicy
 from workbench_training.settings import Learning, Lora, PolicySettings, ServerSettings
 
 if TYPE_CHECKING:
@@ -45,6 +46,12 @@ class TrainingOptimizer(Optimizer):
     server: str | ServerSettings = Field(
         "", description="sample on vLLM: the address of a server that runs, or {} to start one"
     )
+    batching: Literal["auto", "static", "continuous"] = Field(
+        "auto",
+        description="how this process draws without a server; continuous: waiting calls join the running batch, in the "
+        "places of complete answers; static: a batch ends with its longest answer, and what it holds depends less on "
+        "timing; auto: continuous on a GPU",
+    )
     race: bool = Field(
         True, description="stop the evaluation of candidates that are clearly worse than the best so far"
     )
@@ -69,6 +76,8 @@ class TrainingOptimizer(Optimizer):
                 f"a server has one set of weights, and {whole[0]} would replace those that the other policies draw "
                 "with: give each policy `lora: {}`"
             )
+        if self.server_settings is not None and "batching" in self.model_fields_set:
+            raise ValueError("batching is how this process draws, and here a server does: remove `batching`")
         return self
 
     @property
@@ -144,6 +153,7 @@ class TrainingOptimizer(Optimizer):
             **later,
             "policies": {"__all__": spread},
             "server": True,
+            "batching": True,
             "course": {"samples", "gpu_seconds", "keep"},
         }
         return self.model_dump(mode="json", exclude=without, by_alias=True)
@@ -267,7 +277,9 @@ class TrainingOptimizer(Optimizer):
             return make_engine(settings, url, role, folder / "adapters", self.device)
         from workbench_training.serving.policy_lm import CONCURRENCY, LocalEngine
 
-        return LocalEngine(role.policy.generator, -1, role.spec.concurrency or CONCURRENCY)
+        continuous = None if self.batching == "auto" else self.batching == "continuous"
+        generator, most = role.policy.generator, role.spec.concurrency or CONCURRENCY
+        return LocalEngine(generator, -1, most, continuous=continuous)
 
     async def train_policies(
         self, study: Study, source: StudyRolloutSource, folder: Path, weights: Path, number: int

@@ -88,6 +88,13 @@ class GRPO(TrainingOptimizer):
         learnings = [self.learning, *(p.learning for p in self.policies.values() if p.learning)]
         if course.replay and any(s.temperature != 1.0 for s in learnings):
             raise ValueError("replay needs `learning: {temperature: 1}`: stored probabilities are those at 1")
+        if course.straggler_cut is not None and objective.step_weight:
+            raise ValueError(
+                f"course.straggler_cut counts the tokens of a conversation, and {self.algorithm} learns from each step "
+                "by itself: remove either"
+            )
+        if course.staleness:
+            self._check_staleness(learnings)
         if self.policies and self.address != "lm":
             raise ValueError("give either `address` or `policies`, each of which has its own address")
         return self
@@ -104,6 +111,25 @@ class GRPO(TrainingOptimizer):
             raise ValueError(
                 "course.swap_every exchanges the weights of two policies: give two `policies`, both with the same "
                 "`lora` or both without"
+            )
+        if course.swap_every and course.staleness:
+            raise ValueError("roles cannot be exchanged while rollouts are drawn ahead: remove swap_every or staleness")
+
+    def _check_staleness(self, learnings: Sequence[Learning]) -> None:
+        """Raise ValueError where rollouts cannot be drawn during an update, or not be corrected for their age."""
+        if (server := self.server_settings) is None:
+            raise ValueError(
+                "course.staleness draws with old weights while they are updated, and this process has them once: "
+                "write `server: {}`, whose GPU memory holds the old ones, or remove staleness"
+            )
+        if server.sleep:
+            raise ValueError(
+                "course.staleness draws during updates, when a server with `sleep: true` has no memory: remove either"
+            )
+        if any(s.temperature != 1.0 for s in learnings):
+            raise ValueError(
+                "course.staleness needs `learning: {temperature: 1}`: samplers report log-probabilities at 1, by which "
+                "rows of older weights are corrected"
             )
 
     async def ready(self, study: Study) -> None:
@@ -184,8 +210,8 @@ class GRPO(TrainingOptimizer):
         objective only as far as it is given, and so without the default correction of sampling: a run stored before
         there was one continues with it, since it corrects as well what the change of the update brings."""
         found = {**super().identify(), "objective": self.objective.model_dump(mode="json", exclude_unset=True)}
-        for name in {"off_policy_kl", "swap_every"} - self.course.model_fields_set:  # later additions
-            del found["course"][name]
+        for name in {"off_policy_kl", "swap_every", "staleness", "straggler_cut"} - self.course.model_fields_set:
+            del found["course"][name]  # later additions
         for stage in found["stages"]:
             if stage["train"] is None:  # a later addition, too
                 del stage["train"]

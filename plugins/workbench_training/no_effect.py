@@ -32,7 +32,8 @@ def find_idle_objective(
         given: names of the settings in the file.
         objective, learnings, course: as the algorithm resolves them; learnings: of all policies.
     """
-    several = any(s.epochs * s.minibatches > 1 for s in learnings) or course.replay > 0
+    aged = course.replay > 0 or (course.staleness > 0 and not objective.is_corrected)  # rows of older weights
+    several = any(s.epochs * s.minibatches > 1 for s in learnings) or aged
     for name, reason in _unread(objective).items():
         if name in given:
             yield NoEffect(("objective", name), reason, f"Remove {name}, or choose another algorithm.")
@@ -96,6 +97,10 @@ def find_idle_course(given: Collection[str], course: Course, objective: Objectiv
             yield NoEffect(("course", name), "reset_after is 0", "Write e.g. `reset_after: 200`.")
     if not course.horizon and "horizon_steps" in given:
         yield NoEffect(("course", "horizon_steps"), "there is no horizon", "Write e.g. `horizon: [5, 10]`.")
+    for name in ("evaluate_every", "save_every"):
+        if course.staleness and getattr(course, name) == 1:
+            reason = f"with `{name}: 1` each step begins after a candidate or a checkpoint, with the current weights"
+            yield NoEffect(("course", "staleness"), reason, f"Write e.g. `{name}: 10`.")
     if (not objective.beta or objective.kl_place == "reward" or objective.surrogate == "pairs") and "kl" in given:
         reason = "the loss measures no divergence from a reference"
         yield NoEffect(("course", "kl"), reason, "Write e.g. `objective: {beta: 0.001}`, or remove it.")

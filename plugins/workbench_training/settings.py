@@ -150,6 +150,19 @@ class Course(BaseModel):
         description="redraw rows whose rollouts all earned the same, at most this many times (DAPO)",
         serialization_alias="refill",
     )
+    staleness: int = Field(
+        0,
+        ge=0,
+        le=1,
+        description="1: draw the rollouts of a step during the update before it, with weights that are one update old; "
+        "needs `server`. A step after a candidate or a checkpoint draws with the current weights",
+    )
+    straggler_cut: float | None = Field(
+        None,
+        gt=1,
+        description="end rollouts whose conversation grows to this multiple of the median in the step before, and "
+        "learn nothing from them",
+    )
     evaluate_every: int = Field(10, ge=1, description="steps between two candidates for the proof")
     keep: int = Field(
         3,

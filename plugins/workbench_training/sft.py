@@ -30,6 +30,7 @@ from workbench_training.recipes.feedback_markers import Feedback, feedback_examp
 from workbench_training.recipes.pvi import PVI, measure_information, select_informative
 from workbench_training.recipes.solo_chain import Solo, chain_examples, replace_nodes
 from workbench_training.rewards import Rollout, score
+from workbench_training.rollouts.node_outputs import score_output
 from workbench_training.rollouts.sft_data import (
     ChatTokenizer,
     SFTExample,
@@ -41,7 +42,7 @@ from workbench_training.rollouts.sft_data import (
     splice_examples,
     tokenize_example,
 )
-from workbench_training.rollouts.study_rollouts import StudyRolloutSource, find_settings, score_output
+from workbench_training.rollouts.study_rollouts import StudyRolloutSource, find_settings
 from workbench_training.settings import Course
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
 """The training loop: sample rollouts, score them, compute advantages, update the weights; at intervals, offer a
 candidate.
 
-`Trainer.train` runs it. One step, by method: `_collect` (rollouts, dynamic sampling), `_learn` (rows, advantages,
-update), `_alarmed` (signs of collapse), `_offer` (a candidate on val), `_save` (a checkpoint).
+`Trainer.train` runs it. One step: `Collector.take` (rollouts, dynamic sampling), and by method: `_learn` (rows,
+advantages, update), `_alarmed` (signs of collapse), `_offer` (a candidate on val), `_save` (a checkpoint).
 
 A killed run restarts at its last checkpoint: what lies before counts as spent, and of the steps before only the
 candidates are evaluated again, from the journal. From there on, rollouts come from the journal as far as the first run
@@ -22,11 +22,11 @@ from typing import Any
 from workbench.errors import StoreError
 from workbench.task import Example
 from workbench_training.advantages import compute_advantages, update_multipliers
-from workbench_training.curriculum import draw_rows, update_record
 from workbench_training.learner import Learner, count_devices
 from workbench_training.model.policy import Weights, drop_checkpoints, is_digest, last_checkpoint, write_checkpoint
 from workbench_training.rewards import Rollout
 from workbench_training.role_exchange import exchange_roles
+from workbench_training.rollouts.collector import Collected, Collector
 from workbench_training.rollouts.rollout_source import RolloutSource
 from workbench_training.rollouts.study_rollouts import describe_skipped, rewards_differ
 from workbench_training.rollouts.token_rows import Row
@@ -67,17 +67,18 @@ class Trainer:
             folder: for checkpoints.
             weights: folder for candidates.
             seed: of the order of tasks.
-            at: brings the engines to a version.
-            rest: frees what drawing needs, until the next version.
+            at: lets the engines draw a step with the current weights.
+            rest: frees what drawing needs, until the next step is drawn.
             rate: the learning rate at a step; None for the learners' own.
             trains: the policies that learn at a step; None for all.
             log: receives messages.
         """
         self.learners = {"": learners} if isinstance(learners, Learner) else dict(learners)
         self.source, self.tasks, self.course = source, tasks, course
-        self.folder, self.weights, self.at, self.rest, self.log = folder, weights, at, rest, log
+        self.folder, self.weights, self.rest, self.log = folder, weights, rest, log
         self.rate, self.trains = rate, trains
         self.state, self.seed, self.rng = State(), seed, random.Random(f"{seed}: order")
+        self.collector = Collector(source, tasks, course, self.state, self.rng, at)
         self.best_weights: dict[str, Weights] = {}
         self.history: list[dict[str, float]] = []
         self._offered: set[int] = set()  # by this process
@@ -91,26 +92,34 @@ class Trainer:
         elif saved is not None:  # of an older version; what was drawn is in the journal
             self.log("the checkpoint does not say what was spent: training is computed again, and pays for nothing")
             drop_checkpoints(self.folder)
-        for step in range(self.state.step, self.course.steps):
-            if self.state.ended or self._limited() or not self.source.affords(self.course, step):
-                break
-            await self._step(step)
+        try:
+            for step in range(self.state.step, self.course.steps):
+                if self.state.ended or not (self.collector.is_ahead or self._affords(step)):
+                    break
+                await self._step(step)
+            if dropped := await self.collector.drain():
+                self.log(f"{dropped} rollouts that were drawn ahead are not learned from")
+        finally:
+            await self.collector.cancel()
         if self.state.step and self.state.step not in self._offered:
             await self._save()  # before the candidate: a resumed training must end here, even if a time limit ended it
             await self._offer()
+
+    def _affords(self, step: int) -> bool:
+        """Whether the course and the budget allow another step."""
+        return not self._limited() and self.source.affords(self.course, step)
 
     async def _step(self, step: int) -> None:
         begun = time.monotonic()
         if self.course.swap_every and step and step % self.course.swap_every == 0:
             await asyncio.to_thread(exchange_roles, *self.learners.values())
-        synced = self.at(step)
-        if synced is not None:
-            await synced
-        groups = await self._collect(step)
+        collected = await self.collector.take(step)
         self.state.step = step + 1
-        if (resting := self.rest()) is not None:
+        if self.collector.overlaps(step + 1) and self._affords(step + 1):
+            await self.collector.start(step + 1)
+        elif (resting := self.rest()) is not None:
             await resting
-        figures = await asyncio.to_thread(self._learn, groups, step)
+        figures = await asyncio.to_thread(self._learn, collected, step)
         self.history.append(figures)
         silent = f"{figures['silent']:.0%} of the groups without differences"
         self.log(f"step {step + 1}: reward {figures['reward']:.3f}, {silent}", **figures)
@@ -145,63 +154,11 @@ class Trainer:
             return False
         return True
 
-    # Sampling
-
-    async def _collect(self, step: int) -> list[list[Rollout]]:
-        """Sample groups of rollouts; groups without a learning signal are replaced (dynamic sampling)."""
-        groups = await self.source.rollouts(self._next_tasks(self.course.tasks), self.course, step)
-        self._visited(groups)
-        self.state.samples += sum(map(len, groups))
-        for _ in range(self.course.dynamic_sampling):
-            useful = [group for group in groups if rewards_differ(group)]
-            missing = self.course.tasks - len(useful)
-            most = self.state.samples + missing * self.course.rollouts
-            if missing <= 0 or most > (self.course.samples or most) or not self.source.affords(self.course, step):
-                break
-            others = self._others(missing, {group[0].example.id for group in groups})
-            found = await self.source.rollouts(others, self.course, step) if others else []
-            spare = [group for group in groups if not rewards_differ(group)]
-            self._visited(found)
-            self.state.samples += sum(map(len, found))
-            groups = [*useful, *found, *spare][: max(self.course.tasks, len(useful) + len(found))]
-        return groups
-
-    def _others(self, count: int, seen: set[str]) -> list[Example]:
-        """Rows to replace those without a learning signal. Of few rows, the next in order are mostly those of this
-        step; then the draw is from the other rows."""
-        if len(self.tasks) >= 2 * self.course.tasks:
-            return [task for task in self._next_tasks(count) if task.id not in seen]
-        unseen = [task for task in self.tasks if task.id not in seen]
-        return self.rng.sample(unseen, min(count, len(unseen)))
-
-    def _visited(self, groups: list[list[Rollout]]) -> None:
-        """Record in the curriculum how often these rows were solved, by the metric, or by the reward without one."""
-        if self.course.curriculum is None:
-            return
-        for group in groups:
-            found = [r.result.score if r.result.score is not None else r.reward for r in group]
-            scores = [min(max(score, 0.0), 1.0) for score in found if score is not None]
-            task = group[0].example.id
-            self.state.known[task] = update_record(self.state.known.get(task), scores, self.course.curriculum)
-
-    def _next_tasks(self, count: int) -> list[Example]:
-        """The next rows of a shuffled pass over all rows, or of the curriculum."""
-        if self.course.curriculum is not None:
-            ids = [task.id for task in self.tasks]
-            return [self.tasks[i] for i in draw_rows(self.rng, ids, self.state.known, count, self.course.curriculum)]
-        chosen: list[int] = []
-        while len(chosen) < min(count, len(self.tasks)):
-            if not self.state.order:
-                self.state.order = self.rng.sample(range(len(self.tasks)), len(self.tasks))
-            index = self.state.order.pop(0)
-            if index not in chosen:
-                chosen.append(index)
-        return [self.tasks[i] for i in chosen]
-
     # Learning
 
-    def _learn(self, groups: list[list[Rollout]], step: int) -> dict[str, float]:
-        rows = [row for group in groups for row in self._rows_of_group(group, step)]
+    def _learn(self, collected: Collected, step: int) -> dict[str, float]:
+        groups, version, cut = collected
+        rows = [row for group in groups for row in self._rows_of_group(group, step, version)]
         scored = [r for group in groups for r in group if r.reward is not None]
         figures = {
             "step": float(step),
@@ -212,23 +169,30 @@ class Trainer:
             "guarded": float(sum(bool(r.guarded) for r in scored)),
             "tokens": float(sum(r.drawn for r in rows)),
         }
+        if self.course.staleness:
+            figures["stale"] = float(step - version)
+        if self.course.straggler_cut is not None:
+            figures["cut"] = float(cut)
         trains = self.trains(step)
         for name, learner in self.learners.items():
             if trains is not None and name not in trains:
                 continue
             mine = [row for row in rows if row.policy == name and row.token_ids]
-            found = self._learn_one(name, learner, mine, step)
+            found = self._learn_one(name, learner, mine, step, version)
             figures |= {_joined(name, key): value for key, value in found.items()}
         return figures
 
-    def _learn_one(self, name: str, learner: Learner, rows: list[Row], step: int) -> dict[str, float]:
-        """Update one policy with its own rows. Returns figures about the step."""
+    def _learn_one(self, name: str, learner: Learner, rows: list[Row], step: int, version: int) -> dict[str, float]:
+        """Update one policy with its own rows, drawn by this version but for replayed ones. Returns figures about the
+        step."""
         objective, figures = learner.objective, dict[str, float]()
         weights, skipped = self.state.multipliers.get(name, {}), learner.skipped
         if rows:
             values = compute_advantages(rows, objective, weights)
             if values.any() or objective.beta:
-                figures |= learner.step(rows, values.tolist(), step, self.rate(step))
+                # Without a correction only a row's own log-probabilities, as of an older version, make up for its age.
+                current = version if learner.correction is not None else step
+                figures |= learner.step(rows, values.tolist(), current, self.rate(step), done=step)
         if objective.constraints:
             weights = self.state.multipliers[name] = update_multipliers(weights, rows, objective.constraints)
             figures |= {f"multiplier_{cost}": value for cost, value in weights.items()}
@@ -238,10 +202,10 @@ class Trainer:
             figures["skipped"] = float(learner.skipped - skipped)
         return figures
 
-    def _rows_of_group(self, group: list[Rollout], step: int) -> list[Row]:
+    def _rows_of_group(self, group: list[Rollout], step: int, version: int) -> list[Row]:
         """The rows of a group. In a group that nearly fails, a stored success replaces the first rollout (ARPO). Its
         tokens keep the log-probabilities of their sampling, so that the ratio corrects for their age."""
-        made = [self.source.rows(rollout, step) for rollout in group]
+        made = [self.source.rows(rollout, version) for rollout in group]
         if not self.course.replay or not group:
             return [row for rows in made for row in rows]
         rewards = [r.reward or 0.0 for r in group]
@@ -251,7 +215,7 @@ class Trainer:
             chosen = random.Random(f"{self.seed}: replay {step}").choice(stored)
             made[0] = [Row.from_dict({**row, "rollout": group[0].replica}) for row in chosen]
         for rollout, rows in zip(group, made, strict=True):
-            if (rollout.reward or 0.0) > 0.1 and rows and all(row.version == step for row in rows):
+            if (rollout.reward or 0.0) > 0.1 and rows and all(row.version == version for row in rows):
                 stored.append([row.as_dict() for row in rows])
         del stored[: -self.course.replay]
         return [row for rows in made for row in rows]
@@ -361,7 +325,7 @@ class Trainer:
         write_checkpoint(self.folder, self.state.step, tensors, state)
 
     def _load(self, tensors: dict[str, Weights], saved: dict[str, Any]) -> None:
-        self.state = State(**saved["state"])
+        self.state = self.collector.state = State(**saved["state"])
         for name, learner in self.learners.items():
             parts = {part: tensors[_joined(name, part)] for part in PARTS if _joined(name, part) in tensors}
             learner.load(parts)

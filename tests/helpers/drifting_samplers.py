@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from workbench.kit.generation import Generator, Row
+from workbench.kit.generation import Generator, Refill, Row
 from workbench_training.model.policy import Policy, Weights
 from workbench_training.trainer import Trainer
 
@@ -18,9 +18,9 @@ class Bfloat16Sampler(Generator):
     def __init__(self, policy: Policy):
         super().__init__(policy.inner, policy.tokenizer)
 
-    def generate(self, rows: list[Row]) -> None:
+    def generate(self, rows: list[Row], refill: Refill | None = None) -> None:
         with torch.autocast("cpu", torch.bfloat16):
-            super().generate(rows)
+            super().generate(rows, refill)
 
 
 class LaggingSampler(Generator):
@@ -31,11 +31,11 @@ class LaggingSampler(Generator):
         self.policy, self.digest, self.before = policy, policy.digest(), policy.snapshot()
         self.now: Weights = self.before
 
-    def generate(self, rows: list[Row]) -> None:
+    def generate(self, rows: list[Row], refill: Refill | None = None) -> None:
         if self.policy.digest() != self.digest:
             self.digest, self.before, self.now = self.policy.digest(), self.now, self.policy.snapshot()
         with self.policy.having(self.before):
-            super().generate(rows)
+            super().generate(rows, refill)
 
 
 class PerturbedSampler(Generator):

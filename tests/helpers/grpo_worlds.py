@@ -30,6 +30,19 @@ torch.set_num_threads(1)  # tiny models are slower with more, and tests share th
 Reward = Callable[[str], float]
 
 
+class CopyingEngine(LocalEngine):
+    """Draws with a copy of the weights, which it takes at each version, as a server does."""
+
+    def __init__(self, policy: Policy):
+        copied = Policy(policy.made_with["base"], device="cpu")
+        super().__init__(copied.generator)
+        self.policy, self.copied = policy, copied
+
+    def at(self, version: int) -> None:
+        super().at(version)
+        self.copied.restore(self.policy.snapshot())
+
+
 class TextSource(RolloutSource):
     """Rollouts of one call each: the prompt is the task's `text`, the reward a function of the answer."""
 
@@ -50,15 +63,18 @@ class TextSource(RolloutSource):
 
         return [list(await asyncio.gather(*(one(task, k) for k in range(course.rollouts)))) for task in tasks]
 
-    def rows(self, rollout: Rollout, step: int) -> list[Row]:
+    def rows(self, rollout: Rollout, version: int) -> list[Row]:
         assert rollout.result.trace is not None
         return build_rows(
             rollout.result.trace.rollout,
             reward=rollout.reward,
             task=rollout.example.id,
             rollout=rollout.replica,
-            version=step,
+            version=version,
         )
+
+    def limit(self, tokens: Mapping[str, int]) -> None:
+        self.engine.conversations.limit = tokens.get("")
 
     def affords(self, course: Course, step: int) -> bool:
         self.steps_left -= 1
@@ -86,15 +102,17 @@ def bandit(
     learning: dict[str, Any] | None = None,
     world: type[TextSource] = TextSource,
     sampler: Callable[[Policy], Generator] = lambda policy: policy.generator,
+    engine_of: Callable[[Policy], LocalEngine] | None = None,
     **more: Any,
 ) -> Trainer:
     """Train a tiny model. crash: stop at this step, as a kill would. affords: steps within the budget. sampler:
-    what draws, by default the policy itself. more: further arguments of the trainer."""
+    what draws, by default the policy itself. engine_of: makes the engine, in place of one with the sampler. more:
+    further arguments of the trainer."""
     base = folder / f"base{seed}"
     if not base.exists():
         save(base, seed)
     policy = Policy(str(base), device="cpu", seed=seed)
-    engine = LocalEngine(sampler(policy))
+    engine = LocalEngine(sampler(policy)) if engine_of is None else engine_of(policy)
     source = world(engine, reward, seed=seed)
     source.steps_left = affords
     learner = Learner(

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from workbench.kit.batching import Batcher, derive_seed
+from workbench.kit.batching import Batcher, RefillingBatcher, derive_seed
 from workbench.lm import Request
 
 
@@ -112,3 +112,77 @@ def test_seeds():
 
     assert derive_seed(request("a")) == derive_seed(request("a", max_tokens=9)) != derive_seed(request("a", replica=1))
     assert derive_seed(request("a")) != derive_seed(request("b \ud800"))
+
+
+# Batches that items join while they run
+
+
+def test_items_that_wait_join_the_running_batch():
+    sizes = []
+
+    def work(jobs, take):
+        while jobs:
+            sizes.append(len(jobs))
+            done, jobs = jobs[0], jobs[1:]
+            done.finish(done.item * 2)
+            jobs += take(3 - len(jobs))
+
+    async def main():
+        batcher = RefillingBatcher(work, max_batch=3)
+        results = await asyncio.gather(*[batcher.submit(n) for n in range(20)])
+        await batcher.aclose()
+        assert results == [n * 2 for n in range(20)]
+
+    run(main)
+    assert max(sizes) == 3 and sizes.count(3) >= 18, "the batch is full until nothing waits"
+
+
+def test_what_a_batch_raises_reaches_those_it_left():
+    def work(jobs, take):
+        for job in [*jobs, *take(9)]:
+            if job.item == "all":
+                raise OSError("broken")
+            job.finish(ValueError(job.item) if job.item == "one" else job.item)
+            job.finish("too late")
+            if job.item == "rest":
+                return
+
+    async def main():
+        batcher = RefillingBatcher(work, max_batch=2)
+        calls = [batcher.submit(item) for item in ("fine", "one", "rest", "left")]
+        fine, bad, rest, left = await asyncio.gather(*calls, return_exceptions=True)
+        assert (fine, rest) == ("fine", "rest") and isinstance(bad, ValueError)
+        assert isinstance(left, RuntimeError) and "left out" in str(left)
+        with pytest.raises(OSError, match="broken"):
+            await batcher.submit("all")
+        assert await batcher.submit("alive") == "alive"
+        await batcher.aclose()
+
+    run(main)
+
+
+def test_closing_ends_the_running_batch_and_refuses_what_waits():
+    begun, closed = threading.Event(), threading.Event()
+
+    def work(jobs, take):
+        begun.set()
+        assert closed.wait(5)
+        assert take(5) == []
+        for job in jobs:
+            job.finish("done")
+
+    async def main():
+        batcher = RefillingBatcher(work, max_batch=1)
+        running = asyncio.create_task(batcher.submit("running"))
+        assert await asyncio.to_thread(begun.wait, 5)
+        waiting = asyncio.create_task(batcher.submit("waiting"))
+        await asyncio.sleep(0)
+        closing = asyncio.create_task(batcher.aclose())
+        await asyncio.sleep(0)
+        closed.set()
+        await closing
+        assert await running == "done"
+        with pytest.raises(RuntimeError, match="closed"):
+            await waiting
+
+    run(main)

@@ -78,7 +78,7 @@ class World(RolloutSource):
         self.success.append(statistics.mean(r.result.score or 0.0 for group in groups for r in group))
         return groups
 
-    def rows(self, rollout: Rollout, step: int) -> list[Row]:
+    def rows(self, rollout: Rollout, version: int) -> list[Row]:
         assert rollout.result.trace is not None
         earned = self.rewards[id(rollout)]
         if self.swapped:
@@ -88,7 +88,7 @@ class World(RolloutSource):
             reward=earned,
             task=rollout.example.id,
             rollout=rollout.replica,
-            version=step,
+            version=version,
             merge=False,
         )
         return rows if "" in self.engines else [replace(row, policy=row.agent) for row in rows]

@@ -322,7 +322,7 @@ TRAINING: list[Mutant] = [
         ("if trains is not None and name not in trains:", "if False:", "all policies learn in every stage"),
     ),
     *changes_of(
-        "plugins/workbench_training/rollouts/study_rollouts.py",
+        "plugins/workbench_training/rollouts/node_outputs.py",
         ("tests/plugins/training/test_roles.py",),
         ("output: written[-1]}", "}", "a node's output is not what is scored"),
     ),

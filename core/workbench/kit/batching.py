@@ -1,4 +1,4 @@
-"""A dynamic batcher for models in this process: waiting calls are served as one batch."""
+"""Dynamic batchers for models in this process: waiting calls are served as one batch, which others may join."""
 
 from __future__ import annotations
 
@@ -17,16 +17,12 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class Batcher(Generic[Item, Result]):
-    """Runs `work(items) -> results` in a daemon thread, at most `max_batch` items at a time.
+class BatchThread(Generic[Item, Result]):
+    """A daemon thread that serves waiting items in batches of at most `max_batch`. It starts with the first call. A
+    batch starts `wait` seconds after the thread is free, so that concurrent calls join it."""
 
-    An exception that `work` returns instead of a result is raised in that item's caller only; one that it raises
-    reaches all callers of the batch. The thread starts with the first call and survives both. A batch starts `wait`
-    seconds after the thread is free, so that concurrent calls join it.
-    """
-
-    def __init__(self, work: Callable[[list[Item]], Sequence[Result | Exception]], max_batch: int, wait: float = 0.002):
-        self._work, self._max_batch, self._wait = work, max_batch, wait
+    def __init__(self, max_batch: int, wait: float = 0.002):
+        self._max_batch, self._wait = max_batch, wait
         # Not SimpleQueue: with a timeout its `get` was seen to wait forever (CPython 3.11.7, on a loaded machine).
         self._queue: queue.Queue[tuple[Item, Future[Result]] | None] = queue.Queue()
         self._thread: threading.Thread | None = None
@@ -81,17 +77,93 @@ class Batcher(Generic[Item, Result]):
         return batch, True
 
     def _serve(self, batch: list[tuple[Item, Future[Result]]]) -> None:
+        """Give each future a result or an exception. Raises nothing: the thread must survive what a model raises."""
+        raise NotImplementedError
+
+
+class Batcher(BatchThread[Item, Result]):
+    """Runs `work(items) -> results` for each batch.
+
+    An exception that `work` returns instead of a result is raised in that item's caller only; one that it raises
+    reaches all callers of the batch.
+    """
+
+    def __init__(self, work: Callable[[list[Item]], Sequence[Result | Exception]], max_batch: int, wait: float = 0.002):
+        super().__init__(max_batch, wait)
+        self._work = work
+
+    def _serve(self, batch: list[tuple[Item, Future[Result]]]) -> None:
         try:
             results: Sequence[Any] = self._work([item for item, _ in batch])
             if len(results) != len(batch):
                 raise RuntimeError(f"{len(batch)} items in a batch, but {len(results)} results")
-        except BaseException as error:  # the thread must survive any exception of a model
+        except BaseException as error:
             results = [error if isinstance(error, Exception) else RuntimeError(repr(error))] * len(batch)
         for (_, future), result in zip(batch, results, strict=True):
             if isinstance(result, Exception):
                 future.set_exception(result)
             else:
                 future.set_result(result)
+
+
+class Job(Generic[Item, Result]):
+    """An item of a running batch, and its caller."""
+
+    def __init__(self, item: Item, future: Future[Result]):
+        self.item, self._future = item, future
+
+    def finish(self, result: Result | Exception) -> None:
+        """Give the caller the result, or raise the error there. Only the first one counts."""
+        if self._future.done():
+            return
+        if isinstance(result, Exception):
+            self._future.set_exception(result)
+        else:
+            self._future.set_result(result)
+
+
+class RefillingBatcher(BatchThread[Item, Result]):
+    """Runs `work(jobs, take)` for each batch. `work` finishes each job as soon as it has its result, and calls
+    `take(n)` for up to n further jobs that wait, without waiting itself. A job that it leaves gets what it raised."""
+
+    def __init__(
+        self,
+        work: Callable[[list[Job[Item, Result]], Callable[[int], list[Job[Item, Result]]]], None],
+        max_batch: int,
+        wait: float = 0.002,
+    ):
+        super().__init__(max_batch, wait)
+        self._work = work
+
+    def _serve(self, batch: list[tuple[Item, Future[Result]]]) -> None:
+        jobs = [Job(item, future) for item, future in batch]
+
+        def take(most: int) -> list[Job[Item, Result]]:
+            found = self._waiting(most)
+            jobs.extend(found)
+            return found
+
+        error: Exception = RuntimeError("this item was left out of its batch")
+        try:
+            self._work(list(jobs), take)
+        except BaseException as raised:
+            error = raised if isinstance(raised, Exception) else RuntimeError(repr(raised))
+        for job in jobs:
+            job.finish(error)
+
+    def _waiting(self, most: int) -> list[Job[Item, Result]]:
+        found: list[Job[Item, Result]] = []
+        while len(found) < most and not self._closed:
+            try:
+                entry = self._queue.get_nowait()
+            except queue.Empty:
+                break
+            if entry is None:  # the batcher was closed, which `_collect` must see
+                self._queue.put(None)
+                break
+            if entry[1].set_running_or_notify_cancel():
+                found.append(Job(*entry))
+        return found
 
 
 def derive_seed(request: Request) -> int:

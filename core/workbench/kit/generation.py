@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 import random
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
+from transformers.cache_utils import DynamicLayer
 from transformers.utils import logging as hf_logging
 
 from workbench.errors import LMError
@@ -64,6 +65,17 @@ class Row:
             token_ids=tuple(self.ids),
             logprobs=tuple(self.logprobs),
         )
+
+
+@dataclass
+class Refill:
+    """What waits while a batch runs, and where complete rows go: by default nothing, and nowhere.
+
+    take: gives rows that join a batch of so many. give: receives each row that is complete, or has an error.
+    """
+
+    take: Callable[[int], list[Row]] = lambda running: []
+    give: Callable[[Row], None] = lambda row: None
 
 
 class Generator:
@@ -135,9 +147,27 @@ class Generator:
         return found.hidden_states[-1][0].float().mean(0).tolist(), len(ids)
 
     @torch.inference_mode()
-    def generate(self, rows: list[Row]) -> None:
-        """Complete all rows in one batch. No prompt may be as long as `context`."""
-        active, cache = list(rows), _Cache(config=self.model.config)
+    def generate(self, rows: list[Row], refill: Refill | None = None) -> None:
+        """Complete all rows in one batch. Rows that a refill has join while it runs (continuous batching; Yu et al.,
+        "Orca", OSDI 2022), unless the model's cache keeps more or less than all tokens. No prompt may be as long as
+        `context`."""
+        refill = refill or Refill()
+        batch = self._begin(rows)
+        while batch.rows:
+            ids = self._choose(batch.rows, batch.logits)
+            keep = [i for i, row in enumerate(batch.rows) if not self._ended(row)]
+            for row in batch.rows:
+                if row.finish:
+                    self._decode(row)
+                    refill.give(row)
+            self._continue(batch, ids, keep)
+            if _keeps_all_tokens(batch.cache):
+                for some in group_by_length(refill.take(len(batch.rows))):
+                    batch = _join(batch, self._begin(some)) if batch.rows else self._begin(some)
+
+    def _begin(self, rows: list[Row]) -> _Batch:
+        """Rows before their first token. Equal prompts are computed once."""
+        cache = _Cache(config=self.model.config)
         prompts = {prompt: i for i, prompt in enumerate(dict.fromkeys(tuple(row.prompt_ids) for row in rows))}
         width = max(map(len, prompts))
         ids = torch.zeros((len(prompts), width), dtype=torch.long)
@@ -147,26 +177,23 @@ class Generator:
             mask[i, width - len(prompt) :] = 1
         ids, mask = ids.to(self.device), mask.to(self.device)
         positions = (mask.cumsum(-1) - 1).clamp(min=0)
-        logits = self._logits(ids, mask, positions, cache)
-        if len(prompts) < len(rows):  # equal prompts are computed once; from here on each row has its own cache
-            index = torch.tensor([prompts[tuple(row.prompt_ids)] for row in rows], device=self.device)
-            cache.batch_select_indices(index)
-            logits, mask, positions = logits[index], mask[index], positions[index]
-        while True:
-            ids = self._choose(active, logits)
-            keep = [i for i, row in enumerate(active) if not self._ended(row)]
+        batch = _Batch(list(rows), cache, mask, positions[:, -1:], self._logits(ids, mask, positions, cache))
+        if len(prompts) < len(rows):  # from here on each row has its own cache
+            batch.select(torch.tensor([prompts[tuple(row.prompt_ids)] for row in rows], device=self.device))
+        return batch
+
+    def _continue(self, batch: _Batch, ids: torch.Tensor, keep: list[int]) -> None:
+        """One token more for the rows to keep; complete ones leave, and cost nothing more."""
+        if len(keep) < len(batch.rows):
+            batch.rows = [batch.rows[i] for i in keep]
             if not keep:
-                break
-            positions = positions[:, -1:] + 1
-            if len(keep) < len(active):  # finished rows cost nothing more
-                index = torch.tensor(keep, device=self.device)
-                cache.batch_select_indices(index)
-                ids, mask, positions = ids[index], mask[index], positions[index]
-                active = [active[i] for i in keep]
-            mask = torch.cat([mask, mask.new_ones((len(active), 1))], dim=1)
-            logits = self._logits(ids, mask, positions, cache)
-        for row in rows:
-            self._decode(row)
+                return
+            index = torch.tensor(keep, device=self.device)
+            batch.select(index)
+            ids = ids[index]
+        batch.positions = batch.positions + 1
+        batch.mask = torch.cat([batch.mask, batch.mask.new_ones((len(batch.rows), 1))], dim=1)
+        batch.logits = self._logits(ids, batch.mask, batch.positions, batch.cache)
 
     def _logits(
         self, ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, cache: DynamicCache
@@ -245,6 +272,62 @@ class _Cache(DynamicCache):
         return super().update(as_computed(key_states), as_computed(value_states), layer_idx, *args, **kwargs)
 
 
+def _keeps_all_tokens(cache: DynamicCache) -> bool:
+    """Whether rows can join those in the cache: no layer has a sliding window or a recurrent state."""
+    return all(type(layer) is DynamicLayer for layer in cache.layers)
+
+
+@dataclass
+class _Batch:
+    """Rows in generation: their cache and mask (rows, columns), the positions (rows, 1) of their last tokens, and the
+    logits (rows, tokens) of the next ones."""
+
+    rows: list[Row]
+    cache: _Cache
+    mask: torch.Tensor
+    positions: torch.Tensor
+    logits: torch.Tensor
+
+    def select(self, index: torch.Tensor) -> None:
+        self.cache.batch_select_indices(index)
+        self.mask, self.positions, self.logits = self.mask[index], self.positions[index], self.logits[index]
+
+
+def _join(batch: _Batch, other: _Batch) -> _Batch:
+    """Both batches as one, only as wide as the longest of its rows."""
+    width = int(max(batch.positions.max(), other.positions.max())) + 1
+    for layer, more in zip(batch.cache.layers, other.cache.layers, strict=True):
+        for name in ("keys", "values"):
+            parts = [_resize(getattr(part, name), 2, width) for part in (layer, more)]
+            setattr(layer, name, torch.cat(parts))
+            setattr(more, name, None)
+    mask = torch.cat([_resize(part.mask, 1, width) for part in (batch, other)])
+    positions, logits = (
+        torch.cat([getattr(part, name) for part in (batch, other)]) for name in ("positions", "logits")
+    )
+    return _Batch([*batch.rows, *other.rows], batch.cache, mask, positions, logits)
+
+
+def _resize(t: torch.Tensor, dimension: int, width: int) -> torch.Tensor:
+    """The last columns of a tensor, or all with zeros before them. Tokens end in the last column."""
+    missing = width - t.shape[dimension]
+    if missing <= 0:
+        return t.narrow(dimension, -missing, width)
+    empty = t.new_zeros((*t.shape[:dimension], missing, *t.shape[dimension + 1 :]))
+    return torch.cat([empty, t], dimension)
+
+
+def group_by_length(rows: Sequence[Row]) -> list[list[Row]]:
+    """Groups in which no prompt is much longer than the shortest, so that little is padding; the shortest first."""
+    groups: list[list[Row]] = []
+    for row in sorted(rows, key=lambda row: len(row.prompt_ids)):
+        if groups and len(row.prompt_ids) <= 1.5 * len(groups[-1][0].prompt_ids) + 64:
+            groups[-1].append(row)
+        else:
+            groups.append([row])
+    return groups
+
+
 def as_computed(states: torch.Tensor) -> torch.Tensor:
     """Keys or values, under autocast in the type that attention would cast them to: half of the bytes of float32, the
     same numbers."""
@@ -252,18 +335,26 @@ def as_computed(states: torch.Tensor) -> torch.Tensor:
     return states.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else states
 
 
-def generate_within_memory(generator: Generator, rows: list[Row]) -> None:
-    """Complete the rows; in halves where the memory does not suffice for all at once. A row that does not fit by itself
-    gets an error."""
+def generate_within_memory(generator: Generator, rows: list[Row], refill: Refill | None = None) -> None:
+    """Complete the rows, and those that a refill has; in halves, which no others join, where the memory does not
+    suffice for all at once. A row that does not fit by itself gets an error."""
+    refill, taken = refill or Refill(), list(rows)
+
+    def take(running: int) -> list[Row]:
+        found = refill.take(running)
+        taken.extend(found)
+        return found
+
     try:
-        return generator.generate(rows)
+        return generator.generate(rows, Refill(take, refill.give))
     except torch.OutOfMemoryError:
-        if len(rows) == 1:
+        if len(taken) == 1:
             rows[0].error = LMError("too_long", "not enough memory for this prompt and max_tokens")
-            return None
+            return refill.give(rows[0])
     torch.cuda.empty_cache()
-    for row in rows:
+    left = [row for row in taken if not row.finish]
+    for row in left:
         row.restart()
-    half = len(rows) // 2
-    generate_within_memory(generator, rows[:half])
-    generate_within_memory(generator, rows[half:])
+    for half in (left[: len(left) // 2], left[len(left) // 2 :]):
+        if half:
+            generate_within_memory(generator, half, Refill(give=refill.give))

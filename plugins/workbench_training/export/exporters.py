@@ -340,6 +340,8 @@ def _loss_mode(settings: GRPO, objective: Objective) -> str:
             ("resets of the reference", course.reset_after),
             ("dynamic_sampling", course.dynamic_sampling),
             ("replay", course.replay),
+            ("staleness", course.staleness),
+            ("straggler_cut", course.straggler_cut),
             ("a growing horizon", course.horizon),
             ("a curriculum", course.curriculum),
             ("stages", settings.stages),

@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from transformers.utils import logging as hf_logging
 
 from workbench.errors import PluginError
-from workbench.kit.generation import Generator, Row
+from workbench.kit.generation import Generator, Refill, Row
 from workbench_training.model.layer_checkpointing import LayerCheckpointing
 from workbench_training.model.logprobs import log_probabilities
 from workbench_training.rollouts.token_rows import Batch
@@ -206,9 +206,9 @@ class _OwnGenerator(Generator):
         super().__init__(policy.inner, policy.tokenizer)
         self.policy = policy
 
-    def generate(self, rows: list[Row]) -> None:
+    def generate(self, rows: list[Row], refill: Refill | None = None) -> None:
         with self.policy.active(), self.policy.mixed():
-            super().generate(rows)
+            super().generate(rows, refill)
 
 
 def _load(base: str, attention: str, **how: Any) -> Generator:

@@ -23,10 +23,15 @@ class RolloutSource(Protocol):
     offers: bool = True
 
     async def rollouts(self, tasks: Sequence[Example], course: Course, step: int) -> list[list[Rollout]]:
-        """The scored rollouts of each task, drawn by the policy at version `step`."""
+        """The scored rollouts of each task for a step, drawn by the weights that the engines hold for it."""
         ...
 
-    def rows(self, rollout: Rollout, step: int) -> list[Row]: ...
+    def rows(self, rollout: Rollout, version: int) -> list[Row]:
+        """What to learn from a rollout. version: of the weights that drew it, which is that of the rows."""
+        ...
+
+    def limit(self, tokens: Mapping[str, int]) -> None:
+        """The most tokens that a conversation may have after its first prompt from now on, by policy."""
 
     def affords(self, course: Course, step: int) -> bool:
         """Whether the budget allows another step, and a candidate after it."""

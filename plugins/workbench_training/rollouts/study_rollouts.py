@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench import BudgetSpent, Patch, Study, Workflow
-from workbench.errors import SpecError, StoreError, suggest
+from workbench.errors import SpecError, StoreError
 from workbench.hashing import digest
 from workbench.lm import CanDelegate, HasWeights
 from workbench.spec import LMSpec, lm_spec
@@ -19,6 +19,7 @@ from workbench.study import read_position, recall_evaluation, restore_position
 from workbench.task import Example
 from workbench.workflow import CallRecord, NodeKind
 from workbench_training.rewards import Guards, RewardTerm, Rollout, score
+from workbench_training.rollouts.node_outputs import score_output
 from workbench_training.rollouts.rollout_trees import RolloutTree
 from workbench_training.settings import Course, Learning, Lora, Stage
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 #: Settings of nodes that say how many steps they take at most.
 _STEPS = ("max_steps", "max_turns", "steps")
 
-LONGEST_CALL = 600.0  # seconds: a rollout waits for the whole batch that it is drawn in
+LONGEST_CALL = 600.0  # seconds: a call may wait for a place in a batch, or for all of the batch
 
 
 @dataclass
@@ -163,7 +164,7 @@ class StudyRolloutSource:
         shared = [r for r in self.roles.values() if r.address == "lm"]
         return (own or shared or [*self.roles.values()])[0].learning.temperature
 
-    def rows(self, rollout: Rollout, step: int) -> list[Row]:
+    def rows(self, rollout: Rollout, version: int) -> list[Row]:
         """The calls that policies answered, as rows of their roles."""
         from workbench_training.rollouts.token_rows import build_rows
 
@@ -202,12 +203,16 @@ class StudyRolloutSource:
                 reward=earned(rollout, name),
                 task=rollout.example.id,
                 rollout=rollout.replica,
-                version=step,
+                version=version,
                 merge=self.merge,
                 costs=rollout.costs,
                 policy=name,
             )
         ]
+
+    def limit(self, tokens: Mapping[str, int]) -> None:
+        for name, role in self.roles.items():
+            role.engine.conversations.limit = tokens.get(name)
 
     def affords(self, course: Course, step: int) -> bool:
         """Room for another step, and for a candidate after it: weights that nobody evaluates are worth nothing."""
@@ -287,17 +292,6 @@ class StudyRolloutSource:
         return found
 
 
-async def score_output(study: Study, rollout: Rollout, name: str) -> float | None:
-    """The metric's score of what a node wrote last to a field, as if it were the workflow's only output. 0 where it
-    wrote nothing."""
-    result, (output,) = rollout.result, study.workflow.output_fields
-    spans = result.trace.spans if result.trace else []
-    written = [span.outputs[name] for span in spans if name in span.outputs]
-    if not written or result.trace is None:
-        return 0.0
-    return (await study.score(rollout.example, {**result.prediction, output: written[-1]}, result.trace)).value
-
-
 def describe_skipped(updates: float, of: str) -> str:
     """What is told of updates that changed nothing."""
     return f"{updates:.0f} updates of {of} were left out: their loss or gradient was not finite"
@@ -310,25 +304,6 @@ def hash_state(agent: str, call: CallRecord) -> str:
     if call.state is not None:
         return digest([agent, call.state])
     return digest([agent, call.messages[-1].get("role"), call.messages[-1].get("content")])
-
-
-def check_outputs(workflow: Workflow, terms: Sequence[RewardTerm]) -> None:
-    """A metric's term may name the output of any node. Raises SpecError, with a path within the terms."""
-    written = workflow.last_writers()
-    for index, term in enumerate(terms):
-        if term.kind != "metric" or not term.field:
-            continue
-        if term.field not in written:
-            raise SpecError(
-                f"no node writes '{term.field}'", path=(index, "field"), hint=suggest(term.field, sorted(written))
-            )
-        if len(workflow.output_fields) != 1:
-            raise SpecError(
-                f"'{term.field}' cannot be scored in place of the workflow's output: it has "
-                f"{len(workflow.output_fields)}, {', '.join(workflow.output_fields)}",
-                path=(index, "field"),
-                hint="Leave out `field`, or let the last node write one field.",
-            )
 
 
 def set_max_steps(workflow: Workflow, most: int | None) -> dict[str, Any]:

@@ -1,6 +1,8 @@
 """The LM `policy:NAME@VERSION`: a policy in training in this process, at one version of its weights.
 
 A call for another version than the live one is refused, so an answer of stale weights is never taken for a fresh one.
+The version is the step that draws. Its weights are those before the step's update; with `course.staleness` 1 those
+before the update of the step before, if that was not yet made when the drawing began.
 Conversations are token-in, token-out: where a request continues an answer that this policy sampled, its prompt begins
 with exactly the tokens of that answer; only new text is tokenized.
 """
@@ -9,16 +11,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Awaitable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from workbench.errors import LMError
-from workbench.kit.batching import Batcher, derive_seed
+from workbench.kit.batching import Job, RefillingBatcher, derive_seed
 from workbench.kit.chat_template import render_chat
 from workbench.kit.native_calls import check_format, check_tools, read_native_calls, same_said, to_message, to_template
 from workbench.lm import Request, Response
+from workbench_training.rollouts.stragglers import CUT
+
+if TYPE_CHECKING:
+    from workbench.kit.generation import Row
 
 CONCURRENCY = 64
+_Job: TypeAlias = Job[Request, Response]
 
 
 class Engine(Protocol):
@@ -31,7 +38,9 @@ class Engine(Protocol):
     concurrency: int
     conversations: Conversations
 
-    def at(self, version: int) -> Awaitable[None] | None: ...
+    def at(self, version: int) -> Awaitable[None] | None:
+        """Draw with the policy's current weights, under this version, until the next `at`."""
+        ...
 
     def rest(self) -> Awaitable[None] | None:
         """Free what drawing needs, until the next `at`."""
@@ -100,12 +109,23 @@ class PolicyLM:
         pass
 
 
+class _Known(NamedTuple):
+    """A conversation up to a sampled answer: its tokens, and how many of them are its first prompt."""
+
+    ids: tuple[int, ...]
+    first: int
+
+
 class Conversations:
-    """The token ids of sampled answers, by the messages up to them."""
+    """The token ids of sampled answers, by the messages up to them.
+
+    limit: the most tokens of a conversation after its first prompt.
+    """
 
     def __init__(self, tokenizer: Any, ends: set[int], encode: Any):
         self.tokenizer, self.ends, self.encode = tokenizer, ends, encode
-        self._known: dict[str, tuple[int, ...]] = {}
+        self._known: dict[str, _Known] = {}
+        self.limit: int | None = None
 
     def forget(self) -> None:
         self._known.clear()
@@ -115,16 +135,34 @@ class Conversations:
         ids = response.token_ids or ()
         if ids and ids[-1] in self.ends and self.tokenizer.chat_template and response.prompt_ids is not None:
             said = [*request.messages, to_message(response)]
-            self._known[self._key(said, request.replica)] = response.prompt_ids + ids
+            known = _Known(response.prompt_ids + ids, self._first(request, response.prompt_ids))
+            self._known[self._key(said, request.replica)] = known
 
     def prompt_ids(self, request: Request) -> list[int]:
         """The prompt of a request. Raises whatever the chat template raises."""
         messages = [dict(m) for m in request.messages]
         for end in range(len(messages) - 1, 0, -1):
             known = self._known.get(self._key(messages[:end], request.replica))
-            if known is not None and (rest := self._after(request, end, known)) is not None:
-                return [*known, *rest]
+            if known is not None and (rest := self._after(request, end, known.ids)) is not None:
+                return [*known.ids, *rest]
         return self.encode(messages, request.tools)
+
+    def max_tokens(self, request: Request, prompt: Sequence[int]) -> int:
+        """The most tokens of the answer. Raises LMError where the conversation has as many as it may."""
+        if self.limit is None:
+            return request.max_tokens
+        so_far = len(prompt) - self._first(request, tuple(prompt))
+        if so_far >= self.limit:
+            raise LMError("too_long", f"{CUT}: the conversation has {so_far} tokens, of {self.limit} at most")
+        return min(request.max_tokens, self.limit - so_far)
+
+    def _first(self, request: Request, prompt: tuple[int, ...]) -> int:
+        """How many tokens of a prompt are the first prompt of its conversation."""
+        for end in range(len(request.messages) - 1, 0, -1):
+            known = self._known.get(self._key(request.messages[:end], request.replica))
+            if known is not None and prompt[: len(known.ids)] == known.ids:
+                return known.first
+        return len(prompt)
 
     def _after(self, request: Request, end: int, known: tuple[int, ...]) -> list[int] | None:
         """Tokens of what the template writes after the answer that ends messages[:end]; None if it rewrites history."""
@@ -148,12 +186,19 @@ class Conversations:
 
 
 class LocalEngine:
-    """Draws with the weights in this process, in batches."""
+    """Draws with the weights in this process, in batches.
 
-    def __init__(self, generator: Any, version: int = 0, max_batch: int = CONCURRENCY):
+    continuous: requests join the running batch in the places of complete answers. Which ones share a batch then depends
+    on their timing, and by that the last bits of what is computed. None: on a GPU, where these bits vary anyway.
+    """
+
+    def __init__(
+        self, generator: Any, version: int = 0, max_batch: int = CONCURRENCY, *, continuous: bool | None = None
+    ):
         self.generator, self.version, self.concurrency = generator, version, max_batch
+        self.continuous = generator.device.type != "cpu" if continuous is None else continuous
         self.conversations = Conversations(generator.tokenizer, generator.ends, generator.encode)
-        self._batcher = Batcher[Request, Response](self._serve, max_batch=max_batch)
+        self._batcher = RefillingBatcher[Request, Response](self._serve, max_batch=max_batch)
 
     def at(self, version: int) -> None:
         """Set the version of the current weights."""
@@ -171,39 +216,61 @@ class LocalEngine:
     async def aclose(self) -> None:
         await self._batcher.aclose()
 
-    def _serve(self, requests: list[Request]) -> list[Response | Exception]:
-        """In the worker thread. Rows of like length together, so that little is padding."""
-        from workbench.kit.generation import Row, generate_within_memory
+    def _serve(self, jobs: list[_Job], take: Callable[[int], list[_Job]]) -> None:
+        """In the worker thread: one batch, which others may join while it runs."""
+        from workbench.kit.generation import Refill, generate_within_memory, group_by_length
 
-        results: list[Response | Exception | None] = [None] * len(requests)
-        rows: list[tuple[int, Row]] = []
-        for i, request in enumerate(requests):
-            try:
-                ids = self.conversations.prompt_ids(request)
-            except Exception as error:  # a chat template may raise any exception
-                results[i] = LMError("bad_request", f"the chat template refuses the messages: {error}")
-                continue
-            if len(ids) >= self.generator.context:
-                text = f"the prompt has {len(ids)} tokens, the model's context {self.generator.context}"
-                results[i] = LMError("too_long", text)
-                continue
-            # Another version draws anew: with the same numbers it would hardly ever try anything else.
-            seed = hash_numbers(derive_seed(request), self.version)
-            stop = tuple(s for s in request.stop if s)
-            rows.append((i, Row(ids, max(1, request.max_tokens), request.temperature, request.top_p, stop, seed)))
-        rows.sort(key=lambda entry: len(entry[1].prompt_ids))
-        while rows:
-            longest = len(rows[-1][1].prompt_ids)
-            group = [entry for entry in rows if 1.5 * len(entry[1].prompt_ids) + 64 >= longest]
-            del rows[-len(group) :]
-            generate_within_memory(self.generator, [row for _, row in group])
-            for i, row in group:
-                if row.error is not None:
-                    results[i] = row.error
-                    continue
-                response = results[i] = read_native_calls(row.response(), requests[i])
-                self.conversations.remember(requests[i], response)
-        return [result or RuntimeError("not generated") for result in results]
+        asked: dict[int, _Job] = {}  # by the identity of a row
+
+        def make_rows(found: list[_Job]) -> list[Row]:
+            rows: list[Row] = []
+            for job in found:
+                try:
+                    rows.append(self._make_row(job.item))
+                except LMError as error:
+                    job.finish(error)
+                else:
+                    asked[id(rows[-1])] = job
+            return rows
+
+        def give(row: Row) -> None:
+            job = asked.pop(id(row))
+            if row.error is not None:
+                return job.finish(row.error)
+            response = read_native_calls(row.response(), job.item)
+            self.conversations.remember(job.item, response)
+            job.finish(response)
+
+        waiting = group_by_length(make_rows(jobs))
+
+        def join(running: int) -> list[Row]:
+            found = [row for group in waiting for row in group]
+            waiting.clear()
+            return found + make_rows(take(self.concurrency - running - len(found)))
+
+        complete: list[Row] = []  # answered together, so that what follows them shares a batch again
+        refill = Refill(join, give) if self.continuous else Refill(give=complete.append)
+        while waiting:
+            generate_within_memory(self.generator, waiting.pop(), refill)
+        for row in complete:
+            give(row)
+
+    def _make_row(self, request: Request) -> Row:
+        """What to generate for a request. Raises LMError."""
+        from workbench.kit.generation import Row
+
+        try:
+            ids = self.conversations.prompt_ids(request)
+        except Exception as error:  # a chat template may raise any exception
+            raise LMError("bad_request", f"the chat template refuses the messages: {error}") from error
+        if len(ids) >= self.generator.context:
+            text = f"the prompt has {len(ids)} tokens, the model's context {self.generator.context}"
+            raise LMError("too_long", text)
+        # Another version draws anew: with the same numbers it would hardly ever try anything else.
+        seed = hash_numbers(derive_seed(request), self.version)
+        stop = tuple(s for s in request.stop if s)
+        most = max(1, self.conversations.max_tokens(request, ids))
+        return Row(ids, most, request.temperature, request.top_p, stop, seed)
 
 
 def hash_numbers(*values: int) -> int:

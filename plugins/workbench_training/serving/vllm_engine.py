@@ -14,7 +14,7 @@ The server may be started by the user, on a machine that sees the same files:
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -179,7 +179,8 @@ class ServerEngine:
         """One answer of the policy. Raises LMError."""
         self._require(f"v{self.version}")
         prompt = self._prompt(request, self.conversations.prompt_ids)
-        response = read_native_calls(await self._draw(request, prompt, self._label), request)
+        limited = replace(request, max_tokens=self.conversations.max_tokens(request, prompt))
+        response = read_native_calls(await self._draw(limited, prompt, self._label), request)
         self.conversations.remember(request, response)
         return response
 

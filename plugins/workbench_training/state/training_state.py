@@ -23,6 +23,7 @@ class State:
     skipped: dict[str, int] = field(default_factory=dict)
     order: list[int] = field(default_factory=list)  # the rest of this pass over the tasks
     known: dict[str, list[float]] = field(default_factory=dict)  # by task: the curriculum's record
+    usual_length: dict[str, float] = field(default_factory=dict)  # by policy: of the longest conversation of a rollout
     rng: list[Any] = field(default_factory=list)
     ended: bool = False  # by an alarm
     samples: int = 0  # rollouts drawn

@@ -165,9 +165,9 @@ def test_waiting_calls_share_batches(checkpoint, monkeypatch):
     sizes = []
     original = Generator.generate
 
-    def generate(self, rows):
+    def generate(self, rows, refill=None):
         sizes.append(len(rows))
-        original(self, rows)
+        original(self, rows, refill)
 
     monkeypatch.setattr(Generator, "generate", generate)
     ask(checkpoint, *[request(f"w{n}") for n in range(12)])
@@ -177,10 +177,10 @@ def test_waiting_calls_share_batches(checkpoint, monkeypatch):
 def test_a_batch_that_does_not_fit_is_halved(checkpoint, monkeypatch):
     original = Generator.generate
 
-    def generate(self, rows):
+    def generate(self, rows, refill=None):
         if len(rows) > 2:
             raise torch.OutOfMemoryError("no room")
-        original(self, rows)
+        original(self, rows, refill)
 
     requests = [request(f"w{n}", temperature=1.0) for n in range(7)]
     expected = [answer.token_ids for answer in ask(checkpoint, *requests)]

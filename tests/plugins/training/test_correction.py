@@ -270,10 +270,10 @@ class Misremembered(TextSource):
 
     tokens, by = 10**9, 0.2
 
-    def rows(self, rollout: Rollout, step: int) -> list[Row]:
+    def rows(self, rollout: Rollout, version: int) -> list[Row]:
         return [
             replace(r, logprobs=tuple(p - self.by * (i < self.tokens) for i, p in enumerate(r.logprobs)))
-            for r in super().rows(rollout, step)
+            for r in super().rows(rollout, version)
         ]
 
 

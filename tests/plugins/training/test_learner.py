@@ -424,5 +424,5 @@ def test_replay_puts_an_old_success_into_a_failing_group(tmp_path: Path) -> None
     task = next(iter(made.state.replay))
     example = Example(task, {"text": "a"})
     failing = [Rollout(example, Result(example, 0.0, trace=Trace(task)), k, 0.0) for k in range(3)]
-    rows = made._rows_of_group(failing, 99)
+    rows = made._rows_of_group(failing, 99, 99)
     assert len(rows) == 1 and rows[0].reward == 1.0 and rows[0].version < 99 and rows[0].rollout == 0

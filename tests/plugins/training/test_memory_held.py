@@ -123,10 +123,10 @@ def test_drawing_is_halved_where_memory_runs_out(monkeypatch: pytest.MonkeyPatch
     async def answers() -> list[Any]:
         return [r.token_ids for r in await asyncio.gather(*map(engine.complete, requests))]
 
-    def generate(self: Generator, rows: list[Any]) -> None:
+    def generate(self: Generator, rows: list[Any], refill: Any) -> None:
         if len(rows) > 2:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        real(self, rows)
+        real(self, rows, refill)
 
     async def course() -> tuple[list[Any], list[Any]]:
         whole = await answers()

@@ -48,11 +48,12 @@ class Scripted(Generator):
         super().__init__(make_model(), tokenizer_with_tools())
         self.texts = texts
 
-    def generate(self, rows: list[Any]) -> None:
+    def generate(self, rows: list[Any], refill: Any) -> None:
         for row in rows:
             row.text = self.texts.pop(0)
             row.ids = [*self.tokenizer(row.text, add_special_tokens=False)["input_ids"], 1]
             row.logprobs, row.finish = [-0.5] * len(row.ids), "stop"
+            refill.give(row)
 
 
 def test_a_conversation_with_calls_is_one_row_whose_tool_texts_are_masked() -> None:

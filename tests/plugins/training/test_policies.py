@@ -107,10 +107,10 @@ def test_one_candidate_changes_all_policies_and_each_learns_from_its_own_rows(
     learners: dict[int, Any] = {}
     real = Learner.step
 
-    def watched(self: Learner, rows: Any, values: Any, version: int, rate: float | None = None) -> dict[str, float]:
+    def watched(self: Learner, rows: Any, *args: Any, **more: Any) -> dict[str, float]:
         seen.setdefault(id(self), []).extend(rows)
         learners[id(self)] = self
-        return real(self, rows, values, version, rate)
+        return real(self, rows, *args, **more)
 
     monkeypatch.setattr(Learner, "step", watched)
     heard: list[Any] = []

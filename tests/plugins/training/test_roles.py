@@ -114,7 +114,7 @@ def test_both_earn_the_sum_of_what_their_answers_earn(tmp_path: Path) -> None:
     from workbench.task import Example, Score
     from workbench.workflow import Span, Trace
     from workbench_training.rewards import Guards, RewardTerm, Rollout, score
-    from workbench_training.rollouts.study_rollouts import score_output
+    from workbench_training.rollouts.node_outputs import score_output
 
     class OneRow:
         """A study with one metric: is the label billing?"""

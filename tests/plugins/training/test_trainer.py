@@ -39,8 +39,8 @@ class Costly(TextSource):
         self.lengths.append(sum(drawn) / len(drawn))
         return groups
 
-    def rows(self, rollout: Rollout, step: int) -> list[Row]:
-        return [replace(row, costs=rollout.costs) for row in super().rows(rollout, step)]
+    def rows(self, rollout: Rollout, version: int) -> list[Row]:
+        return [replace(row, costs=rollout.costs) for row in super().rows(rollout, version)]
 
 
 # What reaches the workflow and the rewards
@@ -116,9 +116,9 @@ def test_a_divergence_above_its_limit_is_an_alarm(tmp_path: Path) -> None:
 class Misremembered(TextSource):
     """The engine reports other log-probabilities than the policy has, as one with stale weights would."""
 
-    def rows(self, rollout: Rollout, step: int) -> list[Row]:
-        rows = super().rows(rollout, step)
-        return [replace(r, logprobs=tuple(p - 0.2 for p in r.logprobs)) for r in rows] if step == 1 else rows
+    def rows(self, rollout: Rollout, version: int) -> list[Row]:
+        rows = super().rows(rollout, version)
+        return [replace(r, logprobs=tuple(p - 0.2 for p in r.logprobs)) for r in rows] if version == 1 else rows
 
 
 def test_drawing_and_training_apart_is_an_alarm(tmp_path: Path) -> None:
@@ -130,10 +130,10 @@ def test_drawing_and_training_apart_is_an_alarm(tmp_path: Path) -> None:
 class Overflowing(TextSource):
     """Rows of the second step are old and were all but impossible then: the ratio of the bad ones is infinite."""
 
-    def rows(self, rollout: Rollout, step: int) -> list[Row]:
-        rows = super().rows(rollout, step)
+    def rows(self, rollout: Rollout, version: int) -> list[Row]:
+        rows = super().rows(rollout, version)
         old = [replace(r, version=0, logprobs=tuple(-1000.0 for _ in r.logprobs)) for r in rows]
-        return old if step == 1 else rows
+        return old if version == 1 else rows
 
 
 def test_updates_that_are_not_finite_are_told(tmp_path: Path) -> None:

@@ -218,9 +218,9 @@ def test_rates_of_stages_reach_the_learner(tmp_path: Path, monkeypatch: pytest.M
     rates: list[Any] = []
     real = Learner.step
 
-    def watched(self: Learner, rows: Any, values: Any, version: int, rate: Any = None, *args: Any) -> dict[str, float]:
+    def watched(self: Learner, rows: Any, values: Any, version: int, rate: Any = None, **more: Any) -> dict[str, float]:
         rates.append((version, rate))
-        return real(self, rows, values, version, rate, *args)
+        return real(self, rows, values, version, rate, **more)
 
     monkeypatch.setattr(Learner, "step", watched)
     stages = [{"start": 1, "rate": 5e-4}, {"start": 3, "rewards": [{"kind": "metric"}]}]

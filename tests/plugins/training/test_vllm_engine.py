@@ -76,6 +76,19 @@ def test_each_version_is_loaded_under_its_name_and_draws_as_the_policy_would(tmp
     with_server(tmp_path, course)
 
 
+def test_the_limit_of_a_conversation_reaches_the_server(tmp_path: Path) -> None:
+    async def course(server: Server, engine: ServerEngine, policy: Policy) -> None:
+        await engine.at(0)
+        engine.conversations.limit = 3
+        answer = await engine.complete(ASK)
+        assert server.asked[-1]["max_tokens"] == 3 and len(answer.token_ids or ()) <= 3
+        engine.conversations.limit = 9
+        await engine.complete(ASK)
+        assert server.asked[-1]["max_tokens"] == 5
+
+    with_server(tmp_path, course)
+
+
 def test_weights_that_did_not_arrive_are_found_out(tmp_path: Path) -> None:
     """The server says it loaded the new adapter, and goes on with the old one."""
 

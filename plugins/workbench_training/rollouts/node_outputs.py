@@ -1,0 +1,39 @@
+"""The metric's score of an output of any node, as a reward (`{kind: metric, field: F}`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from workbench import Study, Workflow
+from workbench.errors import SpecError, suggest
+from workbench_training.rewards import RewardTerm, Rollout
+
+
+async def score_output(study: Study, rollout: Rollout, name: str) -> float | None:
+    """The metric's score of what a node wrote last to a field, as if it were the workflow's only output. 0 where it
+    wrote nothing."""
+    result, (output,) = rollout.result, study.workflow.output_fields
+    spans = result.trace.spans if result.trace else []
+    written = [span.outputs[name] for span in spans if name in span.outputs]
+    if not written or result.trace is None:
+        return 0.0
+    return (await study.score(rollout.example, {**result.prediction, output: written[-1]}, result.trace)).value
+
+
+def check_outputs(workflow: Workflow, terms: Sequence[RewardTerm]) -> None:
+    """A metric's term may name the output of any node. Raises SpecError, with a path within the terms."""
+    written = workflow.last_writers()
+    for index, term in enumerate(terms):
+        if term.kind != "metric" or not term.field:
+            continue
+        if term.field not in written:
+            raise SpecError(
+                f"no node writes '{term.field}'", path=(index, "field"), hint=suggest(term.field, sorted(written))
+            )
+        if len(workflow.output_fields) != 1:
+            raise SpecError(
+                f"'{term.field}' cannot be scored in place of the workflow's output: it has "
+                f"{len(workflow.output_fields)}, {', '.join(workflow.output_fields)}",
+                path=(index, "field"),
+                hint="Leave out `field`, or let the last node write one field.",
+            )
