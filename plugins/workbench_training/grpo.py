@@ -205,8 +205,9 @@ class GRPO(TrainingOptimizer):
 
         self._tell_idle(study)
         objective, roles = self.resolve_objective(), source.roles
-        source.merge = not objective.step_weight  # step-level credit needs a row for each step
-        source.observed = not source.merge
+        # Step-level credit and what a turn earned need a row for each step.
+        source.merge = not objective.step_weight and objective.critic is None
+        source.observed = bool(objective.step_weight)
         source.stages = self.stages
         learners: dict[str, Learner] = {}
         for name, role in roles.items():

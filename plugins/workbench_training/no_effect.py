@@ -59,6 +59,8 @@ def _unread(o: Objective) -> dict[str, str]:
         unread(f"{form} {compared}", *advantages, "ratio", "aggregate", "kl", "kl_place", "kl_corrected")
     else:
         unread(f"{form} compares no pairs with each other", "pair_beta", "pair_mean", "pair_best", "pair_trust")
+    if o.critic is not None:
+        unread("a critic gives the advantages", "group", "count", "baseline", "scale", "singleton", "eps")
     if o.surrogate != "pairwise":
         unread(f"{form} has no ratios of pairs", "pair_clip")
     if o.surrogate not in ("clip", "pairwise"):

@@ -56,6 +56,33 @@ class Correction(BaseModel):
     high: float | None = Field(2.0, ge=1, description="rows with a higher ratio are left out; null: none")
 
 
+class Critic(BaseModel):
+    """Values of states, trained beside the policy, in place of comparisons within groups."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    of: Literal["token", "turn"] = Field(
+        "token",
+        description="token: a value before each token, advantages by GAE; turn: values before and after each turn of "
+        "the policy, learned by temporal differences, whose difference all tokens of the turn receive (ArCHer)",
+    )
+    gamma: float = Field(1.0, gt=0, le=1, description="discount from a turn to the next")
+    within: float = Field(1.0, gt=0, le=1, description="of token: discount from a token to the next of its turn")
+    lam: float = Field(0.95, ge=0, le=1, description="of token: decay of the advantage estimate")
+    normalise: bool = Field(True, description="of token: advantages of a step have mean 0 and deviation 1")
+    clip: float | None = Field(0.2, gt=0, description="of token: most that a value moves in a step; null: no limit")
+    model: str | None = Field(
+        None, description="folder or hub id of a model of its own; by default heads over the policy's states"
+    )
+    widths: tuple[int, ...] = Field((1024, 512), description="sizes of the hidden layers of a head")
+    rate: float = Field(5e-5, gt=0, description="learning rate of the critic")
+    epochs: int = Field(1, ge=1, description="passes over the rows of a step")
+    minibatches: int = Field(4, ge=1, description="updates in one pass")
+    warmup: int = Field(0, ge=0, description="steps at the start that train the critic alone")
+    tau: float = Field(0.1, gt=0, le=1, description="of turn: share of the current values in the targets, each update")
+    replay: int = Field(4, ge=1, description="of turn: steps whose turns are learned from")
+
+
 class Objective(BaseModel):
     """How advantages and the loss are computed."""
 
@@ -84,6 +111,7 @@ class Objective(BaseModel):
     step_scale: Literal["std", "none"] = Field("none", description="deviation that the step term is divided by")
     gamma: float = Field(0.95, gt=0, le=1, description="discount of later step rewards in the step term")
     constraints: dict[str, Constraint] = Field(default_factory=dict, description="costs with ceilings, by their names")
+    critic: Critic | None = Field(None, description="values of states in place of comparisons; null: none")
     # Loss
     surrogate: Literal["clip", "cispo", "sapo", "likelihood", "pairs", "pairwise"] = Field(
         "clip", description="form of the policy term"
@@ -132,6 +160,10 @@ class Objective(BaseModel):
     def _goes_together(self) -> Self:
         if self.surrogate == "pairwise" and self.beta and self.kl_place == "loss":
             raise ValueError("`surrogate: pairwise` compares rewards less the divergence: give `kl_place: reward`")
+        if self.critic is not None and self.surrogate not in ("clip", "cispo", "sapo"):
+            raise ValueError(f"`surrogate: {self.surrogate}` takes no critic: it compares rewards, not values")
+        if self.critic is not None and (self.constraints or self.step_weight):
+            raise ValueError("a critic values rewards alone: remove `constraints` and `step_weight`, or the critic")
         unread = {"ratio", "kl", "aggregate"} & self.model_fields_set if self.surrogate == "pairwise" else ()
         if unread:
             raise ValueError(
@@ -214,6 +246,34 @@ PRESETS: Mapping[str, Preset] = {
         learning={"minibatches": 4},
         source="arXiv 2505.24864 and 2507.12507 (clips, filter, resets), with the 4 updates of a step of the former's "
         "section 3.2; beta of OpenRLHF's ProRL v2 script",
+    ),
+    "ppo": Preset(
+        objective={"critic": {"of": "token"}, "group": (), "baseline": "none", "scale": "none", "aggregate": "token"},
+        learning={"epochs": 4},
+        source="arXiv 1707.06347, over tokens; gamma 1, lambda 0.95, value clip and 4 epochs as TRL had them (memory); "
+        "heads over the policy's own states, as in POAD's code",
+    ),
+    "poad": Preset(
+        objective={
+            "critic": {"of": "token", "gamma": 0.95, "within": 1.0},
+            "group": (),
+            "baseline": "none",
+            "scale": "none",
+            "aggregate": "token",
+        },
+        learning={"minibatches": 4},
+        source="arXiv 2405.15821, as in its authors' repository (ADRL); without their entropy bonus",
+    ),
+    "archer": Preset(
+        objective={
+            "critic": {"of": "turn", "gamma": 0.9, "epochs": 20, "warmup": 5, "rate": 1e-3},
+            "group": (),
+            "baseline": "none",
+            "scale": "none",
+            "aggregate": "token",
+        },
+        source="arXiv 2402.19446, losses, gamma and target rate as in its authors' repository; fewer critic epochs and "
+        "warm-up steps than their 50 and 20, and mean over tokens in place of their sum",
     ),
     "constrained": Preset(
         objective={"constraints": {"tokens": {"budget": 64.0}}},

@@ -33,7 +33,11 @@ from workbench_training.rollouts.token_rows import Row
 from workbench_training.settings import Course
 from workbench_training.state.training_state import State
 
-PARTS = ("weights", "optimizer", "reference", "best")  # the parts of a policy in a checkpoint
+#: The parts of a policy in a checkpoint.
+PARTS = (
+    *("weights", "optimizer", "reference", "best"),
+    *("critic", "critic_targets", "critic_optimizer", "critic_rows"),
+)
 
 
 class Trainer:
@@ -217,7 +221,7 @@ class Trainer:
         weights, skipped = self.state.multipliers.get(name, {}), learner.skipped
         if rows:
             values = compute_advantages(rows, objective, weights)
-            if values.any() or objective.beta:
+            if values.any() or objective.beta or objective.critic is not None:
                 figures |= learner.step(rows, values.tolist(), step, self.rate(step))
         if objective.constraints:
             weights = self.state.multipliers[name] = update_multipliers(weights, rows, objective.constraints)

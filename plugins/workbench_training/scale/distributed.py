@@ -169,7 +169,14 @@ def make_policy(learning: Learning, base: str, **how: Any) -> Policy:
 
 
 def learner_for(policy: Policy, objective: Objective, learning: Learning, others: Sequence[Learner] = ()) -> Learner:
-    """A learner for this process only, or one that leads those of the other processes."""
+    """A learner for this process only, or one that leads those of the other processes. Raises PluginError for a critic
+    beside other processes."""
+    if objective.critic is not None:
+        from workbench_training.critic.learner import CriticLearner
+
+        if count_devices() > 1:
+            raise PluginError("a critic is trained in one process: start the run without torchrun")
+        return CriticLearner(policy, objective, learning)
     if count_devices() == 1:
         return Learner(policy, objective, learning)
     beside = next((o for o in others if isinstance(o, LeadingLearner) and o.policy.model is policy.model), None)

@@ -1,0 +1,88 @@
+"""Values of states of rows: heads over a decoder's states.
+
+The decoder is that of the policy, whose states are taken as they are (POAD's own critic does so), or a model of the
+critic's own, which is trained with the heads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import torch
+from torch import nn
+
+from workbench_training.model.logprobs import compute_states
+from workbench_training.model.policy import Policy, Weights
+from workbench_training.rollouts.token_rows import Row, collate
+
+Tensor = torch.Tensor
+#: Tokens of rows in one pass, padding included.
+PASS = 16384
+
+
+class Head(nn.Module):
+    """Two hidden layers with ReLU, and one number."""
+
+    def __init__(self, size: int, widths: Sequence[int]):
+        super().__init__()
+        sizes = [size, *widths]
+        layers = [part for a, b in pairwise(sizes) for part in (nn.Linear(a, b), nn.ReLU())]
+        self.layers = nn.Sequential(*layers, nn.Linear(sizes[-1], 1))
+
+    def forward(self, states: Tensor) -> Tensor:
+        return self.layers(states.float()).squeeze(-1)
+
+
+class ValueModel(nn.Module):
+    """Heads over states before tokens of rows."""
+
+    def __init__(self, policy: Policy, heads: Sequence[str], widths: Sequence[int], *, base: str | None, seed: int):
+        """heads: their names. base: the folder or hub id of a decoder of its own; None: the policy's."""
+        super().__init__()
+        self.policy = [policy]  # in a list, so that its weights are none of ours
+        self.trunk: nn.Module | None = None
+        if base is not None:
+            from workbench.kit.generation import Generator
+
+            self.trunk = Generator.load(base, device=str(policy.device), dtype="float32").model
+        config = self.trunk.config if self.trunk is not None else policy.inner.config
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            self.heads = nn.ModuleDict({name: Head(config.get_text_config().hidden_size, widths) for name in heads})
+        self.to(policy.device)
+
+    @property
+    def trained(self) -> Weights:
+        return {name: p for name, p in self.named_parameters() if p.requires_grad}
+
+    def states(self, rows: Sequence[Row], masks: Sequence[Sequence[int]]) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """(states, numbers of rows, places) in passes of rows of like length: the states before the places that a mask
+        marks. A mask may be longer than its row by one place: the state after its last token."""
+        marked = {i: _with_mask(row, mask) for i, (row, mask) in enumerate(zip(rows, masks, strict=True)) if any(mask)}
+        order = sorted(marked, key=lambda i: len(marked[i].prompt_ids) + len(marked[i].token_ids))
+        while order:
+            widest = marked[order[-1]]
+            taken = order[-max(1, PASS // (len(widest.prompt_ids) + len(widest.token_ids))) :]
+            del order[-len(taken) :]
+            batch = collate([marked[i] for i in taken], self.policy[0].device)
+            found = self.policy[0].states(batch) if self.trunk is None else compute_states(self.trunk, batch)
+            states, which, places = found
+            yield states, torch.tensor(taken, device=which.device)[which], places
+
+    def load(self, weights: Mapping[str, Tensor]) -> None:
+        with torch.no_grad():
+            for name, p in self.trained.items():
+                p.copy_(weights[name])
+
+
+def _with_mask(row: Row, mask: Sequence[int]) -> Row:
+    """A row with one token more, of which nothing but the state before it is used, and another mask."""
+    length = len(row.token_ids) + 1
+    return replace(
+        row,
+        token_ids=(*row.token_ids, 0),
+        mask=(*mask, *(0,) * (length - len(mask))),
+        logprobs=(0.0,) * length,
+    )
