@@ -156,7 +156,7 @@ class CriticLearner(Learner):
         goals = {name: np.full(next_values[0].shape, np.nan) for name in ("v1", "v2", "q1", "q2")}
         for t in trajectories:
             turns = split_turns(t)
-            first, last = np.array(turns).T
+            first, last = np.array(turns, np.int64).T
             earned = np.array([t.rewards[a : b + 1].sum() for a, b in turns])
             for k in (0, 1):
                 values = next_values[k][t.rows[first], t.places[first]]

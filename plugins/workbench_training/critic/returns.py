@@ -17,6 +17,7 @@ import numpy as np
 from workbench_training.rollouts.token_rows import Row
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
+Indices = np.ndarray[Any, np.dtype[np.int64]]
 
 
 @dataclass(frozen=True)
@@ -27,9 +28,9 @@ class Trajectory:
     ends with it. rewards: (tokens,), what was earned with it.
     """
 
-    rows: Array
-    places: Array
-    ends: Array
+    rows: Indices
+    places: Indices
+    ends: np.ndarray[Any, np.dtype[np.bool_]]
     rewards: Array
 
 
@@ -64,7 +65,7 @@ def _join(rows: Sequence[Row], order: Sequence[int]) -> Trajectory:
 
 
 def compute_gae(
-    rewards: Array, values: Array, ends: Array, *, gamma: float, within: float, lam: float
+    rewards: Array, values: Array, ends: np.ndarray[Any, np.dtype[np.bool_]], *, gamma: float, within: float, lam: float
 ) -> tuple[Array, Array]:
     """(advantages, returns) of a trajectory's tokens, by generalized advantage estimation (Schulman et al., arXiv
     1506.02438).

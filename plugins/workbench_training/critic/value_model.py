@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import nn
@@ -42,12 +43,12 @@ class ValueModel(nn.Module):
         """heads: their names. base: the folder or hub id of a decoder of its own; None: the policy's."""
         super().__init__()
         self.policy = [policy]  # in a list, so that its weights are none of ours
-        self.trunk: nn.Module | None = None
+        self.trunk: Any = None
         if base is not None:
             from workbench.kit.generation import Generator
 
             self.trunk = Generator.load(base, device=str(policy.device), dtype="float32").model
-        config = self.trunk.config if self.trunk is not None else policy.inner.config
+        config: Any = self.trunk.config if self.trunk is not None else policy.inner.config
         with torch.random.fork_rng():
             torch.manual_seed(seed)
             self.heads = nn.ModuleDict({name: Head(config.get_text_config().hidden_size, widths) for name in heads})
