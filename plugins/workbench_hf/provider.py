@@ -159,7 +159,7 @@ class _Engine:
         for group in _by_length(rows):
             generate_within_memory(generator, [row for _, row in group])
             for i, row in group:
-                results[i] = row.error or read_native_calls(_response(row), asked[i])
+                results[i] = row.error or read_native_calls(row.response(), asked[i])
         return [result or RuntimeError("not generated") for result in results]
 
     def _load(self) -> Any:
@@ -181,19 +181,6 @@ def _by_length(rows: list[tuple[int, Any]]) -> list[list[tuple[int, Any]]]:
         else:
             groups.append([entry])
     return groups
-
-
-def _response(row: Any) -> Response:
-    return Response(
-        row.text,
-        row.finish if row.text.strip() or row.finish == "length" else "empty",
-        len(row.prompt_ids),
-        len(row.ids),
-        usd=0.0,
-        prompt_ids=tuple(row.prompt_ids),
-        token_ids=tuple(row.ids),
-        logprobs=tuple(row.logprobs),
-    )
 
 
 def _digest(folder: Path) -> str:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import shutil
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -31,6 +30,7 @@ from workbench_training.rollouts.rollout_source import RolloutSource
 from workbench_training.rollouts.study_rollouts import describe_skipped, rewards_differ
 from workbench_training.rollouts.token_rows import Row
 from workbench_training.settings import Course
+from workbench_training.state.checkpoints import claim_weights, drop_weights
 from workbench_training.state.training_state import State
 
 #: The parts of a policy in a checkpoint.
@@ -298,8 +298,8 @@ class Trainer:
             self.state.stale += 1
         self._reset_reference()
         if self.course.keep and self.source.remembers:
-            for folder in self.state.losers(self.course.keep):
-                await asyncio.to_thread(shutil.rmtree, self.weights / folder, ignore_errors=True)
+            for name in self.state.losers(self.course.keep):
+                await asyncio.to_thread(drop_weights, self.weights / name, self.folder.name)
 
     async def _offer_again(self, key: str, state: Mapping[str, Any]) -> None:
         """Let the study know a candidate of an earlier process. Its evaluation is stored, or else in the journal."""
@@ -319,7 +319,11 @@ class Trainer:
         await self.source.offer(folders, int(key), current=False)
 
     def _write(self) -> dict[str, Path]:
-        return {name: learner.save(self.weights) for name, learner in self.learners.items()}
+        """Write the weights of all policies."""
+        folders = {name: learner.save(self.weights) for name, learner in self.learners.items()}
+        for folder in folders.values():
+            claim_weights(folder, self.folder.name)
+        return folders
 
     def _reset_reference(self) -> None:
         """ProRL: a policy that stalls, or has moved far, becomes its own reference, with a fresh optimizer."""

@@ -164,9 +164,12 @@ def test_friction_54_prune_removes_checkpoints_and_losing_weights(tmp_path: Path
         folder.mkdir(parents=True)
         (folder / "model.safetensors").write_bytes(b"0" * 1000)
     (home / ("d" * 16)).symlink_to(tmp_path / ("c" * 16))
+    claim = home / f"{'b' * 16}.run-{number}-grpo-xyz"
+    claim.touch()
     found = invoke(tmp_path, "prune", "--yes")
     assert found.exit_code == 0, found.output
-    assert not any(folder.exists() for folder in gone) and all(folder.exists() for folder in stays)
+    assert not any(path.exists() for path in (*gone, claim)) and all(folder.exists() for folder in stays)
+    assert "2 checkpoints" in found.output
     assert (home / ("d" * 16)).is_symlink()
 
 

@@ -18,6 +18,7 @@ from workbench.workflow import CallRecord, Span, Trace
 from workbench_training.model.policy import Policy
 from workbench_training.objective import Objective, make_objective
 from workbench_training.rewards import Rollout
+from workbench_training.rollouts.rollout_source import RolloutSource
 from workbench_training.rollouts.token_rows import Row, build_rows
 from workbench_training.scale.distributed import learner_for
 from workbench_training.serving.policy_lm import LocalEngine
@@ -29,7 +30,7 @@ torch.set_num_threads(1)  # tiny models are slower with more, and tests share th
 Reward = Callable[[str], float]
 
 
-class TextSource:
+class TextSource(RolloutSource):
     """Rollouts of one call each: the prompt is the task's `text`, the reward a function of the answer."""
 
     def __init__(self, engine: LocalEngine, reward: Reward, max_tokens: int = 8, seed: int = 0):
@@ -62,20 +63,6 @@ class TextSource:
     def affords(self, course: Course, step: int) -> bool:
         self.steps_left -= 1
         return self.steps_left >= 0
-
-    remembers = False
-
-    async def recall(self, folders: Mapping[str, Path], step: int) -> bool:
-        return False
-
-    def pass_over(self, course: Course, step: int) -> None:
-        pass
-
-    def position(self) -> dict[str, int]:
-        return {}
-
-    def restore(self, position: Mapping[str, int]) -> None:
-        pass
 
     async def offer(self, folders: Mapping[str, Path], step: int, *, current: bool) -> float | None:
         self.offers.append((step, folders[""]))

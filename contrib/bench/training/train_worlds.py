@@ -41,13 +41,14 @@ from workbench_training.learner import Learner
 from workbench_training.model.policy import Policy
 from workbench_training.objective import make_objective
 from workbench_training.rewards import Rollout
+from workbench_training.rollouts.rollout_source import RolloutSource
 from workbench_training.rollouts.token_rows import Row, build_rows
 from workbench_training.serving.policy_lm import LocalEngine
 from workbench_training.settings import Course, Learning, Lora
 from workbench_training.trainer import Trainer
 
 
-class World:
+class World(RolloutSource):
     """A source of rollouts of several calls. `play` gives (span, reward of each agent, success)."""
 
     tasks = ["0"]
@@ -94,20 +95,6 @@ class World:
 
     def affords(self, course: Course, step: int) -> bool:
         return True
-
-    remembers = False
-
-    async def recall(self, folders: Mapping[str, Path], step: int) -> bool:
-        return False
-
-    def pass_over(self, course: Course, step: int) -> None:
-        pass
-
-    def position(self) -> dict[str, int]:
-        return {}
-
-    def restore(self, position: Mapping[str, int]) -> None:
-        pass
 
     async def offer(self, folders: Mapping[str, Path], step: int, *, current: bool) -> float | None:
         return None

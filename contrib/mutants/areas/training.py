@@ -269,16 +269,20 @@ TRAINING: list[Mutant] = [
         ("if all(calls) else []", "", "calls beside an unreadable one are taken"),
     ),
     *changes_of(
+        "plugins/workbench_training/trainer.py",
+        nodes_of(
+            "tests/plugins/training/test_trainer.py",
+            "test_a_longer_training_does_not_delete_the_weights_of_a_shorter_one",
+        ),
+        ("            claim_weights(folder, self.folder.name)", "            pass", "weights belong to nobody"),
+    ),
+    *changes_of(
         "plugins/workbench_training/state/training_state.py",
         ("tests/plugins/training/test_training_state.py",),
         ("(-self.scores[key], int(key))", "(self.scores[key], int(key))", "the worst candidates stay"),
         ("(-self.scores[key], int(key))", "(-self.scores[key], -int(key))", "of equal candidates the later stays"),
         (" or key not in self.scores for name", " for name", "weights without a score are deleted"),
-        (
-            "in self.offered.values() for name in of.values()} - kept",
-            "in self.offered.values() for name in of.values()}",
-            "all weights are deleted",
-        ),
+        ("for name in of.values()} - kept", "for name in of.values()}", "all weights are deleted"),
     ),
     *changes_of(
         "plugins/workbench_training/trainer.py",

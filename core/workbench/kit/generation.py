@@ -17,6 +17,7 @@ from workbench.errors import LMError
 from workbench.kit.chat_template import render_chat
 from workbench.kit.checkpoint import check_checkpoint
 from workbench.kit.native_calls import to_template
+from workbench.lm import Response
 
 #: transformers loads a model with process-wide settings: two threads that load concurrently get models without weights.
 _LOADING = threading.Lock()
@@ -49,6 +50,19 @@ class Row:
         """Forget what was generated."""
         self.ids, self.logprobs, self.text, self.finish = [], [], "", ""
         self.random = random.Random(self.seed)
+
+    def response(self) -> Response:
+        """What was generated, as an answer with its tokens."""
+        return Response(
+            self.text,
+            self.finish if self.text.strip() or self.finish == "length" else "empty",
+            len(self.prompt_ids),
+            len(self.ids),
+            usd=0.0,
+            prompt_ids=tuple(self.prompt_ids),
+            token_ids=tuple(self.ids),
+            logprobs=tuple(self.logprobs),
+        )
 
 
 class Generator:

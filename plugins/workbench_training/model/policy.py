@@ -265,6 +265,8 @@ def write_model(folder: Path, tokenizer: Any, write: Callable[[Path], None]) -> 
     building = _fresh(folder.with_name(f".{folder.name}"))
     hf_logging.disable_progress_bar()
     write(building)
+    # transformers keeps how it was loaded: with HF_HUB_OFFLINE the same weights would get files of another digest.
+    tokenizer.init_kwargs.pop("local_files_only", None)
     tokenizer.save_pretrained(building)
     building.rename(folder)
     return folder

@@ -32,22 +32,23 @@ class RolloutSource(Protocol):
         its score on val; None if the budget does not suffice."""
         ...
 
-    async def recall(self, folders: Mapping[str, Path], step: int) -> bool:
-        """Make a candidate that an earlier process evaluated known again; False if its evaluation is not stored."""
-        ...
+    # A source without a store of its own remembers nothing, and proceeds from any checkpoint.
 
     @property
     def remembers(self) -> bool:
         """Whether `recall` finds what was offered, and only the best candidates are ever asked for."""
-        ...
+        return False
+
+    async def recall(self, folders: Mapping[str, Path], step: int) -> bool:
+        """Make a candidate that an earlier process evaluated known again; False if its evaluation is not stored."""
+        return False
 
     def pass_over(self, course: Course, step: int) -> None:
         """Note a step whose rollouts a checkpoint already contains."""
 
     def position(self) -> dict[str, Any]:
         """Where the source stands, as JSON values for a checkpoint."""
-        ...
+        return {}
 
     def restore(self, position: Mapping[str, Any]) -> None:
         """Proceed from a stored position. Raises StoreError for a damaged one."""
-        ...

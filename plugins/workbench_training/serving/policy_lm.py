@@ -201,23 +201,9 @@ class LocalEngine:
                 if row.error is not None:
                     results[i] = row.error
                     continue
-                response = results[i] = read_native_calls(make_response(row), requests[i])
+                response = results[i] = read_native_calls(row.response(), requests[i])
                 self.conversations.remember(requests[i], response)
         return [result or RuntimeError("not generated") for result in results]
-
-
-def make_response(row: Any) -> Response:
-    """The response for a generated row."""
-    return Response(
-        row.text,
-        row.finish if row.text.strip() or row.finish == "length" else "empty",
-        len(row.prompt_ids),
-        len(row.ids),
-        usd=0.0,
-        prompt_ids=tuple(row.prompt_ids),
-        token_ids=tuple(row.ids),
-        logprobs=tuple(row.logprobs),
-    )
 
 
 def hash_numbers(*values: int) -> int:

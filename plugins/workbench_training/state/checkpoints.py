@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Collection
 from pathlib import Path
 
@@ -11,7 +12,7 @@ _WEIGHTS = re.compile(r"[0-9a-f]{16}")
 
 
 def removable_files(database: Path, runs: Collection[int], kept: Collection[str]) -> list[Path]:
-    """Folders in `DATABASE-weights`: records of finished runs, and weights that no kept text names.
+    """What lies in `DATABASE-weights`: records of finished runs, and weights that no kept text names.
 
     Args:
         database: the run database.
@@ -30,5 +31,26 @@ def removable_files(database: Path, runs: Collection[int], kept: Collection[str]
             unused = int(record[1]) in runs
         else:
             unused = bool(_WEIGHTS.fullmatch(folder.name)) and not any(folder.name in text for text in kept)
-        found += [folder] if unused else []
+        found += [folder, *_claims(folder)] if unused else []
     return found
+
+
+def claim_weights(folder: Path, training: str) -> None:
+    """Note that a training, by the name of its record, offers the weights of a folder."""
+    _claim(folder, training).touch()
+
+
+def drop_weights(folder: Path, training: str) -> None:
+    """Delete the weights of a candidate that lost, unless another training offers them, too."""
+    _claim(folder, training).unlink(missing_ok=True)
+    if not _claims(folder):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _claim(folder: Path, training: str) -> Path:
+    """Beside the folder: what lies in it is part of the weights' identity."""
+    return folder.with_name(f"{folder.name}.{training}")
+
+
+def _claims(folder: Path) -> list[Path]:
+    return [path for path in folder.parent.glob(f"{folder.name}.*") if path.is_file() and not path.is_symlink()]

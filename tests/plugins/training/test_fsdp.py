@@ -367,7 +367,7 @@ def test_a_run_on_two_processes_is_that_of_one_and_survives_kill_9(tmp_path: Pat
     assert ends[1][1] == ""  # one process reports
     # Candidates are named by their bits.
     found = {
-        name: sorted((tmp_path / name / "run-weights").glob("[0-9a-f]*"), key=lambda p: p.stat().st_mtime)
+        name: sorted((tmp_path / name / "run-weights").glob("[0-9a-f]" * 16), key=lambda p: p.stat().st_mtime)
         for name in ("one", "whole", "killed")
     }
     names = {name: [folder.name for folder in folders] for name, folders in found.items()}

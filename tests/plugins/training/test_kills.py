@@ -139,6 +139,8 @@ def test_killed_in_any_phase_of_training_and_resumed_it_ends_with_the_same_weigh
     for state in states:
         state["state"].pop("gpu_seconds")
     states = [timeless(state) for state in states]
+    for name, found in states[1]["position"].items():
+        assert states[0]["position"][name] == found, name
     assert states[0] == states[1] and states[0]["state"]["multipliers"][""]["tokens"] > 0
 
 
@@ -174,13 +176,13 @@ def test_weights_that_lost_are_deleted_and_not_needed_to_resume(whole: tuple[Pat
     code = code.replace("optimizers=CONSTRAINED", f"optimizers={keep!r}")
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], stderr=subprocess.DEVNULL, timeout=200)
     assert done.returncode == -signal.SIGKILL
-    (first,) = (tmp_path / "run-weights").glob("[0-9a-f]*")
+    (first,) = (tmp_path / "run-weights").glob("[0-9a-f]" * 16)
     shutil.rmtree(first)
     report = run(tmp_path, again=True)
     assert candidates(tmp_path) == candidates(whole[0])
     assert report.as_dict()["best"] | {"cost": 0} == whole[1].as_dict()["best"] | {"cost": 0}
-    assert len(list((tmp_path / "run-weights").glob("[0-9a-f]*"))) <= 1
-    assert len(list((whole[0] / "run-weights").glob("[0-9a-f]*"))) == 2, "by default three may stay"
+    assert len(list((tmp_path / "run-weights").glob("[0-9a-f]" * 16))) <= 1
+    assert len(list((whole[0] / "run-weights").glob("[0-9a-f]" * 16))) == 2, "by default three may stay"
 
 
 def test_a_checkpoint_of_an_older_version_is_not_used(whole: tuple[Path, Report], tmp_path: Path) -> None:
@@ -192,3 +194,21 @@ def test_a_checkpoint_of_an_older_version_is_not_used(whole: tuple[Path, Report]
     report = run(tmp_path, again=True)
     assert candidates(tmp_path) == candidates(whole[0])
     assert report.as_dict()["spent"]["calls"] == whole[1].as_dict()["spent"]["calls"]
+
+
+def test_files_of_weights_do_not_depend_on_whether_the_hub_is_offline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The identity of a candidate, and so the keys of its calls, are made from all of its files."""
+    needs_torch()
+    from tests.helpers.tiny_lm import save
+    from transformers import tokenization_utils_base
+
+    from workbench_training.model.policy import Policy
+
+    base, found = save(tmp_path / "base", 0), []
+    for offline in (False, True):
+        monkeypatch.setattr(tokenization_utils_base, "is_offline_mode", lambda offline=offline: offline)
+        folder = Policy(str(base), device="cpu").save(tmp_path / str(offline))
+        found.append({path.name: path.read_bytes() for path in folder.iterdir()})
+    assert found[0] == found[1]

@@ -218,7 +218,7 @@ def test_two_processes_train_as_one_does(tmp_path: Path) -> None:
     assert two["spent"]["calls"] == one["spent"]["calls"] and two["best"]["val"] == one["best"]["val"]
     assert len(job.stdout.strip().splitlines()) == 1  # one process reports
     found = [
-        sorted((f / "run-weights").glob("[0-9a-f]*"), key=lambda p: p.stat().st_mtime)
+        sorted((f / "run-weights").glob("[0-9a-f]" * 16), key=lambda p: p.stat().st_mtime)
         for f in (tmp_path / "one", tmp_path / "two")
     ]
     assert len(found[0]) == len(found[1]) == 2

@@ -161,8 +161,8 @@ class Scored(TextSource):
         self.last = sum(earned) / len(earned)
         return groups
 
-    async def offer(self, folders: Any, step: int) -> float | None:
-        await super().offer(folders, step)
+    async def offer(self, folders: Any, step: int, **how: Any) -> float | None:
+        await super().offer(folders, step, **how)
         self.scores = [*getattr(self, "scores", []), self.last]
         return self.last
 

@@ -22,6 +22,7 @@ from workbench_training.model.layer_checkpointing import LayerCheckpointing  # n
 from workbench_training.model.policy import Policy  # noqa: E402
 from workbench_training.rollouts.token_rows import collate  # noqa: E402
 from workbench_training.settings import Lora  # noqa: E402
+from workbench_training.step_loss import StepLoss  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -201,7 +202,7 @@ def test_an_adapter_stays_in_place_until_the_backward_pass_has_ended(
     def step(intruding: bool) -> dict[str, Any]:
         made = learner(base, lora=Lora(rank=2, alpha=4.0), checkpointing=True, max_norm=1e9)
         other = Policy(base, device="cpu", lora=Lora(rank=2, alpha=4.0), name="other", beside=made.policy)
-        real, entered = made._loss, threading.Event()
+        real, entered = StepLoss.compute, threading.Event()
 
         def intrude() -> None:
             with other.active():
@@ -213,10 +214,11 @@ def test_an_adapter_stays_in_place_until_the_backward_pass_has_ended(
                 assert not entered.wait(0.2)
             return real(*args)
 
-        monkeypatch.setattr(made, "_loss", loss)
+        monkeypatch.setattr(StepLoss, "compute", loss)
         made.optimizer = torch.optim.SGD(list(made.policy.trained.values()), lr=1.0)
         made.step(some_rows(), ADVANTAGES, 0)
         assert entered.wait(10) or not intruding
+        monkeypatch.undo()
         return made.policy.snapshot()
 
     alone, beside = step(False), step(True)

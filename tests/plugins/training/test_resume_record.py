@@ -100,7 +100,7 @@ def only(folder: Path, pattern: str) -> list[Path]:
 
 
 def remove(folder: Path) -> None:
-    shutil.rmtree(only(folder, "[0-9a-f]*")[0])
+    shutil.rmtree(only(folder, "[0-9a-f]" * 16)[0])
 
 
 def cut(folder: Path) -> None:
@@ -130,13 +130,13 @@ def test_what_is_not_whole_is_trained_again(tmp_path: Path, steps: list[int], ha
     with pytest.raises(Killed):
         learn(tmp_path, kill=2, **settings)
     weights = {path.name: path.read_bytes() for path in only(tmp_path, "[0-9a-f]*/model.safetensors")}
-    folders = only(tmp_path, "[0-9a-f]*")
+    folders = only(tmp_path, "[0-9a-f]" * 16)
     trained = steps.copy()
     steps.clear()
     harm(tmp_path)
     report = learn(tmp_path, again=True, **settings)
     assert steps == trained and len(candidates(tmp_path)) == 3
-    assert only(tmp_path, "[0-9a-f]*") == folders and report.status == "finished"
+    assert only(tmp_path, "[0-9a-f]" * 16) == folders and report.status == "finished"
     again = {path.name: path.read_bytes() for path in only(tmp_path, "[0-9a-f]*/model.safetensors")}
     assert again == weights  # the same bits under the same names
     steps.clear()
@@ -148,7 +148,7 @@ def test_what_lies_beside_the_weights_is_left_there(tmp_path: Path, steps: list[
     with pytest.raises(Killed):
         learn(tmp_path, kill=2, rounds=1)
     steps.clear()
-    own = only(tmp_path, "[0-9a-f]*")[0] / "model.gguf"
+    own = only(tmp_path, "[0-9a-f]" * 16)[0] / "model.gguf"
     own.write_bytes(b"the user's")
     learn(tmp_path, again=True, rounds=1)
     assert steps == [] and own.read_bytes() == b"the user's"

@@ -196,3 +196,35 @@ def test_a_budget_of_tokens_is_met(tmp_path: Path) -> None:
     assert lengths[0] > 6.0
     assert sum(lengths[-15:]) / 15 == pytest.approx(4.0, rel=0.1)
     assert sum(f["reward"] for f in made.history[-15:]) / 15 > 0.25  # 0.5 is all that four tokens can earn
+
+
+class Remembering(TextSource):
+    """Later candidates are better."""
+
+    @property
+    def remembers(self) -> bool:
+        return True
+
+    async def offer(self, folders: Any, step: int, **how: Any) -> float | None:
+        await super().offer(folders, step, **how)
+        return step / 10
+
+
+def test_a_longer_training_does_not_delete_the_weights_of_a_shorter_one(tmp_path: Path) -> None:
+    """Its first steps are the same, to the bit. Alone it keeps the best only."""
+
+    def train(folder: Path, steps: int, name: str) -> set[str]:
+        course = {"evaluate_every": 2, "keep": 1}
+        bandit(folder, sevens, steps=steps, course=course, checkpoints=name, world=Remembering)
+        return {path.name for path in (folder / "weights").iterdir() if path.is_dir()}
+
+    (short,) = train(tmp_path / "both", 2, "short")
+    (alone,) = train(tmp_path / "alone", 6, "long")
+    assert train(tmp_path / "both", 6, "long") == {short, alone} and short != alone
+    # Whoever was first: where the shorter one comes later, the longer one may not take it away.
+    later = tmp_path / "later"
+    course = {"evaluate_every": 2, "keep": 1, "save_every": 2}
+    bandit(later, sevens, steps=2, course=course, checkpoints="long", world=Remembering)
+    train(later, 2, "short")
+    bandit(later, sevens, steps=6, course=course, checkpoints="long", world=Remembering)
+    assert {path.name for path in (later / "weights").iterdir() if path.is_dir()} == {short, alone}

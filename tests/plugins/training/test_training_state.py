@@ -17,5 +17,8 @@ def test_the_best_stay_and_of_equal_ones_the_earlier() -> None:
 
 def test_weights_that_a_better_candidate_shares_stay() -> None:
     """Of two policies one did not change."""
-    state = State(offered={"2": {"a": "same", "b": "b2"}, "4": {"a": "same", "b": "b4"}}, scores={"2": 0.5, "4": 0.7})
+    state = State(
+        offered={"2": {"a": "same", "b": "b2"}, "4": {"a": "same", "b": "b4"}},
+        scores={"2": 0.5, "4": 0.7},
+    )
     assert state.losers(1) == {"b2"}

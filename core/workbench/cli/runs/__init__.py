@@ -139,7 +139,7 @@ def prune_command(keep: int, dry_run: bool, yes: bool, db: str) -> None:
     store = _writable(db)
     found = [row for row in store.list_runs(("optimize",))[keep:] if row["status"] == "finished"]
     files = removable_files(store, found)
-    size = sum(map(_size, files))
+    size, folders = sum(map(_size, files)), sum(path.is_dir() for path in files)
     for path in files:
         say(f"{one_line(path)} ({_size(path) / 1e6:.1f} MB)")
     what = f"rows of losing candidates in {len(found)} finished runs, and {size / 1e6:.1f} MB of checkpoints"
@@ -153,7 +153,7 @@ def prune_command(keep: int, dry_run: bool, yes: bool, db: str) -> None:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     remove_unused_texts(store)
     freed = before - store.path.stat().st_size + size
-    return say(f"removed {rows} rows and {len(files)} checkpoints; {max(0, freed) / 1e6:.1f} MB are free")
+    return say(f"removed {rows} rows and {folders} checkpoints; {max(0, freed) / 1e6:.1f} MB are free")
 
 
 def _size(path: Path) -> int:
