@@ -20,11 +20,12 @@ from workbench_training.base import TrainingOptimizer
 from workbench_training.no_effect import (
     check_divisor,
     find_idle_course,
+    find_idle_critic,
     find_idle_learning,
     find_idle_objective,
     find_limits,
 )
-from workbench_training.objective import PRESETS, Objective, make_objective
+from workbench_training.objective import PRESETS, Critic, Objective, make_objective
 from workbench_training.rewards import RewardTerm
 from workbench_training.rollouts.study_rollouts import StudyRolloutSource, check_horizons, set_max_steps
 from workbench_training.settings import Course, Learning, PolicySettings, Stage
@@ -82,12 +83,18 @@ class GRPO(TrainingOptimizer):
         learnings = [self.learning, *(p.learning for p in self.policies.values() if p.learning)]
         if course.replay and any(s.temperature != 1.0 for s in learnings):
             raise ValueError("replay needs `learning: {temperature: 1}`: stored probabilities are those at 1")
+        if objective.critic is not None and any(s.fsdp for s in learnings):
+            raise ValueError("a critic is trained in one process: remove `learning.fsdp`, or the critic")
         if self.policies and self.address != "lm":
             raise ValueError("give either `address` or `policies`, each of which has its own address")
         return self
 
     async def ready(self, study: Study) -> None:
         await super().ready(study)
+        if self.critic is not None:
+            from workbench_training.scale.distributed import check_single_process  # imports torch
+
+            check_single_process()
         self._check_effects(study)
         stages = [(("stages", i, "max_steps"), stage.max_steps) for i, stage in enumerate(self.stages)]
         horizons = [(("course", "horizon"), most) for most in self.course.horizon]
@@ -111,8 +118,10 @@ class GRPO(TrainingOptimizer):
         learnings = [policy.learning or self.learning for policy in policies.values()]
         places = {("learning",): self.learning}
         places |= {("policies", name, "learning"): p.learning for name, p in self.policies.items() if p.learning}
+        critic = self.objective.critic
         idle = [
             *find_idle_objective(self.objective.model_fields_set, objective, learnings, course),
+            *(find_idle_critic(critic.model_fields_set, objective.critic) if critic and objective.critic else ()),
             *find_idle_course(self.course.model_fields_set, course, objective),
             *(found for place, given in places.items() for found in find_idle_learning(place, given, objective)),
         ]
@@ -137,6 +146,13 @@ class GRPO(TrainingOptimizer):
                     f"sampling{of} is not corrected: log-probabilities that samplers report are those at temperature "
                     f"1, not {learning.temperature:g}"
                 )
+        if objective.critic is not None and any(
+            term.kind != "metric" for _, terms in self.list_rewards() for term in terms
+        ):
+            study.log(
+                "where steps of an environment earn, the critic learns from these alone; terms of `rewards` besides "
+                "the metric count where none does"
+            )
 
     def most_calls(self, workflow: Workflow, train: Sequence[Example], val: Sequence[Example]) -> int:
         course, longest = self.resolve_course(), [stage.max_steps for stage in self.stages if stage.max_steps]
@@ -187,6 +203,10 @@ class GRPO(TrainingOptimizer):
     @property
     def keeps_reference(self) -> bool:
         return self.resolve_objective().beta > 0
+
+    @property
+    def critic(self) -> Critic | None:
+        return self.resolve_objective().critic
 
     def resolve_objective(self) -> Objective:
         return make_objective(self.algorithm, self.objective.model_dump(exclude_unset=True))

@@ -76,11 +76,20 @@ class Critic(BaseModel):
     )
     widths: tuple[int, ...] = Field((1024, 512), description="sizes of the hidden layers of a head")
     rate: float = Field(5e-5, gt=0, description="learning rate of the critic")
-    epochs: int = Field(1, ge=1, description="passes over the rows of a step")
+    epochs: int = Field(1, ge=1, description="passes over the rows of a step, or over the turns of `replay` steps")
     minibatches: int = Field(4, ge=1, description="updates in one pass")
     warmup: int = Field(0, ge=0, description="steps at the start that train the critic alone")
-    tau: float = Field(0.1, gt=0, le=1, description="of turn: share of the current values in the targets, each update")
+    tau: float = Field(
+        0.1,
+        gt=0,
+        le=1,
+        description="of turn: share of the critic that the copy which gives targets takes over after each pass",
+    )
     replay: int = Field(4, ge=1, description="of turn: steps whose turns are learned from")
+
+
+#: The values that a critic has, by what it is of: of states, two estimates of states, two of what turns were worth.
+HEADS: Mapping[str, tuple[str, ...]] = {"token": ("v",), "turn": ("v1", "v2", "q1", "q2")}
 
 
 class Objective(BaseModel):
@@ -164,6 +173,8 @@ class Objective(BaseModel):
             raise ValueError(f"`surrogate: {self.surrogate}` takes no critic: it compares rewards, not values")
         if self.critic is not None and (self.constraints or self.step_weight):
             raise ValueError("a critic values rewards alone: remove `constraints` and `step_weight`, or the critic")
+        if self.critic is not None and self.critic.of == "turn" and self.beta and self.kl_place == "reward":
+            raise ValueError("a critic of turns values what the environment gave: write `kl_place: loss`")
         unread = {"ratio", "kl", "aggregate"} & self.model_fields_set if self.surrogate == "pairwise" else ()
         if unread:
             raise ValueError(
@@ -248,7 +259,13 @@ PRESETS: Mapping[str, Preset] = {
         "section 3.2; beta of OpenRLHF's ProRL v2 script",
     ),
     "ppo": Preset(
-        objective={"critic": {"of": "token"}, "group": (), "baseline": "none", "scale": "none", "aggregate": "token"},
+        objective={
+            "critic": {"of": "token", "epochs": 4},
+            "group": (),
+            "baseline": "none",
+            "scale": "none",
+            "aggregate": "token",
+        },
         learning={"epochs": 4},
         source="arXiv 1707.06347, over tokens; gamma 1, lambda 0.95, value clip and 4 epochs as TRL had them (memory); "
         "heads over the policy's own states, as in POAD's code",
@@ -266,14 +283,14 @@ PRESETS: Mapping[str, Preset] = {
     ),
     "archer": Preset(
         objective={
-            "critic": {"of": "turn", "gamma": 0.9, "epochs": 20, "warmup": 5, "rate": 1e-3},
+            "critic": {"of": "turn", "gamma": 0.9, "epochs": 50, "minibatches": 1, "warmup": 20, "rate": 1e-3},
             "group": (),
             "baseline": "none",
             "scale": "none",
             "aggregate": "token",
         },
-        source="arXiv 2402.19446, losses, gamma and target rate as in its authors' repository; fewer critic epochs and "
-        "warm-up steps than their 50 and 20, and mean over tokens in place of their sum",
+        source="arXiv 2402.19446, as in its authors' repository at 1bcbf80; mean over tokens in place of their sum, "
+        "and what `critic/turn_critic.py` says",
     ),
     "constrained": Preset(
         objective={"constraints": {"tokens": {"budget": 64.0}}},
@@ -292,5 +309,9 @@ PRESETS: Mapping[str, Preset] = {
 
 
 def make_objective(algorithm: str, changes: Mapping[str, Any] | None = None) -> Objective:
-    """The objective of a named algorithm, with changes. Raises KeyError, and pydantic's ValidationError."""
-    return Objective.model_validate({**PRESETS[algorithm].objective, **(changes or {})})
+    """The objective of a named algorithm, with changes, also those of single settings of its critic. Raises KeyError,
+    and pydantic's ValidationError."""
+    own, given = PRESETS[algorithm].objective, dict(changes or {})
+    if isinstance(given.get("critic"), Mapping):
+        given["critic"] = {**own.get("critic", {}), **given["critic"]}
+    return Objective.model_validate({**own, **given})

@@ -36,7 +36,7 @@ from workbench_training.state.training_state import State
 #: The parts of a policy in a checkpoint.
 PARTS = (
     *("weights", "optimizer", "reference", "best"),
-    *("critic", "critic_targets", "critic_optimizer", "critic_rows"),
+    *("critic", "critic_targets", "critic_optimizer", "critic_record"),
 )
 
 

@@ -1,7 +1,8 @@
 """Advantages and targets from values: pure functions of rewards, values and where turns end.
 
-A trajectory is what one policy drew in one rollout, in order, whichever rows hold it: tokens of tools and users lie
-between, and are no steps. Its turns are the runs of drawn tokens without others between.
+A trajectory is what one agent drew in one rollout, in order, whichever rows hold it: tokens of tools and users lie
+between, and are no steps. Its turns are the runs of drawn tokens without others between. In a rollout whose steps earn,
+all agents share one trajectory.
 """
 
 from __future__ import annotations
@@ -37,29 +38,37 @@ class Trajectory:
 def split_trajectories(rows: Sequence[Row]) -> list[Trajectory]:
     """The trajectories of rows that were scored; rows of others are in none.
 
-    A turn earns its row's `step_reward`. Where that is None, only the last token of the rollout earns: its reward.
+    A turn earns its row's `step_reward`. In a rollout without any, an agent's last token earns its reward.
     """
-    by_rollout: dict[tuple[str, int], list[int]] = defaultdict(list)
+    stepped = {_rollout_of(row) for row in rows if row.step_reward is not None}
+    members: dict[tuple[Any, str], list[int]] = defaultdict(list)
     for i, row in enumerate(rows):
         if row.drawn and row.reward is not None and math.isfinite(row.reward):
-            by_rollout[row.task, row.rollout].append(i)
-    return [_join(rows, sorted(found, key=lambda i: rows[i].turn)) for found in by_rollout.values()]
+            rollout = _rollout_of(row)
+            members[rollout, "" if rollout in stepped else row.agent].append(i)
+    return [
+        _join(rows, sorted(found, key=lambda i: rows[i].turn), rollout in stepped)
+        for (rollout, _), found in members.items()
+    ]
 
 
-def _join(rows: Sequence[Row], order: Sequence[int]) -> Trajectory:
+def _rollout_of(row: Row) -> tuple[str, int, int]:
+    return row.task, row.rollout, row.version
+
+
+def _join(rows: Sequence[Row], order: Sequence[int], stepped: bool) -> Trajectory:
     which, places, ends, rewards = [], [], [], []
     for i in order:
         row = rows[i]
         drawn = np.flatnonzero(row.mask)
-        last = np.append(np.diff(drawn) > 1, True)
         earned = np.zeros(len(drawn))
-        if row.step_reward is not None:
-            earned[-1] = row.step_reward
+        if stepped:
+            earned[-1] = row.step_reward or 0.0
         elif i == order[-1]:
             earned[-1] = row.reward
         which.append(np.full(len(drawn), i))
         places.append(drawn)
-        ends.append(last)
+        ends.append(np.append(np.diff(drawn) > 1, True))
         rewards.append(earned)
     return Trajectory(*(np.concatenate(parts) for parts in (which, places, ends, rewards)))
 
@@ -87,17 +96,42 @@ def compute_gae(
     return advantages, advantages + values
 
 
-def split_turns(trajectory: Trajectory) -> list[tuple[int, int]]:
-    """(first, last) index of the tokens of each turn."""
-    last = np.flatnonzero(trajectory.ends)
+@dataclass(frozen=True)
+class Turns:
+    """The turns of trajectories, one trajectory after the other.
+
+    starts, ends: (rows, places) of the states before the turns and after them. rewards: (turns,), what was earned with
+    each. final: (turns,), whether its trajectory ends with it. lengths: (turns,), in tokens.
+    """
+
+    starts: tuple[Indices, Indices]
+    ends: tuple[Indices, Indices]
+    rewards: Array
+    final: np.ndarray[Any, np.dtype[np.bool_]]
+    lengths: Indices
+
+
+def gather_turns(trajectories: Sequence[Trajectory]) -> Turns:
+    """The turns of trajectories. Raises ValueError without any."""
+    rows, places, ends, rewards = (
+        np.concatenate([getattr(t, name) for t in trajectories]) for name in ("rows", "places", "ends", "rewards")
+    )
+    last = np.flatnonzero(ends)
     first = np.append(0, last[:-1] + 1)
-    return list(zip(first.tolist(), last.tolist(), strict=True))
+    finals = np.cumsum([len(t.rows) for t in trajectories]) - 1
+    return Turns(
+        starts=(rows[first], places[first]),
+        ends=(rows[last], places[last] + 1),
+        rewards=np.add.reduceat(rewards, first),
+        final=np.isin(last, finals),
+        lengths=last - first + 1,
+    )
 
 
-def compute_turn_targets(rewards: Array, following: Array, gamma: float) -> Array:
-    """What the value of (state, turn) should be: the turn's reward and the discounted value of the next state (Zhou et
-    al., arXiv 2402.19446, section 3.1). following: (turns,), values of the states after the turns, 0 after the last."""
-    return rewards + gamma * following
+def compute_turn_targets(turns: Turns, values: Array, gamma: float) -> Array:
+    """What the worth of each turn should be: its reward, and the discounted value of the next state (Zhou et al., arXiv
+    2402.19446, section 3.1). values: (turns,), of the states before them; nothing follows the final one."""
+    return turns.rewards + gamma * np.where(turns.final, 0.0, np.roll(values, -1))
 
 
 def normalise(values: Array, eps: float = 1e-8) -> Array:

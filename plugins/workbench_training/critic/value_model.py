@@ -7,6 +7,7 @@ critic's own, which is trained with the heads.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -14,17 +15,17 @@ from typing import Any
 import torch
 from torch import nn
 
+from workbench.errors import PluginError
+from workbench.kit.generation import Generator
 from workbench_training.model.logprobs import compute_states
 from workbench_training.model.policy import Policy, Weights
-from workbench_training.rollouts.token_rows import Row, collate
+from workbench_training.rollouts.token_rows import Batch, Row, collate
 
 Tensor = torch.Tensor
-#: Tokens of rows in one pass, padding included.
-PASS = 16384
 
 
 class Head(nn.Module):
-    """Two hidden layers with ReLU, and one number."""
+    """Hidden layers with ReLU, and one number."""
 
     def __init__(self, size: int, widths: Sequence[int]):
         super().__init__()
@@ -39,18 +40,15 @@ class Head(nn.Module):
 class ValueModel(nn.Module):
     """Heads over states before tokens of rows."""
 
-    def __init__(self, policy: Policy, heads: Sequence[str], widths: Sequence[int], *, base: str | None, seed: int):
-        """heads: their names. base: the folder or hub id of a decoder of its own; None: the policy's."""
+    def __init__(self, policy: Policy, heads: Sequence[str], widths: Sequence[int], base: str | None = None):
+        """heads: their names. base: the folder or hub id of a decoder of its own; None: the policy's. Raises
+        PluginError where the two have different tokens."""
         super().__init__()
         self.policy = [policy]  # in a list, so that its weights are none of ours
-        self.trunk: Any = None
-        if base is not None:
-            from workbench.kit.generation import Generator
-
-            self.trunk = Generator.load(base, device=str(policy.device), dtype="float32").model
+        self.trunk: Any = None if base is None else _load_trunk(base, policy)
         config: Any = self.trunk.config if self.trunk is not None else policy.inner.config
         with torch.random.fork_rng():
-            torch.manual_seed(seed)
+            torch.manual_seed(policy.made_with["seed"])
             self.heads = nn.ModuleDict({name: Head(config.get_text_config().hidden_size, widths) for name in heads})
         self.to(policy.device)
 
@@ -58,24 +56,61 @@ class ValueModel(nn.Module):
     def trained(self) -> Weights:
         return {name: p for name, p in self.named_parameters() if p.requires_grad}
 
-    def states(self, rows: Sequence[Row], masks: Sequence[Sequence[int]]) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    def states(
+        self, rows: Sequence[Row], masks: Sequence[Sequence[int]], tokens: int
+    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """(states, numbers of rows, places) in passes of rows of like length: the states before the places that a mask
-        marks. A mask may be longer than its row by one place: the state after its last token."""
+        marks. A mask may be longer than its row by one place: the state after its last token. tokens: of one pass, with
+        padding."""
         marked = {i: _with_mask(row, mask) for i, (row, mask) in enumerate(zip(rows, masks, strict=True)) if any(mask)}
         order = sorted(marked, key=lambda i: len(marked[i].prompt_ids) + len(marked[i].token_ids))
         while order:
             widest = marked[order[-1]]
-            taken = order[-max(1, PASS // (len(widest.prompt_ids) + len(widest.token_ids))) :]
+            taken = order[-max(1, tokens // (len(widest.prompt_ids) + len(widest.token_ids))) :]
             del order[-len(taken) :]
-            batch = collate([marked[i] for i in taken], self.policy[0].device)
-            found = self.policy[0].states(batch) if self.trunk is None else compute_states(self.trunk, batch)
-            states, which, places = found
+            states, which, places = self._pass(collate([marked[i] for i in taken], self.policy[0].device))
             yield states, torch.tensor(taken, device=which.device)[which], places
 
-    def load(self, weights: Mapping[str, Tensor]) -> None:
+    def _pass(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        if self.trunk is None:
+            return self.policy[0].states(batch)
+        with self.policy[0].mixed():
+            return compute_states(self.trunk, batch)
+
+    def snapshot(self) -> Weights:
+        """A copy of the trained weights."""
+        return {name: p.detach().clone() for name, p in self.trained.items()}
+
+    def restore(self, weights: Mapping[str, Tensor]) -> None:
         with torch.no_grad():
             for name, p in self.trained.items():
                 p.copy_(weights[name])
+
+    @contextmanager
+    def having(self, weights: Mapping[str, Tensor]) -> Iterator[None]:
+        """With other weights for a while."""
+        kept = {name: p.data for name, p in self.trained.items()}
+        try:
+            for name, p in self.trained.items():
+                p.data = weights[name]
+            yield
+        finally:
+            for name, p in self.trained.items():
+                p.data = kept[name]
+
+
+def _load_trunk(base: str, policy: Policy) -> Any:
+    loaded = Generator.load(base, device=str(policy.device), dtype="float32")
+    if loaded.tokenizer.get_vocab() != policy.tokenizer.get_vocab():
+        raise PluginError(
+            f"the critic's model {base} has other tokens than {policy.base}: name one with the same tokenizer, or "
+            "remove `critic.model`"
+        )
+    model: Any = loaded.model
+    head, embedding = model.get_output_embeddings(), model.get_input_embeddings()
+    if head.weight is not embedding.weight:
+        head.requires_grad_(False)  # values do not pass through it
+    return model
 
 
 def _with_mask(row: Row, mask: Sequence[int]) -> Row:

@@ -11,9 +11,9 @@ import pytest
 from workbench_training.critic.returns import (
     compute_gae,
     compute_turn_targets,
+    gather_turns,
     normalise,
     split_trajectories,
-    split_turns,
 )
 from workbench_training.rollouts.token_rows import Row
 
@@ -27,7 +27,10 @@ def test_turns_end_before_tokens_of_others_and_at_the_end() -> None:
     (found,) = split_trajectories([row((1, 1, 0, 0, 1, 0, 1, 1))])
     assert found.places.tolist() == [0, 1, 4, 6, 7] and found.rows.tolist() == [0] * 5
     assert found.ends.tolist() == [False, True, True, False, True]
-    assert split_turns(found) == [(0, 1), (2, 2), (3, 4)]
+    turns = gather_turns([found, found])
+    assert turns.starts[1].tolist() == [0, 4, 6] * 2 and turns.ends[1].tolist() == [2, 5, 8] * 2
+    assert turns.lengths.tolist() == [2, 1, 2] * 2 and turns.final.tolist() == [False, False, True] * 2
+    assert turns.rewards.tolist() == [0, 0, 1] * 2
     assert found.rewards.tolist() == [0, 0, 0, 0, 1]
 
 
@@ -47,6 +50,20 @@ def test_rows_of_a_rollout_are_one_trajectory_in_the_order_of_their_turns() -> N
 def test_turns_earn_what_their_steps_earned() -> None:
     (found,) = split_trajectories([row((1, 1), turn=0, step_reward=0.5), row((1,), turn=1, step_reward=0.25)])
     assert found.rewards.tolist() == [0, 0.5, 0.25]
+
+
+def test_each_agent_has_a_trajectory_and_a_reward_of_its_own_but_in_a_common_environment() -> None:
+    rows = [row((1,), 10.0, turn=0, agent="a"), row((1, 1), 0.1, turn=1, agent="b"), row((1,), 10.0, turn=2, agent="a")]
+    first, second = split_trajectories(rows)
+    assert first.rows.tolist() == [0, 2] and first.rewards.tolist() == [0, 10] and second.rewards.tolist() == [0, 0.1]
+    earned = (("a", 0.0), ("b", 0.75), ("a", None))  # the last call was no step
+    common = [row((1,), turn=k, agent=agent, step_reward=step) for k, (agent, step) in enumerate(earned)]
+    (found,) = split_trajectories(common)
+    assert found.rewards.tolist() == [0, 0.75, 0]
+
+
+def test_a_rollout_of_an_earlier_step_is_another_one() -> None:
+    assert len(split_trajectories([row((1,), version=0), row((1,), version=1)])) == 2
 
 
 ENDS = np.array([False, True, False, False, True])
@@ -92,9 +109,14 @@ def test_the_length_of_a_turn_changes_nothing_where_tokens_are_not_discounted() 
         assert (worth[0] == worth[1]) == same
 
 
-def test_targets_of_turns_and_normal_form() -> None:
-    found = compute_turn_targets(np.array([0.0, 0.0, 1.0]), np.array([0.5, 0.8, 0.0]), 0.9)
-    assert np.allclose(found, [0.45, 0.72, 1.0])
+def test_worths_of_turns_by_hand() -> None:
+    """Two trajectories, of three turns and of one; the value of the first state of the second is not looked at."""
+    turns = gather_turns(split_trajectories([row((1, 0, 1, 1, 0, 1)), row((1, 1), 2.0, rollout=1)]))
+    found = compute_turn_targets(turns, np.array([0.3, 0.5, 0.8, 0.9]), 0.9)
+    assert np.allclose(found, [0.45, 0.72, 1.0, 2.0])
+
+
+def test_normal_form() -> None:
     made = normalise(np.array([1.0, 2.0, 6.0]))
     assert abs(made.mean()) < 1e-12 and abs(made.std() - 1) < 1e-6
     assert normalise(np.array([3.0])).tolist() == [3.0]
