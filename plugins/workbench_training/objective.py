@@ -72,7 +72,9 @@ class Critic(BaseModel):
     normalise: bool = Field(True, description="of token: advantages of a step have mean 0 and deviation 1")
     clip: float | None = Field(0.2, gt=0, description="of token: most that a value moves in a step; null: no limit")
     model: str | None = Field(
-        None, description="folder or hub id of a model of its own; by default heads over the policy's states"
+        None,
+        description="folder or hub id of a model of its own, which is trained; by default only heads are, over the "
+        "states that the policy has with the weights that training began with",
     )
     widths: tuple[int, ...] = Field((1024, 512), description="sizes of the hidden layers of a head")
     rate: float = Field(5e-5, gt=0, description="learning rate of the critic")
@@ -268,7 +270,7 @@ PRESETS: Mapping[str, Preset] = {
         },
         learning={"epochs": 4},
         source="arXiv 1707.06347, over tokens; gamma 1, lambda 0.95, value clip and 4 epochs as TRL had them (memory); "
-        "heads over the policy's own states, as in POAD's code",
+        "heads over frozen states, as in POAD's code",
     ),
     "poad": Preset(
         objective={

@@ -13,7 +13,7 @@ from workbench_training.rollouts.token_rows import Row
 
 
 class TokenCritic(ValueLearner):
-    """The critic that stood at the start of a step gives the advantages; then it is updated on the same states, towards
+    """The critic that stood at the start of a step gives the advantages; then it is updated towards
     the returns, by at most `clip`: the larger of the errors with and without that limit counts (as PPO2 in OpenAI's
     baselines, POAD's code, and TRL)."""
 

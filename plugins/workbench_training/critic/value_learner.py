@@ -25,7 +25,7 @@ Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 @dataclass
 class _Marked:
-    """Rows and states of them: (states, numbers of rows, places) in passes; None until the policy has computed them."""
+    """Rows and states of them: (states, numbers of rows, places) in passes; None until they are computed."""
 
     rows: Sequence[Row]
     masks: list[list[int]]
@@ -40,7 +40,7 @@ class ValueLearner(ABC):
         self.model = ValueModel(policy, HEADS[settings.of], settings.widths, settings.model)
         self.optimizer = torch.optim.AdamW(self.model.trained.values(), lr=settings.rate, weight_decay=0.0)
         self.figures: dict[str, float] = {}
-        # By the identity of rows, in one step: their states stand until the policy is updated.
+        # By the identity of rows, in one step.
         self._split: dict[int, tuple[Sequence[Row], list[Trajectory]]] = {}
         self._marked: dict[tuple[int, str], _Marked] = {}
 
@@ -106,7 +106,7 @@ class ValueLearner(ABC):
         return self._marked[key]
 
     def _states(self, marked: _Marked) -> Iterable[tuple[Tensor, Tensor, Tensor]]:
-        """(states, numbers of rows, places) in passes. Those of the policy are computed once a step."""
+        """(states, numbers of rows, places) in passes; of a decoder that is not trained computed once a step."""
         if self.model.trunk is not None:
             return self.model.states(marked.rows, marked.masks, self.learning.micro_tokens)
         if marked.passes is None:

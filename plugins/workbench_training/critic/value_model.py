@@ -1,7 +1,8 @@
 """Values of states of rows: heads over a decoder's states.
 
-The decoder is that of the policy, whose states are taken as they are (POAD's own critic does so), or a model of the
-critic's own, which is trained with the heads.
+The decoder is the policy with the weights that training began with, which stay as they are (so does the critic in
+POAD's code: it disables the adapter), or a model of the critic's own, which is trained with the heads. Heads over the
+states of the policy as it is trained were lost within a step: every update moves all states.
 """
 
 from __future__ import annotations
@@ -41,11 +42,12 @@ class ValueModel(nn.Module):
     """Heads over states before tokens of rows."""
 
     def __init__(self, policy: Policy, heads: Sequence[str], widths: Sequence[int], base: str | None = None):
-        """heads: their names. base: the folder or hub id of a decoder of its own; None: the policy's. Raises
-        PluginError where the two have different tokens."""
+        """heads: their names. base: the folder or hub id of a decoder of its own; None: the policy with its present
+        weights. Raises PluginError where the two have different tokens."""
         super().__init__()
         self.policy = [policy]  # in a list, so that its weights are none of ours
         self.trunk: Any = None if base is None else _load_trunk(base, policy)
+        self.start: Weights = policy.snapshot() if base is None else {}
         config: Any = self.trunk.config if self.trunk is not None else policy.inner.config
         with torch.random.fork_rng():
             torch.manual_seed(policy.made_with["seed"])
@@ -73,7 +75,8 @@ class ValueModel(nn.Module):
 
     def _pass(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         if self.trunk is None:
-            return self.policy[0].states(batch)
+            with self.policy[0].having(self.start):
+                return self.policy[0].states(batch)
         with self.policy[0].mixed():
             return compute_states(self.trunk, batch)
 

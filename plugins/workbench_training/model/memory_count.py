@@ -125,12 +125,13 @@ def count_memory(
     )
 
 
-def count_critic(shape: PolicyShape, *, rows: int, tokens: int) -> MemoryCount:
-    """Count what the critic of a policy takes: heads, and a model of its own. Not counted are the states of a step that
-    heads on the policy's are fitted to, and what a pass through the heads keeps.
+def count_critic(shape: PolicyShape, trained: int, *, rows: int, tokens: int) -> MemoryCount:
+    """Count what the critic of a policy takes: heads, and a model of its own, or else the policy's first weights. Not
+    counted are the states of a step, and what a pass through the heads keeps.
 
     Args:
         shape: of a policy with a critic.
+        trained: bytes of the policy's trained weights.
         rows, tokens: of one forward pass.
     """
     assert shape.critic is not None
@@ -138,12 +139,11 @@ def count_critic(shape: PolicyShape, *, rows: int, tokens: int) -> MemoryCount:
     sizes = [config.get_text_config().hidden_size, *shape.critic.widths, 1]
     head = sum(4 * (a + 1) * b for a, b in pairwise(sizes))
     heads = len(HEADS[shape.critic.of]) * head
-    found = MemoryCount(0, heads, heads, 2 * heads, heads if copied else 0, 0, 0, 0, 0)
     if shape.trunk is None:
-        return found
+        return MemoryCount(0, heads, heads, 2 * heads, trained + (heads if copied else 0), 0, 0, 0, 0)
     trunk = PolicyShape(shape.trunk, checkpointing=False, reference=copied, dtype="float32")
     counted = count_memory(trunk, rows=rows, tokens=tokens)
-    weights, passed = found.weights + counted.weights, counted.activations  # no logits are computed
+    weights, passed = heads + counted.weights, counted.activations  # no logits are computed
     return MemoryCount(0, weights, weights, 2 * weights, weights if copied else 0, passed, 0, passed, 0)
 
 

@@ -59,7 +59,7 @@ class Plan:
             )
             found.append(replace(counted, base=0) if shared else counted)
             if shape.critic is not None:
-                found.append(count_critic(shape, rows=max(1, self.tokens // row), tokens=row))
+                found.append(count_critic(shape, counted.weights, rows=max(1, self.tokens // row), tokens=row))
         return sum(found[1:], found[0])
 
     @cached_property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,15 +13,19 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from tests.helpers.grpo_runs import SMALL as SMALL_RUN  # noqa: E402
+from tests.helpers.grpo_runs import learned_rows, run, write  # noqa: E402
 from tests.helpers.grpo_worlds import bandit, sevens  # noqa: E402
-from tests.helpers.tiny_lm import save  # noqa: E402
+from tests.helpers.tiny_lm import save, save_taught  # noqa: E402
 
 from workbench.errors import PluginError  # noqa: E402
+from workbench.run import find_obstacles, prepare  # noqa: E402
 from workbench_training.critic.learner import CriticLearner  # noqa: E402
 from workbench_training.critic.token_critic import compute_value_errors  # noqa: E402
+from workbench_training.grpo import GRPO  # noqa: E402
 from workbench_training.model.policy import Policy  # noqa: E402
-from workbench_training.objective import Objective, make_objective  # noqa: E402
-from workbench_training.rollouts.token_rows import Row  # noqa: E402
+from workbench_training.objective import PRESETS, Objective, make_objective  # noqa: E402
+from workbench_training.rollouts.token_rows import Row, collate  # noqa: E402
 from workbench_training.scale.distributed import learner_for  # noqa: E402
 from workbench_training.settings import Learning  # noqa: E402
 
@@ -157,18 +162,108 @@ def test_killed_and_resumed_from_a_checkpoint_it_ends_with_the_same_bits(tmp_pat
 def test_a_model_of_its_own_is_trained_and_the_policys_is_not(tmp_path: Path) -> None:
     save(tmp_path / "own", 1, hidden=32, layers=1)
     learner = make_learner(tmp_path, objective("ppo", model=str(tmp_path / "own"), rate=1e-3), rate=1e-12)
+    policy = learner.policy.snapshot()
     before = {name: p.detach().clone() for name, p in learner.critic.model.trained.items()}
-    policy = learner.policy.digest()
     first = learner.step(rows_of_two_states(0), [0.0] * 16, 0)["value_loss"]
     for step in range(1, 20):
         last = learner.step(rows_of_two_states(step), [0.0] * 16, step)["value_loss"]
     moved = {name.split(".")[0] for name, p in learner.critic.model.trained.items() if not torch.equal(p, before[name])}
     assert moved == {"trunk", "heads"} and last < first / 2
-    assert policy == learner.policy.digest() or torch.allclose(*[next(iter(learner.policy.trained.values()))] * 2)
+    for name, p in learner.policy.trained.items():
+        assert torch.allclose(p, policy[name], atol=1e-9)
+
+
+def test_values_are_read_from_the_weights_that_training_began_with(tmp_path: Path) -> None:
+    """Updates of the policy move its states; those that heads were fitted to stay."""
+    learner = make_learner(tmp_path, objective("ppo"))
+    rows = rows_of_two_states(0)
+    batch, first = collate(rows), learner.critic.read(rows, "token", "v")[0]
+    states = learner.policy.states(batch)[0]
+    with torch.no_grad():
+        for p in learner.policy.trained.values():
+            p.mul_(1.5)
+    assert not torch.allclose(learner.policy.states(batch)[0], states, atol=1e-2)
+    assert np.array_equal(learner.critic.read([*rows], "token", "v")[0], first)
+
+
+def test_a_divergence_in_the_reward_is_taken_off_before_the_values(tmp_path: Path) -> None:
+    learner = make_learner(tmp_path, objective("ppo", normalise=False, lam=1.0))
+    rows, penalty = rows_of_two_states(0), np.tile([0.1, 0.2, 0.4], (16, 1))
+    plain, less = (learner.critic.compute_advantages(rows, given) for given in (None, penalty))
+    assert np.allclose(plain - less, np.tile([0.7, 0.6, 0.4], (16, 1)))
+
+
+def test_rows_that_were_not_scored_teach_nothing(tmp_path: Path) -> None:
+    for name in ("ppo", "archer"):
+        learner = make_learner(tmp_path, objective(name))
+        rows = [replace(row, reward=None) for row in rows_of_two_states(0)]
+        before = learner.critic.model.snapshot()
+        learner.step(rows, [0.0] * 16, 0)
+        assert not learner.critic.compute_advantages(rows).any()
+        assert all(torch.equal(p, before[n]) for n, p in learner.critic.model.trained.items())
+
+
+def test_the_critic_alone_learns_in_its_warm_up(tmp_path: Path) -> None:
+    learner = make_learner(tmp_path, objective("ppo", warmup=2))
+    moved = []
+    for step in range(3):
+        before = learner.policy.digest()
+        moved.append((learner.step(rows_of_two_states(step), [0.0] * 16, step), learner.policy.digest() != before))
+    assert [changed for _, changed in moved] == [False, False, True]
+    assert all("value_loss" in figures for figures, _ in moved) and "loss" not in moved[1][0]
+
+
+def test_single_settings_of_a_critic_keep_the_others_of_its_algorithm() -> None:
+    found = GRPO.model_validate({"algorithm": "archer", "objective": {"critic": {"widths": [8]}}}).critic
+    assert found is not None and (found.of, found.gamma, found.widths) == ("turn", 0.9, (8,))
+    assert PRESETS["poad"].objective["critic"]["gamma"] == 0.95 and GRPO().critic is None
+
+
+CONSTANTS = {
+    "ppo": {"of": "token", "gamma": 1.0, "within": 1.0, "lam": 0.95, "clip": 0.2, "epochs": 4, "normalise": True},
+    "poad": {"of": "token", "gamma": 0.95, "within": 1.0, "lam": 0.95, "clip": 0.2, "minibatches": 4, "rate": 5e-5},
+    "archer": {"of": "turn", "gamma": 0.9, "tau": 0.1, "epochs": 50, "minibatches": 1, "warmup": 20, "rate": 1e-3},
+}
+
+
+@pytest.mark.parametrize("name", CONSTANTS)
+def test_constants_of_an_algorithms_critic(name: str) -> None:
+    found = make_objective(name).critic
+    assert found is not None and {key: getattr(found, key) for key in CONSTANTS[name]} == CONSTANTS[name]
+
+
+@pytest.mark.parametrize("name", ["poad", "archer"])
+def test_a_whole_run_trains_with_a_critic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    seen, heard = learned_rows(monkeypatch), list[Any]()
+    critic = {**SMALL, "widths": [64], **({"warmup": 1} if name == "archer" else {})}
+    agent = {"agent": "text -> label", "user": {"knows": ["label"]}, "max_steps": 2, "max_tokens": 24}
+    other = save_taught(tmp_path / "user", ["yes", "no"], 1)
+    grpo = {"algorithm": name, "course": SMALL_RUN["course"], "device": "cpu", "objective": {"critic": critic}}
+    grpo |= {"guards": {"truncated": "keep"}, "rewards": [{"kind": "length", "tokens": 40}]}
+    report = run(
+        tmp_path,
+        heard=heard,
+        lm=f"hf:{save_taught(tmp_path / 'base', ['say: a', 'say: bc', 'label: d'])}",
+        roles={"user": f"hf:{other}"},
+        nodes={"sort": agent},
+        rows=(4, 2, 2),
+        data={"label_as_input": True},  # the user knows it
+        optimizers=[{"grpo": grpo}],
+    )
+    assert report.status == "finished" and {row.turn for row in seen} == {0, 1}
+    figures = [figures for message, figures in heard if message.startswith("step ")]
+    assert len(figures) == 4 and all(f["value_loss"] >= 0 for f in figures)
+    assert any("terms of `rewards` besides the metric" in message for message, _ in heard)
 
 
 @pytest.mark.parametrize(
-    "changes", [{"surrogate": "pairs"}, {"step_weight": 1.0}, {"constraints": {"tokens": {"budget": 4.0}}}]
+    "changes",
+    [
+        {"surrogate": "pairs"},
+        {"step_weight": 1.0},
+        {"constraints": {"tokens": {"budget": 4.0}}},
+        {"critic": {"of": "turn"}, "beta": 0.1, "kl_place": "reward"},
+    ],
 )
 def test_what_does_not_go_with_a_critic_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="critic"):
@@ -178,6 +273,19 @@ def test_what_does_not_go_with_a_critic_is_refused(changes: dict[str, Any]) -> N
 def test_several_processes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from workbench_training.scale import distributed
 
+    with pytest.raises(ValueError, match=r"remove `learning.fsdp`"):
+        GRPO.model_validate({"algorithm": "ppo", "learning": {"fsdp": True}})
     monkeypatch.setattr(distributed, "count_devices", lambda: 2)
     with pytest.raises(PluginError, match="without torchrun"):
         make_learner(tmp_path, objective("ppo"))
+    _, _, task, optimizers = prepare(write(tmp_path, optimizers=[{"grpo": {"algorithm": "ppo"}}]))
+    assert any("without torchrun" in str(found) for found in find_obstacles(task, optimizers))
+
+
+def test_a_model_with_other_tokens_is_refused(tmp_path: Path) -> None:
+    save(tmp_path / "own", 1)
+    words = json.loads((tmp_path / "own/tokenizer.json").read_text())
+    words["model"]["vocab"] |= {"a": words["model"]["vocab"]["b"], "b": words["model"]["vocab"]["a"]}
+    (tmp_path / "own/tokenizer.json").write_text(json.dumps(words))
+    with pytest.raises(PluginError, match="has other tokens than"):
+        make_learner(tmp_path, objective("ppo", model=str(tmp_path / "own")))
