@@ -96,6 +96,15 @@ class GRPO(TrainingOptimizer):
 
             check_single_process()
         self._check_effects(study)
+        if (goals := self.resolve_objective().subgoals) is not None:
+            lacking = [row for row in study.train if goals.field not in row]
+            if lacking:
+                raise SpecError(
+                    f"subgoals serve the goal in the field '{goals.field}', which the row {lacking[0].id} of train "
+                    "lacks",
+                    hint=suggest(goals.field, lacking[0]),
+                    path=("objective", "subgoals", "field"),
+                )
         stages = [(("stages", i, "max_steps"), stage.max_steps) for i, stage in enumerate(self.stages)]
         horizons = [(("course", "horizon"), most) for most in self.course.horizon]
         check_horizons(study.workflow, [*horizons, *((place, most) for place, most in stages if most is not None)])
@@ -228,6 +237,7 @@ class GRPO(TrainingOptimizer):
         # Step-level credit and what a turn earned need a row for each step.
         source.merge = not objective.step_weight and objective.critic is None
         source.observed = bool(objective.step_weight)
+        source.subgoals = objective.subgoals
         source.stages = self.stages
         learners: dict[str, Learner] = {}
         for name, role in roles.items():

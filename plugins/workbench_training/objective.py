@@ -5,6 +5,7 @@ All named algorithms are rows of the table `PRESETS`; nothing else in this plugi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
@@ -90,6 +91,30 @@ class Critic(BaseModel):
     replay: int = Field(4, ge=1, description="of turn: steps whose turns are learned from")
 
 
+class Subgoals(BaseModel):
+    """A rollout is a sequence of subgoals, each reached by a step that earns. What was earned counts for the steps of
+    its subgoal alone, and the reference is asked for the goal (VSC-RL)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    pattern: str = Field(
+        r"(?im)^subgoal: (.*)$",
+        description="regular expression whose group is the subgoal in a message of a prompt",
+    )
+    field: str = Field("goal", description="field of the row with the goal, which the reference sees in its place")
+
+    @field_validator("pattern")
+    @classmethod
+    def _has_a_group(cls, value: str) -> str:
+        try:
+            groups = re.compile(value).groups
+        except re.error as error:
+            raise ValueError(f"'{value}' is no regular expression: {error}") from None
+        if groups != 1:
+            raise ValueError(f"'{value}' has {groups} groups: put brackets around the subgoal alone")
+        return value
+
+
 #: The values that a critic has, by what it is of: of states, two estimates of states, two of what turns were worth.
 HEADS: Mapping[str, tuple[str, ...]] = {"token": ("v",), "turn": ("v1", "v2", "q1", "q2")}
 
@@ -123,6 +148,7 @@ class Objective(BaseModel):
     gamma: float = Field(0.95, gt=0, le=1, description="discount of later step rewards in the step term")
     constraints: dict[str, Constraint] = Field(default_factory=dict, description="costs with ceilings, by their names")
     critic: Critic | None = Field(None, description="values of states in place of comparisons; null: none")
+    subgoals: Subgoals | None = Field(None, description="for a critic: rollouts are sequences of subgoals; null: not")
     # Loss
     surrogate: Literal["clip", "cispo", "sapo", "likelihood", "pairs", "pairwise"] = Field(
         "clip", description="form of the policy term"
@@ -294,6 +320,19 @@ PRESETS: Mapping[str, Preset] = {
         source="arXiv 2402.19446, as in its authors' repository at 1bcbf80; mean over tokens in place of their sum, "
         "and what `critic/turn_critic.py` says",
     ),
+    "vsc_rl": Preset(
+        objective={
+            "critic": {"of": "token", "gamma": 0.5, "within": 1.0},
+            "subgoals": {},
+            "beta": 0.01,
+            "group": (),
+            "baseline": "none",
+            "scale": "none",
+            "aggregate": "token",
+        },
+        source="arXiv 2502.07949, its bound from the authors' page, segments and their discount from their repository "
+        "at 401d793; advantages and loss are PPO's, the weight of the divergence is ours",
+    ),
     "constrained": Preset(
         objective={"constraints": {"tokens": {"budget": 64.0}}},
         source="after arXiv 2310.04373: group-relative advantages of costs in place of its value functions; its "
@@ -316,4 +355,7 @@ def make_objective(algorithm: str, changes: Mapping[str, Any] | None = None) -> 
     own, given = PRESETS[algorithm].objective, dict(changes or {})
     if isinstance(given.get("critic"), Mapping):
         given["critic"] = {**own.get("critic", {}), **given["critic"]}
-    return Objective.model_validate({**own, **given})
+    made = Objective.model_validate({**own, **given})
+    if made.subgoals is not None and (made.critic is None or not made.beta):
+        raise ValueError("`subgoals` need a critic, and a divergence from a reference: give `critic` and `beta`")
+    return made

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
+from workbench.errors import PluginError
 from workbench_training.critic.token_critic import TokenCritic
 from workbench_training.critic.turn_critic import TurnCritic
 from workbench_training.critic.value_learner import ValueLearner
@@ -24,7 +25,9 @@ class CriticLearner(Learner):
     def __init__(self, policy: Policy, objective: Objective, learning: Learning):
         assert objective.critic is not None
         super().__init__(policy, objective, learning)
-        self.critic = KINDS[objective.critic.of](policy, objective.critic, learning)
+        self.critic = KINDS[objective.critic.of](
+            policy, objective.critic, learning, subgoals=objective.subgoals is not None
+        )
 
     def step(
         self,
@@ -34,7 +37,14 @@ class CriticLearner(Learner):
         rate: float | None = None,
         done: int | None = None,
     ) -> dict[str, float]:
-        """As of a Learner. advantages: not used, since the critic gives them."""
+        """As of a Learner. advantages: not used, since the critic gives them. Raises PluginError where no prompt has a
+        subgoal."""
+        goals = self.objective.subgoals
+        if goals is not None and all(row.reference_ids is None for row in rows):
+            raise PluginError(
+                f"no prompt of this step has a message with `{goals.pattern}`: write a pattern that finds subgoals as "
+                "`objective: {subgoals: {pattern: ...}}`, or another algorithm"
+            )
         self.critic.start_step(rows)
         if self.critic.steps > self.critic.settings.warmup:
             found = super().step(rows, advantages, version, rate, done)

@@ -35,10 +35,13 @@ class Trajectory:
     rewards: Array
 
 
-def split_trajectories(rows: Sequence[Row]) -> list[Trajectory]:
+def split_trajectories(rows: Sequence[Row], *, subgoals: bool = False) -> list[Trajectory]:
     """The trajectories of rows that were scored; rows of others are in none.
 
     A turn earns its row's `step_reward`. In a rollout without any, an agent's last token earns its reward.
+
+    subgoals: a trajectory ends with each turn that earns, so that nothing later counts for what led there (Wu et al.,
+    arXiv 2502.07949).
     """
     stepped = {_rollout_of(row) for row in rows if row.step_reward is not None}
     members: dict[tuple[Any, str], list[int]] = defaultdict(list)
@@ -46,10 +49,11 @@ def split_trajectories(rows: Sequence[Row]) -> list[Trajectory]:
         if row.drawn and row.reward is not None and math.isfinite(row.reward):
             rollout = _rollout_of(row)
             members[rollout, "" if rollout in stepped else row.agent].append(i)
-    return [
-        _join(rows, sorted(found, key=lambda i: rows[i].turn), rollout in stepped)
-        for (rollout, _), found in members.items()
+    found = [
+        _join(rows, sorted(mine, key=lambda i: rows[i].turn), rollout in stepped)
+        for (rollout, _), mine in members.items()
     ]
+    return [part for t in found for part in _split_subgoals(t)] if subgoals else found
 
 
 def _rollout_of(row: Row) -> tuple[str, int, int]:
@@ -71,6 +75,12 @@ def _join(rows: Sequence[Row], order: Sequence[int], stepped: bool) -> Trajector
         ends.append(np.append(np.diff(drawn) > 1, True))
         rewards.append(earned)
     return Trajectory(*(np.concatenate(parts) for parts in (which, places, ends, rewards)))
+
+
+def _split_subgoals(whole: Trajectory) -> list[Trajectory]:
+    reached = np.flatnonzero(whole.ends & (whole.rewards != 0.0)) + 1
+    parts = (np.split(values, reached) for values in (whole.rows, whole.places, whole.ends, whole.rewards))
+    return [Trajectory(*part) for part in zip(*parts, strict=True) if len(part[0])]
 
 
 def compute_gae(

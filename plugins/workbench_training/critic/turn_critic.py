@@ -31,8 +31,8 @@ class TurnCritic(ValueLearner):
     draw some from the buffer.
     """
 
-    def __init__(self, policy: Policy, settings: Critic, learning: Learning):
-        super().__init__(policy, settings, learning)
+    def __init__(self, policy: Policy, settings: Critic, learning: Learning, *, subgoals: bool = False):
+        super().__init__(policy, settings, learning, subgoals=subgoals)
         self.targets = self.model.snapshot()
         self.buffer: list[list[Row]] = []  # rows of the last steps, the newest last
 

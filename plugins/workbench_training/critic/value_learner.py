@@ -35,7 +35,9 @@ class _Marked:
 class ValueLearner(ABC):
     """AdamW on a model of values. One step: `start_step`, `compute_advantages`, the policy's update, `end_step`."""
 
-    def __init__(self, policy: Policy, settings: Critic, learning: Learning):
+    def __init__(self, policy: Policy, settings: Critic, learning: Learning, *, subgoals: bool = False):
+        """subgoals: see `split_trajectories`."""
+        self.subgoals = subgoals
         self.policy, self.settings, self.learning, self.steps = policy, settings, learning, 0
         self.model = ValueModel(policy, HEADS[settings.of], settings.widths, settings.model)
         self.optimizer = torch.optim.AdamW(self.model.trained.values(), lr=settings.rate, weight_decay=0.0)
@@ -66,7 +68,7 @@ class ValueLearner(ABC):
 
     def trajectories(self, rows: Sequence[Row]) -> list[Trajectory]:
         if id(rows) not in self._split:
-            self._split[id(rows)] = rows, split_trajectories(rows)
+            self._split[id(rows)] = rows, split_trajectories(rows, subgoals=self.subgoals)
         return self._split[id(rows)][1]
 
     def read(self, rows: Sequence[Row], marks: str, *heads: str) -> list[Array]:

@@ -216,7 +216,7 @@ def test_the_critic_alone_learns_in_its_warm_up(tmp_path: Path) -> None:
 def test_single_settings_of_a_critic_keep_the_others_of_its_algorithm() -> None:
     found = GRPO.model_validate({"algorithm": "archer", "objective": {"critic": {"widths": [8]}}}).critic
     assert found is not None and (found.of, found.gamma, found.widths) == ("turn", 0.9, (8,))
-    assert PRESETS["poad"].objective["critic"]["gamma"] == 0.95 and GRPO().critic is None
+    assert PRESETS["poad"].objective["critic"]["gamma"] == 0.95 and make_objective("grpo").critic is None
 
 
 CONSTANTS = {

@@ -66,6 +66,18 @@ def test_a_rollout_of_an_earlier_step_is_another_one() -> None:
     assert len(split_trajectories([row((1,), version=0), row((1,), version=1)])) == 2
 
 
+def test_a_turn_that_earns_ends_a_subgoal_and_what_comes_later_does_not_count_for_it() -> None:
+    earned = (0.0, 0.5, 0.0, 0.0, 0.25, 0.0)
+    rows = [row((1, 1), turn=k, step_reward=step) for k, step in enumerate(earned)]
+    parts = split_trajectories(rows, subgoals=True)
+    assert [t.rows.tolist() for t in parts] == [[0, 0, 1, 1], [2, 2, 3, 3, 4, 4], [5, 5]]
+    returns = [
+        compute_gae(t.rewards, np.zeros(len(t.rows)), t.ends, gamma=0.5, within=1.0, lam=1.0)[1].tolist() for t in parts
+    ]
+    assert returns == [[0.25, 0.25, 0.5, 0.5], [0.0625, 0.0625, 0.125, 0.125, 0.25, 0.25], [0.0, 0.0]]
+    assert len(split_trajectories(rows)) == 1
+
+
 ENDS = np.array([False, True, False, False, True])
 
 
