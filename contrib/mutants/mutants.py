@@ -11,6 +11,7 @@ from areas.attribution import ATTRIBUTION
 from areas.called import CALLED
 from areas.checked import CHECKED
 from areas.corrected import SAMPLING
+from areas.critics import CRITICS
 from areas.diagnosed import DIAGNOSED
 from areas.evaluated import EVALUATED
 from areas.failed import FAILED
@@ -42,6 +43,7 @@ MUTANTS: list[Mutant] = [
     *SERVING,
     *TRAINING,
     *SAMPLING,
+    *CRITICS,
     *TRUST,
     *CALLED,
     *CHECKED,
