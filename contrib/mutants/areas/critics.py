@@ -33,7 +33,7 @@ CRITICS: list[Mutant] = [
         ("np.where(turns.final, 0.0, np.roll", "np.where(False, 0.0, np.roll", "something follows the final turn"),
         ("rollout in stepped else row.agent", "True else row.agent", "an agent earns what another one earned"),
         ("return row.task, row.rollout, row.version", "return row.task, row.rollout, 0", "steps share rollouts"),
-        ("if subgoals else found", "", "VSC-RL: what comes after a subgoal counts for it"),
+        ("if subgoals else found", "", "every critic takes what earns for the end of a subgoal"),
         ("(whole.rewards != 0.0)", "(whole.rewards > 1.0)", "VSC-RL: no subgoal is reached"),
     ),
     *changes_of(

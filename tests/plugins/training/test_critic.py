@@ -27,7 +27,7 @@ from workbench_training.model.policy import Policy  # noqa: E402
 from workbench_training.objective import PRESETS, Objective, make_objective  # noqa: E402
 from workbench_training.rollouts.token_rows import Row, collate  # noqa: E402
 from workbench_training.scale.distributed import learner_for  # noqa: E402
-from workbench_training.settings import Learning  # noqa: E402
+from workbench_training.settings import Learning, Lora  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 #: A small critic that learns fast, for models of some thousand weights.
@@ -38,11 +38,11 @@ def objective(name: str, **critic: Any) -> Objective:
     return make_objective(name, {"critic": {**SMALL, **critic}})
 
 
-def make_learner(folder: Path, of: Objective, rate: float = 1e-3) -> CriticLearner:
+def make_learner(folder: Path, of: Objective, rate: float = 1e-3, lora: Lora | None = None) -> CriticLearner:
     base = folder / "base"
     if not base.exists():
         save(base, 0)
-    policy = Policy(str(base), device="cpu", seed=0)
+    policy = Policy(str(base), device="cpu", seed=0, lora=lora)
     made = learner_for(policy, of, Learning.model_validate({"rate": rate}))
     assert isinstance(made, CriticLearner)
     return made
@@ -173,15 +173,18 @@ def test_a_model_of_its_own_is_trained_and_the_policys_is_not(tmp_path: Path) ->
         assert torch.allclose(p, policy[name], atol=1e-9)
 
 
-def test_values_are_read_from_the_weights_that_training_began_with(tmp_path: Path) -> None:
+@pytest.mark.parametrize("adapter", [False, True])
+def test_values_are_read_from_the_weights_that_training_began_with(tmp_path: Path, adapter: bool) -> None:
     """Updates of the policy move its states; those that heads were fitted to stay."""
-    learner = make_learner(tmp_path, objective("ppo"))
+    if adapter:
+        pytest.importorskip("peft")
+    learner = make_learner(tmp_path, objective("ppo"), lora=Lora.model_validate({"rank": 4}) if adapter else None)
     rows = rows_of_two_states(0)
     batch, first = collate(rows), learner.critic.read(rows, "token", "v")[0]
     states = learner.policy.states(batch)[0]
     with torch.no_grad():
         for p in learner.policy.trained.values():
-            p.mul_(1.5)
+            p.add_(0.5 * torch.ones_like(p))
     assert not torch.allclose(learner.policy.states(batch)[0], states, atol=1e-2)
     assert np.array_equal(learner.critic.read([*rows], "token", "v")[0], first)
 
@@ -216,6 +219,7 @@ def test_the_critic_alone_learns_in_its_warm_up(tmp_path: Path) -> None:
 def test_single_settings_of_a_critic_keep_the_others_of_its_algorithm() -> None:
     found = GRPO.model_validate({"algorithm": "archer", "objective": {"critic": {"widths": [8]}}}).critic
     assert found is not None and (found.of, found.gamma, found.widths) == ("turn", 0.9, (8,))
+    assert GRPO.model_validate({"algorithm": "ppo", "course": {"rollouts": 1}}).resolve_course().rollouts == 1
     assert PRESETS["poad"].objective["critic"]["gamma"] == 0.95 and make_objective("grpo").critic is None
 
 
