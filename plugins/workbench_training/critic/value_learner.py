@@ -82,8 +82,8 @@ class ValueLearner(ABC):
         return found
 
     def fit(self, rows: Sequence[Row], marks: str, loss: Loss, number: int) -> float:
-        """One pass over the marked states, in `minibatches` updates; returns their mean loss. number: of the pass in
-        this step, for the order."""
+        """One pass over the marked states, in `minibatches` updates; returns their mean loss. An update whose gradient
+        is not finite changes nothing and is counted. number: of the pass in this step, for the order."""
         marked, total = self._mark(rows, marks), 0.0
         counts = [sum(mask) for mask in marked.masks]
         if not any(counts):
@@ -96,8 +96,11 @@ class ValueLearner(ABC):
                 found = loss(states, which, places)
                 (found / count).backward()
                 total += float(found.detach())
-            torch.nn.utils.clip_grad_norm_(list(self.model.trained.values()), self.learning.max_norm)
-            self.optimizer.step()
+            norm = torch.nn.utils.clip_grad_norm_(list(self.model.trained.values()), self.learning.max_norm)
+            if torch.isfinite(norm):
+                self.optimizer.step()
+            else:
+                self.figures["value_skipped"] = self.figures.get("value_skipped", 0.0) + 1.0
         self.optimizer.zero_grad(set_to_none=True)
         return total / sum(counts)
 

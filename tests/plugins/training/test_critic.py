@@ -206,6 +206,14 @@ def test_rows_that_were_not_scored_teach_nothing(tmp_path: Path) -> None:
         assert all(torch.equal(p, before[n]) for n, p in learner.critic.model.trained.items())
 
 
+def test_an_update_that_is_not_finite_changes_nothing_and_is_counted(tmp_path: Path) -> None:
+    learner = make_learner(tmp_path, objective("ppo", epochs=1))
+    rows = [replace(row, reward=1e39) for row in rows_of_two_states(0)]  # infinite in 32 bits
+    before = learner.critic.model.snapshot()
+    assert learner.step(rows, [0.0] * 16, 0)["value_skipped"] == 4
+    assert all(torch.equal(p, before[n]) for n, p in learner.critic.model.trained.items())
+
+
 def test_the_critic_alone_learns_in_its_warm_up(tmp_path: Path) -> None:
     learner = make_learner(tmp_path, objective("ppo", warmup=2))
     moved = []
