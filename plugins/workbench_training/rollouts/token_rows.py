@@ -142,19 +142,19 @@ def build_rows(
 def replace_subgoals(
     messages: Iterable[Mapping[str, Any]], prompt_ids: Sequence[int], pattern: str, goal: str, tokenizer: Any
 ) -> tuple[int, ...] | None:
-    """A prompt with the goal in place of all subgoals, or None where no message has one.
+    """A prompt with the goal in place of all subgoals, or None where it has none.
 
     Args:
         messages: those of the prompt.
         prompt_ids: its tokens, which also hold what a template writes besides.
         pattern: of a subgoal, which is its only group.
     """
-    text = tokenizer.decode(list(prompt_ids), skip_special_tokens=False)
+    before = text = tokenizer.decode(list(prompt_ids), skip_special_tokens=False)
     found = [match for m in messages if isinstance(m["content"], str) for match in re.finditer(pattern, m["content"])]
     for match in found:
         whole, (start, end) = match.group(), (k - match.start() for k in match.span(1))
         text = text.replace(whole, whole[:start] + goal + whole[end:])
-    return tuple(tokenizer(text, add_special_tokens=False)["input_ids"]) if found else None
+    return tuple(tokenizer(text, add_special_tokens=False)["input_ids"]) if text != before else None
 
 
 @dataclass

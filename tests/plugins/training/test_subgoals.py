@@ -64,6 +64,8 @@ def test_the_goal_replaces_subgoals_in_the_tokens_of_a_prompt() -> None:
     wanted = written.replace("subgoal: key", "subgoal: out").replace("subgoal: door", "subgoal: out")
     assert found == tuple(tokenizer(wanted, add_special_tokens=False)["input_ids"])
     assert replace_subgoals(messages, ids, "no (.*)", "out", tokenizer) is None
+    others = [{"role": "user", "content": "subgoal: run"}]  # the template wrote something else
+    assert replace_subgoals(others, ids, "subgoal: (.*)", "out", tokenizer) is None
 
 
 def make_learner(folder: Path, beta: float = 1.0, rate: float = 1e-3) -> CriticLearner:
