@@ -152,8 +152,10 @@ def test_every_algorithm_is_ready_as_it_stands(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     from workbench_training.objective import PRESETS
 
+    needed = {"vsc_rl": {"objective": {"subgoals": {"field": "text"}}}}  # the field with the goal
     for name in PRESETS:
-        _, _, task, optimizers = prepare(write(tmp_path, optimizers=[{"grpo": {"algorithm": name}}]))
+        settings = {"algorithm": name, **needed.get(name, {})}
+        _, _, task, optimizers = prepare(write(tmp_path, optimizers=[{"grpo": settings}]))
         assert find_obstacles(task, optimizers) == [], name
 
 
