@@ -11,6 +11,7 @@ from areas.attribution import ATTRIBUTION
 from areas.called import CALLED
 from areas.checked import CHECKED
 from areas.corrected import SAMPLING
+from areas.critics import CRITICS
 from areas.diagnosed import DIAGNOSED
 from areas.evaluated import EVALUATED
 from areas.failed import FAILED
@@ -24,6 +25,7 @@ from areas.rollouts import ROLLOUTS
 from areas.routes import ROUTES
 from areas.rows import ROWS
 from areas.search import SEARCH
+from areas.self_play import SELF_PLAY
 from areas.serving import SERVING
 from areas.shown import SHOWN
 from areas.training import TRAINING
@@ -44,8 +46,10 @@ MUTANTS: list[Mutant] = [
     *SERVING,
     *ROLLOUTS,
     *TRAINING,
+    *SELF_PLAY,
     *RECIPES,
     *SAMPLING,
+    *CRITICS,
     *TRUST,
     *CALLED,
     *CHECKED,

@@ -18,6 +18,7 @@ from workbench.hashing import digest
 from workbench.lm import HasWeights
 from workbench.spec import LMSpec, lm_spec
 from workbench.task import Example
+from workbench_training.objective import Critic
 from workbench_training.rewards import Guards, RewardTerm, check_targets
 from workbench_training.rollouts.node_outputs import check_outputs
 from workbench_training.rollouts.study_rollouts import StudyRolloutSource, TrainedPolicy
@@ -120,7 +121,9 @@ class TrainingOptimizer(Optimizer):
 
         if (memory := gpu_memory(self.device)) is not None:
             drawn = max(role.spec.concurrency or CONCURRENCY for role in roles)
-            plan = make_plan(roles, self.server_settings, reference=self.keeps_reference, drawn=drawn)
+            plan = make_plan(
+                roles, self.server_settings, reference=self.keeps_reference, drawn=drawn, critic=self.critic
+            )
             self._counted = check_memory(plan, memory)
 
     async def optimize(self, study: Study) -> Workflow:
@@ -166,6 +169,11 @@ class TrainingOptimizer(Optimizer):
     def keeps_reference(self) -> bool:
         """Whether the weights at the start are kept beside those that are trained."""
         return False
+
+    @property
+    def critic(self) -> Critic | None:
+        """The settings of the critic of each policy; None where none is trained."""
+        return None
 
     def list_rewards(self) -> Iterator[tuple[tuple[str | int, ...], Sequence[RewardTerm]]]:
         """Yield (path within the settings, reward terms)."""

@@ -20,11 +20,12 @@ from workbench_training.base import TrainingOptimizer
 from workbench_training.no_effect import (
     check_divisor,
     find_idle_course,
+    find_idle_critic,
     find_idle_learning,
     find_idle_objective,
     find_limits,
 )
-from workbench_training.objective import PRESETS, Objective, make_objective
+from workbench_training.objective import PRESETS, Critic, Objective, make_objective
 from workbench_training.rewards import RewardTerm
 from workbench_training.rollouts.study_rollouts import (
     StudyRolloutSource,
@@ -95,6 +96,8 @@ class GRPO(TrainingOptimizer):
             )
         if course.staleness:
             self._check_staleness(learnings)
+        if objective.critic is not None and any(s.fsdp for s in learnings):
+            raise ValueError("a critic is trained in one process: remove `learning.fsdp`, or the critic")
         if self.policies and self.address != "lm":
             raise ValueError("give either `address` or `policies`, each of which has its own address")
         return self
@@ -135,7 +138,20 @@ class GRPO(TrainingOptimizer):
     async def ready(self, study: Study) -> None:
         await super().ready(study)
         self._check_one_base(study)
+        if self.critic is not None:
+            from workbench_training.scale.distributed import check_single_process  # imports torch
+
+            check_single_process()
         self._check_effects(study)
+        if (goals := self.resolve_objective().subgoals) is not None:
+            lacking = [row for row in study.train if goals.field not in row]
+            if lacking:
+                raise SpecError(
+                    f"subgoals serve the goal in the field '{goals.field}', which the row {lacking[0].id} of train "
+                    "lacks",
+                    hint=suggest(goals.field, lacking[0]),
+                    path=("objective", "subgoals", "field"),
+                )
         stages = [(("stages", i, "max_steps"), stage.max_steps) for i, stage in enumerate(self.stages)]
         horizons = [(("course", "horizon"), most) for most in self.course.horizon]
         check_horizons(study.workflow, [*horizons, *((place, most) for place, most in stages if most is not None)])
@@ -169,8 +185,10 @@ class GRPO(TrainingOptimizer):
         learnings = [policy.learning or self.learning for policy in policies.values()]
         places = {("learning",): self.learning}
         places |= {("policies", name, "learning"): p.learning for name, p in self.policies.items() if p.learning}
+        critic = self.objective.critic
         idle = [
             *find_idle_objective(self.objective.model_fields_set, objective, learnings, course),
+            *(find_idle_critic(critic.model_fields_set, objective.critic) if critic and objective.critic else ()),
             *find_idle_course(self.course.model_fields_set, course, objective),
             *(found for place, given in places.items() for found in find_idle_learning(place, given, objective)),
         ]
@@ -195,6 +213,13 @@ class GRPO(TrainingOptimizer):
                     f"sampling{of} is not corrected: log-probabilities that samplers report are those at temperature "
                     f"1, not {learning.temperature:g}"
                 )
+        if objective.critic is not None and any(
+            term.kind != "metric" for _, terms in self.list_rewards() for term in terms
+        ):
+            study.log(
+                "where steps of an environment earn, the critic learns from these alone; terms of `rewards` besides "
+                "the metric count where none does"
+            )
 
     def most_calls(self, workflow: Workflow, train: Sequence[Example], val: Sequence[Example]) -> int:
         course, longest = self.resolve_course(), [stage.max_steps for stage in self.stages if stage.max_steps]
@@ -249,6 +274,10 @@ class GRPO(TrainingOptimizer):
     def keeps_reference(self) -> bool:
         return self.resolve_objective().beta > 0
 
+    @property
+    def critic(self) -> Critic | None:
+        return self.resolve_objective().critic
+
     def resolve_objective(self) -> Objective:
         return make_objective(self.algorithm, self.objective.model_dump(exclude_unset=True))
 
@@ -266,8 +295,10 @@ class GRPO(TrainingOptimizer):
 
         self._tell_idle(study)
         objective, roles = self.resolve_objective(), source.roles
-        source.merge = not objective.step_weight  # step-level credit needs a row for each step
-        source.observed = not source.merge
+        # Step-level credit and what a turn earned need a row for each step.
+        source.merge = not objective.step_weight and objective.critic is None
+        source.observed = bool(objective.step_weight)
+        source.subgoals = objective.subgoals
         source.stages = self.stages
         learners: dict[str, Learner] = {}
         for name, role in roles.items():

@@ -6,7 +6,7 @@ import math
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +113,7 @@ class Learner:
         ref = None
         if self.reference is not None and (self.objective.beta or self.objective.surrogate == "pairs"):
             with self.policy.having(self.reference):
-                ref = self._log_probabilities(batch, rows)
+                ref = self._log_probabilities(self._of_reference(batch, rows), rows)
         spread = self._spread(values, batch, rows, old, ref)
         drift = Drift()
         if not several:
@@ -265,6 +265,13 @@ class Learner:
         for i in chosen:
             groups[tuple(getattr(rows[i], name) for name in names)].append(i)
         return list(groups.values())
+
+    def _of_reference(self, batch: Batch, rows: Sequence[Row]) -> Batch:
+        """The batch with the prompts of the reference; tokens and places after them are the same."""
+        if all(row.reference_ids is None for row in rows):
+            return batch
+        asked = [r if r.reference_ids is None else replace(r, prompt_ids=r.reference_ids) for r in rows]
+        return collate(asked, self.policy.device)
 
     @torch.no_grad()
     def _log_probabilities(self, batch: Batch, rows: Sequence[Row]) -> torch.Tensor:

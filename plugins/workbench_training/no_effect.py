@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from workbench.errors import SpecError
-from workbench_training.objective import Objective
+from workbench_training.objective import Critic, Objective
 from workbench_training.settings import Course, Learning
 
 ONE_UPDATE = "a step has one update, in which every ratio is 1"
@@ -46,6 +46,17 @@ def find_idle_objective(
             yield NoEffect(("objective", "correction"), reason, "Write `learning: {temperature: 1}`.")
 
 
+def find_idle_critic(given: Collection[str], critic: Critic) -> Iterator[NoEffect]:
+    """Settings of a critic that were given and that its kind does not read."""
+    unread: dict[str, str] = dict.fromkeys(("tau", "replay"), "only a critic of turns has it")
+    if critic.of == "turn":
+        unread = dict.fromkeys(("within", "lam", "normalise", "clip"), "a critic of turns learns no values of tokens")
+    elif critic.epochs * critic.minibatches == 1:
+        unread["clip"] = "a step has one update of the critic, before which nothing has moved"
+    for name in sorted(unread.keys() & set(given)):
+        yield NoEffect(("objective", "critic", name), unread[name], f"Remove {name}, or write another `of`.")
+
+
 def _unread(o: Objective) -> dict[str, str]:
     """Settings that the loss of an objective does not read, with the reason."""
     form, found = f"`surrogate: {o.surrogate}`", dict[str, str]()
@@ -65,6 +76,8 @@ def _unread(o: Objective) -> dict[str, str]:
     else:
         pairs = ("pair_form", "pair_beta", "pair_mean", "pair_best", "pair_trust")
         unread(f"{form} compares no pairs with each other", *pairs)
+    if o.critic is not None:
+        unread("a critic gives the advantages", "group", "count", "baseline", "scale", "singleton", "eps")
     if o.surrogate != "pairwise":
         unread(f"{form} has no ratios of pairs", "pair_clip")
     if o.surrogate not in ("clip", "pairwise"):

@@ -5,6 +5,7 @@ All named algorithms are rows of the table `PRESETS`; nothing else in this plugi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
@@ -56,6 +57,68 @@ class Correction(BaseModel):
     high: float | None = Field(2.0, ge=1, description="rows with a higher ratio are left out; null: none")
 
 
+class Critic(BaseModel):
+    """Values of states, trained beside the policy, in place of comparisons within groups."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    of: Literal["token", "turn"] = Field(
+        "token",
+        description="token: a value before each token, advantages by GAE; turn: values before and after each turn of "
+        "the policy, learned by temporal differences, whose difference all tokens of the turn receive (ArCHer)",
+    )
+    gamma: float = Field(1.0, gt=0, le=1, description="discount from a turn to the next")
+    within: float = Field(1.0, gt=0, le=1, description="of token: discount from a token to the next of its turn")
+    lam: float = Field(0.95, ge=0, le=1, description="of token: decay of the advantage estimate")
+    normalise: bool = Field(True, description="of token: advantages of a step have mean 0 and deviation 1")
+    clip: float | None = Field(0.2, gt=0, description="of token: most that a value moves in a step; null: no limit")
+    model: str | None = Field(
+        None,
+        description="folder or hub id of a model of its own, which is trained; by default only heads are, over the "
+        "states that the policy has with the weights that training began with",
+    )
+    widths: tuple[int, ...] = Field((1024, 512), description="sizes of the hidden layers of a head")
+    rate: float = Field(5e-5, gt=0, description="learning rate of the critic")
+    epochs: int = Field(1, ge=1, description="passes over the rows of a step, or over the turns of `replay` steps")
+    minibatches: int = Field(4, ge=1, description="updates in one pass")
+    warmup: int = Field(0, ge=0, description="steps at the start that train the critic alone")
+    tau: float = Field(
+        0.1,
+        gt=0,
+        le=1,
+        description="of turn: share of the critic that the copy which gives targets takes over after each pass",
+    )
+    replay: int = Field(4, ge=1, description="of turn: steps whose turns are learned from")
+
+
+class Subgoals(BaseModel):
+    """A rollout is a sequence of subgoals, each reached by a step that earns. What was earned counts for the steps of
+    its subgoal alone, and the reference is asked for the goal (VSC-RL)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    pattern: str = Field(
+        r"(?im)^subgoal: (.*)$",
+        description="regular expression whose group is the subgoal in a message of a prompt",
+    )
+    field: str = Field("goal", description="field of the row with the goal, which the reference sees in its place")
+
+    @field_validator("pattern")
+    @classmethod
+    def _has_a_group(cls, value: str) -> str:
+        try:
+            groups = re.compile(value).groups
+        except re.error as error:
+            raise ValueError(f"'{value}' is no regular expression: {error}") from None
+        if groups != 1:
+            raise ValueError(f"'{value}' has {groups} groups: put brackets around the subgoal alone")
+        return value
+
+
+#: The values that a critic has, by what it is of: of states, two estimates of states, two of what turns were worth.
+HEADS: Mapping[str, tuple[str, ...]] = {"token": ("v",), "turn": ("v1", "v2", "q1", "q2")}
+
+
 class Objective(BaseModel):
     """How advantages and the loss are computed."""
 
@@ -84,6 +147,8 @@ class Objective(BaseModel):
     step_scale: Literal["std", "none"] = Field("none", description="deviation that the step term is divided by")
     gamma: float = Field(0.95, gt=0, le=1, description="discount of later step rewards in the step term")
     constraints: dict[str, Constraint] = Field(default_factory=dict, description="costs with ceilings, by their names")
+    critic: Critic | None = Field(None, description="values of states in place of comparisons; null: none")
+    subgoals: Subgoals | None = Field(None, description="for a critic: rollouts are sequences of subgoals; null: not")
     # Loss
     surrogate: Literal["clip", "cispo", "sapo", "likelihood", "pairs", "pairwise"] = Field(
         "clip", description="form of the policy term"
@@ -137,6 +202,12 @@ class Objective(BaseModel):
     def _goes_together(self) -> Self:
         if self.surrogate == "pairwise" and self.beta and self.kl_place == "loss":
             raise ValueError("`surrogate: pairwise` compares rewards less the divergence: give `kl_place: reward`")
+        if self.critic is not None and self.surrogate not in ("clip", "cispo", "sapo"):
+            raise ValueError(f"`surrogate: {self.surrogate}` takes no critic: it compares rewards, not values")
+        if self.critic is not None and (self.constraints or self.step_weight):
+            raise ValueError("a critic values rewards alone: remove `constraints` and `step_weight`, or the critic")
+        if self.critic is not None and self.critic.of == "turn" and self.beta and self.kl_place == "reward":
+            raise ValueError("a critic of turns values what the environment gave: write `kl_place: loss`")
         unread = {"ratio", "kl", "aggregate"} & self.model_fields_set if self.surrogate == "pairwise" else ()
         if unread:
             raise ValueError(
@@ -220,6 +291,53 @@ PRESETS: Mapping[str, Preset] = {
         source="arXiv 2505.24864 and 2507.12507 (clips, filter, resets), with the 4 updates of a step of the former's "
         "section 3.2; beta of OpenRLHF's ProRL v2 script",
     ),
+    "ppo": Preset(
+        objective={
+            "critic": {"of": "token", "epochs": 4},
+            "group": (),
+            "baseline": "none",
+            "scale": "none",
+            "aggregate": "token",
+        },
+        learning={"epochs": 4},
+        source="arXiv 1707.06347, over tokens; gamma 1, lambda 0.95, value clip and 4 epochs as TRL had them (memory); "
+        "heads over frozen states, as in POAD's code",
+    ),
+    "poad": Preset(
+        objective={
+            "critic": {"of": "token", "gamma": 0.95, "within": 1.0},
+            "group": (),
+            "baseline": "none",
+            "scale": "none",
+            "aggregate": "token",
+        },
+        learning={"minibatches": 4},
+        source="arXiv 2405.15821, as in its authors' repository (ADRL); without their entropy bonus",
+    ),
+    "archer": Preset(
+        objective={
+            "critic": {"of": "turn", "gamma": 0.9, "epochs": 50, "minibatches": 1, "warmup": 20, "rate": 1e-3},
+            "group": (),
+            "baseline": "none",
+            "scale": "none",
+            "aggregate": "token",
+        },
+        source="arXiv 2402.19446, as in its authors' repository at 1bcbf80; mean over tokens in place of their sum, "
+        "and what `critic/turn_critic.py` says",
+    ),
+    "vsc_rl": Preset(
+        objective={
+            "critic": {"of": "token", "gamma": 0.5, "within": 1.0},
+            "subgoals": {},
+            "beta": 0.01,
+            "group": (),
+            "baseline": "none",
+            "scale": "none",
+            "aggregate": "token",
+        },
+        source="arXiv 2502.07949, its bound from the authors' page, segments and their discount from their repository "
+        "at 401d793; advantages and loss are PPO's, the weight of the divergence is ours",
+    ),
     "constrained": Preset(
         objective={"constraints": {"tokens": {"budget": 64.0}}},
         source="after arXiv 2310.04373: group-relative advantages of costs in place of its value functions; its "
@@ -237,5 +355,12 @@ PRESETS: Mapping[str, Preset] = {
 
 
 def make_objective(algorithm: str, changes: Mapping[str, Any] | None = None) -> Objective:
-    """The objective of a named algorithm, with changes. Raises KeyError, and pydantic's ValidationError."""
-    return Objective.model_validate({**PRESETS[algorithm].objective, **(changes or {})})
+    """The objective of a named algorithm, with changes, also those of single settings of its critic. Raises KeyError,
+    and pydantic's ValidationError."""
+    own, given = PRESETS[algorithm].objective, dict(changes or {})
+    if isinstance(given.get("critic"), Mapping):
+        given["critic"] = {**own.get("critic", {}), **given["critic"]}
+    made = Objective.model_validate({**own, **given})
+    if made.subgoals is not None and (made.critic is None or not made.beta):
+        raise ValueError("`subgoals` need a critic, and a divergence from a reference: give `critic` and `beta`")
+    return made

@@ -27,11 +27,11 @@ class Learning(BaseModel):
     warmup: int = Field(0, ge=0, description="warm-up steps of the learning rate")
     weight_decay: float = Field(0.0, ge=0, description="of AdamW")
     betas: tuple[float, float] = Field((0.9, 0.999), description="of AdamW")
-    epochs: int = Field(1, ge=1, description="times that the rows of a step are used")
+    epochs: int = Field(1, ge=1, description="times that the rows of a step are used; ppo: 4")
     minibatches: int = Field(
         1,
         ge=1,
-        description="updates in one pass over the rows of a step; dapo, lite_ppo, gspo, cispo, prorl: their own",
+        description="updates in one pass over the rows of a step; dapo, lite_ppo, gspo, cispo, prorl, poad: their own",
     )
     micro_tokens: int = Field(16384, ge=1, description="tokens in one forward pass, padding included")
     checkpointing: bool | Literal["auto"] = Field(

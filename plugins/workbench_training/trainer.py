@@ -34,7 +34,11 @@ from workbench_training.settings import Course
 from workbench_training.state.checkpoints import claim_weights, drop_weights
 from workbench_training.state.training_state import State
 
-PARTS = ("weights", "optimizer", "reference", "best")  # the parts of a policy in a checkpoint
+#: The parts of a policy in a checkpoint.
+PARTS = (
+    *("weights", "optimizer", "reference", "best"),
+    *("critic", "critic_targets", "critic_optimizer", "critic_record"),
+)
 
 
 class Trainer:
@@ -189,7 +193,7 @@ class Trainer:
         weights, skipped = self.state.multipliers.get(name, {}), learner.skipped
         if rows:
             values = compute_advantages(rows, objective, weights)
-            if values.any() or objective.beta:
+            if values.any() or objective.beta or objective.critic is not None:
                 # Without a correction only a row's own log-probabilities, as of an older version, make up for its age.
                 current = version if learner.correction is not None else step
                 figures |= learner.step(rows, values.tolist(), current, self.rate(step), done=step)

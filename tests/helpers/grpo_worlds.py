@@ -15,12 +15,12 @@ from workbench.lm import Request
 from workbench.study import Result
 from workbench.task import Example
 from workbench.workflow import CallRecord, Span, Trace
-from workbench_training.learner import Learner
 from workbench_training.model.policy import Policy
 from workbench_training.objective import Objective, make_objective
 from workbench_training.rewards import Rollout
 from workbench_training.rollouts.rollout_source import RolloutSource
 from workbench_training.rollouts.token_rows import Row, build_rows
+from workbench_training.scale.distributed import learner_for
 from workbench_training.serving.policy_lm import LocalEngine
 from workbench_training.settings import Course, Learning
 from workbench_training.trainer import Trainer
@@ -115,7 +115,7 @@ def bandit(
     engine = LocalEngine(sampler(policy)) if engine_of is None else engine_of(policy)
     source = world(engine, reward, seed=seed)
     source.steps_left = affords
-    learner = Learner(
+    learner = learner_for(
         policy, objective or make_objective("grpo"), Learning.model_validate({"rate": rate, **(learning or {})})
     )
     settings = Course.model_validate(

@@ -1,4 +1,5 @@
-"""Credit for steps and for agents: GiGPO and Dr. MAS beside plain GRPO, on two small worlds, reported as they come.
+"""Credit for steps and for agents: GiGPO, Dr. MAS and critics beside plain GRPO, on two small worlds, reported as they
+come.
 
     python contrib/bench/training/train_worlds.py --seeds 5
 
@@ -13,6 +14,13 @@ digit arrives. `swapped` is the control: each role is given what the other earne
 door: a corridor of four places, the key at one end and the door at the other. Six moves, even tokens to the left, odd
 ones to the right; 1 for coming to the door with the key, else 0. States recur, so moves can be compared in the same
 state (gigpo), not only whole walks (grpo).
+
+subgoals: the same corridor, where the prompt names the subgoal in place of the key, and each of the two earns 0.5. Here
+values of tokens learn from what the whole walk earns later (poad), or from what each subgoal earns, with a reference
+that is asked for the goal (vsc_rl).
+
+Elsewhere, too, values of states replace comparisons: of tokens (ppo, poad; turns have one token), of turns (archer).
+Their critics have narrow heads and a rate for tiny models; archer trains its critic alone for 5 steps, in place of 20.
 """
 
 from __future__ import annotations
@@ -37,12 +45,12 @@ from workbench.lm import Request, Response
 from workbench.study import Result
 from workbench.task import Example
 from workbench.workflow import CallRecord, Span, Trace
-from workbench_training.learner import Learner
 from workbench_training.model.policy import Policy
-from workbench_training.objective import make_objective
+from workbench_training.objective import PRESETS, make_objective
 from workbench_training.rewards import Rollout
 from workbench_training.rollouts.rollout_source import RolloutSource
 from workbench_training.rollouts.token_rows import Row, build_rows
+from workbench_training.scale.distributed import learner_for
 from workbench_training.serving.policy_lm import LocalEngine
 from workbench_training.settings import Course, Learning, Lora
 from workbench_training.trainer import Trainer
@@ -125,16 +133,53 @@ class Door(World):
             response = await self.ask("walker", f"{place}{'k' if key else 'n'}", replica + 100 * turn)
             spans.append(span("walker", turn, response))
             assert response.token_ids is not None
-            place = min(max(place + (1 if response.token_ids[0] % 2 else -1), 0), 3)
+            place, had = min(max(place + (1 if response.token_ids[0] % 2 else -1), 0), 3), key
             key = key or place == 0
+            self.passed(spans[-1], key and not had, key and place == 3)
             if key and place == 3:
-                return spans, {"walker": 1.0}, True
-        return spans, {"walker": 0.0}, False
+                return spans, self.earned(key, True), True
+        return spans, self.earned(key, False), False
 
+    def passed(self, span: Span, found: bool, opened: bool) -> None:
+        """After a move that found the key, or opened the door, or neither."""
+
+    def earned(self, key: bool, opened: bool) -> dict[str, float]:
+        return {"walker": float(opened)}
+
+
+class Subgoals(Door):
+    """`n` asks for the key, `k` for the door; the reference is asked for `g`, both."""
+
+    def passed(self, span: Span, found: bool, opened: bool) -> None:
+        span.calls[0].earned = 0.5 * (found + opened)
+
+    def earned(self, key: bool, opened: bool) -> dict[str, float]:
+        return {"walker": 0.5 * (key + opened)}
+
+    def rows(self, rollout: Rollout, step: int) -> list[Row]:
+        assert rollout.result.trace is not None
+        goal, *subgoals = self.engines[""].generator.tokenizer.convert_tokens_to_ids(["g", "n", "k"])
+        found = []
+        for row, walked in zip(super().rows(rollout, step), rollout.result.trace.spans, strict=True):
+            asked = tuple(goal if token in subgoals else token for token in row.prompt_ids)
+            found.append(replace(row, step_reward=walked.calls[0].earned, reference_ids=asked))
+        return found
+
+
+CRITIC = {"rate": 3e-3, "widths": (64,)}
+CRITICS: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(("ppo", "poad", "vsc_rl"), CRITIC),
+    "archer": {**CRITIC, "warmup": 5},
+}
 
 WORLDS: dict[str, tuple[type[World], tuple[str, ...], dict[str, Any]]] = {
-    "relay": (Relay, ("grpo", "dr_mas", "policies", "swapped"), {"steps": 60, "tasks": 4, "rollouts": 16}),
-    "door": (Door, ("grpo", "gigpo"), {"steps": 40, "tasks": 1, "rollouts": 32}),
+    "relay": (
+        Relay,
+        ("grpo", "dr_mas", "policies", "swapped", "ppo", "poad", "archer"),
+        {"steps": 60, "tasks": 4, "rollouts": 16},
+    ),
+    "door": (Door, ("grpo", "gigpo", "ppo", "poad", "archer"), {"steps": 40, "tasks": 1, "rollouts": 32}),
+    "subgoals": (Subgoals, ("grpo", "gigpo", "poad", "vsc_rl"), {"steps": 40, "tasks": 1, "rollouts": 32}),
 }
 
 
@@ -155,9 +200,11 @@ def train(
         source = made(engines, seed, algorithm == "swapped")
         # The step term of gigpo is divided by its deviation, too, so that both algorithms take steps of like size.
         changes = {"scale": "std", "step_scale": "std"} if algorithm == "gigpo" else {}
+        changes |= {"critic": CRITICS[algorithm]} if algorithm in CRITICS else {}
         objective = make_objective("grpo" if several else algorithm, changes)
-        learning = Learning.model_validate({"rate": rate})
-        learners = {name: Learner(policy, objective, learning) for name, policy in policies.items()}
+        learned = PRESETS[algorithm].learning if algorithm in CRITICS else {}
+        learning = Learning.model_validate({"rate": rate, **learned})
+        learners = {name: learner_for(policy, objective, learning) for name, policy in policies.items()}
         settings = Course.model_validate({**course, "evaluate_every": 10_000, "save_every": 10_000})
         tasks = [Example(t, {"text": t}) for t in made.tasks]
 

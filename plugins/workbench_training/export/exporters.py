@@ -325,7 +325,8 @@ def _loss_mode(settings: GRPO, objective: Objective) -> str:
     """verl's name for the loss. Raises SpecError for what verl does not have."""
     modes = {("clip", "token"): "vanilla", ("clip", "sequence"): "gspo", ("cispo", "token"): "cispo"}
     mode = modes.get((objective.surrogate, objective.ratio))
-    if mode is None or objective.aggregate not in _AGGREGATE or objective.constraints or objective.step_weight:
+    ours = objective.constraints or objective.step_weight or objective.critic
+    if mode is None or objective.aggregate not in _AGGREGATE or ours:
         raise SpecError(
             f"verl has no loss for the algorithm {settings.algorithm} as it is set",
             hint="Take grpo, dapo, lite_ppo, gspo or cispo.",

@@ -34,14 +34,23 @@ def log_probabilities(
     Elsewhere both are 0. single: one pass of whole rows, whatever they are: so each weight is used
     once, and its gradient is whole as soon as the backward pass has left its layer.
     """
-    shares = not single and _shares(model, batch)
-    found = [*(_with_shared_prompts(model, batch) if shares else _row_by_row(model, batch, single))]
-    states, rows, places = (torch.cat(parts) for parts in zip(*found, strict=True))
+    states, rows, places = compute_states(model, batch, single=single)
     wanted = batch.tokens[rows, places]
     logp, entropy = score_states(model, states, wanted, temperature)
     logps = torch.zeros_like(batch.mask).index_put((rows, places), logp)
     entropies = torch.zeros_like(batch.mask).index_put((rows, places), entropy)
     return logps, entropies
+
+
+def compute_states(
+    model: Any, batch: Batch, *, single: bool = False
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """(the decoder's states before the tokens of the mask, their rows, their places after the prompts): (states, size),
+    (states,), (states,)."""
+    shares = not single and _shares(model, batch)
+    found = [*(_with_shared_prompts(model, batch) if shares else _row_by_row(model, batch, single))]
+    states, rows, places = (torch.cat(parts) for parts in zip(*found, strict=True))
+    return states, rows, places
 
 
 def score_states(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import weakref
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal
 
 import torch
@@ -19,6 +20,7 @@ from transformers import AutoModelForCausalLM
 
 from workbench_training.model.layer_checkpointing import LayerCheckpointing
 from workbench_training.model.logprobs import score_states
+from workbench_training.objective import HEADS, Critic
 from workbench_training.settings import Lora
 
 GIB = 1 << 30
@@ -27,13 +29,16 @@ GIB = 1 << 30
 @dataclass(frozen=True)
 class PolicyShape:
     """A policy as training loads it on a GPU. config: of its model. reference: whether a second set of trained weights
-    is kept. dtype: of the weights, where it is not that of a `Policy`."""
+    is kept. dtype: of the weights, where it is not that of a `Policy`. critic: of the policy; trunk: the config of the
+    critic's own model, if it has one."""
 
     config: Any
     lora: Lora | None = None
     checkpointing: bool | Literal["auto"] = "auto"
     reference: bool = False
     dtype: str | None = None
+    critic: Critic | None = None
+    trunk: Any = None
 
 
 @dataclass(frozen=True)
@@ -118,6 +123,28 @@ def count_memory(
     return MemoryCount(
         base, weights, weights, 2 * weights, weights if shape.reference else 0, activations, logits, whole, cache
     )
+
+
+def count_critic(shape: PolicyShape, trained: int, *, rows: int, tokens: int) -> MemoryCount:
+    """Count what the critic of a policy takes: heads, and a model of its own, or else the policy's first weights. Not
+    counted are the states of a step, and what a pass through the heads keeps.
+
+    Args:
+        shape: of a policy with a critic.
+        trained: bytes of the policy's trained weights.
+        rows, tokens: of one forward pass.
+    """
+    assert shape.critic is not None
+    copied, config = shape.critic.of == "turn", shape.trunk or shape.config
+    sizes = [config.get_text_config().hidden_size, *shape.critic.widths, 1]
+    head = sum(4 * (a + 1) * b for a, b in pairwise(sizes))
+    heads = len(HEADS[shape.critic.of]) * head
+    if shape.trunk is None:
+        return MemoryCount(0, heads, heads, 2 * heads, trained + (heads if copied else 0), 0, 0, 0, 0)
+    trunk = PolicyShape(shape.trunk, checkpointing=False, reference=copied, dtype="float32")
+    counted = count_memory(trunk, rows=rows, tokens=tokens)
+    weights, passed = heads + counted.weights, counted.activations  # no logits are computed
+    return MemoryCount(0, weights, weights, 2 * weights, weights if copied else 0, passed, 0, passed, 0)
 
 
 def _build(shape: PolicyShape) -> tuple[Any, Any]:

@@ -20,7 +20,7 @@ from transformers.utils import logging as hf_logging
 from workbench.errors import PluginError
 from workbench.kit.generation import Generator, Refill, Row
 from workbench_training.model.layer_checkpointing import LayerCheckpointing
-from workbench_training.model.logprobs import log_probabilities
+from workbench_training.model.logprobs import compute_states, log_probabilities
 from workbench_training.rollouts.token_rows import Batch
 from workbench_training.settings import Lora
 
@@ -108,6 +108,12 @@ class Policy:
         """Of the tokens after the prompts, and the entropies there: (rows, longest)."""
         with self.passing():
             return log_probabilities(self.inner, batch, temperature=temperature)
+
+    @torch.no_grad()
+    def states(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """(states before the tokens of the mask, their rows, their places): (states, size), (states,), (states,)."""
+        with self.passing():
+            return compute_states(self.inner, batch)
 
     @torch.no_grad()
     def sampling_log_probabilities(self, batch: Batch) -> torch.Tensor:

@@ -12,7 +12,8 @@ from transformers import AutoConfig
 
 from workbench.errors import SpecError
 from workbench.kit.checkpoint import check_checkpoint
-from workbench_training.model.memory_count import GIB, MemoryCount, PolicyShape, count_memory
+from workbench_training.model.memory_count import GIB, MemoryCount, PolicyShape, count_critic, count_memory
+from workbench_training.objective import Critic
 from workbench_training.rollouts.study_rollouts import TrainedPolicy
 from workbench_training.settings import Lora, ServerSettings
 
@@ -57,6 +58,8 @@ class Plan:
                 other.lora is not None and other.config == shape.config for other in self.policies[:i]
             )
             found.append(replace(counted, base=0) if shared else counted)
+            if shape.critic is not None:
+                found.append(count_critic(shape, counted.weights, rows=max(1, self.tokens // row), tokens=row))
         return sum(found[1:], found[0])
 
     @cached_property
@@ -141,15 +144,25 @@ def _each(plan: Plan, **changes: Any) -> tuple[PolicyShape, ...]:
     )
 
 
-def make_plan(roles: Sequence[TrainedPolicy], server: ServerSettings | None, *, reference: bool, drawn: int) -> Plan:
-    """The plan of a training. drawn: rows that a policy draws at once in this process."""
-    shapes = []
+def make_plan(
+    roles: Sequence[TrainedPolicy],
+    server: ServerSettings | None,
+    *,
+    reference: bool,
+    drawn: int,
+    critic: Critic | None = None,
+) -> Plan:
+    """The plan of a training. drawn: rows that a policy draws at once in this process; critic: of each policy."""
+    shapes, trunk = [], None
+    if critic is not None and critic.model is not None:
+        check_checkpoint(critic.model)
+        trunk = AutoConfig.from_pretrained(critic.model, trust_remote_code=False)
     for role in roles:
         revision = role.spec.extra.get("revision")
         check_checkpoint(role.lm.weights, revision)
         config = AutoConfig.from_pretrained(role.lm.weights, revision=revision or "main", trust_remote_code=False)
         dtype = role.spec.extra.get("dtype")
-        shapes.append(PolicyShape(config, role.lora, role.learning.checkpointing, reference, dtype))
+        shapes.append(PolicyShape(config, role.lora, role.learning.checkpointing, reference, dtype, critic, trunk))
     return Plan(
         tuple(shapes),
         tokens=max(role.learning.micro_tokens for role in roles),

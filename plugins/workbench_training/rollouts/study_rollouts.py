@@ -18,6 +18,7 @@ from workbench.spec import LMSpec, lm_spec
 from workbench.study import read_position, recall_evaluation, restore_position
 from workbench.task import Example
 from workbench.workflow import CallRecord, NodeKind
+from workbench_training.objective import Subgoals
 from workbench_training.rewards import Guards, RewardTerm, Rollout, score
 from workbench_training.rollouts.node_outputs import score_output
 from workbench_training.rollouts.rollout_trees import RolloutTree
@@ -88,6 +89,7 @@ class StudyRolloutSource:
         self.stages = stages
         self.study, self.roles, self.rewards, self.guards = study, roles, rewards, guards
         self.merge, self.race = merge, race
+        self.subgoals: Subgoals | None = None
         self.observed = False  # states are what was seen last, not all that was said before
         self.tree: RolloutTree | None = None  # in place of runs that share nothing
         self.changes: Mapping[str, Any] = {}  # of the workflow, in rollouts and candidates
@@ -192,6 +194,7 @@ class StudyRolloutSource:
                             "truncated": r.finish == "length",
                             "step_reward": None if rollout.guarded else call.earned,
                             "anchor": hash_state(span.agent or span.node, call) if self.observed else None,
+                            "reference_ids": self._reference_ids(self.roles[name], call, rollout.example),
                         }
                     )
                     turn += 1
@@ -213,6 +216,15 @@ class StudyRolloutSource:
     def limit(self, tokens: Mapping[str, int]) -> None:
         for name, role in self.roles.items():
             role.engine.conversations.limit = tokens.get(name)
+
+    def _reference_ids(self, role: TrainedPolicy, call: CallRecord, row: Example) -> tuple[int, ...] | None:
+        """The call's prompt with the row's goal in place of subgoals; None where there are none."""
+        if self.subgoals is None or call.response.prompt_ids is None:
+            return None
+        from workbench_training.rollouts.token_rows import replace_subgoals
+
+        goal, prompt = str(row[self.subgoals.field]), call.response.prompt_ids
+        return replace_subgoals(call.messages, prompt, self.subgoals.pattern, goal, role.policy.tokenizer)
 
     def affords(self, course: Course, step: int) -> bool:
         """Room for another step, and for a candidate after it: weights that nobody evaluates are worth nothing."""

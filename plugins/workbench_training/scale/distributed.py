@@ -157,6 +157,12 @@ def check_processes(learning: Learning) -> None:
         )
 
 
+def check_single_process() -> None:
+    """Raise PluginError if there are other processes, for a training with a critic."""
+    if count_devices() > 1:
+        raise PluginError("a critic is trained in one process: start the run without torchrun")
+
+
 def make_policy(learning: Learning, base: str, **how: Any) -> Policy:
     """A policy of the kind that the settings require. Raises PluginError if that needs other processes."""
     check_processes(learning)
@@ -169,7 +175,13 @@ def make_policy(learning: Learning, base: str, **how: Any) -> Policy:
 
 
 def learner_for(policy: Policy, objective: Objective, learning: Learning, others: Sequence[Learner] = ()) -> Learner:
-    """A learner for this process only, or one that leads those of the other processes."""
+    """A learner for this process only, or one that leads those of the other processes. Raises PluginError for a critic
+    beside other processes."""
+    if objective.critic is not None:
+        from workbench_training.critic.learner import CriticLearner
+
+        check_single_process()
+        return CriticLearner(policy, objective, learning)
     if count_devices() == 1:
         return Learner(policy, objective, learning)
     beside = next((o for o in others if isinstance(o, LeadingLearner) and o.policy.model is policy.model), None)

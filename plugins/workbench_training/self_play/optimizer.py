@@ -44,6 +44,8 @@ class SelfPlay(GRPO):
         if self.policies or self.stages:
             given = "policies" if self.policies else "stages"
             raise ValueError(f"self_play has two policies of its own, in turns: remove `{given}`")
+        if self.resolve_objective().subgoals is not None:
+            raise ValueError("a proposer writes no subgoals: choose another algorithm")
         if self.verdicts is not None and (self.learning.fsdp or self.verdicts.learning.fsdp):
             raise ValueError("a model of outcomes is not sharded: remove either `verdicts` or `fsdp`")
         if self.verdicts is not None and not any(term.kind == "metric" and not term.field for term in self.rewards):

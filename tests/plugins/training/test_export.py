@@ -276,6 +276,7 @@ def test_exported_clips_mean_in_verl_what_they_mean_here(algorithm: str, objecti
         ({"algorithm": "trpa"}, {}, "no loss for the algorithm trpa"),
         ({"algorithm": "p3o"}, {}, "no loss for the algorithm p3o"),
         ({"algorithm": "gigpo"}, {}, "no loss for the algorithm gigpo"),
+        ({"algorithm": "ppo"}, {}, "no loss for the algorithm ppo"),
         ({"rewards": [{"kind": "metric"}]}, {"metric": "f1(call, target=text)"}, "cannot be told the metric f1"),
         (
             {},

@@ -24,23 +24,36 @@ import torch
 torch.set_num_threads(1)
 from pathlib import Path
 from tests.helpers.grpo_runs import run
-run(Path({folder!r}), again={again})
+run(Path({folder!r}), again={again}, optimizers={optimizers!r})
 """
 
 
-def start(folder: Path, again: bool) -> subprocess.Popen[bytes]:
-    code = KILLED.format(root=str(WORKFLOWS.parent), folder=str(folder), again=again)
+#: What a critic remembers of earlier steps must come back, too: its buffer, its slow copy, how many steps it trained.
+ARCHER = [
+    {
+        "grpo": {
+            **SMALL,
+            "algorithm": "archer",
+            "objective": {"critic": {"widths": [32], "epochs": 4, "warmup": 1}},
+        }
+    }
+]
+
+
+def start(folder: Path, again: bool, optimizers: Any) -> subprocess.Popen[bytes]:
+    code = KILLED.format(root=str(WORKFLOWS.parent), folder=str(folder), again=again, optimizers=optimizers)
     return subprocess.Popen([sys.executable, "-W", "ignore", "-c", code], stderr=subprocess.DEVNULL)
 
 
-def test_killed_at_any_time_and_resumed_it_ends_with_the_same_weights(tmp_path: Path) -> None:
+@pytest.mark.parametrize("optimizers", [None, ARCHER], ids=["grpo", "archer"])
+def test_killed_at_any_time_and_resumed_it_ends_with_the_same_weights(tmp_path: Path, optimizers: Any) -> None:
     """kill -9 while drawing the first, second and last step; the journal and the checkpoints do the rest."""
     needs_torch()
-    whole = run(tmp_path / "whole")
+    whole = run(tmp_path / "whole", optimizers=optimizers)
     killed = tmp_path / "killed"
     again = False
     for calls in (3, 20, 37, 58):  # 16 to a step: within the first, second, third and last
-        kill_after(calls, start(killed, again), killed, seconds=100)
+        kill_after(calls, start(killed, again, optimizers), killed, seconds=100)
         again = True
     report = run(killed, again=True)
     assert candidates(killed) == candidates(tmp_path / "whole")

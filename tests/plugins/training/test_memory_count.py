@@ -19,12 +19,14 @@ from workbench.errors import SpecError  # noqa: E402
 from workbench.run import find_obstacles, prepare  # noqa: E402
 from workbench_training import base  # noqa: E402
 from workbench_training.model import logprobs, memory_count, preflight  # noqa: E402
-from workbench_training.model.memory_count import GIB, PolicyShape, count_memory  # noqa: E402
+from workbench_training.model.memory_count import GIB, PolicyShape, count_critic, count_memory  # noqa: E402
 from workbench_training.model.preflight import RESERVE, SLEEPING, Plan, check_memory  # noqa: E402
+from workbench_training.objective import Critic  # noqa: E402
 from workbench_training.settings import Lora  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
+PASS = {"rows": 1, "tokens": 64}
 CARD = 80 * 10**9  # bytes
 SERVER = 0.45
 
@@ -237,3 +239,30 @@ def test_what_takes_the_memory_is_told_and_how_it_is_computed(tmp_path: Path, mo
     told = [message for message, *_ in heard]
     assert any("GiB are counted for passes of" in m and "AdamW" in m and "keys and values" in m for m in told)
     assert any("trained weights on cpu, attention sdpa, activations kept for the backward pass" in m for m in told)
+
+
+# A critic
+
+
+def test_the_weights_of_a_critic_are_counted() -> None:
+    """Heads of 64 numbers, 8 and one; beside them the policy's first weights, or a model of its own."""
+    head = 4 * ((64 + 1) * 8 + (8 + 1))
+    found = {
+        of: count_critic(PolicyShape(tiny(), critic=Critic.model_validate({"of": of, "widths": [8]})), 1000, **PASS)
+        for of in ("token", "turn")
+    }
+    assert (found["token"].weights, found["token"].optimizer) == (head, 2 * head)
+    assert (found["token"].reference, found["turn"].reference) == (1000, 1000 + 4 * head)
+    assert found["turn"].weights == 4 * head
+    critic = Critic.model_validate({"widths": [8], "model": "there"})
+    own = count_critic(PolicyShape(tiny(), critic=critic, trunk=tiny(layers=1)), 1000, **PASS)
+    trunk = sum(4 * p.numel() for p in make_model(0, layers=1).parameters())
+    assert (own.weights, own.optimizer, own.reference) == (trunk + head, 2 * (trunk + head), 0)
+    assert own.activations > 0 and own.logits == 0
+
+
+def test_a_critic_adds_to_what_a_training_takes() -> None:
+    plain = PolicyShape(tiny())
+    critic = Critic.model_validate({"model": "there", "widths": [8]})
+    alone, beside = (Plan((shape,), tokens=64) for shape in (plain, replace(plain, critic=critic, trunk=tiny())))
+    assert beside.resting >= 1.9 * alone.resting

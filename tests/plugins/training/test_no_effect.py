@@ -94,6 +94,22 @@ def test_a_horizon_reaches_every_node_that_takes_steps(node: Any, address: str, 
             ("objective", "correction"),
             "those at temperature 1",
         ),
+        ({"algorithm": "ppo", "objective": {"scale": "std"}}, ("objective", "scale"), "a critic gives the advantages"),
+        (
+            {"algorithm": "ppo", "objective": {"critic": {"replay": 2}}},
+            ("objective", "critic", "replay"),
+            "a critic of turns",
+        ),
+        (
+            {"algorithm": "archer", "objective": {"critic": {"lam": 0.9}}},
+            ("objective", "critic", "lam"),
+            "no values of tokens",
+        ),
+        (
+            {"algorithm": "poad", "objective": {"critic": {"clip": 0.1, "minibatches": 1}}},
+            ("objective", "critic", "clip"),
+            "one update of the critic",
+        ),
         ({"course": {"reset_kl": 0.5}}, ("course", "reset_kl"), "reset_after is 0"),
         ({"course": {"horizon_steps": 5}}, ("course", "horizon_steps"), "there is no horizon"),
         ({"course": {"kl": 0.5}}, ("course", "kl"), "measures no divergence"),
@@ -136,8 +152,10 @@ def test_every_algorithm_is_ready_as_it_stands(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     from workbench_training.objective import PRESETS
 
+    needed = {"vsc_rl": {"objective": {"subgoals": {"field": "text"}}}}  # the field with the goal
     for name in PRESETS:
-        _, _, task, optimizers = prepare(write(tmp_path, optimizers=[{"grpo": {"algorithm": name}}]))
+        settings = {"algorithm": name, **needed.get(name, {})}
+        _, _, task, optimizers = prepare(write(tmp_path, optimizers=[{"grpo": settings}]))
         assert find_obstacles(task, optimizers) == [], name
 
 

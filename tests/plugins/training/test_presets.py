@@ -42,6 +42,8 @@ CONSTANTS: dict[str, tuple[dict[str, Any], dict[str, Any], int]] = {
         {"dynamic_sampling": 3, "reset_after": 200, "reset_patience": 3, "reset_kl": 0.1},
         4,
     ),
+    "poad": ({"aggregate": "token", "clip_low": 0.2, "clip_high": 0.2}, {}, 4),
+    "archer": ({"aggregate": "token"}, {}, 1),
     "dr_grpo": ({"scale": "none", "aggregate": "constant"}, {}, 1),
 }
 

@@ -1,0 +1,1 @@
+"""A critic: values of states, and the advantages that they give."""
