@@ -255,7 +255,7 @@ class Trainer:
 
     async def _offer(self) -> None:
         """Let the study evaluate the weights."""
-        if not self.source.offers:
+        if not self.source.has_candidates:
             return
         key = str(self.state.step)
         self._offered.add(self.state.step)

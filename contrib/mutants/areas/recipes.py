@@ -55,7 +55,11 @@ RECIPES: list[Mutant] = [
     *changes_of(
         "plugins/workbench_training/rollouts/study_rollouts.py",
         nodes_of("tests/plugins/training/test_feedback_markers.py", "test_rollouts_and_candidates_ask_for_success"),
-        ("patch = {**self.changes, **named}", "patch = named", "in use nothing asks for success"),
+        (
+            "patch = {**self.nodes, **self.changes, **named}",
+            "patch = {**self.nodes, **named}",
+            "in use nothing asks for success",
+        ),
         ("changes: dict[str, Any] = dict(self.changes)", "changes: dict[str, Any] = {}", "rollouts have no marker"),
     ),
     *changes_of(

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 class RolloutSource(Protocol):
     """The source of rollouts and the receiver of candidates.
 
-    offers: whether the weights are candidates at all.
+    has_candidates: whether the weights are evaluated at all.
     """
 
-    offers: bool = True
+    has_candidates: bool = True
 
     async def rollouts(self, tasks: Sequence[Example], course: Course, step: int) -> list[list[Rollout]]:
         """The scored rollouts of each task for a step, drawn by the weights that the engines hold for it."""

@@ -71,7 +71,7 @@ def earned(rollout: Rollout, role: str = "") -> float | None:
 class StudyRolloutSource:
     """Rollouts from runs of the workflow under a study, and candidates as patches of its LMs."""
 
-    offers: bool = True
+    has_candidates: bool = True
 
     def __init__(
         self,

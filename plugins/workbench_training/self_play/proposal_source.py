@@ -29,7 +29,7 @@ Answer = Callable[[Example, int], Awaitable[ExampleRun]]
 class ProposalSource(RolloutSource):
     """A proposer's rollouts. Its weights are no candidates: what it is for shows in the solver."""
 
-    offers = False
+    has_candidates = False
 
     def __init__(
         self,
