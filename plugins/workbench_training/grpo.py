@@ -89,7 +89,7 @@ class GRPO(TrainingOptimizer):
         learnings = [self.learning, *(p.learning for p in self.policies.values() if p.learning)]
         if course.replay and any(s.temperature != 1.0 for s in learnings):
             raise ValueError("replay needs `learning: {temperature: 1}`: stored probabilities are those at 1")
-        if course.straggler_cut is not None and objective.step_weight:
+        if course.straggler_cut is not None and (objective.step_weight or objective.critic is not None):
             raise ValueError(
                 f"course.straggler_cut counts the tokens of a conversation, and {self.algorithm} learns from each step "
                 "by itself: remove either"
@@ -98,6 +98,12 @@ class GRPO(TrainingOptimizer):
             self._check_staleness(learnings)
         if objective.critic is not None and any(s.fsdp for s in learnings):
             raise ValueError("a critic is trained in one process: remove `learning.fsdp`, or the critic")
+        steps = course.steps * getattr(self, "turns", 1)  # of self_play
+        if objective.critic is not None and objective.critic.warmup >= steps:
+            raise ValueError(
+                f"the first {objective.critic.warmup} steps train the critic alone (critic.warmup), and the course has "
+                f"{steps}: lower it"
+            )
         if self.policies and self.address != "lm":
             raise ValueError("give either `address` or `policies`, each of which has its own address")
         return self

@@ -86,6 +86,8 @@ class Server:
             case "/get_world_size":
                 return {"world_size": self.gpus}
             case "/v1/load_lora_adapter":
+                if body["lora_name"] in self.adapters:
+                    raise Refused(f"{body['lora_name']} has already been loaded")
                 self.adapters[body["lora_name"]] = self.load(body["lora_path"])
             case "/v1/unload_lora_adapter":
                 self.adapters.pop(body["lora_name"])

@@ -11,7 +11,11 @@ SELF_PLAY: list[Mutant] = [
         ("1.0 - 2.0 * abs(proposal.agreement - 0.5)", "proposal.agreement", "easy proposals earn most"),
         (" - settings.repetition * alike", "", "repeated proposals cost nothing"),
         (" + settings.tools * tools", "", "tools earn nothing"),
-        ("if not proposal.fields or proposal.id in known else", "if not proposal.fields else", "known rows earn"),
+        (
+            "if not proposal.fields or name_task(proposal.fields) in known else",
+            "if not proposal.fields else",
+            "known rows earn",
+        ),
         ("and low <= agreement <= high", "", "rows beyond the band are learned"),
         ("max(votes, key=lambda", "min(votes, key=lambda", "the rarest answer is the label"),
     ),

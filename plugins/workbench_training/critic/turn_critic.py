@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,8 @@ class TurnCritic(ValueLearner):
 
     def start_step(self, rows: Sequence[Row]) -> None:
         super().start_step(rows)
-        self.buffer = [*self.buffer, list(rows)][-self.settings.replay :]
+        apart = [replace(row, version=self.steps) for row in rows]  # from those of other steps, whatever drew them
+        self.buffer = [*self.buffer, apart][-self.settings.replay :]
         recent = [row for some in self.buffer for row in some]
         losses = [self._update(recent, rows, number) for number in range(self.settings.epochs)]
         self.figures["value_loss"] = math.fsum(losses) / len(losses)

@@ -5,19 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from workbench import Study, Workflow
-from workbench.errors import SpecError, suggest
+from workbench.errors import LMError, SpecError, suggest
+from workbench.runtime import ends_run
 from workbench_training.rewards import RewardTerm, Rollout
 
 
 async def score_output(study: Study, rollout: Rollout, name: str) -> float | None:
     """The metric's score of what a node wrote last to a field, as if it were the workflow's only output. 0 where it
-    wrote nothing."""
+    wrote nothing that the metric can score; None where a judge could not be asked."""
     result, (output,) = rollout.result, study.workflow.output_fields
     spans = result.trace.spans if result.trace else []
     written = [span.outputs[name] for span in spans if name in span.outputs]
     if not written or result.trace is None:
         return 0.0
-    return (await study.score(rollout.example, {**result.prediction, output: written[-1]}, result.trace)).value
+    try:
+        return (await study.score(rollout.example, {**result.prediction, output: written[-1]}, result.trace)).value
+    except Exception as error:  # as in an evaluation, what a metric raises is this rollout's failure
+        if ends_run(error, study.ledger) or (isinstance(error, LMError) and error.kind == "auth"):
+            raise
+        return None if isinstance(error, LMError) else 0.0
 
 
 def check_outputs(workflow: Workflow, terms: Sequence[RewardTerm]) -> None:

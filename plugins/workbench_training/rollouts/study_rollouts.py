@@ -89,6 +89,7 @@ class StudyRolloutSource:
         self.stages = stages
         self.study, self.roles, self.rewards, self.guards = study, roles, rewards, guards
         self.merge, self.race = merge, race
+        self.tasks: Sequence[Example] | None = None  # that the training draws from; None: train
         self.subgoals: Subgoals | None = None
         self.observed = False  # states are what was seen last, not all that was said before
         self.tree: RolloutTree | None = None  # in place of runs that share nothing
@@ -228,7 +229,7 @@ class StudyRolloutSource:
 
     def affords(self, course: Course, step: int) -> bool:
         """Room for another step, and for a candidate after it: weights that nobody evaluates are worth nothing."""
-        study, rows = self.study, list(self.study.train)
+        study, rows = self.study, self.study.train if self.tasks is None else self.tasks
         drawn, workflow = min(course.tasks, len(rows)), self.workflow_at(step, course)
         if self.tree is not None:
             calls = drawn * self.tree.calls_of(workflow)

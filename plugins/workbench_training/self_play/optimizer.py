@@ -17,7 +17,7 @@ from workbench import Study, Workflow
 from workbench.errors import SpecError
 from workbench.task import Example
 from workbench_training.grpo import GRPO
-from workbench_training.rollouts.study_rollouts import StudyRolloutSource
+from workbench_training.rollouts.study_rollouts import StudyRolloutSource, set_max_steps
 from workbench_training.self_play.settings import Proposer, Verdicts
 from workbench_training.settings import PolicySettings
 
@@ -44,6 +44,14 @@ class SelfPlay(GRPO):
         if self.policies or self.stages:
             given = "policies" if self.policies else "stages"
             raise ValueError(f"self_play has two policies of its own, in turns: remove `{given}`")
+        if (server := self.server_settings) is not None and server.sleep:
+            raise ValueError("one policy draws while the other is trained: remove `sleep`")
+        critic, steps = self.resolve_objective().critic, self.proposer.steps * self.turns
+        if critic is not None and 0 < steps <= critic.warmup:
+            raise ValueError(
+                f"the first {critic.warmup} steps train the critic alone (critic.warmup), and the proposer has {steps} "
+                "in all its turns: lower it"
+            )
         if self.resolve_objective().subgoals is not None:
             raise ValueError("a proposer writes no subgoals: choose another algorithm")
         if self.verdicts is not None and (self.learning.fsdp or self.verdicts.learning.fsdp):
@@ -54,7 +62,16 @@ class SelfPlay(GRPO):
 
     async def ready(self, study: Study) -> None:
         await super().ready(study)
-        self.find_fields(study)
+        fields, _, target = self.find_fields(study)
+        for place, terms in self.list_rewards():
+            for index, term in enumerate(terms):
+                if term.kind in ("exact_match", "tool_n1") and term.target not in (*fields, target):
+                    raise SpecError(
+                        f"rows that the proposer writes have no field '{term.target}', only {', '.join(fields)} and "
+                        f"'{target}'",
+                        hint="Compare with one of these.",
+                        path=(*place, index, "target"),
+                    )
 
     def find_fields(self, study: Study) -> tuple[list[str], str, str]:
         """(inputs of a task, the output that is its answer, the row's field with the label). Raises SpecError."""
@@ -80,7 +97,8 @@ class SelfPlay(GRPO):
         return found if self.verdicts is None else {**found, JUDGE: solver.model_copy()}
 
     def most_calls(self, workflow: Workflow, train: Sequence[Example], val: Sequence[Example]) -> int:
-        course, p, calls = self.resolve_course(), self.proposer, workflow.max_calls
+        course, p = self.resolve_course(), self.proposer
+        calls = max(workflow.patched(set_max_steps(workflow, n)).max_calls for n in (*course.horizon, None))
         proposals = p.steps * p.tasks * p.rollouts + p.pool
         runs = course.steps * course.tasks * course.rollouts * (1 + course.dynamic_sampling)
         candidates = -(-course.steps // course.evaluate_every)
@@ -109,9 +127,9 @@ class SelfPlay(GRPO):
             output,
             target,
         )
-        merge = not objective.step_weight
+        merge = not objective.step_weight and objective.critic is None
         solving = SolverSource(study, {"": source.roles[""]}, self.rewards, self.guards, merge=merge, race=self.race)
-        solving.observed = not merge
+        solving.observed = bool(objective.step_weight)
         if self.verdicts is not None:
             solving.judge = OutcomeModel(source.roles[JUDGE].policy, self.verdicts, number)
         await Turns(plan, study, solving, source.roles[PROPOSER], folder, weights, number).play()

@@ -50,7 +50,7 @@ class ProposalSource(RolloutSource):
             settings: of the proposer.
             fields: of a task.
             output: the field of the solver's prediction that is its answer.
-            known: ids of rows that a proposal may not repeat.
+            known: names (`name_task`) of rows that a proposal may not repeat.
             room: whether the budget allows so many proposals with their answers.
         """
         self.write, self.answer, self.settings = write, answer, settings
@@ -59,7 +59,8 @@ class ProposalSource(RolloutSource):
 
     async def rollouts(self, tasks: Sequence[Example], course: Course, step: int) -> list[list[Rollout]]:
         drawn = [(task, k) for task in tasks for k in range(course.rollouts)]
-        runs = await gather_runs(self.write(task, k, step) for task, k in drawn)
+        # Prompts may be equal, and equal draws of one version are one call: each has a replica of its own.
+        runs = await gather_runs(self.write(task, i, step) for i, (task, _) in enumerate(drawn))
         proposals = await self.judge(runs)
         rewards = reward_proposals(proposals, self.known, self.settings)
         made = [

@@ -49,6 +49,11 @@ class Proposal:
         return Counter(_normal(answer) for answer in self.answers if answer is not None)
 
 
+def name_task(fields: Mapping[str, Any]) -> str:
+    """A name that tasks share whose fields differ in spaces, case or type alone."""
+    return content_id({name: _normal(value) for name, value in fields.items()})
+
+
 def _normal(answer: Any) -> str:
     text = answer if isinstance(answer, str) else json.dumps(answer, sort_keys=True, ensure_ascii=False, default=str)
     return " ".join(text.split()).casefold()
@@ -59,12 +64,12 @@ def reward_proposals(proposals: Sequence[Proposal], known: frozenset[str], setti
 
     Args:
         proposals: all of a step, since what is alike in them earns less.
-        known: ids (`content_id`) of rows that the proposer is shown.
+        known: names (`name_task`) of rows that the proposer is shown.
         settings: weights and bounds.
     """
     alike = _share_alike([_text(proposal) for proposal in proposals], settings.alike)
     return [
-        0.0 if not proposal.fields or proposal.id in known else _earned(proposal, share, settings)
+        0.0 if not proposal.fields or name_task(proposal.fields) in known else _earned(proposal, share, settings)
         for proposal, share in zip(proposals, alike, strict=True)
     ]
 
@@ -104,6 +109,6 @@ def choose_rows(proposals: Sequence[Proposal], known: frozenset[str], settings: 
     (low, high), found = settings.band, dict[str, Proposal]()
     for proposal in proposals:
         agreement = proposal.agreement
-        if proposal.fields and proposal.id not in known and agreement > 0 and low <= agreement <= high:
-            found[proposal.id] = proposal
-    return [*found.values()]
+        if proposal.fields and agreement > 0 and low <= agreement <= high:
+            found[name_task(proposal.fields)] = proposal
+    return [proposal for name, proposal in found.items() if name not in known]

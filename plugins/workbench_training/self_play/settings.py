@@ -64,3 +64,9 @@ class Verdicts(BaseModel):
     least: float = Field(
         0.6, ge=0.5, le=1, description="least balanced accuracy on held-out rows; below it, votes decide in this turn"
     )
+
+    @model_validator(mode="after")
+    def _is_read(self) -> Self:
+        if given := self.learning.model_fields_set & {"attention", "checkpointing"}:
+            raise ValueError(f"the model of outcomes is loaded as the solver is: write `{min(given)}` for both, above")
+        return self

@@ -19,7 +19,7 @@ from workbench_training.rollouts.study_rollouts import LONGEST_CALL, StudyRollou
 from workbench_training.scale.distributed import learner_for
 from workbench_training.self_play.outcome_model import JudgedRun, OutcomeModel, describe_run
 from workbench_training.self_play.proposal_source import ProposalSource, gather_runs
-from workbench_training.self_play.proposals import Proposal, choose_rows
+from workbench_training.self_play.proposals import Proposal, choose_rows, name_task
 from workbench_training.self_play.settings import Proposer, Verdicts
 from workbench_training.settings import Course
 from workbench_training.trainer import Trainer
@@ -62,7 +62,7 @@ class Turns:
         self.folder, self.weights, self.number = folder, weights, number
         self.course, self.objective = plan.course, plan.objective
         self.fields, self.output, self.target = plan.fields, plan.output, plan.target
-        self.known = frozenset(content_id({name: row[name] for name in self.fields}) for row in study.train)
+        self.known = frozenset(name_task({name: row[name] for name in self.fields}) for row in study.train)
         self.best = study.best_evaluation.score if study.best_evaluation is not None else -1.0
 
     async def play(self) -> None:
@@ -73,6 +73,7 @@ class Turns:
             for turn in range(self.plan.turns):
                 rng = random.Random(f"{self.number}: prompts of turn {turn}")
                 await _set_version(self.solver, self.source.earlier)
+                self.source.limit({})  # of the turn before
                 shown, source = await self._try_train(turn), self._proposals(turn)
                 if self.plan.proposer.steps:
                     await self._train_proposer(proposing, source, turn, rng, shown)
@@ -127,7 +128,7 @@ class Turns:
             return await study.run(solving, task, replica)
 
         def room(proposals: int) -> bool:
-            calls = 1 + self.plan.proposer.samples * study.workflow.max_calls
+            calls = 1 + self.plan.proposer.samples * solving.max_calls
             return study.remaining("calls") >= proposals * calls + study.worst_calls(study.workflow, study.val)
 
         return StudyProposalSource(
@@ -193,7 +194,7 @@ class Turns:
             at=lambda step: _set_version(self.solver, earlier + step),
             log=lambda message, **figures: self.study.log(f"solver, turn {turn + 1}, {message}", **figures),
         )
-        trainer.state.best = self.best
+        self.source.tasks, trainer.state.best = tasks, self.best
         await trainer.train()
         self.best = max(self.best, trainer.state.best)
         self.source.earlier += self.course.steps

@@ -66,6 +66,8 @@ class AdapterTransfer:
     async def send(self, client: VLLMClient, label: str, timeout: float) -> None:
         before, self._label = self._label, ""
         place = await asyncio.to_thread(self.policy.save_adapter, self.folder / label)
+        if before == label:  # a server refuses a name that it holds
+            await client.post("/v1/unload_lora_adapter", {"lora_name": f"{self.name}-{label}"}, timeout)
         body = {"lora_name": f"{self.name}-{label}", "lora_path": str(place.resolve())}
         await client.post("/v1/load_lora_adapter", body, timeout)
         self._label = label

@@ -122,7 +122,11 @@ def test_both_earn_the_sum_of_what_their_answers_earn(tmp_path: Path) -> None:
         class workflow:
             output_fields = ["label"]
 
+        class ledger:
+            stopping = None
+
         async def score(self, example: Any, prediction: Any, trace: Any) -> Score:
+            assert prediction["label"], "an empty label"
             return Score(float(prediction["label"] == example["label"]))
 
     async def reward(draft: str, label: str) -> float | None:
@@ -137,6 +141,7 @@ def test_both_earn_the_sum_of_what_their_answers_earn(tmp_path: Path) -> None:
         return rollout.reward
 
     assert asyncio.run(reward("billing", "billing")) == 2.0
+    assert asyncio.run(reward("", "billing")) == 1.0, "what the metric cannot score earns nothing, and ends nothing"
     assert asyncio.run(reward("billing", "account")) == asyncio.run(reward("account", "billing")) == 1.0
     assert asyncio.run(reward("account", "returns")) == 0.0
 

@@ -17,7 +17,7 @@ from workbench import SpecError
 from workbench.task import Example
 from workbench.workflow import CallRecord, ExampleRun, Span, Trace
 from workbench_training.self_play.optimizer import SelfPlay
-from workbench_training.self_play.proposals import Proposal, choose_rows, reward_proposals
+from workbench_training.self_play.proposals import Proposal, choose_rows, name_task, reward_proposals
 from workbench_training.self_play.settings import Proposer
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -66,9 +66,10 @@ def test_proposals_that_are_alike_share_a_penalty() -> None:
 
 
 def test_a_row_that_is_known_earns_nothing() -> None:
-    known = proposal("one two", "ab")
-    assert reward_proposals([known], frozenset({known.id}), proposer(repetition=0)) == [0.0]
-    assert choose_rows([known], frozenset({known.id}), proposer()) == []
+    known, copy = frozenset({name_task({"text": " One  two\n"})}), proposal("one two", "ab")
+    assert reward_proposals([copy], known, proposer(repetition=0)) == [0.0]
+    assert choose_rows([copy], known, proposer()) == []
+    assert name_task({"n": 5}) == name_task({"n": "5"}) != name_task({"n": "6"})
 
 
 def test_the_solver_learns_new_proposals_within_the_band_with_the_most_frequent_answer() -> None:
@@ -157,7 +158,7 @@ TINY = {
     "tasks": 2,
     "rollouts": 4,
     "samples": 4,
-    "pool": 6,
+    "pool": 10,
     "max_tokens": 8,
     "examples": 1,
     "band": (0.0, 1.0),
@@ -171,7 +172,7 @@ def settings(**more: Any) -> dict[str, Any]:
         "turns": 2,
         "course": {**COURSE},
         "device": "cpu",
-        "learning": {"rate": 1e-2},
+        "learning": {"rate": 1e-3},
         "guards": {"truncated": "keep", "empty": False},
         "rewards": [{"kind": "length", "tokens": 60}],
         "own_rows": False,
@@ -217,7 +218,7 @@ def test_both_are_trained_and_the_solver_learns_written_rows(tmp_path: Path, mon
         assert rows and all(set(row) == {"text", "label"} and row["text"] not in train for row in rows)
     assert any(changed for _, _, changed in trained[::2]) and any(changed for _, _, changed in trained[1::2])
     told = [message for message, _ in heard]
-    assert any(m.startswith("turn 1: of 6 proposals") for m in told)
+    assert any(m.startswith("turn 1: of 10 proposals") for m in told)
     versions = models(tmp_path)
     assert {"0", "1", "2", "3"} <= {v for k, v in versions if not k.endswith("proposer")}, "steps count on over turns"
 
@@ -376,6 +377,20 @@ def test_what_cannot_be_played_is_refused(tmp_path: Path) -> None:
         SelfPlay.model_validate({"stages": [{"start": 0}]})
     with pytest.raises(ValidationError, match="take the place of the metric in `rewards`, and there is none"):
         SelfPlay.model_validate({"verdicts": {}, "rewards": [{"kind": "length"}]})
+    with pytest.raises(ValidationError, match="the proposer has 15 in all its turns"):
+        SelfPlay.model_validate({"algorithm": "archer"})
+    with pytest.raises(ValidationError, match="and the course has 20"):
+        SelfPlay.model_validate({"algorithm": "archer", "turns": 2, "course": {"steps": 10}, "proposer": {"steps": 0}})
+    with pytest.raises(ValidationError, match="remove `sleep`"):
+        SelfPlay.model_validate({"server": {"sleep": True}, "lora": {}})
+    with pytest.raises(ValidationError, match="loaded as the solver is: write `attention`"):
+        SelfPlay.model_validate({"verdicts": {"learning": {"attention": "eager"}}})
+    with pytest.raises(SpecError, match="rows that the proposer writes have no field 'gold'"):
+        gold = {"self_play": {"device": "cpu", "rewards": [{"kind": "exact_match", "target": "gold"}]}}
+        rows = [{"text": str(i), "label": "a", "gold": "b"} for i in range(14)]
+        (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        data = {"file": str(tmp_path / "rows.jsonl")}
+        run(tmp_path, nodes=NODES, optimizers=[gold], rows=(8, 3, 3), data=data, budget={"calls": 9000})
     with pytest.raises(SpecError, match="takes votes on one output, and the workflow has 2"):
         two = {"sort": {"predict": "text -> label, why"}}
         run(tmp_path, nodes=two, optimizers=[{"self_play": {"device": "cpu"}}], rows=(8, 3, 3), budget={"calls": 9000})

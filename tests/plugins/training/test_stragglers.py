@@ -150,8 +150,9 @@ def test_a_call_beyond_the_limit_ends_the_rollout_and_not_the_training(tmp_path:
 
 
 def test_it_is_refused_where_each_step_is_learned_by_itself() -> None:
-    with pytest.raises(ValidationError, match="counts the tokens of a conversation"):
-        GRPO.model_validate({"algorithm": "gigpo", "course": {"straggler_cut": 3}})
+    for algorithm in ("gigpo", "ppo"):
+        with pytest.raises(ValidationError, match="counts the tokens of a conversation"):
+            GRPO.model_validate({"algorithm": algorithm, "course": {"straggler_cut": 3}})
     with pytest.raises(ValidationError, match="greater than 1"):
         GRPO.model_validate({"course": {"straggler_cut": 1}})
     assert "straggler_cut" not in GRPO().identify()["course"]
