@@ -21,6 +21,7 @@ from tests.helpers.tiny_lm import save, save_taught  # noqa: E402
 from workbench.errors import PluginError  # noqa: E402
 from workbench.run import find_obstacles, prepare  # noqa: E402
 from workbench_training.critic.learner import CriticLearner  # noqa: E402
+from workbench_training.critic.returns import split_trajectories  # noqa: E402
 from workbench_training.critic.token_critic import compute_value_errors  # noqa: E402
 from workbench_training.grpo import GRPO  # noqa: E402
 from workbench_training.model.policy import Policy  # noqa: E402
@@ -127,6 +128,15 @@ def test_turns_of_earlier_steps_are_learned_from_again(tmp_path: Path) -> None:
             learner.step(others, [0.0] * 16, step)
         errors[replay] = np.abs(learner.critic.read(first, "end", "q1")[0][:, 3] - 5.0).mean()
     assert errors[4] < 0.5 * errors[1]
+
+
+def test_turns_of_steps_that_one_version_drew_stay_apart(tmp_path: Path) -> None:
+    """With `staleness`, replayed rows and in self-play two steps may hold the same row, replica and version."""
+    learner = make_learner(tmp_path, objective("archer", warmup=10**9))
+    for _ in range(2):
+        learner.step(rows_of_three_turns(0), [0.0] * 48, 0)
+    recent = [row for rows in learner.critic.buffer for row in rows]
+    assert len(recent) == 96 and len(split_trajectories(recent)) == 32
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

@@ -76,6 +76,18 @@ def test_each_version_is_loaded_under_its_name_and_draws_as_the_policy_would(tmp
     with_server(tmp_path, course)
 
 
+def test_a_version_may_be_sent_again(tmp_path: Path) -> None:
+    """As in self-play, whose solver answers before it is trained: a server refuses a name that it holds."""
+
+    async def course(server: Server, engine: ServerEngine, policy: Policy) -> None:
+        await engine.at(3)
+        await engine.at(3)
+        assert list(server.adapters) == ["p-v3"]
+        assert (await engine.complete(ASK)).token_ids
+
+    with_server(tmp_path, course)
+
+
 def test_the_limit_of_a_conversation_reaches_the_server(tmp_path: Path) -> None:
     async def course(server: Server, engine: ServerEngine, policy: Policy) -> None:
         await engine.at(0)
