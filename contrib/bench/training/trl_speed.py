@@ -5,8 +5,9 @@
 
 Both sides train the same checkpoint from the same prompts, with the same number of rollouts, the same lengths of
 answers (planned beforehand: `even`, all as long as allowed, or `ragged`, from an eighth of it upwards), the same reward
-of the text, and one update a step. Our side is the whole of `workbench optimize`: workflow, runtime, journal on disk.
-TRL runs with what is fastest for it here: all rows in one batch, no gradient checkpointing, no reference, float32.
+of the text, and one update a step. Our side is the whole of `workbench optimize`: workflow, runtime, journal on disk; its
+batches are static. TRL runs with what is fastest for it here: all rows in one batch, no gradient checkpointing, no
+reference, float32.
 Rewards differ between any two texts, so neither side may leave out rows.
 
 Printed: median seconds of a step, of which generation, and the ratio of ours to TRL's with a 95% interval (bootstrap
@@ -41,7 +42,7 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 from shapes import SHAPES, save_shape, save_wide
 from tests.helpers.tiny_lm import save
 
-from workbench.kit.generation import Generator, Row
+from workbench.kit.generation import Generator, Refill, Row
 from workbench.run import Options, optimize
 from workbench_training.learner import Learner
 
@@ -195,6 +196,7 @@ def ours(
                     },
                     "learning": {"rate": RATE},
                     "device": case.device,
+                    "batching": "static",  # lengths are planned for the rows of a batch
                 }
             }
         ],
@@ -204,9 +206,9 @@ def ours(
     (folder / "speed.yaml").write_text(json.dumps(spec))
     plan, real = Plan(case.longest, ragged), Generator.generate
 
-    def planned(self: Generator, rows: list[Row]) -> None:
+    def planned(self: Generator, rows: list[Row], refill: Refill | None = None) -> None:
         if len(rows) < case.tasks:  # baseline and proof
-            return real(self, rows)
+            return real(self, rows, refill)
         if not lengths:
             lengths.extend(plan.next(case.tasks * ROLLOUTS))
         for row in rows:
@@ -215,7 +217,7 @@ def ours(
                 prompts.append(row.prompt_ids)
         ends, self.ends = self.ends, set()
         with clock.phase("draw"):
-            real(self, rows)
+            real(self, rows, refill)
         self.ends = ends
         for row in rows:
             row.finish, row.text = "stop", row.text if row.text.strip() else "-"
