@@ -5,8 +5,8 @@
 
 Both sides train the same checkpoint from the same prompts, with the same number of rollouts, the same lengths of
 answers (planned beforehand: `even`, all as long as allowed, or `ragged`, from an eighth of it upwards), the same reward
-of the text, and one update a step. Our side is the whole of `workbench optimize`: workflow, runtime, journal on disk; its
-batches are static. TRL runs with what is fastest for it here: all rows in one batch, no gradient checkpointing, no
+of the text, and one update a step. Our side is the whole of `workbench optimize`: workflow, runtime, journal on disk;
+its batches are static. TRL runs with what is fastest for it here: all rows in one batch, no gradient checkpointing, no
 reference, float32.
 Rewards differ between any two texts, so neither side may leave out rows.
 
