@@ -143,16 +143,16 @@ def _run(course: Coroutine[Any, Any, T]) -> T:
         return asyncio.run(told())
 
 
-async def gather_all(jobs: Iterable[Awaitable[T]]) -> list[T]:
+async def gather_all(jobs: Iterable[Awaitable[T]], last: type[BaseException] = NodeError) -> list[T]:
     """The results of all jobs.
 
     All jobs finish before an error is raised: their calls are paid for, so they are recorded, and a replay sees the
-    same. Of several errors, the first that is not a NodeError is raised, or else the first.
+    same. Of several errors, the first that is not a `last` is raised, or else the first.
     """
     outcomes = await asyncio.gather(*jobs, return_exceptions=True)
     errors = [o for o in outcomes if isinstance(o, BaseException)]
     if errors:
-        raise next((e for e in errors if not isinstance(e, NodeError)), errors[0])
+        raise next((e for e in errors if not isinstance(e, last)), errors[0])
     return cast(list[T], outcomes)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench import BudgetSpent, Patch, Study, Workflow
+from workbench.concurrency import gather_all
 from workbench.errors import SpecError, StoreError
 from workbench.hashing import digest
 from workbench.lm import CanDelegate, HasWeights
@@ -106,12 +106,9 @@ class StudyRolloutSource:
             )
             for k in range(course.rollouts)
         ]
-        found = await asyncio.gather(*runs, return_exceptions=True)
-        if errors := [e for e in found if isinstance(e, BaseException)]:
-            raise next((e for e in errors if not isinstance(e, BudgetSpent)), errors[0])
+        found = await gather_all(runs, last=BudgetSpent)
         groups: list[list[Rollout]] = [
-            [PolicyRollout(task, e.results[i], e.replica) for e in found if not isinstance(e, BaseException)]
-            for i, task in enumerate(tasks)
+            [PolicyRollout(task, e.results[i], e.replica) for e in found] for i, task in enumerate(tasks)
         ]
         await self._score([rollout for group in groups for rollout in group], self.at(step, "rewards") or self.rewards)
         self.largest_tokens = max(self.largest_tokens, study.ledger.spent.tokens - tokens)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench import BudgetSpent
+from workbench.concurrency import gather_all
 from workbench.study import Result
 from workbench.task import Example
 from workbench.workflow import ExampleRun
@@ -60,7 +60,7 @@ class ProposalSource(RolloutSource):
     async def rollouts(self, tasks: Sequence[Example], course: Course, step: int) -> list[list[Rollout]]:
         drawn = [(task, k) for task in tasks for k in range(course.rollouts)]
         # Prompts may be equal, and equal draws of one version are one call: each has a replica of its own.
-        runs = await gather_runs(self.write(task, i, step) for i, (task, _) in enumerate(drawn))
+        runs = await gather_all((self.write(task, i, step) for i, (task, _) in enumerate(drawn)), last=BudgetSpent)
         proposals = await self.judge(runs)
         rewards = reward_proposals(proposals, self.known, self.settings)
         made = [
@@ -78,7 +78,7 @@ class ProposalSource(RolloutSource):
         answered = dict(
             zip(
                 [(task.id, k) for task, k in asked],
-                await gather_runs(self.answer(task, k) for task, k in asked),
+                await gather_all((self.answer(task, k) for task, k in asked), last=BudgetSpent),
                 strict=True,
             )
         )
@@ -110,11 +110,3 @@ class ProposalSource(RolloutSource):
 
     async def offer(self, folders: Mapping[str, Path], step: int, *, current: bool) -> float | None:
         return None
-
-
-async def gather_runs(runs: Iterable[Awaitable[ExampleRun]]) -> list[ExampleRun]:
-    """All runs, to their ends. Raises what one of them raised, a spent budget last."""
-    found = await asyncio.gather(*runs, return_exceptions=True)
-    if errors := [e for e in found if isinstance(e, BaseException)]:
-        raise next((e for e in errors if not isinstance(e, BudgetSpent)), errors[0])
-    return [run for run in found if not isinstance(run, BaseException)]

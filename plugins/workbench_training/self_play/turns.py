@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workbench import Study, Workflow
+from workbench import BudgetSpent, Study, Workflow
+from workbench.concurrency import gather_all
 from workbench.study import Result, read_position, restore_position
 from workbench.task import Example, content_id
 from workbench.workflow import ExampleRun
@@ -18,7 +19,7 @@ from workbench_training.rewards import RewardTerm, Rollout, name_terms
 from workbench_training.rollouts.study_rollouts import LONGEST_CALL, StudyRolloutSource, TrainedPolicy
 from workbench_training.scale.distributed import learner_for
 from workbench_training.self_play.outcome_model import JudgedRun, OutcomeModel, describe_run
-from workbench_training.self_play.proposal_source import ProposalSource, gather_runs
+from workbench_training.self_play.proposal_source import ProposalSource
 from workbench_training.self_play.proposals import Proposal, choose_rows, name_task
 from workbench_training.self_play.settings import Proposer, Verdicts
 from workbench_training.settings import Course
@@ -170,7 +171,8 @@ class Turns:
             self.study.log(f"turn {turn + 1}: the budget does not suffice for {p.pool} proposals and their answers")
             return []
         await _set_version(self.proposer, source.earlier + p.steps)
-        runs = await gather_runs(source.write(self._prompt(rng, shown), k, p.steps) for k in range(p.pool))
+        jobs = [source.write(self._prompt(rng, shown), k, p.steps) for k in range(p.pool)]
+        runs = await gather_all(jobs, last=BudgetSpent)
         proposals = await source.judge(runs)
         chosen = choose_rows(proposals, self.known, p)
         self.study.log(
