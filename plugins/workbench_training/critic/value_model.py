@@ -7,8 +7,7 @@ states of the policy as it is trained were lost within a step: every update move
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -19,7 +18,8 @@ from torch import nn
 from workbench.errors import PluginError
 from workbench.kit.generation import Generator
 from workbench_training.model.logprobs import compute_states
-from workbench_training.model.policy import Policy, Weights
+from workbench_training.model.policy import Policy
+from workbench_training.model.trained_weights import TrainedWeights, Weights
 from workbench_training.rollouts.token_rows import Batch, Row, collate
 
 Tensor = torch.Tensor
@@ -38,7 +38,7 @@ class Head(nn.Module):
         return self.layers(states.float()).squeeze(-1)
 
 
-class ValueModel(nn.Module):
+class ValueModel(TrainedWeights, nn.Module):
     """Heads over states before tokens of rows."""
 
     def __init__(self, policy: Policy, heads: Sequence[str], widths: Sequence[int], base: str | None = None):
@@ -53,10 +53,7 @@ class ValueModel(nn.Module):
             torch.manual_seed(policy.made_with["seed"])
             self.heads = nn.ModuleDict({name: Head(config.get_text_config().hidden_size, widths) for name in heads})
         self.to(policy.device)
-
-    @property
-    def trained(self) -> Weights:
-        return {name: p for name, p in self.named_parameters() if p.requires_grad}
+        self.trained = {name: p for name, p in self.named_parameters() if p.requires_grad}
 
     def states(
         self, rows: Sequence[Row], masks: Sequence[Sequence[int]], tokens: int
@@ -79,27 +76,6 @@ class ValueModel(nn.Module):
                 return self.policy[0].states(batch)
         with self.policy[0].mixed():
             return compute_states(self.trunk, batch)
-
-    def snapshot(self) -> Weights:
-        """A copy of the trained weights."""
-        return {name: p.detach().clone() for name, p in self.trained.items()}
-
-    def restore(self, weights: Mapping[str, Tensor]) -> None:
-        with torch.no_grad():
-            for name, p in self.trained.items():
-                p.copy_(weights[name])
-
-    @contextmanager
-    def having(self, weights: Mapping[str, Tensor]) -> Iterator[None]:
-        """With other weights for a while."""
-        kept = {name: p.data for name, p in self.trained.items()}
-        try:
-            for name, p in self.trained.items():
-                p.data = weights[name]
-            yield
-        finally:
-            for name, p in self.trained.items():
-                p.data = kept[name]
 
 
 def _load_trunk(base: str, policy: Policy) -> Any:

@@ -21,13 +21,12 @@ from workbench.errors import PluginError
 from workbench.kit.generation import Generator, Refill, Row
 from workbench_training.model.layer_checkpointing import LayerCheckpointing
 from workbench_training.model.logprobs import compute_states, log_probabilities
+from workbench_training.model.trained_weights import TrainedWeights, Weights
 from workbench_training.rollouts.token_rows import Batch
 from workbench_training.settings import Lora
 
-Weights = dict[str, torch.Tensor]
 
-
-class Policy:
+class Policy(TrainedWeights):
     """A checkpoint and its trained weights: all, or those of an adapter. Not thread-safe, except that policies on a
     shared base wait for each other."""
 
@@ -86,7 +85,7 @@ class Policy:
         self.model.eval()
         self.generator = _OwnGenerator(self)
         with self.active():
-            self.trained: Weights = {n: p for n, p in self.model.named_parameters() if p.requires_grad}
+            self.trained = {n: p for n, p in self.model.named_parameters() if p.requires_grad}
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -141,30 +140,9 @@ class Policy:
             f"{trained / 1e6:.1f} million trained weights on {self.device}, attention {attention}, activations {kept}"
         )
 
-    def snapshot(self) -> Weights:
-        """A copy of the trained weights, on their device."""
-        return {name: p.detach().clone() for name, p in self.trained.items()}
-
     def host_copy(self) -> Weights:
         """A copy of the complete trained weights, in the host's memory."""
         return {name: p.detach().to("cpu", copy=True) for name, p in self.trained.items()}
-
-    def restore(self, weights: Mapping[str, torch.Tensor]) -> None:
-        with torch.no_grad():
-            for name, p in self.trained.items():
-                p.copy_(weights[name])
-
-    @contextmanager
-    def having(self, weights: Mapping[str, torch.Tensor]) -> Iterator[None]:
-        """With other weights for a while, without a second model and without copying any."""
-        kept = {name: p.data for name, p in self.trained.items()}
-        try:
-            for name, p in self.trained.items():
-                p.data = weights[name]
-            yield
-        finally:
-            for name, p in self.trained.items():
-                p.data = kept[name]
 
     def changed(self) -> None:
         """The weights were changed: whatever was made of them is made again."""
