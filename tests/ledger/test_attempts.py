@@ -14,7 +14,7 @@ from workbench.errors import BudgetSpent, LMError, ServerDead
 from workbench.failures import FailureKind
 from workbench.ledger import Ledger
 from workbench.ledger.dead_server import DEAD_AFTER
-from workbench.ledger.retry import LONGEST_PAUSE
+from workbench.ledger.retry import LONGEST_PAUSE, pause_before
 from workbench.lm import Request, Response, estimate_tokens
 
 # Cancellation
@@ -228,24 +228,24 @@ def test_a_deadline_ends_an_attempt_whatever_it_does(tmp_path: Path) -> None:
     assert len(lm.requests) == 2 and lm.open == 0
 
 
-def test_pauses_double_and_follow_the_server_up_to_a_limit(tmp_path: Path) -> None:
-    with journal(tmp_path / "run.db", pauses=True) as ledger:
-        for attempt, asked, least in [
-            (1, None, 0.5),
-            (2, None, 1.0),
-            (4, None, 4.0),
-            (1, 7.0, 7.0),
-            (1, 0.0, 0.5),
-            (3, 0.0, 2.0),
-            (1, -5.0, 0.5),
-            (1, float("nan"), 0.5),
-            (1, 86400.0, LONGEST_PAUSE),
-            (5000, None, LONGEST_PAUSE),
-        ]:
-            for _ in range(20):
-                pause = ledger._pause(attempt, failure("rate_limit", retry_after=asked))
-                assert least <= pause <= least * 1.25
-        assert len({ledger._pause(1, None) for _ in range(9)}) > 1, "jitter keeps clients apart"
+def test_pauses_double_and_follow_the_server_up_to_a_limit() -> None:
+    jitter = random.Random(0)
+    for attempt, asked, least in [
+        (1, None, 0.5),
+        (2, None, 1.0),
+        (4, None, 4.0),
+        (1, 7.0, 7.0),
+        (1, 0.0, 0.5),
+        (3, 0.0, 2.0),
+        (1, -5.0, 0.5),
+        (1, float("nan"), 0.5),
+        (1, 86400.0, LONGEST_PAUSE),
+        (5000, None, LONGEST_PAUSE),
+    ]:
+        for _ in range(20):
+            pause = pause_before(attempt, asked, jitter)
+            assert least <= pause <= least * 1.25
+    assert len({pause_before(1, None, jitter) for _ in range(9)}) > 1, "jitter keeps clients apart"
 
 
 @pytest.mark.parametrize("again", ["same process", "another process"])

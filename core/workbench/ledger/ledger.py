@@ -34,7 +34,7 @@ from workbench.ledger.no_journal import NoJournal
 from workbench.ledger.rate_limit import AdaptiveLimiter
 from workbench.ledger.request_log import NoLog, RequestLog, record_lost_requests
 from workbench.ledger.retry import MOST_PAUSES, Attempts, pause_before
-from workbench.ledger.spend import CallInfo, Settled, Spend, price_of, stored_outcome, stored_spend
+from workbench.ledger.spend import CallInfo, Settled, Spend, price_of, stored_outcome, stored_spend, tell_recalled
 from workbench.lm import LM, MOST_TOKENS, Request, Response, check_length, estimate_tokens
 from workbench.spec import BudgetSpec, LMSpec
 from workbench.store import EarlierCalls, Journal, Store, dumps
@@ -69,8 +69,8 @@ class Ledger:
     def __post_init__(self) -> None:
         self.started = time.monotonic()
         self.paid, self.reused = Spend(), Spend()  # by this run in all its processes, and by earlier runs
-        self._journal = (Journal if self.recorded else NoJournal)(self.store, self.run_id)
-        self.bill, self._earlier = Bill(self.store, self._journal), EarlierCalls(self.store, self.run_id, self.source)
+        self.journal = (Journal if self.recorded else NoJournal)(self.store, self.run_id)
+        self.bill, self._earlier = Bill(self.store, self.journal), EarlierCalls(self.store, self.run_id, self.source)
         self._proof_reserve = {"calls": 0.0, "tokens": 0.0, "usd": 0.0, "minutes": 0.0}
         self._reserved = Spend()
         self._flying: dict[str, asyncio.Future[Settled]] = {}
@@ -81,7 +81,7 @@ class Ledger:
         self._resumed = False  # whether earlier processes of this run sent anything; if not, lookups can be skipped
         self._process = random.SystemRandom().getrandbits(48)  # pids are reused, and equal in containers
         self._jitter = random.Random(self._process)  # for retry delays only: no result depends on it
-        self._failures = FailureStreak(self._journal)
+        self._failures = FailureStreak(self.journal)
         self._refused: dict[str, LMError] = {}  # by model: its key was rejected, so nothing more is sent to it
         self.longer_prompts: dict[str, float] = {}  # by model: a factor for estimates of prompt lengths
         self._failed: dict[str, int] = {}  # by key: failed attempts of calls not yet settled, as counted in `spent`
@@ -92,9 +92,9 @@ class Ledger:
         """Count what earlier processes of this run sent. Done by the first call, under the run's lock."""
         if not self._open:
             self._open = True
-            record_lost_requests(self._intents, self._journal)
+            record_lost_requests(self._intents, self.journal)
             self.sent = self.bill.sent()
-            self._resumed = self.sent.calls > 0 or self._journal.has_answer()
+            self._resumed = self.sent.calls > 0 or self.journal.has_answer()
 
     @property
     def resumed(self) -> bool:
@@ -105,7 +105,7 @@ class Ledger:
     def close(self) -> None:
         """Record requests that were sent and never answered, and delete the request log."""
         if self._open:
-            record_lost_requests(self._intents, self._journal)
+            record_lost_requests(self._intents, self.journal)
 
     # Budget
 
@@ -156,7 +156,7 @@ class Ledger:
         key = request.key(lm.identity)
         while True:
             if (settled := self._replayed(key, role)) is not None:
-                return _recalled(lm, request, settled)
+                return tell_recalled(lm, request, settled)
             flying = self._flying.get(key)
             if flying is None:
                 return await self._first(key, lm, request, role, spec)
@@ -177,8 +177,7 @@ class Ledger:
     def _replayed(self, key: str, role: str) -> Settled | None:
         if not self._resumed and bytes.fromhex(key[:16]) not in self.touched:
             return None
-        row = self._journal.find_call(key)
-        if row is None:
+        if (row := self.journal.find_call(key)) is None:
             return None
         if first := self._touch(key):
             self._count_stored(row, row["role"], reused=row["reused"] is not None)
@@ -187,6 +186,13 @@ class Ledger:
             self.by_role[role].cached += 1
         self.on_call(CallInfo.of(row, row["role"], reused=row["reused"] is not None))
         return stored_outcome(row, cached=not first)
+
+    async def recall(self, key: str, role: str) -> Settled | None:
+        """A call of this run or of the `source`, counted as if it were asked again; None if there is none."""
+        self.open()
+        settled = self._replayed(key, role)
+        row = self._earlier.find(key) if settled is None and self.source else None
+        return settled if row is None else await self._adopt(row, key, role)
 
     def _count_stored(self, row: Any, role: str, *, reused: bool) -> None:
         self.retries += row["attempts"] - 1  # the reserve for the proof depends on it, replayed or not
@@ -201,7 +207,10 @@ class Ledger:
             return None
         if (row := self._earlier.find(key, tokens=request.logprobs)) is None:
             return None
-        done = self._journal.add_reused_call(row, role)
+        return await self._adopt(row, key, role)
+
+    async def _adopt(self, row: Any, key: str, role: str) -> Settled:
+        done = self.journal.add_reused_call(row, role)
         self._touch(key)
         self._count_stored(row, role, reused=True)
         await asyncio.shield(done)
@@ -217,7 +226,7 @@ class Ledger:
 
     async def _pay(self, lm: LM, request: Request, role: str, spec: LMSpec, key: str) -> Settled:
         if (settled := await self._take_over(key, lm, request, role)) is not None:
-            return _recalled(lm, request, settled)
+            return tell_recalled(lm, request, settled)
         limiter = self._limiters.setdefault(lm.identity, AdaptiveLimiter(spec.concurrency or lm.concurrency))
         prompt = self._prompt_tokens(lm, request)
         if (ready := getattr(lm, "ready", None)) is not None:
@@ -235,7 +244,8 @@ class Ledger:
                 if error is None or error.kind != "rate_limit":  # a refusal says nothing about the call
                     requested += time.monotonic() - sent
                 again = error is not None and attempts.again(error)
-                pause = self._pause(max(attempts.failed, attempts.rate_limits, limiter.pauses), error)
+                failed = max(attempts.failed, attempts.rate_limits, limiter.pauses)
+                pause = pause_before(failed, error.retry_after if error else None, self._jitter)
                 if (before := limiter.learn(error, pause)) is not None:
                     self.on_slowed(lm.identity, before, limiter.size)
                 if error is None or not (again or error.kind == "auth"):
@@ -259,7 +269,7 @@ class Ledger:
 
     def _failed_earlier(self, key: str, role: str) -> int:
         """Count the failed attempts of earlier processes at a call that they did not settle; returns their number."""
-        if failed := self._journal.count_failed_attempts(key) if self._resumed else 0:
+        if failed := self.journal.count_failed_attempts(key) if self._resumed else 0:
             self.retries += failed
             self._count(role, Spend(failed))
         return failed
@@ -299,7 +309,7 @@ class Ledger:
         self.sent.prompt_tokens += billed.tokens
         self.sent.usd += billed.usd
         kind, message = (error.kind, str(error)[:500]) if error else (None, None)
-        self._journal.add_attempt(key, role, self._process, kind, message, billed.tokens, billed.usd)
+        self.journal.add_attempt(key, role, self._process, kind, message, billed.tokens, billed.usd)
 
     async def _settle(
         self,
@@ -317,7 +327,7 @@ class Ledger:
         prompt = min(response.prompt_tokens, MOST_TOKENS) if response else 0
         completion = min(response.completion_tokens, MOST_TOKENS) if response else 0
         usd = response.usd if response and response.usd is not None else lm.price(prompt, completion) or 0.0
-        done = self._journal.add_call(
+        done = self.journal.add_call(
             key,
             role=role,
             lm=lm.identity,
@@ -352,9 +362,6 @@ class Ledger:
             spend.add(part)
         self.largest_prompt[role] = max(part.prompt_tokens, self.largest_prompt.get(role, 0))
 
-    def _pause(self, attempt: int, error: LMError | None) -> float:
-        return pause_before(attempt, error.retry_after if error else None, self._jitter)
-
     def revive(self) -> None:
         """Send again after the server seemed dead or a key was rejected: for who calls on, and not for a run."""
         self.stopping = None
@@ -369,13 +376,13 @@ class Ledger:
         kind and content (name, arguments, example, ordinal) identify it. An exception is not journalled.
         """
         key = hashlib.sha256(dumps([kind, content]).encode()).hexdigest()[:32]
-        if (known := self._journal.find_effect(key) or self._earlier.find_effect(key)) is not None:
+        if (known := self.journal.find_effect(key) or self._earlier.find_effect(key)) is not None:
             return json.loads(known)
         if self.stopping is not None:
             raise self.stopping
         begun = time.monotonic()
         text = dumps(await run())
-        await self._journal.add_effect(key, kind, dumps(content), text, time.monotonic() - begun)
+        await self.journal.add_effect(key, kind, dumps(content), text, time.monotonic() - begun)
         return json.loads(text)  # what a replay would give, byte for byte
 
     def summary(self) -> dict[str, Any]:
@@ -391,10 +398,3 @@ class Ledger:
                 for role, spend in sorted(self.by_role.items())
             },
         }
-
-
-def _recalled(lm: LM, request: Request, settled: Settled) -> Settled:
-    """Tell a model that remembers its answers of one that it was not asked for."""
-    if settled.response is not None and (recall := getattr(lm, "recall", None)) is not None:
-        recall(request, settled.response)
-    return settled

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench.errors import LMError, SpecError
-from workbench.lm import LM, Response, unpack_tokens
+from workbench.lm import LM, Request, Response, unpack_tokens
 
 
 @dataclass
@@ -96,6 +96,13 @@ def stored_outcome(row: Any, cached: bool) -> Settled:
         row["queued"] or 0.0,
         row["key"],
     )
+
+
+def tell_recalled(lm: LM, request: Request, settled: Settled) -> Settled:
+    """Tell a model that remembers its answers of one that it was not asked for."""
+    if settled.response is not None and (recall := getattr(lm, "recall", None)) is not None:
+        recall(request, settled.response)
+    return settled
 
 
 def stored_spend(row: Any) -> Spend:

@@ -8,7 +8,7 @@ import random
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ from workbench.study import (
     Result,
     Study,
     configurations,
+    observe_nodes,
     pick_winner,
     unanswered_error,
 )
@@ -171,10 +172,9 @@ class Session:
         return [self.task.source.locate(error) if isinstance(error, SpecError) else error for error in found]
 
     async def _course(self) -> Report:
-        task, baseline = self.task, self.task.workflow
-        with task.dataset.test.sealed():
+        with self.task.dataset.test.sealed():
             status, broken = await self._search()
-        winner = self._pick()
+        task, baseline, winner = self.task, self.task.workflow, self._pick()
         self.ledger.reserve_for_proof()
         if winner == baseline and task.spec.proof.when_unchanged == "skip":
             return self._report(status, winner, None, broken)
@@ -188,10 +188,9 @@ class Session:
     async def _search(self) -> tuple[str, str | None]:
         """Evaluate the baseline, then run the optimizers, each on the best so far. Returns (status, error)."""
         self._reserve_for_proof()
-        baseline = current = self.task.workflow
-        base_study = self._study(baseline, 0, "baseline")
         try:
-            self._check_answered(await base_study.evaluate(baseline))
+            baseline = current = await self._observe()
+            self._check_answered(await self._study(baseline, 0, "baseline").evaluate(baseline))
             self._reserve_for_proof()
             for turn in range(self.task.spec.rounds):
                 for index, (name, optimizer) in enumerate(self.optimizers):
@@ -205,6 +204,14 @@ class Session:
         except PluginError as error:
             return "failed", str(error)
         return "finished", None
+
+    async def _observe(self) -> Workflow:
+        """The baseline, with what its nodes show only when they run."""
+        observed, _ = await observe_nodes(self.task, self.evaluator)
+        if observed != self.task.workflow:
+            self._on_candidate(self.task.workflow, "baseline")
+            self.task = replace(self.task, workflow=observed)
+        return observed
 
     def _check_answered(self, baseline: Evaluation) -> None:
         """Raise LMError if no row of the baseline was answered, e.g. for a mistyped model or a server that is down.
@@ -322,8 +329,9 @@ class Session:
         winner = winner or self._best()
         warnings = [
             *self.task.dataset.warnings,
-            *self._not_reached(),
+            *Candidates(self.store, self.run_id).unreached(len(self._candidates), self.run),
             *self.evaluator.faults.lines(),
+            *self.runtime.warnings(),
             *plugins().warnings(self._set_aside),
         ]
         return build_report(
@@ -340,17 +348,6 @@ class Session:
             warnings=warnings,
             error=error,
         )
-
-    def _not_reached(self) -> list[str]:
-        """A warning about candidates of earlier processes that this replay did not reach; an empty list if none."""
-        self.store.flush()
-        left = Candidates(self.store, self.run_id).count() - len(self._candidates)
-        if left <= 0:
-            return []
-        return [
-            f"{left} earlier candidates are not in this report, since the resumed run did not reach them; "
-            f"`workbench show {self.run}` lists them"
-        ]
 
     def _finish(self, report: Report) -> None:
         """Write the result files and the report. A file is written under another name first, then renamed.

@@ -21,7 +21,7 @@ from workbench.runtime.clock import NodeClock
 from workbench.runtime.draw import FIRST_DRAW, Draw
 from workbench.runtime.embedding import Vector
 from workbench.runtime.repair import FRESH
-from workbench.runtime.runtime import Runtime
+from workbench.runtime.runtime import Runtime, S
 from workbench.spec import LMSpec, PolicySpec
 from workbench.task import Example
 from workbench.workflow import CallRecord, ExampleRun, NodeKind, Schedule, Span, Trace, Workflow
@@ -101,6 +101,7 @@ class Context:
         self._children = Counter[int]()  # by replica
         self._begun: list[int] = []  # of the calls in the span, the number of each by its begin
         self._calls = 0
+        self._failed: list[tuple[str, str]] = []  # key and role of calls that got no answer
         self.clocks = (*clocks, NodeClock())
 
     @property
@@ -202,8 +203,12 @@ class Context:
         if repair is not None and repair.response is not None:
             self._record(begun, CallRecord(request.messages, repair.response, role, spec.model, True, 0.0))
             return repair.response
-        response, paid = await runtime.complete(spec, request, role)
-        self._record(begun, _call_record(request.messages, response, role, spec.model, paid))
+        try:
+            response, paid = await runtime.complete(spec, request, role)
+        except LMError:
+            self._failed.append((request.key(runtime.pool.get(spec).identity), role))
+            raise
+        self._record(begun, _call_record(request, response, role, spec.model, paid))
         return response
 
     async def samples(self, messages: Sequence[Message], count: int, **settings: Any) -> list[Response]:
@@ -242,7 +247,7 @@ class Context:
         for messages, call in paid:
             assert call.response is not None
             seen = replace(call.response, text=f"({len(messages)} vectors)")
-            record = _call_record(messages, seen, role, lm.model, call)
+            record = _call_record(Request(messages), seen, role, lm.model, call)
             self._record(begun, record)
             record.number = 0  # no step: vectors are not repaired
         return vectors
@@ -258,6 +263,45 @@ class Context:
 
         return await self.effect("code", [source, function, dict(arguments)], run)
 
+    async def shared(self, name: str, open_it: Callable[[], Awaitable[S]]) -> S:
+        """What all examples of the run use, e.g. a server: opened at first use, closed with the run."""
+        return await self.program.runtime.shared(name, open_it)
+
+    async def recorded(self, kind: str, content: Any, run: Callable[[], Awaitable[Any]]) -> Any:
+        """Run something that makes calls by its own course, e.g. a foreign program, once for this position in this
+        example; its result must be JSON.
+
+        A replay takes result and calls from the journal and does not run it again, since it might ask otherwise the
+        second time. After a repair of one of its calls it is run.
+        """
+        if any(order == self.draw.order for order, _ in self.draw.repairs):
+            return await run()
+        begun, failed, ran = len(self.span.calls), len(self._failed), False
+
+        async def whole() -> dict[str, Any]:
+            nonlocal ran
+            ran = True
+            result = await run()
+            calls = [[call.key, call.role, call.lm] for call in self.span.calls[begun:] if call.key]
+            return {"result": result, "calls": calls, "failed": self._failed[failed:]}
+
+        found = await self.effect(kind, content, whole)
+        if not ran:
+            await self._recall(found)
+        return found["result"]
+
+    async def _recall(self, recorded: Mapping[str, Any]) -> None:
+        """Count and trace the calls of something recorded."""
+        ledger = self.program.runtime.ledger
+        for key, role in recorded["failed"]:
+            await ledger.recall(key, role)
+        for key, role, model in recorded["calls"]:
+            paid, asked = await ledger.recall(key, role), ledger.journal.read_call(key)
+            if paid is None or paid.response is None or asked is None:
+                raise StoreError(f"the call {key[:16]} is lost, which a recorded run of node '{self.node}' made")
+            request = Request(tuple(asked["request"]["messages"]), tools=tuple(asked["request"].get("tools", ())))
+            self._record(self._begin_call(), _call_record(request, paid.response, role, model, paid))
+
     async def effect(self, kind: str, content: Any, run: Callable[[], Awaitable[Any]]) -> Any:
         """Run a tool or another effect once for this position in this example; its result must be JSON."""
         self._effects += 1
@@ -266,9 +310,9 @@ class Context:
         return await self.program.runtime.ledger.effect(kind, [content, where], run)
 
 
-def _call_record(messages: tuple[Message, ...], response: Response, role: str, model: str, paid: Settled) -> CallRecord:
+def _call_record(request: Request, response: Response, role: str, model: str, paid: Settled) -> CallRecord:
     cost = (paid.cached, paid.usd, paid.seconds, paid.queued)
-    return CallRecord(messages, response, role, model, *cost, key=paid.key)
+    return CallRecord(request.messages, response, role, model, *cost, key=paid.key, tools=request.tools)
 
 
 def is_cancelled() -> bool:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, TypeVar, cast
 
 from workbench.errors import SandboxError, SpecError
 from workbench.ledger import Ledger, Settled
@@ -18,6 +18,17 @@ from workbench.workflow import Workflow, task_lm
 
 #: Asks a person whether a tool may be called with these arguments.
 Consent = Callable[[str, Mapping[str, Any]], bool]
+
+
+class Shared(Protocol):
+    """What `Runtime.shared` keeps. warnings: lines for the report of the run."""
+
+    def warnings(self) -> list[str]: ...
+
+    async def aclose(self) -> None: ...
+
+
+S = TypeVar("S", bound=Shared)
 
 
 @dataclass
@@ -33,6 +44,7 @@ class Runtime:
     sandbox_choice: SandboxChoice = field(default_factory=SandboxChoice.from_environment)
     timeout: float = 300.0  # seconds for a tool, a step of an environment, or a metric of the user's own
     _sandbox: Sandbox | None = None
+    _shared: dict[str, Shared] = field(default_factory=dict[str, Shared])
     _embedders: dict[tuple[str, str], Embedder] = field(default_factory=dict)
     _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -69,8 +81,22 @@ class Runtime:
                 self._sandbox = opened
             return self._sandbox
 
+    async def shared(self, name: str, open_it: Callable[[], Awaitable[S]]) -> S:
+        """What all examples of the run use, e.g. a server: opened at first use, closed with the run."""
+        async with self._opening:
+            if name not in self._shared:
+                self._shared[name] = await open_it()
+        return cast(S, self._shared[name])
+
+    def warnings(self) -> list[str]:
+        """What the shared things have to say at the end of a run."""
+        return [line for thing in self._shared.values() for line in thing.warnings()]
+
     async def aclose(self) -> None:
-        """Close the language models and the sandbox."""
+        """Close the language models, the sandbox, and what is shared."""
+        for thing in self._shared.values():
+            await thing.aclose()
+        self._shared.clear()
         if self._sandbox is not None:
             await self._sandbox.aclose()
             self._sandbox = None

@@ -38,6 +38,16 @@ class Candidates:
         row = self.store.row("select count(*) from candidates where run_id = ?", self.run_id)
         return row[0] if row else 0
 
+    def unreached(self, reached: int, run: str) -> list[str]:
+        """A warning about candidates of earlier processes that a replay did not reach; an empty list if none."""
+        self.store.flush()
+        if (left := self.count() - reached) <= 0:
+            return []
+        return [
+            f"{left} earlier candidates are not in this report, since the resumed run did not reach them; "
+            f"`workbench show {run}` lists them"
+        ]
+
     def find_baseline(self) -> str | None:
         """The hash of the first candidate."""
         row = self.store.row("select hash from candidates where run_id = ? order by seq limit 1", self.run_id)

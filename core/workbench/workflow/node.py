@@ -54,6 +54,15 @@ class NodeContext(Protocol):
         """Run a tool or another effect, once for each place in an example; its result must be JSON."""
         ...
 
+    async def recorded(self, kind: str, content: Any, run: Callable[[], Awaitable[Any]]) -> Any:
+        """Run something that makes calls by its own course, once for each place in an example; its result must be
+        JSON."""
+        ...
+
+    async def shared(self, name: str, open_it: Callable[[], Awaitable[Any]]) -> Any:
+        """What all examples of the run use, e.g. a server: opened at first use, closed with the run."""
+        ...
+
     async def sandboxed(
         self, source: str, function: str, arguments: Mapping[str, Any], *, timeout: float = 5.0
     ) -> dict[str, Any]:
@@ -110,7 +119,8 @@ class NodeKind:
     Config: ClassVar[type[NodeConfig]] = NodeConfig
     primary: ClassVar[str] = ""  # the field that `kind: VALUE` fills
     #: The settings that optimizers may change, and what each is: text, demos, int, float, choice, nodes, tools.
-    learnable: ClassVar[Mapping[str, str]] = {}
+    #: One whose settings decide that sets it on itself.
+    learnable: Mapping[str, str] = {}
     #: Settings that hold groups of settings by name, and that addresses lead into where the file leaves them out.
     groups: ClassVar[Sequence[str]] = ()
 
@@ -161,6 +171,20 @@ class NodeKind:
         yield self
         for child in self.children().values():
             yield from child.walk()
+
+    def observe(self, runs: Sequence[Sequence[Span]]) -> Mapping[str, Any] | None:
+        """Settings that show only when the node runs, e.g. the prompts of a program that it starts.
+
+        Called once before a search, for a node that may be `observed`. runs: for each of some training rows, the spans
+        of the node. Returns the settings to add, which must change nothing that the node does; raises SpecError if the
+        runs show that a search would be in vain.
+        """
+        return None
+
+    @property
+    def observed(self) -> bool:
+        """Whether `observe` is to be called: the file leaves out what it would add."""
+        return False
 
     def external_inputs(self) -> Any:
         """What the node has read from other workflow files, as plain JSON values; None if nothing. A run is not resumed
