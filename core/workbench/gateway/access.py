@@ -100,8 +100,9 @@ def check_sender(headers: Mapping[str, str], port: int) -> None:
         raise Refused(403, "forbidden", "This gateway answers no web page.")
 
 
-#: What stock clients read, by provider: {url} is the address with the secret and without the API's own path. Those after
-#: the first two are only set where an agent has some of them: their presence alone makes frameworks choose a provider.
+#: What stock clients read, by provider: {url} is the address with the secret and without the API's own path. Those
+#: after the first two are only set where an agent has some of them: their presence alone makes frameworks choose a
+#: provider.
 VARIABLES: Mapping[str, Mapping[str, str]] = {
     "openai": {"OPENAI_BASE_URL": "{url}/v1", "OPENAI_API_BASE": "{url}/v1", "OPENAI_API_KEY": "{secret}"},
     "anthropic": {

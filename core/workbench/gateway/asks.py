@@ -115,7 +115,7 @@ def refusal_of(error: Exception) -> Refused:
 _TOLD = {
     FailureKind.RATE_LIMIT: (429, "The language model asks to wait."),
     FailureKind.TIMEOUT: (504, "The language model did not answer in time."),
-    FailureKind.TOO_LONG: (400, "The messages are longer than the model's context. Send fewer or shorter ones."),
+    FailureKind.TOO_LONG: (400, "The prompt is too long for the model's context. Send fewer or shorter messages."),
     FailureKind.BAD_REQUEST: (400, "The language model's server refused the request as it was sent."),
     FailureKind.UNSUPPORTED: (400, "The language model lacks what the request asks for (images, tools or a format)."),
     FailureKind.REFUSED: (400, "The language model refused to answer."),

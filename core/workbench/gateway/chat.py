@@ -3,8 +3,8 @@
 Source: OpenAI's API reference. Departures:
 
 - Ignored: user, safety_identifier, metadata, store, service_tier, prediction, prompt_cache_key and
-  prompt_cache_retention, modalities of text, names of tools' results, reasoning that an agent sends back, and every field
-  that is not known.
+  prompt_cache_retention, modalities of text, names of tools' results, reasoning that an agent sends back, and every
+  field that is not known.
 - Refused: functions and function_call, audio, files, web_search_options, custom tools, allowed_tools, and top_logprobs,
   since only the tokens that were drawn are known.
 - Parts of text in one message become one text, with a line each.
@@ -182,7 +182,7 @@ def stream_chat(ask: Ask, responses: Sequence[Response], body: Mapping[str, Any]
         end: dict[str, Any] = {"index": n, "logprobs": None, "finish_reason": None}
         logprobs = _logprobs(ask, response)
         for delta in _deltas(ask, response, n):
-            told = logprobs if "content" in delta and delta["content"] else None
+            told = logprobs if delta.get("content") else None
             logprobs = None if told else logprobs  # once, with the first piece
             yield {**head, "choices": [{**end, "delta": delta, "logprobs": told}]}
         yield {**head, "choices": [{**end, "delta": {}, "logprobs": logprobs, "finish_reason": _finish(response)}]}
@@ -228,11 +228,15 @@ def _finish(response: Response) -> str:
 def _logprobs(ask: Ask, response: Response) -> dict[str, Any] | None:
     if not ask.settings.get("logprobs") or response.logprobs is None:
         return None
-    ids = response.token_ids or ()
-    named = [f"token_id:{i}" for i in ids] if len(ids) == len(response.logprobs) else [""] * len(response.logprobs)
-    pairs = zip(named, response.logprobs, strict=True)
+    pairs = zip(token_names(response), response.logprobs, strict=True)
     content = [{"token": token, "logprob": value, "bytes": None, "top_logprobs": []} for token, value in pairs]
     return {"content": content, "refusal": None}
+
+
+def token_names(response: Response) -> list[str]:
+    """What stands for the text of each token that has a log-probability."""
+    ids, count = response.token_ids or (), len(response.logprobs or ())
+    return [f"token_id:{number}" for number in ids] if len(ids) == count else [""] * count
 
 
 def _head(kind: str, ask: Ask) -> dict[str, Any]:
@@ -278,6 +282,11 @@ def write_embeddings(
 
 def _packed(vector: Sequence[float]) -> str:
     return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode("ascii")
+
+
+def write_models(names: Sequence[str]) -> dict[str, Any]:
+    """The list of models."""
+    return {"object": "list", "data": [write_model(name) for name in names]}
 
 
 def write_model(name: str) -> dict[str, Any]:

@@ -39,7 +39,7 @@ class Gateway:
         self.address, self._port = "", 0
         self._door, self._on_error = Door(), on_error
         self._listening: asyncio.Server | None = None
-        self._server: web.Server[Any] | None = None
+        self._server: web.Server | None = None
 
     @classmethod
     async def open(
@@ -104,7 +104,7 @@ class Gateway:
         try:
             check_sender(request.headers, self._port)
             who = self._door.find(in_path, request.headers)
-            endpoint, named = find_endpoint(request.method, path)
+            endpoint, named = find_endpoint(request.method, path, dialect)
             if len(who.requests) >= MOST_AT_ONCE:
                 raise Refused(429, "rate_limit", f"More than {MOST_AT_ONCE} requests at once.", retry_after=1)
         except Refused as refused:
