@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -166,7 +167,8 @@ class Gateway:
             await response.write(written)
             await response.write_eof()
         except asyncio.CancelledError:
-            raise ConnectionResetError from None  # too late for a status: the stream breaks off
+            if request.transport is not None:
+                request.transport.abort()  # too late for a status: the stream breaks off
         return response
 
     def _told(self, error: Exception) -> Refused:
@@ -201,7 +203,7 @@ async def _read_json(request: web.BaseRequest) -> dict[str, Any]:
     except TimeoutError:
         raise Refused(408, "timeout", "The request did not arrive in time.") from None
     try:
-        body = json.loads(raw, parse_constant=_no_constant)
+        body = json.loads(raw, parse_constant=_finite, parse_float=_finite)
     except (ValueError, RecursionError):  # the former also for numbers of too many digits, and other encodings
         raise Refused(400, "bad_request", "The body is not JSON. Send one JSON object in UTF-8.") from None
     if not is_dict(body):
@@ -209,8 +211,12 @@ async def _read_json(request: web.BaseRequest) -> dict[str, Any]:
     return _whole(body) if _HALF.search(raw) else body
 
 
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+def _finite(text: str) -> float:
+    """A number. Raises ValueError for NaN and the infinities, which no JSON can hold, 1e999 among them."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is no number of JSON")
+    return value
 
 
 def _whole(value: Any) -> Any:
