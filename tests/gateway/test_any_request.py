@@ -118,6 +118,7 @@ JSON = st.recursive(
     max_leaves=8,
 )
 ODD = st.sampled_from([0, -1, 1e308, 2**70, "", "x", [], {}, [[]], [{}], {"type": []}, {"type": {}}, True, False, [None]])
+ODD = ODD.map(copy.deepcopy)  # they are changed further
 
 
 def places(value: Any, here: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
