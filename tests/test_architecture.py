@@ -27,6 +27,7 @@ ROOMS = {
     "code_outline patterns defects user_code distribution _version",
     "spec": "text to typed values",
     "lm": "one attempt a call",
+    "gateway": "agents' requests, answered by us",
     "workflow": "values: nodes, graph, patches",
     "task": "a file made into things",
     "store": "one SQLite file",

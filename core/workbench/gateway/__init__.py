@@ -1,0 +1,10 @@
+"""A gateway: agents ask their models as ever, through the APIs of OpenAI and Anthropic, and we answer.
+
+`Gateway` listens on this machine alone. Each secret leads to one `GatewaySession`, which gets an `Ask` and gives
+`workbench.lm.Response`s. Nothing here calls a language model, counts or stores.
+"""
+
+from workbench.gateway.asks import Ask, GatewaySession, Refused, refusal_of
+from workbench.gateway.server import Gateway
+
+__all__ = ["Ask", "Gateway", "GatewaySession", "Refused", "refusal_of"]

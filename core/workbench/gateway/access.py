@@ -1,0 +1,134 @@
+"""Who may ask: whose secret stands in the path or in a header, that no web page sent the request, and how an agent gets
+its secret: by variables of its environment."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from workbench.errors import SpecError
+from workbench.gateway.asks import GatewaySession, Refused
+from workbench.gateway.responses import StoredAnswers
+
+#: What secrets of ours begin with: such a key in a header is never somebody's own.
+PREFIX = "sk-workbench-"
+#: Requests of one secret at once.
+MOST_AT_ONCE = 1024
+
+_SECRET = re.compile(r"[A-Za-z0-9_-]{24,200}")
+
+
+@dataclass(eq=False, slots=True)
+class Admitted:
+    """Who was admitted: the session, its requests in flight, and the answers that it may refer to."""
+
+    session: GatewaySession
+    requests: set[asyncio.Task[object]] = field(default_factory=set)
+    stored: StoredAnswers = field(default_factory=StoredAnswers)
+
+
+class Door:
+    """The secrets that lead in. They are looked up by their digest, so that the time it takes tells nothing of them."""
+
+    def __init__(self) -> None:
+        self._admitted: dict[bytes, Admitted] = {}
+
+    def admit(self, session: GatewaySession, secret: str | None) -> str:
+        """The secret. Raises SpecError for one that is too short, unfit for an address, or in use."""
+        made = PREFIX + secrets.token_urlsafe(32) if secret is None else secret
+        if not _SECRET.fullmatch(made):
+            raise SpecError(
+                "the secret of a gateway has 24 to 200 letters, digits, '-' and '_'",
+                hint='Write, say, the output of: python -c "import secrets; print(secrets.token_urlsafe(32))"',
+            )
+        if _digest(made) in self._admitted:
+            raise SpecError("this secret is already in use", hint="Give each session a secret of its own.")
+        self._admitted[_digest(made)] = Admitted(session)
+        return made
+
+    def dismiss(self, secret: str) -> Admitted | None:
+        """Who had the secret, which leads nowhere from now on."""
+        return self._admitted.pop(_digest(secret), None)
+
+    def dismiss_all(self) -> list[Admitted]:
+        """All who were admitted; no secret leads anywhere from now on."""
+        found, self._admitted = [*self._admitted.values()], {}
+        return found
+
+    def find(self, in_path: str | None, headers: Mapping[str, str]) -> Admitted:
+        """Whose request it is, by the path or else by its keys. Raises Refused (401).
+
+        A key that is nobody's does not matter beside a path that is somebody's: an agent may have one of its own in its
+        configuration. A key that is another session's, or was, does.
+        """
+        keys = _keys(headers)
+        shown = [in_path, *keys] if in_path is not None else [key for key in keys if self._is_ours(key)]
+        found = self._admitted.get(_digest(shown[0])) if shown else None
+        if found is None:
+            raise Refused(401, "auth", "This gateway does not know the secret, or its session has ended.")
+        if any(_digest(key) != _digest(shown[0]) and self._is_ours(key) for key in keys):
+            raise Refused(401, "auth", "The request shows secrets of two sessions. Send one of them.")
+        return found
+
+    def _is_ours(self, key: str) -> bool:
+        return key.startswith(PREFIX) or _digest(key) in self._admitted
+
+
+def _keys(headers: Mapping[str, str]) -> list[str]:
+    kind, _, token = headers.get("Authorization", "").partition(" ")
+    shown = (token.strip() if kind.lower() == "bearer" else "", headers.get("x-api-key"), headers.get("api-key"))
+    return [key.strip() for key in shown if key and key.strip()]
+
+
+def _digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
+
+
+def check_sender(headers: Mapping[str, str], port: int) -> None:
+    """Raise Refused (403) for a request that a browser may have sent for a page of somebody else.
+
+    A page whose own name was made to lead here (DNS rebinding) still sends that name as the host. A page that asks
+    127.0.0.1 itself is given away by its origin; agents send none.
+    """
+    if headers.get("Host", "").lower() not in {f"{host}:{port}" for host in ("127.0.0.1", "localhost", "[::1]")}:
+        raise Refused(403, "forbidden", "This gateway answers only to its own address on this machine.")
+    if "Origin" in headers or headers.get("Sec-Fetch-Site", "none") != "none":
+        raise Refused(403, "forbidden", "This gateway answers no web page.")
+
+
+#: What stock clients read, by provider: {url} is the address with the secret and without the API's own path. Those
+#: after the first two are only set where an agent has some of them: their presence alone makes frameworks choose a
+#: provider.
+VARIABLES: Mapping[str, Mapping[str, str]] = {
+    "openai": {"OPENAI_BASE_URL": "{url}/v1", "OPENAI_API_BASE": "{url}/v1", "OPENAI_API_KEY": "{secret}"},
+    "anthropic": {
+        "ANTHROPIC_BASE_URL": "{url}",
+        "ANTHROPIC_API_BASE": "{url}",  # LiteLLM reads it first
+        "ANTHROPIC_API_KEY": "{secret}",
+        "ANTHROPIC_AUTH_TOKEN": "{secret}",
+    },
+    "azure": {"AZURE_OPENAI_ENDPOINT": "{url}", "AZURE_OPENAI_API_KEY": "{secret}"},
+    "litellm azure": {"AZURE_API_BASE": "{url}", "AZURE_API_KEY": "{secret}"},
+    "litellm vllm": {"HOSTED_VLLM_API_BASE": "{url}/v1", "HOSTED_VLLM_API_KEY": "{secret}"},
+    "litellm openrouter": {"OPENROUTER_API_BASE": "{url}/v1", "OPENROUTER_API_KEY": "{secret}"},
+    "litellm deepseek": {"DEEPSEEK_API_BASE": "{url}/v1", "DEEPSEEK_API_KEY": "{secret}"},
+}
+_ALWAYS = ("openai", "anthropic")
+
+
+def variables_for(url: str, secret: str, inherited: Mapping[str, str]) -> dict[str, str]:
+    """The variables that lead an agent here. inherited: the environment that it has else.
+
+    No proxy stands between it and this machine: NO_PROXY is what it was, and loopback.
+    """
+    found: dict[str, str] = {}
+    for provider, names in VARIABLES.items():
+        if provider in _ALWAYS or names.keys() & inherited.keys():
+            found |= {name: form.format(url=url, secret=secret) for name, form in names.items()}
+    for name in ("NO_PROXY", "no_proxy"):
+        found[name] = ",".join(filter(None, (inherited.get(name), "127.0.0.1,localhost")))
+    return found

@@ -1,0 +1,267 @@
+"""The server: a loopback address, its limits and deadlines, and what becomes of requests in flight."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import os
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from workbench.errors import SpecError
+from workbench.gateway.access import MOST_AT_ONCE, Admitted, Door, check_sender, variables_for
+from workbench.gateway.asks import GatewaySession, Refused, refusal_of
+from workbench.gateway.endpoints import Dialect, Endpoint, Event, dialect_of, find_endpoint
+from workbench.lm import MAX_BODY, is_loopback
+from workbench.type_guards import is_dict, is_list
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+#: Seconds for the body of a request to arrive; between two signs of life in a stream; for answers to be written when
+#: the gateway closes.
+BODY_SECONDS, PING_SECONDS, CLOSE_SECONDS = 30.0, 15.0, 1.0
+
+#: /s/SECRET, what clients put before an endpoint, and the endpoint.
+_PATH = re.compile(r"(?:/s/([^/]*))?(?:/openai)?(?:/v1|/deployments/[^/]+)?(/.*)?")
+_SLASHES = re.compile("//+")
+#: Half of a character, which no encoding of text can hold, begins so in JSON.
+_HALF = re.compile(rb"\\ud[89a-f]", re.IGNORECASE)
+
+_encode = json.JSONEncoder(separators=(",", ":"), default=dict).encode
+
+
+class Gateway:
+    """Answers agents on this machine. Use it in the event loop that opened it, and close it with `aclose`."""
+
+    def __init__(self, on_error: Callable[[Exception], None] | None = None):
+        self.address, self._port = "", 0
+        self._door, self._on_error = Door(), on_error
+        self._listening: asyncio.Server | None = None
+        self._server: web.Server | None = None
+
+    @classmethod
+    async def open(
+        cls, host: str = "127.0.0.1", port: int = 0, on_error: Callable[[Exception], None] | None = None
+    ) -> Gateway:
+        """A gateway that listens.
+
+        Args:
+            host: a loopback address.
+            port: 0 takes a free one.
+            on_error: is told of exceptions that no agent is told of: faults of a session or of ours.
+
+        Raises SpecError for a host that other machines reach, and OSError for a port that is taken.
+        """
+        from aiohttp import web
+
+        if not is_loopback(f"http://{host}"):
+            raise SpecError(f"a gateway cannot listen at {host}", hint="It is for agents on this machine: 127.0.0.1.")
+        made = cls(on_error)
+        made._server = web.Server(
+            made._handle,
+            handler_cancellation=True,
+            access_log=None,  # type: ignore[arg-type]
+            auto_decompress=False,
+        )
+        listening = await asyncio.get_running_loop().create_server(made._server, host, port, backlog=1024)
+        made._listening, made._port = listening, listening.sockets[0].getsockname()[1]
+        made.address = f"http://{host}:{made._port}"
+        return made
+
+    def admit(self, session: GatewaySession, secret: str | None = None) -> str:
+        """Lead the requests with a secret to a session, and give the secret; None: a new one. Raises SpecError for one
+        that is too short, unfit for an address, or in use."""
+        return self._door.admit(session, secret)
+
+    async def dismiss(self, secret: str) -> None:
+        """End a session: later requests get 401, those in flight are cancelled, and their end is awaited."""
+        if (who := self._door.dismiss(secret)) is not None:
+            await _cancel(who.requests)
+
+    def environment(self, secret: str, inherited: Mapping[str, str] | None = None) -> dict[str, str]:
+        """The variables of the environment that lead the stock clients of an agent here.
+
+        inherited: the environment that the agent has else; None: that of this process. Variables of further providers
+        (Azure, and those of LiteLLM) are replaced where it has some, and never added.
+        """
+        return variables_for(f"{self.address}/s/{secret}", secret, os.environ if inherited is None else inherited)
+
+    async def aclose(self) -> None:
+        """Stop listening, and end all sessions."""
+        listening, server, self._listening, self._server = self._listening, self._server, None, None
+        if listening is None or server is None:
+            return
+        listening.close()
+        await _cancel([task for who in self._door.dismiss_all() for task in who.requests])
+        await server.shutdown(CLOSE_SECONDS)
+        await listening.wait_closed()
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        in_path, path = _split(request.path)
+        dialect = dialect_of(path, request.headers)
+        try:
+            check_sender(request.headers, self._port)
+            who = self._door.find(in_path, request.headers)
+            endpoint, named = find_endpoint(request.method, path, dialect)
+            if len(who.requests) >= MOST_AT_ONCE:
+                raise Refused(429, "rate_limit", f"More than {MOST_AT_ONCE} requests at once.", retry_after=1)
+        except Refused as refused:
+            return _refusal(refused, dialect)
+        # A task of its own, so that the session can be ended without the connection.
+        task = asyncio.ensure_future(self._answer(request, who, endpoint, named))
+        who.requests.add(task)
+        task.add_done_callback(who.requests.discard)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            here = asyncio.current_task()
+            if here is not None and here.cancelling():
+                raise  # the agent has hung up
+            return _refusal(Refused(401, "ended", "The session of this secret has ended."), endpoint.dialect)
+
+    async def _answer(
+        self, request: web.BaseRequest, who: Admitted, endpoint: Endpoint, named: str
+    ) -> web.StreamResponse:
+        try:
+            body = await _read_json(request) if endpoint.method == "POST" else {}
+            if body.get("stream") is True:
+                return await self._stream(request, who, endpoint, body)
+            return _json(await endpoint.answer(who, body, named))
+        except Exception as error:
+            return _refusal(self._told(error), endpoint.dialect)
+
+    async def _stream(
+        self, request: web.BaseRequest, who: Admitted, endpoint: Endpoint, body: Mapping[str, Any]
+    ) -> web.StreamResponse:
+        """The events of an answer. One that takes long is preceded by comments, lest the agent gives up; one that is
+        there at once, or fails, has a status of its own, by which the agent knows whether to try again."""
+        work = asyncio.ensure_future(endpoint.answer(who, body, ""))
+        try:
+            await asyncio.wait({work}, timeout=PING_SECONDS)
+            if work.done():
+                return _events(await work, endpoint.dialect)
+            return await self._stream_slowly(request, work, endpoint.dialect)
+        finally:
+            if not work.done():
+                work.cancel()
+                await asyncio.wait({work})
+
+    async def _stream_slowly(
+        self, request: web.BaseRequest, work: asyncio.Future[Any], dialect: Dialect
+    ) -> web.StreamResponse:
+        from aiohttp import web
+
+        response = web.StreamResponse(headers=_EVENT_HEADERS)
+        await response.prepare(request)
+        try:
+            while not work.done():
+                await response.write(b": ping\n\n")
+                await asyncio.wait({work}, timeout=PING_SECONDS)
+            try:
+                written = _written(await work, dialect)
+            except Exception as error:
+                written = _written([dialect.fail_stream(self._told(error))], dialect)
+            await response.write(written)
+            await response.write_eof()
+        except asyncio.CancelledError:
+            if request.transport is not None:
+                request.transport.abort()  # too late for a status: the stream breaks off
+        return response
+
+    def _told(self, error: Exception) -> Refused:
+        refused = refusal_of(error)
+        if refused.kind == "internal" and self._on_error is not None:
+            self._on_error(error)
+        return refused
+
+
+def _split(path: str) -> tuple[str | None, str]:
+    """(the secret in a path or None, the endpoint)."""
+    found = _PATH.fullmatch(_SLASHES.sub("/", path))
+    return (found[1], (found[2] or "/").rstrip("/")) if found is not None else (None, path)
+
+
+async def _read_json(request: web.BaseRequest) -> dict[str, Any]:
+    """The object in the body of a request. Raises Refused for one that is too long, too slow, packed, or none."""
+    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise Refused(415, "bad_request", "Send the body as it is, without Content-Encoding.")
+    too_long = Refused(413, "too_long_body", f"A request has at most {MAX_BODY} bytes. Send less, e.g. smaller images.")
+    if (request.content_length or 0) > MAX_BODY:
+        raise too_long
+    if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
+        request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    raw = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for part in request.content.iter_any():
+                raw += part
+                if len(raw) > MAX_BODY:
+                    raise too_long
+    except TimeoutError:
+        raise Refused(408, "timeout", "The request did not arrive in time.") from None
+    try:
+        body = json.loads(raw, parse_constant=_finite, parse_float=_finite)
+    except (ValueError, RecursionError):  # the former also for numbers of too many digits, and other encodings
+        raise Refused(400, "bad_request", "The body is not JSON. Send one JSON object in UTF-8.") from None
+    if not is_dict(body):
+        raise Refused(400, "bad_request", 'The body must be a JSON object. Send {"model": ..., ...}.')
+    return _whole(body) if _HALF.search(raw) else body
+
+
+def _finite(text: str) -> float:
+    """A number. Raises ValueError for NaN and the infinities, which no JSON can hold, 1e999 among them."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is no number of JSON")
+    return value
+
+
+def _whole(value: Any) -> Any:
+    """The same value with '?' for halves of characters (\\ud83d alone), which cannot be stored or sent."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if is_list(value):
+        return [_whole(one) for one in value]
+    return {_whole(key): _whole(one) for key, one in value.items()} if is_dict(value) else value
+
+
+def _json(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
+    from aiohttp import web
+
+    content = _encode(body).encode()
+    return web.Response(body=content, status=status, headers=headers, content_type="application/json")
+
+
+def _refusal(refused: Refused, dialect: Dialect) -> web.Response:
+    return _json(dialect.write_error(refused), refused.status, refused.all_headers())
+
+
+_EVENT_HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-store"}
+
+
+def _events(events: Iterable[Event], dialect: Dialect) -> web.Response:
+    from aiohttp import web
+
+    return web.Response(body=_written(events, dialect), headers=_EVENT_HEADERS)
+
+
+def _written(events: Iterable[Event], dialect: Dialect) -> bytes:
+    """Events as they are sent; a text stands for itself, as `[DONE]`."""
+    lines: list[str] = []
+    for event in events:
+        if dialect.named and is_dict(event):
+            lines.append(f"event: {event['type']}\n")
+        lines.append(f"data: {event if isinstance(event, str) else _encode(event)}\n\n")
+    return "".join(lines).encode()
+
+
+async def _cancel(tasks: Collection[asyncio.Task[Any]]) -> None:
+    """Cancel tasks and await their end."""
+    waited = {task for task in tasks if task is not asyncio.current_task()}
+    for task in waited:
+        task.cancel()
+    if waited:
+        await asyncio.wait(waited)
