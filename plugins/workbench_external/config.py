@@ -1,0 +1,83 @@
+"""The settings of an `external` node."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from workbench.workflow import NodeConfig
+
+#: What a slot stands for in the requests of an agent, or in its folder.
+Place = Literal["system", "user", "turn", "tool", "parameter", "file"]
+
+
+class Slot(NodeConfig):
+    """A text of the agent that may be replaced as it passes. Found by `workbench slots`, or at the start of a run."""
+
+    in_: Place = Field(
+        alias="in",
+        description="system: a system or developer message; user: a message of the user that holds an input; turn: a "
+        "message of an example; tool, parameter: a description; file: a file in the agent's folder",
+    )
+    match: str = Field("", description="the text as the agent sends it; {{1}}, {{question}}: parts that vary")
+    text: str | None = Field(None, description="what takes its place; parts that vary and are left out are appended")
+    name: str = Field("", description="of the tool, or path of the file")
+    parameter: str = Field("", description="of the tool")
+    lm: str | dict[str, Any] | None = Field(None, description="for system: the model of the calls with this message")
+    temperature: float | None = Field(None, ge=0, le=2, description="for system: likewise")
+    max_tokens: int | None = Field(None, ge=1, description="for system: likewise")
+
+
+class ExternalConfig(NodeConfig):
+    """Settings of an `external` node."""
+
+    signature: str = Field(description='what goes in and comes out, e.g. "question -> answer"')
+    command: list[str] | None = Field(
+        None, min_length=1, description="program and arguments; {question} is the value of an input"
+    )
+    url: str | None = Field(None, description="address of an HTTP service: one POST a row, JSON in and out")
+    python: str | None = Field(None, description="file.py:function or module:function, called in a process of its own")
+    mcp: str | None = Field(None, description="COMMAND#TOOL: a tool of an MCP server, started for each row")
+    stdin: Literal["json", "text", "none"] = Field("json", description="how `command` gets the inputs")
+    input_file: str | None = Field(None, description="also write the inputs, as JSON, to this file of the folder")
+    output: str = Field(
+        "text",
+        description="where the answer stands: text (all that is printed), json, json:PATH (dotted), or file:NAME",
+    )
+    folder: str | None = Field(None, description="copied for each row as its working directory; else an empty one")
+    revision: str | None = Field(None, description="of the Git repository `folder`: checked out for each row")
+    env: dict[str, str] = Field(
+        default_factory=dict, description="further variables of its environment; $NAME: of ours"
+    )
+    timeout: float = Field(300.0, gt=0, description="seconds for a row")
+    max_calls: int | None = Field(
+        None,
+        ge=1,
+        le=1000,
+        description="calls of models in a row at most, later ones are refused; default: 16, in a search about twice "
+        "the most that were made when it began",
+    )
+    lm: str | dict[str, Any] | None = Field(None, description="the model that answers, whatever the agent names")
+    models: dict[str, str | dict[str, Any]] = Field(
+        default_factory=dict, description="other models, by the name that the agent asks for"
+    )
+    embedder: str | dict[str, Any] | None = Field(None, description="the model that embeds texts for it")
+    max_tokens: int = Field(4096, ge=1, description="for requests that name no number of tokens")
+    temperature: float | None = Field(None, ge=0, le=2, description="in place of the agent's own")
+    instructions: str = Field("", description="appended to the first system message of each request")
+    demos: list[dict[str, Any]] = Field(
+        default_factory=list, description="worked examples: shown before the message that holds the inputs"
+    )
+    slots: dict[str, Slot] | None = Field(
+        None, description="texts that may be replaced, by name; left out: found when a search begins"
+    )
+
+    @model_validator(mode="after")
+    def _one_way(self) -> ExternalConfig:
+        ways = [name for name in ("command", "url", "python", "mcp") if getattr(self, name) is not None]
+        if len(ways) != 1:
+            raise ValueError(f"name one of command, url, python and mcp, not {' and '.join(ways) or 'none'}")
+        if self.revision is not None and self.folder is None:
+            raise ValueError("revision needs folder: a Git repository")
+        return self

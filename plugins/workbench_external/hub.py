@@ -1,0 +1,57 @@
+"""What all rows of a run share: the gateway, the working directories, and the count of what matched no slot."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass, field
+
+from workbench.gateway import Gateway
+from workbench.text import short
+from workbench_external.workspace import Workspaces
+
+
+@dataclass
+class Hub:
+    """Opened by the first row of a run, closed with it.
+
+    rows, missed, diverged, refused: by node: rows that were run; texts that matched no slot, with an example of each
+    kind; rows in which a resumed agent asked otherwise than before; rows that asked for more calls than allowed.
+    """
+
+    gateway: Gateway
+    workspaces: Workspaces
+    rows: Counter[str] = field(default_factory=Counter)
+    missed: dict[str, Counter[str]] = field(default_factory=dict)
+    diverged: Counter[str] = field(default_factory=Counter)
+    faults: list[str] = field(default_factory=list)
+
+    @classmethod
+    async def open(cls) -> Hub:
+        faults: list[str] = []
+
+        def note(error: Exception) -> None:
+            faults.append(f"the gateway failed on a request: {type(error).__name__}: {short(str(error), 200)}")
+
+        workspaces = await asyncio.to_thread(Workspaces)
+        return cls(await Gateway.open(on_error=note), workspaces, faults=faults)
+
+    def warnings(self) -> list[str]:
+        """Lines for the report of the run."""
+        found: list[str] = []
+        for node, missed in self.missed.items():
+            first, _ = missed.most_common(1)[0]
+            found.append(
+                f"'{node}': {missed.total()} texts of the agent matched no slot, in {self.rows[node]} rows; e.g. "
+                f"{first!r}. They passed as they were. `workbench slots FILE` finds the slots anew."
+            )
+        for node, rows in self.diverged.items():
+            found.append(
+                f"'{node}': in {rows} rows that were begun before the run was resumed, the agent asked otherwise than "
+                "before; such calls are paid again. Something in its prompts varies."
+            )
+        return [*found, *dict.fromkeys(self.faults)]
+
+    async def aclose(self) -> None:
+        await self.gateway.aclose()
+        await asyncio.to_thread(self.workspaces.remove)

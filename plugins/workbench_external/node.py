@@ -1,0 +1,203 @@
+"""The `external` node: an existing agent, started for each row, whose calls of models pass our gateway."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from workbench.errors import NodeError, SpecError
+from workbench.runtime import Context
+from workbench.spec import lm_spec
+from workbench.user_code import PREFIX, parse_address
+from workbench.workflow import SignatureNode, Span, parse_signature
+from workbench_external.config import ExternalConfig
+from workbench_external.exchange import check_output, command_line, environment, read_answer, write_inputs
+from workbench_external.hub import Hub
+from workbench_external.process import Finished, run_program
+from workbench_external.service import ask_service
+from workbench_external.session import RowSession
+from workbench_external.slots.discover import find_slots
+from workbench_external.slots.patches import Patches
+
+#: Calls of models in a row where the file sets no `max_calls`.
+MOST_CALLS = 16
+#: What of a slot optimizers may change, by where it stands.
+_OF_SYSTEM = {"text": "text", "lm": "lm", "temperature": "float", "max_tokens": "int"}
+
+
+class External(SignatureNode):
+    """An existing agent in any language, unchanged: a command, a service, a function or an MCP tool. Its calls of
+    models pass a gateway, where its prompts and tool descriptions can be replaced."""
+
+    Config = ExternalConfig
+    primary = "signature"
+    learnable = {
+        "instructions": "text",
+        "demos": "demos",
+        "max_calls": "int",
+        "temperature": "float",
+        "lm": "lm",
+    }
+    config: ExternalConfig
+
+    def __init__(self, name: str, config: Any, base: Path):
+        super().__init__(name, config, base)
+        self.signature = parse_signature(config.signature)
+        check_output(config, self.signature)
+        for key in ("lm", "embedder"):
+            if getattr(config, key) is not None:
+                lm_spec(getattr(config, key))
+        if config.python is not None:
+            parse_address(config.python)
+        if config.mcp is not None and not all(config.mcp.rpartition("#")[::2]):
+            raise SpecError("mcp names no tool", hint="Write COMMAND#TOOL, e.g. python server.py#ask.", path=("mcp",))
+        if self.folder is not None and not self.folder.is_dir():
+            raise SpecError(f"there is no folder {self.folder}", path=("folder",))
+        if config.slots is not None:
+            self.learnable = _learnable(config, self.learnable)
+
+    @cached_property
+    def folder(self) -> Path | None:
+        return None if self.config.folder is None else (self.base / self.config.folder).resolve()
+
+    @cached_property
+    def patches(self) -> Patches:
+        return Patches(self.config, self.outputs)
+
+    @property
+    def max_calls(self) -> int:
+        return self.config.max_calls or MOST_CALLS
+
+    @property
+    def observed(self) -> bool:
+        return self.config.slots is None
+
+    def observe(self, runs: Sequence[Sequence[Span]]) -> Mapping[str, Any]:
+        calls = sum(len(span.calls) for spans in runs for span in spans)
+        if not calls and any(span.error is None for spans in runs for span in spans):
+            raise SpecError(
+                "the agent made no call through the gateway, so that nothing of it can be improved",
+                hint="It must read OPENAI_BASE_URL or ANTHROPIC_BASE_URL, as the vendors' clients do; `env` sets other "
+                "variables, e.g. MY_URL: $OPENAI_BASE_URL.",
+            )
+        found: dict[str, Any] = {"slots": find_slots(runs, self.folder, self.config.instructions)}
+        if self.config.max_calls is None:
+            most = max(sum(len(span.calls) for span in spans) for spans in runs)
+            found["max_calls"] = min(MOST_CALLS, max(2 * most, most + 2)) if most <= MOST_CALLS // 2 else MOST_CALLS
+        return found
+
+    async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
+        async def once() -> dict[str, Any]:
+            hub = await ctx.shared("external", Hub.open)
+            return await self._run(inputs, ctx, hub)
+
+        found = await ctx.recorded("external", [ctx.node, dict(inputs)], once)
+        ctx.note(**found["notes"])
+        if found["failure"] is not None:
+            raise NodeError(found["failure"], found["message"])
+        return found["outputs"]
+
+    async def _run(self, inputs: Mapping[str, Any], ctx: Context, hub: Hub) -> dict[str, Any]:
+        """The outcome of a row, failures of the agent included. Raises what ends the run, and failures of models."""
+        ctx.span.agent = self.name
+        session = RowSession(self.config, self.patches, self.max_calls, inputs, ctx)
+        secret = hub.gateway.admit(session)
+        failure, outputs = None, {}
+        try:
+            outputs = await self._answer(inputs, session, hub, secret)
+        except NodeError as error:
+            failure = error
+        finally:
+            await session.settle()
+            await hub.gateway.dismiss(secret)
+        notes = await self._notes(session, hub)
+        if session.error is not None:
+            failure = session.error
+            if not isinstance(failure, NodeError):
+                raise failure
+        if failure is not None and session.last is not None and session.last.kind.infrastructure:
+            raise session.last  # it did not survive an outage, which says nothing of the agent
+        told = (None, None) if failure is None else (str(failure.kind), str(failure))
+        return {"outputs": outputs, "failure": told[0], "message": told[1], "notes": notes}
+
+    async def _answer(self, inputs: Mapping[str, Any], session: RowSession, hub: Hub, secret: str) -> dict[str, Any]:
+        files = {
+            slot.name: slot.text for slot in (self.config.slots or {}).values() if slot.in_ == "file" and slot.text
+        }
+        leading = hub.gateway.environment(secret, {})
+        env = environment(self.config, inputs, leading)
+        async with hub.workspaces.fresh(self.folder, self.config.revision, files) as place:
+            if self.config.url is not None:
+                printed = await ask_service(self.config, inputs, leading, session.over)
+                return read_answer(self.config, self.signature, printed, place)
+            if self.config.input_file is not None:
+                (place / self.config.input_file).write_bytes(write_inputs(self.config, inputs))
+            try:
+                ended = await run_program(
+                    self._command(inputs),
+                    cwd=place,
+                    env=env,
+                    stdin=write_inputs(self.config, inputs),
+                    timeout=self.config.timeout,
+                    over=session.over,
+                )
+            except OSError as error:
+                raise NodeError("start", f"the agent cannot be started: {error}") from None
+            _check_ended(ended, self.config.timeout)
+            return read_answer(self.config, self.signature, ended.stdout, place)
+
+    def _command(self, inputs: Mapping[str, Any]) -> list[str]:
+        """The command of a row. Functions and MCP tools are called by a program of ours."""
+        c = self.config
+        if c.command is not None:
+            return command_line(c, inputs, self.base)
+        worker = [sys.executable, str(Path(__file__).with_name("worker.py"))]
+        if c.mcp is not None:
+            command, _, tool = c.mcp.rpartition("#")
+            return [*worker, "mcp", str(self.base), command, tool]
+        address = parse_address(str(c.python).removeprefix(PREFIX))
+        return [*worker, "python", str(self.base), address.module, address.name]
+
+    async def _notes(self, session: RowSession, hub: Hub) -> dict[str, Any]:
+        hub.rows[self.name] += 1
+        notes: dict[str, Any] = {}
+        if session.missed:
+            hub.missed.setdefault(self.name, Counter()).update(session.missed)
+            notes["missed_slots"] = dict(session.missed)
+        if (number := await session.first_difference()) is not None:
+            hub.diverged[self.name] += 1
+            notes["differs_at_call"] = number
+        if session.models_asked:
+            notes["models"] = dict(session.models_asked)
+        return notes
+
+
+def _learnable(config: ExternalConfig, always: Mapping[str, str]) -> dict[str, str]:
+    """The settings that optimizers may change; instructions are appended only where no system message is known."""
+    slots = (config.slots or {}).items()
+    found = {
+        f"slots.{name}.{key}": kind
+        for name, slot in slots
+        for key, kind in (_OF_SYSTEM if slot.in_ == "system" else {"text": "text"}).items()
+    }
+    known = any(slot.in_ == "system" for _, slot in slots)
+    return {**found, **{key: kind for key, kind in always.items() if key != "instructions" or not known}}
+
+
+def _check_ended(ended: Finished, timeout: float) -> None:
+    """Raise NodeError for a program that did not end well."""
+    said = f"; it said: {' '.join(ended.stderr.split())[-300:]}" if ended.stderr.strip() else ""
+    if ended.ended == "timeout":
+        raise NodeError("deadline", f"the agent took more than {timeout:g} s{said}")
+    if ended.ended == "output":
+        raise NodeError("output", f"the agent printed too much{said}")
+    if ended.ended == "over":
+        raise NodeError("ended", "the row was ended")
+    if ended.code is not None and ended.code < 0:
+        raise NodeError("crash", f"the agent was killed by signal {-ended.code}{said}")
+    if ended.code:
+        raise NodeError("exit", f"the agent ended with exit code {ended.code}{said}")

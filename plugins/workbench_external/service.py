@@ -1,0 +1,60 @@
+"""An agent behind HTTP: one POST a row."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from workbench.errors import NodeError
+from workbench_external.config import ExternalConfig
+from workbench_external.process import MOST_OUTPUT
+
+
+async def ask_service(
+    config: ExternalConfig, inputs: Mapping[str, Any], leading: Mapping[str, str], over: asyncio.Event
+) -> bytes:
+    """The body of its answer. Raises NodeError.
+
+    The service learns from headers where its models are and by which key: `X-OpenAI-Base-URL`, `X-Anthropic-Base-URL`,
+    `X-API-Key`, new ones for each row.
+    """
+    from aiohttp import ClientError, ClientSession, ClientTimeout
+
+    headers = {
+        "X-OpenAI-Base-URL": leading["OPENAI_BASE_URL"],
+        "X-Anthropic-Base-URL": leading["ANTHROPIC_BASE_URL"],
+        "X-API-Key": leading["OPENAI_API_KEY"],
+    }
+    body = json.dumps(dict(inputs), ensure_ascii=False, default=str)
+
+    async def ask() -> bytes:
+        async with (
+            ClientSession(timeout=ClientTimeout(total=config.timeout)) as session,
+            session.post(
+                str(config.url),
+                data=body,
+                headers={"Content-Type": "application/json", **headers},
+                allow_redirects=False,
+            ) as answer,
+        ):
+            read = await answer.content.read(MOST_OUTPUT)
+            if answer.status != 200:
+                told = " ".join(read.decode("utf-8", "replace").split())[:200]
+                raise NodeError("exit", f"the service answered with status {answer.status}: {told}")
+            return read
+
+    asking, ended = asyncio.ensure_future(ask()), asyncio.ensure_future(over.wait())
+    try:
+        await asyncio.wait({asking, ended}, return_when=asyncio.FIRST_COMPLETED)
+        if not asking.done():
+            raise NodeError("ended", "the row was ended")
+        return await asking
+    except TimeoutError:
+        raise NodeError("deadline", f"the service took more than {config.timeout:g} s") from None
+    except (ClientError, OSError) as error:
+        raise NodeError("start", f"the service cannot be reached: {type(error).__name__}: {error}") from None
+    finally:
+        for task in (asking, ended):
+            task.cancel()

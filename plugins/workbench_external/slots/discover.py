@@ -1,0 +1,154 @@
+"""Finds the texts of an agent that may be replaced, in the calls that it made on some rows, and in its folder."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from workbench.workflow import CallRecord, Span
+from workbench_external.slots.template import HOLE, find_template, mark_inputs
+
+#: Files that agents read as instructions.
+FILES = ("SKILL.md", "AGENTS.md", "CLAUDE.md", "GEMINI.md", ".cursorrules")
+SYSTEM = ("system", "developer")
+#: Letters outside the holes that a message needs to be worth rewriting.
+_WORTH = 12
+#: Different texts that are compared with each other.
+_MOST = 64
+
+
+class _Said(NamedTuple):
+    """A text, with holes for the inputs of its row, and the row."""
+
+    text: str
+    row: int
+
+
+def find_slots(runs: Sequence[Sequence[Span]], folder: Path | None, appended: str = "") -> dict[str, dict[str, Any]]:
+    """The slots of an agent, by name, as its settings hold them.
+
+    Args:
+        runs: for each of some rows, the spans of its node.
+        folder: the agent's own, whose files are read.
+        appended: what our settings append to its system messages.
+    """
+    calls = [
+        (row, span.inputs, call)
+        for row, spans in enumerate(runs)
+        for span in spans
+        for call in span.calls
+        if call.role == "task"
+    ]
+    system = [
+        _Said(mark_inputs(text.removesuffix(appended).rstrip() if appended else text, inputs), row)
+        for row, inputs, call in calls
+        for text in _texts(call, SYSTEM)
+    ]
+    user = [_Said(mark_inputs(text, inputs), row) for row, inputs, call in calls for text in _texts(call, ("user",))]
+    holding = [said for said in user if _holds_input(said.text, calls)]
+    found: dict[str, dict[str, Any]] = {}
+    for place, said in (("system", system), ("user", holding)):
+        for number, text in enumerate(_templates(said), 1):
+            found[place if number == 1 else f"{place}_{number}"] = {"in": place, "match": text, "text": text}
+    rows = len({row for row, _, _ in calls})
+    for number, text in enumerate(_example_turns(calls, rows), 1):
+        found[f"turn_{number}"] = {"in": "turn", "match": text, "text": text}
+    found |= _tool_slots(call for _, _, call in calls)
+    return found | _file_slots(folder)
+
+
+def _texts(call: CallRecord, roles: Sequence[str]) -> Iterator[str]:
+    for message in call.messages:
+        if message.get("role") in roles:
+            yield from texts_of(message.get("content"))
+
+
+def texts_of(content: Any) -> Iterator[str]:
+    """The texts of a message: its content, or the texts among its parts."""
+    if isinstance(content, str):
+        yield content
+    elif isinstance(content, list):
+        yield from (str(part.get("text", "")) for part in content if part.get("type") == "text")
+
+
+def _holds_input(text: str, calls: Sequence[tuple[int, Mapping[str, Any], CallRecord]]) -> bool:
+    names = {name for _, inputs, _ in calls for name in inputs}
+    return any(name in names for name in HOLE.findall(text))
+
+
+def _templates(said: Iterable[_Said]) -> list[str]:
+    """The texts with holes that are enough to match all that was said, in the order of their first use.
+
+    Texts of different rows that are alike are one. Two that stand in one row are two, unless they are nearly equal: an
+    agent has several prompts that begin alike.
+    """
+    groups: list[dict[str, set[int]]] = []
+    for text, row in said:
+        group = next((g for g in groups if text in g), None) or next((g for g in groups if _joins(text, row, g)), None)
+        if group is not None:
+            group.setdefault(text, set()).add(row)
+        elif len(groups) < _MOST:
+            groups.append({text: {row}})
+    found = [template.text for group in groups if (template := find_template([*group]))]
+    return [text for text in found if len(re.sub(r"\W", "", HOLE.sub("", text))) >= _WORTH]
+
+
+def _joins(text: str, row: int, group: Mapping[str, set[int]]) -> bool:
+    template = find_template([*group, text]) if len(group) < _MOST else None
+    if template is None:
+        return False
+    together = any(row in rows for rows in group.values())
+    constant = sum(map(len, template.constants))
+    return not together or constant >= 0.9 * max(map(len, (*group, text)))
+
+
+def _example_turns(calls: Sequence[tuple[int, Mapping[str, Any], CallRecord]], rows: int) -> list[str]:
+    """The messages before that with the inputs that are the same in all rows; a single row shows none."""
+    seen: dict[str, set[int]] = {}
+    for row, inputs, call in calls:
+        for message in call.messages:
+            text = message.get("content")
+            if message.get("role") in SYSTEM or not isinstance(text, str):
+                continue
+            if message.get("role") not in ("user", "assistant") or mark_inputs(text, inputs) != mark_inputs(text, {}):
+                break
+            seen.setdefault(text, set()).add(row)
+    return [text for text, of in seen.items() if rows > 1 and len(of) == rows and len(text) >= _WORTH]
+
+
+def _tool_slots(calls: Iterable[CallRecord]) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for function in (tool.get("function", {}) for call in calls for tool in call.tools):
+        name = str(function.get("name", ""))
+        slot, text = f"tool_{_word(name)}", str(function.get("description") or "")
+        if slot in found:
+            continue
+        found[slot] = {"in": "tool", "name": name, "match": text, "text": text}
+        for parameter, schema in parameters_of(function).items():
+            if isinstance(schema, Mapping) and (told := str(schema.get("description") or "")):
+                place = {"in": "parameter", "name": name, "parameter": parameter}
+                found[f"{slot}_{_word(parameter)}"] = {**place, "match": told, "text": told}
+    return found
+
+
+def parameters_of(function: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The schemas of a tool's parameters, by name."""
+    schema = function.get("parameters")
+    found = schema.get("properties") if isinstance(schema, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
+
+
+def _file_slots(folder: Path | None) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for path in sorted(p for name in FILES for p in (folder.rglob(name) if folder is not None else ())):
+        if path.is_file() and not path.is_symlink() and folder is not None:
+            place, text = path.relative_to(folder).as_posix(), path.read_text(encoding="utf-8", errors="replace")
+            found[f"file_{_word(place)}"] = {"in": "file", "name": place, "match": text, "text": text}
+    return found
+
+
+def _word(name: str) -> str:
+    """A name as part of an address."""
+    return re.sub(r"\W+", "_", name).strip("_").lower()

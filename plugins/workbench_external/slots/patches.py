@@ -1,0 +1,141 @@
+"""Replaces texts in the requests of an agent as they pass, and counts what no longer matches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from workbench.gateway import Ask
+from workbench.kit.plain_adapter import as_text
+from workbench.text import short
+from workbench_external.config import ExternalConfig, Slot
+from workbench_external.slots.discover import SYSTEM, parameters_of, texts_of
+from workbench_external.slots.template import Template, fill
+
+Message = Mapping[str, Any]
+
+
+@dataclass
+class Patched:
+    """A request as it is sent.
+
+    used: the slots that matched. missed: places that have slots of which none matched, with the text that stands there.
+    """
+
+    messages: list[Message]
+    tools: list[Mapping[str, Any]]
+    lm: str | dict[str, Any] | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+    used: list[str] = field(default_factory=list[str])
+    missed: list[str] = field(default_factory=list[str])
+
+
+class Patches:
+    """The replacements that the settings of a node name. outputs: of its signature, for demos."""
+
+    def __init__(self, config: ExternalConfig, outputs: Sequence[str]):
+        self.config, self.outputs = config, outputs
+        self.by_place: dict[str, list[tuple[str, Slot, Template]]] = {}
+        for name, slot in (config.slots or {}).items():
+            self.by_place.setdefault(slot.in_, []).append((name, slot, Template(slot.match)))
+
+    def apply(self, ask: Ask, inputs: Mapping[str, Any]) -> Patched:
+        """The request of an agent, on a row with these inputs, with its texts replaced."""
+        patched = Patched([], [])
+        patched.tools = [self._tool(tool, patched) for tool in ask.tools]
+        patched.messages = [self._message(message, patched) for message in ask.messages]
+        if "user" in self.by_place and not any(name in patched.used for name, _, _ in self.by_place["user"]):
+            last = [text for m in ask.messages if m.get("role") == "user" for text in texts_of(m.get("content"))]
+            patched.missed += [f"user: {short(last[0], 80)}"] if last else []
+        self._append_instructions(patched)
+        self._insert_demos(patched, inputs)
+        return patched
+
+    def _message(self, message: Message, patched: Patched) -> Message:
+        role = str(message.get("role"))
+        places = ("system",) if role in SYSTEM else ("user", "turn") if role == "user" else ("turn",)
+        if role not in (*SYSTEM, "user", "assistant") or not any(place in self.by_place for place in places):
+            return message
+        content = message.get("content")
+        if isinstance(content, list):
+            parts = [
+                {**part, "text": self._text(str(part.get("text", "")), places, patched)}
+                if part.get("type") == "text"
+                else part
+                for part in content
+            ]
+            return {**message, "content": parts}
+        return {**message, "content": self._text(content, places, patched)} if isinstance(content, str) else message
+
+    def _text(self, text: str, places: Sequence[str], patched: Patched) -> str:
+        for name, slot, template in (known for place in places for known in self.by_place.get(place, ())):
+            if (values := template.match(text)) is None:
+                continue
+            patched.used.append(name)
+            for setting in ("lm", "temperature", "max_tokens"):
+                if getattr(slot, setting) is not None:
+                    setattr(patched, setting, getattr(slot, setting))
+            return text if slot.text is None or slot.text == slot.match else fill(slot.text, values)
+        if "system" in places:
+            patched.missed.append(f"system: {short(text, 80)}")
+        return text
+
+    def _tool(self, tool: Mapping[str, Any], patched: Patched) -> Mapping[str, Any]:
+        """A tool with its descriptions replaced."""
+        function = dict(tool.get("function", {}))
+        for name, slot, _ in (*self.by_place.get("tool", ()), *self.by_place.get("parameter", ())):
+            if slot.name != function.get("name"):
+                continue
+            schemas = parameters_of(function)
+            place = schemas.get(slot.parameter) if slot.in_ == "parameter" else function
+            told = place.get("description") if isinstance(place, Mapping) else None
+            if place is None or (told or "") != slot.match:
+                patched.missed.append(f"{name}: {short(str(told), 80)}")
+                continue
+            patched.used.append(name)
+            if slot.text is None or slot.text == slot.match:
+                continue
+            if slot.in_ == "tool":
+                function["description"] = slot.text
+            else:
+                changed = {**schemas, slot.parameter: {**place, "description": slot.text}}
+                function["parameters"] = {**function["parameters"], "properties": changed}
+        return {**tool, "function": function}
+
+    def _append_instructions(self, patched: Patched) -> None:
+        if not (more := self.config.instructions):
+            return
+        for place, message in enumerate(patched.messages):
+            if message.get("role") in SYSTEM and isinstance(message.get("content"), str):
+                patched.messages[place] = {**message, "content": f"{message['content']}\n\n{more}"}
+                return
+        patched.messages.insert(0, {"role": "system", "content": more})
+
+    def _insert_demos(self, patched: Patched, inputs: Mapping[str, Any]) -> None:
+        """Worked examples as turns before the first message with an input, in the words of that message."""
+        if not self.config.demos:
+            return
+        values = {name: as_text(value) for name, value in inputs.items() if as_text(value)}
+        for place, message in enumerate(patched.messages):
+            text = message.get("content")
+            if message.get("role") != "user" or not isinstance(text, str):
+                continue
+            held = {name: value for name, value in values.items() if value in text}
+            if not held:
+                continue
+            turns: list[Message] = []
+            for demo in self.config.demos:
+                asked = text
+                for name, value in held.items():
+                    asked = asked.replace(value, as_text(demo.get(name, "")))
+                turns += [{"role": "user", "content": asked}, {"role": "assistant", "content": self._answer(demo)}]
+            patched.messages[place:place] = turns
+            return
+        patched.missed.append("demos: no message of the user holds an input")
+
+    def _answer(self, demo: Mapping[str, Any]) -> str:
+        if len(self.outputs) == 1:
+            return as_text(demo.get(self.outputs[0], ""))
+        return "\n".join(f"{name}: {as_text(demo[name])}" for name in self.outputs if name in demo)

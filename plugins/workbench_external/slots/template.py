@@ -1,0 +1,120 @@
+"""Texts with parts that vary: `You are a guide. Today is {{1}}.`"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from difflib import SequenceMatcher
+
+HOLE = re.compile(r"\{\{(\w+)\}\}")
+_TOKEN = re.compile(r"\{\{\w+\}\}|\s+|\w+|[^\w\s]")
+#: Parts that differ from one run to the next although all runs of today show the same.
+_VOLATILE = re.compile(
+    r"\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?\b"
+    r"|\b\d\d:\d\d:\d\d\b"
+    r"|\b(?:(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day,? )?"
+    r"(?:January|February|March|April|May|June|July|August|September|October|November|December) \d{1,2},? \d{4}\b"
+    r"|\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"
+    r"|\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{12,}\b"
+    r"|\b1[5-9]\d{8}(?:\d{3})?\b"
+    r"|/tmp/[\w./-]+"
+)
+#: Characters that two texts must share in a row for that not to be chance, and their share of the longer text.
+_BLOCK, _ALIKE = 12, 0.5
+#: Shorter inputs stand in texts by chance.
+_SHORTEST_INPUT = 3
+
+
+class Template:
+    """A text with holes. Between two holes there is always some text."""
+
+    def __init__(self, text: str):
+        parts = HOLE.split(text)
+        self.text, self.constants, self.names = text, parts[0::2], parts[1::2]
+
+    def match(self, text: str) -> dict[str, str] | None:
+        """What stands in the holes of a text; None if it is another text. Each constant is found at its first place."""
+        first, *rest = self.constants
+        if not rest:
+            return {} if text == first else None
+        *middle, last = rest
+        if not text.startswith(first) or not text.endswith(last) or len(text) < len(first) + len(last):
+            return None
+        end, at = len(text) - len(last), len(first)
+        found: list[str] = []
+        for constant in middle:
+            place = text.find(constant, at, end)
+            if place < 0:
+                return None
+            found.append(text[at:place])
+            at = place + len(constant)
+        return dict(zip(self.names, [*found, text[at:end]], strict=True))
+
+
+def fill(text: str, values: Mapping[str, str]) -> str:
+    """A text with its holes filled; values without a hole are appended, so that nothing that an agent says is lost."""
+    used = set(HOLE.findall(text))
+    filled = HOLE.sub(lambda hole: values.get(hole[1], ""), text)
+    return "\n".join([filled, *(value for name, value in values.items() if name not in used and value.strip())])
+
+
+def mark_inputs(text: str, inputs: Mapping[str, object]) -> str:
+    """A text with holes for the inputs of its row, and for dates and ids."""
+    for name, value in sorted(inputs.items(), key=lambda item: -len(str(item[1]))):
+        if len(str(value)) >= _SHORTEST_INPUT and HOLE.search(str(value)) is None:
+            text = text.replace(str(value), f"{{{{{name}}}}}")
+    return _VOLATILE.sub("{{0}}", text)
+
+
+def find_template(texts: Sequence[str]) -> Template | None:
+    """The template of texts that are alike, as `mark_inputs` gives them; None if some share too little with the
+    first. Holes are numbered, except for inputs."""
+    tokens = _TOKEN.findall(texts[0])
+    for text in dict.fromkeys(texts[1:]):
+        if text == texts[0]:
+            continue
+        tokens = _merge(tokens, _TOKEN.findall(text))
+        constant = sum(len(t) for t in tokens if not HOLE.fullmatch(t))
+        if constant < _ALIKE * max(len(texts[0]), len(text)):
+            return None
+    return Template(_numbered(tokens))
+
+
+def _merge(one: list[str], other: list[str]) -> list[str]:
+    """The tokens that two texts share, with holes between."""
+    start = 0
+    while start < min(len(one), len(other)) and one[start] == other[start]:
+        start += 1
+    end = 0
+    while end < min(len(one), len(other)) - start and one[-1 - end] == other[-1 - end]:
+        end += 1
+    here, there = one[start : len(one) - end], other[start : len(other) - end]
+    merged, at = one[:start], (0, 0)
+    for block in SequenceMatcher(None, here, there, autojunk=False).get_matching_blocks():
+        if block.size and sum(map(len, here[block.a : block.a + block.size])) < _BLOCK:
+            continue
+        if (block.a, block.b) != at:
+            merged.append("{{0}}")
+        merged += here[block.a : block.a + block.size]
+        at = (block.a + block.size, block.b + block.size)
+    return [*merged, *one[len(one) - end :]]
+
+
+def _numbered(tokens: Sequence[str]) -> str:
+    """The text of tokens; holes that meet are one, and those that are no inputs get a number."""
+    parts: list[str] = []
+    numbers, names = 0, set[str]()
+    for token in tokens:
+        hole = HOLE.fullmatch(token)
+        if hole is None:
+            parts.append(token)
+            continue
+        if parts and HOLE.fullmatch(parts[-1]):
+            continue
+        name = hole[1]
+        if name.isdigit() or name in names:
+            numbers += 1
+            name = str(numbers)
+        names.add(name)
+        parts.append(f"{{{{{name}}}}}")
+    return "".join(parts)

@@ -1,0 +1,77 @@
+"""Calls a function or an MCP tool for a row, in a process of its own: inputs as JSON on stdin, the answer on stdout.
+
+What the function prints goes to stderr. This file imports nothing of workbench, so that it starts fast and the user's
+modules see an ordinary process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import importlib.util
+import inspect
+import json
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def _load(base: str, module: str, name: str) -> Any:
+    sys.path.insert(0, base)
+    if not module.endswith(".py"):
+        return getattr(importlib.import_module(module), name)
+    path = Path(base, module)
+    sys.path.insert(0, str(path.parent))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    loaded = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = loaded
+    spec.loader.exec_module(loaded)
+    return getattr(loaded, name)
+
+
+def _call(function: Any, inputs: dict[str, Any]) -> Any:
+    parameters = inspect.signature(function).parameters.values()
+    free = [p for p in parameters if p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+    keyword = all(p.name in inputs or p.default is not p.empty for p in parameters if p not in free)
+    found = function(**inputs) if keyword else function(*inputs.values())
+    return asyncio.run(_await(found)) if inspect.isawaitable(found) else found
+
+
+async def _await(found: Any) -> Any:
+    return await found
+
+
+async def _ask_mcp(base: str, command: str, tool: str, inputs: dict[str, Any]) -> Any:
+    from mcp import ClientSession, StdioServerParameters
+    from mcp.client.stdio import stdio_client
+
+    program, *arguments = shlex.split(command)
+    program = sys.executable if program == "python" else program
+    server = StdioServerParameters(command=program, args=arguments, cwd=base, env=dict(os.environ))
+    async with stdio_client(server) as (read, write), ClientSession(read, write) as session:
+        await session.initialize()
+        result = await session.call_tool(tool, inputs)
+    text = "\n".join(getattr(part, "text", "") for part in result.content)
+    if getattr(result, "is_error", getattr(result, "isError", False)):
+        raise RuntimeError(text[:500])
+    structured = getattr(result, "structured_content", getattr(result, "structuredContent", None))
+    return text if structured is None else structured
+
+
+def main() -> None:
+    kind, base, first, second = sys.argv[1:5]
+    inputs = json.load(sys.stdin)
+    answer, sys.stdout = sys.stdout, sys.stderr
+    if kind == "mcp":
+        found = asyncio.run(_ask_mcp(base, first, second, inputs))
+    else:
+        found = _call(_load(base, first, second), inputs)
+    answer.write(found if isinstance(found, str) else json.dumps(found, default=str))
+    answer.flush()
+
+
+if __name__ == "__main__":
+    main()

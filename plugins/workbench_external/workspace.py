@@ -1,0 +1,80 @@
+"""A fresh working directory for each row."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from workbench.errors import SpecError
+
+_PREFIX = "workbench-rows-"
+#: Never copied: large, made anew, or of a run.
+_LEFT_OUT = shutil.ignore_patterns(".git", "__pycache__", ".venv", "venv", "node_modules", "*.db", "*.db-*")
+
+
+class Workspaces:
+    """The working directories of the rows of a run, in one place that goes with it."""
+
+    def __init__(self) -> None:
+        _remove_abandoned()
+        self.root = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
+
+    @asynccontextmanager
+    async def fresh(
+        self, folder: Path | None, revision: str | None = None, written: Mapping[str, str] | None = None
+    ) -> AsyncGenerator[Path]:
+        """A working directory that goes at the end.
+
+        Args:
+            folder: whose files it gets; None: it is empty.
+            revision: of the Git repository that the folder is; it is then a clone of it.
+            written: files in place of those of the folder, by their path in it.
+        """
+        made = Path(tempfile.mkdtemp(dir=self.root))
+        try:
+            await asyncio.to_thread(_fill, made, folder, revision, written or {})
+            yield made
+        finally:
+            await asyncio.to_thread(shutil.rmtree, made, ignore_errors=True)
+
+    def remove(self) -> None:
+        shutil.rmtree(self.root, ignore_errors=True)
+
+
+def _fill(made: Path, folder: Path | None, revision: str | None, written: Mapping[str, str]) -> None:
+    if folder is not None and revision is not None:
+        _clone(folder, revision, made)
+    elif folder is not None:
+        shutil.copytree(folder, made, symlinks=True, ignore=_LEFT_OUT, dirs_exist_ok=True)
+    for place, text in written.items():
+        path = (made / place).resolve()
+        if not path.is_relative_to(made.resolve()):
+            raise SpecError(f"the file '{place}' leads out of the folder", path=("slots",))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def _clone(repository: Path, revision: str, made: Path) -> None:
+    for command in (
+        ["git", "clone", "--quiet", "--shared", "--no-checkout", str(repository), str(made)],
+        ["git", "-C", str(made), "checkout", "--quiet", "--detach", revision],
+    ):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise SpecError(
+                f"{repository} cannot be checked out at {revision}: {done.stderr.strip()[-300:]}", path=("revision",)
+            )
+
+
+def _remove_abandoned() -> None:
+    """The directories of runs on this machine whose process was killed."""
+    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        process = path.name.removeprefix(_PREFIX).partition("-")[0]
+        if process.isdigit() and not Path(f"/proc/{process}").exists() and Path("/proc/self").exists():
+            shutil.rmtree(path, ignore_errors=True)
