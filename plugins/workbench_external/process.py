@@ -6,16 +6,21 @@ import asyncio
 import os
 import shutil
 import signal
+import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import IO
 
 #: Bytes of output that are read; a program that prints more is ended.
 MOST_OUTPUT = 16 << 20
 #: Bytes of its errors that are kept, the last ones.
 _TAIL = 4000
+#: Seconds between two looks at how much it has printed.
+_LOOK = 0.2
 
 
 @dataclass(frozen=True)
@@ -45,55 +50,53 @@ async def run_program(
     Its process group is killed at the end, so that nothing that it started lives on. Raises OSError if it cannot be
     started.
     """
-    process = await asyncio.create_subprocess_exec(
-        *_dying_with_us(),
-        *command,
-        cwd=cwd,
-        env=dict(env),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        start_new_session=True,
-    )
-    given, stdout, stderr = process.stdin, process.stdout, process.stderr
-    assert given is not None and stdout is not None and stderr is not None
-    out, err, flooded = bytearray(), bytearray(), asyncio.Event()
+    # Files in place of pipes: a child that left the group could hold a pipe open for ever.
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        given.write(stdin)
+        given.seek(0)
+        started = [*_dying_with_us(), *command]
+        process = await asyncio.create_subprocess_exec(
+            *started, cwd=cwd, env=dict(env), stdin=given, stdout=out, stderr=err, start_new_session=True
+        )
+        try:
+            ended = await _watch(process, out, timeout, over)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+        code = process.returncode if ended == "" else None
+        return Finished(code, _head(out, MOST_OUTPUT), _tail(err), ended)
 
-    async def feed() -> None:
-        with suppress(ConnectionError):
-            given.write(stdin)
-            await given.drain()
-            given.close()
 
-    async def read(stream: asyncio.StreamReader, into: bytearray, whole: bool) -> None:
-        while part := await stream.read(1 << 16):
-            into += part
-            if not whole:
-                del into[:-_TAIL]
-            elif len(into) > MOST_OUTPUT:
-                flooded.set()
-                return
-
-    reading = asyncio.gather(feed(), read(stdout, out, True), read(stderr, err, False))
-    ends = {
-        "": asyncio.ensure_future(process.wait()),
-        "over": asyncio.ensure_future(over.wait()),
-        "output": asyncio.ensure_future(flooded.wait()),
-    }
+async def _watch(process: asyncio.subprocess.Process, out: IO[bytes], timeout: float, over: asyncio.Event) -> str:
+    """Why a program was ended; "" where it ended by itself."""
+    deadline = time.monotonic() + timeout
+    itself, ended = asyncio.ensure_future(process.wait()), asyncio.ensure_future(over.wait())
     try:
-        await asyncio.wait(ends.values(), timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-        # Its own end counts first: that its last call ended the row, say, came before.
-        ended = next((why for why in ("over", "output", "") if ends[why].done()), "timeout")
+        while True:
+            left = max(0.0, deadline - time.monotonic())
+            await asyncio.wait({itself, ended}, timeout=min(left, _LOOK), return_when=asyncio.FIRST_COMPLETED)
+            if ended.done():
+                return "over"
+            if os.fstat(out.fileno()).st_size > MOST_OUTPUT:
+                return "output"
+            if itself.done():
+                return ""
+            if time.monotonic() >= deadline:
+                return "timeout"
     finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
-        with suppress(asyncio.TimeoutError):  # a child in another group may hold the pipes open
-            await asyncio.wait_for(reading, 1.0)
-        for waiting in ends.values():
+        for waiting in (itself, ended):
             waiting.cancel()
-    code = process.returncode if ended == "" else None
-    return Finished(code, bytes(out), err.decode("utf-8", "replace"), ended)
+
+
+def _head(file: IO[bytes], most: int) -> bytes:
+    file.seek(0)
+    return file.read(most)
+
+
+def _tail(file: IO[bytes]) -> str:
+    file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
+    return file.read(_TAIL).decode("utf-8", "replace")
 
 
 @cache

@@ -34,7 +34,7 @@ class RowSession:
     ):
         self.config, self.patches, self.max_calls = config, patches, max_calls
         self.inputs, self.ctx, self.over = inputs, ctx, asyncio.Event()
-        self.error: WorkbenchError | None = None
+        self.error: BaseException | None = None
         self.last: LMError | None = None
         self.asked, self.missed, self.used = 0, Counter[str](), Counter[str]()
         self.models_asked = Counter[str]()
@@ -79,7 +79,13 @@ class RowSession:
                 self._end(error)
             self.last = error
             raise
-        except WorkbenchError as error:  # the end of a budget or of the run
+        except Exception as error:
+            if isinstance(error, WorkbenchError):  # the end of a budget or of the run
+                self._end(error)
+            raise
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
             self._end(error)
             raise
 
@@ -92,7 +98,7 @@ class RowSession:
             self._end(NodeError("steps", f"the agent asked for more than max_calls: {self.max_calls}"))
             raise Refused(429, "budget", f"This task has {self.max_calls} calls of models. Do not try again.")
 
-    def _end(self, error: WorkbenchError) -> None:
+    def _end(self, error: BaseException) -> None:
         self.error = self.error or error
         self.over.set()
 

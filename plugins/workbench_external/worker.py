@@ -58,7 +58,8 @@ async def _ask_mcp(base: str, command: str, tool: str, inputs: dict[str, Any]) -
     if getattr(result, "is_error", getattr(result, "isError", False)):
         raise RuntimeError(text[:500])
     structured = getattr(result, "structured_content", getattr(result, "structuredContent", None))
-    return text if structured is None else structured
+    # A plain value comes wrapped: {"result": value}.
+    return text if structured is None or [*structured] == ["result"] else structured
 
 
 def main() -> None:

@@ -8,12 +8,13 @@ from typing import Any
 
 from workbench.gateway import Ask
 from workbench.kit.plain_adapter import as_text
-from workbench.text import short
 from workbench_external.config import ExternalConfig, Slot
 from workbench_external.slots.discover import SYSTEM, parameters_of, texts_of
 from workbench_external.slots.template import Template, fill
 
 Message = Mapping[str, Any]
+#: Characters of a text that matched no slot.
+_SHOWN = 80
 
 
 @dataclass
@@ -48,7 +49,7 @@ class Patches:
         patched.messages = [self._message(message, patched) for message in ask.messages]
         if "user" in self.by_place and not any(name in patched.used for name, _, _ in self.by_place["user"]):
             last = [text for m in ask.messages if m.get("role") == "user" for text in texts_of(m.get("content"))]
-            patched.missed += [f"user: {short(last[0], 80)}"] if last else []
+            patched.missed += [f"user: {last[0][:_SHOWN]}"] if last else []
         self._append_instructions(patched)
         self._insert_demos(patched, inputs)
         return patched
@@ -79,7 +80,7 @@ class Patches:
                     setattr(patched, setting, getattr(slot, setting))
             return text if slot.text is None or slot.text == slot.match else fill(slot.text, values)
         if "system" in places:
-            patched.missed.append(f"system: {short(text, 80)}")
+            patched.missed.append(f"system: {text[:_SHOWN]}")
         return text
 
     def _tool(self, tool: Mapping[str, Any], patched: Patched) -> Mapping[str, Any]:
@@ -92,7 +93,7 @@ class Patches:
             place = schemas.get(slot.parameter) if slot.in_ == "parameter" else function
             told = place.get("description") if isinstance(place, Mapping) else None
             if place is None or (told or "") != slot.match:
-                patched.missed.append(f"{name}: {short(str(told), 80)}")
+                patched.missed.append(f"{name}: {str(told)[:_SHOWN]}")
                 continue
             patched.used.append(name)
             if slot.text is None or slot.text == slot.match:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from tests.helpers.external_agents import CLIENT, SORTER, SYSTEM, write_agent
+from tests.helpers.external_agents import SORTER, SYSTEM, write_agent
 
-from workbench import plugins
 from workbench.proof import Report
 from workbench.run import Options, optimize, resume
 from workbench.study import make_optimizer
-from workbench.testing.simulated import HELPFUL, Killed, SimulatedLM, SimulatedPool
+from workbench.testing.simulated import HELPFUL, SimulatedLM, SimulatedPool
+
+ROOT = Path(__file__).parents[3]
 
 
 def improve(path: Path, optimizer: Any, lm: SimulatedLM, *, again: bool = False) -> Report:
@@ -31,6 +37,7 @@ def written(path: Path) -> dict[str, Any]:
     return yaml.safe_load((path.parent / "out.yaml").read_text(encoding="utf-8"))["nodes"]["agent"]
 
 
+@pytest.mark.slow
 def test_the_prompt_of_an_agent_is_found_and_improved_without_a_change_of_the_agent(tmp_path: Path) -> None:
     path = write_agent(tmp_path, SORTER, rows=(12, 24, 60), calls=600)
     report = improve(path, {"rewrite": {"rounds": 4}}, SimulatedLM())
@@ -40,6 +47,73 @@ def test_the_prompt_of_an_agent_is_found_and_improved_without_a_change_of_the_ag
     assert (tmp_path / "agent.py").read_text(encoding="utf-8") == SORTER
 
 
+@pytest.mark.slow
 def test_where_prompts_make_no_difference_no_gain_is_shown(tmp_path: Path) -> None:
     path = write_agent(tmp_path, SORTER, rows=(12, 24, 60), calls=600)
     assert not improve(path, {"rewrite": {"rounds": 4}}, SimulatedLM(helps=False)).proved
+
+
+KILLED_AT = (2, 5, 8, 7, 6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("temperature", ["0.5", "0"])
+def test_a_killed_run_pays_for_no_call_twice_and_ends_the_same(temperature: str, tmp_path: Path) -> None:
+    source = SORTER.replace("temperature=0.5", f"temperature={temperature}")
+    for name in ("whole", "killed"):
+        write_agent(tmp_path / name, source, rows=(6, 8, 8))
+    assert run_to(tmp_path / "whole", None) == 0
+    killed, asked = tmp_path / "killed", set[str]()
+    for number, kill_at in enumerate((*KILLED_AT, None)):
+        recorded = recorded_keys(killed / "run.db") if number else set()
+        assert run_to(killed, kill_at, again=number > 0) == (-signal.SIGKILL if kill_at else 0)
+        now = asked_keys(killed) - asked
+        assert not now & recorded, "a recorded call was paid again"
+        asked |= now
+    assert asked == asked_keys(tmp_path / "whole")
+    whole_out, killed_out = ((tmp_path / name / "out.yaml").read_text() for name in ("whole", "killed"))
+    assert whole_out.partition("name:")[2] == killed_out.partition("name:")[2]
+
+
+def asked_keys(folder: Path) -> set[str]:
+    """The keys of all requests to the model, by all processes."""
+    return {key for log in folder.glob("keys_*.txt") for key in log.read_text().split()}
+
+
+def recorded_keys(database: Path) -> set[str]:
+    with closing(sqlite3.connect(database)) as found:
+        return {key for (key,) in found.execute("select key from calls where kind = 'lm'")}
+
+
+def run_to(folder: Path, kill_at: int | None, *, again: bool = False) -> int:
+    """Run or resume in a process that is killed at the end of its `kill_at`-th answer. Returns its exit code."""
+    asked = [sys.executable, str(ROOT / "tests/helpers/external_run.py"), str(folder), str(kill_at or 0), str(again)]
+    return subprocess.run(asked, cwd=ROOT, capture_output=True, timeout=120, check=False).returncode
+
+
+#: Its prompt holds a number that differs each time, which no other run of it repeats.
+RESTLESS = SORTER.replace("system = ", "import random\nsystem = str(random.random()) + ")
+
+
+@pytest.mark.slow
+def test_a_row_that_has_ended_is_not_run_again_though_its_agent_asks_otherwise_each_time(tmp_path: Path) -> None:
+    write_agent(tmp_path, RESTLESS, rows=(4, 8, 8), temperature=0.5)
+    assert run_to(tmp_path, 18) == -signal.SIGKILL
+    ended = count_effects(tmp_path / "run.db", "external")
+    before = recorded_keys(tmp_path / "run.db")
+    lm = SimulatedLM()
+    report = improve(tmp_path / "workflow.yaml", {"rewrite": {"rounds": 1}}, lm, again=True)
+    assert ended >= 8 and not before & {*lm.keys}
+    assert any("asked otherwise than before" in line for line in report.warnings), report.warnings
+
+
+def count_effects(database: Path, kind: str) -> int:
+    with closing(sqlite3.connect(database)) as found:
+        return found.execute("select count(*) from calls where kind = ?", (kind,)).fetchone()[0]
+
+
+def test_a_spent_budget_ends_the_row_and_the_run(tmp_path: Path) -> None:
+    path = write_agent(tmp_path, SORTER, calls=20, rows=(4, 16, 8))
+    lm = SimulatedLM()
+    report = improve(path, {"rewrite": {"rounds": 1}}, lm)
+    assert report.status == "budget" and 4 < lm.requests <= 20

@@ -1,0 +1,101 @@
+"""Requests are patched as they pass; what matches nothing passes as it is, and is counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from workbench.gateway import Ask
+from workbench_external.config import ExternalConfig
+from workbench_external.slots.patches import Patched, Patches
+
+SYSTEM = {"in": "system", "match": "You are a guide. Today is {{1}}.", "text": "Guide kindly. ({{1}})"}
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "search",
+        "description": "Finds pages.",
+        "parameters": {"type": "object", "properties": {"words": {"type": "string", "description": "To look for."}}},
+    },
+}
+
+
+def patch(ask: Ask, inputs: Any = None, **settings: Any) -> Patched:
+    config = ExternalConfig.model_validate({"signature": "question -> answer", "command": ["x"], **settings})
+    return Patches(config, ("answer",)).apply(ask, inputs or {"question": "How far is Rome?"})
+
+
+def ask(*messages: tuple[str, Any], tools: Any = ()) -> Ask:
+    return Ask("gpt", tuple({"role": role, "content": content} for role, content in messages), tuple(tools))
+
+
+def said(patched: Patched) -> list[Any]:
+    return [message["content"] for message in patched.messages]
+
+
+def test_a_system_message_is_replaced_with_what_varies_in_it() -> None:
+    for role in ("system", "developer"):
+        asked = ask((role, "You are a guide. Today is Monday."), ("user", "How far is Rome?"))
+        patched = patch(asked, slots={"system": SYSTEM})
+        assert said(patched) == ["Guide kindly. (Monday)", "How far is Rome?"]
+        assert patched.used == ["system"] and not patched.missed and patched.messages[0]["role"] == role
+
+
+def test_what_matches_no_slot_passes_and_is_counted() -> None:
+    asked = ask(("system", "You are a cook."), ("user", "Hello"))
+    patched = patch(asked, slots={"system": SYSTEM, "user": {"in": "user", "match": "Answer: {{question}}"}})
+    assert said(patched) == ["You are a cook.", "Hello"]
+    assert patched.missed == ["system: You are a cook.", "user: Hello"] and not patched.used
+
+
+def test_a_call_site_has_its_own_model_and_decoding() -> None:
+    slots = {
+        "system": {**SYSTEM, "lm": "openai/small", "temperature": 0.0, "max_tokens": 9},
+        "other": {"in": "system", "match": "You are a cook.", "lm": "openai/large"},
+    }
+    patched = patch(ask(("system", "You are a guide. Today is Monday.")), slots=slots)
+    assert (patched.lm, patched.temperature, patched.max_tokens) == ("openai/small", 0.0, 9)
+    assert patch(ask(("system", "You are a cook.")), slots=slots).lm == "openai/large"
+
+
+def test_texts_among_the_parts_of_a_message_are_replaced_and_images_stay() -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,xx"}}
+    asked = ask(("user", [{"type": "text", "text": "Answer: How far is Rome?"}, image]))
+    slot = {"in": "user", "match": "Answer: {{question}}", "text": "{{question}} Think first."}
+    assert said(patch(asked, slots={"user": slot})) == [
+        [{"type": "text", "text": "How far is Rome? Think first."}, image]
+    ]
+
+
+def test_descriptions_of_tools_and_parameters_are_replaced_where_they_are_as_they_were() -> None:
+    slots = {
+        "tool": {"in": "tool", "name": "search", "match": "Finds pages.", "text": "Finds pages by words."},
+        "words": {"in": "parameter", "name": "search", "parameter": "words", "match": "To look for.", "text": "Nouns."},
+        "gone": {"in": "parameter", "name": "search", "parameter": "page", "match": "A number.", "text": "x"},
+    }
+    patched = patch(ask(("user", "Hi"), tools=[TOOL]), slots=slots)
+    function = patched.tools[0]["function"]
+    assert function["description"] == "Finds pages by words."
+    assert function["parameters"]["properties"] == {"words": {"type": "string", "description": "Nouns."}}
+    assert patched.missed == ["gone: None"] and TOOL["function"]["description"] == "Finds pages."
+
+
+def test_instructions_are_appended_to_the_first_system_message_or_make_one() -> None:
+    asked = ask(("system", "You are a cook."), ("user", "Hi"), ("system", "Be brief."))
+    assert said(patch(asked, instructions="Be kind.")) == ["You are a cook.\n\nBe kind.", "Hi", "Be brief."]
+    patched = patch(ask(("user", "Hi")), instructions="Be kind.")
+    assert [*patched.messages] == [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi"}]
+
+
+def test_demos_stand_before_the_message_with_the_inputs_in_its_words() -> None:
+    asked = ask(("system", "Guide."), ("user", "Tell me: How far is Rome?"), ("assistant", "..."))
+    demos = [{"question": "Is it warm?", "answer": "Yes."}]
+    patched = patch(asked, demos=demos)
+    assert said(patched) == ["Guide.", "Tell me: Is it warm?", "Yes.", "Tell me: How far is Rome?", "..."]
+    missed = patch(ask(("user", "Go on.")), demos=demos)
+    assert said(missed) == ["Go on."] and missed.missed == ["demos: no message of the user holds an input"]
+
+
+def test_turns_of_the_agents_own_examples_are_replaced() -> None:
+    asked = ask(("user", "How far is the moon?"), ("assistant", "Far."), ("user", "How far is Rome?"))
+    slot = {"in": "turn", "match": "Far.", "text": "384,400 km."}
+    assert said(patch(asked, slots={"turn_1": slot})) == ["How far is the moon?", "384,400 km.", "How far is Rome?"]

@@ -1,0 +1,211 @@
+"""One row of an agent: what it is given, how its answer is read, and how it fails."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.helpers.external_agents import CLIENT, SORTER
+
+import workbench
+from workbench.errors import SpecError
+from workbench.inference import PredictionError
+from workbench.lm import Request, Response
+from workbench.testing.simulated import SimulatedLM, SimulatedPool
+
+ECHO = "import sys; print(sys.stdin.read())"
+
+
+class RecordingLM(SimulatedLM):
+    """Answers `yes` to everything, and keeps the requests."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[Request] = []
+
+    async def complete(self, request: Request) -> Response:
+        self.asked.append(request)
+        return Response("yes", "stop", 3, 1, 0.0)
+
+
+def answer(place: Path, lm: SimulatedLM | None = None, signature: str = "text -> label", **settings: Any) -> Any:
+    """The outputs of one row. A setting `source` is the agent in Python."""
+    if (source := settings.pop("source", None)) is not None:
+        (place / "agent.py").write_text(source)
+        settings["command"] = ["python", "agent.py", *settings.pop("arguments", [])]
+    node = {"external": signature, "timeout": 30, **settings}
+    file = place / "workflow.yaml"
+    file.write_text(yaml.safe_dump({"name": "t", "lm": "openai/m", "nodes": {"agent": node}}))
+    with workbench.load(file, pool=SimulatedPool(lm or RecordingLM())) as wf:
+        return dict(wf(text="a b"))
+
+
+def failure(place: Path, **settings: Any) -> tuple[str | None, str]:
+    with pytest.raises(PredictionError) as caught:
+        answer(place, **settings)
+    return caught.value.prediction.failure, str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "settings, printed",
+    [
+        ({"command": ["cat"], "output": "json:text"}, "a b"),
+        ({"command": ["cat"], "stdin": "text"}, "a b"),
+        ({"command": ["echo", "<{text}>", "{other}"], "stdin": "none"}, "<a b> {other}"),
+        ({"command": ["sh", "-c", 'printf %s "$NOTE"'], "env": {"NOTE": "n:{text}"}}, "n:a b"),
+        ({"command": ["cat", "in.json"], "input_file": "in.json"}, '{"text": "a b"}'),
+        ({"command": ["sh", "-c", "cat > out.txt"], "output": "file:out.txt", "stdin": "text"}, "a b"),
+        ({"command": ["sh", "-c", 'echo log; echo \'{"label": "x"}\''], "output": "json"}, "x"),
+        ({"command": ["sh", "-c", "pwd; ls"]}, None),
+    ],
+)
+def test_inputs_and_answers_pass_in_the_ways_that_programs_use(
+    settings: Any, printed: str | None, tmp_path: Path
+) -> None:
+    found = answer(tmp_path, **settings)["label"]
+    if printed is None:
+        assert found.startswith("/") and "\n" not in found and not Path(found).exists(), "an empty folder that is gone"
+    else:
+        assert found == printed
+
+
+def test_several_outputs_are_read_with_their_types(tmp_path: Path) -> None:
+    command = ["echo", '{"label": "x", "score": "0.5", "more": 1}']
+    found = answer(tmp_path, signature="text -> label, score: float", command=command, output="json")
+    assert found == {"label": "x", "score": 0.5}
+
+
+@pytest.mark.parametrize(
+    "command, kind, words",
+    [
+        (["sh", "-c", "echo broken >&2; exit 3"], "exit", "exit code 3; it said: broken"),
+        (["sh", "-c", "kill -SEGV $$"], "crash", "signal 11"),
+        (["sleep", "30"], "deadline", "more than 1 s"),
+        (["true"], "empty", "no answer"),
+        (["no-such-program"], "exit|start", "no-such-program"),
+        (["yes"], "output", "too much"),
+    ],
+)
+def test_a_failure_of_the_agent_has_a_kind_and_what_it_said(
+    command: list[str], kind: str, words: str, tmp_path: Path
+) -> None:
+    found, message = failure(tmp_path, command=command, timeout=1.0 if command[0] == "sleep" else 30.0)
+    assert found in kind.split("|") and words in message
+
+
+def test_what_an_agent_started_is_killed_with_it(tmp_path: Path) -> None:
+    mark = f"77{os.getpid()}.5"
+    answer(tmp_path, command=["sh", "-c", f"sleep {mark} & echo done"])
+    for _ in range(50):
+        if not subprocess.run(["pgrep", "-f", f"sleep {mark}"], capture_output=True, check=False).stdout:
+            return
+        time.sleep(0.1)
+    pytest.fail("a child of the agent lives on")
+
+
+def test_each_row_has_a_copy_of_the_folder_and_files_that_are_slots_are_written_into_it(tmp_path: Path) -> None:
+    (tmp_path / "home/.git").mkdir(parents=True)
+    (tmp_path / "home/AGENTS.md").write_text("old")
+    slots = {"rules": {"in": "file", "name": "AGENTS.md", "match": "old", "text": "new"}}
+    found = answer(
+        tmp_path, command=["sh", "-c", "cat AGENTS.md; echo; rm AGENTS.md; ls -a | wc -l"], folder="home", slots=slots
+    )
+    assert found["label"].split() == ["new", "2"] and (tmp_path / "home/AGENTS.md").read_text() == "old"
+
+
+def test_a_revision_of_a_repository_is_checked_out(tmp_path: Path) -> None:
+    def git(*words: str) -> None:
+        subprocess.run(["git", "-C", str(tmp_path / "home"), *words], check=True, capture_output=True)
+
+    (tmp_path / "home").mkdir()
+    git("init", "-q")
+    for text in ("first", "second"):
+        (tmp_path / "home/a.txt").write_text(text)
+        git("add", "a.txt")
+        git("-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", text)
+    settings: dict[str, Any] = {"command": ["cat", "a.txt"], "folder": "home"}
+    assert answer(tmp_path, **settings, revision="HEAD~1")["label"] == "first"
+    assert answer(tmp_path, **settings)["label"] == "second"
+    with pytest.raises(SpecError, match="cannot be checked out at nowhere"):
+        answer(tmp_path, **settings, revision="nowhere")
+
+
+def test_keys_of_ours_never_reach_the_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "MY_TOKEN"):
+        monkeypatch.setenv(name, "sk-secret-of-ours")
+    found = answer(tmp_path, command=["env"])["label"]
+    assert "sk-secret-of-ours" not in found and "OPENAI_BASE_URL=http://127.0.0.1:" in found
+    assert "sk-secret-of-ours" in answer(tmp_path, command=["env"], env={"TOKEN": "$MY_TOKEN"})["label"]
+
+
+def test_a_call_goes_to_the_model_of_the_workflow_with_what_the_agent_set(tmp_path: Path) -> None:
+    lm = RecordingLM()
+    source = CLIENT + "print(chat([{'role': 'user', 'content': row['text']}], temperature=0.25, stop=['x'])['content'])"
+    assert answer(tmp_path, lm, source=source) == {"label": "yes"}
+    (request,) = lm.asked
+    assert request.messages == ({"role": "user", "content": "a b"},)
+    assert (request.temperature, request.stop, request.max_tokens) == (0.25, ("x",), 4096)
+
+
+def test_equal_requests_of_a_row_are_different_draws_and_an_agent_that_sets_no_temperature_gets_the_usual_one(
+    tmp_path: Path,
+) -> None:
+    lm = RecordingLM()
+    answer(
+        tmp_path, lm, source=CLIENT + "m = [{'role': 'user', 'content': 'x'}]\nprint(chat(m), chat(m), chat(m, n=2))"
+    )
+    assert [(r.replica, r.temperature) for r in lm.asked] == [(0, 1.0), (1, 1.0), (0, 1.0), (1, 1.0)]
+
+
+def test_more_calls_than_allowed_end_the_row(tmp_path: Path) -> None:
+    source = CLIENT + "while True:\n    chat([{'role': 'user', 'content': 'again'}])"
+    lm = RecordingLM()
+    kind, message = failure(tmp_path, lm=lm, source=source, max_calls=3)
+    assert kind == "steps" and "max_calls: 3" in message and len(lm.asked) == 3
+
+
+def test_an_agent_that_does_not_survive_an_outage_failed_for_the_outage(tmp_path: Path) -> None:
+    assert failure(tmp_path, lm=SimulatedLM(fail=1.0), source=SORTER)[0] == "server"
+
+
+def test_a_function_is_called_in_a_process_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "tool.py").write_text(
+        "import os\nprint('loud')\n\nasync def reply(text):\n    print('aside')\n    return f'{text} {os.getpid()}'\n\n"
+        "def both(row_text, **more):\n    return [row_text, more]\n"
+    )
+    text, process = answer(tmp_path, python="tool.py:reply")["label"].rsplit(" ", 1)
+    assert text == "a b" and int(process) != os.getpid()
+    assert answer(tmp_path, python="python:tool:both", output="json")["label"] == ["a b", {}]
+
+
+def test_a_tool_of_an_mcp_server_is_an_agent(tmp_path: Path) -> None:
+    pytest.importorskip("mcp")
+    (tmp_path / "server.py").write_text(
+        "from mcp.server import MCPServer\nimport os\nserver = MCPServer('s')\n\n@server.tool()\n"
+        "def ask(text: str) -> str:\n    return text + ' ' + os.environ['OPENAI_BASE_URL'][:16]\n\nserver.run()\n"
+    )
+    assert answer(tmp_path, mcp=f"{sys.executable} server.py#ask")["label"] == "a b http://127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    "settings, told",
+    [
+        ({}, "name one of command, url, python and mcp, not none"),
+        ({"command": ["x"], "url": "http://x"}, "not command and url"),
+        ({"command": ["x"], "output": "xml"}, "names no place of an answer"),
+        ({"command": ["x"], "revision": "HEAD"}, "revision needs folder"),
+        ({"command": ["x"], "folder": "nowhere"}, "there is no folder"),
+        ({"mcp": "server.py"}, "mcp names no tool"),
+        ({"command": ["x"], "slots": {"s": {"in": "nowhere"}}}, "slots.s.in"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(settings: Any, told: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecError) as caught:
+        answer(tmp_path, **settings)
+    assert told in str(caught.value)

@@ -1,0 +1,128 @@
+"""Templates of texts that vary, and the slots found in the calls of an agent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workbench.lm import Response
+from workbench.workflow import CallRecord, Span
+from workbench_external.slots.discover import find_slots
+from workbench_external.slots.template import Template, fill, find_template, mark_inputs
+
+
+@pytest.mark.parametrize(
+    "template, text, found",
+    [
+        ("Be brief.", "Be brief.", {}),
+        ("Be brief.", "Be brief. ", None),
+        ("On {{1}} be {{2}}.", "On Monday be brief.", {"1": "Monday", "2": "brief"}),
+        ("{{1}} and {{2}}", "a and b and c", {"1": "a", "2": "b and c"}),
+        ("Use: {{1}}", "Use: ", {"1": ""}),
+        ("ab{{1}}ba", "aba", None),
+        ("({{1}}) [{{2}}]", "[x] (y)", None),
+    ],
+)
+def test_a_template_tells_what_stands_in_its_holes(template: str, text: str, found: dict[str, str] | None) -> None:
+    assert Template(template).match(text) == found
+
+
+WORDS = st.lists(st.sampled_from(["office", "guide", "Monday", "answer", "kind"]), min_size=1, max_size=4)
+
+
+@given(st.lists(WORDS.map(" ".join), min_size=2, max_size=4))
+def test_a_template_found_in_texts_matches_each_and_gives_it_back(values: list[str]) -> None:
+    texts = [
+        f"You are the clerk of a large firm, {value}; answer all letters politely. End of {value}." for value in values
+    ]
+    template = find_template(texts)
+    assert template is not None
+    for text in texts:
+        found = template.match(text)
+        assert found is not None and fill(template.text, found) == text
+
+
+def test_texts_that_share_little_have_no_template() -> None:
+    assert find_template(["You plan a journey by train.", "Write code that sorts a list of numbers."]) is None
+
+
+def test_inputs_dates_and_ids_are_holes() -> None:
+    text = "Row 3f2504e0-4f89-11d3-9a0c-0305e82c3301 of 2026-11-23T21:10:04Z: how far is Rome? How far is Rome?"
+    marked = mark_inputs(text, {"question": "how far is Rome?", "n": 3})
+    assert marked == "Row {{0}} of {{0}}: {{question}} How far is Rome?"
+
+
+def test_what_a_new_text_leaves_out_is_appended() -> None:
+    assert (
+        fill("Be kind to {{2}}.", {"1": "It is Monday.", "2": "guests", "3": " "})
+        == "Be kind to guests.\nIt is Monday."
+    )
+
+
+def call(*messages: tuple[str, str], tools: Any = ()) -> CallRecord:
+    said = tuple({"role": role, "content": content} for role, content in messages)
+    return CallRecord(said, Response("x"), "task", "m", False, 0.0, tools=tuple(tools))
+
+
+def span(question: str, *calls: CallRecord) -> list[Span]:
+    return [Span("agent", "External", {"question": question}, calls=list(calls))]
+
+
+SEARCH = {
+    "type": "function",
+    "function": {
+        "name": "search",
+        "description": "Finds pages.",
+        "parameters": {
+            "type": "object",
+            "properties": {"words": {"type": "string", "description": "What to look for."}},
+        },
+    },
+}
+
+
+def run_of(question: str, notes: str) -> list[Span]:
+    """A planner and a writer, whose prompts begin alike; the writer is shown notes and an example."""
+    plan = f"You are part of a team that answers questions. You plan the work. Today is 2026-11-{10 + len(notes)}."
+    write = f"You are part of a team that answers questions. You write the final answer from these notes:\n{notes}"
+    return span(
+        question,
+        call(("system", plan), ("user", f"Plan this: {question}"), tools=[SEARCH]),
+        call(
+            ("system", write), ("user", "How far is the moon?"), ("assistant", "384,400 km, Sir."), ("user", question)
+        ),
+    )
+
+
+ROWS = [run_of("How far is Rome from here?", "maps"), run_of("Who wrote the Iliad?", "books and scrolls")]
+
+
+def test_slots_are_found_by_call_site_example_tool_and_file(tmp_path: Path) -> None:
+    (tmp_path / "skills").mkdir()
+    (tmp_path / "skills/SKILL.md").write_text("Look twice.")
+    (tmp_path / "notes.md").write_text("not for agents")
+    found = find_slots(ROWS, tmp_path)
+    assert {name: slot["match"] for name, slot in found.items()} == {
+        "system": "You are part of a team that answers questions. You plan the work. Today is {{1}}.",
+        "system_2": "You are part of a team that answers questions. You write the final answer from these notes:\n{{1}}",
+        "turn_1": "How far is the moon?",
+        "turn_2": "384,400 km, Sir.",
+        "tool_search": "Finds pages.",
+        "tool_search_words": "What to look for.",
+        "file_skills_skill_md": "Look twice.",
+    }
+    assert all(slot["text"] == slot["match"] for slot in found.values())
+
+
+def test_a_message_of_the_user_that_holds_an_input_is_a_slot_if_it_says_more() -> None:
+    rows = [span(q, call(("user", f"Answer in one word, without a reason: {q}"))) for q in ("is it far?", "who is it?")]
+    assert find_slots(rows, None)["user"]["match"] == "Answer in one word, without a reason: {{question}}"
+    assert find_slots([span("is it far?", call(("user", "is it far?")))], None) == {}
+
+
+def test_one_row_shows_no_examples() -> None:
+    assert not [name for name in find_slots(ROWS[:1], None) if name.startswith("turn")]
