@@ -11,8 +11,8 @@ import aiohttp
 import anthropic
 import openai
 import pytest
-
 from tests.helpers.gateway_sessions import CHAT_BODY, HELLO, ScriptedSession, opened, send, serve
+
 from workbench.gateway import Gateway, Refused, server
 from workbench.lm import Response
 
@@ -100,6 +100,17 @@ def test_what_is_no_object_is_refused(body: bytes, status: int) -> None:
     for path in (CHAT, "/v1/responses", "/v1/messages", "/v1/embeddings"):
         found, told, _ = serve(ScriptedSession(), lambda g, s: send(g, f"/s/{s}{path}", body))  # noqa: B023
         assert found == status and told["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "head", ["NONSENSE", "POST / HTTP/9", "GET / HTTP/1.1\r\nHost: a\r\nA : b", "GET /" + "x" * 9000]
+)
+def test_what_is_no_http_is_refused_without_a_word_on_the_terminal(
+    head: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    found = serve(ScriptedSession(), lambda gateway, _: raw(gateway, head, wait=False))
+    assert found[:10] in (b"HTTP/1.1 4", b"HTTP/1.0 4", b"") and b"Traceback" not in found
+    assert capfd.readouterr() == ("", "")
 
 
 def test_packed_bodies_are_refused() -> None:
