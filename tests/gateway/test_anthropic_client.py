@@ -7,14 +7,13 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import anthropic
 import pytest
 from tests.helpers.gateway_sessions import CALLS, HELLO, ScriptedSession, opened
 
 from workbench.errors import BudgetSpent, LMError
 from workbench.gateway import Refused
 from workbench.lm import Response
-
-anthropic = pytest.importorskip("anthropic")
 
 USER: Any = [{"role": "user", "content": "hi"}]
 ADD: Any = {"name": "add", "description": "Adds.", "input_schema": {"type": "object", "properties": {}}}

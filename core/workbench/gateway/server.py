@@ -127,7 +127,7 @@ class Gateway:
     ) -> web.StreamResponse:
         try:
             body = await _read_json(request) if endpoint.method == "POST" else {}
-            if body.get("stream") is True:
+            if endpoint.streams and body.get("stream") is True:
                 return await self._stream(request, who, endpoint, body)
             return _json(await endpoint.answer(who, body, named))
         except Exception as error:
