@@ -334,6 +334,7 @@ CONTENTS: dict[str, list[tuple[str, str]]] = {
         ("exit codes", "docs/reference/exit-codes.md"),
         ("hooks", "docs/reference/hooks.md"),
         ("database", "docs/reference/database.md"),
+        ("gateway", "docs/reference/gateway.md"),
     ],
     "Explanation": [
         ("the proof", "docs/explanation/proof.md"),

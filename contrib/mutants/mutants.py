@@ -15,6 +15,7 @@ from areas.critics import CRITICS
 from areas.diagnosed import DIAGNOSED
 from areas.evaluated import EVALUATED
 from areas.failed import FAILED
+from areas.gateways import GATEWAYS
 from areas.induced import INDUCED
 from areas.levels import LEVELS
 from areas.mutant import Mutant
@@ -60,4 +61,5 @@ MUTANTS: list[Mutant] = [
     *DIAGNOSED,
     *INDUCED,
     *LEVELS,
+    *GATEWAYS,
 ]

@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
-
 from tests.helpers.gateway_sessions import CHAT_BODY, HELLO, ScriptedSession, opened, send, serve
+
 from workbench.errors import SpecError
 from workbench.gateway import Gateway
 
@@ -122,7 +122,11 @@ def test_a_secret_that_was_dismissed_leads_nowhere() -> None:
         other = gateway.admit(ScriptedSession())
         await gateway.dismiss(secret)
         await gateway.dismiss(secret)
-        for path, headers in ((f"/s/{secret}{CHAT}", {}), (CHAT, bearer(secret)), (f"/s/{other}{CHAT}", bearer(secret))):
+        for path, headers in (
+            (f"/s/{secret}{CHAT}", {}),
+            (CHAT, bearer(secret)),
+            (f"/s/{other}{CHAT}", bearer(secret)),
+        ):
             assert (await send(gateway, path, CHAT_BODY, headers))[0] == 401
 
     serve(ScriptedSession(), use)
@@ -141,6 +145,20 @@ def test_a_secret_must_be_long_and_fit_for_an_address(secret: str) -> None:
 def test_no_other_machine_can_reach_a_gateway(host: str) -> None:
     with pytest.raises(SpecError, match="cannot listen"):
         asyncio.run(Gateway.open(host))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.2", "localhost", "[::1]"])
+def test_other_names_of_this_machine_can_be_listened_at(host: str) -> None:
+    async def course() -> int:
+        try:
+            gateway = await Gateway.open(host)
+        except OSError:
+            pytest.skip("this machine has no such address")
+        found = await send(gateway, f"/s/{gateway.admit(ScriptedSession())}{CHAT}", CHAT_BODY)
+        await gateway.aclose()
+        return found[0]
+
+    assert asyncio.run(course()) == 200
 
 
 def test_errors_tell_nothing_of_the_gateway() -> None:

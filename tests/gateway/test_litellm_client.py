@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sys
-import asyncio
 from typing import Any
 
 import pytest
-
 from tests.helpers.gateway_sessions import HELLO, ScriptedSession, opened
 
 pytestmark = pytest.mark.slow
@@ -27,9 +26,10 @@ import json, sys, litellm
 found = {}
 for model in sys.argv[1:]:
     try:
-        answer = litellm.completion(model=model, messages=[{"role": "user", "content": "hi"}], num_retries=0)
+        asked = {"model": model, "messages": [{"role": "user", "content": "hi"}], "num_retries": 0}
+        answer = litellm.completion(**asked)
         found[model] = answer.choices[0].message.content
-        parts = litellm.completion(model=model, messages=[{"role": "user", "content": "hi"}], num_retries=0, stream=True)
+        parts = litellm.completion(**asked, stream=True)
         found[model] = [found[model], "".join(part.choices[0].delta.content or "" for part in parts)]
     except Exception as error:
         found[model] = repr(error)[:600]
@@ -52,4 +52,4 @@ def test_litellm_finds_the_gateway_for_each_provider() -> None:
             )
             return json.loads((await child.communicate())[0].splitlines()[-1])
 
-    assert asyncio.run(course()) == dict.fromkeys(MODELS, [HELLO.text, HELLO.text])
+    assert asyncio.run(course()) == {model: [HELLO.text, HELLO.text] for model in MODELS}

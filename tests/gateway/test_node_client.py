@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-
 from tests.helpers.gateway_sessions import CALLS, HELLO, ScriptedSession, opened
+
 from workbench.errors import BudgetSpent
 from workbench.gateway import Ask, Refused
 from workbench.lm import Response

@@ -27,7 +27,7 @@ CALLS = Response(
 
 
 class ScriptedSession:
-    """Gives these answers in turn, the last one for ever; an exception among them is raised. Keeps what it was asked."""
+    """Gives these answers in turn, the last one for ever; an exception among them is raised. Keeps what it is asked."""
 
     def __init__(self, *answers: Response | Exception, seconds: float = 0.0):
         self.answers, self.seconds = [*answers] or [HELLO], seconds

@@ -23,8 +23,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import aiohttp
 from aiohttp import web
 
-from workbench.gateway import Ask, Gateway
-from workbench.gateway.chat import read_chat, write_chat
+from workbench.gateway import Ask, Gateway, chat
 from workbench.lm import Response
 
 MESSAGES = [
@@ -83,20 +82,27 @@ async def all_at_once(ask: Callable[[], Awaitable[None]], calls: int, concurrenc
     return time.perf_counter() - begun
 
 
-async def one_by_one(client: aiohttp.ClientSession, calls: int) -> None:
-    session, ask = StubSession(0.0), read_chat(BODY)
-    raw = json.dumps(write_chat(ask, [session.answer])).encode()
+async def bare_server(seconds: float) -> tuple[asyncio.Server, str]:
+    """A server with one fixed answer after so many seconds, and its address."""
+    raw = json.dumps(chat.write_chat(chat.read_chat(BODY), [StubSession(0.0).answer])).encode()
 
     async def fixed(request: web.BaseRequest) -> web.Response:
         await request.read()
+        await asyncio.sleep(seconds)
         return web.Response(body=raw, content_type="application/json")
 
-    async def direct() -> None:
-        await session.complete(read_chat(BODY))
+    bare = await asyncio.get_running_loop().create_server(web.Server(fixed), "127.0.0.1", 0, backlog=1024)
+    return bare, f"http://127.0.0.1:{bare.sockets[0].getsockname()[1]}/"
 
-    bare = await asyncio.get_running_loop().create_server(web.Server(fixed), "127.0.0.1", 0)
-    url = f"http://127.0.0.1:{bare.sockets[0].getsockname()[1]}/"
+
+async def one_by_one(client: aiohttp.ClientSession, calls: int) -> None:
+    session = StubSession(0.0)
+
+    async def direct() -> None:
+        await session.complete(chat.read_chat(BODY))
+
     print(f"{'no gateway':<18} {await repeat(direct, calls)}")
+    bare, url = await bare_server(0.0)
     print(f"{'bare HTTP':<18} {await repeat(lambda: post(client, url, BODY), calls)}")
     bare.close()
     gateway = await Gateway.open()
@@ -113,7 +119,7 @@ async def post(client: aiohttp.ClientSession, url: str, body: object) -> None:
 
 
 async def at_once(client: aiohttp.ClientSession, calls: int, concurrency: int, latency: float) -> None:
-    session, ask = StubSession(latency), read_chat(BODY)
+    session, ask = StubSession(latency), chat.read_chat(BODY)
     ideal = calls / concurrency * latency
     print(f"ideal {ideal:.2f} s: {calls} calls, {concurrency} at once, {latency} s each")
 
@@ -121,6 +127,10 @@ async def at_once(client: aiohttp.ClientSession, calls: int, concurrency: int, l
         await session.complete(ask)
 
     print(f"{'no gateway':<18} {await all_at_once(direct, calls, concurrency) / ideal:.2f} x ideal")
+    bare, url = await bare_server(latency)
+    seconds = await all_at_once(lambda: post(client, url, BODY), calls, concurrency)
+    print(f"{'bare HTTP':<18} {seconds / ideal:.2f} x ideal")
+    bare.close()
     gateway = await Gateway.open()
     base = f"{gateway.address}/s/{gateway.admit(session)}"
     for name, (path, body) in PATHS.items():

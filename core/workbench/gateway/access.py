@@ -7,7 +7,7 @@ import asyncio
 import hashlib
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from workbench.errors import SpecError
@@ -88,13 +88,20 @@ def _digest(secret: str) -> bytes:
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
 
 
-def check_sender(headers: Mapping[str, str], port: int) -> None:
+def own_names(host: str, port: int) -> frozenset[str]:
+    """What a client on this machine may call a gateway that listens there."""
+    return frozenset(f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]", host.lower()))
+
+
+def check_sender(headers: Mapping[str, str], names: Collection[str]) -> None:
     """Raise Refused (403) for a request that a browser may have sent for a page of somebody else.
+
+    names: of the gateway, with its port.
 
     A page whose own name was made to lead here (DNS rebinding) still sends that name as the host. A page that asks
     127.0.0.1 itself is given away by its origin; agents send none.
     """
-    if headers.get("Host", "").lower() not in {f"{host}:{port}" for host in ("127.0.0.1", "localhost", "[::1]")}:
+    if headers.get("Host", "").lower() not in names:
         raise Refused(403, "forbidden", "This gateway answers only to its own address on this machine.")
     if "Origin" in headers or headers.get("Sec-Fetch-Site", "none") != "none":
         raise Refused(403, "forbidden", "This gateway answers no web page.")

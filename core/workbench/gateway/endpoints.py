@@ -35,13 +35,14 @@ MESSAGES = Dialect(claude.write_error, claude.write_error, named=True)
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """answer: takes who asks, the body, and what the path names; gives a body or, where the request says `stream`,
-    events."""
+    """answer: takes who asks, the body, and what the path names; gives a body or, where the endpoint streams and the
+    request says `stream`, events."""
 
     method: str
     path: re.Pattern[str]
     dialect: Dialect
     answer: Answer
+    streams: bool = False
 
 
 async def complete_chat(who: Admitted, body: Body, _: str) -> Body | Iterator[Event]:
@@ -99,17 +100,17 @@ async def _answers(who: Admitted, ask: Ask) -> Sequence[Response]:
     return responses
 
 
-def _endpoint(method: str, path: str, dialect: Dialect, answer: Answer) -> Endpoint:
-    return Endpoint(method, re.compile(path), dialect, answer)
+def _endpoint(method: str, path: str, dialect: Dialect, answer: Answer, streams: bool = False) -> Endpoint:
+    return Endpoint(method, re.compile(path), dialect, answer, streams)
 
 
 ENDPOINTS = (
-    _endpoint("POST", "/chat/completions", CHAT, complete_chat),
-    _endpoint("POST", "/responses", RESPONSES, respond),
+    _endpoint("POST", "/chat/completions", CHAT, complete_chat, streams=True),
+    _endpoint("POST", "/responses", RESPONSES, respond, streams=True),
     _endpoint("GET", "/responses/([^/]+)", RESPONSES, show_response),
     _endpoint("DELETE", "/responses/([^/]+)", RESPONSES, delete_response),
     _endpoint("POST", "/embeddings", CHAT, embed),
-    _endpoint("POST", "/messages", MESSAGES, complete_message),
+    _endpoint("POST", "/messages", MESSAGES, complete_message, streams=True),
     _endpoint("POST", "/messages/count_tokens", MESSAGES, count_tokens),
     _endpoint("GET", "/models(?:/(.+))?", MESSAGES, list_claude_models),
     _endpoint("GET", "/models(?:/(.+))?", CHAT, list_models),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from workbench.errors import SpecError
-from workbench.gateway.access import MOST_AT_ONCE, Admitted, Door, check_sender, variables_for
+from workbench.gateway.access import MOST_AT_ONCE, Admitted, Door, check_sender, own_names, variables_for
 from workbench.gateway.asks import GatewaySession, Refused, refusal_of
 from workbench.gateway.endpoints import Dialect, Endpoint, Event, dialect_of, find_endpoint
 from workbench.lm import MAX_BODY, is_loopback
@@ -37,7 +37,7 @@ class Gateway:
     """Answers agents on this machine. Use it in the event loop that opened it, and close it with `aclose`."""
 
     def __init__(self, on_error: Callable[[Exception], None] | None = None):
-        self.address, self._port = "", 0
+        self.address, self._names = "", frozenset[str]()
         self._door, self._on_error = Door(), on_error
         self._listening: asyncio.Server | None = None
         self._server: web.Server | None = None
@@ -49,7 +49,7 @@ class Gateway:
         """A gateway that listens.
 
         Args:
-            host: a loopback address.
+            host: a loopback address; [::1] in brackets.
             port: 0 takes a free one.
             on_error: is told of exceptions that no agent is told of: faults of a session or of ours.
 
@@ -66,9 +66,9 @@ class Gateway:
             access_log=None,  # type: ignore[arg-type]
             auto_decompress=False,
         )
-        listening = await asyncio.get_running_loop().create_server(made._server, host, port, backlog=1024)
-        made._listening, made._port = listening, listening.sockets[0].getsockname()[1]
-        made.address = f"http://{host}:{made._port}"
+        listening = await asyncio.get_running_loop().create_server(made._server, host.strip("[]"), port, backlog=1024)
+        made._listening, taken = listening, listening.sockets[0].getsockname()[1]
+        made.address, made._names = f"http://{host}:{taken}", own_names(host, taken)
         return made
 
     def admit(self, session: GatewaySession, secret: str | None = None) -> str:
@@ -103,7 +103,7 @@ class Gateway:
         in_path, path = _split(request.path)
         dialect = dialect_of(path, request.headers)
         try:
-            check_sender(request.headers, self._port)
+            check_sender(request.headers, self._names)
             who = self._door.find(in_path, request.headers)
             endpoint, named = find_endpoint(request.method, path, dialect)
             if len(who.requests) >= MOST_AT_ONCE:
@@ -127,7 +127,7 @@ class Gateway:
     ) -> web.StreamResponse:
         try:
             body = await _read_json(request) if endpoint.method == "POST" else {}
-            if body.get("stream") is True:
+            if endpoint.streams and body.get("stream") is True:
                 return await self._stream(request, who, endpoint, body)
             return _json(await endpoint.answer(who, body, named))
         except Exception as error:
