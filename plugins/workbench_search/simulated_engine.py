@@ -84,7 +84,7 @@ class SimulatedSearch(NodeKind):
 
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
         c, query = self.config, as_query(inputs[self.config.query])
-        noisy = draw_noise(ctx, c.seed) < c.noise
+        noisy = draw_noise(ctx) < c.noise
         wanted = NOISY if noisy else USEFUL
         known = [f"{name}: {plain.as_text(inputs[name])}" for name in c.knows]
         told = "\n".join(["The user's task, which the query does not tell:", *known] if known else [])
@@ -99,12 +99,13 @@ class SimulatedSearch(NodeKind):
         return {c.output: cut_documents(response.text, c.documents)}
 
 
-def draw_noise(ctx: Context, seed: int) -> float:
+def draw_noise(ctx: Context) -> float:
     """A number in [0, 1) for this search: uniform over searches, and the same whenever it is run again.
 
-    A search is known by the workflow (its weights and settings included), the row, the sample, and its place there.
+    A search is known by the workflow (its weights and settings included, and so the seed), the row, the sample, and its
+    place there.
     """
-    where = [seed, ctx.program.workflow.hash, ctx.example, ctx.node, ctx.draw.replica, list(ctx.draw.order)]
+    where = [ctx.program.workflow.hash, ctx.example, ctx.node, ctx.draw.replica, list(ctx.draw.order)]
     return random.Random(digest(where)).random()
 
 

@@ -62,10 +62,10 @@ SEARCHED: list[Mutant] = [
     *changes_of(
         "plugins/workbench_search/simulated_engine.py",
         ENGINE,
-        ("draw_noise(ctx, c.seed) < c.noise", "draw_noise(ctx, c.seed) >= c.noise", "useful and noisy are exchanged"),
+        ("draw_noise(ctx) < c.noise", "draw_noise(ctx) >= c.noise", "useful and noisy are exchanged"),
         ("wanted = NOISY if noisy else USEFUL", "wanted = USEFUL", "noise is noted and never made"),
         (", list(ctx.draw.order)]", "]", "all searches of a run are drawn alike"),
-        ("where = [seed, ", "where = [", "the seed changes nothing"),
+        ("where = [ctx.program.workflow.hash, ", "where = [", "every step of training draws alike, whatever the seed"),
         ("return random.Random(digest(where)).random()", "return random.random()", "a resumed run draws other noise"),
         ("        return self.config.knows\n", "        return ()\n", "the agent is asked to fill in the label"),
         ("found[:most]", "found", "more documents are shown than were wanted"),

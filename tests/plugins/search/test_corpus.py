@@ -82,6 +82,9 @@ def test_a_corpus_is_read_and_indexed_once_for_its_content(tmp_path: Path) -> No
     assert all(node.corpus is first.corpus for node in nodes)  # type: ignore[attr-defined]
     assert first.corpus.index is first.corpus.index
     before = first.external_inputs()
+    write_corpus(tmp_path, [{**row, "text": row["text"].replace("a", "e")} for row in DOCUMENTS])
+    as_long: Any = make_workflow({"n": {"search": "corpus.jsonl", "k": 8}}, tmp_path).enabled_nodes["n"]
+    assert as_long.external_inputs() != before
     write_corpus(tmp_path, DOCUMENTS[:2])
     changed: Any = make_workflow({"n": {"search": "corpus.jsonl", "k": 7}}, tmp_path).enabled_nodes["n"]
     assert len(changed.corpus.documents) == 2 and changed.external_inputs() != before
