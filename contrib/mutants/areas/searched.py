@@ -53,11 +53,7 @@ SEARCHED: list[Mutant] = [
     *changes_of(
         "core/workbench/runtime/runtime.py",
         LIVE,
-        (
-            "            if not flying.cancelled():\n                return flying.result()",
-            "            break",
-            "who asks meanwhile asks again",
-        ),
+        ("while (flying := self._flying.get(key)) is not None:", "while False:", "who asks meanwhile asks again"),
     ),
     *changes_of(
         "plugins/workbench_search/simulated_engine.py",
