@@ -76,6 +76,7 @@ def test_the_form_of_a_list_by_hand() -> None:
     assert score_list("- only one") == pytest.approx((0.5 + 0.03 + 0.5) / 1.3)
     assert score_list("prose\n- one") == pytest.approx((0.25 + 0.03 + 0.5) / 1.3)
     assert score_list("- a b\n- a b") == 0.0, "half of it repeats"
+    assert score_list("prose alone") == 0.0
     assert score_list("") == 0.0 and ListFormat("a")(Example("r", {}), {"a": "- only one"}).value < 1
     assert list_items("- a\n\n-\nb") == ["a", "b"]
 

@@ -198,15 +198,18 @@ def test_rewards_may_name_further_metrics_of_the_file(tmp_path: Path, monkeypatc
         return groups
 
     monkeypatch.setattr(StudyRolloutSource, "rollouts", watched)
+    third = "python:third.py:third"
     grpo = {
         "course": {"steps": 1, "tasks": 2, "rollouts": 2},
-        "rewards": [{"kind": "metric"}, {"kind": "metric", "metric": "list_format(label)", "weight": 0.5}],
+        "rewards": [{"kind": "metric"}, {"kind": "metric", "metric": third, "weight": 0.5}],
     }
-    metrics = ["exact_match(label)", "list_format(label)"]
+    metrics = ["exact_match(label)", third]
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "third.py").write_text("def third(example, prediction):\n    return 0.25\n")
     assert run(tmp_path / "a", optimizers=[{"grpo": grpo}], metric=metrics).status in ("finished", "budget")
-    assert parts and all(set(p) == {"metric", "metric.list_format(label)"} for p in parts)
-    scores = {round(p["metric.list_format(label)"], 6) for p in parts}
-    assert round(0.5 / 1.3, 6) in scores <= {0.0, round(0.5 / 1.3, 6)}, "a line that is no item; 0 for no answer"
-    with pytest.raises(SpecError, match="lists no further metric 'list_format'"):
+    assert len(parts) == 4 and all(set(p) == {"metric", f"metric.{third}"} for p in parts)
+    assert {p[f"metric.{third}"] for p in parts} == {0.25}
+    with pytest.raises(SpecError, match=r"lists no further metric 'list_format'"):
         grpo["rewards"] = [{"kind": "metric", "metric": "list_format"}]
         run(tmp_path / "b", optimizers=[{"grpo": grpo}], metric=metrics)
