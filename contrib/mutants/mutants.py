@@ -26,6 +26,7 @@ from areas.rollouts import ROLLOUTS
 from areas.routes import ROUTES
 from areas.rows import ROWS
 from areas.search import SEARCH
+from areas.searched import SEARCHED
 from areas.self_play import SELF_PLAY
 from areas.serving import SERVING
 from areas.shown import SHOWN
@@ -41,6 +42,7 @@ MUTANTS: list[Mutant] = [
     *PROOF,
     *ROWS,
     *SEARCH,
+    *SEARCHED,
     *ALLOWED,
     *CALLS,
     *WORKFLOWS,

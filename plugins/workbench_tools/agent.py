@@ -31,12 +31,13 @@ from workbench.kit.tools import (
 )
 from workbench.lm import Response
 from workbench.runtime import Context
-from workbench.workflow import EXCHANGE, SignatureNode, Span, Surroundings, parse_signature
+from workbench.workflow import EXCHANGE, NodeKind, SignatureNode, Span, Surroundings, parse_signature
 from workbench_tools.agent_config import AgentConfig
 from workbench_tools.consistency import TEMPERATURE, Attempt, choose_attempt
 from workbench_tools.defects import find_agent_defects
 from workbench_tools.exchange import check_exchange, replay_message
 from workbench_tools.first_thought import think_first
+from workbench_tools.node_tools import Unavailable, make_node_tools
 from workbench_tools.toolset import (
     LAZY,
     REGISTER,
@@ -97,7 +98,12 @@ class Agent(SignatureNode):
             raise SpecError(
                 f"two tools are named '{twice[0] if twice else config.functions[-1].name}'", hint="Rename one of them."
             )
+        self.node_tools = make_node_tools(config.nodes, base, actions=config.actions)
+        if taken := sorted(self.node_tools.keys() & {*self.tools, *self.forged}):
+            raise SpecError(f"two tools are named '{taken[0]}'", hint="Rename one of them.", path=("nodes", taken[0]))
+        self.live_tools = tuple(self.tools)
         self.tools |= {f.name: f.tool() for f in config.functions}
+        self.tools |= {name: found.tool for name, found in self.node_tools.items()}
         if config.register_ == "lazy" and REGISTER in self.tools:
             raise SpecError("with register: lazy, no tool may be named 'register'; rename it", path=("tools",))
         if config.user and "say" in self.outputs:
@@ -125,9 +131,9 @@ class Agent(SignatureNode):
                 hint="Write e.g. nearest: 5.",
                 path=("queries",),
             )
-        for key in ("asked", "descriptions", "wrappers"):
+        for key in ("asked", "descriptions", "wrappers", "live"):
             for tool in getattr(config, key):
-                if tool not in self.tools:
+                if tool not in (self.tools if key != "live" else self.live_tools):
                     raise SpecError(
                         f"there is no tool '{tool}'", hint=suggest(tool, list(self.tools)), path=(key, tool)
                     )
@@ -141,7 +147,11 @@ class Agent(SignatureNode):
     @property
     def inputs(self) -> tuple[str, ...]:
         known = self.config.user.knows if self.config.user else ()
-        return tuple(dict.fromkeys((*super().inputs, *known)))
+        of_nodes = (name for found in self.node_tools.values() for name in found.row_inputs)
+        return tuple(dict.fromkeys((*super().inputs, *known, *of_nodes)))
+
+    def children(self) -> Mapping[str, NodeKind]:
+        return {found.node.name: found.node for found in self.node_tools.values()}
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -151,7 +161,8 @@ class Agent(SignatureNode):
     def max_calls(self) -> int:
         c = self.config
         steps = c.max_steps * c.actions * (2 if c.user else 1)
-        return steps + bool(c.queries) + c.first_thought
+        asked = max((found.node.max_calls for found in self.node_tools.values()), default=0)
+        return steps * (1 + asked) + bool(c.queries) + c.first_thought
 
     @cached_property
     def head(self) -> str:
@@ -361,6 +372,8 @@ class Agent(SignatureNode):
         try:
             kind, value = "result", await self._call(tool, arguments, ctx)
             shown = plain.as_text(value)
+        except Unavailable as failed:
+            raise failed.error from None
         except NodeError as error:
             kind, value, shown = "error", {"error": str(error)}, str(error)
             if error.kind == "policy":
@@ -375,7 +388,9 @@ class Agent(SignatureNode):
 
     async def _call(self, tool: Tool, arguments: dict[str, Any], ctx: Context) -> Any:
         """Call a tool and return its result, journalled. Raises NodeError("tool") and NodeError("policy")."""
+        if tool.name in self.node_tools:
+            return await self.node_tools[tool.name].call(ctx, arguments, ctx.span.inputs)
         if tool.name not in self.forged:
-            return await call_tool(ctx, tool, arguments)
+            return await call_tool(ctx, tool, arguments, self.config.live.get(tool.name))
         await check_policy(ctx, tool.name, arguments, tool.all_defaults)
         return await run_in_sandbox(ctx, tool, arguments)

@@ -6,12 +6,13 @@ from typing import Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
+from workbench.kit.live_calls import LiveCalls
 from workbench.kit.named_types import NAMED_TYPES, NamedTypes
 from workbench.workflow import NodeConfig
 from workbench_tools.forged import Forged
 from workbench_tools.user import UserConfig
 
-_LATER = ("actions", "first_thought")
+_LATER = ("actions", "first_thought", "nodes", "live")
 
 
 class AgentConfig(NodeConfig):
@@ -19,6 +20,15 @@ class AgentConfig(NodeConfig):
 
     signature: str = Field(description='inputs and outputs, e.g. "question -> answer"')
     tools: list[str] = Field(default_factory=list, description="python:module.function or mcp:COMMAND ARGS#name")
+    nodes: dict[str, dict[str, Any]] = Field(
+        default_factory=dict,
+        description="tools that are nodes, by name, e.g. {search: {search: corpus.jsonl}}; their inputs are the "
+        "arguments",
+    )
+    live: dict[str, LiveCalls] = Field(
+        default_factory=dict,
+        description="by tool that asks a live service: retries, and a cache by arguments; {} takes the defaults",
+    )
     functions: list[Forged] = Field(default_factory=list, description="tools written as source, run in the sandbox")
     instructions: str = Field("", description="instructions for the model")
     demos: list[dict[str, Any]] = Field(
@@ -74,4 +84,5 @@ class AgentConfig(NodeConfig):
     def _without_later(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Settings that came after the first stored runs are left out at their defaults: hashes of workflows stay."""
         found = serialize(self)
-        return {k: v for k, v in found.items() if k not in _LATER or v != type(self).model_fields[k].default}
+        defaults = {k: type(self).model_fields[k].get_default(call_default_factory=True) for k in _LATER}
+        return {k: v for k, v in found.items() if k not in _LATER or v != defaults[k]}

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import Field
 
 from workbench.defects import Defect
+from workbench.kit.live_calls import LiveCalls
 from workbench.kit.tool_defects import find_tool_defects
 from workbench.kit.tools import call_tool, load_tool
 from workbench.runtime import Context
@@ -23,6 +24,11 @@ class ToolConfig(NodeConfig):
     )
     output: str = Field("result", description="the field that receives the result")
     constants: dict[str, Any] = Field(default_factory=dict, description="arguments with fixed values")
+    live: LiveCalls | None = Field(
+        None,
+        exclude_if=lambda live: live is None,
+        description="retries and a cache by arguments, for a tool that asks a live service; {} takes the defaults",
+    )
 
 
 class ToolNode(NodeKind):
@@ -55,4 +61,4 @@ class ToolNode(NodeKind):
 
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
         arguments = {**self.config.constants, **{a: inputs[f] for a, f in self.arguments.items()}}
-        return {self.config.output: await call_tool(ctx, self.tool, arguments)}
+        return {self.config.output: await call_tool(ctx, self.tool, arguments, self.config.live)}

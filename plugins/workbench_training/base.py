@@ -20,7 +20,7 @@ from workbench.spec import LMSpec, lm_spec
 from workbench.task import Example
 from workbench_training.objective import Critic
 from workbench_training.rewards import Guards, RewardTerm, check_targets
-from workbench_training.rollouts.node_outputs import check_outputs
+from workbench_training.rollouts.node_outputs import check_metrics, check_outputs
 from workbench_training.rollouts.study_rollouts import StudyRolloutSource, TrainedPolicy
 from workbench_training.settings import Learning, Lora, PolicySettings, ServerSettings
 
@@ -97,6 +97,7 @@ class TrainingOptimizer(Optimizer):
             try:
                 check_targets(parts, study.train)
                 check_outputs(study.workflow, parts)
+                check_metrics(study, parts)
             except SpecError as error:
                 raise SpecError(error.message, hint=error.hint, path=(*place, *error.path)) from None
         check_extra(any(role.lora for role in roles))

@@ -33,6 +33,7 @@ from workbench_training.rollouts.study_rollouts import (
     check_horizons,
     set_max_steps,
 )
+from workbench_training.schedules import Schedule, check_schedules, final_values
 from workbench_training.settings import Course, Learning, PolicySettings, Stage
 
 
@@ -53,6 +54,11 @@ class GRPO(TrainingOptimizer):
     )
     stages: list[Stage] = Field(
         default_factory=list, description="rewards, learning rate and max_steps that change at given steps"
+    )
+    schedules: list[Schedule] = Field(
+        default_factory=list,
+        exclude_if=lambda schedules: not schedules,
+        description="numeric settings of nodes that change from step to step; candidates have those of the file",
     )
 
     @field_validator("algorithm")
@@ -77,6 +83,9 @@ class GRPO(TrainingOptimizer):
             raise ValueError(
                 f"{self.algorithm} compares the rollouts of a row with each other: give course.rollouts of 2 or more"
             )
+        scheduled = [schedule.address for schedule in self.schedules]
+        if twice := {a for a in scheduled if scheduled.count(a) > 1}:
+            raise ValueError(f"two schedules have the address {', '.join(sorted(twice))}; remove one")
         starts = [stage.start for stage in self.stages]
         if starts != sorted(set(starts)):
             raise ValueError(f"stages must begin at increasing steps, not at {starts}")
@@ -161,6 +170,7 @@ class GRPO(TrainingOptimizer):
         stages = [(("stages", i, "max_steps"), stage.max_steps) for i, stage in enumerate(self.stages)]
         horizons = [(("course", "horizon"), most) for most in self.course.horizon]
         check_horizons(study.workflow, [*horizons, *((place, most) for place, most in stages if most is not None)])
+        check_schedules(self.schedules, study.workflow)
         course = self.resolve_course()
         if (
             "dynamic_sampling" in self.course.model_fields_set
@@ -233,7 +243,11 @@ class GRPO(TrainingOptimizer):
         rows += course.dynamic_sampling * min(course.tasks, len(train) - rows)  # others in their place
         runs = course.steps * rows * course.rollouts
         runs = min(runs, course.samples or runs)
-        run = max(workflow.patched(set_max_steps(workflow, n)).max_calls for n in (*longest, *course.horizon, None))
+        run = max(
+            workflow.patched({**set_max_steps(workflow, n), **end}).max_calls
+            for n in (*longest, *course.horizon, None)
+            for end in final_values(self.schedules, workflow)
+        )
         return self._calls(workflow, val, runs, runs * run, -(-course.steps // course.evaluate_every))
 
     def identify(self) -> dict[str, Any]:
@@ -305,7 +319,7 @@ class GRPO(TrainingOptimizer):
         source.merge = not objective.step_weight and objective.critic is None
         source.observed = bool(objective.step_weight)
         source.subgoals = objective.subgoals
-        source.stages = self.stages
+        source.stages, source.schedules = self.stages, self.schedules
         learners: dict[str, Learner] = {}
         for name, role in roles.items():
             learners[name] = learner_for(role.policy, objective, role.learning, [*learners.values()])

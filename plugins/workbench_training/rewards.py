@@ -20,10 +20,14 @@ from workbench.errors import SpecError, suggest
 from workbench.failures import FailureKind
 from workbench.study import Result
 from workbench.task import Example
+from workbench.workflow import CallRecord
 from workbench_training.objective import COSTS
 
+#: Roles of those that a policy talks with.
+OTHERS = ("user", "engine")
+
 Judge = Callable[..., Awaitable[Any]]
-OutputScore = Callable[["Rollout", str], Awaitable[float | None]]
+OutputScore = Callable[["Rollout", str, str], Awaitable[float | None]]
 Kind = Literal["metric", "exact_match", "tool_n1", "format", "length", "overlong", "judge"]
 
 
@@ -39,6 +43,11 @@ class RewardTerm(BaseModel):
         "",
         description="field of the prediction that is compared; by default the text of the last call. metric: an output "
         "of any node, scored in place of the workflow's own",
+    )
+    metric: str = Field(
+        "",
+        exclude_if=lambda name: not name,
+        description="metric: the name of another one of the file's list `metric:`, in place of the first",
     )
     tokens: int = Field(256, ge=1, description="length: the value is drawn tokens / tokens; overlong: the longest")
     cache: int = Field(64, ge=1, description="overlong: the penalty grows over the last so many tokens")
@@ -76,23 +85,27 @@ class Rollout:
     guarded: str = ""
 
     @property
+    def calls(self) -> list[CallRecord]:
+        """Those of the task, without what others said: simulated users and search engines."""
+        return [c for c in self.result.trace.calls if c.role not in OTHERS] if self.result.trace else []
+
+    @property
     def texts(self) -> list[str]:
         """All answers, without spaces around them."""
-        return [c.response.text.strip() for c in self.result.trace.calls] if self.result.trace else []
+        return [c.response.text.strip() for c in self.calls]
 
     @property
     def text(self) -> str:
-        calls = self.result.trace.calls if self.result.trace else []
-        return calls[-1].response.text if calls else ""
+        return self.calls[-1].response.text if self.calls else ""
 
     @property
     def drawn(self) -> int:
         """Tokens of all answers."""
-        return sum(c.response.completion_tokens for c in self.result.trace.calls) if self.result.trace else 0
+        return sum(c.response.completion_tokens for c in self.calls)
 
     @property
     def truncated(self) -> bool:
-        return any(c.response.finish == "length" for c in self.result.trace.calls) if self.result.trace else False
+        return any(c.response.finish == "length" for c in self.calls)
 
     @property
     def costs(self) -> dict[str, float]:
@@ -112,8 +125,8 @@ async def score(
 ) -> None:
     """Set the reward and parts of each rollout. One that failed or could not be scored keeps None and is not used.
 
-    rollouts: all rollouts of a row in one call, since guards may compare them. output_score: the metric's score
-    of an output of any node, by its field.
+    rollouts: all rollouts of a row in one call, since guards may compare them. output_score: a metric's score
+    of a rollout, by the field of any node that is scored in place of the output ("": the output) and the metric's name.
     """
     seen = set[tuple[str, ...]]()
     for rollout in rollouts:
@@ -164,7 +177,10 @@ def check_targets(parts: Sequence[RewardTerm], rows: Sequence[Example]) -> None:
 def name_terms(parts: Sequence[RewardTerm]) -> list[str]:
     """A unique name for each part: its kind; for several of one kind, with the distinguishing field or the index."""
     kinds = [part.kind for part in parts]
-    fields = [part.field or (part.target if part.kind in ("exact_match", "tool_n1", "judge") else "") for part in parts]
+    fields = [
+        part.metric or part.field or (part.target if part.kind in ("exact_match", "tool_n1", "judge") else "")
+        for part in parts
+    ]
     long = [f"{k}.{f}" if f and kinds.count(k) > 1 else k for k, f in zip(kinds, fields, strict=True)]
     return [name if long.count(name) == 1 else f"{name}.{i + 1}" for i, name in enumerate(long)]
 
@@ -189,12 +205,12 @@ async def _value(
     part: RewardTerm, rollout: Rollout, judge: Judge | None, output_score: OutputScore | None
 ) -> float | None:
     result, example = rollout.result, rollout.example
-    if part.kind == "metric" and not part.field:
+    if part.kind == "metric" and not part.field and not part.metric:
         return result.score
     if part.kind == "metric":
         if output_score is None:
             raise ValueError(f"the score of the output '{part.field}' needs the study's metric")
-        return await output_score(rollout, part.field)
+        return await output_score(rollout, part.field, part.metric)
     if part.kind == "format":
         return score_format(result)
     if part.kind == "length":

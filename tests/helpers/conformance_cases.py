@@ -33,6 +33,8 @@ METRICS = {
     "json_match": _metric("json_match", '{"x": 1}', "[]", '{"x":1}', partial=True),
     "tool_call_match": _metric("tool_call_match", _CALL, "[]", _CALL),
     "judge": _metric("judge", "x", "y", "x"),
+    "findings_f1": _metric("findings_f1", "- x is y", "- z", "x is y"),
+    "list_format": _metric("list_format", "\n".join(f"- {c}{c} {c}x" for c in "abcdefghij"), "", ""),
 }
 
 
@@ -91,6 +93,7 @@ def _node(
 
 
 _TOOLS = {"tools.py": 'def shout(text: str) -> str:\n    """In capitals."""\n    return text.upper()\n'}
+_CORPUS = {"c.jsonl": '{"text": "x y"}\n{"text": "z"}\n'}
 NODES: dict[str, Callable[[Path], NodeCase]] = {
     "predict": _node("predict", {"signature": "text -> label: Literal['yes', 'no']", "samples": 3}, {"text": "a"}),
     "agent": _node("agent", {"signature": "text -> label", "tools": ["python:tools.py:shout"]}, {"text": "a"}, _TOOLS),
@@ -100,6 +103,11 @@ NODES: dict[str, Callable[[Path], NodeCase]] = {
     ),
     "ensemble": _node("ensemble", {"of": _SORT, "samples": 3}, {"text": "a"}),
     "branch": _node("branch", {"on": "kind", "cases": {"a": _SORT}, "default": _SORT}, {"kind": "a", "text": "a"}),
+    "search": _node("search", {"corpus": "c.jsonl"}, {"query": "x"}, _CORPUS),
+    "browse": _node("browse", {"corpus": "c.jsonl"}, {"document": "1"}, _CORPUS),
+    "simulated_search": _node(
+        "simulated_search", {"lm": "openai/m", "knows": ["text"], "noise": 0.5}, {"query": "x", "text": "a"}
+    ),
     "route": _node("route", {"candidates": {"small": _SORT, "large": _SORT}}, {"text": "a"}),
 }
 _SPECIAL = "its own tests run it with what it needs"
@@ -110,6 +118,7 @@ WITHOUT: dict[str, dict[str, str]] = {
         "tool_n1": _SPECIAL,
         "assertions": _SPECIAL,
         "induced": _SPECIAL,
+        "query_diversity": "reads the trace, and no field",
     },
     "readers": {"hf": "reads folders of `datasets`, and no file"},
     "lms": {

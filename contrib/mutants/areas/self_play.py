@@ -65,6 +65,6 @@ SELF_PLAY: list[Mutant] = [
     *changes_of(
         "plugins/workbench_training/rollouts/node_outputs.py",
         ("tests/plugins/training/test_roles.py",),
-        ("output: written[-1]}", "}", "a node's output is not what is scored"),
+        ("        prediction[output] = written[-1]\n", "", "a node's output is not what is scored"),
     ),
 ]

@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from workbench.concurrency import run_in_thread
 from workbench.errors import NodeError, SpecError
@@ -65,12 +65,7 @@ class Tool:
 
     async def __call__(self, arguments: Mapping[str, Any], timeout: float = 300.0) -> Any:
         """Call it. Python functions that are not coroutines run in a thread. Raises NodeError("tool")."""
-        unknown = set(arguments) - set(self.schema.get("properties", arguments))
-        if unknown:
-            raise NodeError("tool", f"{self.name} takes no argument '{sorted(unknown)[0]}'")
-        missing = set(self.schema.get("required", ())) - set(arguments)
-        if missing:
-            raise NodeError("tool", f"{self.name} needs the argument '{sorted(missing)[0]}'")
+        check_arguments(self, arguments)
         try:
             if self.is_async:
                 async with asyncio.timeout(timeout):
@@ -84,16 +79,30 @@ class Tool:
             raise NodeError("tool", f"{self.name}: {type(error).__name__}: {error}"[:LONGEST_ERROR]) from error
 
 
+def check_arguments(tool: Tool, arguments: Mapping[str, Any]) -> None:
+    """Raise NodeError("tool") for arguments that the tool does not take, or lacks."""
+    if unknown := set(arguments) - set(tool.schema.get("properties", arguments)):
+        raise NodeError("tool", f"{tool.name} takes no argument '{sorted(unknown)[0]}'")
+    if missing := set(tool.schema.get("required", ())) - set(arguments):
+        raise NodeError("tool", f"{tool.name} needs the argument '{sorted(missing)[0]}'")
+
+
 def schema_defaults(schema: Mapping[str, Any]) -> dict[str, Any]:
     """The default values in a JSON Schema of arguments."""
     properties = schema.get("properties", {})
     return {name: p["default"] for name, p in properties.items() if isinstance(p, Mapping) and "default" in p}
 
 
-async def call_tool(ctx: Context, tool: Tool, arguments: Mapping[str, Any]) -> Any:
+class CallsTools(Protocol):
+    """How a tool is called, e.g. with retries (`workbench.kit.live_calls`)."""
+
+    async def call(self, ctx: Context, tool: Tool, arguments: Mapping[str, Any]) -> Any: ...
+
+
+async def call_tool(ctx: Context, tool: Tool, arguments: Mapping[str, Any], live: CallsTools | None = None) -> Any:
     """Call a tool if the policy allows it, and return its result. Results and failures are journalled.
 
-    Raises NodeError("policy") and NodeError("tool").
+    live: makes the call in place of a single attempt. Raises NodeError("policy") and NodeError("tool").
     """
     await check_policy(ctx, tool.name, arguments, tool.all_defaults)
     if tool.source == INTERPRETER:
@@ -101,6 +110,8 @@ async def call_tool(ctx: Context, tool: Tool, arguments: Mapping[str, Any]) -> A
 
     async def run() -> dict[str, Any]:
         try:
+            if live is not None:
+                return {"value": await live.call(ctx, tool, arguments)}
             return {"value": await tool(arguments, ctx.program.runtime.timeout)}
         except NodeError as error:
             return {"error": str(error)}

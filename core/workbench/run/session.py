@@ -117,6 +117,7 @@ class Session:
         self.ledger.reuse, self.ledger.searching, self.ledger.on_slowed = task.spec.cache, True, self._on_slowed
         self.runtime = Runtime.of_spec(task.spec, self.ledger, pool=pool, sandbox=options.sandbox)
         self.evaluator = Evaluator(self.runtime, task.metric, task.spec.concurrency, source=task.source)
+        self.evaluator.named = dict(task.further_metrics)
         self.progress = Progress(
             self._on_candidate,
             self._on_evaluation,

@@ -309,6 +309,13 @@ class Context:
         where += self.trace.repaired  # after a repair the world may be another: what tools gave before is not taken
         return await self.program.runtime.ledger.effect(kind, [content, where], run)
 
+    async def shared_effect(self, kind: str, content: Any, run: Callable[[], Awaitable[Any]]) -> Any:
+        """Run an effect once in the whole run for this content, wherever it is asked for (`Runtime.shared_effect`).
+
+        What is read from it belongs inside `effect`, so that a resumed run reads what was read at this place.
+        """
+        return await self.program.runtime.shared_effect(kind, content, run)
+
 
 def _call_record(request: Request, response: Response, role: str, model: str, paid: Settled) -> CallRecord:
     cost = (paid.cached, paid.usd, paid.seconds, paid.queued)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, cast
@@ -47,6 +48,7 @@ class Runtime:
     _shared: dict[str, Shared] = field(default_factory=dict[str, Shared])
     _embedders: dict[tuple[str, str], Embedder] = field(default_factory=dict)
     _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _flying: dict[str, asyncio.Future[Any]] = field(default_factory=dict)  # effects in flight that many may ask for
 
     @classmethod
     def of_spec(
@@ -119,6 +121,23 @@ class Runtime:
             raise settled.error
         assert settled.response is not None
         return settled.response, settled
+
+    async def shared_effect(self, kind: str, content: Any, run: Callable[[], Awaitable[Any]]) -> Any:
+        """An effect whose JSON result does not depend on who asks for it: run once for this content, and journalled.
+
+        Who asks while it runs waits for the same result, or the same exception. An exception is not journalled: who
+        asks later runs it again.
+        """
+        key = json.dumps([kind, content], sort_keys=True, default=str)
+        while (flying := self._flying.get(key)) is not None:
+            await asyncio.wait([flying])
+            if not flying.cancelled():
+                return flying.result()
+        flying = self._flying[key] = asyncio.ensure_future(self.ledger.effect(kind, [content], run))
+        try:
+            return await flying
+        finally:
+            del self._flying[key]
 
     def embedder(self, spec: LMSpec, role: str) -> Embedder:
         """The embedder of a language model, shared by all nodes. Raises SpecError for a model that cannot embed."""

@@ -129,6 +129,7 @@ class Evaluator:
         self.runtime, self.metric, self.concurrency, self.block = runtime, metric, concurrency, block
         self.faults, self._source = MetricFaults(metric), source
         self.further = tuple((name, one, MetricFaults(one)) for name, one in further)
+        self.named: Mapping[str, Metric] = {}  # metrics that are asked for by name, and score no row by themselves
         self._programs: dict[str, Program] = {}
         self._user_code = asyncio.Lock()
         self.judged, self.judging_spent = 0, Spend()  # rows that a model scored, and what that took
@@ -251,9 +252,9 @@ class Evaluator:
         except SpecError as error:
             raise self._source.locate(error) if self._source else error from None
 
-    async def score(self, example: Example, prediction: Mapping[str, Any], trace: Trace) -> Score:
-        """The metric's score of a prediction. Raises whatever the metric raises."""
-        return await self._score_by(self.metric, example, prediction, trace)
+    async def score(self, example: Example, prediction: Mapping[str, Any], trace: Trace, name: str = "") -> Score:
+        """The metric's score of a prediction. Raises whatever the metric raises. name: of one of `named`, instead."""
+        return await self._score_by(self.named[name] if name else self.metric, example, prediction, trace)
 
     async def _score_by(self, metric: Metric, example: Example, prediction: Mapping[str, Any], trace: Trace) -> Score:
         if getattr(metric, "needs_lm", False):

@@ -162,6 +162,17 @@ class NodeKind:
         """The tools that the node may call, by the names that the rules of `policy:` use."""
         return ()
 
+    @property
+    def row_inputs(self) -> Collection[str]:
+        """The inputs that come from the row where the node is a tool of an agent; the agent's model fills the others
+        and never sees these."""
+        return ()
+
+    @property
+    def tool_description(self) -> str:
+        """What the node does, in a line for the model of an agent that has it as a tool."""
+        return str(getattr(self.config, "instructions", ""))
+
     def children(self) -> Mapping[str, NodeKind]:
         """The nodes inside this one, by the address of the setting that holds them."""
         return {}

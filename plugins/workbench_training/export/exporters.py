@@ -346,6 +346,7 @@ def _loss_mode(settings: GRPO, objective: Objective) -> str:
             ("a growing horizon", course.horizon),
             ("a curriculum", course.curriculum),
             ("stages", settings.stages),
+            ("schedules", settings.schedules),
             ("policies", settings.policies),
             (f"`on_alarm: {course.on_alarm}`", course.on_alarm != "tell"),
         )

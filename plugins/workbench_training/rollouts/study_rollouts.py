@@ -22,6 +22,7 @@ from workbench_training.objective import Subgoals
 from workbench_training.rewards import Guards, RewardTerm, Rollout, score
 from workbench_training.rollouts.node_outputs import score_output
 from workbench_training.rollouts.rollout_trees import RolloutTree
+from workbench_training.schedules import Schedule, scheduled_values
 from workbench_training.settings import Course, Learning, Lora, Stage
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ class StudyRolloutSource:
         self.stages = stages
         self.study, self.roles, self.rewards, self.guards = study, roles, rewards, guards
         self.merge, self.race = merge, race
+        self.schedules: Sequence[Schedule] = ()
         self.tasks: Sequence[Example] | None = None  # that the training draws from; None: train
         self.subgoals: Subgoals | None = None
         self.observed = False  # states are what was seen last, not all that was said before
@@ -156,6 +158,7 @@ class StudyRolloutSource:
         if most is None and course.horizon:
             most = course.horizon[min(step // course.horizon_steps, len(course.horizon) - 1)]
         changes |= set_max_steps(self.study.workflow, most) | draw_one_action(self.study.workflow)
+        changes |= scheduled_values(self.schedules, self.study.workflow, step, course.steps)
         return self.study.workflow.patched(Patch(changes, note=f"rollouts of step {step + 1}"))
 
     def _temperature_at(self, address: str) -> float:

@@ -41,9 +41,9 @@ class SelfPlay(GRPO):
 
     @model_validator(mode="after")
     def _plays_alone(self) -> SelfPlay:
-        if self.policies or self.stages:
-            given = "policies" if self.policies else "stages"
-            raise ValueError(f"self_play has two policies of its own, in turns: remove `{given}`")
+        for name in ("policies", "stages", "schedules"):
+            if getattr(self, name):
+                raise ValueError(f"self_play has two policies of its own, in turns: remove `{name}`")
         if (server := self.server_settings) is not None and server.sleep:
             raise ValueError("one policy draws while the other is trained: remove `sleep`")
         critic, steps = self.resolve_objective().critic, self.proposer.steps * self.turns

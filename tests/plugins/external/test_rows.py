@@ -53,7 +53,7 @@ def failure(place: Path, **settings: Any) -> tuple[str | None, str]:
 
 
 @pytest.mark.parametrize(
-    "settings, printed",
+    ("settings", "printed"),
     [
         ({"command": ["cat"], "output": "json:text"}, "a b"),
         ({"command": ["cat"], "stdin": "text"}, "a b"),
@@ -82,7 +82,7 @@ def test_several_outputs_are_read_with_their_types(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "command, kind, words",
+    ("command", "kind", "words"),
     [
         (["sh", "-c", "echo broken >&2; exit 3"], "exit", "exit code 3; it said: broken"),
         (["sh", "-c", "kill -SEGV $$"], "crash", "signal 11"),
@@ -194,7 +194,7 @@ def test_a_tool_of_an_mcp_server_is_an_agent(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "settings, told",
+    ("settings", "told"),
     [
         ({}, "name one of command, url, python and mcp, not none"),
         ({"command": ["x"], "url": "http://x"}, "not command and url"),

@@ -16,7 +16,7 @@ from workbench_external.slots.template import Template, fill, find_template, mar
 
 
 @pytest.mark.parametrize(
-    "template, text, found",
+    ("template", "text", "found"),
     [
         ("Be brief.", "Be brief.", {}),
         ("Be brief.", "Be brief. ", None),

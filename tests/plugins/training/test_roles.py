@@ -137,7 +137,7 @@ def test_both_earn_the_sum_of_what_their_answers_earn(tmp_path: Path) -> None:
         terms = [RewardTerm.model_validate({}), RewardTerm.model_validate({"field": "draft"})]
         study: Any = OneRow()
         guards = Guards.model_validate({"empty": False})
-        await score([rollout], terms, guards, None, lambda made, name: score_output(study, made, name))
+        await score([rollout], terms, guards, None, lambda made, name, metric: score_output(study, made, name, metric))
         return rollout.reward
 
     assert asyncio.run(reward("billing", "billing")) == 2.0

@@ -1,0 +1,80 @@
+"""Tools of an agent that are nodes: their calls of models are paid, journalled and replayed like all others."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from workbench.errors import NodeError, SpecError
+from workbench.failures import FailureKind
+from workbench.kit.inner_nodes import child_node
+from workbench.kit.tools import Tool, check_arguments, check_policy
+from workbench.runtime import Context
+from workbench.workflow import NodeKind
+
+
+class Unavailable(Exception):
+    """The infrastructure behind a node failed: it says nothing about the agent, whose example is left out."""
+
+    def __init__(self, error: NodeError):
+        super().__init__(str(error))
+        self.error = error
+
+
+@dataclass(frozen=True)
+class NodeTool:
+    """A node that an agent calls. The model fills the inputs that do not come from the row."""
+
+    name: str
+    node: NodeKind
+
+    @property
+    def row_inputs(self) -> Collection[str]:
+        return self.node.row_inputs
+
+    @cached_property
+    def tool(self) -> Tool:
+        asked = [name for name in self.node.inputs if name not in self.row_inputs]
+        schema = {"type": "object", "properties": {name: {"type": "string"} for name in asked}, "required": asked}
+        return Tool(self.name, self.node.tool_description, schema, _never)
+
+    async def call(self, ctx: Context, arguments: Mapping[str, Any], row: Mapping[str, Any]) -> Any:
+        """The node's output, or its outputs by name if it has several.
+
+        Raises NodeError("policy"), NodeError("tool") for what the model can be told of, and Unavailable.
+        """
+        check_arguments(self.tool, arguments)
+        await check_policy(ctx, self.name, arguments)
+        if self.node.max_calls:  # the budget counts one such call a step, of which native answers may have several
+            if ctx.span.notes.get("asked_at") == ctx.span.turn:
+                raise NodeError("tool", f"{self.name}: one such call at a time")
+            ctx.note(asked_at=ctx.span.turn)
+        given = {**{name: row[name] for name in self.row_inputs}, **arguments}
+        try:
+            found = await ctx.run_child(self.node, self.node.name, given)
+        except NodeError as error:
+            if FailureKind(error.kind).infrastructure:
+                raise Unavailable(error) from error
+            raise NodeError("tool", f"{self.name}: {error}") from error
+        outputs = self.node.outputs
+        return found[outputs[0]] if len(outputs) == 1 else dict(found)
+
+
+def _never(arguments: Mapping[str, Any]) -> Any:
+    raise AssertionError("the agent runs its nodes itself")
+
+
+def make_node_tools(trees: Mapping[str, Any], base: Path, *, actions: int) -> dict[str, NodeTool]:
+    """The tools by name. actions: that the agent draws at each step. Raises SpecError at the place in the agent."""
+    found = {n: NodeTool(n, child_node(f"nodes.{n}", tree, base, ("nodes", n))) for n, tree in trees.items()}
+    for name, tool in found.items():
+        if actions > 1 and tool.node.max_calls:
+            raise SpecError(
+                f"`actions` makes the calls of several answers at a step, and '{name}' asks a model at each",
+                hint=f"Remove `actions` or the node '{name}'.",
+                path=("actions",),
+            )
+    return found
