@@ -1,15 +1,183 @@
+"""`workbench slots`, `apply` and `gateway`."""
+
 from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from workbench.cli import echo_json, say
+from workbench.cli.run_commands import DB, FILE, JSON, SET, read_settings
+from workbench.text import indented, one_line, visible
+
+if TYPE_CHECKING:
+    from workbench.workflow import Workflow
+    from workbench_external.config import Slot
+
 
 @click.command("slots")
-def slots_command() -> None: ...
+@FILE
+@click.option("--rows", type=click.IntRange(1), default=4, show_default=True, help="Training rows to run the agent on.")
+@click.option("--out", type=click.Path(path_type=Path), help="Write the workflow with its slots to this file.")
+@SET
+@DB
+@JSON
+def slots_command(file: Path, rows: int, out: Path | None, sets: tuple[str, ...], db: str, as_json: bool) -> None:
+    """Run the agents in FILE on a few rows, and show which of their texts can be replaced.
+
+    A part that varies stands as {{1}}, an input by its name. `optimize` finds the slots of a file without any by
+    itself; with --out they can be edited before: delete those that must stay as they are.
+    """
+    from workbench.cli.trust import require_trust, trust_result
+    from workbench.run import prepare
+    from workbench.task import write_workflow
+    from workbench_external.observed import observe_file
+
+    require_trust(file)
+    task = prepare(file, read_settings(sets))[2]
+    workflow, runs, spent = observe_file(task, file, Path(db), rows)
+    found = list(_external_slots(workflow))
+    for run in runs:
+        if run.failure is not None:
+            say(f"row {run.trace.example} failed: {one_line(run.message or run.failure)}", err=True)
+    for node, name, slot in () if as_json else found:
+        say(f"nodes.{node}.slots.{name}.text  ({_place_of(slot)})")
+        say(f"    {indented(visible(slot.match))}")
+    if out is not None:
+        write_workflow(task, workflow, out)
+        trust_result(file, out)
+    say(f"{len(found)} slots on {len(runs)} rows; {spent}" + (f"; written to {one_line(out)}" if out else ""), err=True)
+    if as_json:
+        echo_json({"slots": {f"nodes.{n}.slots.{name}": s.model_dump(by_alias=True) for n, name, s in found}})
+
+
+def _external_slots(workflow: Workflow) -> Any:
+    """(name of the node, name of the slot, slot) of each slot of a workflow."""
+    from workbench_external.node import External
+
+    for name, node in workflow.enabled_nodes.items():
+        if isinstance(node, External):
+            yield from ((name, slot, value) for slot, value in (node.config.slots or {}).items())
+
+
+def _place_of(slot: Slot) -> str:
+    words = {"system": "system message", "user": "message of the user", "turn": "message of an example"}
+    if slot.in_ == "parameter":
+        return f"parameter {one_line(slot.parameter)} of the tool {one_line(slot.name)}"
+    return words.get(slot.in_) or f"{slot.in_} {one_line(slot.name)}"
 
 
 @click.command("apply")
-def apply_command() -> None: ...
+@click.argument("result")
+@click.option(
+    "--to", "folder", required=True, type=click.Path(path_type=Path, exists=True, file_okay=False), help="Its source."
+)
+@click.option("--write", is_flag=True, help="Change the files; otherwise only the diff is shown.")
+@DB
+def apply_command(result: str, folder: Path, write: bool, db: str) -> None:
+    """Write the texts that a run found for an agent back into its source.
+
+    RESULT is the file that `optimize` wrote, or the name of a run. Texts are found where they stand literally: in
+    strings of Python (also f-strings and templates of str.format), and in other files as they are or as in JSON.
+
+    \b
+    Exit codes:
+      0    every changed text has a place
+      1    some have none: replace them by hand, or use `workbench gateway`
+    """
+    from workbench_external.apply import describe_changes, find_places, write_places
+
+    folder = folder.resolve()
+    changed = [
+        found for found in _external_slots(_read_result(result, db)) if found[2].text not in (None, found[2].match)
+    ]
+    places = {(node, name): find_places(slot, folder) for node, name, slot in changed}
+    written = write_places([place for found in places.values() for place in found])
+    say(visible(describe_changes(written, folder)), nl=False)
+    if write:
+        for path, text in written.items():
+            path.write_bytes(text.encode())
+        say(f"{len(written)} files changed.", err=True)
+    lost = [f"nodes.{node}.slots.{name}" for (node, name), found in places.items() if not found]
+    for name in lost:
+        say(f"{one_line(name)} stands nowhere in {one_line(folder)} literally.", err=True)
+    if not changed:
+        say("No text of an agent was changed.", err=True)
+    if lost:
+        raise SystemExit(1)
+
+
+def _read_result(result: str, db: str) -> Workflow:
+    from workbench.inference import read_workflow
+    from workbench.run import export_candidate
+    from workbench.store import ReadOnlyStore
+    from workbench.user_code import without_user_code
+
+    if Path(result).is_file():
+        with without_user_code("names"):
+            return read_workflow(result, [])[2]
+    import tempfile
+
+    store = ReadOnlyStore(db)
+    try:
+        with tempfile.TemporaryDirectory() as folder, without_user_code("names"):
+            export_candidate(store, result, None, "yaml", Path(folder) / "result.yaml")
+            return read_workflow(Path(folder) / "result.yaml", [])[2]
+    finally:
+        store.close()
 
 
 @click.command("gateway")
-def gateway_command() -> None: ...
+@FILE
+@click.option("--node", "name", help="The external node whose slots are used, if the file has several.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="A loopback address.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8321, show_default=True, help="0: any that is free.")
+@click.option(
+    "--key",
+    envvar="WORKBENCH_GATEWAY_KEY",
+    help="What agents must send. Default: a new one. Better given as the variable.",
+)
+@SET
+def gateway_command(file: Path, name: str | None, host: str, port: int, key: str | None, sets: tuple[str, ...]) -> None:
+    """Answer the agent of FILE at a base URL, with its texts replaced as the file says: the result of `optimize`, in
+    production, without a change of the agent.
+
+    Prints the variables that lead an agent there. Nothing is recorded, and no budget holds. SIGTERM or Ctrl-C ends it.
+    """
+    import asyncio
+
+    from workbench.cli.trust import require_trust
+    from workbench.errors import SpecError
+    from workbench.inference import read_workflow
+    from workbench_external.node import External
+    from workbench_external.served import serve_gateway
+
+    require_trust(file, called=True)
+    spec, _, workflow = read_workflow(file, read_settings(sets))
+    nodes = {n: node for n, node in workflow.enabled_nodes.items() if isinstance(node, External)}
+    if not nodes or (name is None and len(nodes) > 1) or (name is not None and name not in nodes):
+        raise SpecError(
+            f"{file} has {len(nodes)} external nodes" + (f", and none is '{name}'" if name else ""),
+            hint=f"Name one with --node: {', '.join(nodes)}."
+            if nodes
+            else "The gateway replaces texts of such a node.",
+        )
+
+    def ready(variables: dict[str, str]) -> None:
+        for variable, value in variables.items():
+            say(f"{variable}={one_line(value)}")
+        say(f"The gateway of {one_line(spec.name)} listens.", err=True)
+
+    asyncio.run(
+        serve_gateway(
+            nodes[name or next(iter(nodes))],
+            workflow,
+            spec,
+            host=host,
+            port=port,
+            key=(key or "").strip() or None,
+            ready=ready,
+            log=lambda line: say(one_line(line), err=True),
+        )
+    )

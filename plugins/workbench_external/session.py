@@ -23,6 +23,26 @@ if TYPE_CHECKING:
 _USUAL_TEMPERATURE = 1.0
 
 
+def choose_settings(config: ExternalConfig, ask: Ask, patched: Patched, usual: LMSpec) -> tuple[LMSpec, dict[str, Any]]:
+    """The model of a request, and how it is asked. What our settings name wins over what the agent named.
+
+    usual: the model where the node names none.
+    """
+    chosen = patched.lm or config.models.get(ask.model) or config.lm
+    spec, settings = lm_spec(chosen) if chosen else usual, dict(ask.settings)
+    if (temperature := config.temperature if patched.temperature is None else patched.temperature) is not None:
+        settings["temperature"] = temperature
+    if settings.get("temperature") is None:
+        settings["temperature"] = _USUAL_TEMPERATURE if spec.temperature is None else spec.temperature
+    if patched.max_tokens is not None:
+        settings["max_tokens"] = patched.max_tokens
+    if settings.get("max_tokens") is None:
+        settings["max_tokens"] = spec.max_tokens or config.max_tokens
+    if patched.tools:
+        settings["tools"] = tuple(patched.tools)
+    return spec, settings
+
+
 class RowSession:
     """The requests of one row.
 
@@ -103,24 +123,8 @@ class RowSession:
         self.over.set()
 
     def _settings(self, ask: Ask, patched: Patched) -> tuple[LMSpec, dict[str, Any]]:
-        """The model of a request, and how it is asked."""
-        config, program = self.config, self.ctx.program
-        chosen = patched.lm or config.models.get(ask.model) or config.lm
-        spec = lm_spec(chosen) if chosen else program.runtime.lm_spec("task", program.workflow)
-        settings = dict(ask.settings)
-        for name in ("temperature", "max_tokens"):
-            own = getattr(patched, name)
-            if own is None and name == "temperature":
-                own = config.temperature
-            if own is not None:
-                settings[name] = own
-        if settings.get("temperature") is None:
-            settings["temperature"] = _USUAL_TEMPERATURE if spec.temperature is None else spec.temperature
-        if settings.get("max_tokens") is None:
-            settings["max_tokens"] = spec.max_tokens or config.max_tokens
-        if patched.tools:
-            settings["tools"] = tuple(patched.tools)
-        return spec, settings
+        program = self.ctx.program
+        return choose_settings(self.config, ask, patched, program.runtime.lm_spec("task", program.workflow))
 
     async def embed(self, texts: Sequence[str], model: str) -> tuple[Sequence[Sequence[float]], int]:
         """Vectors of the model that `embedder` names."""

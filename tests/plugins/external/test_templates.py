@@ -108,7 +108,8 @@ def test_slots_are_found_by_call_site_example_tool_and_file(tmp_path: Path) -> N
     found = find_slots(ROWS, tmp_path)
     assert {name: slot["match"] for name, slot in found.items()} == {
         "system": "You are part of a team that answers questions. You plan the work. Today is {{1}}.",
-        "system_2": "You are part of a team that answers questions. You write the final answer from these notes:\n{{1}}",
+        "system_2": "You are part of a team that answers questions. You write the final answer from these notes:"
+        "\n{{1}}",
         "turn_1": "How far is the moon?",
         "turn_2": "384,400 km, Sir.",
         "tool_search": "Finds pages.",

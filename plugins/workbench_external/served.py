@@ -1,0 +1,84 @@
+"""The gateway without a run: a base URL that an agent uses in production, where its texts are replaced as they pass."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from workbench.gateway import Ask, Gateway, Refused
+from workbench.ledger import Ledger
+from workbench.lm import Response
+from workbench.runtime import Runtime, make_request
+from workbench.spec import BudgetSpec, Spec, lm_spec
+from workbench.store import IN_MEMORY, Store, add_run
+from workbench.workflow import Workflow, task_lm
+from workbench_external.node import External
+from workbench_external.session import choose_settings
+
+
+class ServedSession:
+    """Whoever has the key. missed: texts that matched no slot are told to it, once each."""
+
+    def __init__(self, node: External, workflow: Workflow, spec: Spec, runtime: Runtime, missed: Callable[[str], None]):
+        self.node, self.runtime = node, runtime
+        self.usual, self._missed = task_lm(spec.lm, workflow), missed
+        self._told: set[str] = set()
+
+    async def complete(self, ask: Ask) -> Sequence[Response]:
+        patched = self.node.patches.apply(ask, {})
+        for text in {*patched.missed} - self._told:
+            self._told.add(text)
+            self._missed(text)
+        spec, settings = choose_settings(self.node.config, ask, patched, self.usual)
+        requests = [make_request(spec, patched.messages, replica, settings) for replica in range(ask.samples)]
+        found = await asyncio.gather(*(self.runtime.complete(spec, request, "task") for request in requests))
+        return [response for response, _ in found]
+
+    async def embed(self, texts: Sequence[str], model: str) -> tuple[Sequence[Sequence[float]], int]:
+        if self.node.config.embedder is None:
+            raise Refused(400, "unsupported", "There is no model for embeddings here. Name one as `embedder`.")
+        vectors, paid = await self.runtime.embedder(lm_spec(self.node.config.embedder), "task")(texts)
+        return vectors, sum(call.response.prompt_tokens for _, call in paid if call.response is not None)
+
+    def models(self) -> Sequence[str]:
+        return [*self.node.config.models]
+
+
+async def serve_gateway(
+    node: External,
+    workflow: Workflow,
+    spec: Spec,
+    *,
+    host: str,
+    port: int,
+    key: str | None,
+    ready: Callable[[dict[str, str]], None],
+    log: Callable[[str], None],
+) -> None:
+    """Answer an agent until SIGTERM or SIGINT. Nothing is recorded, and no budget holds.
+
+    Args:
+        node: whose slots replace texts.
+        ready: is told the variables of the environment that lead an agent here.
+        log: takes lines on errors, and on texts that match no slot.
+
+    Raises SpecError for a host that other machines reach, and OSError for a port that is taken.
+    """
+    store = Store(IN_MEMORY)
+    run = add_run(store, run="gateway", name=spec.name, status="running", spec="", options="{}")
+    runtime = Runtime.of_spec(spec, Ledger(store, run, BudgetSpec.model_validate({}), recorded=False))
+    gateway = await Gateway.open(host, port, on_error=lambda error: log(f"{type(error).__name__}: {error}"))
+    try:
+        told = ServedSession(node, workflow, spec, runtime, lambda text: log(f"no slot matches: {text}"))
+        ready(gateway.environment(gateway.admit(told, key), {}))
+        ended, loop = asyncio.Event(), asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with suppress(RuntimeError, ValueError):  # not in the main thread
+                loop.add_signal_handler(number, ended.set)
+        await ended.wait()
+    finally:
+        await gateway.aclose()
+        await runtime.aclose()
+        store.close()
