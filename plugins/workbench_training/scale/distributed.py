@@ -53,7 +53,7 @@ def serve(rank: int) -> None:
                 drawers[number].draw(asked)
             continue
         for drawer in drawers.values():
-            drawer.wait()  # whatever follows may change its weights
+            drawer.finish()  # whatever follows may change its weights
         if what == "end":
             return
         if what == "make":

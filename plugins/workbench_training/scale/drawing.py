@@ -15,7 +15,7 @@ import asyncio
 import queue
 import threading
 from collections.abc import Coroutine, Iterable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -116,6 +116,13 @@ class Remote:
         self._sent.release()
         return future
 
+    def wait(self) -> None:
+        """Wait until all that was sent is answered, or the process died: a thread that still receives when this process
+        ends would abort it."""
+        with self._lock:
+            waiting = [future for _, future in self._waiting.values()]
+        wait(waiting)
+
     def _receive(self) -> None:
         """An answer for each order: only then does a wait for one tell that the process died."""
         while True:
@@ -207,6 +214,11 @@ class SpreadEngine(LocalEngine):
         ]
         return [*super()._generate(own), *(row for drawing in sent for row in drawing.result())]
 
+    async def aclose(self) -> None:
+        await super().aclose()
+        for remote in self.remotes:
+            await asyncio.to_thread(remote.wait)
+
 
 async def unless_one_dies(course: Coroutine[Any, Any, None], engines: Iterable[Engine]) -> None:
     """Await a training. Raises ProcessDied, having cancelled it, where an engine has lost a process."""
@@ -246,7 +258,7 @@ class Drawer:
             self._open += 1
         self._queue.put(asked)
 
-    def wait(self) -> None:
+    def finish(self) -> None:
         """Wait until all that was asked for is answered. Raises RuntimeError if the first process cannot be reached."""
         with self._changed:
             while self._open:
