@@ -22,6 +22,7 @@ import torch
 import torch.distributed as dist
 
 from workbench.errors import LMError
+from workbench.kit.batching import BatchThread
 from workbench.kit.generation import Generator, Refill, Row, generate_within_memory, group_by_length
 from workbench.kit.native_calls import check_format, check_tools
 from workbench.lm import Request, Response
@@ -41,11 +42,11 @@ WAIT = 0.002
 
 
 class _Asked(NamedTuple):
-    """Rows to complete. key: of the answer. together: as one static batch."""
+    """Rows to complete. keys: of their answers; a single one for a static batch."""
 
-    key: int
+    keys: list[int]
     rows: list[tuple[Any, ...]]
-    together: bool
+    static: bool
 
 
 def _pack(row: Row) -> tuple[Any, ...]:
@@ -89,32 +90,32 @@ class Remote:
 
     def __init__(self, rank: int):
         self.rank = rank
-        self._waiting: dict[int, tuple[Sequence[Row], Future[list[Row]]]] = {}
+        self._waiting: dict[int, tuple[Sequence[Row], Future[list[Row]]]] = {}  # by key
         self._sent, self._lock, self._count = threading.Semaphore(0), threading.Lock(), 0
         self._thread: threading.Thread | None = None
         self._lost: Exception | None = None
 
-    def draw(self, number: int, rows: Sequence[Row], *, together: bool) -> Future[list[Row]]:
-        """Have rows completed with the policy of this number. The future holds them as they were complete, or raises
-        what was raised there, or ProcessDied."""
-        future: Future[list[Row]] = Future()
-        future.set_running_or_notify_cancel()
+    def draw(self, number: int, rows: Sequence[Row], futures: Sequence[Future[list[Row]]], *, static: bool) -> None:
+        """Have rows completed with the policy of this number. There is a future for each row; for a static batch one,
+        which holds them as they were complete. It raises what was raised there, or ProcessDied."""
+        parts = [rows] if static else [[row] for row in rows]
         with self._lock:
-            if self._lost is not None:
-                raise self._lost
             if self._thread is None:
                 self._thread = threading.Thread(target=self._receive, name=f"workbench-rank-{self.rank}", daemon=True)
                 self._thread.start()
-            self._count += 1
-            key = self._count
-            self._waiting[key] = rows, future
+            keys = [self._count + i for i in range(len(parts))]
+            self._count += len(parts)
+            self._waiting.update(zip(keys, zip(parts, futures, strict=True), strict=True))
         try:
-            orders.tell("draw", self.rank, number, _Asked(key, list(map(_pack, rows)), together))
-        except orders.ProcessDied:
-            self._waiting.pop(key, None)
-            raise
-        self._sent.release()
-        return future
+            if self._lost is not None:
+                raise self._lost
+            orders.tell("draw", self.rank, number, _Asked(keys, list(map(_pack, rows)), static))
+        except Exception as error:
+            for key in keys:
+                if self._waiting.pop(key, None) is not None:
+                    futures[key - keys[0]].set_exception(error)
+        else:
+            self._sent.release(len(keys))
 
     def wait(self) -> None:
         """Wait until all that was sent is answered, or the process died: a thread that still receives when this process
@@ -130,16 +131,37 @@ class Remote:
             try:
                 key, drawn, error = orders.receive(self.rank)
             except Exception as lost:
-                with self._lock:
-                    self._lost, waiting = lost, list(self._waiting.values())
-                for _, future in waiting:
-                    future.set_exception(lost)
+                self._lost = lost
+                while self._waiting:
+                    self._waiting.popitem()[1][1].set_exception(lost)
                 return
             rows, future = self._waiting.pop(key)
             if error is not None:
                 future.set_exception(RuntimeError(f"process {self.rank}: {error}"))
             else:
                 future.set_result([one.fill(rows[one.place]) for one in drawn])
+
+
+class _Sender(BatchThread[Request, list[Row]]):
+    """Sends another process what is asked for at a time in one order."""
+
+    def __init__(self, engine: SpreadEngine, remote: Remote):
+        super().__init__(CONCURRENCY)
+        self.engine, self.remote = engine, remote
+
+    def _serve(self, batch: list[tuple[Request, Future[list[Row]]]]) -> None:
+        rows, futures = list[Row](), list[Future[list[Row]]]()
+        for request, future in batch:
+            try:
+                rows.append(self.engine._make_row(request))
+            except Exception as error:
+                future.set_exception(error)
+            else:
+                futures.append(future)
+        number = self.engine.policy.number
+        assert number is not None
+        if rows:
+            self.remote.draw(number, rows, futures, static=False)
 
 
 _remotes: list[Remote] = []
@@ -168,19 +190,20 @@ class SpreadEngine(LocalEngine):
         super().__init__(policy.generator, version, most, continuous=continuous)
         self.policy, self.lost = policy, Future[orders.ProcessDied]()
         self._flying = [0] * (1 + len(self.remotes))  # calls of each process
+        self._senders = [_Sender(self, remote) for remote in self.remotes]
         self._making = threading.Lock()
 
     async def complete(self, request: Request) -> Response:
         try:
             if not self.continuous or self.policy.number is None:
                 return await super().complete(request)
-            return await self._complete_somewhere(request, self.policy.number)
+            return await self._complete_somewhere(request)
         except orders.ProcessDied as error:
             if not self.lost.done():
                 self.lost.set_result(error)
             return await asyncio.get_running_loop().create_future()
 
-    async def _complete_somewhere(self, request: Request, number: int) -> Response:
+    async def _complete_somewhere(self, request: Request) -> Response:
         rank = min(range(len(self._flying)), key=self._flying.__getitem__)
         self._flying[rank] += 1
         try:
@@ -188,11 +211,7 @@ class SpreadEngine(LocalEngine):
                 return await super().complete(request)
             check_format(request)
             check_tools(request, self.generator.tokenizer)
-
-            def send() -> Future[list[Row]]:
-                return self.remotes[rank - 1].draw(number, [self._make_row(request)], together=False)
-
-            (row,) = await asyncio.wrap_future(await asyncio.to_thread(send))
+            (row,) = await self._senders[rank - 1].submit(request)
             response = self._response(row, request)
             if isinstance(response, Exception):
                 raise response
@@ -209,13 +228,17 @@ class SpreadEngine(LocalEngine):
         if number is None:
             return super()._generate(rows)
         own, *others = cut_batch(rows, len(self._flying))
-        sent = [
-            remote.draw(number, part, together=True) for remote, part in zip(self.remotes, others, strict=True) if part
-        ]
+        sent: list[Future[list[Row]]] = []
+        for remote, part in zip(self.remotes, others, strict=True):
+            if part:
+                sent.append(Future())
+                remote.draw(number, part, sent[-1:], static=True)
         return [*super()._generate(own), *(row for drawing in sent for row in drawing.result())]
 
     async def aclose(self) -> None:
         await super().aclose()
+        for sender in self._senders:
+            await sender.aclose()
         for remote in self.remotes:
             await asyncio.to_thread(remote.wait)
 
@@ -255,7 +278,7 @@ class Drawer:
     def draw(self, asked: _Asked) -> None:
         """Begin to complete rows, and do not wait."""
         with self._changed:
-            self._open += 1
+            self._open += len(asked.keys)
         self._queue.put(asked)
 
     def finish(self) -> None:
@@ -273,9 +296,9 @@ class Drawer:
         if self._device is not None:
             torch.cuda.set_device(self._device)  # of this thread
         while (asked := self._queue.get()) is not None:
-            taken: dict[int, _Asked] = {asked.key: asked}
+            taken = set(asked.keys)
             try:
-                if asked.together:
+                if asked.static:
                     self._draw_batch(taken, asked)
                 else:
                     self._draw_joined(taken, asked)
@@ -283,29 +306,28 @@ class Drawer:
                 for key in list(taken):
                     self._answer(taken, key, error=f"{type(error).__name__}: {error}")
 
-    def _answer(
-        self, taken: dict[int, _Asked], key: int, drawn: Sequence[_Drawn] = (), error: str | None = None
-    ) -> None:
+    def _answer(self, taken: set[int], key: int, drawn: Sequence[_Drawn] = (), error: str | None = None) -> None:
         orders.answer(key, list(drawn), error)
-        del taken[key]
+        taken.remove(key)
         with self._changed:
             self._open -= 1
             self._changed.notify_all()
 
-    def _draw_batch(self, taken: dict[int, _Asked], asked: _Asked) -> None:
+    def _draw_batch(self, taken: set[int], asked: _Asked) -> None:
         rows = [Row(*fields) for fields in asked.rows]
         places = {id(row): i for i, row in enumerate(rows)}
         complete = generate_static(self.generator, rows)
-        self._answer(taken, asked.key, [_Drawn.of(places[id(row)], row) for row in complete])
+        self._answer(taken, asked.keys[0], [_Drawn.of(places[id(row)], row) for row in complete])
 
-    def _draw_joined(self, taken: dict[int, _Asked], first: _Asked) -> None:
-        """A row, those that wait with it, and those that are asked for while these are drawn."""
+    def _draw_joined(self, taken: set[int], first: _Asked) -> None:
+        """Rows, those that wait with them, and those that are asked for while these are drawn."""
         keys: dict[int, int] = {}  # by the identity of a row
 
         def make_rows(found: list[_Asked]) -> list[Row]:
-            rows = [Row(*asked.rows[0]) for asked in found]
-            taken.update((asked.key, asked) for asked in found)
-            keys.update((id(row), asked.key) for row, asked in zip(rows, found, strict=True))
+            rows = [Row(*fields) for asked in found for fields in asked.rows]
+            asked_keys = [key for asked in found for key in asked.keys]
+            taken.update(asked_keys)
+            keys.update(zip(map(id, rows), asked_keys, strict=True))
             return rows
 
         def give(row: Row) -> None:
