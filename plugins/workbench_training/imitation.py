@@ -170,6 +170,8 @@ class ImitationOptimizer(TrainingOptimizer):
         record: TrainingRecord,
         number: int,
     ) -> None:
+        from workbench_training.serving.policy_lm import wait_if_any
+
         policy = learner.policy
         added, updates = self.added(study, policy), 0
         if record.dropped:
@@ -185,16 +187,16 @@ class ImitationOptimizer(TrainingOptimizer):
             if not self.affords(study, source, course, round_):
                 return
             # With other weights, nothing may be sampled: all answers come from the journal, or the policy refuses.
-            if held and (synced := engine.at(round_)) is not None:
-                await synced
+            if held:
+                await wait_if_any(engine.at(round_))
             tasks = random.Random(f"{number}: tasks {round_}").sample(
                 list(study.train), min(self.tasks, len(study.train))
             )
             chosen = await self.chosen(study, policy, source, tasks, course, round_)
             if not chosen:
                 return
-            if held and (resting := engine.rest()) is not None:
-                await resting
+            if held:
+                await wait_if_any(engine.rest())
             record.begin(round_, [*chosen, *added], held=held)
             for epoch in range(self.epochs):
                 done = round_ * self.epochs + epoch + 1

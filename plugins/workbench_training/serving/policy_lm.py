@@ -51,6 +51,12 @@ class Engine(Protocol):
     async def aclose(self) -> None: ...
 
 
+async def wait_if_any(waiting: Awaitable[None] | None) -> None:
+    """Await what `at` or `rest` of an engine gives, where that is anything."""
+    if waiting is not None:
+        await waiting
+
+
 @runtime_checkable
 class CandidateEngine(Protocol):
     """An engine that also draws for the evaluation of candidates, if `candidates` says so."""
