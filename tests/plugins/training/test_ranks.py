@@ -17,7 +17,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from tests.helpers.grpo_runs import write  # noqa: E402
+from safetensors.torch import load_file  # noqa: E402
+from tests.helpers.grpo_runs import run, write  # noqa: E402
 from tests.helpers.grpo_worlds import bandit, sevens  # noqa: E402
 from tests.helpers.processes import end, start_two  # noqa: E402
 from tests.helpers.tiny_lm import save  # noqa: E402
@@ -381,19 +382,23 @@ def dying(rows: int) -> None:
     Generator._begin = begun  # type: ignore[method-assign]
 
 
+COMMON: dict[str, Any] = {
+    "nodes": {"sort": {"predict": "text -> label: Literal['billing', 'technical']", "decoding": {"max_tokens": 6}}},
+    "rows": (8, 3, 3),
+}
+DRAWS = {"device": "cpu", "guards": {"truncated": "keep"}, "rewards": [{"kind": "length", "tokens": 8}]}
+
+
+def candidates_of(folder: Path) -> list[Path]:
+    return sorted((folder / "run-weights").glob("[0-9a-f]" * 16), key=lambda path: path.stat().st_mtime)
+
+
 def test_a_run_whose_second_process_is_killed_says_so_and_resumes_to_the_same_weights(tmp_path: Path) -> None:
-    grpo = {
-        "course": {"steps": 3, "tasks": 2, "rollouts": 4, "evaluate_every": 2, "save_every": 1},
-        "device": "cpu",
-        "guards": {"truncated": "keep"},
-        "rewards": [{"kind": "length", "tokens": 8}],
-        "learning": {"rate": 1e-3},
-    }
+    course = {"steps": 3, "tasks": 2, "rollouts": 4, "evaluate_every": 2, "save_every": 1}
     common: dict[str, Any] = {
+        **COMMON,
         "lm": f"hf:{save(tmp_path / 'base', 0, positions=512)}",
-        "nodes": {"sort": {"predict": "text -> label: Literal['billing', 'technical']", "decoding": {"max_tokens": 6}}},
-        "rows": (8, 3, 3),
-        "optimizers": [{"grpo": grpo}],
+        "optimizers": [{"grpo": {**DRAWS, "course": course, "learning": {"rate": 1e-3}}}],
     }
     whole, killed = (str(write(tmp_path / name, **common)) for name in ("whole", "killed"))
     ends = [end(job) for job in begin(tmp_path / "whole", "optimize", whole)]
@@ -405,10 +410,26 @@ def test_a_run_whose_second_process_is_killed_says_so_and_resumes_to_the_same_we
     assert report["status"] == "failed" and "process 1 of this training no longer answers" in report["error"]
     ends = [end(job) for job in begin(tmp_path / "killed", "resume", "last")]
     assert [code for code, _, _ in ends] == [0, 0], ends[0][2][-3000:]
-    first, second = (
-        {path.name for path in (tmp_path / name / "run-weights").glob("[0-9a-f]" * 16)} for name in ("whole", "killed")
-    )
+    first, second = ({path.name for path in candidates_of(tmp_path / name)} for name in ("whole", "killed"))
     assert first == second and len(first) == 2
+
+
+def test_sft_learns_and_draws_on_both_what_it_does_on_one(tmp_path: Path) -> None:
+    sft = {**DRAWS, "tasks": 4, "rollouts": 4, "rounds": 2, "epochs": 1, "batch": 2, "learning": {"rate": 1e-3}}
+    base = save(tmp_path / "base", 0, positions=512)
+    common: dict[str, Any] = {**COMMON, "lm": f"hf:{base}", "optimizers": [{"sft": sft}]}
+    file = str(write(tmp_path / "two", **common))
+    ends = [end(job) for job in begin(tmp_path / "two", "optimize", file)]
+    assert [code for code, _, _ in ends] == [0, 0], ends[0][2][-3000:]
+    one = run(tmp_path / "one", **common).as_dict()
+    two = json.loads(ends[0][1].strip().splitlines()[-1])
+    assert two["spent"]["calls"] == one["spent"]["calls"] and two["best"]["val"] == one["best"]["val"]
+    ends = [end(job) for job in begin(tmp_path / "dead", "optimize", str(write(tmp_path / "dead", **common)), dies=9)]
+    assert ends[1][0] == -signal.SIGKILL, "it draws 8 of 16 rollouts in each round"
+    weights = [load_file(candidates_of(tmp_path / name)[-1] / "model.safetensors") for name in ("one", "two")]
+    start = load_file(base / "model.safetensors")
+    apart, moved = (sum(float((a[k] - b[k]).abs().sum()) for k in start) for a, b in (weights, (weights[0], start)))
+    assert moved > 1.0 and apart < 0.01 * moved, (apart, moved)
 
 
 # Learning
