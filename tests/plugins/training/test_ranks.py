@@ -415,7 +415,16 @@ def test_a_run_whose_second_process_is_killed_says_so_and_resumes_to_the_same_we
 
 
 def test_sft_learns_and_draws_on_both_what_it_does_on_one(tmp_path: Path) -> None:
-    sft = {**DRAWS, "tasks": 4, "rollouts": 4, "rounds": 2, "epochs": 1, "batch": 2, "learning": {"rate": 1e-3}}
+    sft = {
+        **DRAWS,
+        "threshold": 0.0,
+        "tasks": 4,
+        "rollouts": 4,
+        "rounds": 2,
+        "epochs": 1,
+        "batch": 2,
+        "learning": {"rate": 1e-3},
+    }
     base = save(tmp_path / "base", 0, positions=512)
     common: dict[str, Any] = {**COMMON, "lm": f"hf:{base}", "optimizers": [{"sft": sft}]}
     file = str(write(tmp_path / "two", **common))
