@@ -122,11 +122,7 @@ def test_a_secret_that_was_dismissed_leads_nowhere() -> None:
         other = gateway.admit(ScriptedSession())
         await gateway.dismiss(secret)
         await gateway.dismiss(secret)
-        for path, headers in (
-            (f"/s/{secret}{CHAT}", {}),
-            (CHAT, bearer(secret)),
-            (f"/s/{other}{CHAT}", bearer(secret)),
-        ):
+        for path, headers in ((f"/s/{secret}{CHAT}", {}), (CHAT, bearer(secret)), (f"/s/{other}{CHAT}", bearer(secret))):
             assert (await send(gateway, path, CHAT_BODY, headers))[0] == 401
 
     serve(ScriptedSession(), use)

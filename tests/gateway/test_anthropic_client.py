@@ -161,9 +161,7 @@ def test_arguments_that_are_no_object_are_given_as_they_are() -> None:
 def test_tokens_are_counted_high() -> None:
     def count(text: str, **more: Any) -> int:
         messages: Any = [{"role": "user", "content": text}]
-        return ask(
-            ScriptedSession(), lambda c: c.messages.count_tokens(model="m", messages=messages, **more)
-        ).input_tokens
+        return ask(ScriptedSession(), lambda c: c.messages.count_tokens(model="m", messages=messages, **more)).input_tokens
 
     assert count("word " * 300) >= 400 > count("word") > 0
     assert count("word", tools=[ADD], system="Be brief.") > count("word", tools=[ADD]) > count("word")
@@ -210,11 +208,7 @@ def test_a_rate_limit_is_tried_again_and_a_spent_budget_is_not() -> None:
     [
         ("tools", [{"type": "web_search_20250305", "name": "web_search"}], r"tools\[0\]\.type"),
         ("mcp_servers", [{"type": "url", "url": "x", "name": "y"}], "mcp_servers"),
-        (
-            "messages",
-            [{"role": "user", "content": [{"type": "document", "source": {}}]}],
-            r"messages\[0\]\.content\[0\]",
-        ),
+        ("messages", [{"role": "user", "content": [{"type": "document", "source": {}}]}], r"messages\[0\]\.content\[0\]"),
     ],
 )
 def test_what_cannot_be_served_is_refused_by_its_place(field: str, value: Any, place: str) -> None:

@@ -117,9 +117,7 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=8,
 )
-ODD = st.sampled_from(
-    [0, -1, 1e308, 2**70, "", "x", [], {}, [[]], [{}], {"type": []}, {"type": {}}, True, False, [None]]
-)
+ODD = st.sampled_from([0, -1, 1e308, 2**70, "", "x", [], {}, [[]], [{}], {"type": []}, {"type": {}}, True, False, [None]])
 ODD = ODD.map(copy.deepcopy)  # they are changed further
 
 
@@ -186,9 +184,7 @@ def test_any_value_in_any_place_is_read_or_refused(path: str, data: st.DataObjec
 
 @pytest.mark.parametrize("path", FULL)
 @settings(max_examples=60)
-@given(
-    body=st.dictionaries(st.sampled_from(["model", "messages", "input", "x"]) | st.text(max_size=5), JSON, max_size=5)
-)
+@given(body=st.dictionaries(st.sampled_from(["model", "messages", "input", "x"]) | st.text(max_size=5), JSON, max_size=5))
 def test_any_object_is_read_or_refused(path: str, body: dict[str, Any]) -> None:
     check(path, body)
 

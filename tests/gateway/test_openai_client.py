@@ -39,9 +39,7 @@ def ask(session: ScriptedSession, use: Callable[[AsyncOpenAI], Awaitable[Any]], 
 
 def test_a_chat_comes_back_whole() -> None:
     session = ScriptedSession(HELLO)
-    found = ask(
-        session, lambda c: c.chat.completions.create(model="m", messages=USER, temperature=0.5, seed=3, stop="x")
-    )
+    found = ask(session, lambda c: c.chat.completions.create(model="m", messages=USER, temperature=0.5, seed=3, stop="x"))
     assert found.choices[0].message.content == HELLO.text and found.choices[0].finish_reason == "stop"
     assert (found.usage.prompt_tokens, found.usage.completion_tokens, found.usage.total_tokens) == (7, 11, 18)
     assert session.asked[0].settings == {"temperature": 0.5, "stop": ("x",), "extra": {"seed": 3}}
@@ -87,9 +85,7 @@ def test_a_conversation_with_tools_reaches_the_session() -> None:
             model="m", messages=messages, tools=tools, tool_choice="required", parallel_tool_calls=True
         )
         messages.append(first.choices[0].message)  # type: ignore[arg-type]
-        messages += [
-            {"role": "tool", "tool_call_id": c.id, "content": "3"} for c in first.choices[0].message.tool_calls
-        ]
+        messages += [{"role": "tool", "tool_call_id": c.id, "content": "3"} for c in first.choices[0].message.tool_calls]
         await client.chat.completions.create(model="m", messages=messages, tools=tools)
 
     ask(session, use)
@@ -147,9 +143,7 @@ def test_a_refusal_is_one() -> None:
     assert found.choices[0].message.refusal == "I will not." and found.choices[0].message.parsed is None
     found = ask(session, lambda c: c.responses.create(model="m", input="hi"))
     assert found.output[0].content[0].refusal == "I will not."
-    filtered = ask(
-        ScriptedSession(Response("", "refusal")), lambda c: c.chat.completions.create(model="m", messages=USER)
-    )
+    filtered = ask(ScriptedSession(Response("", "refusal")), lambda c: c.chat.completions.create(model="m", messages=USER))
     assert filtered.choices[0].finish_reason == "content_filter"
 
 
@@ -280,16 +274,9 @@ def test_items_become_the_messages_of_a_chat() -> None:
     session = ScriptedSession()
     items: Any = [
         {"role": "developer", "content": "Be brief."},
-        {
-            "role": "user",
-            "content": [{"type": "input_text", "text": "See"}, {"type": "input_image", "image_url": PIXEL}],
-        },
+        {"role": "user", "content": [{"type": "input_text", "text": "See"}, {"type": "input_image", "image_url": PIXEL}]},
         {"type": "reasoning", "id": "rs_1", "summary": []},
-        {
-            "type": "message",
-            "role": "assistant",
-            "content": [{"type": "output_text", "text": "I call.", "annotations": []}],
-        },
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "I call.", "annotations": []}]},
         {"type": "function_call", "call_id": "c1", "name": "add", "arguments": "{}"},
         {"type": "function_call", "call_id": "c2", "name": "add", "arguments": "{}"},
         {"type": "function_call_output", "call_id": "c1", "output": "1"},
@@ -340,9 +327,7 @@ def test_a_spent_budget_is_not_tried_again(stream: bool) -> None:
 def test_azures_client_is_led_here_by_its_own_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     async def course() -> str | None:
         async with opened(ScriptedSession()) as (gateway, secret):
-            variables = gateway.environment(
-                secret, {"AZURE_OPENAI_API_KEY": "mine", "OPENAI_API_VERSION": "2024-10-21"}
-            )
+            variables = gateway.environment(secret, {"AZURE_OPENAI_API_KEY": "mine", "OPENAI_API_VERSION": "2024-10-21"})
             for name, value in variables.items():
                 monkeypatch.setenv(name, value)
             async with AsyncAzureOpenAI(api_version="2024-10-21", max_retries=0) as client:
