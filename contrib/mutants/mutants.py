@@ -21,6 +21,7 @@ from areas.levels import LEVELS
 from areas.mutant import Mutant
 from areas.paid import PAID
 from areas.proof import PROOF
+from areas.ranks import RANKS
 from areas.recipes import RECIPES
 from areas.rollouts import ROLLOUTS
 from areas.routes import ROUTES
@@ -48,6 +49,7 @@ MUTANTS: list[Mutant] = [
     *WORKFLOWS,
     *SERVING,
     *ROLLOUTS,
+    *RANKS,
     *TRAINING,
     *SELF_PLAY,
     *RECIPES,

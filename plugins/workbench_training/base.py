@@ -213,6 +213,7 @@ class TrainingOptimizer(Optimizer):
 
     async def _train(self, study: Study, roles: dict[str, TrainedPolicy], number: int) -> None:
         """Load the policies and their engines, run the course, and close both."""
+        from workbench_training.scale.drawing import unless_one_dies
         from workbench_training.serving.policy_lm import LIVE
 
         identities = [getattr(role.lm, "identity", role.spec.model) for role in roles.values()]
@@ -240,7 +241,8 @@ class TrainingOptimizer(Optimizer):
                 role.policy = await asyncio.to_thread(self._load, role, others, number + index)
                 LIVE[role.key] = role.engine = self._engine(role, folder, url)
                 study.log(f"{role.name or role.spec.model}: {role.policy.describe()}")
-            await self.train_policies(study, source, folder, weights, number)
+            engines = [role.engine for role in roles.values()]
+            await unless_one_dies(self.train_policies(study, source, folder, weights, number), engines)
         except BudgetSpent as spent:
             study.log(f"training ends with its budget: {spent}")
         finally:
@@ -277,6 +279,7 @@ class TrainingOptimizer(Optimizer):
             seed=seed,
             name=role.name or "default",
             beside=beside,
+            everywhere=self.server_settings is None,
         )
 
     def _engine(self, role: TrainedPolicy, folder: Path, url: str) -> Engine:
@@ -284,9 +287,13 @@ class TrainingOptimizer(Optimizer):
             from workbench_training.serving.server_setup import make_engine
 
             return make_engine(settings, url, role, folder / "adapters", self.device)
+        from workbench_training.learner import count_devices
+        from workbench_training.scale.drawing import SpreadEngine
         from workbench_training.serving.policy_lm import CONCURRENCY, LocalEngine
 
         continuous = None if self.batching == "auto" else self.batching == "continuous"
+        if count_devices() > 1:
+            return SpreadEngine(role.policy, -1, role.spec.concurrency, continuous=continuous)
         generator, most = role.policy.generator, role.spec.concurrency or CONCURRENCY
         return LocalEngine(generator, -1, most, continuous=continuous)
 

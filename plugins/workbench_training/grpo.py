@@ -311,6 +311,7 @@ class GRPO(TrainingOptimizer):
     ) -> None:
         from workbench_training.learner import Learner
         from workbench_training.scale.distributed import learner_for
+        from workbench_training.serving.policy_lm import wait_if_any
         from workbench_training.trainer import Trainer
 
         self._tell_idle(study)
@@ -326,13 +327,11 @@ class GRPO(TrainingOptimizer):
 
         async def at(version: int) -> None:
             for role in roles.values():
-                if (synced := role.engine.at(version)) is not None:
-                    await synced
+                await wait_if_any(role.engine.at(version))
 
         async def rest() -> None:
             for role in roles.values():
-                if (resting := role.engine.rest()) is not None:
-                    await resting
+                await wait_if_any(role.engine.rest())
 
         trainer = Trainer(
             learners,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from workbench_training.model.policy import Policy
     from workbench_training.rollouts.token_rows import Row
     from workbench_training.serving.policy_lm import Engine
+    from workbench_training.state.resume_record import TrainingRecord
 
 #: Settings that came after the first stored runs. With their defaults they are no part of a training's identity.
 LATER = frozenset({"feedback", "first_thought", "listener", "loss", "pvi", "solo", "thinking"})
@@ -54,7 +55,7 @@ class ImitationOptimizer(TrainingOptimizer):
     @model_validator(mode="after")
     def _in_one_process(self) -> Self:
         if self.learning.fsdp:
-            raise ValueError("sft and dpo learn in the first process only, so there is nothing to shard: remove fsdp")
+            raise ValueError("sft and dpo keep whole weights in each process: remove fsdp")
         return self
 
     def most_calls(self, workflow: Workflow, train: Sequence[Example], val: Sequence[Example]) -> int:
@@ -150,10 +151,28 @@ class ImitationOptimizer(TrainingOptimizer):
         number: int,
     ) -> None:
         """Train the only policy. A resumed run samples from the journal, and skips the epochs in the record."""
-        from workbench_training.learner import Learner
+        from workbench_training.scale.distributed import learner_for
         from workbench_training.state.resume_record import TrainingRecord
 
-        learner, record = Learner(policy, self.objective(), self.learning), TrainingRecord(folder / "epochs", weights)
+        record = TrainingRecord(folder / "epochs", weights)
+        learner = learner_for(policy, self.objective(), self.learning)
+        try:
+            await self._train_rounds(study, learner, engine, source, record, number)
+        finally:
+            learner.close()
+
+    async def _train_rounds(
+        self,
+        study: Study,
+        learner: Learner,
+        engine: Engine,
+        source: StudyRolloutSource,
+        record: TrainingRecord,
+        number: int,
+    ) -> None:
+        from workbench_training.serving.policy_lm import wait_if_any
+
+        policy = learner.policy
         added, updates = self.added(study, policy), 0
         if record.dropped:
             study.log(f"it is trained from the start: {record.dropped}")
@@ -168,16 +187,16 @@ class ImitationOptimizer(TrainingOptimizer):
             if not self.affords(study, source, course, round_):
                 return
             # With other weights, nothing may be sampled: all answers come from the journal, or the policy refuses.
-            if held and (synced := engine.at(round_)) is not None:
-                await synced
+            if held:
+                await wait_if_any(engine.at(round_))
             tasks = random.Random(f"{number}: tasks {round_}").sample(
                 list(study.train), min(self.tasks, len(study.train))
             )
             chosen = await self.chosen(study, policy, source, tasks, course, round_)
             if not chosen:
                 return
-            if held and (resting := engine.rest()) is not None:
-                await resting
+            if held:
+                await wait_if_any(engine.rest())
             record.begin(round_, [*chosen, *added], held=held)
             for epoch in range(self.epochs):
                 done = round_ * self.epochs + epoch + 1

@@ -30,6 +30,7 @@ from workbench_training.rollouts.collector import Collected, Collector
 from workbench_training.rollouts.rollout_source import RolloutSource
 from workbench_training.rollouts.study_rollouts import describe_skipped, rewards_differ
 from workbench_training.rollouts.token_rows import Row
+from workbench_training.serving.policy_lm import wait_if_any
 from workbench_training.settings import Course
 from workbench_training.state.checkpoints import claim_weights, drop_weights
 from workbench_training.state.training_state import State
@@ -121,8 +122,8 @@ class Trainer:
         self.state.step = step + 1
         if self.collector.overlaps(step + 1) and self._affords(step + 1):
             await self.collector.start(step + 1)
-        elif (resting := self.rest()) is not None:
-            await resting
+        else:
+            await wait_if_any(self.rest())
         figures = await asyncio.to_thread(self._learn, collected, step)
         self.history.append(figures)
         silent = f"{figures['silent']:.0%} of the groups without differences"

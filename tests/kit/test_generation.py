@@ -56,6 +56,15 @@ def same(rows: Sequence[Row], expected: list[tuple[list[int], list[float]]]) -> 
         assert row.ids == ids and row.logprobs == pytest.approx(logprobs, abs=1e-4)
 
 
+def test_a_nucleus_beside_it_changes_no_draw_of_a_row() -> None:
+    rows = [Row([5 + i, 6], 12, 1.0, 0.5 if i % 4 == 1 else 1.0, (), 300 + i) for i in range(8)]
+    expected = alone(rows)
+    for row in rows:
+        row.restart()
+    CountingGenerator().generate(rows)
+    same(rows, expected)
+
+
 def test_rows_that_join_a_batch_are_drawn_as_alone() -> None:
     rows, given, generator = rows_of(LENGTHS), list[Row](), CountingGenerator()
     generator.generate(rows[:3], refill(rows[3:], 3, given))

@@ -80,7 +80,11 @@ ROLLOUTS: list[Mutant] = [
             "each turn is the first of its conversation",
         ),
         ("take(self.concurrency - running - len(found))", "take(self.concurrency)", "a batch grows beyond its places"),
-        ("Refill(give=complete.append)", "Refill(give=give)", "calls of a static batch are answered one by one"),
+        (
+            "        if not self.continuous:  # answered",
+            "        if False:  # answered",
+            "calls of a static batch are answered one by one",
+        ),
         ("take(self.concurrency - running - len(found))", "[]", "turns wait for the longest answer of the batch"),
     ),
     *changes_of(

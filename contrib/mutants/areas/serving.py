@@ -107,7 +107,7 @@ SERVING: list[Mutant] = [
     *changes_of(
         "plugins/workbench_training/trainer.py",
         SERVED_RUNS,
-        ("if (resting := self.rest()) is not None:", "if (resting := None) is not None:", "the server never sleeps"),
+        ("await wait_if_any(self.rest())", "pass", "the server never sleeps"),
         ("self.state.step, current=True)", "self.state.step, current=False)", "candidates are loaded here"),
     ),
 ]

@@ -230,18 +230,16 @@ class Generator:
         The number comes from the row's own generator, so the draw depends neither on the other rows of the
         batch nor on the device.
         """
-        order = None
-        if any(row.top_p < 1.0 for row in rows):
-            probabilities, order = probabilities.sort(dim=-1, descending=True)
-            top = torch.tensor([row.top_p for row in rows], device=self.device)
-            before = probabilities.cumsum(-1) - probabilities
-            probabilities = probabilities.masked_fill((before >= top[:, None]) & (before > 0), 0.0)
-        edges = probabilities.double().cumsum(-1)
         draws = torch.tensor([row.random.random() for row in rows], dtype=torch.double, device=self.device)
-        picks = torch.searchsorted(edges, (draws * edges[:, -1])[:, None], right=True)
-        last = (probabilities > 0).long().cumsum(-1).argmax(-1, keepdim=True)  # rounding must not pick a zero
-        picks = torch.minimum(picks, last)
-        return (picks if order is None else order.gather(1, picks)).squeeze(1)
+        picks = _pick(probabilities, draws)
+        if nucleus := [i for i, row in enumerate(rows) if row.top_p < 1.0]:
+            index = torch.tensor(nucleus, device=self.device)
+            likely, order = probabilities[index].sort(dim=-1, descending=True)
+            top = torch.tensor([rows[i].top_p for i in nucleus], device=self.device)
+            before = likely.cumsum(-1) - likely
+            likely = likely.masked_fill((before >= top[:, None]) & (before > 0), 0.0)
+            picks[index] = order.gather(1, _pick(likely, draws[index])[:, None]).squeeze(1)
+        return picks
 
     def _ended(self, row: Row) -> bool:
         if row.ids[-1] in self.ends:
@@ -261,6 +259,14 @@ class Generator:
         row.text = self.tokenizer.decode(ids, skip_special_tokens=True)
         for stop in row.stop:
             row.text = row.text.split(stop, 1)[0]
+
+
+def _pick(probabilities: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
+    """The places where the cumulative probabilities (rows, tokens) of rows pass their random numbers (rows,)."""
+    edges = probabilities.double().cumsum(-1)
+    picks = torch.searchsorted(edges, (draws * edges[:, -1])[:, None], right=True)
+    last = (probabilities > 0).long().cumsum(-1).argmax(-1, keepdim=True)  # rounding must not pick a zero
+    return torch.minimum(picks, last).squeeze(1)
 
 
 class _Cache(DynamicCache):

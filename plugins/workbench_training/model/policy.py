@@ -31,6 +31,7 @@ class Policy(TrainedWeights):
     shared base wait for each other."""
 
     sharded = False
+    number: int | None = None  # by which other processes know their copies, while a learner leads them
 
     def __init__(
         self,

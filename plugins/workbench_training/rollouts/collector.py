@@ -20,6 +20,7 @@ from workbench_training.rewards import Rollout
 from workbench_training.rollouts.rollout_source import RolloutSource
 from workbench_training.rollouts.stragglers import StragglerCut
 from workbench_training.rollouts.study_rollouts import rewards_differ
+from workbench_training.serving.policy_lm import wait_if_any
 from workbench_training.settings import Course
 from workbench_training.state.training_state import State
 
@@ -92,8 +93,7 @@ class Collector:
             self._ahead = None
 
     async def _sync(self, step: int) -> None:
-        if (synced := self.at(step)) is not None:
-            await synced
+        await wait_if_any(self.at(step))
 
     async def _collect(self, step: int, version: int) -> Collected:
         """Sample groups of rollouts; groups without a learning signal are replaced (dynamic sampling)."""

@@ -1,21 +1,19 @@
 """One training on several processes, as started by `torchrun` or `accelerate launch`.
 
-The first process owns the run: study, journal, rollouts, candidates, checkpoints. The others hold a copy of each policy
-and compute only gradients: they receive every step, compute their share of its rows, and apply the summed gradient, so
-that all copies stay equal to the last bit. They sample nothing, so more processes speed up updates, not rollouts. With
-`learning.fsdp` they hold a share of the weights instead of a copy, and also help to gather and to load whole ones.
+The first process owns the run: study, journal, rollouts, candidates, checkpoints. The others hold a copy of each
+policy. They receive every step, compute their share of its rows, and apply the summed gradient, so that all copies stay
+equal to the last bit; and they draw their share of what the rollouts of the first ask for (`drawing.py`). With
+`learning.fsdp` they hold a share of the weights beside the copy that draws, and also help to gather and to load whole
+ones.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from datetime import timedelta
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-import torch
 import torch.distributed as dist
 
 from workbench.errors import PluginError
@@ -23,41 +21,39 @@ from workbench_training.learner import Learner, count_devices
 from workbench_training.model.policy import Policy, Weights
 from workbench_training.objective import Objective
 from workbench_training.rollouts.token_rows import Row
+from workbench_training.scale import orders
+from workbench_training.scale.drawing import Drawer
 from workbench_training.settings import Learning
-
-#: A process waits for the next step as long as rollouts take; a dead peer is noticed immediately by its connection.
-PATIENCE = timedelta(hours=24)
 
 
 def share(rank: int, size: int, command: Callable[[], int]) -> int:
     """Join the other processes. The first one runs the command and then releases the others, which serve it."""
-    if torch.cuda.is_available():
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", rank)))
-    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-    dist.init_process_group(backend, rank=rank, world_size=size, timeout=PATIENCE)
+    orders.join(rank, size)
     if rank:
-        serve()
+        serve(rank)
         dist.destroy_process_group()
         return 0
     try:
         return command()
     finally:
-        if not LeadingLearner.busy:
-            _tell("end")
-            dist.destroy_process_group()
+        orders.release()
 
 
-def _tell(what: str, *args: Any) -> None:
-    dist.broadcast_object_list([(what, args)], src=0, device=torch.device("cpu"))
-
-
-def serve() -> None:
+def serve(rank: int) -> None:
     """Execute the orders of the first process until `end`."""
     learners: dict[int, Learner] = {}
+    drawers: dict[int, Drawer] = {}
     while True:
-        heard: list[Any] = [None]
-        dist.broadcast_object_list(heard, src=0, device=torch.device("cpu"))
-        what, args = heard[0]
+        what, args = orders.hear()
+        if what == "draw":
+            to, number, asked = args
+            if to == rank:
+                if number not in drawers:
+                    drawers[number] = Drawer(learners[number].policy.generator)
+                drawers[number].draw(asked)
+            continue
+        for drawer in drawers.values():
+            drawer.finish()  # whatever follows may change its weights
         if what == "end":
             return
         if what == "make":
@@ -66,6 +62,8 @@ def serve() -> None:
             learners[number] = Learner(make_policy(learning, **policy, beside=other), objective, learning, shared=True)
         elif what == "drop":
             del learners[args[0]]
+            if (drawer := drawers.pop(args[0], None)) is not None:
+                drawer.close()
         else:
             number, *rest = args
             getattr(learners[number], what)(*rest)
@@ -76,35 +74,28 @@ class LeadingLearner(Learner):
 
     _count = 0
     told = False  # what making a learner does, making the others' does, too
-    #: Within what all processes do together. Where that raises, the others wait in it for what does not come, and only
-    #: hear us die.
-    busy = False
 
     def __init__(self, policy: Policy, objective: Objective, learning: Learning, beside: LeadingLearner | None = None):
         self.number = LeadingLearner._count
         LeadingLearner._count += 1
         shared = beside.number if beside is not None and beside.policy.model is policy.model else None
-        _tell("make", self.number, shared, policy.made_with, objective, learning)
+        orders.tell("make", self.number, shared, policy.made_with, objective, learning)
         super().__init__(policy, objective, learning, shared=True)
-        self.told = True
+        self.told, policy.number = True, self.number
 
-    @contextmanager
-    def _together(self, what: str, *args: Any) -> Iterator[None]:
-        _tell(what, self.number, *args)
-        LeadingLearner.busy = True
-        yield
-        LeadingLearner.busy = False
+    def _together(self, what: str, *args: Any) -> AbstractContextManager[None]:
+        return orders.together(what, self.number, *args)
 
     def _if_sharded(self, what: str, *args: Any) -> AbstractContextManager[None]:
         return self._together(what, *args) if self.policy.sharded else nullcontext()
 
     def renew(self) -> None:
         if self.told:
-            _tell("renew", self.number)
+            orders.tell("renew", self.number)
         super().renew()
 
     def reset_reference(self) -> None:
-        _tell("reset_reference", self.number)
+        orders.tell("reset_reference", self.number)
         super().reset_reference()
 
     def go_back(self, weights: Weights) -> None:
@@ -144,8 +135,9 @@ class LeadingLearner(Learner):
             return super().save(parent)
 
     def close(self) -> None:
-        if not LeadingLearner.busy:
-            _tell("drop", self.number)
+        self.policy.number = None
+        if not orders.is_broken():
+            orders.tell("drop", self.number)
 
 
 def check_processes(learning: Learning) -> None:
@@ -163,15 +155,16 @@ def check_single_process() -> None:
         raise PluginError("a critic is trained in one process: start the run without torchrun")
 
 
-def make_policy(learning: Learning, base: str, **how: Any) -> Policy:
-    """A policy of the kind that the settings require. Raises PluginError if that needs other processes."""
+def make_policy(learning: Learning, base: str, *, everywhere: bool = True, **how: Any) -> Policy:
+    """A policy of the kind that the settings require. everywhere: all processes draw with it, and not only the first.
+    Raises PluginError if that needs other processes."""
     check_processes(learning)
     how |= {"checkpointing": learning.checkpointing, "attention": learning.attention}
     if not learning.fsdp:
         return Policy(base, **how)
     from workbench_training.scale.fsdp import ShardedPolicy
 
-    return ShardedPolicy(base, **how)
+    return ShardedPolicy(base, everywhere=everywhere, **how)
 
 
 def learner_for(policy: Policy, objective: Objective, learning: Learning, others: Sequence[Learner] = ()) -> Learner:

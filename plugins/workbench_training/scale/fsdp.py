@@ -5,7 +5,8 @@ decoder layer at a time are gathered and freed again; gradients are reduced and 
 processes gather together, all must make the same passes in the same order: an extra pass in one of them would wait
 forever.
 
-Sampling needs whole weights and happens while the other processes are idle, so the first process keeps a copy for it.
+Drawing needs whole weights. Each process that draws keeps a copy of them: all, or the first alone where a server draws
+and only receives them. A gather gives each process the whole of a tensor anyway.
 """
 
 from __future__ import annotations
@@ -34,13 +35,23 @@ class ShardedPolicy(Policy):
 
     sharded = True
 
-    def __init__(self, base: str, *, device: str | None = None, dtype: str | None = None, **how: Any):
+    def __init__(
+        self,
+        base: str,
+        *,
+        device: str | None = None,
+        dtype: str | None = None,
+        everywhere: bool = True,
+        **how: Any,
+    ):
+        """everywhere: each process keeps a copy to draw with, and not only the first."""
         # Whole for a moment, in the memory of the host. `fully_shard` moves shares alone to a GPU for good.
         super().__init__(base, device="cpu", dtype=dtype or "float32", **how)
-        self.made_with |= {"device": device, "dtype": dtype}
+        self.made_with |= {"device": device, "dtype": dtype, "everywhere": everywhere}
         self.place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         on_gpu, self.leads = self.place.type == "cuda", dist.get_rank() == 0
-        if self.leads:
+        self.copied = everywhere or self.leads
+        if self.copied:
             kind = dtype or ("bfloat16" if on_gpu else None)
             self.generator = Generator.load(base, device=device, dtype=kind, revision=how.get("revision"))
         group = dist.group.WORLD
@@ -103,11 +114,11 @@ class ShardedPolicy(Policy):
 
     @torch.no_grad()
     def changed(self) -> None:
-        """Joint: bring the copy that draws up to the weights, one tensor at a time."""
-        copies = dict(self.generator.model.named_parameters()) if self.leads else {}
+        """Joint: bring the copies that draw up to the weights, one tensor at a time."""
+        copies = dict(self.generator.model.named_parameters()) if self.copied else {}
         for name, p in self.trained.items():
             gather_all = _gathered(p)
-            if self.leads:
+            if self.copied:
                 copies[name].copy_(gather_all)
 
     def whole(self, weights: Weights) -> Weights:

@@ -22,6 +22,7 @@ from workbench_training.self_play.outcome_model import JudgedRun, OutcomeModel, 
 from workbench_training.self_play.proposal_source import ProposalSource
 from workbench_training.self_play.proposals import Proposal, choose_rows, name_task
 from workbench_training.self_play.settings import Proposer, Verdicts
+from workbench_training.serving.policy_lm import wait_if_any
 from workbench_training.settings import Course
 from workbench_training.trainer import Trainer
 
@@ -278,8 +279,7 @@ class SolverSource(StudyRolloutSource):
 
 
 async def _set_version(role: TrainedPolicy, version: int) -> None:
-    if (synced := role.engine.at(version)) is not None:
-        await synced
+    await wait_if_any(role.engine.at(version))
 
 
 def _labelled(proposal: Proposal, target: str) -> Example:

@@ -22,7 +22,7 @@ from workbench.lm import Request, Response
 from workbench_training.rollouts.stragglers import CUT
 
 if TYPE_CHECKING:
-    from workbench.kit.generation import Row
+    from workbench.kit.generation import Generator, Row
 
 CONCURRENCY = 64
 _Job: TypeAlias = Job[Request, Response]
@@ -49,6 +49,12 @@ class Engine(Protocol):
     async def complete(self, request: Request) -> Response: ...
 
     async def aclose(self) -> None: ...
+
+
+async def wait_if_any(waiting: Awaitable[None] | None) -> None:
+    """Await what `at` or `rest` of an engine gives, where that is anything."""
+    if waiting is not None:
+        await waiting
 
 
 @runtime_checkable
@@ -235,12 +241,12 @@ class LocalEngine:
 
         def give(row: Row) -> None:
             job = asked.pop(id(row))
-            if row.error is not None:
-                return job.finish(row.error)
-            response = read_native_calls(row.response(), job.item)
-            self.conversations.remember(job.item, response)
-            job.finish(response)
+            job.finish(self._response(row, job.item))
 
+        if not self.continuous:  # answered together, so that what follows them shares a batch again
+            for row in self._generate(make_rows(jobs)):
+                give(row)
+            return
         waiting = group_by_length(make_rows(jobs))
 
         def join(running: int) -> list[Row]:
@@ -248,12 +254,20 @@ class LocalEngine:
             waiting.clear()
             return found + make_rows(take(self.concurrency - running - len(found)))
 
-        complete: list[Row] = []  # answered together, so that what follows them shares a batch again
-        refill = Refill(join, give) if self.continuous else Refill(give=complete.append)
         while waiting:
-            generate_within_memory(self.generator, waiting.pop(), refill)
-        for row in complete:
-            give(row)
+            generate_within_memory(self.generator, waiting.pop(), Refill(join, give))
+
+    def _generate(self, rows: list[Row]) -> list[Row]:
+        """Complete the rows of a static batch. Returns them in the order in which they were complete."""
+        return generate_static(self.generator, rows)
+
+    def _response(self, row: Row, request: Request) -> Response | Exception:
+        """The answer that a complete row holds, or its error."""
+        if row.error is not None:
+            return row.error
+        response = read_native_calls(row.response(), request)
+        self.conversations.remember(request, response)
+        return response
 
     def _make_row(self, request: Request) -> Row:
         """What to generate for a request. Raises LMError."""
@@ -271,6 +285,18 @@ class LocalEngine:
         stop = tuple(s for s in request.stop if s)
         most = max(1, self.conversations.max_tokens(request, ids))
         return Row(ids, most, request.temperature, request.top_p, stop, seed)
+
+
+def generate_static(generator: Generator, rows: list[Row]) -> list[Row]:
+    """Complete rows that no others join, those with long prompts first. Returns them in the order in which they were
+    complete."""
+    from workbench.kit.generation import Refill, generate_within_memory, group_by_length
+
+    complete: list[Row] = []
+    waiting = group_by_length(rows)
+    while waiting:
+        generate_within_memory(generator, waiting.pop(), Refill(give=complete.append))
+    return complete
 
 
 def hash_numbers(*values: int) -> int:

@@ -7,41 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.helpers.door import write_door
 from tests.helpers.grpo_runs import SMALL, learned_rows, needs_torch, run
 
 from workbench_training.advantages import compute_step_returns
 from workbench_training.rollouts.token_rows import Row
 
-DOOR = '''
-from workbench.kit.environment import Environment, Step
-
-class Door(Environment):
-    """A corridor of four places: the key at the left end, the door at the right one."""
-
-    def reset(self, task):
-        self.state = {"at": 1, "key": False, "open": False, "moves": 0}
-        return self.seen()
-
-    def seen(self):
-        return f"{self.state['at']}{'k' if self.state['key'] else 'n'}"
-
-    def step(self, action):
-        s = self.state
-        s["moves"] += 1
-        s["at"] = min(max(s["at"] + (1 if ord(action[0]) % 2 else -1), 0), 3)
-        s["key"] = s["key"] or s["at"] == 0
-        s["open"] = s["key"] and s["at"] == 3
-        return Step(self.seen(), s["open"] or s["moves"] == 6)
-
-    def identity(self):
-        return [self.state["at"], self.state["key"]]
-
-    def score(self):
-        return 1.0 if self.state["open"] else 0.5 * self.state["key"]
-
-def reached(example, prediction):
-    return float(prediction["score"])
-'''
+DOOR = write_door("f\"{self.state['at']}{'k' if self.state['key'] else 'n'}\"", named=True)
 
 
 def test_steps_in_an_environment_earn_what_they_changed_and_are_compared_in_its_states(

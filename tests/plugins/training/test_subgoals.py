@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from tests.helpers.door import write_door  # noqa: E402
 from tests.helpers.grpo_runs import SMALL, learned_rows, run, write  # noqa: E402
 from tests.helpers.tiny_lm import make_tokenizer, save, save_taught  # noqa: E402
 
@@ -25,33 +26,7 @@ from workbench_training.settings import Learning  # noqa: E402
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 CRITIC = {"widths": (64,), "rate": 3e-3}
-DOOR = '''
-from workbench.kit.environment import Environment, Step
-
-class Door(Environment):
-    """A corridor of four places: the key at the left end, the door at the right one."""
-
-    def reset(self, task):
-        self.state = {"at": 1, "key": False, "open": False, "moves": 0}
-        return self.seen()
-
-    def seen(self):
-        return f"at {self.state['at']}\\nsubgoal: {'door' if self.state['key'] else 'key'}"
-
-    def step(self, action):
-        s = self.state
-        s["moves"] += 1
-        s["at"] = min(max(s["at"] + (1 if ord(action[0]) % 2 else -1), 0), 3)
-        s["key"] = s["key"] or s["at"] == 0
-        s["open"] = s["key"] and s["at"] == 3
-        return Step(self.seen(), s["open"] or s["moves"] == 6)
-
-    def score(self):
-        return 1.0 if self.state["open"] else 0.5 * self.state["key"]
-
-def reached(example, prediction):
-    return float(prediction["score"])
-'''
+DOOR = write_door("f\"at {self.state['at']}\\nsubgoal: {'door' if self.state['key'] else 'key'}\"", named=False)
 
 
 def test_the_goal_replaces_subgoals_in_the_tokens_of_a_prompt() -> None:
