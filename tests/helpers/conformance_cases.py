@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.helpers.external_agents import SORTER
 from workbench.plugins import plugins
 from workbench.spec import lm_spec
 from workbench.testing import LMCase, MetricCase, NodeCase, ReaderCase
@@ -94,7 +95,14 @@ def _node(
 
 _TOOLS = {"tools.py": 'def shout(text: str) -> str:\n    """In capitals."""\n    return text.upper()\n'}
 _CORPUS = {"c.jsonl": '{"text": "x y"}\n{"text": "z"}\n'}
+_AGENT = {"agent.py": SORTER}
 NODES: dict[str, Callable[[Path], NodeCase]] = {
+    "external": _node(
+        "external",
+        {"signature": "text -> label", "command": ["python", "agent.py"], "max_calls": 2},
+        {"text": "a"},
+        _AGENT,
+    ),
     "predict": _node("predict", {"signature": "text -> label: Literal['yes', 'no']", "samples": 3}, {"text": "a"}),
     "agent": _node("agent", {"signature": "text -> label", "tools": ["python:tools.py:shout"]}, {"text": "a"}, _TOOLS),
     "tool": _node("tool", {"tool": "python:tools.py:shout", "output": "loud"}, {"text": "a"}, _TOOLS),

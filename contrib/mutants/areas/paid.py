@@ -70,7 +70,7 @@ PAID: list[Mutant] = [
         ),
         ("self.longer_prompts.get(lm.identity, 1.0) * prompt / expected", "1.0", "estimates that were too low stay so"),
         (
-            "if failed := self._journal.count_failed_attempts(key) if self._resumed else 0:",
+            "if failed := self.journal.count_failed_attempts(key) if self._resumed else 0:",
             "if failed := 0:",
             "attempts of earlier processes are forgotten",
         ),
@@ -85,7 +85,7 @@ PAID: list[Mutant] = [
         ),
         ("self.spent.cached += 1", "pass", "answers from the journal are not counted"),
         (
-            "if (known := self._journal.find_effect(key) or self._earlier.find_effect(key)) is not None:",
+            "if (known := self.journal.find_effect(key) or self._earlier.find_effect(key)) is not None:",
             "if (known := None) is not None:",
             "a tool is called again in a replay",
         ),
@@ -94,6 +94,10 @@ PAID: list[Mutant] = [
             "pass",
             "no intent is written before a request leaves",
         ),
+    ),
+    *changes_of(
+        "core/workbench/ledger/spend.py",
+        JOURNAL,
         ("recall(request, settled.response)", "pass", "a model that remembers is not told what the journal answered"),
     ),
     *changes_of(
@@ -138,7 +142,7 @@ PAID: list[Mutant] = [
         ('not getattr(lm, "reusable", True)', "False", "answers of other weights are taken over"),
         ("(self.reused, self.spent) if self.searching", "(self.reused,) if self.searching", "a search is cut off late"),
         ("tokens=request.logprobs", "tokens=False", "a rollout is taken over without its tokens"),
-        (" or self._journal.has_answer()", "", "a run that paid nothing cannot be resumed"),
+        (" or self.journal.has_answer()", "", "a run that paid nothing cannot be resumed"),
     ),
     *changes_of(
         LEDGER,

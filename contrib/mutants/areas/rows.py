@@ -76,8 +76,16 @@ ROWS: list[Mutant] = [
     *changes_of(
         SESSION,
         SEALED,
-        ("        with task.dataset.test.sealed():", "        with suppress():", "the search is not sealed"),
-        ("with self.task.dataset.test.sealed():", "with suppress():", "`ready` of an optimizer is not sealed"),
+        (
+            "with self.task.dataset.test.sealed():\n            status",
+            "with suppress():\n            status",
+            "the search is not sealed",
+        ),
+        (
+            "with self.task.dataset.test.sealed():\n                    found",
+            "with suppress():\n                    found",
+            "`ready` of an optimizer is not sealed",
+        ),
         (
             "taken = report.proved or (self.options.keep_unproved and changed)",
             "taken = True",

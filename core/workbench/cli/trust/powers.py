@@ -206,6 +206,10 @@ def _add_programs(part: Mapping[Any, Any], powers: Powers, base: Path) -> list[P
         commands.append(" ".join(map(str, ["vllm serve", *(managed.get("arguments") or ())])))
     if command := part.get("command"):
         commands.append(" ".join(map(str, command)) if is_list(command) else str(command))
+    if "external" in part:  # an agent that exists; its command is read above
+        commands += [str(part["mcp"]).rpartition("#")[0] or str(part["mcp"])] if part.get("mcp") else []
+        if part.get("python"):
+            powers.add("runs Python", str(part["python"]))
     for command in commands:
         powers.add("starts a program", command)
     settings = part.get("settings")
