@@ -14,6 +14,7 @@ from areas.corrected import SAMPLING
 from areas.critics import CRITICS
 from areas.diagnosed import DIAGNOSED
 from areas.evaluated import EVALUATED
+from areas.external import EXTERNAL
 from areas.failed import FAILED
 from areas.gateways import GATEWAYS
 from areas.induced import INDUCED
@@ -57,6 +58,7 @@ MUTANTS: list[Mutant] = [
     *CRITICS,
     *TRUST,
     *CALLED,
+    *EXTERNAL,
     *CHECKED,
     *EVALUATED,
     *ATTRIBUTION,

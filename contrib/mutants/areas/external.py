@@ -1,0 +1,72 @@
+"""External agents: what they are given, their slots, and what is recorded of their rows."""
+
+from __future__ import annotations
+
+from areas.mutant import Mutant, changes_of, nodes_of
+
+FOLDER = "plugins/workbench_external/"
+TESTS = "tests/plugins/external/"
+ROWS, PATCHES, TEMPLATES = (f"{TESTS}test_{name}.py" for name in ("rows", "patches", "templates"))
+RUNS = f"{TESTS}test_runs.py"
+RESTLESS = nodes_of(RUNS, "test_a_row_that_has_ended_is_not_run_again_though_its_agent_asks_otherwise_each_time")
+
+EXTERNAL: list[Mutant] = [
+    *changes_of(
+        f"{FOLDER}slots/patches.py",
+        (PATCHES,),
+        ("fill(slot.text, values)", "slot.text", "what varies in a system message is lost"),
+        ('patched.missed.append(f"system: {text[:_SHOWN]}")', "pass", "prompts that match no slot are not told"),
+        ('or (told or "") != slot.match:', ":", "a description that has changed is replaced"),
+        ("patched.messages[place:place] = turns", "pass", "demos are not shown"),
+    ),
+    *changes_of(
+        f"{FOLDER}slots/template.py",
+        (TEMPLATES,),
+        ("if name not in used and value.strip()", "if False", "what a new text leaves out is lost"),
+        ("not text.endswith(last)", "False", "a template matches texts that end otherwise"),
+    ),
+    *changes_of(
+        f"{FOLDER}slots/discover.py",
+        (TEMPLATES,),
+        ("return not together or constant >= 0.9", "return constant >= 0", "two call sites are one"),
+    ),
+    *changes_of(
+        f"{FOLDER}session.py",
+        (ROWS,),
+        ("replica=first + i", "replica=i", "equal requests of a row are one draw"),
+        ("if self.asked > self.max_calls:", "if False:", "a row has no bound on its calls"),
+    ),
+    *changes_of(
+        f"{FOLDER}process.py",
+        (ROWS,),
+        ("os.killpg(process.pid, signal.SIGKILL)", "process.kill()", "what an agent started lives on"),
+    ),
+    *changes_of(
+        f"{FOLDER}exchange.py",
+        (ROWS,),
+        ("if _INHERITED.fullmatch(name)", "if name", "keys of ours reach the agent"),
+    ),
+    *changes_of(
+        f"{FOLDER}node.py",
+        (ROWS,),
+        (
+            "session.last is not None and session.last.kind.infrastructure",
+            "False",
+            "an outage counts as a failure of the agent",
+        ),
+    ),
+    *changes_of(
+        "core/workbench/runtime/program.py",
+        RESTLESS,
+        (
+            "        if not ran:\n            await self._recall(found)",
+            "        pass",
+            "calls of a recorded row are lost",
+        ),
+    ),
+    *changes_of(
+        f"{FOLDER}session.py",
+        RESTLESS,
+        ("if before and request not in before", "if False", "an agent that asks otherwise is not told of"),
+    ),
+]

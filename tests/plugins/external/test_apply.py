@@ -1,0 +1,122 @@
+"""Texts of an agent are written back where they stand in its source, and nowhere else."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workbench_external.apply import describe_changes, find_places, write_places
+from workbench_external.config import Slot
+
+NEW = 'Be "kind" and brief.\nDay: {{1}}, {not a field}'
+
+
+def slot(match: str, text: str, place: str = "system", **more: Any) -> Slot:
+    return Slot.model_validate({"in": place, "match": match, "text": text, **more})
+
+
+def value_of(source: str, **names: Any) -> Any:
+    """What the name `prompt` has after a source was run."""
+    space = dict(names)
+    exec(compile(source, "agent.py", "exec"), space)
+    return space["prompt"]
+
+
+@pytest.mark.parametrize(
+    ("source", "match"),
+    [
+        ('prompt = "Be short."\n', "Be short."),
+        ("prompt = 'Be ' 'short.'\n", "Be short."),
+        ('prompt = """Be\nshort."""\n', "Be\nshort."),
+        ("x = ('é', 1); prompt = ('Be '\n  'short.')\n", "Be short."),
+    ],
+)
+def test_a_string_is_replaced_however_it_is_written(source: str, match: str, tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text(source, encoding="utf-8")
+    text = 'Be "kind" \\ {here}.\nAnd brief.'
+    changed = write_places(find_places(slot(match, text), tmp_path))
+    assert value_of(changed[tmp_path / "agent.py"]) == text
+
+
+def test_fields_of_an_f_string_and_of_a_format_stay_what_they_were(tmp_path: Path) -> None:
+    for source, names in (
+        ("prompt = f'Be short on {day:%A} please.'\n", {"day": __import__("datetime").date(2026, 11, 23)}),
+        ("prompt = 'Be short on {} please.'.format('Monday')\n", {}),
+        ("prompt = 'Be short on {day} please.'.format(day='Monday')\n", {}),
+    ):
+        (tmp_path / "agent.py").write_text(source)
+        changed = write_places(find_places(slot("Be short on {{1}} please.", NEW), tmp_path))
+        found = value_of(changed[tmp_path / "agent.py"], **names)
+        assert found == 'Be "kind" and brief.\nDay: Monday, {not a field}'
+
+
+def test_the_description_in_a_docstring_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text(
+        'def search(words):\n    """Find pages.\n\n    By words.\n    """\n    return 1\n'
+    )
+    places = find_places(slot("Find pages.\n\nBy words.", "Find pages by nouns.", "tool", name="search"), tmp_path)
+    tree = ast.parse(write_places(places)[tmp_path / "agent.py"])
+    assert ast.get_docstring(tree.body[0]) == "Find pages by nouns."  # type: ignore[arg-type]
+
+
+def test_other_files_are_searched_as_they_are_and_as_json(tmp_path: Path) -> None:
+    (tmp_path / "prompt.txt").write_text("Be short.\n\nUse\ttools.\n")
+    (tmp_path / "agent.json").write_text(json.dumps({"prompt": "Be short.\n\nUse\ttools."}))
+    (tmp_path / "node_modules").mkdir()
+    (tmp_path / "node_modules/x.txt").write_text("Be short.\n\nUse\ttools.\n")
+    (tmp_path / "picture.bin").write_bytes(b"\xff\xfe Be short.")
+    changed = write_places(find_places(slot("Be short.\n\nUse\ttools.", 'Be "kind".\nNow.'), tmp_path))
+    assert changed == {
+        tmp_path / "prompt.txt": 'Be "kind".\nNow.\n',
+        tmp_path / "agent.json": '{"prompt": "Be \\"kind\\".\\nNow."}',
+    }
+
+
+def test_a_file_is_replaced_whole_and_a_text_that_is_not_there_has_no_place(tmp_path: Path) -> None:
+    (tmp_path / "SKILL.md").write_text("old")
+    assert write_places(find_places(slot("old", "new", "file", name="SKILL.md"), tmp_path)) == {
+        tmp_path / "SKILL.md": "new"
+    }
+    assert find_places(slot("nowhere to be found", "new"), tmp_path) == []
+    assert find_places(slot("old", "old", "file", name="SKILL.md"), tmp_path) == []
+
+
+def test_the_diff_is_one_that_git_applies(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/agent.py").write_text("import os\n\nprompt = 'Be short.'")
+    (tmp_path / "a/b.txt").write_text("Be short.\nEnd\n")
+    changed = write_places(find_places(slot("Be short.", "Be kind."), tmp_path))
+    diff = describe_changes(changed, tmp_path)
+    subprocess.run(["git", "apply", "-"], cwd=tmp_path, input=diff, text=True, check=True)
+    assert {path: path.read_text() for path in changed} == changed
+
+
+def test_the_command_shows_then_writes_and_says_what_has_no_place(tmp_path: Path) -> None:
+    node = {
+        "external": "text -> label",
+        "command": ["python", "agent.py"],
+        "slots": {
+            "system": {"in": "system", "match": "Be short.", "text": "Be kind."},
+            "lost": {"in": "system", "match": "Nowhere.", "text": "x"},
+        },
+    }
+    (tmp_path / "out.yaml").write_text(json.dumps({"name": "t", "lm": "openai/m", "nodes": {"agent": node}}))
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/agent.py").write_text("prompt = 'Be short.'\n")
+
+    def apply(*flags: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "workbench", "apply", "out.yaml", "--to", "src", *flags]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    shown = apply()
+    assert '+prompt = "Be kind."' in shown.stdout and shown.returncode == 1
+    assert "nodes.agent.slots.lost stands nowhere" in shown.stderr
+    assert "Be short" in (tmp_path / "src/agent.py").read_text()
+    apply("--write")
+    assert value_of((tmp_path / "src/agent.py").read_text()) == "Be kind."
