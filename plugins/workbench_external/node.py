@@ -42,6 +42,7 @@ class External(SignatureNode):
         "temperature": "float",
         "lm": "lm",
     }
+    names_temperature = True
     config: ExternalConfig
 
     def __init__(self, name: str, config: Any, base: Path):

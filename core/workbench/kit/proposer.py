@@ -131,15 +131,23 @@ def prompt_in_use(address: str, prompt: str, results: Sequence[Result]) -> str |
     A judge that was not called, or an untaken case of a branch, can learn nothing from these results. The results must
     have traces.
     """
-    owner = address.removeprefix("nodes.").rpartition(".")[0]
     spans = [span for r in results if r.trace for span in r.trace.spans if span.calls]
-    first = next(iter(prompt.strip().splitlines()), "").strip()  # adapters indent what follows
+    place = address.removeprefix("nodes.")
+    within = [span.node for span in spans if place.startswith(f"{span.node}.")]
+    owner = max(within, key=len, default=place.rpartition(".")[0])
+    # Adapters indent what follows the first line; a part that varies stands as {{1}} in a text of a foreign agent.
+    parts = (part.strip() for part in re.split(r"\{\{\w+\}\}|\n", prompt))
+    first = next(filter(None, parts), "")
     if not first:  # nothing to search for: use the node's own calls
         return owner if any(span.node == owner for span in spans) else None
     # For example, `improve` of a reflect node appears in calls of the node inside it.
     near = [span for span in spans if span.node == owner or span.node.startswith(f"{owner}.")]
-    texts = (str(m.get("content")) for span in near for call in span.calls for m in call.messages)
-    return owner if any(_holds(text, first) for text in texts) else None
+    calls = [call for span in near for call in span.calls]
+    texts = [str(m.get("content")) for call in calls for m in call.messages]
+    told = [str(tool) for call in calls for tool in call.tools]  # descriptions of tools are prompts, too
+    whole = "{{" not in prompt.partition("\n")[0]
+    held = any(_holds(text, first) if whole else first in text for text in texts)
+    return owner if held or any(first in text for text in told) else None
 
 
 def _holds(text: str, line: str) -> bool:

@@ -121,6 +121,8 @@ class NodeKind:
     #: The settings that optimizers may change, and what each is: text, demos, int, float, choice, nodes, tools.
     #: One whose settings decide that sets it on itself.
     learnable: Mapping[str, str] = {}
+    #: Whether what it runs names a temperature of its own, which its setting `temperature` replaces.
+    names_temperature: ClassVar[bool] = False
     #: Settings that hold groups of settings by name, and that addresses lead into where the file leaves them out.
     groups: ClassVar[Sequence[str]] = ()
 

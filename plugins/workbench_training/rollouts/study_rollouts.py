@@ -152,6 +152,9 @@ class StudyRolloutSource:
             if role.spec.concurrency:
                 lm["concurrency"] = role.spec.concurrency
             changes[role.address] = lm
+        for address, node in find_settings(self.study.workflow, ("temperature",)):
+            if node.names_temperature:
+                changes[address] = self._temperature_at(address)
         for address, key in _decoding(self.study.workflow.nodes, "nodes"):
             changes[address] = self._temperature_at(address) if key == "temperature" else 1.0
         most = self.at(step, "max_steps")

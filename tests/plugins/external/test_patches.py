@@ -77,6 +77,10 @@ def test_descriptions_of_tools_and_parameters_are_replaced_where_they_are_as_the
     assert function["description"] == "Finds pages by words."
     assert function["parameters"]["properties"] == {"words": {"type": "string", "description": "Nouns."}}
     assert patched.missed == ["gone: None"] and TOOL["function"]["description"] == "Finds pages."
+    other = {**TOOL, "function": {**TOOL["function"], "description": "Finds books."}}
+    changed = patch(ask(("user", "Hi"), tools=[other]), slots={"tool": slots["tool"]})
+    assert changed.tools[0]["function"]["description"] == "Finds books."
+    assert changed.missed == ["tool: Finds books."]
 
 
 def test_instructions_are_appended_to_the_first_system_message_or_make_one() -> None:

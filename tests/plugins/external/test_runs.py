@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sqlite3
 import subprocess
@@ -117,3 +118,35 @@ def test_a_spent_budget_ends_the_row_and_the_run(tmp_path: Path) -> None:
     lm = SimulatedLM()
     report = improve(path, {"rewrite": {"rounds": 1}}, lm)
     assert report.status == "budget" and 4 < lm.requests <= 20
+
+
+SLOTS = {"system": {"in": "system", "match": SYSTEM, "text": SYSTEM}}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        {"textgrad": {}},
+        {"evolve": {}},
+        {"fgo": {}},
+        {"prompt_mcts": {}},
+        {"bootstrap": {"nearest": False}},
+        {"optuna": {"trials": 6}},
+    ],
+    ids=lambda optimizer: next(iter(optimizer)),
+)
+def test_optimizers_of_texts_and_demos_change_what_an_agent_sends(optimizer: dict[str, Any], tmp_path: Path) -> None:
+    path = write_agent(tmp_path, SORTER, rows=(8, 10, 4), calls=150, slots=SLOTS, max_calls=1)
+    if "optuna" in optimizer:
+        spec = json.loads(path.read_text(encoding="utf-8"))
+        spec["search"] = {
+            "nodes.agent.slots.system.text": [SYSTEM, f"Label it {HELPFUL}.", "Label it."],
+            "nodes.agent.demos": {"demos": 4, "nearest": False},
+        }
+        path.write_text(json.dumps(spec), encoding="utf-8")
+    lm = SimulatedLM()
+    report = improve(path, optimizer, lm)
+    assert report.status in ("finished", "budget"), report.lines()
+    asked = {text.rpartition("\n")[0] for text in lm.messages if text.endswith("label:")}
+    assert SYSTEM in asked and len(asked) > 1, "no candidate reached the model"

@@ -9,8 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from workbench.kit.proposer import prompt_in_use
 from workbench.lm import Response
-from workbench.workflow import CallRecord, Span
+from workbench.study import Result
+from workbench.task import Example
+from workbench.workflow import CallRecord, Span, Trace
 from workbench_external.slots.discover import find_slots
 from workbench_external.slots.template import Template, fill, find_template, mark_inputs
 
@@ -24,6 +27,7 @@ from workbench_external.slots.template import Template, fill, find_template, mar
         ("{{1}} and {{2}}", "a and b and c", {"1": "a", "2": "b and c"}),
         ("Use: {{1}}", "Use: ", {"1": ""}),
         ("ab{{1}}ba", "aba", None),
+        ("Be {{1}}.", "Be kind!", None),
         ("({{1}}) [{{2}}]", "[x] (y)", None),
     ],
 )
@@ -127,3 +131,13 @@ def test_a_message_of_the_user_that_holds_an_input_is_a_slot_if_it_says_more() -
 
 def test_one_row_shows_no_examples() -> None:
     assert not [name for name in find_slots(ROWS[:1], None) if name.startswith("turn")]
+
+
+def test_a_text_with_a_hole_and_a_description_of_a_tool_are_found_in_use() -> None:
+    example = Example("1", {"question": "q"})
+    trace = Trace("1", ROWS[0])
+    results = [Result(example, 0.0, trace=trace)]
+    for text in ("Today is {{1}}.", "Finds pages.", "You are part of a team that answers questions. You plan the"):
+        assert prompt_in_use("nodes.agent.slots.x.text", text, results) == "agent", text
+    assert prompt_in_use("nodes.agent.slots.x.text", "Another {{1}}.", results) is None
+    assert prompt_in_use("nodes.other.slots.x.text", "Finds pages.", results) is None

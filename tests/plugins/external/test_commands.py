@@ -1,0 +1,97 @@
+"""`workbench slots` and `workbench gateway`, as a user has them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.helpers.external_agents import SORTER, SYSTEM, write_agent
+
+from workbench.run import prepare
+from workbench.testing.simulated import SimulatedLM, SimulatedPool
+from workbench_external.observed import observe_file
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_the_slots_of_a_file_are_found_shown_and_written(tmp_path: Path) -> None:
+    path = write_agent(tmp_path, SORTER)
+    task = prepare(path)[2]
+    workflow, runs, spent = observe_file(task, path, tmp_path / "run.db", 3, SimulatedPool(SimulatedLM()))
+    assert len(runs) == 3 and spent.startswith("3 calls")
+    assert workflow.get("nodes.agent.slots.system.match") == SYSTEM.replace("2026-11-23", "{{1}}")
+    assert workflow.get("nodes.agent.max_calls") == 3
+
+
+def test_slots_needs_trust_and_tells_what_an_agent_that_fails_said(tmp_path: Path) -> None:
+    path = write_agent(tmp_path, "import sys; sys.exit('no such thing')")
+
+    def slots(**variables: str) -> subprocess.CompletedProcess[str]:
+        env = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path), **variables}
+        command = [sys.executable, "-m", "workbench", "slots", str(path), "--db", str(tmp_path / "run.db")]
+        return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+
+    assert "is not trusted yet" in slots(WORKBENCH_TRUST="").stderr
+    told = slots(WORKBENCH_TRUST=str(tmp_path))
+    assert "exit code 1; it said: no such thing" in told.stderr, told.stderr
+
+
+def test_an_agent_that_asks_past_the_gateway_is_told_of(tmp_path: Path) -> None:
+    path = write_agent(tmp_path, "print('a')")
+    with pytest.raises(Exception, match="made no call through the gateway"):
+        observe_file(prepare(path)[2], path, tmp_path / "run.db", 2, SimulatedPool(SimulatedLM()))
+
+
+@contextmanager
+def gateway(folder: Path, node: dict[str, Any], **variables: str) -> Iterator[dict[str, str]]:
+    """The variables that a running `workbench gateway` prints."""
+    spec = {"name": "t", "lm": "templates/instructions", "nodes": {"agent": {"external": "text -> label", **node}}}
+    (folder / "out.yaml").write_text(yaml.safe_dump(spec))
+    env = {**os.environ, "WORKBENCH_TRUST": str(folder), **variables}
+    command = [sys.executable, "-m", "workbench", "gateway", "out.yaml", "--port", "0"]
+    with subprocess.Popen(
+        command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert "listens" in process.stderr.readline()
+        process.send_signal(0)
+        found: dict[str, str] = {}
+        while "ANTHROPIC_AUTH_TOKEN" not in found or "OPENAI_BASE_URL" not in found:
+            name, _, value = process.stdout.readline().strip().partition("=")
+            found[name] = value
+        try:
+            yield found
+        finally:
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(10) == 0
+            found["stderr"] = process.stderr.read()
+
+
+def chat(variables: dict[str, str], system: str, key: str | None = None) -> Any:
+    body = {"model": "m", "messages": [{"role": "system", "content": system}, {"role": "user", "content": "x"}]}
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key or variables['OPENAI_API_KEY']}"}
+    url = f"{variables['OPENAI_BASE_URL']}/chat/completions"
+    with urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), headers)) as answer:
+        return json.load(answer)
+
+
+def test_the_gateway_replaces_texts_in_production(tmp_path: Path) -> None:
+    slots = {"system": {"in": "system", "match": "Be short on {{1}}.", "text": "Be kind on {{1}}."}}
+    with gateway(tmp_path, {"command": ["true"], "slots": slots}) as variables:
+        assert chat(variables, "Be short on Monday.")["choices"][0]["message"]["content"]
+        chat(variables, "Another text.")
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            chat({**variables, "OPENAI_BASE_URL": variables["OPENAI_BASE_URL"].replace("/s/", "/s/x")}, "Hi")
+    assert "no slot matches: system: Another text." in variables["stderr"]
+    assert "Monday" not in variables["stderr"]
