@@ -25,6 +25,8 @@ from workbench_external.slots.patches import Patches
 
 #: Calls of models in a row where the file sets no `max_calls`.
 MOST_CALLS = 16
+#: Failures of a row that are the agent's own.
+_OWN = ("exit:", "crash:", "start:", "deadline:", "empty:", "output:", "unparsed:")
 #: What of a slot optimizers may change, by where it stands.
 _OF_SYSTEM = {"text": "text", "lm": "lm", "temperature": "float", "max_tokens": "int"}
 
@@ -78,8 +80,11 @@ class External(SignatureNode):
         return self.config.slots is None
 
     def observe(self, runs: Sequence[Sequence[Span]]) -> Mapping[str, Any]:
-        calls = sum(len(span.calls) for spans in runs for span in spans)
-        if not calls and any(span.error is None for spans in runs for span in spans):
+        seen = [span for spans in runs for span in spans]
+        calls, errors = sum(len(span.calls) for span in seen), [span.error for span in seen if span.error]
+        if not calls and len(errors) == len(seen) and any(error.startswith(_OWN) for error in errors):
+            raise SpecError(f"the agent failed on each of {len(seen)} rows before it asked a model; {errors[0]}")
+        if not calls and len(errors) < len(seen):
             raise SpecError(
                 "the agent made no call through the gateway, so that nothing of it can be improved",
                 hint="It must read OPENAI_BASE_URL or ANTHROPIC_BASE_URL, as the vendors' clients do; `env` sets other "

@@ -18,6 +18,7 @@ import pytest
 import yaml
 from tests.helpers.external_agents import SORTER, SYSTEM, write_agent
 
+from workbench.errors import SpecError
 from workbench.run import prepare
 from workbench.testing.simulated import SimulatedLM, SimulatedPool
 from workbench_external.observed import observe_file
@@ -44,12 +45,18 @@ def test_slots_needs_trust_and_tells_what_an_agent_that_fails_said(tmp_path: Pat
 
     assert "is not trusted yet" in slots(WORKBENCH_TRUST="").stderr
     told = slots(WORKBENCH_TRUST=str(tmp_path))
-    assert "exit code 1; it said: no such thing" in told.stderr, told.stderr
+    assert "exit code 1; it said: no such thing" in told.stderr and told.returncode == 2, told.stderr
+
+
+def test_an_agent_that_never_starts_stops_a_search_before_it_is_paid_for(tmp_path: Path) -> None:
+    path = write_agent(tmp_path, "import sys; sys.exit('no such thing')")
+    with pytest.raises(SpecError, match="failed on each of 2 rows before it asked a model; exit: .*no such thing"):
+        observe_file(prepare(path)[2], path, tmp_path / "run.db", 2, SimulatedPool(SimulatedLM()))
 
 
 def test_an_agent_that_asks_past_the_gateway_is_told_of(tmp_path: Path) -> None:
     path = write_agent(tmp_path, "print('a')")
-    with pytest.raises(Exception, match="made no call through the gateway"):
+    with pytest.raises(SpecError, match="made no call through the gateway"):
         observe_file(prepare(path)[2], path, tmp_path / "run.db", 2, SimulatedPool(SimulatedLM()))
 
 
