@@ -40,7 +40,7 @@ class SimulatedAgentLM(SimulatedLM):
         if asked is None:
             return Response("There is no text.", "stop", size, 1, 0.0)
         others = [name for name in tools if name != ANSWER_TOOL]
-        if others and not any(m["role"] == "tool" or m.get("tool_calls") for m in request.messages):
+        if others and not any(role in ("assistant", "tool") for role, _ in said):
             return _call(others[0], dict.fromkeys(_strings(tools[others[0]]), asked[0]), size)
         skill = 0.65 if self.helps and any(HELPFUL in text for role, text in said if role in SYSTEM) else 0.35
         label = asked[1]
@@ -73,8 +73,7 @@ def _strings(function: Any) -> list[str]:
 def _call(name: str, arguments: dict[str, Any], size: int) -> Response:
     # Its id follows from what is called, as an answer must not differ from one run to the next.
     mark = hashlib.sha256(f"{name} {arguments}".encode()).hexdigest()[:16]
-    function = {"name": name, "arguments": json.dumps(arguments)}
-    call = {"id": f"call_{mark}", "type": "function", "function": function}
+    call = {"id": f"call_{mark}", "name": name, "arguments": json.dumps(arguments)}
     return Response("", "tool_calls", size, 1, 0.0, tool_calls=(call,))
 
 
