@@ -3,9 +3,10 @@
     python contrib/agents/run.py                        # all of them
     python contrib/agents/run.py openai langgraph       # some
     python contrib/agents/run.py openai --null          # the control: prompts make no difference
+    python contrib/agents/run.py crewai --newest        # the newest versions
 
 Each framework gets a virtual environment of its own, with the versions of its requirements.txt; the agent in Node gets
-its packages beside it.
+its packages beside it. The exit code is 1 where one fails, where a gain is not shown, and, with --null, where one is.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import yaml
@@ -31,17 +32,17 @@ from simulate import SimulatedAgentLM  # noqa: E402
 from workbench.run import Options, optimize  # noqa: E402
 from workbench.testing.simulated import SimulatedPool  # noqa: E402
 
-#: The framework's package, by the folder of its agent.
+#: What an agent needs, by its folder, the framework first; requirements.txt has all of it, with versions.
 PACKAGES = {
-    "openai": "openai",
-    "openai_node": "openai",
-    "anthropic": "anthropic",
-    "openai_agents": "openai-agents",
-    "langgraph": "langgraph",
-    "pydantic_ai": "pydantic-ai-slim",
-    "smolagents": "smolagents",
-    "autogen": "autogen-agentchat",
-    "crewai": "crewai",
+    "openai": ["openai"],
+    "openai_node": ["openai"],
+    "anthropic": ["anthropic"],
+    "openai_agents": ["openai-agents"],
+    "langgraph": ["langgraph", "langchain-openai"],
+    "pydantic_ai": ["pydantic-ai-slim[openai]"],
+    "smolagents": ["smolagents[openai]"],
+    "autogen": ["autogen-agentchat", "autogen-ext[openai]"],
+    "crewai": ["crewai"],
 }
 
 
@@ -59,36 +60,46 @@ class Outcome:
     calls: int
     seconds: int
     unchanged: str
+    shown: bool
+
+    def line(self) -> str:
+        return "| " + " | ".join(str(getattr(self, field.name)) for field in fields(self)[:-1]) + " |"
 
 
-def install(name: str, venvs: Path) -> tuple[Path, str]:
+def install(name: str, venvs: Path, newest: bool) -> tuple[Path, str]:
     """The folder of programs that a framework's agent is started with, and the framework's version."""
-    folder = HERE / name
+    folder, package = HERE / name, PACKAGES[name][0].partition("[")[0]
     if (folder / "package.json").exists():
         npm = shutil.which("npm")
         if npm is None:
             raise RuntimeError("npm is not installed")
-        check([npm, "install", "--ignore-scripts", "--no-package-lock", "--no-audit", "--no-fund"], folder)
-        version = json.loads((folder / "node_modules" / PACKAGES[name] / "package.json").read_text())["version"]
-        return Path(npm).parent, version
-    programs = venvs / name / "bin"
-    if not (programs / "python").exists():
+        asked = [f"{one}@latest" for one in PACKAGES[name]] if newest else []
+        quiet = ["--ignore-scripts", "--no-save", "--no-package-lock", "--no-audit", "--no-fund"]
+        check([npm, "install", *quiet, *asked], folder)
+        return Path(npm).parent, json.loads((folder / "node_modules" / package / "package.json").read_text())["version"]
+    python = venvs / name / "bin/python"
+    if not python.exists():
         check([sys.executable, "-m", "venv", str(venvs / name)], HERE)
-    pip = [str(programs / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    check([*pip, "-r", str(folder / "requirements.txt")], HERE)
-    pins = dict(line.split("==") for line in (folder / "requirements.txt").read_text().split() if "==" in line)
-    return programs, pins[PACKAGES[name]]
+    asked = ["--upgrade", *PACKAGES[name]] if newest else ["-r", str(folder / "requirements.txt")]
+    check([str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *asked], HERE)
+    return python.parent, check(
+        [str(python), "-c", f"import importlib.metadata as m; print(m.version('{package}'))"], HERE
+    )
 
 
-def check(command: list[str], folder: Path) -> None:
+def check(command: list[str], folder: Path) -> str:
+    """What a command prints. Raises RuntimeError if it fails."""
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command[:4])} failed: {done.stderr.strip()[-300:]}")
+    return done.stdout.strip()
 
 
-def improve(name: str, venvs: Path, seed: int, helps: bool = True) -> Outcome:
-    """Run the optimizer of the agent's workflow.yaml on it, with a simulated model behind the gateway."""
-    programs, version = install(name, venvs)
+def improve(name: str, programs: Path, version: str, seed: int, helps: bool = True) -> Outcome:
+    """Run the optimizer of the agent's workflow.yaml on it, with a simulated model behind the gateway.
+
+    programs: where its `python` or `node` is.
+    """
     before = os.environ["PATH"]
     os.environ["PATH"] = f"{programs}{os.pathsep}{before}"
     begun = time.monotonic()
@@ -120,6 +131,7 @@ def improve(name: str, venvs: Path, seed: int, helps: bool = True) -> Outcome:
         lm.requests,
         seconds,
         "yes" if is_unchanged(name) else "NO",
+        report.proved,
     )
 
 
@@ -134,6 +146,7 @@ def main() -> None:
     parser.add_argument("framework", nargs="*", help=f"some of {', '.join(PACKAGES)}")
     parser.add_argument("--venvs", type=Path, default=HERE / ".venv", help="folder of the virtual environments")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--newest", action="store_true", help="newest versions in place of those of requirements.txt")
     parser.add_argument("--null", action="store_true", help="prompts make no difference to the simulated model")
     asked = parser.parse_args()
     failed = False
@@ -141,8 +154,10 @@ def main() -> None:
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |", flush=True)
     for name in asked.framework or PACKAGES:
         try:
-            found = improve(name, asked.venvs.absolute(), asked.seed, not asked.null)
-            print("| " + " | ".join(map(str, asdict(found).values())) + " |", flush=True)
+            programs, version = install(name, asked.venvs.absolute(), asked.newest)
+            found = improve(name, programs, version, asked.seed, not asked.null)
+            print(found.line(), flush=True)
+            failed = failed or found.shown == asked.null
         except Exception as error:  # the other frameworks go on
             failed = True
             print(f"| {name} | failed: {type(error).__name__}: {' '.join(str(error).split())[:300]} |", flush=True)

@@ -19,6 +19,15 @@ _INHERITED = re.compile(
     r"PATH|HOME|USER|LOGNAME|SHELL|TERM|LANG|LC_\w+|TZ|TMPDIR|VIRTUAL_ENV|PYTHON(?!PATH)\w*|LD_LIBRARY_PATH|NODE_PATH"
     r"|XDG_\w+|SSL_CERT_(?:FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE|NODE_EXTRA_CA_CERTS|SYSTEMROOT"
 )
+#: Tracing of a framework would send what the row holds to its maker. CrewAI traces without being asked when it first runs
+#: on a machine, and its variable for telemetry does not stop that.
+_QUIET = {
+    "OPENAI_AGENTS_DISABLE_TRACING": "1",
+    "LANGSMITH_TRACING": "false",
+    "CREWAI_TRACING_ENABLED": "false",
+    "CREWAI_DISABLE_TELEMETRY": "true",
+    "OTEL_SDK_DISABLED": "true",
+}
 _FIELD = re.compile(r"\{(\w+)\}")
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
 
@@ -31,9 +40,7 @@ def environment(config: ExternalConfig, inputs: Mapping[str, Any], gateway: Mapp
         return os.environ.get(found[1] or found[2], "")
 
     own = {name: _VARIABLE.sub(ours, fill_fields(value, inputs)) for name, value in config.env.items()}
-    # Tracing of a framework would send what the row holds to its maker.
-    quiet = {"OPENAI_AGENTS_DISABLE_TRACING": "1", "LANGSMITH_TRACING": "false", "CREWAI_DISABLE_TELEMETRY": "true"}
-    return {**inherited, **quiet, "OTEL_SDK_DISABLED": "true", **own, **gateway}
+    return {**inherited, **_QUIET, **own, **gateway}
 
 
 def fill_fields(text: str, inputs: Mapping[str, Any]) -> str:

@@ -144,6 +144,13 @@ def test_keys_of_ours_never_reach_the_agent(tmp_path: Path, monkeypatch: pytest.
     assert "sk-secret-of-ours" in answer(tmp_path, command=["env"], env={"TOKEN": "$MY_TOKEN"})["label"]
 
 
+def test_frameworks_send_no_traces_to_their_makers_unless_the_file_says_so(tmp_path: Path) -> None:
+    found = answer(tmp_path, command=["env"])["label"].splitlines()
+    assert {"OPENAI_AGENTS_DISABLE_TRACING=1", "LANGSMITH_TRACING=false", "CREWAI_TRACING_ENABLED=false"} <= {*found}
+    found = answer(tmp_path, command=["env"], env={"LANGSMITH_TRACING": "true"})["label"].splitlines()
+    assert "LANGSMITH_TRACING=true" in found
+
+
 def test_a_call_goes_to_the_model_of_the_workflow_with_what_the_agent_set(tmp_path: Path) -> None:
     lm = RecordingLM()
     source = CLIENT + "print(chat([{'role': 'user', 'content': row['text']}], temperature=0.25, stop=['x'])['content'])"
