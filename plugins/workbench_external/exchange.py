@@ -19,8 +19,8 @@ _INHERITED = re.compile(
     r"PATH|HOME|USER|LOGNAME|SHELL|TERM|LANG|LC_\w+|TZ|TMPDIR|VIRTUAL_ENV|PYTHON(?!PATH)\w*|LD_LIBRARY_PATH|NODE_PATH"
     r"|XDG_\w+|SSL_CERT_(?:FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE|NODE_EXTRA_CA_CERTS|SYSTEMROOT"
 )
-#: Tracing of a framework would send what the row holds to its maker. CrewAI traces without being asked when it first runs
-#: on a machine, and its variable for telemetry does not stop that.
+#: Tracing of a framework would send what the row holds to its maker. CrewAI may trace without being asked when it first
+#: runs on a machine, and its variables for telemetry do not stop that.
 _QUIET = {
     "OPENAI_AGENTS_DISABLE_TRACING": "1",
     "LANGSMITH_TRACING": "false",
@@ -33,11 +33,16 @@ _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
 
 
 def environment(config: ExternalConfig, inputs: Mapping[str, Any], gateway: Mapping[str, str]) -> dict[str, str]:
-    """The variables of an agent: a few of ours, those of the file, and those that lead to the gateway, which win."""
+    """The variables of an agent: a few of ours, those of the file, and those that lead to the gateway, which win.
+
+    `$OPENAI_BASE_URL` in the file is the gateway's, so that an agent that reads another variable finds it too, and
+    `$OPENAI_API_KEY` never ours.
+    """
     inherited = {name: value for name, value in os.environ.items() if _INHERITED.fullmatch(name)}
 
     def ours(found: re.Match[str]) -> str:
-        return os.environ.get(found[1] or found[2], "")
+        name = found[1] or found[2]
+        return gateway.get(name, os.environ.get(name, ""))
 
     own = {name: _VARIABLE.sub(ours, fill_fields(value, inputs)) for name, value in config.env.items()}
     return {**inherited, **_QUIET, **own, **gateway}

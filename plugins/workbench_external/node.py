@@ -129,7 +129,7 @@ class External(SignatureNode):
         files = {
             slot.name: slot.text for slot in (self.config.slots or {}).values() if slot.in_ == "file" and slot.text
         }
-        leading = hub.gateway.environment(secret, {})
+        leading = hub.gateway.environment(secret, dict.fromkeys(self.config.env, ""))
         env = environment(self.config, inputs, leading)
         async with hub.workspaces.fresh(self.folder, self.config.revision, files) as place:
             if self.config.url is not None:
