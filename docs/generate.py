@@ -316,6 +316,7 @@ CONTENTS: dict[str, list[tuple[str, str]]] = {
         ("search over structure", "docs/how-to/search-structure.md"),
         ("get cheaper at the same quality", "docs/how-to/cheaper-at-the-same-quality.md"),
         ("keep service levels", "docs/how-to/service-levels.md"),
+        ("improve an agent that you have", "docs/how-to/improve-an-agent.md"),
         ("train the model", "docs/how-to/train.md"),
         ("evaluate and compare", "docs/how-to/evaluate.md"),
         ("find the step that fails", "docs/how-to/which-step-fails.md"),

@@ -48,7 +48,8 @@ class ExternalConfig(NodeConfig):
     folder: str | None = Field(None, description="copied for each row as its working directory; else an empty one")
     revision: str | None = Field(None, description="of the Git repository `folder`: checked out for each row")
     env: dict[str, str] = Field(
-        default_factory=dict, description="further variables of its environment; $NAME: of ours"
+        default_factory=dict,
+        description="further variables of its environment; $NAME: of ours, $OPENAI_BASE_URL: the gateway's",
     )
     timeout: float = Field(300.0, gt=0, description="seconds for a row")
     max_calls: int | None = Field(

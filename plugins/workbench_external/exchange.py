@@ -13,27 +13,43 @@ from workbench.errors import NodeError, SpecError
 from workbench.kit.plain_adapter import as_text, convert
 from workbench.workflow import Signature
 from workbench_external.config import ExternalConfig
+from workbench_external.process import MOST_OUTPUT
 
 #: Variables that an agent inherits; others, keys among them, only by `env`.
 _INHERITED = re.compile(
     r"PATH|HOME|USER|LOGNAME|SHELL|TERM|LANG|LC_\w+|TZ|TMPDIR|VIRTUAL_ENV|PYTHON(?!PATH)\w*|LD_LIBRARY_PATH|NODE_PATH"
     r"|XDG_\w+|SSL_CERT_(?:FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE|NODE_EXTRA_CA_CERTS|SYSTEMROOT"
 )
+#: Tracing of a framework would send what the row holds to its maker. CrewAI may trace without being asked when it first
+#: runs on a machine, and its variables for telemetry do not stop that.
+_QUIET = {
+    "OPENAI_AGENTS_DISABLE_TRACING": "1",
+    "LANGSMITH_TRACING": "false",
+    "CREWAI_TRACING_ENABLED": "false",
+    "CREWAI_DISABLE_TELEMETRY": "true",
+    "OTEL_SDK_DISABLED": "true",
+}
+#: Lines of an output from which JSON is tried to be read.
+_STARTS = 400
 _FIELD = re.compile(r"\{(\w+)\}")
-_VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
+_PART = re.compile(r"\$(?:(?P<variable>\w+)|\{(?P<braced>\w+)\})|\{\w+\}")
 
 
 def environment(config: ExternalConfig, inputs: Mapping[str, Any], gateway: Mapping[str, str]) -> dict[str, str]:
-    """The variables of an agent: a few of ours, those of the file, and those that lead to the gateway, which win."""
+    """The variables of an agent: a few of ours, those of the file, and those that lead to the gateway, which win.
+
+    `$OPENAI_BASE_URL` in the file is the gateway's, so that an agent that reads another variable finds it too, and
+    `$OPENAI_API_KEY` never ours.
+    """
     inherited = {name: value for name, value in os.environ.items() if _INHERITED.fullmatch(name)}
 
-    def ours(found: re.Match[str]) -> str:
-        return os.environ.get(found[1] or found[2], "")
+    def filled(found: re.Match[str]) -> str:  # in one pass: values of inputs name no variables
+        if name := found["variable"] or found["braced"]:
+            return gateway.get(name, os.environ.get(name, ""))
+        return fill_fields(found[0], inputs)
 
-    own = {name: _VARIABLE.sub(ours, fill_fields(value, inputs)) for name, value in config.env.items()}
-    # Tracing of a framework would send what the row holds to its maker.
-    quiet = {"OPENAI_AGENTS_DISABLE_TRACING": "1", "LANGSMITH_TRACING": "false", "CREWAI_DISABLE_TELEMETRY": "true"}
-    return {**inherited, **quiet, "OTEL_SDK_DISABLED": "true", **own, **gateway}
+    own = {name: _PART.sub(filled, value) for name, value in config.env.items()}
+    return {**inherited, **_QUIET, **own, **gateway}
 
 
 def fill_fields(text: str, inputs: Mapping[str, Any]) -> str:
@@ -41,18 +57,27 @@ def fill_fields(text: str, inputs: Mapping[str, Any]) -> str:
     return _FIELD.sub(lambda found: as_text(inputs[found[1]]) if found[1] in inputs else found[0], text)
 
 
-def command_line(config: ExternalConfig, inputs: Mapping[str, Any], base: Path) -> list[str]:
+def command_line(
+    config: ExternalConfig, inputs: Mapping[str, Any], base: Path, folder: Path | None, place: Path
+) -> list[str]:
     """The program and its arguments. Words that name files beside the workflow file become absolute, since the working
-    directory is another one."""
+    directory is another one; of a file in the folder of the agent it is the row's own copy."""
     assert config.command is not None
     return [
-        _absolute(word, base) if _FIELD.search(word) is None else fill_fields(word, inputs) for word in config.command
+        fill_fields(word, inputs) if _FIELD.search(word) else _absolute(word, base, folder, place)
+        for word in config.command
     ]
 
 
-def _absolute(word: str, base: Path) -> str:
-    path = base / word
-    return str(path.resolve()) if word and not word.startswith("-") and path.is_file() else word
+def _absolute(word: str, base: Path, folder: Path | None, place: Path) -> str:
+    if not word or word.startswith("-") or not (base / word).is_file():
+        return word
+    return str(in_row(Path(os.path.abspath(base / word)), folder, place))
+
+
+def in_row(path: Path, folder: Path | None, place: Path) -> Path:
+    """Where a path is for a row: in its copy of the folder, if it lies in the folder."""
+    return place / path.relative_to(folder) if folder is not None and path.is_relative_to(folder) else path
 
 
 def write_inputs(config: ExternalConfig, inputs: Mapping[str, Any]) -> bytes:
@@ -61,6 +86,10 @@ def write_inputs(config: ExternalConfig, inputs: Mapping[str, Any]) -> bytes:
         return b""
     if config.stdin == "text":
         return as_text(next(iter(inputs.values()), "")).encode("utf-8", "replace")
+    return inputs_as_json(inputs)
+
+
+def inputs_as_json(inputs: Mapping[str, Any]) -> bytes:
     return json.dumps(dict(inputs), ensure_ascii=False, default=str).encode("utf-8", "replace")
 
 
@@ -104,18 +133,21 @@ def read_answer(config: ExternalConfig, signature: Signature, printed: bytes, fo
 
 
 def _text_of_file(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise NodeError("empty", f"the agent left no file {path.name}: {error.strerror}") from None
+    if not path.is_file():  # a pipe would be waited for
+        raise NodeError("empty", f"the agent left no file {path.name}")
+    with path.open("rb") as file:
+        return file.read(MOST_OUTPUT).decode("utf-8", "replace")
 
 
 def _json_of(text: str) -> Any:
-    """The JSON in an output: all of it, or its last line, since agents print other things before."""
-    for part in (text, text.strip().splitlines()[-1]):
+    """The JSON in an output: all of it, or else from the last line at which JSON begins that goes to the end, since
+    agents print other things before."""
+    lines = text.strip().splitlines(keepends=True)
+    starts = [0, *(n for n in range(len(lines) - 1, 0, -1) if lines[n].lstrip()[:1] in '{["0123456789-tfn')][:_STARTS]
+    for start in starts:
         try:
-            return json.loads(part)
-        except ValueError:
+            return json.loads("".join(lines[start:]))
+        except (ValueError, RecursionError):
             continue
     raise NodeError("unparsed", f"the answer is no JSON: {text.strip()[:200]}")
 

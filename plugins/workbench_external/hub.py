@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from workbench.gateway import Gateway
 from workbench.text import short
+from workbench_external.process import kill_abandoned
 from workbench_external.workspace import Workspaces
 
 
@@ -34,7 +37,15 @@ class Hub:
             faults.append(f"the gateway failed on a request: {type(error).__name__}: {short(str(error), 200)}")
 
         workspaces = await asyncio.to_thread(Workspaces)
+        await asyncio.to_thread(kill_abandoned)
         return cls(await Gateway.open(on_error=note), workspaces, faults=faults)
+
+    def count(self, node: str, notes: Mapping[str, Any]) -> None:
+        """Count the notes of a row, whether it was run or replayed."""
+        self.rows[node] += 1
+        if missed := notes.get("missed_slots"):
+            self.missed.setdefault(node, Counter()).update(missed)
+        self.diverged[node] += "differs_at_call" in notes
 
     def warnings(self) -> list[str]:
         """Lines for the report of the run."""
@@ -45,7 +56,7 @@ class Hub:
                 f"'{node}': {missed.total()} texts of the agent matched no slot, in {self.rows[node]} rows; e.g. "
                 f"{first!r}. They passed as they were. `workbench slots FILE` finds the slots anew."
             )
-        for node, rows in self.diverged.items():
+        for node, rows in (+self.diverged).items():
             found.append(
                 f"'{node}': in {rows} rows that were begun before the run was resumed, the agent asked otherwise than "
                 "before; such calls are paid again. Something in its prompts varies."

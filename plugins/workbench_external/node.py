@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -15,13 +14,22 @@ from workbench.spec import lm_spec
 from workbench.user_code import PREFIX, parse_address
 from workbench.workflow import SignatureNode, Span, parse_signature
 from workbench_external.config import ExternalConfig
-from workbench_external.exchange import check_output, command_line, environment, read_answer, write_inputs
+from workbench_external.exchange import (
+    check_output,
+    command_line,
+    environment,
+    in_row,
+    inputs_as_json,
+    read_answer,
+    write_inputs,
+)
 from workbench_external.hub import Hub
 from workbench_external.process import Finished, run_program
 from workbench_external.service import ask_service
 from workbench_external.session import RowSession
 from workbench_external.slots.discover import find_slots
 from workbench_external.slots.patches import Patches
+from workbench_external.workspace import write_file
 
 #: Calls of models in a row where the file sets no `max_calls`.
 MOST_CALLS = 16
@@ -91,18 +99,17 @@ class External(SignatureNode):
                 "variables, e.g. MY_URL: $OPENAI_BASE_URL.",
             )
         found: dict[str, Any] = {"slots": find_slots(runs, self.folder, self.config.instructions)}
-        if self.config.max_calls is None:
-            most = max(sum(len(span.calls) for span in spans) for spans in runs)
+        ended = [spans for spans in runs if spans and all(span.error is None for span in spans)]
+        if self.config.max_calls is None and ended:
+            most = max(sum(len(span.calls) for span in spans) for spans in ended)
             found["max_calls"] = min(MOST_CALLS, max(2 * most, most + 2)) if most <= MOST_CALLS // 2 else MOST_CALLS
         return found
 
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
-        async def once() -> dict[str, Any]:
-            hub = await ctx.shared("external", Hub.open)
-            return await self._run(inputs, ctx, hub)
-
-        found = await ctx.recorded("external", [ctx.node, dict(inputs)], once)
+        hub = await ctx.shared("external", Hub.open)
+        found = await ctx.recorded("external", [ctx.node, dict(inputs)], lambda: self._run(inputs, ctx, hub))
         ctx.note(**found["notes"])
+        hub.count(self.name, found["notes"])
         if found["failure"] is not None:
             raise NodeError(found["failure"], found["message"])
         return found["outputs"]
@@ -120,7 +127,7 @@ class External(SignatureNode):
         finally:
             await session.settle()
             await hub.gateway.dismiss(secret)
-        notes = await self._notes(session, hub)
+        notes = await session.notes()
         if session.error is not None:
             failure = session.error
             if not isinstance(failure, NodeError):
@@ -134,21 +141,22 @@ class External(SignatureNode):
         files = {
             slot.name: slot.text for slot in (self.config.slots or {}).values() if slot.in_ == "file" and slot.text
         }
-        leading = hub.gateway.environment(secret, {})
+        leading = hub.gateway.environment(secret, dict.fromkeys(self.config.env, ""))
         env = environment(self.config, inputs, leading)
         async with hub.workspaces.fresh(self.folder, self.config.revision, files) as place:
             if self.config.url is not None:
-                printed = await ask_service(self.config, inputs, leading, session.over)
+                printed = await ask_service(self.config, inputs, leading, session)
                 return read_answer(self.config, self.signature, printed, place)
             if self.config.input_file is not None:
-                (place / self.config.input_file).write_bytes(write_inputs(self.config, inputs))
+                write_file(place, self.config.input_file, inputs_as_json(inputs))
             try:
                 ended = await run_program(
-                    self._command(inputs),
+                    self._command(inputs, place),
                     cwd=place,
                     env=env,
                     stdin=write_inputs(self.config, inputs),
                     timeout=self.config.timeout,
+                    waited=session.waited,
                     over=session.over,
                 )
             except OSError as error:
@@ -156,30 +164,18 @@ class External(SignatureNode):
             _check_ended(ended, self.config.timeout)
             return read_answer(self.config, self.signature, ended.stdout, place)
 
-    def _command(self, inputs: Mapping[str, Any]) -> list[str]:
+    def _command(self, inputs: Mapping[str, Any], place: Path) -> list[str]:
         """The command of a row. Functions and MCP tools are called by a program of ours."""
         c = self.config
         if c.command is not None:
-            return command_line(c, inputs, self.base)
+            return command_line(c, inputs, self.base, self.folder, place)
+        base = str(in_row(self.base.resolve(), self.folder, place))
         worker = [sys.executable, str(Path(__file__).with_name("worker.py"))]
         if c.mcp is not None:
             command, _, tool = c.mcp.rpartition("#")
-            return [*worker, "mcp", str(self.base), command, tool]
+            return [*worker, "mcp", base, command, tool]
         address = parse_address(str(c.python).removeprefix(PREFIX))
-        return [*worker, "python", str(self.base), address.module, address.name]
-
-    async def _notes(self, session: RowSession, hub: Hub) -> dict[str, Any]:
-        hub.rows[self.name] += 1
-        notes: dict[str, Any] = {}
-        if session.missed:
-            hub.missed.setdefault(self.name, Counter()).update(session.missed)
-            notes["missed_slots"] = dict(session.missed)
-        if (number := await session.first_difference()) is not None:
-            hub.diverged[self.name] += 1
-            notes["differs_at_call"] = number
-        if session.models_asked:
-            notes["models"] = dict(session.models_asked)
-        return notes
+        return [*worker, "python", base, address.module, address.name]
 
 
 def _learnable(config: ExternalConfig, always: Mapping[str, str]) -> dict[str, str]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -19,6 +20,8 @@ from typing import IO
 MOST_OUTPUT = 16 << 20
 #: Bytes of its errors that are kept, the last ones.
 _TAIL = 4000
+#: The variable that marks the processes of a row.
+_MARK = "WORKBENCH_EXTERNAL_ROW"
 #: Seconds between two looks at how much it has printed.
 _LOOK = 0.2
 
@@ -43,50 +46,78 @@ async def run_program(
     env: Mapping[str, str],
     stdin: bytes,
     timeout: float,
+    waited: Callable[[], float],
     over: asyncio.Event,
 ) -> Finished:
-    """Run a program to its end. over: ends it at once when it is set.
+    """Run a program to its end.
 
-    Its process group is killed at the end, so that nothing that it started lives on. Raises OSError if it cannot be
-    started.
+    Args:
+        timeout: seconds of its own: those that it waited for a model do not count.
+        waited: how many these are so far.
+        over: ends it at once when it is set.
+
+    At the end its process group is killed, and whatever else it started that kept its environment. Raises OSError if
+    it cannot be started.
     """
+    mark, begun = f"{os.getpid()}-{secrets.token_hex(8)}", time.monotonic()
     # Files in place of pipes: a child that left the group could hold a pipe open for ever.
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         given.write(stdin)
         given.seek(0)
         started = [*_dying_with_us(), *command]
         process = await asyncio.create_subprocess_exec(
-            *started, cwd=cwd, env=dict(env), stdin=given, stdout=out, stderr=err, start_new_session=True
+            *started, cwd=cwd, env={**env, _MARK: mark}, stdin=given, stdout=out, stderr=err, start_new_session=True
         )
         try:
-            ended = await _watch(process, out, timeout, over)
+            ended = await _watch(process, (out, err), lambda: begun + timeout + waited(), over)
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
+            await asyncio.to_thread(_kill_marked, lambda found: found == mark)
         code = process.returncode if ended == "" else None
         return Finished(code, _head(out, MOST_OUTPUT), _tail(err), ended)
 
 
-async def _watch(process: asyncio.subprocess.Process, out: IO[bytes], timeout: float, over: asyncio.Event) -> str:
+async def _watch(
+    process: asyncio.subprocess.Process,
+    printed: Sequence[IO[bytes]],
+    deadline: Callable[[], float],
+    over: asyncio.Event,
+) -> str:
     """Why a program was ended; "" where it ended by itself."""
-    deadline = time.monotonic() + timeout
     itself, ended = asyncio.ensure_future(process.wait()), asyncio.ensure_future(over.wait())
     try:
         while True:
-            left = max(0.0, deadline - time.monotonic())
-            await asyncio.wait({itself, ended}, timeout=min(left, _LOOK), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({itself, ended}, timeout=_LOOK, return_when=asyncio.FIRST_COMPLETED)
             if ended.done():
                 return "over"
-            if os.fstat(out.fileno()).st_size > MOST_OUTPUT:
+            if any(os.fstat(file.fileno()).st_size > MOST_OUTPUT for file in printed):
                 return "output"
             if itself.done():
                 return ""
-            if time.monotonic() >= deadline:
+            if time.monotonic() >= deadline():
                 return "timeout"
     finally:
         for waiting in (itself, ended):
             waiting.cancel()
+
+
+def kill_abandoned() -> None:
+    """Kill what agents of a killed process of ours left running."""
+    _kill_marked(
+        lambda found: found.partition("-")[0].isdigit() and not Path("/proc", found.partition("-")[0]).exists()
+    )
+
+
+def _kill_marked(chosen: Callable[[str], bool]) -> None:
+    """Kill the processes of agents whose mark is a chosen one. Where there is no /proc, none is found."""
+    name = f"{_MARK}=".encode()
+    for place in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError, ValueError):
+            found = next((part for part in place.read_bytes().split(b"\0") if part.startswith(name)), None)
+            if found is not None and chosen(found.removeprefix(name).decode()):
+                os.kill(int(place.parent.name), signal.SIGKILL)
 
 
 def _head(file: IO[bytes], most: int) -> bytes:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Mapping
 from typing import Any
 
 from workbench.errors import NodeError
 from workbench_external.config import ExternalConfig
 from workbench_external.process import MOST_OUTPUT
+from workbench_external.session import RowSession
+
+#: Seconds between two looks at the clock.
+_LOOK = 0.2
 
 
 async def ask_service(
-    config: ExternalConfig, inputs: Mapping[str, Any], leading: Mapping[str, str], over: asyncio.Event
+    config: ExternalConfig, inputs: Mapping[str, Any], leading: Mapping[str, str], row: RowSession
 ) -> bytes:
     """The body of its answer. Raises NodeError.
 
@@ -31,7 +36,7 @@ async def ask_service(
 
     async def ask() -> bytes:
         async with (
-            ClientSession(timeout=ClientTimeout(total=config.timeout)) as session,
+            ClientSession(timeout=ClientTimeout(total=None, sock_connect=30)) as session,
             session.post(
                 str(config.url),
                 data=body,
@@ -39,20 +44,25 @@ async def ask_service(
                 allow_redirects=False,
             ) as answer,
         ):
-            read = await answer.content.read(MOST_OUTPUT)
+            read = bytearray()
+            async for part in answer.content.iter_any():
+                read += part
+                if len(read) > MOST_OUTPUT:
+                    raise NodeError("output", "the service answered with too much")
             if answer.status != 200:
                 told = " ".join(read.decode("utf-8", "replace").split())[:200]
                 raise NodeError("exit", f"the service answered with status {answer.status}: {told}")
-            return read
+            return bytes(read)
 
-    asking, ended = asyncio.ensure_future(ask()), asyncio.ensure_future(over.wait())
+    begun, asking, ended = time.monotonic(), asyncio.ensure_future(ask()), asyncio.ensure_future(row.over.wait())
     try:
-        await asyncio.wait({asking, ended}, return_when=asyncio.FIRST_COMPLETED)
-        if not asking.done():
-            raise NodeError("ended", "the row was ended")
+        while not asking.done():
+            if ended.done():
+                raise NodeError("ended", "the row was ended")
+            if time.monotonic() - begun > config.timeout + row.waited():
+                raise NodeError("deadline", f"the service took more than {config.timeout:g} s")
+            await asyncio.wait({asking, ended}, timeout=_LOOK, return_when=asyncio.FIRST_COMPLETED)
         return await asking
-    except TimeoutError:
-        raise NodeError("deadline", f"the service took more than {config.timeout:g} s") from None
     except (ClientError, OSError) as error:
         raise NodeError("start", f"the service cannot be reached: {type(error).__name__}: {error}") from None
     finally:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from workbench.errors import LMError, NodeError, SpecError, WorkbenchError
+from workbench.errors import LMError, NodeError, WorkbenchError
 from workbench.gateway import Ask, Refused
 from workbench.hashing import digest
 from workbench.lm import Response
@@ -56,11 +57,12 @@ class RowSession:
         self.inputs, self.ctx, self.over = inputs, ctx, asyncio.Event()
         self.error: BaseException | None = None
         self.last: LMError | None = None
-        self.asked, self.missed, self.used = 0, Counter[str](), Counter[str]()
+        self.asked, self.missed = 0, Counter[str]()
         self.models_asked = Counter[str]()
         self._drawn = Counter[str]()  # answers drawn so far, by request
         self._left: dict[str, asyncio.Task[Sequence[Response]]] = {}  # whose client hung up before the answer
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._since, self._waited = 0.0, 0.0
         self._sequence: list[tuple[int, str, asyncio.Task[Any]]] = []
 
     async def complete(self, ask: Ask) -> Sequence[Response]:
@@ -69,10 +71,9 @@ class RowSession:
         A client that hangs up does not cancel its call, which is paid for: the same request, sent again, gets its
         answer.
         """
-        key = digest([ask.messages, ask.tools, ask.settings, ask.samples])
-        task = self._left.pop(key, None) or asyncio.ensure_future(self._complete(ask, key))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        key = digest([ask.model, ask.messages, ask.tools, ask.settings, ask.samples])
+        task = self._left.pop(key, None) or asyncio.ensure_future(self._complete(ask))
+        self._follow(task)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -80,43 +81,65 @@ class RowSession:
                 self._left[key] = task
             raise
 
-    async def _complete(self, ask: Ask, key: str) -> Sequence[Response]:
+    def _follow(self, task: asyncio.Task[Any]) -> None:
+        if not self._tasks:
+            self._since = time.monotonic()
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not self._tasks:
+            self._waited += time.monotonic() - self._since
+
+    def waited(self) -> float:
+        """Seconds in which a call was under way."""
+        return self._waited + (time.monotonic() - self._since if self._tasks else 0.0)
+
+    async def _complete(self, ask: Ask) -> Sequence[Response]:
         self._begin(ask)
+        key = digest([ask.messages, ask.tools, ask.settings, ask.samples])
         first = self._drawn[key]
         self._drawn[key] += ask.samples
-        self._record_sequence(digest([key, first]))
+        self._record_sequence(digest([ask.model, key, first]))
         patched = self.patches.apply(ask, self.inputs)
         self.missed.update(patched.missed)
-        self.used.update(patched.used)
-        try:
+        with self._watched():
             spec, settings = self._settings(ask, patched)
             draws = [
                 self.ctx.complete(patched.messages, lm=spec, replica=first + i, **settings) for i in range(ask.samples)
             ]
             return await asyncio.gather(*draws)
+
+    @contextmanager
+    def _watched(self) -> Generator[None]:
+        """Around a call: what ends the run, ends the row; other failures are kept, until a call is answered."""
+        try:
+            yield
+            self.last = None
         except LMError as error:
             if error.kind == "auth":
                 self._end(error)
             self.last = error
             raise
-        except Exception as error:
-            if isinstance(error, WorkbenchError):  # the end of a budget or of the run
-                self._end(error)
-            raise
         except asyncio.CancelledError:
             raise
         except BaseException as error:
-            self._end(error)
+            if isinstance(error, WorkbenchError) or not isinstance(error, Exception):
+                self._end(error)
             raise
 
     def _begin(self, ask: Ask) -> None:
-        if self.error is not None:
-            raise Refused(429, "budget", "This row has ended. Do not try again.")
+        self._check_open()
         self.asked += ask.samples
         self.models_asked[ask.model] += 1
         if self.asked > self.max_calls:
             self._end(NodeError("steps", f"the agent asked for more than max_calls: {self.max_calls}"))
             raise Refused(429, "budget", f"This task has {self.max_calls} calls of models. Do not try again.")
+
+    def _check_open(self) -> None:
+        if self.error is not None:
+            raise Refused(429, "budget", "This row has ended. Do not try again.")
 
     def _end(self, error: BaseException) -> None:
         self.error = self.error or error
@@ -130,12 +153,10 @@ class RowSession:
         """Vectors of the model that `embedder` names."""
         if self.config.embedder is None:
             raise Refused(400, "unsupported", "There is no model for embeddings here. Name one as `embedder`.")
+        self._check_open()
         before = len(self.ctx.span.calls)
-        try:
+        with self._watched():
             vectors = await self.ctx.embed(texts, lm_spec(self.config.embedder))
-        except SpecError as error:
-            self._end(error)
-            raise
         return vectors, sum(call.response.prompt_tokens for call in self.ctx.span.calls[before:])
 
     def models(self) -> Sequence[str]:
@@ -168,7 +189,18 @@ class RowSession:
 
         self._sequence.append((number, request, asyncio.ensure_future(ledger.effect("asked", place, itself))))
 
-    async def first_difference(self) -> int | None:
+    async def notes(self) -> dict[str, Any]:
+        """What is noted of the row: texts that matched no slot, models that were named, a request that is another."""
+        found: dict[str, Any] = {}
+        if self.missed:
+            found["missed_slots"] = dict(self.missed)
+        if (number := await self._first_difference()) is not None:
+            found["differs_at_call"] = number
+        if self.models_asked:
+            found["models"] = dict(self.models_asked)
+        return found
+
+    async def _first_difference(self) -> int | None:
         """The number of the first request that the agent did not make when it ran on this row before."""
         before: Collection[str] = set()
         with suppress(WorkbenchError):

@@ -53,11 +53,16 @@ def _fill(made: Path, folder: Path | None, revision: str | None, written: Mappin
     elif folder is not None:
         shutil.copytree(folder, made, symlinks=True, ignore=_LEFT_OUT, dirs_exist_ok=True)
     for place, text in written.items():
-        path = (made / place).resolve()
-        if not path.is_relative_to(made.resolve()):
-            raise SpecError(f"the file '{place}' leads out of the folder", path=("slots",))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        write_file(made, place, text.encode("utf-8", "replace"))
+
+
+def write_file(folder: Path, name: str, content: bytes) -> None:
+    """Write a file in a folder. Raises SpecError for a name that leads out of it."""
+    path = (folder / name).resolve()
+    if not path.is_relative_to(folder.resolve()):
+        raise SpecError(f"the file '{name}' leads out of the folder", hint="Write a path inside it.")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
 
 
 def _clone(repository: Path, revision: str, made: Path) -> None:

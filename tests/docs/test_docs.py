@@ -37,6 +37,8 @@ def blocks(language: str) -> list:
 def checkout(tmp_path: Path) -> Path:
     """A copy of what a reader's commands may touch."""
     shutil.copytree(ROOT / "workflows", tmp_path / "workflows")
+    installed = shutil.ignore_patterns("node_modules", ".venv")
+    shutil.copytree(ROOT / "contrib/agents", tmp_path / "contrib/agents", ignore=installed)
     (tmp_path / "metrics.py").write_text(metric_code(), encoding="utf-8")
     return tmp_path
 

@@ -45,10 +45,17 @@ EXTERNAL: list[Mutant] = [
         f"{FOLDER}exchange.py",
         (ROWS,),
         ("if _INHERITED.fullmatch(name)", "if name", "keys of ours reach the agent"),
+        (
+            'gateway.get(name, os.environ.get(name, ""))',
+            'os.environ.get(name, "")',
+            "a variable of the agent's own does not lead to the gateway",
+        ),
+        ('    "CREWAI_TRACING_ENABLED": "false",\n', "", "a framework sends what rows hold to its maker"),
     ),
     *changes_of(
         f"{FOLDER}node.py",
         (ROWS,),
+        ('dict.fromkeys(self.config.env, "")', "{}", "an agent of another provider goes past the gateway"),
         (
             "session.last is not None and session.last.kind.infrastructure",
             "False",

@@ -282,7 +282,8 @@ class Context:
             nonlocal ran
             ran = True
             result = await run()
-            calls = [[call.key, call.role, call.lm] for call in self.span.calls[begun:] if call.key]
+            made = [call for call in self.span.calls[begun:] if call.key]
+            calls = [[c.key, c.role, c.lm, None if c.number else c.response.text] for c in made]
             return {"result": result, "calls": calls, "failed": self._failed[failed:]}
 
         found = await self.effect(kind, content, whole)
@@ -295,12 +296,15 @@ class Context:
         ledger = self.program.runtime.ledger
         for key, role in recorded["failed"]:
             await ledger.recall(key, role)
-        for key, role, model in recorded["calls"]:
+        for key, role, model, vectors in recorded["calls"]:
             paid, asked = await ledger.recall(key, role), ledger.journal.read_call(key)
             if paid is None or paid.response is None or asked is None:
                 raise StoreError(f"the call {key[:16]} is lost, which a recorded run of node '{self.node}' made")
             request = Request(tuple(asked["request"]["messages"]), tools=tuple(asked["request"].get("tools", ())))
-            self._record(self._begin_call(), _call_record(request, paid.response, role, model, paid))
+            response = paid.response if vectors is None else replace(paid.response, text=vectors)
+            self._record(self._begin_call(), record := _call_record(request, response, role, model, paid))
+            if vectors is not None:
+                record.number = 0  # as `embed` has it
 
     async def effect(self, kind: str, content: Any, run: Callable[[], Awaitable[Any]]) -> Any:
         """Run a tool or another effect once for this position in this example; its result must be JSON."""

@@ -144,6 +144,25 @@ def test_keys_of_ours_never_reach_the_agent(tmp_path: Path, monkeypatch: pytest.
     assert "sk-secret-of-ours" in answer(tmp_path, command=["env"], env={"TOKEN": "$MY_TOKEN"})["label"]
 
 
+def test_an_agent_that_reads_other_variables_is_led_to_the_gateway_by_env(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://elsewhere.example/v1")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-of-ours")
+    env = {"MY_URL": "$OPENAI_BASE_URL/", "MY_KEY": "${OPENAI_API_KEY}", "AZURE_OPENAI_ENDPOINT": "https://a.example"}
+    found = dict(line.partition("=")[::2] for line in answer(tmp_path, command=["env"], env=env)["label"].splitlines())
+    assert found["MY_URL"] == found["OPENAI_BASE_URL"] + "/" and found["MY_URL"].startswith("http://127.0.0.1:")
+    assert found["MY_KEY"] == found["OPENAI_API_KEY"] != "sk-secret-of-ours"
+    assert found["AZURE_OPENAI_ENDPOINT"].startswith("http://127.0.0.1:"), "a provider that the file names is replaced"
+
+
+def test_frameworks_send_no_traces_to_their_makers_unless_the_file_says_so(tmp_path: Path) -> None:
+    found = answer(tmp_path, command=["env"])["label"].splitlines()
+    assert {"OPENAI_AGENTS_DISABLE_TRACING=1", "LANGSMITH_TRACING=false", "CREWAI_TRACING_ENABLED=false"} <= {*found}
+    found = answer(tmp_path, command=["env"], env={"LANGSMITH_TRACING": "true"})["label"].splitlines()
+    assert "LANGSMITH_TRACING=true" in found
+
+
 def test_a_call_goes_to_the_model_of_the_workflow_with_what_the_agent_set(tmp_path: Path) -> None:
     lm = RecordingLM()
     source = CLIENT + "print(chat([{'role': 'user', 'content': row['text']}], temperature=0.25, stop=['x'])['content'])"
