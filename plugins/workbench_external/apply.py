@@ -17,6 +17,10 @@ from workbench_external.slots.template import HOLE, Template
 _SKIPPED = {".git", ".venv", "venv", "node_modules", "__pycache__", "dist", "build"}
 #: Bytes; larger files are data.
 _LARGEST = 1 << 20
+#: Characters; a shorter description may be a name elsewhere, as `query`.
+_SHORTEST = 12
+#: Files that are read as they are.
+_PROSE = {"", ".md", ".txt", ".prompt", ".jinja", ".j2", ".tmpl", ".rst"}
 _FORMAT = re.compile(r"\{\w*\}")
 
 
@@ -31,12 +35,18 @@ class Place:
 
 
 def find_places(slot: Slot, folder: Path) -> list[Place]:
-    """Where the text of a slot stands in the files of a folder. An empty list if it stands nowhere literally."""
+    """Where the text of a slot stands in the files of a folder, literally. An empty list if nowhere.
+
+    Workflow files are passed over: they hold the text to find it by.
+    """
     if slot.text is None or slot.text == slot.match:
         return []
     if slot.in_ == "file":
-        path = folder / slot.name
-        return [Place(path, 0, len(_read(path) or ""), slot.text)] if path.is_file() else []
+        path = (folder / slot.name).resolve()
+        inside = path.is_relative_to(folder.resolve()) and path.is_file()
+        return [Place(path, 0, len(_read(path) or ""), slot.text)] if inside else []
+    if slot.in_ in ("tool", "parameter") and len(slot.match) < _SHORTEST:
+        return []
     return [place for path in _files(folder) for place in _places_in(path, slot.match, slot.text)]
 
 
@@ -78,16 +88,24 @@ def _read(path: Path) -> str | None:
 
 def _places_in(path: Path, match: str, new: str) -> list[Place]:
     text = _read(path)
-    if text is None:
+    if text is None or (path.suffix in (".yaml", ".yml") and "external:" in text):
         return []
     if path.suffix == ".py":
         return [Place(path, *found) for found in _in_python(text, match, new)]
     if HOLE.search(match):
         return []
-    for old, changed in ((match, new), (json.dumps(match)[1:-1], json.dumps(new)[1:-1])):
-        if (start := text.find(old)) >= 0 and len(old) > 3:
-            return [Place(path, start, start + len(old), changed)]
-    return []
+    if path.suffix in _PROSE:
+        return [*_found(path, text, match, new)]
+    # In code and data only a whole literal counts, and only where the new text needs no other one.
+    found = [*_found(path, text, json.dumps(match), json.dumps(new))]
+    if path.suffix != ".json" and not found and not set("\"'`\\\n${}") & {*new, *match}:
+        found = [place for mark in "'`" for place in _found(path, text, f"{mark}{match}{mark}", f"{mark}{new}{mark}")]
+    return found
+
+
+def _found(path: Path, text: str, old: str, new: str) -> Iterator[Place]:
+    for found in re.finditer(re.escape(old), text):
+        yield Place(path, *found.span(), new)
 
 
 def _in_python(source: str, match: str, new: str) -> Iterator[tuple[int, int, str]]:
@@ -124,7 +142,8 @@ def _as_string(value: str, match: str, new: str) -> str | None:
     if not fields or len(set(fields)) < len(fields) or constants != template.constants:
         return None
     named = dict(zip(template.names, fields, strict=True))
-    if any(name not in named for name in HOLE.findall(new)):
+    used = HOLE.findall(new)
+    if any(name not in named for name in used) or ("{}" in fields and used != template.names):
         return None
     parts = HOLE.split(new)
     escaped = [p.replace("{", "{{").replace("}", "}}") if i % 2 == 0 else named[p] for i, p in enumerate(parts)]

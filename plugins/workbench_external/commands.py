@@ -79,33 +79,48 @@ def apply_command(result: str, folder: Path, write: bool, db: str) -> None:
     """Write the texts that a run found for an agent back into its source.
 
     RESULT is the file that `optimize` wrote, or the name of a run. Texts are found where they stand literally: in
-    strings of Python (also f-strings and templates of str.format), and in other files as they are or as in JSON.
+    strings of Python (also f-strings and templates of str.format), in other code and data as whole literals, and in
+    prose. One that stands in several places is left alone.
 
     \b
     Exit codes:
-      0    every changed text has a place
-      1    some have none: replace them by hand, or use `workbench gateway`
+      0    every changed text has its place
+      1    some have none, or several: replace them by hand, or use `workbench gateway`
     """
     from workbench_external.apply import describe_changes, find_places, write_places
 
     folder = folder.resolve()
-    changed = [
-        found for found in _external_slots(_read_result(result, db)) if found[2].text not in (None, found[2].match)
-    ]
-    places = {(node, name): find_places(slot, folder) for node, name, slot in changed}
-    written = write_places([place for found in places.values() for place in found])
+    workflow = _read_result(result, db)
+    changed = [found for found in _external_slots(workflow) if found[2].text not in (None, found[2].match)]
+    places = {f"nodes.{node}.slots.{name}": find_places(slot, folder) for node, name, slot in changed}
+    written = write_places([found[0] for found in places.values() if len(found) == 1])
     say(visible(describe_changes(written, folder)), nl=False)
     if write:
         for path, text in written.items():
             path.write_bytes(text.encode())
         say(f"{len(written)} files changed.", err=True)
-    lost = [f"nodes.{node}.slots.{name}" for (node, name), found in places.items() if not found]
-    for name in lost:
-        say(f"{one_line(name)} stands nowhere in {one_line(folder)} literally.", err=True)
-    if not changed:
+    left = [name for name, found in places.items() if len(found) != 1] + _without_text(workflow)
+    for name in left:
+        found = ", ".join(sorted({str(place.path.relative_to(folder)) for place in places.get(name, ())}))
+        where = f"stands in several places ({one_line(found)})" if found else f"stands nowhere in {one_line(folder)}"
+        say(f"{one_line(name)} {where} literally.", err=True)
+    if not changed and not left:
         say("No text of an agent was changed.", err=True)
-    if lost:
+    if left:
         raise SystemExit(1)
+
+
+def _without_text(workflow: Workflow) -> list[str]:
+    """Settings that change what an agent sends, and are no text of it."""
+    from workbench_external.node import External
+
+    return [
+        f"nodes.{name}.{key}"
+        for name, node in workflow.enabled_nodes.items()
+        if isinstance(node, External)
+        for key in ("instructions", "demos", "temperature")
+        if getattr(node.config, key)
+    ]
 
 
 def _read_result(result: str, db: str) -> Workflow:

@@ -15,7 +15,8 @@ from workbench.errors import SpecError
 
 _PREFIX = "workbench-rows-"
 #: Never copied: large, made anew, or of a run.
-_LEFT_OUT = shutil.ignore_patterns(".git", "__pycache__", ".venv", "venv", "node_modules", "*.db", "*.db-*")
+NEVER_COPIED = frozenset({".git", "__pycache__", ".venv", "venv", "node_modules"})
+_LEFT_OUT = shutil.ignore_patterns(*NEVER_COPIED, "*.db", "*.db-*")
 
 
 class Workspaces:

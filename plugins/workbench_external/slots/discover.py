@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from workbench.workflow import CallRecord, Span
 from workbench_external.slots.template import HOLE, find_template, mark_inputs
+from workbench_external.workspace import NEVER_COPIED
 
 #: Files that agents read as instructions.
 FILES = ("SKILL.md", "AGENTS.md", "CLAUDE.md", "GEMINI.md", ".cursorrules")
@@ -39,13 +40,15 @@ def find_slots(runs: Sequence[Sequence[Span]], folder: Path | None, appended: st
         for row, spans in enumerate(runs)
         for span in spans
         for call in span.calls
-        if call.role == "task"
+        if call.role == "task" and call.number  # vectors of texts have none
     ]
-    system = [
-        _Said(mark_inputs(text.removesuffix(appended).rstrip() if appended else text, inputs), row)
-        for row, inputs, call in calls
-        for text in _texts(call, SYSTEM)
-    ]
+    system = _mark_varying(
+        [
+            (text.removesuffix(appended).rstrip() if appended else text, row, inputs)
+            for row, inputs, call in calls
+            for text in _texts(call, SYSTEM)
+        ]
+    )
     user = [_Said(mark_inputs(text, inputs), row) for row, inputs, call in calls for text in _texts(call, ("user",))]
     holding = [said for said in user if _holds_input(said.text, calls)]
     found: dict[str, dict[str, Any]] = {}
@@ -57,6 +60,19 @@ def find_slots(runs: Sequence[Sequence[Span]], folder: Path | None, appended: st
         found[f"turn_{number}"] = {"in": "turn", "match": text, "text": text}
     found |= _tool_slots(call for _, _, call in calls)
     return found | _file_slots(folder)
+
+
+def _mark_varying(said: Sequence[tuple[str, int, Mapping[str, Any]]]) -> list[_Said]:
+    """System messages with holes. One that is the same in several rows holds no input, though a word of it may be one:
+    a category among the categories that it lists."""
+    rows: dict[str, set[int]] = {}
+    for text, row, _ in said:
+        rows.setdefault(mark_inputs(text, {}), set()).add(row)
+    found: list[_Said] = []
+    for text, row, inputs in said:
+        plain = mark_inputs(text, {})
+        found.append(_Said(plain if len(rows[plain]) > 1 else mark_inputs(text, inputs), row))
+    return found
 
 
 def _texts(call: CallRecord, roles: Sequence[str]) -> Iterator[str]:
@@ -123,14 +139,20 @@ def _tool_slots(calls: Iterable[CallRecord]) -> dict[str, dict[str, Any]]:
     for function in (tool.get("function", {}) for call in calls for tool in call.tools):
         name = str(function.get("name", ""))
         slot, text = f"tool_{_word(name)}", str(function.get("description") or "")
-        if slot in found:
+        if any(known["in"] == "tool" and known["name"] == name for known in found.values()):
             continue
+        slot = _free(slot, found)
         found[slot] = {"in": "tool", "name": name, "match": text, "text": text}
         for parameter, schema in parameters_of(function).items():
             if isinstance(schema, Mapping) and (told := str(schema.get("description") or "")):
                 place = {"in": "parameter", "name": name, "parameter": parameter}
-                found[f"{slot}_{_word(parameter)}"] = {**place, "match": told, "text": told}
+                found[_free(f"{slot}_{_word(parameter)}", found)] = {**place, "match": told, "text": told}
     return found
+
+
+def _free(name: str, taken: Mapping[str, Any]) -> str:
+    """The name, with a number if it is taken."""
+    return next(n for n in (name, *(f"{name}_{k}" for k in range(2, 10_000))) if n not in taken)
 
 
 def parameters_of(function: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -143,7 +165,9 @@ def parameters_of(function: Mapping[str, Any]) -> Mapping[str, Any]:
 def _file_slots(folder: Path | None) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for path in sorted(p for name in FILES for p in (folder.rglob(name) if folder is not None else ())):
-        if path.is_file() and not path.is_symlink() and folder is not None:
+        if folder is None or NEVER_COPIED & {*path.relative_to(folder).parts}:
+            continue
+        if path.is_file() and not path.is_symlink():
             place, text = path.relative_to(folder).as_posix(), path.read_text(encoding="utf-8", errors="replace")
             found[f"file_{_word(place)}"] = {"in": "file", "name": place, "match": text, "text": text}
     return found

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +11,7 @@ from workbench.gateway import Ask
 from workbench.kit.plain_adapter import as_text
 from workbench_external.config import ExternalConfig, Slot
 from workbench_external.slots.discover import SYSTEM, parameters_of, texts_of
-from workbench_external.slots.template import Template, fill
+from workbench_external.slots.template import SHORTEST_INPUT, Template, fill
 
 Message = Mapping[str, Any]
 #: Characters of a text that matched no slot.
@@ -50,8 +51,8 @@ class Patches:
         if "user" in self.by_place and not any(name in patched.used for name, _, _ in self.by_place["user"]):
             last = [text for m in ask.messages if m.get("role") == "user" for text in texts_of(m.get("content"))]
             patched.missed += [f"user: {last[0][:_SHOWN]}"] if last else []
+        self._insert_demos(patched, ask.messages, inputs)
         self._append_instructions(patched)
-        self._insert_demos(patched, inputs)
         return patched
 
     def _message(self, message: Message, patched: Patched) -> Message:
@@ -114,27 +115,47 @@ class Patches:
                 return
         patched.messages.insert(0, {"role": "system", "content": more})
 
-    def _insert_demos(self, patched: Patched, inputs: Mapping[str, Any]) -> None:
+    def _insert_demos(self, patched: Patched, sent: Sequence[Message], inputs: Mapping[str, Any]) -> None:
         """Worked examples as turns before the first message with an input, in the words of that message."""
         if not self.config.demos:
             return
-        values = {name: as_text(value) for name, value in inputs.items() if as_text(value)}
-        for place, message in enumerate(patched.messages):
-            text = message.get("content")
-            if message.get("role") != "user" or not isinstance(text, str):
+        for place, (message, before) in enumerate(zip(patched.messages, sent, strict=True)):
+            text, own = message.get("content"), before.get("content")
+            if message.get("role") != "user" or not isinstance(text, str) or not isinstance(own, str):
                 continue
-            held = {name: value for name, value in values.items() if value in text}
-            if not held:
+            ask = self._as_question(own, text, inputs)
+            if ask is None:
                 continue
             turns: list[Message] = []
             for demo in self.config.demos:
-                asked = text
-                for name, value in held.items():
-                    asked = asked.replace(value, as_text(demo.get(name, "")))
-                turns += [{"role": "user", "content": asked}, {"role": "assistant", "content": self._answer(demo)}]
+                turns += [{"role": "user", "content": ask(demo)}, {"role": "assistant", "content": self._answer(demo)}]
             patched.messages[place:place] = turns
             return
         patched.missed.append("demos: no message of the user holds an input")
+
+    def _as_question(self, own: str, text: str, inputs: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], str] | None:
+        """What makes a demo's question in the words of a message; None for a message that holds no input.
+
+        The template of a slot says where the inputs stand; without one they are found by their values, if these are
+        not so short that they may stand there by chance.
+
+        Args:
+            own: the message as the agent sent it.
+            text: as it is sent on.
+        """
+        for _, slot, template in self.by_place.get("user", ()):
+            found = template.match(own)
+            if found is not None and any(not name.isdigit() for name in found):
+                words, kept = slot.match if slot.text is None else slot.text, found
+                return lambda demo: fill(
+                    words, {n: v if n.isdigit() else as_text(demo.get(n, "")) for n, v in kept.items()}
+                )
+        values = {as_text(value): name for name, value in inputs.items()}
+        long = [value for value in values if len(value) >= SHORTEST_INPUT or value == text]
+        pattern = "|".join(rf"(?<!\w){re.escape(value)}(?!\w)" for value in sorted(long, key=len, reverse=True))
+        if not pattern or not re.search(pattern, text):
+            return None
+        return lambda demo: re.sub(pattern, lambda held: as_text(demo.get(values[held[0]], "")), text)
 
     def _answer(self, demo: Mapping[str, Any]) -> str:
         if len(self.outputs) == 1:

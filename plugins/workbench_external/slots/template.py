@@ -22,7 +22,7 @@ _VOLATILE = re.compile(
 #: Characters that two texts must share in a row for that not to be chance, and their share of the longer text.
 _BLOCK, _ALIKE = 12, 0.5
 #: Shorter inputs stand in texts by chance.
-_SHORTEST_INPUT = 3
+SHORTEST_INPUT = 3
 
 
 class Template:
@@ -61,7 +61,7 @@ def fill(text: str, values: Mapping[str, str]) -> str:
 def mark_inputs(text: str, inputs: Mapping[str, object]) -> str:
     """A text with holes for the inputs of its row, and for dates and ids."""
     for name, value in sorted(inputs.items(), key=lambda item: -len(str(item[1]))):
-        if len(str(value)) >= _SHORTEST_INPUT and HOLE.search(str(value)) is None:
+        if len(str(value)) >= SHORTEST_INPUT and HOLE.search(str(value)) is None:
             text = text.replace(str(value), f"{{{{{name}}}}}")
     return _VOLATILE.sub("{{0}}", text)
 

@@ -78,6 +78,20 @@ def test_other_files_are_searched_as_they_are_and_as_json(tmp_path: Path) -> Non
     }
 
 
+def test_what_would_break_a_file_or_leave_the_folder_has_no_place(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "victim").write_text("old")
+    (tmp_path / "src/agent.js").write_text("const p = 'Guess.'; // Guess.\n")
+    (tmp_path / "src/package.json").write_text('{"name": "x"}')
+    (tmp_path / "src/optimized.yaml").write_text("external: x\nmatch: Guess.\n")
+    for name in ("../victim", str(tmp_path / "victim")):
+        assert find_places(slot("old", "new", "file", name=name), tmp_path / "src") == []
+    assert find_places(slot("Guess.", "Don't guess.\nLook."), tmp_path / "src") == []
+    assert find_places(slot("name", "the name", "parameter"), tmp_path / "src") == []
+    (changed,) = write_places(find_places(slot("Guess.", "Look."), tmp_path / "src")).values()
+    assert changed == "const p = 'Look.'; // Guess.\n"
+
+
 def test_a_file_is_replaced_whole_and_a_text_that_is_not_there_has_no_place(tmp_path: Path) -> None:
     (tmp_path / "SKILL.md").write_text("old")
     assert write_places(find_places(slot("old", "new", "file", name="SKILL.md"), tmp_path)) == {

@@ -103,3 +103,12 @@ def test_turns_of_the_agents_own_examples_are_replaced() -> None:
     asked = ask(("user", "How far is the moon?"), ("assistant", "Far."), ("user", "How far is Rome?"))
     slot = {"in": "turn", "match": "Far.", "text": "384,400 km."}
     assert said(patch(asked, slots={"turn_1": slot})) == ["How far is the moon?", "384,400 km.", "How far is Rome?"]
+
+
+def test_short_inputs_are_not_looked_for_in_what_an_agent_says() -> None:
+    asked = ask(("user", "Step 1: add 1 to each of the 12 numbers; a=1"))
+    demos = [{"a": "7", "answer": "8"}]
+    assert patch(asked, {"a": "1"}, demos=demos).missed == ["demos: no message of the user holds an input"]
+    slot = {"in": "user", "match": "Step 1: add 1 to each of the 12 numbers; a={{a}}"}
+    patched = patch(asked, {}, demos=demos, slots={"user": slot})
+    assert said(patched)[0] == "Step 1: add 1 to each of the 12 numbers; a=7", "by its template, also without a row"

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import subprocess
 import sys
+import threading
 import time
+import urllib.request
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +19,7 @@ import yaml
 from tests.helpers.external_agents import CLIENT, SORTER
 
 import workbench
-from workbench.errors import SpecError
+from workbench.errors import LMError, SpecError
 from workbench.inference import PredictionError
 from workbench.lm import Request, Response
 from workbench.testing.simulated import SimulatedLM, SimulatedPool
@@ -228,3 +233,80 @@ def test_settings_that_cannot_work_are_refused(settings: Any, told: str, tmp_pat
     with pytest.raises(SpecError) as caught:
         answer(tmp_path, **settings)
     assert told in str(caught.value)
+
+
+def test_a_service_is_asked_with_its_models_in_headers_and_read_to_the_end(tmp_path: Path) -> None:
+    class Service(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            row = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            asked = {"model": "m", "messages": [{"role": "user", "content": row["text"]}]}
+            url, key = self.headers["X-OpenAI-Base-URL"] + "/chat/completions", self.headers["X-API-Key"]
+            headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
+            with urllib.request.urlopen(urllib.request.Request(url, json.dumps(asked).encode(), headers)) as found:
+                answer = json.load(found)["choices"][0]["message"]["content"]
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"first part, ")
+            self.wfile.flush()
+            time.sleep(0.3)
+            self.wfile.write(answer.encode() * 100_000)
+
+        def log_message(self, format: str, *args: Any) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Service) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        found = answer(tmp_path, url=f"http://127.0.0.1:{server.server_port}/")["label"]
+        server.shutdown()
+    assert found == "first part, " + "yes" * 100_000
+    kind, message = failure(tmp_path, url=f"http://127.0.0.1:{server.server_port}/")
+    assert kind == "start" and "cannot be reached" in message
+
+
+def test_values_of_inputs_name_no_variables_of_ours_and_the_gateways_are_named_by_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("a", "ours")
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://ours")
+    env = {"NOTE": "{text} $a", "URL": "$OPENAI_BASE_URL"}
+    (tmp_path / "row.txt").write_text("")
+    command = ["sh", "-c", "echo $NOTE; echo $URL"]
+    node = {"external": "text -> label", "command": command, "env": env}
+    (tmp_path / "workflow.yaml").write_text(yaml.safe_dump({"name": "t", "lm": "openai/m", "nodes": {"agent": node}}))
+    with workbench.load(tmp_path / "workflow.yaml", pool=SimulatedPool(RecordingLM())) as wf:
+        note, url = wf(text="$a ${a}")["label"].splitlines()
+    assert note == "$a ${a} ours" and url.startswith("http://127.0.0.1:")
+
+
+def test_the_row_runs_its_own_copy_of_an_agent_in_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "skill.md").write_text("old")
+    (tmp_path / "main.py").write_text(
+        "from pathlib import Path\ndef f(text): return Path(__file__).with_name('skill.md').read_text()\n"
+    )
+    slots = {"skill": {"in": "file", "name": "skill.md", "match": "old", "text": "new"}}
+    source = "from pathlib import Path\nprint(Path(__file__).with_name('skill.md').read_text())"
+    assert answer(tmp_path, source=source, folder=".", slots=slots) == {"label": "new"}
+    assert answer(tmp_path, python="main.py:f", folder=".", slots=slots) == {"label": "new"}
+
+
+def test_the_clock_of_a_row_stops_while_a_model_answers(tmp_path: Path) -> None:
+    class SlowLM(RecordingLM):
+        async def complete(self, request: Request) -> Response:
+            await asyncio.sleep(1.5)
+            return await super().complete(request)
+
+    source = CLIENT + "print(chat([{'role': 'user', 'content': 'x'}])['content'])"
+    assert answer(tmp_path, SlowLM(), source=source, timeout=1.2) == {"label": "yes"}
+
+
+def test_an_outage_that_an_agent_survived_is_not_why_it_failed_later(tmp_path: Path) -> None:
+    class Hesitant(RecordingLM):
+        async def complete(self, request: Request) -> Response:
+            if "first" in str(request.messages):
+                raise LMError("bad_body", "no")
+            return await super().complete(request)
+
+    source = CLIENT + (
+        "try:\n    chat([{'role': 'user', 'content': 'first'}])\nexcept Exception: pass\n"
+        "chat([{'role': 'user', 'content': 'second'}])\nsys.exit('my own bug')"
+    )
+    assert failure(tmp_path, lm=Hesitant(), source=source)[0] == "exit"

@@ -69,7 +69,7 @@ def test_what_a_new_text_leaves_out_is_appended() -> None:
 
 def call(*messages: tuple[str, str], tools: Any = ()) -> CallRecord:
     said = tuple({"role": role, "content": content} for role, content in messages)
-    return CallRecord(said, Response("x"), "task", "m", False, 0.0, tools=tuple(tools))
+    return CallRecord(said, Response("x"), "task", "m", False, 0.0, tools=tuple(tools), number=1)
 
 
 def span(question: str, *calls: CallRecord) -> list[Span]:
@@ -141,3 +141,26 @@ def test_a_text_with_a_hole_and_a_description_of_a_tool_are_found_in_use() -> No
         assert prompt_in_use("nodes.agent.slots.x.text", text, results) == "agent", text
     assert prompt_in_use("nodes.agent.slots.x.text", "Another {{1}}.", results) is None
     assert prompt_in_use("nodes.other.slots.x.text", "Finds pages.", results) is None
+
+
+def test_a_word_of_a_prompt_that_is_an_input_of_some_row_stays() -> None:
+    system = "Label what you read as billing, technical or shipping."
+    rows = [span(word, call(("system", system), ("user", word))) for word in ("billing", "shipping", "technical")]
+    assert find_slots(rows, None)["system"]["match"] == system
+
+
+def test_names_of_tools_that_look_alike_are_kept_apart() -> None:
+    def tool(name: str) -> dict[str, Any]:
+        return {"type": "function", "function": {**SEARCH["function"], "name": name, "description": f"It is {name}."}}
+
+    found = find_slots(
+        [span("q", call(("user", "x"), tools=[tool("get-user"), tool("get_user"), tool("search")]))], None
+    )
+    told = {slot["match"] for slot in found.values() if slot["in"] == "tool"}
+    assert told == {"It is get-user.", "It is get_user.", "It is search."}
+
+
+def test_vectors_are_no_prompts() -> None:
+    vectors = call(("user", "Represent this sentence for retrieval: is it far?"))
+    vectors.number = 0
+    assert find_slots([span("is it far?", vectors)], None) == {}
