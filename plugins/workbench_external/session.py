@@ -89,6 +89,8 @@ class RowSession:
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # of one whose client has hung up, nobody else takes note
         if not self._tasks:
             self._waited += time.monotonic() - self._since
 
@@ -175,14 +177,8 @@ class RowSession:
         if not ledger.recorded:
             return
         number, draw = len(self._sequence) + 1, self.ctx.draw
-        place = [
-            self.ctx.program.workflow.hash,
-            self.ctx.example,
-            self.ctx.node,
-            draw.replica,
-            list(draw.order),
-            number,
-        ]
+        row = [self.ctx.program.workflow.hash, self.ctx.example, self.ctx.node, digest(dict(self.inputs))]
+        place = [*row, draw.replica, list(draw.order), number]
 
         async def itself() -> str:
             return request
@@ -205,4 +201,6 @@ class RowSession:
         before: Collection[str] = set()
         with suppress(WorkbenchError):
             before = {await task for _, _, task in self._sequence}
+        if not self.ctx.program.runtime.ledger.resumed:
+            return None
         return next((number for number, request, _ in self._sequence if before and request not in before), None)

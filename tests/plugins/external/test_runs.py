@@ -114,10 +114,11 @@ def count_effects(database: Path, kind: str) -> int:
 
 
 def test_a_spent_budget_ends_the_row_and_the_run(tmp_path: Path) -> None:
-    path = write_agent(tmp_path, SORTER, calls=20, rows=(4, 16, 8))
+    path = write_agent(tmp_path, RESTLESS, calls=20, rows=(4, 16, 8))
     lm = SimulatedLM()
     report = improve(path, {"rewrite": {"rounds": 1}}, lm)
     assert report.status == "budget" and 4 < lm.requests <= 20
+    assert not any("asked otherwise" in line for line in report.warnings), "it ran but once"
 
 
 SLOTS = {"system": {"in": "system", "match": SYSTEM, "text": SYSTEM}}
