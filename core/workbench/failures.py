@@ -40,6 +40,16 @@ class FailureKind(StrEnum):
     TOOL = "tool"
     USER = "user"  # the simulated user
     VERIFIER = "verifier"
+    # Of an agent that runs outside.
+    START = "start"  # it cannot be started or reached
+    EXIT = "exit"  # it ended with an exit code, or its service with a status, that is a failure
+    CRASH = "crash"  # a signal killed it
+    DEADLINE = "deadline"
+    OUTPUT = "output"  # it printed too much
+    ENDED = "ended"  # the row ended before it did
+    # Of a search.
+    ENGINE = "engine"  # the model that plays the engine wrote no documents
+    DOCUMENT = "document"  # it has no such page, or does not exist
     # Of the scoring.
     METRIC = "metric"
 

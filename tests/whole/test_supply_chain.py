@@ -136,10 +136,10 @@ def test_jobs_run_pinned_actions_with_the_least_rights(file: Path) -> None:
         assert "secrets." not in file.read_text()
 
 
-def test_there_are_jobs_for_audit_fuzzing_and_release() -> None:
+def test_there_are_jobs_for_agents_audit_fuzzing_and_release() -> None:
     found = {file.stem: yaml.safe_load(file.read_text()) for file in WORKFLOWS}
-    assert set(found) == {"audit", "fuzz", "release"}
-    for name in ("audit", "fuzz"):
+    assert set(found) == {"agents", "audit", "fuzz", "release"}
+    for name in ("agents", "audit", "fuzz"):
         assert found[name][True]["schedule"], "YAML reads `on` as true"
     text = {file.stem: file.read_text() for file in WORKFLOWS}
     assert "pip-audit --strict" in text["audit"] and "licences.py" in text["audit"]

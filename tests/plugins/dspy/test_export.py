@@ -46,6 +46,7 @@ REFUSED = {
     "mag_sql": "__file__",
     "memory": "'recall'",
     "plangen": "'code'",
+    "search": "'search'",
     "selforg": "'selforg'",
     "small_agent": "'first_thought'",
     "stateflow_bash": "'states'",

@@ -18,8 +18,8 @@ pytest.importorskip("torch")
 pytest.importorskip("peft")
 
 from tests.helpers.grpo_runs import write
+from tests.helpers.processes import end, start_two
 from tests.helpers.tiny_lm import save
-from tests.plugins.training.test_fsdp import end, two
 
 from workbench.run import Options, optimize
 from workbench_training.serving.vllm_client import SyncError
@@ -188,7 +188,7 @@ def test_weights_spread_over_two_processes_are_drawn_on_a_server(tmp_path: Path)
     lm = f"hf:{save(tmp_path / 'base', 1, positions=512)}"
     file = write(tmp_path, lm=lm, nodes=nodes, rows=(4, 3, 3), optimizers=[{"grpo": grpo}])
     where = ("--db", str(tmp_path / "run.db"), "--out", str(tmp_path / "out.yaml"), "--json")
-    jobs = two("-m", "workbench", "optimize", str(file), *where, env={"PYTHONPATH": str(ROOT)})
+    jobs = start_two("-m", "workbench", "optimize", str(file), *where, env={"PYTHONPATH": str(ROOT)})
     (code, told, wrong), (other, _, _) = map(end, jobs)
     assert (code, other) == (0, 0), wrong[-3000:]
     assert json.loads(told.strip().splitlines()[-1])["status"] == "finished"
