@@ -118,7 +118,7 @@ def _without_text(workflow: Workflow) -> list[str]:
         f"nodes.{name}.{key}"
         for name, node in workflow.enabled_nodes.items()
         if isinstance(node, External)
-        for key in ("instructions", "demos", "temperature")
+        for key in ("instructions", "demos", "temperature", "functions")
         if getattr(node.config, key)
     ]
 

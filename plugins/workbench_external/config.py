@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from workbench.kit.forged import Forged
 from workbench.workflow import NodeConfig
 
 #: What a slot stands for in the requests of an agent, or in its folder.
@@ -70,6 +71,10 @@ class ExternalConfig(NodeConfig):
     demos: list[dict[str, Any]] = Field(
         default_factory=list, description="worked examples: shown before the message that holds the inputs"
     )
+    functions: list[Forged] = Field(
+        default_factory=list,
+        description="tools written as source: offered to its models by the gateway, which runs them",
+    )
     slots: dict[str, Slot] | None = Field(
         None, description="texts that may be replaced, by name; left out: found when a search begins"
     )
@@ -79,6 +84,8 @@ class ExternalConfig(NodeConfig):
         ways = [name for name in ("command", "url", "python", "mcp") if getattr(self, name) is not None]
         if len(ways) != 1:
             raise ValueError(f"name one of command, url, python and mcp, not {' and '.join(ways) or 'none'}")
+        if len({function.name for function in self.functions}) < len(self.functions):
+            raise ValueError("two functions have the same name: rename one of them")
         if self.revision is not None and self.folder is None:
             raise ValueError("revision needs folder: a Git repository")
         return self

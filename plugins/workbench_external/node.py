@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,7 @@ class External(SignatureNode):
         "max_calls": "int",
         "temperature": "float",
         "lm": "lm",
+        "functions": "functions",
     }
     names_temperature = True
     config: ExternalConfig
@@ -82,6 +83,15 @@ class External(SignatureNode):
     @property
     def max_calls(self) -> int:
         return self.config.max_calls or MOST_CALLS
+
+    @property
+    def tools(self) -> Collection[str]:
+        """The names that a further function cannot have: of functions, and of the agent's own tools, where known."""
+        own = {slot.name for slot in (self.config.slots or {}).values() if slot.in_ in ("tool", "parameter")}
+        return own | {*self.tool_names()}
+
+    def tool_names(self) -> Collection[str]:
+        return [function.name for function in self.config.functions]
 
     @property
     def observed(self) -> bool:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from typing import Any
 
+from workbench.errors import NodeError
 from workbench.gateway import Ask, Gateway, Refused
+from workbench.kit.tools import Tool, check_call
 from workbench.ledger import Ledger
-from workbench.lm import Response
+from workbench.lm import Message, Response
 from workbench.runtime import Runtime, make_request
 from workbench.spec import BudgetSpec, Spec, lm_spec
 from workbench.store import IN_MEMORY, Store, add_run
 from workbench.workflow import Workflow, task_lm
+from workbench_external.functions import OfferedFunctions
 from workbench_external.node import External
 from workbench_external.session import choose_settings
+from workbench_external.slots.patches import Patched
 
 
 class ServedSession:
@@ -25,16 +30,39 @@ class ServedSession:
         self.node, self.runtime = node, runtime
         self.usual, self._missed = task_lm(spec.lm, workflow), missed
         self._told: set[str] = set()
+        self.policy, self.functions = spec.policy, OfferedFunctions(node.config.functions, self._call_function)
 
     async def complete(self, ask: Ask) -> Sequence[Response]:
         patched = self.node.patches.apply(ask, {})
         for text in {*patched.missed} - self._told:
             self._told.add(text)
             self._missed(text)
+        return await asyncio.gather(*(self._answer(ask, patched, replica) for replica in range(ask.samples)))
+
+    async def _answer(self, ask: Ask, patched: Patched, replica: int) -> Response:
         spec, settings = choose_settings(self.node.config, ask, patched, self.usual)
-        requests = [make_request(spec, patched.messages, replica, settings) for replica in range(ask.samples)]
-        found = await asyncio.gather(*(self.runtime.complete(spec, request, "task") for request in requests))
-        return [response for response, _ in found]
+        left = self.node.max_calls
+        if offered := self.functions.definitions(ask):
+            settings["tools"] = (*patched.tools, *offered)
+
+        async def complete(messages: Sequence[Message]) -> Response:
+            found, _ = await self.runtime.complete(spec, make_request(spec, messages, replica, settings), "task")
+            return found
+
+        def count() -> None:
+            nonlocal left
+            left -= 1
+            if left <= 0:
+                raise Refused(502, "steps", f"The model called functions in {self.node.max_calls} answers in a row.")
+
+        return await self.functions.answer(patched.messages, offered, complete, count)
+
+    async def _call_function(self, tool: Tool, arguments: dict[str, Any]) -> Any:
+        await check_call((self.policy,), tool.name, arguments, None, _unasked, tool.all_defaults)
+        found = await (await self.runtime.sandbox()).call(tool.source, tool.name, arguments)
+        if not found.ok:
+            raise NodeError("tool", f"{tool.name}: {found.kind}: {found.message}")
+        return found.value
 
     async def embed(self, texts: Sequence[str], model: str) -> tuple[Sequence[Sequence[float]], int]:
         if self.node.config.embedder is None:
@@ -44,6 +72,11 @@ class ServedSession:
 
     def models(self) -> Sequence[str]:
         return [*self.node.config.models]
+
+
+async def _unasked(kind: str, content: Any, ask: Callable[[], Awaitable[bool]]) -> bool:
+    """Nobody is present whose consent could be asked."""
+    return False
 
 
 async def serve_gateway(

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 from workbench.errors import LMError, NodeError, WorkbenchError
 from workbench.gateway import Ask, Refused
 from workbench.hashing import digest
-from workbench.lm import Response
+from workbench.kit.tools import Tool, check_policy, run_in_sandbox
+from workbench.lm import Message, Response
 from workbench.runtime import Context
 from workbench.spec import LMSpec, lm_spec
+from workbench_external.functions import OfferedFunctions
 
 if TYPE_CHECKING:
     from workbench_external.config import ExternalConfig
@@ -59,6 +61,7 @@ class RowSession:
         self.last: LMError | None = None
         self.asked, self.missed = 0, Counter[str]()
         self.models_asked = Counter[str]()
+        self.functions = OfferedFunctions(config.functions, self._call_function)
         self._drawn = Counter[str]()  # answers drawn so far, by request
         self._left: dict[str, asyncio.Task[Sequence[Response]]] = {}  # whose client hung up before the answer
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -107,11 +110,21 @@ class RowSession:
         patched = self.patches.apply(ask, self.inputs)
         self.missed.update(patched.missed)
         with self._watched():
-            spec, settings = self._settings(ask, patched)
-            draws = [
-                self.ctx.complete(patched.messages, lm=spec, replica=first + i, **settings) for i in range(ask.samples)
-            ]
-            return await asyncio.gather(*draws)
+            return await asyncio.gather(*(self._answer(ask, patched, first + i) for i in range(ask.samples)))
+
+    async def _answer(self, ask: Ask, patched: Patched, replica: int) -> Response:
+        spec, settings = self._settings(ask, patched)
+        if offered := self.functions.definitions(ask):
+            settings["tools"] = (*patched.tools, *offered)
+
+        async def complete(messages: Sequence[Message]) -> Response:
+            return await self.ctx.complete(messages, lm=spec, replica=replica, **settings)
+
+        return await self.functions.answer(patched.messages, offered, complete, lambda: self._count(1))
+
+    async def _call_function(self, tool: Tool, arguments: dict[str, Any]) -> Any:
+        await check_policy(self.ctx, tool.name, arguments, tool.all_defaults)
+        return await run_in_sandbox(self.ctx, tool, arguments)
 
     @contextmanager
     def _watched(self) -> Generator[None]:
@@ -133,8 +146,12 @@ class RowSession:
 
     def _begin(self, ask: Ask) -> None:
         self._check_open()
-        self.asked += ask.samples
         self.models_asked[ask.model] += 1
+        self._count(ask.samples)
+
+    def _count(self, calls: int) -> None:
+        """Count calls of models before they are made. Raises Refused, and ends the row, where they are too many."""
+        self.asked += calls
         if self.asked > self.max_calls:
             self._end(NodeError("steps", f"the agent asked for more than max_calls: {self.max_calls}"))
             raise Refused(429, "budget", f"This task has {self.max_calls} calls of models. Do not try again.")
@@ -192,6 +209,8 @@ class RowSession:
             found["missed_slots"] = dict(self.missed)
         if (number := await self._first_difference()) is not None:
             found["differs_at_call"] = number
+        if self.functions.called:
+            found["tools"] = self.functions.called
         if self.models_asked:
             found["models"] = dict(self.models_asked)
         return found

@@ -6,10 +6,10 @@ from typing import Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
+from workbench.kit.forged import Forged
 from workbench.kit.live_calls import LiveCalls
 from workbench.kit.named_types import NAMED_TYPES, NamedTypes
 from workbench.workflow import NodeConfig
-from workbench_tools.forged import Forged
 from workbench_tools.user import UserConfig
 
 _LATER = ("actions", "first_thought", "nodes", "live")

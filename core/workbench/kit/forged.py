@@ -1,4 +1,4 @@
-"""Functions of an agent that stand in the workflow file as source."""
+"""Functions that a model may call, which stand in the workflow file as source."""
 
 from __future__ import annotations
 

@@ -1,0 +1,124 @@
+"""Functions that the gateway offers models beside the tools of the agent, which sees none of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from workbench.errors import NodeError
+from workbench.gateway import Ask
+from workbench.hashing import digest
+from workbench.kit.forged import Forged
+from workbench.kit.native_calls import same_said, to_message
+from workbench.kit.plain_adapter import as_text
+from workbench.kit.tools import Tool, check_arguments
+from workbench.lm import Response
+from workbench_external.slots.discover import texts_of
+
+Message = Mapping[str, Any]
+Definitions = Sequence[Mapping[str, Any]]
+#: Characters of a result that a row's trace keeps.
+_KEPT = 500
+#: Answers of the model for which it is known what was said before them.
+_REMEMBERED = 1000
+
+
+class OfferedFunctions:
+    """The functions of a node, for the conversations of one row, or of one client of a served gateway.
+
+    called: what was called, as the traces of `agent` nodes have it.
+    """
+
+    def __init__(self, functions: Sequence[Forged], run: Callable[[Tool, dict[str, Any]], Awaitable[Any]]):
+        """run: calls a function, which is source, in the sandbox. Raises NodeError."""
+        self.tools = {function.name: function.tool() for function in functions}
+        self.called: list[dict[str, Any]] = []
+        self._run = run
+        self._before: dict[str, list[Message]] = {}  # what the agent has not seen, by the answer that came after it
+
+    def definitions(self, ask: Ask) -> list[dict[str, Any]]:
+        """What is added to the tools of a request: nothing where the agent wants an answer of one form, or a call."""
+        choice = ask.settings.get("extra", {}).get("tool_choice", "auto")
+        if choice != "auto" or ask.settings.get("response_format") is not None:
+            return []
+        taken = {str(tool.get("function", {}).get("name")) for tool in ask.tools}
+        return [
+            {
+                "type": "function",
+                "function": {
+                    "name": tool.name,
+                    "description": tool.description,
+                    "parameters": {"type": "object", **tool.schema},
+                },
+            }
+            for tool in self.tools.values()
+            if tool.name not in taken
+        ]
+
+    async def answer(
+        self,
+        messages: Sequence[Message],
+        offered: Definitions,
+        complete: Callable[[Sequence[Message]], Awaitable[Response]],
+        again: Callable[[], None],
+    ) -> Response:
+        """The first answer of the model that calls none of the offered functions.
+
+        Where an answer also calls tools of the agent, the functions are run first, and the model is asked again.
+
+        Args:
+            messages: of the request. What was said behind earlier answers is put back before these.
+            offered: definitions that were added to the tools.
+            complete: asks the model, with them.
+            again: is called before each further call of the model. It raises where none is left.
+        """
+        names = {tool["function"]["name"] for tool in offered}
+        said = self._with_unseen(messages)
+        begun = len(said)
+        while True:
+            response = await complete(said)
+            calls = tuple(call for call in response.tool_calls if call["name"] in names)
+            if not calls:
+                break
+            said.append(to_message(replace(response, tool_calls=calls)))
+            said += [await self._result(call) for call in calls]
+            again()
+        if len(said) > begun:
+            self._before[_identity(to_message(response))] = said[begun:]
+            if len(self._before) > _REMEMBERED:
+                del self._before[next(iter(self._before))]
+        return response
+
+    def _with_unseen(self, messages: Sequence[Message]) -> list[Message]:
+        found: list[Message] = []
+        for message in messages:
+            if self._before and message.get("role") == "assistant":
+                found += self._before.get(_identity(message), ())
+            found.append(message)
+        return found
+
+    async def _result(self, call: Mapping[str, Any]) -> Message:
+        """The result of a call as a message to the model; of a wrong call, what is wrong with it."""
+        tool = self.tools[call["name"]]
+        try:
+            arguments: Any = json.loads(call["arguments"]) if isinstance(call["arguments"], str) else call["arguments"]
+        except (ValueError, RecursionError):
+            arguments = None
+        if not isinstance(arguments, dict):
+            text = "error: the arguments must be a JSON object"
+        else:
+            try:
+                check_arguments(tool, arguments)
+                text = f"result: {as_text(await self._run(tool, arguments))}"
+            except NodeError as error:
+                text = f"error: {error}"
+        self.called.append({"name": tool.name, "arguments": arguments, "result": text[:_KEPT]})
+        return {"role": "tool", "tool_call_id": call["id"], "content": text}
+
+
+def _identity(message: Message) -> str:
+    """What an answer is recognised by when the agent sends it again, in the form of whichever API."""
+    said = same_said({**message, "content": "".join(texts_of(message.get("content")))})
+    return digest([said.get("content"), said.get("tool_calls", [])])
