@@ -38,6 +38,10 @@ class ExternalConfig(NodeConfig):
         None, min_length=1, description="program and arguments; {question} is the value of an input"
     )
     url: str | None = Field(None, description="address of an HTTP service: one POST a row, JSON in and out")
+    services: int = Field(
+        4, ge=1, le=64, description="of url with command: processes at most, where both have {port}, one that is free"
+    )
+    start: float = Field(60.0, gt=0, description="of url with command: seconds until it listens")
     python: str | None = Field(None, description="file.py:function or module:function, called in a process of its own")
     mcp: str | None = Field(None, description="COMMAND#TOOL: a tool of an MCP server, started for each row")
     stdin: Literal["json", "text", "none"] = Field("json", description="how `command` gets the inputs")
@@ -82,7 +86,7 @@ class ExternalConfig(NodeConfig):
     @model_validator(mode="after")
     def _one_way(self) -> ExternalConfig:
         ways = [name for name in ("command", "url", "python", "mcp") if getattr(self, name) is not None]
-        if len(ways) != 1:
+        if len(ways) != 1 and ways != ["command", "url"]:
             raise ValueError(f"name one of command, url, python and mcp, not {' and '.join(ways) or 'none'}")
         if len({function.name for function in self.functions}) < len(self.functions):
             raise ValueError("two functions have the same name: rename one of them")

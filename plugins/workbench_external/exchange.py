@@ -102,6 +102,12 @@ def check_output(config: ExternalConfig, signature: Signature) -> None:
             hint="Write text, json, json:PATH or file:NAME.",
             path=("output",),
         )
+    if config.url is not None and (kind == "file" or config.input_file is not None):
+        raise SpecError(
+            "a service gets its inputs and gives its answer by HTTP, in no file",
+            hint="Remove input_file, and write output: text, json or json:PATH.",
+            path=("output" if kind == "file" else "input_file",),
+        )
     if kind == "text" and len(signature.outputs) > 1:
         raise SpecError(
             "an answer of several outputs cannot be plain text",
@@ -110,11 +116,19 @@ def check_output(config: ExternalConfig, signature: Signature) -> None:
         )
 
 
-def read_answer(config: ExternalConfig, signature: Signature, printed: bytes, folder: Path) -> dict[str, Any]:
-    """The outputs. Raises NodeError("unparsed") for an answer that does not hold them, and "empty" for none."""
+def read_answer(
+    config: ExternalConfig, signature: Signature, printed: bytes, folder: Path | None = None
+) -> dict[str, Any]:
+    """The outputs.
+
+    folder: of the row, in which the answer may be a file.
+
+    Raises NodeError("unparsed") for an answer that does not hold them, and "empty" for none."""
     kind, _, place = config.output.partition(":")
     names = [field.name for field in signature.outputs]
-    text = _text_of_file(folder / place) if kind == "file" else printed.decode("utf-8", "replace")
+    text = printed.decode("utf-8", "replace")
+    if folder is not None and kind == "file":
+        text = _text_of_file(folder / place)
     if not text.strip():
         raise NodeError("empty", "the agent gave no answer")
     value: Any = text.strip()

@@ -11,6 +11,7 @@ from typing import Any
 from workbench.gateway import Gateway
 from workbench.text import short
 from workbench_external.process import kill_abandoned
+from workbench_external.started import Services
 from workbench_external.workspace import Workspaces
 
 
@@ -28,6 +29,7 @@ class Hub:
     missed: dict[str, Counter[str]] = field(default_factory=dict)
     diverged: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
+    services: dict[str, Services] = field(default_factory=dict[str, Services])
 
     @classmethod
     async def open(cls) -> Hub:
@@ -63,6 +65,12 @@ class Hub:
             )
         return [*found, *dict.fromkeys(self.faults)]
 
+    def services_of(self, node: str, most: int) -> Services:
+        """The services that a node has started, of which there are `most` at once."""
+        return self.services.setdefault(node, Services(most))
+
     async def aclose(self) -> None:
+        for services in self.services.values():
+            await services.aclose()
         await self.gateway.aclose()
         await asyncio.to_thread(self.workspaces.remove)

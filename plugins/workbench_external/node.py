@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Mapping, Sequence
-from functools import cached_property
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 from workbench.errors import NodeError, SpecError
+from workbench.hashing import digest
 from workbench.runtime import Context
 from workbench.spec import lm_spec
 from workbench.user_code import PREFIX, parse_address
@@ -29,6 +31,7 @@ from workbench_external.service import ask_service
 from workbench_external.session import RowSession
 from workbench_external.slots.discover import find_slots
 from workbench_external.slots.patches import Patches
+from workbench_external.started import PORT, check_service, start_service
 from workbench_external.workspace import write_file
 
 #: Calls of models in a row where the file sets no `max_calls`.
@@ -60,6 +63,7 @@ class External(SignatureNode):
         super().__init__(name, config, base)
         self.signature = parse_signature(config.signature)
         check_output(config, self.signature)
+        check_service(config, self.signature)
         for key in ("lm", "embedder"):
             if getattr(config, key) is not None:
                 lm_spec(getattr(config, key))
@@ -148,15 +152,13 @@ class External(SignatureNode):
         return {"outputs": outputs, "failure": told[0], "message": told[1], "notes": notes}
 
     async def _answer(self, inputs: Mapping[str, Any], session: RowSession, hub: Hub, secret: str) -> dict[str, Any]:
-        files = {
-            slot.name: slot.text for slot in (self.config.slots or {}).values() if slot.in_ == "file" and slot.text
-        }
         leading = hub.gateway.environment(secret, dict.fromkeys(self.config.env, ""))
+        if self.config.url is not None:
+            async with self._service(session, hub) as url:
+                printed = await ask_service(self.config, url, inputs, leading, session)
+            return read_answer(self.config, self.signature, printed)
         env = environment(self.config, inputs, leading)
-        async with hub.workspaces.fresh(self.folder, self.config.revision, files) as place:
-            if self.config.url is not None:
-                printed = await ask_service(self.config, inputs, leading, session)
-                return read_answer(self.config, self.signature, printed, place)
+        async with hub.workspaces.fresh(self.folder, self.config.revision, self._files) as place:
             if self.config.input_file is not None:
                 write_file(place, self.config.input_file, inputs_as_json(inputs))
             try:
@@ -173,6 +175,25 @@ class External(SignatureNode):
                 raise NodeError("start", f"the agent cannot be started: {error}") from None
             _check_ended(ended, self.config.timeout)
             return read_answer(self.config, self.signature, ended.stdout, place)
+
+    @cached_property
+    def _files(self) -> dict[str, str]:
+        """The files that are replaced in the folder of the agent."""
+        slots = (self.config.slots or {}).values()
+        return {slot.name: slot.text for slot in slots if slot.in_ == "file" and slot.text}
+
+    @asynccontextmanager
+    async def _service(self, session: RowSession, hub: Hub) -> AsyncGenerator[str]:
+        """The address of the service for a row: one that runs already, or one of ours."""
+        c = self.config
+        assert c.url is not None
+        if c.command is None:
+            yield c.url
+            return
+        services = hub.services_of(self.name, c.services if PORT in c.url else 1)
+        starting = partial(start_service, c, self.base, self.folder, self._files, hub.gateway, hub.workspaces)
+        async with services.lease(digest(self._files), session, starting) as service:
+            yield service.url
 
     def _command(self, inputs: Mapping[str, Any], place: Path) -> list[str]:
         """The command of a row. Functions and MCP tools are called by a program of ours."""

@@ -1,4 +1,4 @@
-"""Runs a program for a row: in a process group of its own, with a deadline, its output bounded, and killed whole."""
+"""Runs a program: in a process group of its own, with a deadline, its output bounded, and killed whole."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -56,27 +56,52 @@ async def run_program(
         waited: how many these are so far.
         over: ends it at once when it is set.
 
-    At the end its process group is killed, and whatever else it started that kept its environment. Raises OSError if
-    it cannot be started.
+    Raises OSError if it cannot be started.
     """
-    mark, begun = f"{os.getpid()}-{secrets.token_hex(8)}", time.monotonic()
+    begun = time.monotonic()
     # Files in place of pipes: a child that left the group could hold a pipe open for ever.
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         given.write(stdin)
         given.seek(0)
-        started = [*_dying_with_us(), *command]
-        process = await asyncio.create_subprocess_exec(
-            *started, cwd=cwd, env={**env, _MARK: mark}, stdin=given, stdout=out, stderr=err, start_new_session=True
-        )
-        try:
+        async with running(command, cwd=cwd, env=env, stdin=given, stdout=out, stderr=err) as process:
             ended = await _watch(process, (out, err), lambda: begun + timeout + waited(), over)
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
-            await asyncio.to_thread(_kill_marked, lambda found: found == mark)
         code = process.returncode if ended == "" else None
-        return Finished(code, _head(out, MOST_OUTPUT), _tail(err), ended)
+        return Finished(code, _head(out, MOST_OUTPUT), read_tail(err), ended)
+
+
+@asynccontextmanager
+async def running(
+    command: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    stdin: IO[bytes] | int,
+    stdout: IO[bytes] | int,
+    stderr: IO[bytes],
+) -> AsyncGenerator[asyncio.subprocess.Process]:
+    """A program that runs meanwhile, in a process group of its own.
+
+    At the end its group is killed, and whatever else it started that kept its environment. Raises OSError if it cannot
+    be started.
+    """
+    mark = f"{os.getpid()}-{secrets.token_hex(8)}"
+    process = await asyncio.create_subprocess_exec(
+        *_dying_with_us(),
+        *command,
+        cwd=cwd,
+        env={**env, _MARK: mark},
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+        await asyncio.to_thread(_kill_marked, lambda found: found == mark)
 
 
 async def _watch(
@@ -125,7 +150,8 @@ def _head(file: IO[bytes], most: int) -> bytes:
     return file.read(most)
 
 
-def _tail(file: IO[bytes]) -> str:
+def read_tail(file: IO[bytes]) -> str:
+    """The end of what a program has written."""
     file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
     return file.read(_TAIL).decode("utf-8", "replace")
 

@@ -18,7 +18,7 @@ _LOOK = 0.2
 
 
 async def ask_service(
-    config: ExternalConfig, inputs: Mapping[str, Any], leading: Mapping[str, str], row: RowSession
+    config: ExternalConfig, url: str, inputs: Mapping[str, Any], leading: Mapping[str, str], row: RowSession
 ) -> bytes:
     """The body of its answer. Raises NodeError.
 
@@ -38,7 +38,7 @@ async def ask_service(
         async with (
             ClientSession(timeout=ClientTimeout(total=None, sock_connect=30)) as session,
             session.post(
-                str(config.url),
+                url,
                 data=body,
                 headers={"Content-Type": "application/json", **headers},
                 allow_redirects=False,

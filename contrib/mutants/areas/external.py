@@ -7,7 +7,7 @@ from areas.mutant import Mutant, changes_of, nodes_of
 FOLDER = "plugins/workbench_external/"
 TESTS = "tests/plugins/external/"
 ROWS, PATCHES, TEMPLATES = (f"{TESTS}test_{name}.py" for name in ("rows", "patches", "templates"))
-RUNS = f"{TESTS}test_runs.py"
+RUNS, FUNCTIONS, SERVICES = (f"{TESTS}test_{name}.py" for name in ("runs", "functions", "services"))
 RESTLESS = nodes_of(RUNS, "test_a_row_that_has_ended_is_not_run_again_though_its_agent_asks_otherwise_each_time")
 
 EXTERNAL: list[Mutant] = [
@@ -35,6 +35,27 @@ EXTERNAL: list[Mutant] = [
         (ROWS,),
         ("replica=first + i", "replica=i", "equal requests of a row are one draw"),
         ("if self.asked > self.max_calls:", "if False:", "a row has no bound on its calls"),
+    ),
+    *changes_of(
+        f"{FOLDER}functions.py",
+        (FUNCTIONS,),
+        ("found += self._before.get(_identity(message), ())", "pass", "what the agent has not seen is forgotten"),
+        (
+            "calls = tuple(call for call in response.tool_calls if call",
+            "calls = tuple(call for call in () if call",
+            "nobody runs the functions",
+        ),
+        ('if choice != "auto" or ask', "if ask", "functions are offered where the agent wants a certain call"),
+        ("            again()\n", "", "calls that the agent does not see have no bound"),
+        ("if tool.name not in taken", "if tool.name", "a function hides a tool of the agent"),
+    ),
+    *changes_of(
+        f"{FOLDER}started.py",
+        (SERVICES,),
+        ("if self.row is None:", "if False:", "what a service asks after its row is answered"),
+        ('keep = error.kind == "exit"', "keep = True", "a service that is still at work gets the next row"),
+        ("one.process.returncode is not None", "False", "a service that has ended gets the next row"),
+        ("if await _listens(url):", "if False:", "another program gets the rows"),
     ),
     *changes_of(
         f"{FOLDER}process.py",

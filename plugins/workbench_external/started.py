@@ -1,0 +1,232 @@
+"""Services that a run starts itself: servers that find their models in their environment, as agents in production do.
+
+Nothing in a request of theirs says which row it is for. So a service has one row at a time, and what it asks meanwhile
+belongs to that row.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import tempfile
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+from urllib.parse import urlsplit
+
+from workbench.errors import NodeError, SpecError
+from workbench.gateway import Ask, Gateway, GatewaySession, Refused
+from workbench.hashing import digest
+from workbench.lm import Response
+from workbench.workflow import Signature
+from workbench_external.config import ExternalConfig
+from workbench_external.exchange import command_line, environment, fill_fields
+from workbench_external.process import read_tail, running
+from workbench_external.workspace import Workspaces
+
+#: What stands for a port that is free.
+PORT = "{port}"
+#: Seconds between two looks whether it listens.
+_LOOK = 0.05
+#: Seconds in which a service whose connection broke may be found to have ended.
+_LAST_WORDS = 0.5
+
+
+def check_service(config: ExternalConfig, signature: Signature) -> None:
+    """Raise SpecError for a `command` that cannot start the service at `url`."""
+    if config.url is None or config.command is None:
+        return
+    inputs = [field.name for field in signature.inputs]
+    told = [*config.command, *config.env.values()]
+    if "port" in inputs:
+        raise SpecError("an input of a service that is started cannot be named 'port'", hint="Rename it.")
+    if named := next((name for name in inputs for text in told if f"{{{name}}}" in text), None):
+        raise SpecError(
+            f"a service is started once for many rows, so {{{named}}} has no value there",
+            hint="Its inputs come in the body of each request.",
+            path=("command",),
+        )
+    if (PORT in config.url) != any(PORT in text for text in told):
+        raise SpecError(
+            f"{PORT} stands in `url`, and neither in `command` nor in `env`, or the other way round",
+            hint=f"Write it in both: url: http://127.0.0.1:{PORT}/, command: [python, serve.py, --port, '{PORT}'].",
+            path=("url",),
+        )
+
+
+class Turns(GatewaySession):
+    """What a service asks, by the row whose turn it is."""
+
+    row: GatewaySession | None = None
+
+    def _current(self) -> GatewaySession:
+        if self.row is None:
+            raise Refused(429, "ended", "The row has ended. Do not try again.")
+        return self.row
+
+    async def complete(self, ask: Ask) -> Sequence[Response]:
+        return await self._current().complete(ask)
+
+    async def embed(self, texts: Sequence[str], model: str) -> tuple[Sequence[Sequence[float]], int]:
+        return await self._current().embed(texts, model)
+
+    def models(self) -> Sequence[str]:
+        return self._current().models()
+
+
+@dataclass(eq=False)
+class StartedService:
+    """A service that listens. key: of what it was started with."""
+
+    url: str
+    key: str
+    turns: Turns
+    process: asyncio.subprocess.Process
+    errors: IO[bytes]
+    stack: AsyncExitStack
+
+    def describe_end(self) -> str | None:
+        """How it ended; None while it runs."""
+        if (code := self.process.returncode) is None:
+            return None
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        said = " ".join(read_tail(self.errors).split())[-300:]
+        return f"the service {how}{f'; it said: {said}' if said else ''}"
+
+
+@dataclass
+class Services:
+    """The services of a node: at most so many at once, begun when rows need them, and used again for later rows."""
+
+    most: int
+    idle: list[StartedService] = field(default_factory=list[StartedService])
+    running: int = 0
+
+    def __post_init__(self) -> None:
+        self._places = asyncio.Semaphore(self.most)
+
+    @asynccontextmanager
+    async def lease(
+        self, key: str, row: GatewaySession, start: Callable[[], Awaitable[StartedService]]
+    ) -> AsyncGenerator[StartedService]:
+        """A service for a row. One whose row was cut short may still be at work, and goes.
+
+        start: begins one for this key. Raises NodeError.
+        """
+        async with self._places:
+            service = await self._take(key, start)
+            keep = False
+            try:
+                service.turns.row = row
+                yield service
+                keep = True
+            except NodeError as error:
+                keep = error.kind == "exit"
+                if error.kind == "start":  # the connection broke, perhaps before its end is known here
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(service.process.wait(), _LAST_WORDS)
+                if (ended := service.describe_end()) is not None:
+                    raise NodeError("crash", ended) from error
+                raise
+            finally:
+                service.turns.row = None
+                if keep and service.process.returncode is None:
+                    self.idle.append(service)
+                else:
+                    await self._close(service)
+
+    async def _take(self, key: str, start: Callable[[], Awaitable[StartedService]]) -> StartedService:
+        for service in [one for one in self.idle if one.process.returncode is not None]:
+            self.idle.remove(service)
+            await self._close(service)
+        if (found := next((one for one in self.idle if one.key == key), None)) is not None:
+            self.idle.remove(found)
+            return found
+        if self.running >= self.most and self.idle:
+            await self._close(self.idle.pop(0))
+        self.running += 1
+        try:
+            return await start()
+        except BaseException:
+            self.running -= 1
+            raise
+
+    async def _close(self, service: StartedService) -> None:
+        self.running -= 1
+        await service.stack.aclose()
+
+    async def aclose(self) -> None:
+        while self.idle:
+            await self._close(self.idle.pop())
+
+
+async def start_service(
+    config: ExternalConfig,
+    base: Path,
+    folder: Path | None,
+    files: Mapping[str, str],
+    gateway: Gateway,
+    workspaces: Workspaces,
+) -> StartedService:
+    """Start a service and wait until it listens. files: in place of those of its folder. Raises NodeError."""
+    async with AsyncExitStack() as stack:
+        turns, known = Turns(), {"port": _find_port()}
+        secret = gateway.admit(turns)
+        stack.push_async_callback(gateway.dismiss, secret)
+        leading = gateway.environment(secret, dict.fromkeys(config.env, ""))
+        url = fill_fields(str(config.url), known)
+        if await _listens(url):  # rows would go there
+            told = "stop it, or leave out `command` if it is the agent"
+            raise NodeError("start", f"another program listens at {url}: {told}")
+        place = await stack.enter_async_context(workspaces.fresh(folder, config.revision, files))
+        errors = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
+        program = running(
+            command_line(config, known, base, folder, place),
+            cwd=place,
+            env=environment(config, known, leading),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+        )
+        try:
+            process = await stack.enter_async_context(program)
+        except OSError as error:
+            raise NodeError("start", f"the service cannot be started: {error}") from None
+        service = StartedService(url, digest(files), turns, process, errors, stack)
+        await _wait_for(service, config.start)
+        service.stack = stack.pop_all()
+        return service
+
+
+def _find_port() -> int:
+    """A port that is free now."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+async def _wait_for(service: StartedService, seconds: float) -> None:
+    """Wait until it listens. Raises NodeError where it ends before, or takes longer."""
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    while not await _listens(service.url):
+        if (ended := service.describe_end()) is not None:
+            raise NodeError("start", f"{ended}, before it listened at {service.url}")
+        if loop.time() - begun > seconds:
+            raise NodeError("start", f"the service does not listen at {service.url} after {seconds:g} s")
+        await asyncio.sleep(_LOOK)
+
+
+async def _listens(url: str) -> bool:
+    place = urlsplit(url)
+    try:
+        _, writer = await asyncio.open_connection(
+            place.hostname, place.port or (443 if place.scheme == "https" else 80)
+        )
+    except OSError:
+        return False
+    writer.close()
+    return True
