@@ -70,8 +70,13 @@ def _rows(model: Any, prefix: str = "", inside: tuple[Any, ...] = ()) -> Iterato
         key = f"{prefix}{field.alias or name}"
         yield f"| `{key}` | {_short_type(kind)} | {default} | {text} |"
         for inner, mark in _models(field.annotation):
-            if inner not in (model, *inside) and not inner.__module__.startswith("workbench."):
+            if inner not in (model, *inside) and not _told_elsewhere(inner):
                 yield from _rows(inner, f"{key}{mark}.", (*inside, model))
+
+
+def _told_elsewhere(model: Any) -> bool:
+    """Whether a model is core's, which has pages of its own; those of the kit are parts of plugins' settings."""
+    return model.__module__.startswith("workbench.") and not model.__module__.startswith("workbench.kit.")
 
 
 def _models(kind: Any, mark: str = "") -> Iterator[tuple[Any, str]]:
@@ -410,7 +415,7 @@ def _fields(model: Any, shown: set[Any], prefix: str = "") -> Iterator[tuple[str
         default = "required" if field.is_required() else _default(field)
         yield f"{prefix}{field.alias or name}", default, (field.description or "").replace("|", "\\|")
         for inner, mark in _models(field.annotation):
-            if inner not in shown and not inner.__module__.startswith("workbench."):
+            if inner not in shown and not _told_elsewhere(inner):
                 shown.add(inner)
                 yield from _fields(inner, shown, f"{prefix}{name}{mark}.")
 

@@ -81,8 +81,8 @@ class Forge(Optimizer):
     def lacking(self, workflow: Workflow) -> str | None:
         if any(self._written(workflow)):
             return None
-        wanted = {"functions": "an agent node", "heuristic": "a code node"}
-        return wanted.get(self.kind, "an agent node or a code node")
+        wanted = {"functions": "an agent or external node", "heuristic": "a code node"}
+        return wanted.get(self.kind, "an agent, external or code node")
 
     def _written(self, workflow: Workflow) -> tuple[dict[str, str], dict[str, str]]:
         """The addresses of agents' functions and of programs, each with its node's name."""

@@ -221,7 +221,8 @@ def test_a_tool_of_an_mcp_server_is_an_agent(tmp_path: Path) -> None:
     ("settings", "told"),
     [
         ({}, "name one of command, url, python and mcp, not none"),
-        ({"command": ["x"], "url": "http://x"}, "not command and url"),
+        ({"command": ["x"], "python": "x:y"}, "not command and python"),
+        ({"url": "http://x", "mcp": "x#y"}, "not url and mcp"),
         ({"command": ["x"], "output": "xml"}, "names no place of an answer"),
         ({"command": ["x"], "revision": "HEAD"}, "revision needs folder"),
         ({"command": ["x"], "folder": "nowhere"}, "there is no folder"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -132,6 +133,14 @@ def test_a_service_that_dies_fails_its_row_and_the_next_one_has_a_new_one(tmp_pa
         assert kind == "crash" and "ended with exit code 3; it said: no disk" in told
         assert wf(text="a")["label"] == "ok"
     assert len(started(tmp_path)) == 2
+
+
+def test_a_service_that_died_between_rows_gets_no_further_one(tmp_path: Path) -> None:
+    with workbench.load(write(tmp_path), pool=SimulatedPool(EchoLM())) as wf:
+        assert wf(text="a")["label"] == "a label:"
+        os.kill(started(tmp_path)[0], signal.SIGKILL)
+        time.sleep(0.3)
+        assert wf(text="b")["label"] == "b label:" and len(started(tmp_path)) == 2
 
 
 def test_a_row_that_is_cut_short_takes_its_service_along(tmp_path: Path) -> None:
