@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
@@ -35,6 +36,9 @@ class ExternalConfig(NodeConfig):
     signature: str = Field(description='what goes in and comes out, e.g. "question -> answer"')
     command: list[str] | None = Field(
         None, min_length=1, description="program and arguments; {question} is the value of an input"
+    )
+    image: str | None = Field(
+        None, description="container image that `command` is run in, by docker or podman; never pulled"
     )
     url: str | None = Field(None, description="address of an HTTP service: one POST a row, JSON in and out")
     python: str | None = Field(None, description="file.py:function or module:function, called in a process of its own")
@@ -79,6 +83,10 @@ class ExternalConfig(NodeConfig):
         ways = [name for name in ("command", "url", "python", "mcp") if getattr(self, name) is not None]
         if len(ways) != 1:
             raise ValueError(f"name one of command, url, python and mcp, not {' and '.join(ways) or 'none'}")
+        if self.image is not None and self.command is None:
+            raise ValueError("image needs command: the program that is started in it")
+        if self.image is not None and not re.fullmatch(r"[A-Za-z0-9][\w./:@-]*", self.image):
+            raise ValueError(f"image '{self.image}' is no name of an image; write one as docker and podman list it")
         if self.revision is not None and self.folder is None:
             raise ValueError("revision needs folder: a Git repository")
         return self

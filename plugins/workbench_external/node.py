@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from workbench.spec import lm_spec
 from workbench.user_code import PREFIX, parse_address
 from workbench.workflow import SignatureNode, Span, parse_signature
 from workbench_external.config import ExternalConfig
+from workbench_external.container import WORK, run_in_image
 from workbench_external.exchange import (
     check_output,
     command_line,
@@ -149,8 +150,9 @@ class External(SignatureNode):
                 return read_answer(self.config, self.signature, printed, place)
             if self.config.input_file is not None:
                 write_file(place, self.config.input_file, inputs_as_json(inputs))
+            run = partial(run_in_image, self.config.image, session.ctx) if self.config.image else run_program
             try:
-                ended = await run_program(
+                ended = await run(
                     self._command(inputs, place),
                     cwd=place,
                     env=env,
@@ -168,7 +170,7 @@ class External(SignatureNode):
         """The command of a row. Functions and MCP tools are called by a program of ours."""
         c = self.config
         if c.command is not None:
-            return command_line(c, inputs, self.base, self.folder, place)
+            return command_line(c, inputs, self.base, self.folder, place if c.image is None else WORK)
         base = str(in_row(self.base.resolve(), self.folder, place))
         worker = [sys.executable, str(Path(__file__).with_name("worker.py"))]
         if c.mcp is not None:
