@@ -78,7 +78,8 @@ def run(state: Path, words: list[str]) -> int:
         else:
             return fail(f"unknown flag: {name}", 125)
     source, target, _ = found["--volume"][0].split(":")
-    passed = dict(line.partition("=")[::2] for line in Path(found["--env-file"][0]).read_text().splitlines())
+    lines = Path(found["--env-file"][0]).read_text().splitlines()
+    passed = {name: value for name, _, value in (line.partition("=") for line in lines)}
     passed |= {name: os.environ[name] for name in found.get("--env", []) if "=" not in name}
     command = [found["--entrypoint"][0], *words[1:]]
     mapped = [word.replace(target, source, 1) if word.startswith(target) else word for word in command]

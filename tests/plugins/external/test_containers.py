@@ -114,7 +114,7 @@ def test_values_of_variables_stand_on_no_command_line_and_ours_reach_no_containe
         monkeypatch.setenv(name, "sk-secret-of-ours")
     monkeypatch.setenv("HOME", str(tmp_path))
     lines = answer(tmp_path, command=["env"], env={"NOTE": "n{text}"}).splitlines()
-    found = dict(line.partition("=")[::2] for line in lines)
+    found = {name: value for name, _, value in (line.partition("=") for line in lines)}
     assert found["PATH"].startswith("/image/bin") and found["HOME"] == "/image/home" and found["NOTE"] == "na b"
     assert found["OPENAI_BASE_URL"].startswith("http://127.0.0.1:") and "sk-secret-of-ours" not in found.values()
     secret = found["OPENAI_API_KEY"]
