@@ -78,6 +78,7 @@ def is_gone(process: int) -> bool:
         ({"command": ["cat"], "output": "json:text"}, "a b"),
         ({"command": ["echo", "<{text}>"], "stdin": "none"}, "<a b>"),
         ({"command": ["sh", "-c", 'printf %s "$NOTE"'], "env": {"NOTE": "n:\n{text}"}}, "n:\na b"),
+        ({"command": ["sh", "-c", "ls -a | wc -l"]}, "2"),
         ({"command": ["cat", "in.json"], "input_file": "in.json"}, '{"text": "a b"}'),
         ({"command": ["sh", "-c", "cat > out.txt"], "output": "file:out.txt", "stdin": "text"}, "a b"),
         ({"command": ["sh", "home/agent.sh", "aside.txt"], "folder": "home"}, "aside.txt copy"),
@@ -91,6 +92,7 @@ def test_inputs_and_answers_pass_into_a_container_in_all_ways(
     (tmp_path / "home/more.txt").write_text("copy")
     (tmp_path / "aside.txt").write_text("beside the workflow file, so that the image has none")
     assert answer(tmp_path, **settings) == printed
+    assert "folder" not in settings or "/work/agent.sh" in calls(docker, "run")[0]["words"]
     assert not list((docker / "containers").iterdir())
 
 
@@ -213,15 +215,17 @@ def test_podman_is_used_where_docker_does_not_answer_or_lacks_the_image(docker: 
 @pytest.mark.parametrize(
     ("name", "info", "expected"),
     [
-        ("docker", "[name=seccomp,profile=builtin]", f"--user {os.getuid()}:{os.getgid()} --volume"),
+        ("docker", "[name=seccomp,profile=builtin]", "--user 1234:1235 --volume"),
         ("docker", "[name=seccomp,profile=builtin name=rootless]", "--user 0:0 --volume"),
-        ("podman", "true", f"--userns keep-id --user {os.getuid()}:{os.getgid()} "),
+        ("podman", "true", "--userns keep-id --user 1234:1235 "),
     ],
 )
 def test_files_that_a_container_writes_are_ours_also_where_it_runs_without_root(
     name: str, info: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setattr(os, "getuid", lambda: 1234)
+    monkeypatch.setattr(os, "getgid", lambda: 1235)
     state = install(tmp_path / "bin", name, info=info)
     answer(tmp_path, command=["cat"])
     assert expected in " ".join(calls(state, "run")[0]["words"])
