@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
@@ -36,6 +37,9 @@ class ExternalConfig(NodeConfig):
     signature: str = Field(description='what goes in and comes out, e.g. "question -> answer"')
     command: list[str] | None = Field(
         None, min_length=1, description="program and arguments; {question} is the value of an input"
+    )
+    image: str | None = Field(
+        None, description="container image that `command` is run in, by docker or podman; never pulled"
     )
     url: str | None = Field(None, description="address of an HTTP service: one POST a row, JSON in and out")
     services: int = Field(
@@ -90,6 +94,10 @@ class ExternalConfig(NodeConfig):
             raise ValueError(f"name one of command, url, python and mcp, not {' and '.join(ways) or 'none'}")
         if len({function.name for function in self.functions}) < len(self.functions):
             raise ValueError("two functions have the same name: rename one of them")
+        if self.image is not None and ways != ["command"]:
+            raise ValueError("image needs command alone: the program that is started in it for each row")
+        if self.image is not None and not re.fullmatch(r"[A-Za-z0-9][\w./:@-]*", self.image):
+            raise ValueError(f"image '{self.image}' is no name of an image; write one as docker and podman list it")
         if self.revision is not None and self.folder is None:
             raise ValueError("revision needs folder: a Git repository")
         return self

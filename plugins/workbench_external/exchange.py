@@ -41,7 +41,8 @@ def environment(config: ExternalConfig, inputs: Mapping[str, Any], gateway: Mapp
     `$OPENAI_BASE_URL` in the file is the gateway's, so that an agent that reads another variable finds it too, and
     `$OPENAI_API_KEY` never ours.
     """
-    inherited = {name: value for name, value in os.environ.items() if _INHERITED.fullmatch(name)}
+    # An image has a PATH and a HOME of its own.
+    inherited = {n: value for n, value in os.environ.items() if _INHERITED.fullmatch(n) and config.image is None}
 
     def filled(found: re.Match[str]) -> str:  # in one pass: values of inputs name no variables
         if name := found["variable"] or found["braced"]:
@@ -61,18 +62,23 @@ def command_line(
     config: ExternalConfig, inputs: Mapping[str, Any], base: Path, folder: Path | None, place: Path
 ) -> list[str]:
     """The program and its arguments. Words that name files beside the workflow file become absolute, since the working
-    directory is another one; of a file in the folder of the agent it is the row's own copy."""
+    directory is another one; of a file in the folder of the agent it is the row's own copy. Other words stay for an
+    image, which has none of our files but the row's."""
     assert config.command is not None
     return [
-        fill_fields(word, inputs) if _FIELD.search(word) else _absolute(word, base, folder, place)
+        fill_fields(word, inputs)
+        if _FIELD.search(word)
+        else _absolute(word, base, folder, place, config.image is not None)
         for word in config.command
     ]
 
 
-def _absolute(word: str, base: Path, folder: Path | None, place: Path) -> str:
+def _absolute(word: str, base: Path, folder: Path | None, place: Path, in_image: bool) -> str:
     if not word or word.startswith("-") or not (base / word).is_file():
         return word
-    return str(in_row(Path(os.path.abspath(base / word)), folder, place))
+    path = Path(os.path.abspath(base / word))
+    found = in_row(path, folder, place)
+    return word if in_image and found == path else str(found)
 
 
 def in_row(path: Path, folder: Path | None, place: Path) -> Path:

@@ -16,6 +16,7 @@ from workbench.spec import lm_spec
 from workbench.user_code import PREFIX, parse_address
 from workbench.workflow import SignatureNode, Span, parse_signature
 from workbench_external.config import ExternalConfig
+from workbench_external.container import WORK, run_in_image
 from workbench_external.exchange import (
     check_output,
     command_line,
@@ -161,8 +162,9 @@ class External(SignatureNode):
         async with hub.workspaces.fresh(self.folder, self.config.revision, self._files) as place:
             if self.config.input_file is not None:
                 write_file(place, self.config.input_file, inputs_as_json(inputs))
+            run = partial(run_in_image, self.config.image, session.ctx) if self.config.image else run_program
             try:
-                ended = await run_program(
+                ended = await run(
                     self._command(inputs, place),
                     cwd=place,
                     env=env,
@@ -199,7 +201,7 @@ class External(SignatureNode):
         """The command of a row. Functions and MCP tools are called by a program of ours."""
         c = self.config
         if c.command is not None:
-            return command_line(c, inputs, self.base, self.folder, place)
+            return command_line(c, inputs, self.base, self.folder, place if c.image is None else WORK)
         base = str(in_row(self.base.resolve(), self.folder, place))
         worker = [sys.executable, str(Path(__file__).with_name("worker.py"))]
         if c.mcp is not None:

@@ -212,6 +212,8 @@ def _add_programs(part: Mapping[Any, Any], powers: Powers, base: Path) -> list[P
             powers.add("runs Python", str(part["python"]))
     for command in commands:
         powers.add("starts a program", command)
+    if isinstance(image := part.get("image"), str) and ("external" in part or len(part) == 1):  # alone: searched
+        powers.add("starts a program", f"the container image {image}")
     settings = part.get("settings")
     if is_dict(settings) and ":" in str(settings.get("id")):
         powers.add("runs Python", str(settings["id"]))  # gymnasium imports the module before the colon
