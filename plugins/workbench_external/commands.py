@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -125,26 +128,33 @@ def _without_text(workflow: Workflow) -> list[str]:
 
 def _read_result(result: str, db: str) -> Workflow:
     from workbench.inference import read_workflow
-    from workbench.run import export_candidate
-    from workbench.store import ReadOnlyStore
     from workbench.user_code import without_user_code
 
-    if Path(result).is_file():
-        with without_user_code("names"):
-            return read_workflow(result, [])[2]
-    import tempfile
+    with _file_of(result, db) as file, without_user_code("names"):
+        return read_workflow(file, [])[2]
 
+
+@contextmanager
+def _file_of(result: str, db: str) -> Generator[Path]:
+    """The workflow file of that name, or one with the winner of that run. Raises StoreError."""
+    from workbench.run import export_candidate
+    from workbench.store import ReadOnlyStore
+
+    if Path(result).is_file():
+        yield Path(result)
+        return
     store = ReadOnlyStore(db)
     try:
-        with tempfile.TemporaryDirectory() as folder, without_user_code("names"):
-            export_candidate(store, result, None, "yaml", Path(folder) / "result.yaml")
-            return read_workflow(Path(folder) / "result.yaml", [])[2]
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "result.yaml"
+            export_candidate(store, result, None, "yaml", file)
+            yield file
     finally:
         store.close()
 
 
 @click.command("gateway")
-@FILE
+@click.argument("result")
 @click.option("--node", "name", help="The external node whose slots are used, if the file has several.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="A loopback address.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8321, show_default=True, help="0: any that is free.")
@@ -154,26 +164,35 @@ def _read_result(result: str, db: str) -> Workflow:
     help="What agents must send. Default: a new one. Better given as the variable.",
 )
 @SET
-def gateway_command(file: Path, name: str | None, host: str, port: int, key: str | None, sets: tuple[str, ...]) -> None:
-    """Answer the agent of FILE at a base URL, with its texts replaced as the file says: the result of `optimize`, in
-    production, without a change of the agent.
+@DB
+def gateway_command(
+    result: str, name: str | None, host: str, port: int, key: str | None, sets: tuple[str, ...], db: str
+) -> None:
+    """Answer an agent at a base URL, with its texts replaced as a run found best: in production, without a change of
+    the agent.
+
+    RESULT is the file that `optimize` wrote, or the name of a run, whose winner is taken.
 
     Prints the variables that lead an agent there. Nothing is recorded, and no budget holds. SIGTERM or Ctrl-C ends it.
     """
     import asyncio
 
-    from workbench.cli.trust import require_trust
+    from workbench.cli.trust import require_trust, require_trust_in_run
     from workbench.errors import SpecError
     from workbench.inference import read_workflow
     from workbench_external.node import External
     from workbench_external.served import serve_gateway
 
-    require_trust(file, called=True)
-    spec, _, workflow = read_workflow(file, read_settings(sets))
+    if Path(result).is_file() or Path(result).suffix in (".yaml", ".yml"):
+        require_trust(Path(result), called=True)
+    else:
+        require_trust_in_run(result, db)
+    with _file_of(result, db) as file:
+        spec, _, workflow = read_workflow(file, read_settings(sets))
     nodes = {n: node for n, node in workflow.enabled_nodes.items() if isinstance(node, External)}
     if not nodes or (name is None and len(nodes) > 1) or (name is not None and name not in nodes):
         raise SpecError(
-            f"{file} has {len(nodes)} external nodes" + (f", and none is '{name}'" if name else ""),
+            f"{one_line(result)} has {len(nodes)} external nodes" + (f", and none is '{name}'" if name else ""),
             hint=f"Name one with --node: {', '.join(nodes)}."
             if nodes
             else "The gateway replaces texts of such a node.",

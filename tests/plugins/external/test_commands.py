@@ -10,7 +10,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,8 @@ import yaml
 from tests.helpers.external_agents import SORTER, SYSTEM, write_agent
 
 from workbench.errors import SpecError
-from workbench.run import prepare
+from workbench.run import Options, optimize, prepare
+from workbench.study import make_optimizer
 from workbench.testing.simulated import SimulatedLM, SimulatedPool
 from workbench_external.observed import observe_file
 
@@ -60,13 +61,18 @@ def test_an_agent_that_asks_past_the_gateway_is_told_of(tmp_path: Path) -> None:
         observe_file(prepare(path)[2], path, tmp_path / "run.db", 2, SimulatedPool(SimulatedLM()))
 
 
-@contextmanager
-def gateway(folder: Path, node: dict[str, Any], **variables: str) -> Iterator[dict[str, str]]:
-    """The variables that a running `workbench gateway` prints."""
+def gateway(folder: Path, node: dict[str, Any]) -> AbstractContextManager[dict[str, str]]:
+    """A running gateway of a file with this node."""
     spec = {"name": "t", "lm": "templates/instructions", "nodes": {"agent": {"external": "text -> label", **node}}}
     (folder / "out.yaml").write_text(yaml.safe_dump(spec))
-    env = {**os.environ, "WORKBENCH_TRUST": str(folder), **variables}
-    command = [sys.executable, "-m", "workbench", "gateway", "out.yaml", "--port", "0"]
+    return gateway_of(folder, "out.yaml")
+
+
+@contextmanager
+def gateway_of(folder: Path, *result: str) -> Iterator[dict[str, str]]:
+    """The variables that a running `workbench gateway` prints."""
+    env = {**os.environ, "WORKBENCH_TRUST": str(folder)}
+    command = [sys.executable, "-m", "workbench", "gateway", *result, "--port", "0"]
     with subprocess.Popen(
         command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -102,3 +108,20 @@ def test_the_gateway_replaces_texts_in_production(tmp_path: Path) -> None:
             chat({**variables, "OPENAI_BASE_URL": variables["OPENAI_BASE_URL"].replace("/s/", "/s/x")}, "Hi")
     assert "no slot matches: system: Another text." in variables["stderr"]
     assert "Monday" not in variables["stderr"]
+
+
+def test_the_gateway_of_a_run_is_that_of_its_winner(tmp_path: Path) -> None:
+    lm = SimulatedPool(SimulatedLM())
+    rewrite = [("checked", make_optimizer({"rewrite": {"rounds": 2}}))]
+    options = Options(out=str(tmp_path / "out.yaml"), allow_unproved=True)
+    path = write_agent(tmp_path, SORTER)
+    report = optimize(path, database=tmp_path / "run.db", optimizers=rewrite, pool=lm, options=options)
+    found = report.winner.get("nodes.agent.slots.system.text")
+    assert found != report.winner.get("nodes.agent.slots.system.match")
+    with gateway_of(tmp_path, report.run, "--db", "run.db", "--set", "lm=templates/instructions") as variables:
+        assert chat(variables, SYSTEM)["choices"][0]["message"]["content"]
+        chat(variables, "Another text.")
+    assert "no slot matches: system: Another text." in variables["stderr"]
+    assert SYSTEM[:30] not in variables["stderr"], "which is replaced"
+    with pytest.raises(AssertionError), gateway_of(tmp_path, "no-such-run", "--db", "run.db"):
+        pass
