@@ -183,11 +183,11 @@ def _drawing(run: str, db: str) -> str:
 def diff_command(run: str, candidate: str | None, db: str, as_json: bool) -> None:
     """Show what a candidate (default: the winner) changes in the starting workflow."""
     from workbench.run import candidate_workflow, winner_of
-    from workbench.store import read_report
+    from workbench.store import Candidates, read_report
 
     store = _store(db)
     row = store.find_run(run, kinds=("optimize",))
-    first = candidate_workflow(store, row["id"], None)
+    first = candidate_workflow(store, row["id"], Candidates(store, row["id"]).find_baseline())
     chosen = candidate or winner_of(read_report(row))
     if first is None or chosen is None:
         fail(f"run {row['run']} has no candidates yet", 2)

@@ -8,7 +8,7 @@ from typing import Any
 
 from workbench.errors import StoreError, suggest
 from workbench.run import candidates, row_inputs, winner_of
-from workbench.store import Evaluations, Journal, Store, kind_of, list_attributions, read_report
+from workbench.store import Candidates, Evaluations, Journal, Store, kind_of, list_attributions, read_report
 
 
 def failed_rows(store: Store, row: Any, report: Mapping[str, Any] | None) -> list[dict[str, Any]]:
@@ -50,7 +50,7 @@ def find_candidate(store: Store, row: Any, report: Mapping[str, Any] | None, ask
         killed = report is None and kind_of(row) == "eval"  # its workflow is the candidate that was added last
         return known[-1] if killed and known else winner_of(report)
     if asked == "baseline":
-        return known[0] if known else None
+        return Candidates(store, row["id"]).find_baseline()
     found = [hash_ for hash_ in known if hash_.startswith(asked)]
     if len(found) != 1:
         what = "several candidates" if found else "no candidate"

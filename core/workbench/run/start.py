@@ -142,7 +142,7 @@ def resume(
             raise StoreError(f"run {row['run']} is finished and proved; start a new run with the other settings")
         if task.data_hash != row["data_hash"]:
             raise StoreError(f"the data of run {row['run']} have changed since it started; start a new run")
-        same = Candidates(store, row["id"]).find_baseline() in (None, task.workflow.hash)
+        same = Candidates(store, row["id"]).find_first() in (None, task.workflow.hash)
         same &= stored.get("referred") in (None, task.external_hash)  # None: begun by a version that kept none
         if not same and all(address.partition(".")[0] == "budget" for address, _ in options.sets):
             raise StoreError(

@@ -16,7 +16,7 @@ _SUMMED = ("hash", "seq", "parent", "optimizer", "note", "patch", "tree")
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The candidates of one run. The first of them is the baseline."""
+    """The candidates of one run. The first of them is the workflow of the file."""
 
     store: Store
     run_id: int
@@ -49,6 +49,12 @@ class Candidates:
         ]
 
     def find_baseline(self) -> str | None:
+        """The hash of the baseline: the workflow of the file, or what became of it when its nodes were observed."""
+        sql = "select hash from candidates where run_id = ? and optimizer = 'baseline' order by seq desc limit 1"
+        row = self.store.row(sql, self.run_id)
+        return self.find_first() if row is None else row["hash"]
+
+    def find_first(self) -> str | None:
         """The hash of the first candidate."""
         row = self.store.row("select hash from candidates where run_id = ? order by seq limit 1", self.run_id)
         return None if row is None else row["hash"]

@@ -21,14 +21,15 @@ from tests.plugins.forge.test_forge import write
 from tests.plugins.sandbox.test_sandbox import _kernel_features
 
 import workbench
+from workbench.evaluation import read_side
 from workbench.gateway import Ask, Refused
 from workbench.inference import PredictionError, read_workflow
 from workbench.ledger import Ledger
 from workbench.lm import Request, Response
-from workbench.run import Options, optimize
+from workbench.run import Options, candidate_workflow, optimize, prune_run
 from workbench.runtime import Runtime
 from workbench.spec import BudgetSpec
-from workbench.store import IN_MEMORY, Store, add_run
+from workbench.store import IN_MEMORY, Candidates, Store, add_run
 from workbench_external.served import ServedSession
 
 pytestmark = pytest.mark.skipif(bool(_kernel_features()), reason=_kernel_features() or "-")
@@ -184,6 +185,20 @@ def test_forge_writes_a_function_for_an_agent_that_knows_nothing_of_it(tmp_path:
     assert [f["name"] for f in report.winner.get("nodes.solve.functions")] == ["vowels"]
     assert report.best["test"]["score"] == 1.0 and report.gain_shown
     assert report.spent["calls"] == len(script.requests), "those that the agent did not see are paid for, too"
+
+
+def test_the_baseline_of_a_run_is_what_was_observed_and_scored(tmp_path: Path) -> None:
+    """Not the workflow of the file, which has no slots and no rows."""
+    report, _ = forge(tmp_path, GOOD)
+    store = Store(tmp_path / "run.db")
+    row = store.find_run(report.run)
+    prune_run(store, row)
+    side = read_side(store, f"{report.run}:baseline@test")
+    assert side.score == report.baseline["test"]["score"] == 0.0 and len(side.rows) == ROWS[2]
+    baseline = candidate_workflow(store, row["id"], Candidates(store, row["id"]).find_baseline())
+    assert baseline is not None
+    assert [address for address, _, _ in baseline.diff(report.winner)] == ["nodes.solve.functions"]
+    store.close()
 
 
 def test_where_no_function_helps_none_is_kept(tmp_path: Path) -> None:
