@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from workbench.errors import SpecError
 from workbench.run import prepare
-from workbench.task import workflow_tree, write_workflow
+from workbench.spec import load_yaml
+from workbench.task import dump_yaml, workflow_tree, write_workflow
 from workbench.workflow import Patch
 
 FILE = """
@@ -73,3 +76,12 @@ def test_a_fault_in_the_file_of_a_sub_workflow_is_told_with_its_place_there(tmp_
     with pytest.raises(SpecError) as raised:
         prepare(tmp_path / "outer.yaml")
     assert str(raised.value).startswith(f"{tmp_path / 'outer.yaml'}:7:9: {tmp_path / 'inner.yaml'}:15:10: ")
+
+
+_NUMBERS = st.text("0123456789eE.+-_:xob", min_size=1, max_size=16)
+
+
+@given(_NUMBERS | st.sampled_from(["12e34567", "1e5", "0e123456", ".inf", "~", "null", "True", "yes", "on", "1_000"]))
+def test_texts_that_look_like_numbers_stay_texts(text: str) -> None:
+    """Such as the name of a run, of hexadecimal digits: 12e34567 is a number to us, and a text to YAML 1.1."""
+    assert load_yaml(dump_yaml({"run": text, text: 1}), "f").value == {"run": text, text: 1}

@@ -33,7 +33,7 @@ EXTERNAL: list[Mutant] = [
     *changes_of(
         f"{FOLDER}session.py",
         (ROWS,),
-        ("replica=first + i", "replica=i", "equal requests of a row are one draw"),
+        ("patched, first + i)", "patched, i)", "equal requests of a row are one draw"),
         ("if self.asked > self.max_calls:", "if False:", "a row has no bound on its calls"),
     ),
     *changes_of(
@@ -65,7 +65,7 @@ EXTERNAL: list[Mutant] = [
     *changes_of(
         f"{FOLDER}exchange.py",
         (ROWS,),
-        ("if _INHERITED.fullmatch(name)", "if name", "keys of ours reach the agent"),
+        ("if _INHERITED.fullmatch(n)", "if n", "keys of ours reach the agent"),
         (
             'gateway.get(name, os.environ.get(name, ""))',
             'os.environ.get(name, "")',

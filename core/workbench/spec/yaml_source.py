@@ -93,6 +93,11 @@ class Source:
         return replace(self, value=value, _origins=origins or {})
 
 
+def reads_as_text(text: str) -> bool:
+    """Whether a text stays one that is written without quotes, as far as numbers and words go. 12e34567 does not."""
+    return text not in _WORDS and not any(form.match(text) for form in (_INT, _FLOAT, _NOT_FINITE))
+
+
 def load_yaml_file(path: str | Path) -> Source:
     """Read and parse a file. Raises SpecError, also if the file is missing, too large, or not UTF-8."""
     path = Path(path)

@@ -13,7 +13,7 @@ from workbench.errors import SpecError
 from workbench.files import write_whole
 from workbench.lm import LM_KEYS, relocate_weights
 from workbench.plugins import plugins
-from workbench.spec import Source, Spec, load_yaml
+from workbench.spec import Source, Spec, load_yaml, reads_as_text
 from workbench.task.load import Task
 from workbench.task.metric import relocate_metric
 from workbench.task.search_space import check_space
@@ -240,6 +240,8 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
     style = "|" if "\n" in text and not any(line.endswith(" ") for line in text.split("\n")) else None
     if visible(text) != text:
         style = '"'
+    elif not reads_as_text(text):  # the library quotes what YAML 1.1 reads otherwise, and we read 1.2
+        style = "'"
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 

@@ -388,5 +388,5 @@ def test_kind_says_which_nodes_are_forged(kind: str, functions: bool, programs: 
 
 
 def test_a_kind_without_such_a_node_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="lacks an agent node"):
+    with pytest.raises(SpecError, match="lacks an agent or external node"):
         run(tmp_path, CODE, lambda r: RIGHT, {"forge": {"kind": "functions"}})
