@@ -6,8 +6,8 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from workbench.text import alert
@@ -58,6 +58,24 @@ def catch_signals(course: asyncio.Task[Any], stop: Callable[[], bool], hint: str
             signal.signal(number, handler)
 
     return restore
+
+
+@contextmanager
+def interrupted_by_sigterm() -> Generator[None]:
+    """SIGTERM is what Ctrl-C is, KeyboardInterrupt, until a run that has been stored catches signals itself."""
+
+    def handle(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    try:
+        earlier = signal.signal(signal.SIGTERM, handle)
+    except ValueError:  # not in the main thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, earlier)
 
 
 def end_process(hint: str) -> None:

@@ -186,3 +186,26 @@ def test_closing_ends_the_running_batch_and_refuses_what_waits():
             await waiting
 
     run(main)
+
+
+def test_calls_that_are_ready_at_once_share_a_batch_however_slowly_each_is_made() -> None:
+    """As on a loaded machine, where the loop gets to the next call after the batch could have begun."""
+    sizes: list[int] = []
+
+    def work(items: list[int]) -> list[int]:
+        sizes.append(len(items))
+        return items
+
+    async def course() -> None:
+        batcher = Batcher[int, int](work, max_batch=64)
+
+        async def call(number: int) -> None:
+            time.sleep(0.01)
+            await batcher.submit(number)
+
+        for _ in range(3):
+            await asyncio.gather(*(call(number) for number in range(5)))
+        await batcher.aclose()
+
+    asyncio.run(course())
+    assert sizes == [5, 5, 5]

@@ -39,7 +39,7 @@ from workbench.run import (
     wrong_in_file,
 )
 from workbench.runtime import Draw, Runtime, SandboxChoice
-from workbench.signals import catch_signals
+from workbench.signals import catch_signals, interrupted_by_sigterm
 from workbench.spec import Source, outer_settings
 from workbench.store import (
     Candidates,
@@ -111,10 +111,11 @@ def evaluate(
     store = Store(database)
     try:
         stored = {**options.as_dict(), "referred": task.external_hash, "outside": outer_settings(source)}
-        run, run_id = add_started_run(store, "eval", place_of(path), task, stored)
-        course = EvalRun(store, run_id, run, task, options, listener, pool=pool)
-        course.ledger.stopping = spent
-        return run_in_loop(course.go())
+        with interrupted_by_sigterm():
+            run, run_id = add_started_run(store, "eval", place_of(path), task, stored)
+            course = EvalRun(store, run_id, run, task, options, listener, pool=pool)
+            course.ledger.stopping = spent
+            return run_in_loop(course.go())
     finally:
         store.close()
 

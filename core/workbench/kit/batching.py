@@ -17,9 +17,15 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
+#: Times that a queue is found empty before a batch starts, with a turn of the callers' loop between each two; and
+#: seconds after which such a turn is no longer waited for.
+_TURNS, _LONGEST_TURN = 3, 1.0
+
+
 class BatchThread(Generic[Item, Result]):
     """A daemon thread that serves waiting items in batches of at most `max_batch`. It starts with the first call. A
-    batch starts `wait` seconds after the thread is free, so that concurrent calls join it."""
+    batch starts once nothing more came for `wait` seconds and the callers' event loop has nothing left to do, so that
+    concurrent calls join it, on a loaded machine too: in which batch a call is changes its last bits."""
 
     def __init__(self, max_batch: int, wait: float = 0.002):
         self._max_batch, self._wait = max_batch, wait
@@ -28,6 +34,7 @@ class BatchThread(Generic[Item, Result]):
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def submit(self, item: Item) -> Result:
         """Wait for the item's result. Cancelling removes the item from the queue, but not from a running batch."""
@@ -38,6 +45,7 @@ class BatchThread(Generic[Item, Result]):
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="workbench-batcher", daemon=True)
                 self._thread.start()
+            self._loop = asyncio.get_running_loop()
             self._queue.put((item, future))
         return await asyncio.wrap_future(future)
 
@@ -70,11 +78,25 @@ class BatchThread(Generic[Item, Result]):
             batch.append(entry)
             if len(batch) == self._max_batch:
                 return batch, False
-            try:
-                entry = self._queue.get(timeout=self._wait)
-            except queue.Empty:
+            for _ in range(_TURNS):
+                try:
+                    entry = self._queue.get(timeout=self._wait)
+                    break
+                except queue.Empty:
+                    self._wait_for_loop()
+            else:
                 return batch, False
         return batch, True
+
+    def _wait_for_loop(self) -> None:
+        """Wait until the callers' event loop has come to what is ready now."""
+        come = threading.Event()
+        try:
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(come.set)
+                come.wait(_LONGEST_TURN)
+        except RuntimeError:  # the loop is closed
+            return
 
     def _serve(self, batch: list[tuple[Item, Future[Result]]]) -> None:
         """Give each future a result or an exception. Raises nothing: the thread must survive what a model raises."""

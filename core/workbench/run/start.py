@@ -23,6 +23,7 @@ from workbench.proof import Report
 from workbench.run.cost_estimate import find_unpayable_proof
 from workbench.run.preflight import check_optimizers, lm_warnings
 from workbench.run.session import Listener, Options, Session
+from workbench.signals import interrupted_by_sigterm
 from workbench.spec import (
     STAND_INS,
     Inherited,
@@ -76,9 +77,10 @@ def optimize(
     store = Store(database)
     try:
         stored = {**options.as_dict(), **_hashes(task), "outside": outer_settings(source)}
-        run, run_id = add_started_run(store, "optimize", place_of(path), task, stored)
         steps = list(optimizers) if optimizers is not None else named
-        return run_in_loop(Session(store, run_id, run, task, steps, options, listener, pool=pool).go())
+        with interrupted_by_sigterm():
+            run, run_id = add_started_run(store, "optimize", place_of(path), task, stored)
+            return run_in_loop(Session(store, run_id, run, task, steps, options, listener, pool=pool).go())
     finally:
         store.close()
 
