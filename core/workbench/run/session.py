@@ -312,6 +312,7 @@ class Session:
     async def _on_evaluation(self, evaluation: Evaluation) -> None:
         await store_evaluation(self.store, self.run_id, evaluation, self.row_keys)
         self._reserve_for_proof()
+        self.store.event(self.run_id, "evaluated", candidate=evaluation.workflow.hash, calls=self.ledger.paid.calls)
         self._emit("candidate_evaluated", candidate=evaluation.workflow, evaluation=evaluation)
         self._save_seconds()
 

@@ -112,6 +112,12 @@ class RunRecord:
         """Queue how long the run has taken so far."""
         self.store.write("update runs set seconds = ? where id = ?", seconds, self.run_id)
 
+    def read_events(self, kind: str) -> list[dict[str, Any]]:
+        """The data of the events of a kind, the oldest first. Raises StoreError for what is damaged."""
+        sql = "select data from events where run_id = ? and kind = ? order by id"
+        place = f"an event of {self.store.path} (table events)"
+        return [parse_json(row["data"], place, dict) for row in self.store.rows(sql, self.run_id, kind)]
+
     def end(self, status: str) -> None:
         """Write, at once, that the run has ended, without a report."""
         sql = "update runs set status = ?, finished = ? where id = ?"

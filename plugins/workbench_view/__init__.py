@@ -1,0 +1,14 @@
+"""Results to look at: `workbench report` writes a run as one page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import workbench
+
+
+@workbench.hookimpl
+def register_commands(cli: Any) -> None:
+    from workbench_view.commands import report_command
+
+    cli.add_command(report_command)

@@ -1,0 +1,173 @@
+"""What is told of a run, read from its database. Nothing of the run's own code is loaded."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from workbench.errors import StoreError
+from workbench.evaluation import Difference, Side, compare_sides, read_rows, read_side, row_details
+from workbench.run import candidate_workflow, candidates, lineage, row_inputs, status_of, winner_of
+from workbench.store import Candidates, RunRecord, Store, kind_of, read_report
+from workbench.workflow import Workflow
+from workbench_view.noise import noise_band
+
+#: Rows that changed sides are told with their traces up to this many characters of traces; the others without.
+MOST_TRACES = 2_000_000
+
+
+@dataclass(frozen=True)
+class ChangedRow:
+    """A sealed row that baseline and winner score differently. before, after: as `row_details` gives them; None where
+    the traces of others have taken the room."""
+
+    example: str
+    scores: tuple[float, float]
+    inputs: Mapping[str, Any] | None
+    outputs: tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]
+    before: Mapping[str, Any] | None = None
+    after: Mapping[str, Any] | None = None
+
+    @property
+    def gain(self) -> float:
+        return self.scores[1] - self.scores[0]
+
+
+@dataclass(frozen=True)
+class Point:
+    """A candidate that was evaluated on val: calls of models that had been paid by then, and its objectives."""
+
+    candidate: str
+    calls: int
+    score: float
+    cost: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A run of `optimize`.
+
+    Attributes:
+        run: name, file, started, finished, host, version, seed, data_hash and others of its row.
+        verdict: the lines that head its report, the verdict first.
+        sides: baseline and winner on the sealed rows; None if these were not tested.
+        noise: what two equal arms differ by on these rows, in 95 of 100 cases; None without rows that differ.
+        points: in the order of their evaluation.
+        tree: (depth, candidate), each after its parent.
+        before, after: the workflows.
+    """
+
+    run: Mapping[str, Any]
+    status: str
+    report: Mapping[str, Any]
+    verdict: Sequence[str]
+    sides: tuple[Side, Side] | None
+    difference: Difference | None
+    noise: float | None
+    changed: Sequence[ChangedRow]
+    points: Sequence[Point]
+    tree: Sequence[tuple[int, Mapping[str, Any]]]
+    before: Workflow | None
+    after: Workflow | None
+    diagnoses: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict[str, Any])
+
+    @property
+    def changes(self) -> list[tuple[str, Any, Any]]:
+        return self.before.diff(self.after) if self.before is not None and self.after is not None else []
+
+
+def read_facts(store: Store, name: str) -> Facts:
+    """The facts of a run. Raises StoreError if there is none, if it has no report, or for what is damaged."""
+    row = store.find_run(name, kinds=("optimize",))
+    report = read_report(row)
+    if kind_of(row) != "optimize":
+        raise StoreError(f"run {row['run']} is one of `{kind_of(row)}`; a report is written of `optimize`")
+    if report is None:
+        raise StoreError(f"run {row['run']} has no report: it was cut short, or runs; see workbench show {row['run']}")
+    found = candidates(store, row["id"])
+    sides = _sides(store, row["run"])
+    difference = compare_sides(sides)[0] if sides is not None else None
+    changed = _changed_rows(store, row, report, sides) if sides is not None else []
+    return Facts(
+        run={key: row[key] for key in row.keys() if key not in ("report", "spec", "checksum", "spec_checksum")},  # noqa: SIM118
+        status=status_of(store, row),
+        report=report,
+        verdict=_verdict(report),
+        sides=sides,
+        difference=difference,
+        noise=_noise(sides) if sides is not None else None,
+        changed=changed,
+        points=_points(store, row["id"], found),
+        tree=lineage(found),
+        before=candidate_workflow(store, row["id"], Candidates(store, row["id"]).find_baseline()),
+        after=candidate_workflow(store, row["id"], winner_of(report)),
+        diagnoses={row.example: row.before["diagnoses"] for row in changed if row.before and row.before["diagnoses"]},
+    )
+
+
+def _verdict(report: Mapping[str, Any]) -> list[str]:
+    """The lines that head a report, the first of which is the verdict; the name of the run stands elsewhere."""
+    lines = [str(line) for line in report.get("lines", [])]
+    head = lines[: lines.index("")] if "" in lines else lines[:3]
+    return head[1:] or head
+
+
+def _sides(store: Store, run: str) -> tuple[Side, Side] | None:
+    """Baseline and winner on the sealed rows."""
+    try:
+        return read_side(store, f"{run}:baseline@test"), read_side(store, f"{run}:winner@test")
+    except StoreError:  # nothing was tested, or the rows were pruned
+        return None
+
+
+def _noise(sides: tuple[Side, Side]) -> float | None:
+    first, second = (side.rows for side in sides)
+    shared = [(first[key].score, second[key].score) for key in first if key in second]
+    return noise_band([b - a for a, b in shared if a is not None and b is not None])
+
+
+def _points(store: Store, run_id: int, found: Sequence[Mapping[str, Any]]) -> list[Point]:
+    known = {c["hash"]: c for c in found if c["val"] is not None}
+    calls: dict[str, int] = {}
+    for event in RunRecord(store, run_id).read_events("evaluated"):
+        calls.setdefault(str(event.get("candidate")), int(event.get("calls", 0)))  # later ones are of replays
+    made: list[Point] = []
+    for hash_, at in sorted(calls.items(), key=lambda item: item[1]):
+        if hash_ in known:
+            cost = json.loads(known[hash_]["objectives"] or "{}")
+            made.append(Point(hash_, at, float(known[hash_]["val"]), cost))
+    return made
+
+
+def _changed_rows(store: Store, row: Any, report: Mapping[str, Any], sides: tuple[Side, Side]) -> list[ChangedRow]:
+    """Losses first, then gains, each the largest first."""
+    first, second = (side.rows for side in sides)
+    differ = [
+        (b.score - a.score, a, b)
+        for a, b in ((first[key], second[key]) for key in first if key in second)
+        if a.score is not None and b.score is not None and not math.isclose(a.score, b.score)
+    ]
+    differ.sort(key=lambda found: (found[0] > 0, -abs(found[0]), found[1].example))
+    known = row_inputs(store, row)
+    results = [
+        {r["example"]: r for r in read_rows(store, row, report, side.workflow) if r["split"] == side.split}
+        for side in sides
+    ]
+    made: list[ChangedRow] = []
+    room = MOST_TRACES
+    for _, a, b in differ:
+        scores = float(a.score or 0.0), float(b.score or 0.0)
+        outputs = results[0][a.example]["prediction"], results[1][b.example]["prediction"]
+        traces: list[Mapping[str, Any] | None] = [None, None]
+        if room > 0:
+            traces = [
+                row_details(store, row, report, one.example, side.workflow)[0]
+                for one, side in zip((a, b), sides, strict=True)
+            ]
+            room -= sum(len(json.dumps(trace, default=str)) for trace in traces)
+        inputs = (traces[0] or {}).get("inputs") or known.get(a.example)
+        made.append(ChangedRow(a.example, scores, inputs, outputs, traces[0], traces[1]))
+    return made

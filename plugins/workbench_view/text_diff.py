@@ -1,0 +1,82 @@
+"""Differences between two values of a setting, word by word."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from workbench.task import dump_yaml
+
+#: A sign, `-`: only before, `+`: only after, a space: in both; and a text.
+Piece = tuple[str, str]
+#: Words beyond which two texts are compared line by line: comparing is quadratic.
+_MOST_WORDS = 4000
+_WORD = re.compile(r"\s+|\w+|[^\w\s]")
+
+
+@dataclass(frozen=True)
+class Change:
+    """A setting that differs. kind: `text` (words that differ), `code` (lines side by side), `value` (as YAML)."""
+
+    address: str
+    kind: Literal["text", "code", "value"]
+    pieces: Sequence[Piece] = ()
+    lines: Sequence[tuple[str, str, str]] = ()  # (sign, before, after); a changed line has both
+
+
+def describe_change(address: str, old: Any, new: Any) -> Change:
+    """How a setting differs; None is no value."""
+    if _is_code(address, old, new):
+        return Change(address, "code", lines=diff_lines(_as_text(old), _as_text(new)))
+    if isinstance(old if old is not None else new, str) and isinstance(new if new is not None else old, str):
+        return Change(address, "text", pieces=diff_words(old or "", new or ""))
+    return Change(address, "value", lines=diff_lines(_as_text(old), _as_text(new)))
+
+
+def diff_words(old: str, new: str) -> list[Piece]:
+    """Two texts as pieces, in which words that differ stand apart."""
+    before, after = _WORD.findall(old), _WORD.findall(new)
+    if len(before) + len(after) > _MOST_WORDS:
+        before, after = old.splitlines(keepends=True), new.splitlines(keepends=True)
+    pieces: list[Piece] = []
+    for what, a, b, c, d in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        if what == "equal":
+            pieces.append((" ", "".join(before[a:b])))
+            continue
+        pieces += [("-", "".join(before[a:b]))] if a < b else []
+        pieces += [("+", "".join(after[c:d]))] if c < d else []
+    return pieces
+
+
+def diff_lines(old: str, new: str) -> list[tuple[str, str, str]]:
+    """Lines side by side: (" ", line, line), ("-", before, ""), ("+", "", after); ("-", before, after): changed."""
+    before, after = old.splitlines(), new.splitlines()
+    rows: list[tuple[str, str, str]] = []
+    for what, a, b, c, d in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        if what == "equal":
+            rows += [(" ", line, line) for line in before[a:b]]
+            continue
+        left, right = before[a:b], after[c:d]
+        for n in range(max(len(left), len(right))):
+            one, other = left[n] if n < len(left) else "", right[n] if n < len(right) else ""
+            rows.append(("-" if n < len(left) else "+", one, other))
+    return rows
+
+
+def _is_code(address: str, old: Any, new: Any) -> bool:
+    texts = [value for value in (old, new) if value is not None]
+    return address.rpartition(".")[2] in ("source", "code") and all(isinstance(text, str) for text in texts)
+
+
+def _as_text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int | float | bool):
+        return json.dumps(value)
+    return dump_yaml(value)

@@ -1,0 +1,229 @@
+"""`workbench report`: a run as one file."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("matplotlib")
+pytest.importorskip("jinja2")
+
+from workbench.cli import cli
+from workbench.errors import StoreError
+from workbench.run import Options, optimize
+from workbench.store import Store
+from workbench.study import make_optimizer
+from workbench.testing.simulated import HELPFUL, SimulatedLM, SimulatedPool, write_task
+from workbench_view.exports import write_csv, write_json, write_markdown
+from workbench_view.facts import Facts, Point, read_facts
+from workbench_view.noise import noise_band
+from workbench_view.page import pareto_front, write_page
+from workbench_view.text_diff import describe_change, diff_lines, diff_words
+
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
+
+
+def improve(folder: Path, rows: tuple[int, int, int] = (12, 16, 24), **settings: Any) -> Path:
+    """The database of a finished run."""
+    path = write_task(folder, budget={"calls": 6 * sum(rows) + 200}, rows=rows)
+    spec = json.loads(path.read_text())
+    spec["nodes"]["sort"]["instructions"] = f"Sort. {HOSTILE}"
+    path.write_text(json.dumps(spec))
+    optimize(
+        path,
+        database=folder / "run.db",
+        optimizers=[("checked", make_optimizer({"rewrite": {"rounds": 3}}))],
+        pool=SimulatedPool(SimulatedLM(**settings)),
+        options=Options(out=str(folder / "out.yaml"), allow_unproved=True),
+    )
+    return folder / "run.db"
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return improve(tmp_path_factory.mktemp("run"))
+
+
+@pytest.fixture(scope="module")
+def facts(database: Path) -> Iterator[Facts]:
+    store = Store(database)
+    yield read_facts(store, "last")
+    store.close()
+
+
+def test_the_first_screen_is_the_proof(facts: Facts) -> None:
+    page = write_page(facts)
+    gain = facts.report["gain"]
+    first = re.sub(r"<[^>]+>", " ", page[page.index("<header>") : page.index('id="changes"')])
+    assert facts.verdict[0].split(",")[0] in first and ("The gain is" in facts.verdict[0])
+    assert f"{gain['diff']:+.3f}" in first and f"{gain['ci95'][0]:+.3f}" in first
+    assert facts.difference is not None and facts.noise is not None
+    assert f"{len(facts.difference.better)} / {len(facts.difference.worse)}" in first
+    assert f"±{facts.noise:.3f}" in first and f"{gain['smallest_gain']:.3f}" in first
+
+
+def test_it_holds_all_that_it_shows_and_runs_nothing(facts: Facts) -> None:
+    page = write_page(facts)
+    fetched = re.findall(r'(?:src|href)="([^"#][^"]*)"|url\((?!#)([^)]*)\)|@import', page)
+    assert not [found for found in fetched if not str(found).startswith("data:")], fetched
+    assert "<script" not in page and "onerror=alert" not in re.sub(r"&lt;.*?&gt;", "", page)
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page, "what is hostile is told, and not run"
+    assert "default-src 'none'" in page
+    assert write_page(facts) == page
+
+
+def test_changes_are_those_of_the_report_word_by_word(facts: Facts) -> None:
+    assert [address for address, _, _ in facts.changes] == [change[0] for change in facts.report["changes"]]
+    assert HELPFUL in str(facts.changes), "or the task taught nothing"
+    assert re.search(rf"<ins>[^<]*{re.escape(HELPFUL.split()[0])}", write_page(facts))
+
+
+def test_rows_that_changed_sides_come_with_both_traces(facts: Facts) -> None:
+    found = facts.difference
+    assert found is not None and len(found.better) > 0
+    assert {row.example for row in facts.changed} == {*found.better, *found.worse}
+    gains = [row.gain for row in facts.changed]
+    assert gains == [*sorted(g for g in gains if g < 0), *sorted((g for g in gains if g > 0), reverse=True)]
+    for row in facts.changed:
+        assert row.before is not None and row.after is not None and row.inputs
+        first, second = row.before["spans"][0]["calls"][0], row.after["spans"][0]["calls"][0]
+        assert first["messages"] != second["messages"]
+        assert first["text"] in write_page(facts)
+
+
+def test_the_course_says_what_each_candidate_had_cost(facts: Facts) -> None:
+    assert len(facts.points) >= 2 and facts.points[0].candidate == facts.report["baseline"]["workflow"]
+    calls = [point.calls for point in facts.points]
+    assert calls == sorted(calls) and 16 <= calls[0] < calls[-1] < facts.report["spent"]["calls"]
+    assert facts.points[0].score == facts.report["baseline"]["val"]
+
+
+def test_other_forms_say_the_same(facts: Facts) -> None:
+    told = json.loads(write_json(facts))
+    assert told["report"]["gain"] == facts.report["gain"] and len(told["changed_rows"]) == len(facts.changed)
+    lines = list(csv.DictReader(io.StringIO(write_csv(facts))))
+    assert len(lines) == facts.report["gain"]["rows"]
+    mean = sum(float(line["difference"]) for line in lines) / len(lines)
+    assert mean == pytest.approx(facts.report["gain"]["diff"])
+    markdown = write_markdown(facts)
+    assert facts.verdict[0] in markdown and "```diff" in markdown and facts.changed[0].example in markdown
+
+
+def report(*words: Any) -> Any:
+    return CliRunner().invoke(cli, ["report", *map(str, words)])
+
+
+def test_the_command_writes_by_the_ending_of_the_file(database: Path, tmp_path: Path) -> None:
+    for ending in ("html", "md", "json", "csv"):
+        done = report("last", "--db", database, "--out", tmp_path / f"r.{ending}")
+        assert done.exit_code == 0 and (tmp_path / f"r.{ending}").stat().st_size > 200, done.output
+    done = report("last", "--db", database, "--out", tmp_path / "r.pdf")
+    assert done.exit_code == 2 and ".html, .md, .json, .csv" in done.output and not (tmp_path / "r.pdf").exists()
+
+
+def test_runs_without_a_report_are_refused_by_name(database: Path) -> None:
+    store = Store(database)
+    with pytest.raises(StoreError, match="run 'nobody' is not in"):
+        read_facts(store, "nobody")
+    store.close()
+
+
+def test_a_run_that_proved_nothing_says_so(tmp_path: Path) -> None:
+    store = Store(improve(tmp_path, helps=False))
+    found = read_facts(store, "last")
+    store.close()
+    page = write_page(found)
+    assert "The gain is not shown" in page[: page.index("<main>")]
+
+
+def test_importing_the_command_line_loads_neither_plots_nor_templates() -> None:
+    code = "import sys, workbench_view.commands; print({'matplotlib', 'jinja2'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+# Its parts
+
+
+@pytest.mark.parametrize("differences", [[1, 1, -1, 0, 0, 0], [0.5, -0.25, 1, 1, 0], [1], [1] * 8 + [0] * 20])
+def test_the_noise_band_is_that_of_all_flips(differences: list[float]) -> None:
+    signs = itertools.product((-1, 1), repeat=sum(d != 0 for d in differences))
+    differing = [d for d in differences if d]
+    means = [abs(sum(s * d for s, d in zip(flip, differing, strict=True))) / len(differences) for flip in signs]
+    found = noise_band(differences)
+    assert found is not None
+    exact = float(np.quantile(means, 0.95))
+    near = sorted(set(means))
+    place = min(range(len(near)), key=lambda i: abs(near[i] - exact))
+    assert near[max(0, place - 1)] - 1e-9 <= found <= near[min(len(near) - 1, place + 1)] + 1e-9
+
+
+def test_rows_that_do_not_differ_tell_nothing_of_noise() -> None:
+    assert noise_band([0.0, 0.0]) is None and noise_band([]) is None
+
+
+@given(st.text(alphabet="ab \n.", max_size=40), st.text(alphabet="ab \n.", max_size=40))
+def test_both_texts_can_be_read_from_their_difference(old: str, new: str) -> None:
+    pieces = diff_words(old, new)
+    assert "".join(text for sign, text in pieces if sign != "+") == old
+    assert "".join(text for sign, text in pieces if sign != "-") == new
+
+
+def test_words_that_stay_are_not_marked() -> None:
+    assert diff_words("Be short and kind.", "Be brief and kind.") == [
+        (" ", "Be "),
+        ("-", "short"),
+        ("+", "brief"),
+        (" ", " and kind."),
+    ]
+    long = "\n".join(map(str, range(5000)))  # compared line by line
+    assert diff_words(long, f"first\n{long}") == [("+", "first\n"), (" ", long)]
+
+
+def test_code_stands_side_by_side() -> None:
+    change = describe_change("nodes.a.source", "def f():\n    return 1", "def f():\n    return 2\n\nf()")
+    assert change.kind == "code"
+    assert change.lines[:2] == [(" ", "def f():", "def f():"), ("-", "    return 1", "    return 2")]
+    assert change.lines[2:] == [("+", "", ""), ("+", "", "f()")]
+    assert diff_lines("a", "") == [("-", "a", "")]
+    assert describe_change("nodes.a.temperature", None, 0.5).lines == [("+", "", "0.5")]
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=8))
+def test_the_front_is_what_no_other_beats(found: list[tuple[int, int]]) -> None:
+    points = [Point(str(n), n, float(score), {"usd": float(cost)}) for n, (score, cost) in enumerate(found)]
+    front = {points[int(name)].score: points[int(name)].cost["usd"] for name in pareto_front(points, "usd")}
+    beaten = {
+        (p.score, p.cost["usd"])
+        for p in points
+        for q in points
+        if q.score >= p.score and q.cost["usd"] <= p.cost["usd"] and (q.score, q.cost) != (p.score, p.cost)
+    }
+    assert {*front.items()} == {(p.score, p.cost["usd"]) for p in points} - beaten
+
+
+@pytest.mark.slow
+def test_a_report_of_two_thousand_rows_is_small_and_quick(tmp_path: Path) -> None:
+    import time
+
+    store = Store(improve(tmp_path, rows=(12, 40, 2000)))
+    begun = time.monotonic()
+    found = read_facts(store, "last")
+    page = write_page(found)
+    store.close()
+    assert found.report["gain"]["rows"] == 2000 and len(found.changed) > 200
+    assert len(page.encode()) < 5_000_000 and time.monotonic() - begun < 60
