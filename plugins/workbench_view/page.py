@@ -65,7 +65,8 @@ def draw_pictures(facts: Facts) -> dict[str, str]:
 
     report, found = facts.report, dict[str, str]()
     if facts.sides is not None:
-        found["proof"] = plots.draw_proof(report["gain"]["diff"], report["gain"]["ci95"], facts.noise)
+        gain = report["gain"]
+        found["proof"] = plots.draw_proof(gain["diff"], gain["ci95"], facts.noise, gain=gain["shown"])
     winner, baseline = report["best"]["workflow"], report["baseline"]["workflow"]
     if len(facts.points) > 1:
         found["course"] = plots.draw_course(facts.points, winner)

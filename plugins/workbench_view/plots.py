@@ -22,15 +22,15 @@ INK, SOFT, ACCENT, GOOD, BAD = _CLASSES
 _NAMED = 12
 
 
-def draw_proof(diff: float, ci95: Sequence[float], noise: float | None) -> str:
-    """The difference with its interval, beside the band of two equal arms."""
+def draw_proof(diff: float, ci95: Sequence[float], noise: float | None, *, gain: bool) -> str:
+    """The difference with its interval, beside the band of two equal arms. gain: whether it is shown to be one."""
 
     def draw(axes: Axes) -> None:
         axes.axvline(0, color=SOFT, linewidth=1)
         if noise is not None:
             axes.axvspan(-noise, noise, color=SOFT, alpha=0.25, linewidth=0)
             axes.annotate("two equal arms", (0, 0.95), ha="center", va="top", color=SOFT, fontsize=8)
-        colour = GOOD if ci95[0] > 0 else BAD if ci95[1] < 0 else ACCENT
+        colour = GOOD if gain else BAD if ci95[1] < 0 else ACCENT
         axes.plot(ci95, [0.4, 0.4], color=colour, linewidth=3, solid_capstyle="butt")
         axes.plot([diff], [0.4], "o", color=colour, markersize=9)
         axes.annotate(f"{diff:+.3f}", (diff, 0.5), ha="center", va="bottom", color=colour, fontsize=10)
