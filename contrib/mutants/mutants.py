@@ -34,6 +34,7 @@ from areas.serving import SERVING
 from areas.shown import SHOWN
 from areas.training import TRAINING
 from areas.trust import TRUST
+from areas.viewed import VIEWED
 from areas.workflows import WORKFLOWS
 
 __all__ = ["MUTANTS", "Mutant"]
@@ -68,4 +69,5 @@ MUTANTS: list[Mutant] = [
     *INDUCED,
     *LEVELS,
     *GATEWAYS,
+    *VIEWED,
 ]

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.errors import StoreError
-from workbench.evaluation import Difference, Side, compare_sides, read_rows, read_side, row_details
-from workbench.run import candidate_workflow, candidates, lineage, row_inputs, status_of, winner_of
+from workbench.evaluation import Difference, Side, add_details, compare_sides, read_rows, read_side
+from workbench.run import candidate_workflow, candidates, lineage, status_of, winner_of
 from workbench.store import Candidates, RunRecord, Store, kind_of, read_report
 from workbench.workflow import Workflow
 from workbench_view.noise import noise_band
@@ -21,7 +21,7 @@ MOST_TRACES = 2_000_000
 
 @dataclass(frozen=True)
 class ChangedRow:
-    """A sealed row that baseline and winner score differently. before, after: as `row_details` gives them; None where
+    """A sealed row that baseline and winner score differently. before, after: as `add_details` gives them; None where
     the traces of others have taken the room."""
 
     example: str
@@ -151,23 +151,17 @@ def _changed_rows(store: Store, row: Any, report: Mapping[str, Any], sides: tupl
         if a.score is not None and b.score is not None and not math.isclose(a.score, b.score)
     ]
     differ.sort(key=lambda found: (found[0] > 0, -abs(found[0]), found[1].example))
-    known = row_inputs(store, row)
     results = [
         {r["example"]: r for r in read_rows(store, row, report, side.workflow) if r["split"] == side.split}
         for side in sides
     ]
+    pairs = [(results[0][a.example], results[1][b.example]) for _, a, b in differ]
+    add_details(store, row, [one for pair in pairs for one in pair])
     made: list[ChangedRow] = []
     room = MOST_TRACES
-    for _, a, b in differ:
-        scores = float(a.score or 0.0), float(b.score or 0.0)
-        outputs = results[0][a.example]["prediction"], results[1][b.example]["prediction"]
-        traces: list[Mapping[str, Any] | None] = [None, None]
-        if room > 0:
-            traces = [
-                row_details(store, row, report, one.example, side.workflow)[0]
-                for one, side in zip((a, b), sides, strict=True)
-            ]
-            room -= sum(len(json.dumps(trace, default=str)) for trace in traces)
-        inputs = (traces[0] or {}).get("inputs") or known.get(a.example)
-        made.append(ChangedRow(a.example, scores, inputs, outputs, traces[0], traces[1]))
+    for (_, a, b), (before, after) in zip(differ, pairs, strict=True):
+        scores, outputs = (float(a.score or 0.0), float(b.score or 0.0)), (before["prediction"], after["prediction"])
+        traces = (before, after) if room > 0 else (None, None)
+        made.append(ChangedRow(a.example, scores, before["inputs"], outputs, *traces))
+        room -= len(json.dumps([before["spans"], after["spans"]], default=str))
     return made

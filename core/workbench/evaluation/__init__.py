@@ -17,7 +17,7 @@ from workbench.evaluation.eval_run import EvalOptions, evaluate, resume_evaluati
 from workbench.evaluation.exports import write_junit, write_markdown
 from workbench.evaluation.matrix import evaluate_matrix, parse_axis
 from workbench.evaluation.replays import How, ReplayOptions, replay_failures
-from workbench.evaluation.rows import failed_rows, find_diagnoses, read_calls, read_rows, row_details
+from workbench.evaluation.rows import add_details, failed_rows, find_diagnoses, read_calls, read_rows, row_details
 from workbench.evaluation.single import run_single
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "failed_rows",
     "read_rows",
     "row_details",
+    "add_details",
     "read_calls",
     "run_single",
     "ReplayOptions",

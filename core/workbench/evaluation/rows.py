@@ -99,13 +99,18 @@ def row_details(
             f"{f', and {len(begin)} rows begin so' if begin else ''}.{near} "
             f"It has {len(ids)} rows{f', e.g. {ids[0]}' if ids else ''}"
         )
-    known = row_inputs(store, row) if any(r["fields"] is None for r in chosen) else {}
+    return add_details(store, row, chosen)
+
+
+def add_details(store: Store, row: Any, results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Results of `read_rows` with what else is known of them: `inputs`, prompts in their spans, and `diagnoses`."""
+    known = row_inputs(store, row) if any(r["fields"] is None for r in results) else {}
     journal = Journal(store, row["id"])
-    for one in chosen:
+    for one in results:
         one["inputs"] = one["fields"] if one["fields"] is not None else known.get(one["example"])
         _add_prompts(one["spans"] or (), journal)
         one["diagnoses"] = find_diagnoses(store, row["run"], one["example"], one["candidate"], one["replica"])
-    return chosen
+    return [*results]
 
 
 def find_diagnoses(store: Store, run: str, example: str, candidate: str, replica: int) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,15 @@ def test_rows_that_changed_sides_come_with_both_traces(facts: Facts) -> None:
         assert first["text"] in write_page(facts)
 
 
+def test_traces_have_their_limit(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workbench_view.facts.MOST_TRACES", 1000)
+    store = Store(database)
+    found = read_facts(store, "last")
+    store.close()
+    assert found.changed[0].before is not None and found.changed[-1].before is None
+    assert found.changed[-1].inputs and "Its trace is left out" in write_page(found)
+
+
 def test_the_course_says_what_each_candidate_had_cost(facts: Facts) -> None:
     assert len(facts.points) >= 2 and facts.points[0].candidate == facts.report["baseline"]["workflow"]
     calls = [point.calls for point in facts.points]
@@ -121,6 +131,28 @@ def test_other_forms_say_the_same(facts: Facts) -> None:
     assert mean == pytest.approx(facts.report["gain"]["diff"])
     markdown = write_markdown(facts)
     assert facts.verdict[0] in markdown and "```diff" in markdown and facts.changed[0].example in markdown
+
+
+def test_ids_of_rows_are_no_formulas(facts: Facts) -> None:
+    assert facts.sides is not None
+    side = facts.sides[0]
+    rows = {key: replace(row, example=f"=HYPERLINK({n})") for n, (key, row) in enumerate(side.rows.items())}
+    lines = write_csv(replace(facts, sides=(replace(side, rows=rows), facts.sides[1]))).splitlines()[1:]
+    assert all(line.startswith("'=") for line in lines)
+
+
+def test_what_a_resumed_run_repeats_does_not_count_as_spent(database: Path, facts: Facts) -> None:
+    store = Store(database)
+    row = store.find_run("last")
+    told = json.dumps({"candidate": facts.points[0].candidate, "calls": 10**6})
+    store.execute("insert into events (run_id, at, kind, data) values (?, '', 'evaluated', ?)", row["id"], told)
+    assert read_facts(store, "last").points == facts.points
+    store.close()
+
+
+def test_plots_have_the_colours_of_the_page(facts: Facts) -> None:
+    page = write_page(facts)
+    assert "stroke: var(--accent)" in page and not re.search(r"#0[1-5]0[1-5]0[1-5]", page)
 
 
 def report(*words: Any) -> Any:
