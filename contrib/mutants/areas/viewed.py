@@ -18,7 +18,7 @@ VIEWED: list[Mutant] = [
         REPORT,
         ("(found[0] > 0, ", "(found[0] < 0, ", "gains stand before losses"),
         ("calls.setdefault(str(event", "calls.__setitem__(str(event", "what a resumed run repeats counts as spent"),
-        ("if room > 0:", "if False:", "rows come without their traces"),
+        ("(before, after) if room > 0 else (None, None)", "(None, None)", "rows come without their traces"),
     ),
     *changes_of(
         f"{FOLDER}page.py",
