@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import email.utils
+import gc
 import subprocess
 import sys
 import time
@@ -56,7 +57,12 @@ def ask(server: ChatServer, engine: str, request: Request = HELLO, **values: Any
 def _quiet_import():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        import litellm  # noqa: F401  # slow and noisy, so once, here
+        import litellm  # slow and noisy, so once, here
+    yield
+    with warnings.catch_warnings():  # its clients stay in a cache of its own, and would be collected in any later test
+        warnings.simplefilter("ignore")
+        litellm.in_memory_llm_clients_cache.flush_cache()
+        gc.collect()
 
 
 @pytest.mark.slow
