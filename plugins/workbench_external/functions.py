@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,7 +12,7 @@ from workbench.hashing import digest
 from workbench.kit.forged import Forged
 from workbench.kit.native_calls import same_said, to_message
 from workbench.kit.plain_adapter import as_text
-from workbench.kit.tools import Tool, check_arguments
+from workbench.kit.tools import Tool, check_arguments, load_arguments
 from workbench.lm import Response
 from workbench_external.slots.discover import texts_of
 
@@ -33,7 +32,8 @@ class OfferedFunctions:
 
     def __init__(self, functions: Sequence[Forged], run: Callable[[Tool, dict[str, Any]], Awaitable[Any]]):
         """run: calls a function, which is source, in the sandbox. Raises NodeError."""
-        self.tools = {function.name: function.tool() for function in functions}
+        tools = [function.tool() for function in functions]
+        self.tools = {tool.name: replace(tool, schema={"type": "object", **tool.schema}) for tool in tools}
         self.called: list[dict[str, Any]] = []
         self._run = run
         self._before: dict[str, list[Message]] = {}  # what the agent has not seen, by the answer that came after it
@@ -44,18 +44,7 @@ class OfferedFunctions:
         if choice != "auto" or ask.settings.get("response_format") is not None:
             return []
         taken = {str(tool.get("function", {}).get("name")) for tool in ask.tools}
-        return [
-            {
-                "type": "function",
-                "function": {
-                    "name": tool.name,
-                    "description": tool.description,
-                    "parameters": {"type": "object", **tool.schema},
-                },
-            }
-            for tool in self.tools.values()
-            if tool.name not in taken
-        ]
+        return [tool.definition for tool in self.tools.values() if tool.name not in taken]
 
     async def answer(
         self,
@@ -101,11 +90,7 @@ class OfferedFunctions:
 
     async def _result(self, call: Mapping[str, Any]) -> Message:
         """The result of a call as a message to the model; of a wrong call, what is wrong with it."""
-        tool = self.tools[call["name"]]
-        try:
-            arguments: Any = json.loads(call["arguments"]) if isinstance(call["arguments"], str) else call["arguments"]
-        except (ValueError, RecursionError):
-            arguments = None
+        tool, arguments = self.tools[call["name"]], load_arguments(call["arguments"])
         if not isinstance(arguments, dict):
             text = "error: the arguments must be a JSON object"
         else:

@@ -19,8 +19,8 @@ from workbench_external.workspace import Workspaces
 class Hub:
     """Opened by the first row of a run, closed with it.
 
-    rows, missed, diverged, refused: by node: rows that were run; texts that matched no slot, with an example of each
-    kind; rows in which a resumed agent asked otherwise than before; rows that asked for more calls than allowed.
+    rows, missed, diverged, services: by node: rows that were run; texts that matched no slot; rows in which a resumed
+    agent asked otherwise than before; servers that were started. faults: of the gateway.
     """
 
     gateway: Gateway

@@ -215,13 +215,7 @@ class Agent(SignatureNode):
         if not self.config.native or not self.tools:
             return None
         tools = [*shown.whole.values(), *([shown.registering] if shown.named else [])]
-        return tuple(
-            {
-                "type": "function",
-                "function": {"name": t.name, "description": t.description, "parameters": dict(t.schema)},
-            }
-            for t in tools
-        )
+        return tuple(tool.definition for tool in tools)
 
     def demo(self, span: Span) -> dict[str, Any]:
         found = super().demo(span)

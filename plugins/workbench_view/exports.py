@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 
 from workbench_view.facts import Facts
-from workbench_view.page import write_page
+from workbench_view.page import format_score, write_page
 from workbench_view.text_diff import Piece, describe_change
 
 
@@ -18,7 +18,7 @@ def write_markdown(facts: Facts) -> str:
     lines = [f"# {facts.run['name']}: run {facts.run['run']}", "", *facts.verdict, ""]
     lines += ["| | val | test | rows |", "| --- | --- | --- | --- |"]
     for name, side in (("baseline", report["baseline"]), ("winner", report["best"])):
-        values = [_number(side["val"]), _number(side["test"]["score"]), str(side["test"]["n"])]
+        values = [format_score(side["val"]), format_score(side["test"]["score"]), str(side["test"]["n"])]
         lines.append(f"| {name} | {' | '.join(values)} |")
     for change in (describe_change(*change) for change in facts.changes):
         lines += ["", f"`{change.address}`", "", "```diff"]
@@ -35,10 +35,6 @@ def write_markdown(facts: Facts) -> str:
 
 def _side(pieces: Sequence[Piece], sign: str) -> list[str]:
     return "".join(text for mark, text in pieces if mark in (" ", sign)).splitlines()
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
 
 
 def write_json(facts: Facts) -> str:

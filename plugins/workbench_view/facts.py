@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from workbench.errors import StoreError
 from workbench.evaluation import Difference, Side, add_details, compare_sides, read_rows, read_side
-from workbench.run import candidate_workflow, candidates, lineage, status_of, winner_of
+from workbench.run import candidate_workflow, candidates, lineage, winner_of
 from workbench.store import Candidates, RunRecord, Store, kind_of, read_report
 from workbench.workflow import Workflow
 from workbench_view.noise import noise_band
@@ -61,7 +61,6 @@ class Facts:
     """
 
     run: Mapping[str, Any]
-    status: str
     report: Mapping[str, Any]
     verdict: Sequence[str]
     sides: tuple[Side, Side] | None
@@ -72,7 +71,6 @@ class Facts:
     tree: Sequence[tuple[int, Mapping[str, Any]]]
     before: Workflow | None
     after: Workflow | None
-    diagnoses: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict[str, Any])
 
     @property
     def changes(self) -> list[tuple[str, Any, Any]]:
@@ -93,7 +91,6 @@ def read_facts(store: Store, name: str) -> Facts:
     changed = _changed_rows(store, row, report, sides) if sides is not None else []
     return Facts(
         run={key: row[key] for key in row.keys() if key not in ("report", "spec", "checksum", "spec_checksum")},  # noqa: SIM118
-        status=status_of(store, row),
         report=report,
         verdict=_verdict(report),
         sides=sides,
@@ -104,7 +101,6 @@ def read_facts(store: Store, name: str) -> Facts:
         tree=lineage(found),
         before=candidate_workflow(store, row["id"], Candidates(store, row["id"]).find_baseline()),
         after=candidate_workflow(store, row["id"], winner_of(report)),
-        diagnoses={row.example: row.before["diagnoses"] for row in changed if row.before and row.before["diagnoses"]},
     )
 
 

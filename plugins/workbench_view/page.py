@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.errors import SpecError
+from workbench.study import find_undominated
 from workbench_view import plots
 from workbench_view.facts import Facts, Point
 from workbench_view.text_diff import describe_change
@@ -45,11 +46,12 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"signed": lambda value: f"{value:+.3f}", "score": _score, "value": _value}
+    made.filters |= {"signed": lambda value: f"{value:+.3f}", "score": format_score, "value": _value}
     return made
 
 
-def _score(value: float | None) -> str:
+def format_score(value: float | None) -> str:
+    """A score as it is shown; a dash for none."""
     return "–" if value is None else f"{value:.3f}"
 
 
@@ -90,13 +92,7 @@ def _telling_cost(points: Sequence[Point]) -> str | None:
 
 def pareto_front(points: Sequence[Point], cost: str) -> list[str]:
     """The candidates that no other is both at least as good and as cheap as, and better in one."""
-    found: list[str] = []
-    best = float("-inf")
-    for point in sorted(points, key=lambda p: (p.cost[cost], -p.score)):
-        if point.score > best:
-            best = point.score
-            found.append(point.candidate)
-    return found
+    return [points[i].candidate for i in find_undominated([(p.score, -p.cost[cost]) for p in points])]
 
 
 def _draw_graph(workflow: Workflow, facts: Facts) -> str | None:

@@ -24,7 +24,7 @@ VIEWED: list[Mutant] = [
         f"{FOLDER}page.py",
         REPORT,
         ("autoescape=True", "autoescape=False", "texts of models are HTML"),
-        ("if point.score > best:", "if True:", "every candidate is on the front"),
+        ("-p.cost[cost]) for p", "p.cost[cost]) for p", "what costs more is on the front"),
     ),
     *changes_of(
         f"{FOLDER}plots.py",

@@ -63,6 +63,12 @@ class Tool:
         """The known default values of optional arguments."""
         return {**schema_defaults(self.schema), **self.defaults}
 
+    @property
+    def definition(self) -> dict[str, Any]:
+        """What a server with native tools is told of it."""
+        function = {"name": self.name, "description": self.description, "parameters": dict(self.schema)}
+        return {"type": "function", "function": function}
+
     async def __call__(self, arguments: Mapping[str, Any], timeout: float = 300.0) -> Any:
         """Call it. Python functions that are not coroutines run in a thread. Raises NodeError("tool")."""
         check_arguments(self, arguments)
@@ -274,7 +280,10 @@ def read_calls(
     """
     if response.tool_calls:
         return Reading(
-            [{"id": c["id"], "name": c["name"], "arguments": _loaded(c["arguments"])} for c in response.tool_calls]
+            [
+                {"id": c["id"], "name": c["name"], "arguments": load_arguments(c["arguments"])}
+                for c in response.tool_calls
+            ]
         )
     return read_text(response.text, argument_names(tools, hidden), outputs, response.finish == "length")
 
@@ -298,7 +307,8 @@ def unreadable_call(
     return correction(reading, argument_names(tools, hidden))
 
 
-def _loaded(text: Any) -> Any:
+def load_arguments(text: Any) -> Any:
+    """The arguments of a native call, which servers give as JSON; None for what is none."""
     if not isinstance(text, str):
         return text
     try:

@@ -12,9 +12,9 @@ def objective_sign(objective: str) -> float:
     return 1.0 if objective == "score" else -1.0
 
 
-def pareto_set(evaluations: Sequence[Evaluation], objectives: Sequence[str]) -> list[Evaluation]:
-    """The evaluations that no other dominates, sorted by the first objective, best first; of equals the earliest."""
-    points = [[objective_sign(o) * e.objectives[o] for o in objectives] for e in evaluations]
+def find_undominated(points: Sequence[tuple[float, ...]]) -> list[int]:
+    """The places of the points that no other dominates (more is better), sorted by the first value, best first; of
+    equals the earliest."""
 
     def beaten(i: int) -> bool:
         for j, other in enumerate(points):
@@ -24,7 +24,13 @@ def pareto_set(evaluations: Sequence[Evaluation], objectives: Sequence[str]) -> 
         return False
 
     kept = [i for i in range(len(points)) if not beaten(i)]
-    return [evaluations[i] for i in sorted(kept, key=lambda i: points[i], reverse=True)]
+    return sorted(kept, key=lambda i: points[i], reverse=True)
+
+
+def pareto_set(evaluations: Sequence[Evaluation], objectives: Sequence[str]) -> list[Evaluation]:
+    """The evaluations that no other dominates, as `find_undominated` gives them."""
+    points = [tuple(objective_sign(o) * e.objectives[o] for o in objectives) for e in evaluations]
+    return [evaluations[i] for i in find_undominated(points)]
 
 
 def pick(evaluations: Sequence[Evaluation], objectives: Sequence[str], how: str) -> Evaluation:

@@ -17,28 +17,18 @@ import pytest
 import yaml
 from tests.helpers.docker_stand_in import install
 from tests.helpers.external_agents import CLIENT, SORTER, write_agent
+from tests.plugins.external.test_rows import RecordingLM
 
 import workbench
 from workbench.cli.trust.powers import file_powers
 from workbench.errors import SpecError
 from workbench.inference import PredictionError
-from workbench.lm import Request, Response
 from workbench.run import Options, optimize, resume
 from workbench.study import make_optimizer
 from workbench.testing.simulated import SimulatedLM, SimulatedPool
 from workbench_external.container import Containers, _begin_of, _machine
 
 IMAGE = "agents/sorter:1"
-
-
-class RecordingLM(SimulatedLM):
-    def __init__(self) -> None:
-        super().__init__()
-        self.asked: list[Request] = []
-
-    async def complete(self, request: Request) -> Response:
-        self.asked.append(request)
-        return Response("yes", "stop", 3, 1, 0.0)
 
 
 def answer(place: Path, lm: SimulatedLM | None = None, **settings: Any) -> str:
