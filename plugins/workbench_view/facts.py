@@ -74,7 +74,8 @@ class Facts:
 
     @property
     def changes(self) -> list[tuple[str, Any, Any]]:
-        return self.before.diff(self.after) if self.before is not None and self.after is not None else []
+        """(address, value before, value after), without settings that only spell out a default."""
+        return [(address, old, new) for address, old, new in self.report["changes"]]
 
 
 def read_facts(store: Store, name: str) -> Facts:
