@@ -73,8 +73,6 @@ def test_a_run_whose_library_changed_is_not_resumed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("changed", ["inner.yaml", "deeper.yaml", "policy", "inner policy"])
 def test_a_run_whose_inner_workflow_or_inherited_policy_changed_is_not_resumed(changed: str, tmp_path: Path) -> None:
     """None of them is part of the workflow's hash. A larger budget is no reason to look away."""
-    from workbench.workflow.workflow import _make_node
-
     files = {
         "library.yaml": HEAD + PROGRAM,
         "inner.yaml": HEAD
@@ -92,7 +90,6 @@ def test_a_run_whose_inner_workflow_or_inherited_policy_changed_is_not_resumed(c
         files[file].replace("instructions: ", "instructions: not "),
     )
     (tmp_path / file).write_text(ruled if "policy" in changed else reworded)
-    _make_node.cache_clear()  # another process would read the files again
     for options in (None, Options([("budget.calls", 5000)])):
         with pytest.raises(StoreError, match="refers to has changed"):
             resume("last", database=tmp_path / "run.db", pool=lm, options=options)

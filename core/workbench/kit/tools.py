@@ -186,19 +186,13 @@ def load_tool(address: str, base: Path) -> Tool:
     """
     if not address.startswith(PREFIX):
         return _load_tool(address, base)
-    match instead_of_code():
-        case "names":
-            return Tool(parse_address(address).name, "", {}, _outside, address)
-        case "outlines":
-            return _python_tool(address, base)
-        case _:
-            return _load_tool(address, base)
+    if instead_of_code() == "names":
+        return Tool(parse_address(address).name, "", {}, _outside, address)
+    return _python_tool(address, base)  # the module is kept by its content, so an edited file is read again
 
 
 @lru_cache(maxsize=512)
 def _load_tool(address: str, base: Path) -> Tool:
-    if address.startswith(PREFIX):
-        return _python_tool(address, base)
     if address == INTERPRETER:
         schema = {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]}
         return Tool("python", "Run Python code; the result is what it prints.", schema, _outside, address)

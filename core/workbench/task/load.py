@@ -20,7 +20,7 @@ from workbench.task.dataset import Dataset, Example, SealedRows, make_examples, 
 from workbench.task.metric import Metric, load_metrics, metric_files
 from workbench.task.workflow_file import load_workflow
 from workbench.user_code import code_files
-from workbench.workflow import NodeKind, Workflow
+from workbench.workflow import NodeKind, Workflow, forget_nodes
 
 
 @dataclass(frozen=True)
@@ -99,6 +99,7 @@ def section_loaders(spec: Spec, base: Path, inherited: list[Inherited]) -> dict[
     """
 
     def workflow() -> Workflow:
+        forget_nodes()  # an earlier run of this process, in a notebook say, read the files as they were then
         made = load_workflow(spec, base, (), inherited)
         check_node_lms(made, spec.roles)
         return made

@@ -11,7 +11,7 @@ from workbench.workflow.queries import called_lms, learnable_addresses, node_at,
 from workbench.workflow.signature import Field, Image, Signature, parse_signature, with_inputs, written_fields
 from workbench.workflow.trace import CallRecord, ExampleRun, Span, Trace
 from workbench.workflow.tree import Tree
-from workbench.workflow.workflow import Patch, Workflow, make_node, node_class, node_tree
+from workbench.workflow.workflow import Patch, Workflow, forget_nodes, make_node, node_class, node_tree
 
 __all__ = [
     "Workflow",
@@ -24,6 +24,7 @@ __all__ = [
     "EXCHANGE",
     "node_tree",
     "node_class",
+    "forget_nodes",
     "make_node",
     "node_at",
     "setting_at",

@@ -259,6 +259,11 @@ def _make_node(name: str, text: str, base: Path, instead: str) -> NodeKind:
         return NodeKind(name, config, base)
 
 
+def forget_nodes() -> None:
+    """Make nodes anew from now on: files that they have read (sub-workflows, tools, corpora) may have changed since."""
+    _make_node.cache_clear()
+
+
 def _make_enabled(workflow: Workflow) -> dict[str, NodeKind]:
     """The nodes that take part, of trees that nothing has checked yet. Raises SpecError and PluginError."""
     trees = _node_trees(workflow)
