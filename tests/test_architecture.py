@@ -37,6 +37,7 @@ ROOMS = {
     "inference": "a finished workflow, called",
     "study": "what an optimizer is handed",
     "proof": "statistics, leakage, report",
+    "steering": "orders to a run that goes on",
     "run": "the course of a run",
     "evaluation": "rows scored, kept, compared",
     "kit": "a shelf of what plugins share",

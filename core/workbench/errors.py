@@ -151,6 +151,14 @@ class ShareSpent(BudgetSpent):
         self.what, self.ceiling, self.needed, self.held = what, left, needed, 0.0
 
 
+class SearchStopped(BudgetSpent):
+    """The user ended the search: the best so far is tested, as at the budget's ceiling."""
+
+    def __init__(self) -> None:
+        WorkbenchError.__init__(self, "the search was stopped by its user")
+        self.what, self.ceiling, self.needed, self.held = "calls", 0.0, 0.0, 0.0
+
+
 class LMError(WorkbenchError):
     """One attempt to call a language model failed.
 

@@ -53,7 +53,7 @@ SEARCH: list[Mutant] = [
         ("rng=random.Random(self.rng.randrange(2**63)),", "rng=random.Random(),", "chance does not come from the seed"),
     ),
     *changes_of(
-        "core/workbench/study/pareto.py",
+        "core/workbench/study/standing.py",
         "tests/study/test_pareto.py",
         ('if how == "knee" and len(front) > 2:', 'if how == "knee":', "of two points the knee is the cheaper"),
         (

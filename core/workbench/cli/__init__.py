@@ -33,6 +33,7 @@ class _Commands(click.Group):
         "eval": "eval_commands",
         "optimize": "run_commands",
         "resume": "run_commands",
+        "steer": "runs.steering",
         "predict": "predict_commands",
         "runs": "runs",
         "show": "inspect_commands",

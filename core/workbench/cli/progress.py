@@ -82,6 +82,9 @@ class _State:
             return f"{data['optimizer']}: {indented(data['message'])}"
         if event == "rate_limited":
             return f"rate limited: {data['before']} -> {data['after']} at once ({one_line(data['lm'])})"
+        if event == "steered":
+            what = "".join(f" {one_line(v)}" for v in data["order"].values())
+            return f"ordered: {data['action']}{what}: {one_line(data['outcome'])}"
         if event == "testing":
             self.doing = "sealed test"
             if data["sides"] > 2:

@@ -53,7 +53,7 @@ def build_report(
         best=_side(evaluations.get(winner.hash), winners, winner, proof and proof.winner_mean),
         proof=proof,
         spent=ledger.summary(),
-        budget=task.spec.budget.model_dump(exclude_none=True),
+        budget=ledger.budget.model_dump(exclude_none=True),
         database=database,
         candidates=candidates,
         failures=dict(Counter(b.failure for b in winners if b.failure)),

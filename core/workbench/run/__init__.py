@@ -12,13 +12,14 @@ from workbench.run.history import (
     draw_winner,
     export_candidate,
     lineage,
+    prune_run,
+    removable_files,
     row_inputs,
     status_of,
     winner_of,
 )
+from workbench.run.options import Listener, Options, RunInfo
 from workbench.run.preflight import lms_not_ready, lms_of, wrong_in_file
-from workbench.run.prune import prune_run, removable_files
-from workbench.run.session import Listener, Options, RunInfo
 from workbench.run.start import (
     add_started_run,
     find_obstacles,

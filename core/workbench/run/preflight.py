@@ -79,7 +79,14 @@ def wrong_in_file(found: Iterable[WorkbenchError]) -> list[SpecError]:
     return [error for error in found if isinstance(error, SpecError) and not isinstance(error, SandboxError)]
 
 
-async def optimizers_not_ready(task: Task, studies: Sequence[tuple[Study, Optimizer]]) -> list[WorkbenchError]:
+async def obstacles(task: Task, runtime: Runtime, studies: Sequence[tuple[Study, Optimizer]]) -> list[WorkbenchError]:
+    """The errors that would stop a run, located in the file."""
+    usd = task.spec.targets.usd if task.spec.targets is not None else None
+    found = [*lms_not_ready(lms_of(task), runtime, usd), *await _optimizers_not_ready(task, studies)]
+    return [task.source.locate(error) if isinstance(error, SpecError) else error for error in found]
+
+
+async def _optimizers_not_ready(task: Task, studies: Sequence[tuple[Study, Optimizer]]) -> list[WorkbenchError]:
     """The errors of optimizers that are not ready, located in the file. studies: in the file's order."""
     found: list[WorkbenchError] = []
     for index, (study, optimizer) in enumerate(studies):

@@ -24,7 +24,7 @@ MORE_CALLS, MORE_TOKENS, MORE_MINUTES = 1.02, 1.1, 1.5
 
 def reserve_for_proof(task: Task, evaluator: Evaluator, progress: Progress, ledger: Ledger) -> None:
     """Reserve the estimated cost of testing the baseline and the best candidate, at the retry rate so far."""
-    n, budget, judging, sides = len(task.dataset.test), task.spec.budget, evaluator.judging, task.spec.tested_sides
+    n, budget, judging, sides = len(task.dataset.test), ledger.budget, evaluator.judging, task.spec.tested_sides
     base = progress.complete.get(task.workflow.hash)
     best = progress.best or base
     calls, tokens, usd, minutes = float(sides) * n * judging.calls, math.inf, math.inf, math.inf
@@ -35,7 +35,7 @@ def reserve_for_proof(task: Task, evaluator: Evaluator, progress: Progress, ledg
         waste = spent.calls / max(1, spent.calls - ledger.retries)
         # While the baseline is best, it counts for all sides; a later winner replaces this reserve. What is picked by
         # a cost may be cheap in dollars and take more calls than the best.
-        winner = pick_winner(list(progress.complete.values()), task.spec)
+        winner = pick_winner(progress.eligible, task.spec)
         runs = [base, winner, best][:sides]
         calls = (calls + sum(estimate_calls(e, n) for e in runs)) * waste * MORE_CALLS
         tokens = sum(e.objectives["tokens"] + judging.tokens for e in runs) * n * waste * MORE_TOKENS

@@ -6,9 +6,9 @@ import asyncio
 import os
 import random
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ from workbench.errors import (
     Interrupted,
     LMError,
     PluginError,
+    SearchStopped,
     ServerDead,
-    SpecError,
     WorkbenchError,
     merge_errors,
 )
@@ -28,12 +28,14 @@ from workbench.lm import LMPool
 from workbench.plugins import plugins
 from workbench.proof import Report, build_report
 from workbench.run.cost_estimate import budget_warnings
-from workbench.run.preflight import lms_not_ready, lms_of, optimizers_not_ready, wrong_in_file
+from workbench.run.options import Listener, Options, RunInfo
+from workbench.run.preflight import obstacles, wrong_in_file
 from workbench.run.sealed_test import reserve_for_proof, run_sealed_test
 from workbench.run.stored_scores import RowKeys, TrainRows, find_evaluation, store_evaluation
-from workbench.runtime import Runtime, SandboxChoice
+from workbench.runtime import Runtime
 from workbench.signals import catch_signals
-from workbench.store import Candidates, Evaluations, RunLock, RunRecord, Store, dumps
+from workbench.steering import Steering
+from workbench.store import Candidates, Evaluations, Orders, RunLock, RunRecord, Store, dumps
 from workbench.study import (
     Evaluation,
     Evaluator,
@@ -48,49 +50,6 @@ from workbench.study import (
 )
 from workbench.task import Task, write_workflow
 from workbench.workflow import Workflow
-
-Listener = Callable[[str, dict[str, Any]], None]
-
-
-@dataclass(frozen=True)
-class RunInfo:
-    """The description of the run in events."""
-
-    run: str
-    name: str
-    database: str
-    budget: dict[str, Any]
-
-
-@dataclass
-class Options:
-    """Settings from the command line. They are stored with the run, as are environment and config, so that a resumed
-    run has the same settings."""
-
-    sets: list[tuple[str, Any]] = field(default_factory=list)
-    out: str | None = None
-    keep_unproved: bool = False  # write the best candidate to `out` even if its gain is not shown
-    sandbox: SandboxChoice = field(default_factory=SandboxChoice.from_environment)
-    allow_unproved: bool = False  # begin even if the budget cannot pay for the proof; a resumed run is not asked
-
-    @property
-    def path(self) -> Path:
-        """Where the result is written."""
-        return Path(self.out or "optimized.yaml")
-
-    @property
-    def unproved_path(self) -> Path:
-        """Where the best candidate is written if `path` keeps the baseline."""
-        return self.path.with_name(f"{self.path.stem}.unproved{self.path.suffix}")
-
-    def as_dict(self) -> dict[str, Any]:
-        """The stored options. Permission to run code without a boundary is not stored: each process needs its own."""
-        return {
-            "sets": [list(s) for s in self.sets],
-            "out": self.out,
-            "keep_unproved": self.keep_unproved,
-            "sandbox": self.sandbox.name,
-        }
 
 
 class Session:
@@ -125,6 +84,10 @@ class Session:
             on_rows=TrainRows(store, run_id, task.dataset.train).record,
             stored=lambda workflow: find_evaluation(store, run_id, workflow, task.dataset.val),
         )
+        self.steering = Steering(
+            Orders(store, run_id), self.ledger, self.progress, task.workflow.base, self._add_by_hand, self._emit
+        )
+        self.steering.running = self.evaluator.running
         self._candidates, self._set_aside = set[str](), set(plugins().set_aside)
         self._watched = bool(plugins().manager.hook.call_settled.get_hookimpls())
         self._saved_seconds = 0.0
@@ -166,15 +129,17 @@ class Session:
 
     async def find_obstacles(self) -> list[WorkbenchError]:
         """Errors that would stop the run, found without a call. A resumed run skips this: its journal may suffice."""
-        targets = self.task.spec.targets
-        usd = targets.usd if targets is not None else None
         studies = [(self._study(self.task.workflow, i + 1, name), o) for i, (name, o) in enumerate(self.optimizers)]
-        found = [*lms_not_ready(lms_of(self.task), self.runtime, usd), *await optimizers_not_ready(self.task, studies)]
-        return [self.task.source.locate(error) if isinstance(error, SpecError) else error for error in found]
+        return await obstacles(self.task, self.runtime, studies)
 
     async def _course(self) -> Report:
-        with self.task.dataset.test.sealed():
-            status, broken = await self._search()
+        async with self.steering:
+            with self.task.dataset.test.sealed():
+                status, broken = await self._search()
+            await self.steering.end_search()
+            return await self._prove(status, broken)
+
+    async def _prove(self, status: str, broken: str | None) -> Report:
         task, baseline, winner = self.task, self.task.workflow, self._pick()
         self.ledger.reserve_for_proof()
         if winner == baseline and task.spec.proof.when_unchanged == "skip":
@@ -198,6 +163,8 @@ class Session:
                     study = self._study(current, turn * len(self.optimizers) + index + 1, name)
                     await self._improve(study, optimizer)
                     current = study.best
+        except SearchStopped:
+            return "finished", None
         except BudgetSpent as spent:
             self.ledger.bill.check_answered()
             self._emit("budget_spent", message=str(spent))
@@ -256,6 +223,9 @@ class Session:
             raced=len(spec.objectives) == 1 and spec.targets is None,
         )
 
+    async def _add_by_hand(self, workflow: Workflow) -> None:
+        await self._study(workflow, 0, "hand").evaluate(workflow)
+
     def _reserve_for_proof(self) -> None:
         reserve_for_proof(self.task, self.evaluator, self.progress, self.ledger)
 
@@ -266,7 +236,7 @@ class Session:
     def _pick(self) -> Workflow:
         """The winner: the best on val, or, with several objectives, the named pick of the Pareto set or the cheapest
         that meets the targets."""
-        found = list(self.progress.complete.values())
+        found = self.progress.eligible
         return pick_winner(found, self.task.spec).workflow if found else self.task.workflow
 
     # Events and the store
@@ -291,6 +261,7 @@ class Session:
         self._emit("rate_limited", lm=lm, before=before, after=after)
 
     def _on_candidate(self, workflow: Workflow, optimizer: str) -> None:
+        self.steering.check()
         if workflow.hash in self._candidates:
             return
         self._candidates.add(workflow.hash)
@@ -310,11 +281,15 @@ class Session:
         self._emit("optimizer_told", optimizer=optimizer, message=message, figures=dict(figures))
 
     async def _on_evaluation(self, evaluation: Evaluation) -> None:
+        if Evaluations(self.store, self.run_id).find(evaluation.workflow.hash, "val", 0) is None:
+            self.steering.take(evaluation.workflow.hash)
         await store_evaluation(self.store, self.run_id, evaluation, self.row_keys)
         self._reserve_for_proof()
         self.store.event(self.run_id, "evaluated", candidate=evaluation.workflow.hash, calls=self.ledger.paid.calls)
         self._emit("candidate_evaluated", candidate=evaluation.workflow, evaluation=evaluation)
         self._save_seconds()
+        await self.steering.carry_out(evaluation.workflow.hash)
+        self._reserve_for_proof()  # orders may have changed budget and best
 
     def _save_seconds(self) -> None:
         if self.ledger.seconds - self._saved_seconds > 2:

@@ -21,8 +21,9 @@ from workbench.lm import LMPool
 from workbench.plugins import plugins
 from workbench.proof import Report
 from workbench.run.cost_estimate import find_unpayable_proof
+from workbench.run.options import Listener, Options
 from workbench.run.preflight import check_optimizers, lm_warnings
-from workbench.run.session import Listener, Options, Session
+from workbench.run.session import Session
 from workbench.signals import interrupted_by_sigterm
 from workbench.spec import (
     STAND_INS,

@@ -10,6 +10,7 @@ from workbench.store.evaluations import Evaluations, ResultRow, SealedTests
 from workbench.store.journal import LARGE_TEXT, EarlierCalls, Journal, Usual, read_usual_calls
 from workbench.store.read_only import ReadOnlyStore
 from workbench.store.runs import (
+    Orders,
     RunLock,
     RunRecord,
     add_run,
@@ -29,6 +30,7 @@ __all__ = [
     "read_usual_calls",
     "LARGE_TEXT",
     "RunRecord",
+    "Orders",
     "add_run",
     "kind_of",
     "tags_of",

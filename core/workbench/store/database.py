@@ -43,6 +43,7 @@ TABLES = {
     "texts": "large texts once, by hash",
     "events": "what happened, in order",
     "artifacts": "files that a run wrote",
+    "orders": "what users ordered of a run that went on, and what became of it",
     "sealed_tests": "tests of a changed workflow on sealed rows",
     "sealed_test_rows": "the rows of each such test, by a hash of their inputs",
 }

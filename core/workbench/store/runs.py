@@ -1,4 +1,5 @@
-"""The rows of runs: what each was started with, how it ended, what happened in it, and the files that it wrote."""
+"""The rows of runs: what each was started with, how it ended, what happened in it, what users ordered meanwhile, and
+the files that it wrote."""
 
 from __future__ import annotations
 
@@ -79,7 +80,7 @@ class RunRecord:
 
     def remove(self) -> None:
         """Remove, at once, all that is stored of the run, but its tests on sealed rows: they were looks at these."""
-        for table in ("evaluations", "candidates", "calls", "attempts", "events", "artifacts"):
+        for table in ("evaluations", "candidates", "calls", "attempts", "events", "artifacts", "orders"):
             self.store.execute(f"delete from {table} where run_id = ?", self.run_id)
         sql = "update runs set status = ?, spec = '', options = '{}', report = null, checksum = null, note = null, "
         self.store.execute(f"{sql} spec_checksum = null, tags = null where id = ?", REMOVED, self.run_id)
@@ -156,6 +157,47 @@ class RunRecord:
         sql = "select data from events where run_id = ? and kind = 'sandbox' order by id"
         row = self.store.row(sql, self.run_id)
         return parse_json(row["data"], "the sandbox of the run (table events)", dict) if row else None
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What users ordered while a run went on, the oldest first. All is written at once: other processes read it."""
+
+    store: Store
+    run_id: int
+
+    def add(self, kind: str, data: dict[str, Any]) -> int:
+        """Add an order; returns its number."""
+        sql = "insert into orders (run_id, at, kind, data) values (?, ?, ?, ?)"
+        number = self.store.execute(sql, self.run_id, now(), kind, dumps(data)).lastrowid
+        assert number is not None
+        return number
+
+    def read_all(self) -> list[dict[str, Any]]:
+        """All orders: id, at, kind, data, candidate, outcome. Raises StoreError for what is damaged."""
+        return self._read("")
+
+    def read_open(self) -> list[dict[str, Any]]:
+        """Those that no process has taken up."""
+        return self._read("and candidate is null and outcome is null")
+
+    def read_taken(self, candidate: str) -> list[dict[str, Any]]:
+        """Those that took effect after the evaluation of a candidate."""
+        return self._read("and candidate = ?", candidate)
+
+    def take(self, number: int, candidate: str) -> None:
+        """Record after the evaluation of which candidate an order takes effect, before it does."""
+        self.store.execute("update orders set candidate = ? where id = ?", candidate, number)
+
+    def settle(self, number: int, outcome: str) -> None:
+        """Record what became of an order: `done`, or why not."""
+        self.store.execute("update orders set outcome = ? where id = ?", outcome, number)
+
+    def _read(self, where: str, *values: Any) -> list[dict[str, Any]]:
+        sql = f"select id, at, kind, data, candidate, outcome from orders where run_id = ? {where} order by id"
+        place = f"an order in {self.store.path} (table orders)"
+        rows = self.store.rows(sql, self.run_id, *values)
+        return [{**dict(row), "data": parse_json(row["data"], place, dict)} for row in rows]
 
 
 class RunLock:

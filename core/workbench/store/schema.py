@@ -10,7 +10,7 @@ from typing import Any
 
 from workbench.errors import StoreError
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 M001_INITIAL = """
 create table runs (
     id integer primary key, run text not null unique, name text, status text not null, started text not null,
@@ -86,6 +86,13 @@ create index calls_key on calls(key);
 _M006_PACKED_TOKENS = """
 alter table calls add column packed_tokens blob;
 """
+#: What users ordered while a run went on. `candidate`: that after whose evaluation the order took effect.
+_M007_ORDERS = """
+create table orders (
+    id integer primary key, run_id integer not null references runs(id), at text not null, kind text not null,
+    data text not null, candidate text, outcome text);
+create index orders_run on orders(run_id);
+"""
 _VERSIONS = (
     M001_INITIAL,
     _M002_SEALED_TESTS,
@@ -93,6 +100,7 @@ _VERSIONS = (
     _M004_EVAL_RUNS,
     _M005_CALLS_ACROSS_RUNS,
     _M006_PACKED_TOKENS,
+    _M007_ORDERS,
 )
 #: The statements that make a database of today.
 SCHEMA = "".join(_VERSIONS)
@@ -154,6 +162,10 @@ def make_migrations() -> Any:
     @migrations()
     def m006_packed_tokens(db: Any) -> None:
         _run_script(db, _M006_PACKED_TOKENS)
+
+    @migrations()
+    def m007_orders(db: Any) -> None:
+        _run_script(db, _M007_ORDERS)
 
     return migrations
 

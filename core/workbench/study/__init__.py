@@ -6,11 +6,11 @@ Nothing here holds a test split.
 from workbench.study.blame import Blame, node_of
 from workbench.study.evaluate import METRIC_SAID, Evaluation, Evaluator, Result, unanswered_error
 from workbench.study.observation import observe_nodes
-from workbench.study.pareto import find_undominated, objective_sign, pareto_set, pick
 from workbench.study.position import read_position, recall_evaluation, restore_position
 from workbench.study.racing import Race, paired_race
 from workbench.study.sampler import AskedTrial, PartialFixedTrial, RandomTrial, Searcher, make_sampler
-from workbench.study.study import Optimizer, Progress, Study, estimate_calls, make_optimizer
+from workbench.study.standing import Progress, find_undominated, objective_sign, pareto_set, pick
+from workbench.study.study import Optimizer, Study, estimate_calls, make_optimizer
 from workbench.study.targets import (
     SLOW_SHARE,
     Aims,

@@ -132,6 +132,8 @@ class Evaluator:
         self.named: Mapping[str, Metric] = {}  # metrics that are asked for by name, and score no row by themselves
         self._programs: dict[str, Program] = {}
         self._user_code = asyncio.Lock()
+        self.running = asyncio.Event()  # rows begin while it is set
+        self.running.set()
         self.judged, self.judging_spent = 0, Spend()  # rows that a model scored, and what that took
 
     def program(self, workflow: Workflow) -> Program:
@@ -195,6 +197,7 @@ class Evaluator:
         self, program: Program, example: Example, draw: Draw = FIRST_DRAW, traces: bool = False
     ) -> Result:
         """Run and score one example. A failure of the workflow or the metric is a Result, not an exception."""
+        await self.running.wait()
         outcome = await program.run(example, draw)
         calls = outcome.trace.calls
         cost: dict[str, Any] = {

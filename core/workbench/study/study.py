@@ -21,6 +21,7 @@ from workbench.study.blame import Blame, affordable_failures, replay_blame, spec
 from workbench.study.evaluate import Evaluation, Evaluator
 from workbench.study.racing import Race, paired_race
 from workbench.study.sampler import Searcher
+from workbench.study.standing import Progress
 from workbench.task import Example, Score, Space, default_space
 from workbench.workflow import ExampleRun, Trace, Workflow
 
@@ -63,22 +64,6 @@ class Optimizer(BaseModel):
         Evaluations on val count, retries do not. None if the settings do not bound it.
         """
         return None
-
-
-@dataclass
-class Progress:
-    """What all studies of one run share: the best candidate so far, and callbacks."""
-
-    on_candidate: Callable[[Workflow, str], None]
-    on_evaluation: Callable[[Evaluation], Awaitable[None]]
-    best: Evaluation | None = None
-    complete: dict[str, Evaluation] = field(
-        default_factory=dict[str, Evaluation]
-    )  # on the whole val split, by workflow hash
-    on_note: Callable[[str, str, Mapping[str, Any]], None] = lambda optimizer, message, figures: None
-    on_rows: Callable[[Evaluation], None] = lambda evaluation: None  # of rows that an optimizer chose
-    blames: dict[tuple[str, ...], Blame] = field(default_factory=dict[tuple[str, ...], Blame])  # by workflow and rows
-    stored: Callable[[Workflow], Evaluation | None] | None = None  # on val, by an earlier process of this run
 
 
 @dataclass
@@ -157,11 +142,7 @@ class Study:
     async def record(self, evaluation: Evaluation) -> None:
         """Note an evaluation on val: its candidate may be the best so far."""
         if evaluation.complete:
-            lean = replace(evaluation, results=tuple(replace(r, trace=None) for r in evaluation.results))
-            self.progress.complete[evaluation.workflow.hash] = lean
-            best = self.progress.best
-            if best is None or lean.score > best.score:  # a tie keeps the earlier, simpler candidate
-                self.progress.best = lean
+            self.progress.add(evaluation)
         await self.progress.on_evaluation(evaluation)
 
     @property

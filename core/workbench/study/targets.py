@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from workbench.failures import FailureKind
 from workbench.spec import Spec, TargetsSpec
 from workbench.study.evaluate import Evaluation, Result
-from workbench.study.pareto import objective_sign, pareto_set, pick
+from workbench.study.standing import objective_sign, pareto_set, pick
 from workbench.workflow import Workflow
 
 #: The share of rows that may take longer than `p95_latency`.

@@ -1,10 +1,64 @@
-"""Several objectives: the Pareto set of the evaluated candidates, and named picks from it."""
+"""How the evaluated candidates stand: the best so far, the Pareto set, and named picks from it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
+from workbench.study.blame import Blame
 from workbench.study.evaluate import Evaluation
+from workbench.workflow import Workflow
+
+
+@dataclass
+class Progress:
+    """What all studies of one run share: the candidates so far, the best of them, and callbacks.
+
+    complete: on the whole val split, by workflow hash. pinned: the candidate that stays the best, whatever follows.
+    dropped: those that cannot win.
+    """
+
+    on_candidate: Callable[[Workflow, str], None]
+    on_evaluation: Callable[[Evaluation], Awaitable[None]]
+    best: Evaluation | None = None
+    complete: dict[str, Evaluation] = field(default_factory=dict[str, Evaluation])
+    on_note: Callable[[str, str, Mapping[str, Any]], None] = lambda optimizer, message, figures: None
+    on_rows: Callable[[Evaluation], None] = lambda evaluation: None  # of rows that an optimizer chose
+    blames: dict[tuple[str, ...], Blame] = field(default_factory=dict[tuple[str, ...], Blame])  # by workflow and rows
+    stored: Callable[[Workflow], Evaluation | None] | None = None  # on val, by an earlier process of this run
+    pinned: str | None = None
+    dropped: set[str] = field(default_factory=set[str])
+
+    def add(self, evaluation: Evaluation) -> None:
+        """Add a complete evaluation on val, without its traces."""
+        lean = replace(evaluation, results=tuple(replace(r, trace=None) for r in evaluation.results))
+        self.complete[evaluation.workflow.hash] = lean
+        self._rank()
+
+    def pin(self, workflow: str) -> None:
+        """Take an evaluated candidate for the best, whatever is found later. Raises KeyError for another one."""
+        _ = self.complete[workflow]
+        self.pinned = workflow
+        self.dropped.discard(workflow)
+        self._rank()
+
+    def drop(self, workflow: str) -> None:
+        """Leave a candidate out of the choice from now on."""
+        self.dropped.add(workflow)
+        self.pinned = None if self.pinned == workflow else self.pinned
+        self._rank()
+
+    @property
+    def eligible(self) -> list[Evaluation]:
+        """The evaluations to pick the winner from, in the order in which they were made."""
+        if self.pinned is not None:
+            return [self.complete[self.pinned]]
+        return [e for hash_, e in self.complete.items() if hash_ not in self.dropped]
+
+    def _rank(self) -> None:
+        # max takes the first of equals: a tie keeps the earlier, simpler candidate
+        self.best = max(self.eligible, key=lambda e: e.score, default=None)
 
 
 def objective_sign(objective: str) -> float:

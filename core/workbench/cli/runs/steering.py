@@ -1,0 +1,81 @@
+"""`workbench steer`: orders to a run that goes on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from workbench.cli import echo_json, say
+from workbench.text import one_line
+
+_ACTIONS = ("pause", "continue", "stop", "budget", "pin", "drop", "add", "list")
+
+
+@click.command("steer")
+@click.argument("run")
+@click.argument("action", type=click.Choice(_ACTIONS))
+@click.argument("arguments", nargs=-1, metavar="[CANDIDATE] [KEY=VALUE]...")
+@click.option("--db", default="workbench.db", envvar="WORKBENCH_DB", show_default=True, help="Run database.")
+@click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
+def steer_command(run: str, action: str, arguments: tuple[str, ...], db: str, as_json: bool) -> None:
+    """Order something of a RUN of optimize that goes on.
+
+    \b
+    pause, continue             begin no further row; go on
+    stop                        end the search, and test the best so far
+    budget calls=N usd=X        raise ceilings (calls, tokens, usd, minutes)
+    pin CANDIDATE               keep it as the best, whatever is found later
+    drop CANDIDATE              leave it out of the choice
+    add CANDIDATE ADDRESS=VALUE evaluate a candidate of yours: that one with these settings
+    list                        what was ordered, and what became of it
+
+    An order takes effect after the evaluation that runs now, and belongs to the run from then on: a resumed run takes
+    it up at the same place.
+    """
+    from workbench.steering import give_order
+    from workbench.store import Orders, ReadOnlyStore, Store
+
+    if action == "list":
+        store = ReadOnlyStore(db)
+        found = Orders(store, store.find_run(run)["id"]).read_all()
+        if as_json:
+            return echo_json(found)
+        for order in found:
+            words = (order["at"], order["kind"], *map(str, order["data"].values()), order["outcome"] or "waits")
+            say("  ".join(one_line(word) for word in words))
+        return None if found else say("No orders.")
+    number = give_order(Store(db), run, action, _data(action, arguments))
+    if as_json:
+        return echo_json({"order": number})
+    return say(f"ordered ({number}); see what becomes of it: workbench steer {one_line(run)} list")
+
+
+def _data(action: str, arguments: tuple[str, ...]) -> dict[str, Any]:
+    """The data of an order. Raises click.UsageError."""
+    pairs = dict(_pair(text) for text in arguments if "=" in text)
+    names = [text for text in arguments if "=" not in text]
+    match action:
+        case "budget" if pairs and not names:
+            return pairs
+        case "pin" | "drop" if len(names) == 1 and not pairs:
+            return {"candidate": names[0]}
+        case "add" if len(names) == 1 and pairs:
+            return {"parent": names[0], "set": pairs}
+        case "pause" | "continue" | "stop" if not arguments:
+            return {}
+        case _:
+            forms = {
+                "budget": "calls=N, tokens=N, usd=X or minutes=X",
+                "pin": "one candidate, as `workbench show` names it",
+                "drop": "one candidate, as `workbench show` names it",
+                "add": "a candidate and settings, e.g. c0ffee nodes.answer.instructions='Think first.'",
+            }
+            raise click.UsageError(f"`{action}` takes {forms.get(action, 'nothing more')}")
+
+
+def _pair(text: str) -> tuple[str, Any]:
+    from workbench.spec import parse_value
+
+    key, _, value = text.partition("=")
+    return key, parse_value(value)
