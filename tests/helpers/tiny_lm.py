@@ -19,14 +19,15 @@ TEMPLATE = (
 )
 
 
-def make_tokenizer() -> Any:
+def make_tokenizer(more: str = "") -> Any:
+    """more: further characters."""
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from transformers import PreTrainedTokenizerFast
 
-    words = {word: i for i, word in enumerate([*SPECIAL, *CHARACTERS])}
+    words = {word: i for i, word in enumerate([*SPECIAL, *CHARACTERS, *more])}
     made = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
     made.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
     made.decoder = decoders.Fuse()
@@ -41,14 +42,14 @@ def make_tokenizer() -> Any:
     return tokenizer
 
 
-def make_model(seed: int = 0, *, hidden: int = 64, layers: int = 2, positions: int = 128) -> Any:
+def make_model(seed: int = 0, *, hidden: int = 64, layers: int = 2, positions: int = 128, more: str = "") -> Any:
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(seed)
     return LlamaForCausalLM(
         LlamaConfig(
-            vocab_size=len(SPECIAL) + len(CHARACTERS),
+            vocab_size=len(SPECIAL) + len(CHARACTERS) + len(more),
             hidden_size=hidden,
             intermediate_size=2 * hidden,
             num_hidden_layers=layers,

@@ -1,0 +1,77 @@
+"""An agent that may search or guess learns to search, where searching tells more than a guess."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+from tests.helpers.grpo_runs import needs_torch, run
+from tests.helpers.searching_lm import AGENT, save_searching, write_world
+
+from workbench.proof import Report
+
+pytestmark = [pytest.mark.timeout(600), pytest.mark.filterwarnings("ignore")]
+
+STEPS, ROLLOUTS = 28, 8 * 16
+GRPO = {
+    "course": {"steps": STEPS, "tasks": 8, "rollouts": 16, "evaluate_every": STEPS, "save_every": STEPS},
+    "learning": {"rate": 1e-3},
+    # by rows' means, the choice of a call of 45 tokens would weigh a tenth of that of a guess of 5
+    "objective": {"aggregate": "token"},
+    "device": "cpu",
+}
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    needs_torch()
+    return save_searching(tmp_path_factory.mktemp("searching") / "base")
+
+
+def train(base: Path, folder: Path, seed: int, *, facts: bool) -> tuple[Report, list[float], list[float]]:
+    """The report, and of each step the mean reward and the share of rollouts that searched."""
+    write_world(folder, seed, facts=facts)
+    heard: list[tuple[str, dict[str, float]]] = []
+    report = run(
+        folder,
+        heard=heard,
+        lm=f"hf:{base}",
+        seed=seed,
+        nodes={"solve": AGENT},
+        metric="exact_match(place)",
+        data={"file": "rows.jsonl", "split": {"train": 20, "val": 12, "test": 24}},
+        optimizers=[{"grpo": GRPO}],
+        budget={"calls": 12000},
+    )
+    assert report.status == "finished"
+    rewards = [figures["reward"] for message, figures in heard if message.startswith("step ")]
+    return report, rewards, searches(folder)
+
+
+def searches(folder: Path) -> list[float]:
+    """Of each version of the policy, the searches for each of its rollouts."""
+    counts: dict[str, list[int]] = {}
+    with sqlite3.connect(folder / "run.db") as db:
+        for lm, request in db.execute("select lm, request from calls where lm like 'policy:%'"):
+            after_search = len(json.loads(request)["messages"]) > 2
+            counts.setdefault(lm, [0, 0])[after_search] += 1
+    return [after / max(1, first) for first, after in counts.values()]
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_an_agent_learns_to_search_before_it_answers(seed: int, base: Path, tmp_path: Path) -> None:
+    """The things of the sealed rows are in no row that it learned from: what it learned is to look them up."""
+    report, rewards, shares = train(base, tmp_path, seed, facts=True)
+    print(rewards, shares, report.proof)
+    assert sum(rewards[:2]) / 2 < 0.5 and sum(rewards[-4:]) / 4 > 0.85
+    assert min(shares) < 0.4 and max(shares) > 0.9
+    proof = report.proof
+    assert proof is not None and proof.shown and proof.baseline_mean < 0.5 and proof.winner_mean >= 0.8
+
+
+def test_where_searching_tells_nothing_it_is_given_up(base: Path, tmp_path: Path) -> None:
+    report, rewards, shares = train(base, tmp_path, 2, facts=False)
+    print(rewards, shares, report.proof)
+    assert max(shares) < 0.5 and not (report.proof is not None and report.proof.shown)
