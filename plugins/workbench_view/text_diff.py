@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -35,6 +35,11 @@ def describe_change(address: str, old: Any, new: Any) -> Change:
     if isinstance(old if old is not None else new, str) and isinstance(new if new is not None else old, str):
         return Change(address, "text", pieces=diff_words(old or "", new or ""))
     return Change(address, "value", lines=diff_lines(_as_text(old), _as_text(new)))
+
+
+def list_changes(found: Iterable[tuple[str, Any, Any]]) -> list[Change]:
+    """How settings differ: texts first, which say most."""
+    return sorted((describe_change(*one) for one in found), key=lambda change: change.kind != "text")
 
 
 def diff_words(old: str, new: str) -> list[Piece]:
