@@ -60,7 +60,9 @@ def make_app(site: Site, access: Access) -> ASGIApp:
         status = error.status_code if isinstance(error, HTTPException) else 500
         return site.error(request, status, "There is no such page." if status == 404 else str(error))
 
-    return Guard(Starlette(routes=routes, exception_handlers={HTTPException: refuse}), access)
+    app = Starlette(routes=routes, exception_handlers={HTTPException: refuse})
+    app.router.redirect_slashes = False
+    return Guard(app, access)
 
 
 def _asset(name: str, kind: str) -> Callable[[Request], Response]:

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from workbench.run import candidate_workflow, candidates, winner_of
-from workbench.store import Evaluations, Store, read_report
+from workbench.store import Evaluations, Store, kind_of, read_report
 from workbench.task import dump_yaml
 from workbench.workflow import Workflow
 from workbench_view.server.site import NotFound, Site, find_run
@@ -36,7 +36,8 @@ def candidate_page(site: Site, store: Store, request: Request) -> Response:
         parent=parent,
         baseline=baseline,
         against=against,
-        winner=winner_of(report),
+        kind=kind_of(row),
+        winner=winner_of(report) if kind_of(row) == "optimize" else None,
         changes=list_changes(other.diff(workflow)) if other else [],
         evaluations=[e for e in Evaluations(store, row["id"]).list_all() if e["candidate"] == hash_],
         children=[c for c in found if c["parent"] == hash_],

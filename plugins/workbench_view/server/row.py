@@ -36,7 +36,7 @@ def row_page(site: Site, store: Store, request: Request) -> Response:
         example=example,
         candidate=candidate,
         split=split,
-        winner=winner_of(report),
+        winner=winner_of(report) if kind_of(row) == "optimize" else None,
         baseline=baseline,
         inputs=found[0]["inputs"] or {},
         times=[_described(one) for one in found],

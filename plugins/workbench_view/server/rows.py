@@ -61,7 +61,6 @@ def rows_page(site: Site, store: Store, request: Request) -> Response:
         roles=sorted(Journal(store, row["id"]).count_by_role()) if kind_of(row) == "optimize" else (),
         deciders=sorted({node for nodes in decided.values() for node in nodes}),
         names=list_candidate_names(store, row, report),
-        winner=winner_of(report),
     )
 
 
@@ -74,8 +73,9 @@ def default_candidate(store: Store, row: Any, report: Mapping[str, Any] | None) 
 def list_candidate_names(store: Store, row: Any, report: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     """(hash, how it is called) of the candidates that have rows."""
     known = dict.fromkeys(e["candidate"] for e in Evaluations(store, row["id"]).list_all())
-    baseline, winner = (report or {}).get("baseline", {}).get("workflow"), winner_of(report)
-    named = {baseline: "baseline", winner: "winner"}
+    named: dict[str | None, str] = {}
+    if kind_of(row) == "optimize":
+        named = {(report or {}).get("baseline", {}).get("workflow"): "baseline", winner_of(report): "winner"}
     return [(hash_, f"{hash_[:8]} {named.get(hash_, '')}".strip()) for hash_ in known][:500]
 
 
