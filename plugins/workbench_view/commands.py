@@ -52,9 +52,7 @@ def report_command(run: str, out: Path, db: str) -> None:
 @click.command("view")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at; others need a token.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8321, show_default=True, help="0: any that is free.")
-@click.option(
-    "--token", envvar="WORKBENCH_VIEW_TOKEN", help="What requests must have. Better given as the variable."
-)
+@click.option("--token", envvar="WORKBENCH_VIEW_TOKEN", help="What requests must have. Better given as the variable.")
 @click.option("--make-token", is_flag=True, help="Make a token, and print it in the address.")
 @click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="A further name to answer to.")
 @DB
@@ -66,19 +64,21 @@ def view_command(host: str, port: int, token: str | None, make_token: bool, host
     code of a workflow is run. Tags and notes can be written. Ctrl-C ends it.
     """
     import secrets
+    import threading
 
     _require_server()
     from workbench.lm import is_loopback
     from workbench_view.server.access import Access
     from workbench_view.server.app import make_app
     from workbench_view.server.listen import listen
-    from workbench_view.server.site import Site
+    from workbench_view.server.site import Site, load_libraries
 
     token = (token or "").strip() or (secrets.token_urlsafe(24) if make_token else None)
     if token is None and not is_loopback(f"http://[{host}]" if ":" in host else f"http://{host}"):
         return fail(f"--host {one_line(host)} is open to other machines: add --make-token, or name a --token", 2)
     if token is not None and (len(token) < 16 or not token.isascii() or not token.isprintable()):
         return fail("a token has at least 16 printable ASCII characters; --make-token makes one", 2)
+    threading.Thread(target=load_libraries, daemon=True).start()
     site = Site(db, log=lambda line: say(one_line(line), err=True))
     made = f"/?token={quote(token, safe='')}" if token is not None and make_token else "/"
 

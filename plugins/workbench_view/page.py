@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.errors import SpecError
 from workbench.study import find_undominated
-from workbench_view import plots
 from workbench.text import visible
+from workbench_view import plots
 from workbench_view.facts import Facts, Point, Summary
 from workbench_view.text_diff import describe_change
 

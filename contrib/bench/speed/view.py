@@ -3,22 +3,24 @@
     python contrib/bench/speed/view.py [--runs 1000] [--calls 50000] [--db FILE]
 
 The large run is a real one of the simulated task, whose model answers by a formula; the others are copies of a real
-small one. A page is asked for through the application itself, without a network: once cold, then twice more.
+small one. A page is asked for five times through the application itself, without a network.
 """
 
 from __future__ import annotations
 
-import argparse
 import sqlite3
-import tempfile
-import time
 from pathlib import Path
-from typing import Any
 
 from workbench.run import Options, optimize
+from workbench.store import ReadOnlyStore
 from workbench.study import make_optimizer
 from workbench.testing.simulated import SimulatedLM, SimulatedPool, write_task
+from workbench_view.server.access import Access
+from workbench_view.server.app import make_app
+from workbench_view.server.site import Site, load_libraries
 
+#: Milliseconds that a page may take.
+LIMIT = 300
 #: Rows of train, val and test for each 1,000 calls.
 SHARES = (4, 20, 40)
 
@@ -55,12 +57,72 @@ def _copy_newest(database: Path, times: int) -> None:
                 (f"copy{number:04}", newest),
             ).lastrowid
             for table in ("candidates", "evaluations"):
-                names = [
-                    n for _, n, *_ in conn.execute(f"pragma table_info({table})") if n not in ("id", "run_id")
-                ]
+                names = [n for _, n, *_ in conn.execute(f"pragma table_info({table})") if n not in ("id", "run_id")]
                 conn.execute(
                     f"insert into {table} (run_id, {', '.join(names)}) select ?, {', '.join(names)} from {table} "
                     "where run_id = ?",
                     (made, newest),
                 )
     conn.close()
+
+
+def list_pages(database: Path) -> list[str]:
+    """An address of each kind of page, of the newest run where there is a choice."""
+    store = ReadOnlyStore(database)
+    try:
+        row = store.find_run("last", kinds=("optimize",))
+        report = json.loads(row["report"])
+        key = store.row("select key from calls where run_id = ?", row["id"])
+        result = store.row(
+            "select r.example from results r join evaluations e on e.id = r.evaluation_id where e.run_id = ? and "
+            "e.split = 'test'",
+            row["id"],
+        )
+    finally:
+        store.close()
+    assert key is not None and result is not None
+    run, winner, example = f"/runs/{row['run']}", report["best"]["workflow"], quote(result["example"])
+    name = row["run"]
+    return [
+        *("/", "/?text=simulated&page=9", "/plugins", "/compare", f"/compare?a={name}:baseline&b={name}:winner"),
+        *(run, f"{run}/live", f"{run}/candidates/{winner}", f"{run}/pictures/proof.svg", f"{run}/pictures/course.svg"),
+        *(f"{run}/rows", f"{run}/rows?split=val&failure=any", f"{run}/rows?side=won", f"{run}/rows?text=zebra"),
+        *(f"{run}/rows?node=sort&role=task", f"{run}/row?row={example}", f"{run}/data", f"{run}/data?text=zebra"),
+        *(f"{run}/calls", f"{run}/calls?role=task", f"{run}/call?key={key['key']}"),
+    ]
+
+
+def time_pages(database: Path, times: int = 5) -> Iterator[tuple[str, list[float]]]:
+    """Each page with the milliseconds of some answers, the first of which remembers nothing of the page."""
+    site = Site(database)
+    client = TestClient(make_app(site, Access()), base_url="http://localhost:8321")
+    load_libraries()
+    for page in list_pages(database):
+        found: list[float] = []
+        for _ in range(times):
+            begun = time.perf_counter()
+            answer = client.get(page)
+            found.append((time.perf_counter() - begun) * 1e3)
+            assert answer.status_code == 200, f"{page}: {answer.text}"
+        yield page, found
+    site.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=1000)
+    parser.add_argument("--calls", type=int, default=50_000)
+    parser.add_argument("--db", type=Path, help="a database that is there")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        database = asked.db or make_database(Path(folder), asked.runs, asked.calls)
+        slow = 0
+        print(f"{'first':>7} {'median':>7}  milliseconds of the server")
+        for page, found in time_pages(database):
+            slow += statistics.median(found) > LIMIT
+            print(f"{found[0]:7.0f} {statistics.median(found):7.0f}  {page}")
+    print(f"{slow} pages take more than {LIMIT} ms")
+
+
+if __name__ == "__main__":
+    main()

@@ -156,7 +156,9 @@ class ReadOnlyStore(Store):
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
-    return sqlite3.connect(f"file:{quote(str(path.resolve()))}?{mode}", uri=True, isolation_level=None, timeout=10, check_same_thread=False)
+    return sqlite3.connect(
+        f"file:{quote(str(path.resolve()))}?{mode}", uri=True, isolation_level=None, timeout=10, check_same_thread=False
+    )
 
 
 def _said(error: Exception) -> str:

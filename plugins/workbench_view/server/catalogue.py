@@ -15,6 +15,7 @@ def plugins_page(site: Site, store: Store, request: Request) -> Response:
     found = [
         info
         for info in sorted(plugins().infos, key=lambda info: info.name)
-        if text in " ".join([info.name, info.distribution, *(n for names in info.provides.values() for n in names)]).lower()
+        if text
+        in " ".join([info.name, info.distribution, *(n for names in info.provides.values() for n in names)]).lower()
     ]
     return site.render(request, "plugins.html", plugins=found, all=len(plugins().infos), text=text)

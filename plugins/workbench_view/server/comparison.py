@@ -69,7 +69,9 @@ def matrix_page(site: Site, store: Store, request: Request) -> Response:
     row = find_run(store, request)
     report = read_report(row)
     if kind_of(row) != "eval" or report is None or not report["label"]:
-        raise NotFound(f"Run {row['run']} is no cell of a matrix; `workbench eval FILE --matrix ADDRESS=A,B` makes one.")
+        raise NotFound(
+            f"Run {row['run']} is no cell of a matrix; `workbench eval FILE --matrix ADDRESS=A,B` makes one."
+        )
     axes = list(_axes(report["label"]))
     heads = [head for head in list_run_heads(store, ("eval",)) if head["name"] == row["name"]]
     near = [head["id"] for head in heads if head["file"] == row["file"]][:SEARCHED]

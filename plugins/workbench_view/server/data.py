@@ -66,7 +66,11 @@ def read_data(store: Store, row: Any, report: Mapping[str, Any] | None) -> list[
     """The rows that were scored, each once in each split: example, split, row_key, cluster. Rows of train that only an
     optimizer has seen are known by their ids: their keys are None."""
     evaluations, seen = Evaluations(store, row["id"]), dict[tuple[str, str], dict[str, Any]]()
-    asked = (default_candidate(store, row, report), (report or {}).get("baseline", {}).get("workflow"), winner_of(report))
+    asked = (
+        default_candidate(store, row, report),
+        (report or {}).get("baseline", {}).get("workflow"),
+        winner_of(report),
+    )
     for candidate in dict.fromkeys(one for one in asked if one):
         for one in evaluations.list_keys(candidate):
             known = seen.setdefault((one["split"], one["example"]), dict(one))

@@ -68,7 +68,9 @@ def _others(
     for name, hash_ in zip(("baseline", "winner"), asked, strict=True):
         if hash_ and hash_ != candidate:
             rows = read_rows(store, row, report, hash_, split=split, examples=[example])
-            made += [{"name": name, "hash": hash_, "score": r["score"], "prediction": r["prediction"]} for r in rows[:1]]
+            made += [
+                {"name": name, "hash": hash_, "score": r["score"], "prediction": r["prediction"]} for r in rows[:1]
+            ]
     return made
 
 
@@ -86,8 +88,8 @@ def draw_timeline(spans: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def mark_deciding(spans: Sequence[Mapping[str, Any]], findings: Sequence[Mapping[str, Any]]) -> set[int]:
-    """The places of the spans that a diagnosis names. Steps are counted as `workbench attribute` counts them: a call of a
-    model, or a node that makes none. Where the count leads to another node, all spans of the node are meant."""
+    """The places of the spans that a diagnosis names. Steps are counted as `workbench attribute` counts them: a call of
+    a model, or a node that makes none. Where the count leads to another node, all spans of the node are meant."""
     steps = [place for place, span in enumerate(spans) for _ in (span.get("calls") or (None,))]
     marked = set[int]()
     for one in findings:

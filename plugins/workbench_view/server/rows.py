@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from workbench.evaluation import read_rows
-from workbench.run import candidate_workflow, candidates, row_inputs, winner_of
+from workbench.run import candidate_workflow, row_inputs, winner_of
 from workbench.store import Evaluations, Journal, Store, kind_of, list_attributions, read_report
 from workbench_view.server.run import mean_scores
 from workbench_view.server.site import NotFound, Site, find_run, url, whole_number
@@ -33,7 +33,10 @@ def rows_page(site: Site, store: Store, request: Request) -> Response:
         raise NotFound(f"No rows are stored of this {what}.")
     split = asked["split"] or next((s for s in ("test", "val") if s in splits), splits[0])
     decided = read_decided(store, row["run"], candidate)
-    scores, before = _scores(store, row, candidate, split, asked), _baseline_scores(store, row, report, candidate, split)
+    scores, before = (
+        _scores(store, row, candidate, split, asked),
+        _baseline_scores(store, row, report, candidate, split),
+    )
     found = [name for name, one in scores.items() if _matches(name, one, before, decided, asked)]
     inputs = read_inputs(site, store, row) if asked["text"] else {}
     if asked["text"]:

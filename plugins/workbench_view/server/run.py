@@ -55,9 +55,7 @@ def run_page(site: Site, store: Store, request: Request) -> Response:
     return site.render(request, "run.html", **values)
 
 
-def _summary(
-    site: Site, store: Store, row: Any, report: Mapping[str, Any], sides: Mapping[str, Any] | None
-) -> Summary:
+def _summary(site: Site, store: Store, row: Any, report: Mapping[str, Any], sides: Mapping[str, Any] | None) -> Summary:
     key = ("summary", row["run"], row["checksum"], row["finished"], row["status"])
     return site.remember(key, lambda: read_summary(store, row, report, sides["noise"] if sides else None))
 

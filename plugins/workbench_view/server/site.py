@@ -153,6 +153,15 @@ class Site:
         return self._kept[key]
 
 
+def load_libraries() -> None:
+    """Load what plots and tests need, so that no page waits for it."""
+    import importlib
+
+    for name in ("numpy", "scipy.stats", "scipy.optimize", "matplotlib.backends.backend_svg", "networkx"):
+        importlib.import_module(name)
+    environment()
+
+
 def url(path: str, **parameters: Any) -> str:
     """An address of ours. Parameters that are None or empty are left out."""
     asked = {name: value for name, value in parameters.items() if value not in (None, "")}

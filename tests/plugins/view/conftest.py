@@ -1,4 +1,4 @@
-"""A database of runs to look at: one of `optimize`, a matrix of two evaluations, hostile rows, and one that was killed."""
+"""A database of runs to look at: of `optimize`, a matrix of evaluations, hostile rows, and one that was killed."""
 
 from __future__ import annotations
 
@@ -56,9 +56,7 @@ def evaluate_hostile(folder: Path, database: Path) -> str:
     path = write_task(folder, budget={"calls": 200}, rows=(4, 4, 4))
     lines = [{"text": f"{text} a-thing", "label": "a"} for text in HOSTILE.values()]
     (folder / "test.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    report = evaluate(
-        path, options=EvalOptions(split="test"), database=database, pool=SimulatedPool(SimulatedLM())
-    )
+    report = evaluate(path, options=EvalOptions(split="test"), database=database, pool=SimulatedPool(SimulatedLM()))
     return report.run
 
 
@@ -101,12 +99,28 @@ def _attribute(store: Store, made: dict[str, Any]) -> None:
     if example is None:
         return
     finding = {
-        **{"row": example["example"], "candidate": made["winner"], "replica": 0, "score": 0.0, "node": "sort"},
-        **{"agent": "sort", "step": 0, "steps": 1, "confidence": 0.9, "repaired": True, "reruns": 1, "calls": 1},
-        **{"usd": 0.0, "evidence": "the label was wrong", "failure": ""},
+        "row": example["example"],
+        "candidate": made["winner"],
+        "replica": 0,
+        "score": 0.0,
+        "node": "sort",
+        "agent": "sort",
+        "step": 0,
+        "steps": 1,
+        "confidence": 0.9,
+        "repaired": True,
+        "reruns": 1,
+        "calls": 1,
+        "usd": 0.0,
+        "evidence": "the label was wrong",
+        "failure": "",
     }
     report = {
-        **{"kind": "attribute", "run": "found", "method": "replay", "examined": [made["optimize"]], "rows": [finding]},
+        "kind": "attribute",
+        "run": "found",
+        "method": "replay",
+        "examined": [made["optimize"]],
+        "rows": [finding],
         "lines": [],
     }
     sql = "insert into runs (run, name, status, started, spec, options, report, kind) values (?, ?, ?, ?, ?, ?, ?, ?)"

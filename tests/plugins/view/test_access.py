@@ -46,8 +46,25 @@ def test_names_of_this_machine_are_answered(client: TestClient, host: str) -> No
 @pytest.mark.parametrize(
     "host",
     [
-        *("evil.com", "127.0.0.1.evil", "127.0.0.1.evil.com:8321", "localhost.", "localhost.evil.com", "localhost:8321.evil"),
-        *("[::1]", "[::ffff:127.0.0.1]:8321", "0.0.0.0", "127.1", "2130706433", "127.0.0.2", "", " localhost", "localhost@evil"),
+        *(
+            "evil.com",
+            "127.0.0.1.evil",
+            "127.0.0.1.evil.com:8321",
+            "localhost.",
+            "localhost.evil.com",
+            "localhost:8321.evil",
+        ),
+        *(
+            "[::1]",
+            "[::ffff:127.0.0.1]:8321",
+            "0.0.0.0",
+            "127.1",
+            "2130706433",
+            "127.0.0.2",
+            "",
+            " localhost",
+            "localhost@evil",
+        ),
         *("localhost:", "localhost,evil.com", "127.0.0.1:8321/x", "a" * 5000),
     ],
 )
@@ -69,8 +86,15 @@ def raw_answer(app: Any, headers: list[tuple[bytes, bytes]], path: str = "/", sc
         sent.append(message)
 
     scope = {
-        **{"type": scope_type, "method": "GET", "path": path, "raw_path": path.encode(), "query_string": b""},
-        **{"headers": headers, "scheme": "http", "server": ("127.0.0.1", 8321), "http_version": "1.1"},
+        "type": scope_type,
+        "method": "GET",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "headers": headers,
+        "scheme": "http",
+        "server": ("127.0.0.1", 8321),
+        "http_version": "1.1",
     }
     asyncio.run(app(scope, receive, send))
     return sent
@@ -214,7 +238,7 @@ def test_reading_changes_nothing(client: TestClient, runs: dict[str, Any]) -> No
 def test_every_answer_has_the_policy(client: TestClient, path: str) -> None:
     headers = client.get(path).headers
     assert headers["content-security-policy"] == POLICY and "unsafe" not in POLICY
-    assert headers["x-content-type-options"] == "nosniff" and headers["referrer-policy"] == "no-referrer"
+    assert headers["x-content-type-options"] == "nosniff" and headers["referrer-policy"] == "same-origin"
     assert "access-control-allow-origin" not in headers
     assert client.get("/", headers={"host": "evil.com"}).headers["content-security-policy"] == POLICY
 
@@ -233,10 +257,21 @@ def test_pages_have_no_script_and_no_style_of_their_own(client: TestClient, runs
 @pytest.mark.parametrize(
     "path",
     [
-        *("/assets/../commands.py", "/assets/%2e%2e/commands.py", "/assets/..%2fcommands.py", "/assets/%00", "/assets/"),
+        *(
+            "/assets/../commands.py",
+            "/assets/%2e%2e/commands.py",
+            "/assets/..%2fcommands.py",
+            "/assets/%00",
+            "/assets/",
+        ),
         *("/assets//etc/passwd", "/assets/%2fetc%2fpasswd", "/assets/view.js%00.css", "/assets/.%2e/%2e./run.db"),
         *("/runs/../run.db", "/runs/%2e%2e", "/runs/%2e%2e%2frun.db", "/runs/%00", "/runs/%2fetc%2fpasswd"),
-        *("/runs/{run}/report.html%00", "/runs/{run}/report...%2f", "/runs/{run}/report.py", "/runs/{run}/pictures/..svg"),
+        *(
+            "/runs/{run}/report.html%00",
+            "/runs/{run}/report...%2f",
+            "/runs/{run}/report.py",
+            "/runs/{run}/pictures/..svg",
+        ),
         *("/runs/{run}/pictures/%2e%2e%2fx.svg", "/runs/{run}/candidates/%2e%2e", "/runs/{run}/candidates/%25"),
         *("/runs/{run}%00", "/run.db", "//etc/passwd", "/etc/passwd", "/runs/%25", "/runs/_", "/runs/last"),
     ],

@@ -1,7 +1,8 @@
-"""`workbench view` in a real browser (headless Chromium): followed live, read, compared, tagged, and without barriers."""
+"""`workbench view` in a real browser, headless Chromium: followed live, read, compared, tagged, without barriers."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -15,10 +16,11 @@ from typing import Any
 
 import pytest
 
-sync_api = pytest.importorskip("playwright.sync_api")
 pytest.importorskip("starlette")
 
 from workbench.store import ReadOnlyStore
+
+sync_api = pytest.importorskip("playwright.sync_api")
 
 ROOT = Path(__file__).parents[3]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -45,7 +47,9 @@ budget: {{calls: 900}}
 def workbench(*words: Any, **settings: Any) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "workbench", *map(str, words)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(command, text=True, stderr=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, **settings)
+    return subprocess.Popen(
+        command, text=True, stderr=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, **settings
+    )
 
 
 @pytest.fixture(scope="module")
@@ -151,8 +155,6 @@ def test_a_newcomer_finds_what_matters_from_the_page_alone(page: Any, address: s
     finished(page, address)
     store = ReadOnlyStore(folder / "run.db")
     row = store.find_run("last", kinds=("optimize",))
-    import json
-
     report = json.loads(row["report"])
     prompt = json.loads(
         store.row("select tree from candidates where hash = ?", report["best"]["workflow"])["tree"]  # type: ignore[index]
@@ -221,7 +223,9 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("axe")
     if shutil.which("npm") is None:
         pytest.skip("no npm, which fetches axe-core")
-    done = subprocess.run(["npm", "pack", "axe-core@4", "--silent"], cwd=folder, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        ["npm", "pack", "axe-core@4", "--silent"], cwd=folder, capture_output=True, text=True, timeout=120
+    )
     packed = list(folder.glob("axe-core-*.tgz"))
     if done.returncode or not packed:
         pytest.skip(f"npm cannot fetch axe-core: {done.stderr[-200:]}")
