@@ -8,8 +8,17 @@ small one. A page is asked for five times through the application itself, withou
 
 from __future__ import annotations
 
+import argparse
+import json
 import sqlite3
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
+
+from starlette.testclient import TestClient
 
 from workbench.run import Options, optimize
 from workbench.store import ReadOnlyStore
