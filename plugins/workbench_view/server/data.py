@@ -13,8 +13,9 @@ from starlette.responses import Response
 from workbench.evaluation import read_rows
 from workbench.run import winner_of
 from workbench.store import Evaluations, Store, kind_of, read_report
-from workbench_view.server.rows import default_candidate, read_inputs
+from workbench_view.server.rows import default_candidate
 from workbench_view.server.site import NotFound, Site, find_run, url, whole_number
+from workbench_view.server.stored import read_inputs
 
 #: Rows of a page, and groups of copies that are listed.
 PAGE, GROUPS = 100, 100

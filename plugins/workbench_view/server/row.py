@@ -12,8 +12,9 @@ from workbench.attribution import describe_finding
 from workbench.evaluation import add_details, read_rows
 from workbench.run import winner_of
 from workbench.store import Store, kind_of, read_report
-from workbench_view.server.rows import default_candidate, read_inputs
+from workbench_view.server.rows import default_candidate
 from workbench_view.server.site import NotFound, Site, find_run
+from workbench_view.server.stored import read_inputs
 
 
 def row_page(site: Site, store: Store, request: Request) -> Response:

@@ -10,10 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from workbench.evaluation import read_rows
-from workbench.run import candidate_workflow, row_inputs, winner_of
+from workbench.run import candidate_workflow, winner_of
 from workbench.store import Evaluations, Journal, Store, kind_of, list_attributions, read_report
-from workbench_view.server.run import mean_scores
 from workbench_view.server.site import NotFound, Site, find_run, url, whole_number
+from workbench_view.server.stored import mean_scores, read_inputs, shorten
 
 #: Rows of a page.
 PAGE = 50
@@ -141,11 +141,6 @@ def read_decided(store: Store, run: str, candidate: str) -> dict[str, list[str]]
     return found
 
 
-def read_inputs(site: Site, store: Store, row: Any) -> dict[str, dict[str, Any]]:
-    """By row, its inputs, of a run that does not store them: from its data file, if that is as it was."""
-    return {} if kind_of(row) == "eval" else site.remember(("inputs", row["run"]), lambda: row_inputs(store, row))
-
-
 def _with_text(
     store: Store,
     row: Any,
@@ -189,8 +184,8 @@ def _described(
             "repeats": [one["score"]],
             "before": before.get(one["example"]),
             "failure": one["failure"],
-            "said": _short(given),
-            "answer": _short(one["prediction"] or {}),
+            "said": shorten(given),
+            "answer": shorten(one["prediction"] or {}),
             "cost": one["cost"] or {},
             "decided": decided.get(one["example"], ()),
         }
@@ -199,9 +194,3 @@ def _described(
         one["score"] = sum(scores) / len(scores) if scores else None
         one["side"] = side_of(before.get(name), one["score"])
     return [made[name] for name in names if name in made]
-
-
-def _short(fields: Mapping[str, Any]) -> str:
-    said = [v if isinstance(v, str) else json.dumps(v, ensure_ascii=False, default=str) for v in fields.values()]
-    text = " · ".join(said)
-    return text if len(text) <= 160 else text[:159] + "…"

@@ -17,6 +17,7 @@ from workbench_view import page as drawn
 from workbench_view.facts import Summary, read_summary
 from workbench_view.noise import noise_band
 from workbench_view.server.site import NotFound, Site, find_run
+from workbench_view.server.stored import mean_scores, read_inputs, shorten
 from workbench_view.text_diff import list_changes
 
 #: Events, rows that changed sides and candidates that the page of a run shows; others have pages of their own.
@@ -41,6 +42,7 @@ def run_page(site: Site, store: Store, request: Request) -> Response:
         raise NotFound(f"Run {row['run']} is one of `{kind_of(row)}`, which has no page.")
     sides = read_sides(store, row, report)
     summary = _summary(site, store, row, report, sides)
+    inputs, first = read_inputs(site, store, row), sides["first"] if sides else ()
     values = {
         **shown,
         "facts": summary,
@@ -48,6 +50,7 @@ def run_page(site: Site, store: Store, request: Request) -> Response:
         "changes": list_changes(summary.changes),
         "pictures": list(drawn.list_pictures(summary)),
         "sides": sides,
+        "said": {name: shorten(inputs.get(name) or {}) for name in (one["example"] for one in first)},
         "tree": list_candidates(summary.tree, report)[:CANDIDATES],
         "candidates": len(summary.tree),
         "roles": {role: _price(spent) for role, spent in report["spent"].get("by_role", {}).items()},
@@ -114,14 +117,6 @@ def read_sides(store: Store, row: Any, report: Mapping[str, Any]) -> dict[str, A
         "noise": noise_band([b - a for _, a, b in pairs]),
         "first": [{"example": name, "before": a, "after": b, "won": b > a} for _, name, a, b in changed[:ROWS]],
     }
-
-
-def mean_scores(store: Store, run_id: int, candidate: str | None, split: str) -> dict[str, float | None]:
-    """By row, the mean score over the repeats; None for one that was never answered."""
-    found: dict[str, list[float]] = {}
-    for one in Evaluations(store, run_id).list_scores(str(candidate), split):
-        found.setdefault(one["example"], []).extend([] if one["score"] is None else [one["score"]])
-    return {name: sum(scores) / len(scores) if scores else None for name, scores in found.items()}
 
 
 def list_candidates(
