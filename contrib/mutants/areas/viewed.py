@@ -50,11 +50,7 @@ VIEWED: list[Mutant] = [
         ("_HOST.fullmatch(header)", "_HOST.match(header)", "a name that begins like ours is ours"),
         ("if len(names) == 1 else", "if names else", "a request with two names is answered"),
         ("if self.access.token is None or self._is_known(asked):", "if True:", "nobody asks for the token"),
-        (
-            'asked.cookies.get(_cookie_name(asked), ""), self.access.cookie',
-            'asked.cookies.get(_cookie_name(asked), ""), self.access.token',
-            "the cookie tells the token",
-        ),
+        ('name, self.access.cookie or ""', 'name, self.access.token or ""', "the cookie tells the token"),
         ("httponly=True", "httponly=False", "a script can read the cookie"),
         ('.lstrip("/")', "[1:]", "the way in leads to another server"),
         ("script-src 'self'; ", "script-src 'self' 'unsafe-inline'; ", "a page may run what stands in it"),

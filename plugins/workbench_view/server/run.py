@@ -12,7 +12,7 @@ from starlette.responses import Response
 from workbench.errors import WorkbenchError
 from workbench.evaluation import stored_report
 from workbench.run import candidates, lineage, read_stored_source, status_of, winner_of
-from workbench.store import Candidates, Evaluations, RunRecord, Store, kind_of, read_report, tags_of
+from workbench.store import Candidates, Evaluations, Journal, RunRecord, Store, kind_of, read_report, tags_of
 from workbench_view import page as drawn
 from workbench_view.facts import Summary, read_summary
 from workbench_view.noise import noise_band
@@ -22,6 +22,8 @@ from workbench_view.text_diff import list_changes
 
 #: Events, rows that changed sides and candidates that the page of a run shows; others have pages of their own.
 EVENTS, ROWS, CANDIDATES = 40, 20, 200
+#: Calls up to which tokens and dollars are summed each second.
+SUMMED = 20_000
 
 
 def run_page(site: Site, store: Store, request: Request) -> Response:
@@ -153,13 +155,17 @@ def live_part(site: Site, store: Store, request: Request) -> Response:
 def read_progress(store: Store, row: Any, status: str) -> dict[str, Any]:
     """Calls and seconds against the budget, the best so far, candidates in the order of their scores, events."""
     record, report = RunRecord(store, row["id"]), read_report(row)
-    budget, calls = _budget(row), record.count_calls()
+    budget, calls, journal = _budget(row), record.count_calls(), Journal(store, row["id"])
+    _, prompt, completion, usd = journal.sum_calls() if calls <= SUMMED else (0, 0, 0, None)
     found = candidates(store, row["id"])
     best = max((one for one in found if one["val"] is not None), key=lambda one: one["val"], default=None)
     return {
         "report": report,
         "budget": budget,
         "calls": calls,
+        "usd": usd,
+        "tokens": prompt + completion,
+        "failed": journal.count_failures(),
         "scored": Evaluations(store, row["id"]).count_rows(),
         "seconds": row["seconds"],
         "best": best,

@@ -170,6 +170,7 @@ def test_a_running_run_is_followed(tmp_path: Path) -> None:
     store = Store(tmp_path / "run.db")
     row = store.find_run("last")
     store.execute("update runs set status = 'running', report = null, checksum = null where id = ?", row["id"])
+    store.execute("update calls set usd = 0.001 where kind = 'lm'")
     site = Site(tmp_path / "run.db")
     client = TestClient(make_app(site, Access()), base_url=BASE)
     place = f"/runs/{row['run']}"
@@ -179,6 +180,7 @@ def test_a_running_run_is_followed(tmp_path: Path) -> None:
         first = client.get(f"{place}/live").text
         assert 'data-status="running"' in first and "<html" not in first
         calls = RunRecord(store, row["id"]).count_calls()
+        assert f"${calls / 1000:.2g}" in first
         assert f"{calls} of 512" in first and "what happened" in first.lower()
         best = max(c["val"] for c in Candidates(store, row["id"]).read_all() if c["val"] is not None)
         assert f"{best:.3f}" in first
