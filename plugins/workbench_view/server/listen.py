@@ -14,7 +14,15 @@ from workbench.errors import SpecError
 
 
 class _Server(uvicorn.Server):
-    """One that ends with a signal, and does not send it on."""
+    """One that says when it listens, ends with a signal, and does not send it on."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]):
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready()
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -49,7 +57,7 @@ def listen(app: ASGIApp, host: str, port: int, ready: Callable[[str], None]) -> 
         timeout_graceful_shutdown=2,
     )
     try:
-        ready(f"http://{shown}:{found.getsockname()[1]}")
-        _Server(config).run(sockets=[found])
+        address = f"http://{shown}:{found.getsockname()[1]}"
+        _Server(config, lambda: ready(address)).run(sockets=[found])
     finally:
         found.close()

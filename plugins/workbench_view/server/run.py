@@ -191,7 +191,7 @@ def _budget(row: Any) -> dict[str, float | None]:
 
 def _doing(found: Sequence[Mapping[str, Any]], evaluations: Evaluations, record: RunRecord, status: str) -> str:
     if status != "running":
-        return {"killed": "its process ended before the run did"}.get(status, status)
+        return {"killed": "its process has ended"}.get(status, status)
     if any(one["split"] == "test" for one in evaluations.list_all()) or record.read_events("testing"):
         return "sealed test"
     open_ = [one["hash"][:8] for one in found if one["val"] is None]
@@ -207,6 +207,8 @@ def _told(event: Mapping[str, Any]) -> dict[str, str]:
         text = f"rate limited: {data.get('before')} -> {data.get('after')} at once ({data.get('lm')})"
     elif kind in ("optimizer_told", "budget_spent"):
         text = f"{data.get('optimizer', '')} {data.get('message', '')}".strip()
+    elif kind == "testing":
+        text = f"sealed test of {data.get('sides')} workflows" if data.get("changed") else "sealed test of the baseline"
     elif kind == "run_started":
         text = "started" + "".join(f"; warning: {warning}" for warning in data.get("warnings") or ())
     else:

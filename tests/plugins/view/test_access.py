@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import re
 import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -320,10 +324,40 @@ def test_a_database_that_is_none_is_told(tmp_path: Path) -> None:
     assert "there is no run database" in str(done.exception)
 
 
-def test_importing_the_command_line_loads_no_server() -> None:
-    import subprocess
-    import sys
+@pytest.mark.slow
+def test_a_token_is_made_and_told_once(runs: dict[str, Any]) -> None:
+    command = [sys.executable, "-m", "workbench", "view", "--db", str(runs["database"]), "--port", "0"]
+    command += ["--host", "0.0.0.0", "--make-token"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    try:
+        found = re.search(r":(\d+)/\?token=(\S+)", process.stderr.readline())
+        assert found is not None and len(found[2]) >= 24
+        base = f"http://127.0.0.1:{found[1]}"
+        for path, status in (("/", 401), (f"/?token={found[2]}", 303)):
+            request = urllib.request.Request(base + path)
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                NO_REDIRECTS.open(request, timeout=20)
+            assert refused.value.code == status
+            refused.value.close()
+        cookie = refused.value.headers["set-cookie"].partition(";")[0]
+        shown = urllib.request.Request(base, headers={"cookie": cookie})
+        with NO_REDIRECTS.open(shown, timeout=20) as answer:
+            assert answer.status == 200 and found[2].encode() not in answer.read()
+    finally:
+        process.terminate()
+        assert found is None or found[2] not in process.communicate(timeout=20)[1]
 
+
+class _Stay(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+NO_REDIRECTS = urllib.request.build_opener(_Stay)
+
+
+def test_importing_the_command_line_loads_no_server() -> None:
     code = "import sys, workbench_view.commands; print({'starlette', 'uvicorn', 'jinja2'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
