@@ -6,6 +6,7 @@ import csv
 import html
 import io
 import json
+import random
 import re
 from pathlib import Path
 from typing import Any
@@ -14,15 +15,16 @@ from urllib.parse import quote
 import pytest
 from starlette.testclient import TestClient
 
+from workbench.errors import StoreError
 from workbench.run import candidates
 from workbench.store import ReadOnlyStore, RunRecord, Store, add_run
-from workbench.testing.simulated import HELPFUL
+from workbench.testing.simulated import HELPFUL, SimulatedLM
 from workbench_view.server.access import Access
 from workbench_view.server.app import make_app
 from workbench_view.server.row import draw_timeline, mark_deciding
 from workbench_view.server.site import Site
 
-from .conftest import HOSTILE
+from .conftest import HOSTILE, improve
 
 BASE = "http://localhost:8321"
 
@@ -164,8 +166,6 @@ def test_a_run_without_a_report_shows_how_far_it_came(client: TestClient, runs: 
 def test_a_running_run_is_followed(tmp_path: Path) -> None:
     from workbench.store import Candidates, Evaluations, RunLock
 
-    from .conftest import improve
-
     improve(tmp_path, tmp_path / "run.db")
     store = Store(tmp_path / "run.db")
     row = store.find_run("last")
@@ -190,6 +190,17 @@ def test_a_running_run_is_followed(tmp_path: Path) -> None:
     assert Evaluations(store, row["id"]).count_rows() > 0
     assert 'data-status="killed"' in client.get(f"{place}/live").text
     store.close()
+    site.close()
+
+
+def test_a_run_that_failed_says_why(tmp_path: Path) -> None:
+    run = improve(tmp_path, tmp_path / "run.db", lm=SimulatedLM(fail=1.0))
+    site = Site(tmp_path / "run.db")
+    client = TestClient(make_app(site, Access()), base_url=BASE)
+    text = text_of(client.get(f"/runs/{run}"))
+    assert "simulated server error" in text and f"workbench resume {run}" in text and "failed" in text
+    assert "failed" in text_of(client.get("/")) and client.get(f"/runs/{run}/rows").status_code in (200, 404)
+    assert client.get(f"/runs/{run}/data").status_code in (200, 404)
     site.close()
 
 
@@ -302,7 +313,7 @@ def test_a_matrix_has_a_cell_for_each_evaluation(client: TestClient, runs: dict[
 
 def test_copies_of_rows_are_told(tmp_path: Path) -> None:
     from workbench.evaluation import EvalOptions, evaluate
-    from workbench.testing.simulated import SimulatedLM, SimulatedPool, write_task
+    from workbench.testing.simulated import SimulatedPool, write_task
 
     path = write_task(tmp_path, budget={"calls": 100}, rows=(4, 4, 6))
     lines = (tmp_path / "test.jsonl").read_text().splitlines()
@@ -434,9 +445,31 @@ def test_what_is_written_meanwhile_is_seen(tmp_path: Path) -> None:
     site.close()
 
 
-def test_a_damaged_report_is_told_and_the_others_are_shown(tmp_path: Path) -> None:
-    from .conftest import improve
+@pytest.mark.parametrize("seed", range(12))
+def test_a_damaged_database_ends_in_a_page(runs: dict[str, Any], tmp_path: Path, seed: int) -> None:
+    """Whatever the bytes are: a page, or a page that says what is wrong."""
+    rng, content = random.Random(seed), bytearray(Path(runs["database"]).read_bytes())
+    for place in rng.sample(range(100, len(content)), len(content) // 20_000):
+        content[place] = rng.randrange(256)
+    (tmp_path / "run.db").write_bytes(content)
+    try:
+        ReadOnlyStore(tmp_path / "run.db", check=False).close()
+    except StoreError:
+        return
+    lines: list[str] = []
+    site = Site(runs["database"], log=lines.append)
+    site.close()
+    site.database = tmp_path / "run.db"  # as if it were damaged while it is shown
+    client = TestClient(make_app(site, Access()), base_url=BASE)
+    run = runs["optimize"]
+    for place in ("/", f"/runs/{run}", f"/runs/{run}/rows", f"/runs/{run}/calls", f"/runs/{run}/data"):
+        answer = client.get(place)
+        assert answer.status_code in (200, 404, 500, 503) and "</html>" in answer.text
+    site.close()
+    assert not lines, "what is damaged is an error of ours, with its place"
 
+
+def test_a_damaged_report_is_told_and_the_others_are_shown(tmp_path: Path) -> None:
     run = improve(tmp_path, tmp_path / "run.db")
     store = Store(tmp_path / "run.db")
     store.execute("update runs set report = '{}' where run = ?", run)
