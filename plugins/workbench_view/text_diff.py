@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, Literal
 
 from workbench.task import dump_yaml
@@ -15,7 +16,8 @@ from workbench.task import dump_yaml
 Piece = tuple[str, str]
 #: Words beyond which two texts are compared line by line: comparing is quadratic.
 _MOST_WORDS = 4000
-_WORD = re.compile(r"\s+|\w+|[^\w\s]")
+#: A word with the space before it: spaces by themselves would all be alike, and comparing them quadratic.
+_WORD = re.compile(r"\s*(?:\w+|[^\w\s])|\s+")
 
 
 @dataclass(frozen=True)
@@ -52,9 +54,20 @@ def diff_words(old: str, new: str) -> list[Piece]:
         if what == "equal":
             pieces.append((" ", "".join(before[a:b])))
             continue
-        pieces += [("-", "".join(before[a:b]))] if a < b else []
-        pieces += [("+", "".join(after[c:d]))] if c < d else []
+        removed, added = "".join(before[a:b]), "".join(after[c:d])
+        if gap := _shared_space(removed, added):
+            kept = pieces.pop()[1] if pieces and pieces[-1][0] == " " else ""
+            pieces.append((" ", kept + gap))
+            removed, added = removed[len(gap) :], added[len(gap) :]
+        pieces += [("-", removed)] if removed else []
+        pieces += [("+", added)] if added else []
     return pieces
+
+
+def _shared_space(one: str, other: str) -> str:
+    """The space that both begin with."""
+    both = takewhile(lambda pair: pair[0] == pair[1] and pair[0].isspace(), zip(one, other, strict=False))
+    return "".join(sign for sign, _ in both)
 
 
 def diff_lines(old: str, new: str) -> list[tuple[str, str, str]]:

@@ -36,7 +36,7 @@ VIEWED: list[Mutant] = [
     *changes_of(
         f"{FOLDER}text_diff.py",
         REPORT,
-        ('pieces += [("-", "".join(before[a:b]))] if a < b else []', "pass", "words that were removed are not shown"),
+        ('pieces += [("-", removed)] if removed else []', "pass", "words that were removed are not shown"),
     ),
     *changes_of(
         f"{FOLDER}exports.py",
