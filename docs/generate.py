@@ -324,6 +324,7 @@ CONTENTS: dict[str, list[tuple[str, str]]] = {
         ("improve an agent that you have", "docs/how-to/improve-an-agent.md"),
         ("train the model", "docs/how-to/train.md"),
         ("evaluate and compare", "docs/how-to/evaluate.md"),
+        ("look at runs in a browser", "docs/how-to/look-at-runs.md"),
         ("find the step that fails", "docs/how-to/which-step-fails.md"),
         ("make metrics of feedback", "docs/how-to/metrics-from-feedback.md"),
         ("gate a change in CI", "docs/how-to/continuous-integration.md"),

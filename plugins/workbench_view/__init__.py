@@ -1,4 +1,4 @@
-"""Results to look at: `workbench report` writes a run as one page."""
+"""Results to look at: `workbench report` writes a run as one page, `workbench view` shows all runs in a browser."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import workbench
 
 @workbench.hookimpl
 def register_commands(cli: Any) -> None:
-    from workbench_view.commands import report_command
+    from workbench_view.commands import report_command, view_command
 
     cli.add_command(report_command)
+    cli.add_command(view_command)

@@ -1,8 +1,9 @@
-"""`workbench report`."""
+"""`workbench report` and `workbench view`."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import quote
 
 import click
 
@@ -46,3 +47,59 @@ def report_command(run: str, out: Path, db: str) -> None:
     except OSError as error:
         raise StoreError(f"{out} cannot be written: {error}; choose another path with --out") from None
     return say(f"wrote {one_line(out)}")
+
+
+@click.command("view")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at; others need a token.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8321, show_default=True, help="0: any that is free.")
+@click.option("--token", envvar="WORKBENCH_VIEW_TOKEN", help="What requests must have. Better given as the variable.")
+@click.option("--make-token", is_flag=True, help="Make a token, and print it in the address.")
+@click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="A further name to answer to.")
+@DB
+def view_command(host: str, port: int, token: str | None, make_token: bool, hosts: tuple[str, ...], db: str) -> None:
+    """Look at the runs of a database in a browser (extra [view]): runs live and ended, candidates, rows with their
+    traces, comparisons, data and plugins.
+
+    Only this machine is answered. Listening beyond it (--host) needs a token. Nothing is loaded from a network, and no
+    code of a workflow is run. Tags and notes can be written. Ctrl-C ends it.
+    """
+    import secrets
+    import threading
+
+    _require_server()
+    from workbench.lm import is_loopback
+    from workbench_view.server.access import Access
+    from workbench_view.server.app import make_app
+    from workbench_view.server.listen import listen
+    from workbench_view.server.site import Site, load_libraries
+
+    token = (token or "").strip() or (secrets.token_urlsafe(24) if make_token else None)
+    if token is None and not is_loopback(f"http://[{host}]" if ":" in host else f"http://{host}"):
+        return fail(f"--host {one_line(host)} is open to other machines: add --make-token, or name a --token", 2)
+    if token is not None and (len(token) < 16 or not token.isascii() or not token.isprintable()):
+        return fail("a token has at least 16 printable ASCII characters; --make-token makes one", 2)
+    threading.Thread(target=load_libraries, daemon=True).start()
+    site = Site(db, log=lambda line: say(one_line(line), err=True))
+    made = f"/?token={quote(token, safe='')}" if token is not None and make_token else "/"
+
+    def ready(address: str) -> None:
+        more = "" if token is None or make_token else "?token=... with your token, once"
+        say(f"{one_line(db)} is shown at {address}{made}{more}", err=True)
+
+    try:
+        listen(make_app(site, Access(host, token, frozenset(name.lower() for name in hosts))), host, port, ready)
+    finally:
+        site.close()
+    return say("Stopped.", err=True)
+
+
+def _require_server() -> None:
+    from workbench.distribution import pip_install
+    from workbench.errors import SpecError
+
+    try:
+        import jinja2  # noqa: F401
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise SpecError(f"the page needs {error.name}: {pip_install('view')}") from None

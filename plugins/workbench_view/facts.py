@@ -47,14 +47,13 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Facts:
-    """A run of `optimize`.
+class Summary:
+    """A run of `optimize`, without its rows.
 
     Attributes:
         run: name, file, started, finished, host, version, seed, data_hash and others of its row.
         verdict: the lines that head its report, the verdict first.
-        sides: baseline and winner on the sealed rows; None if these were not tested.
-        noise: what two equal arms differ by on these rows, in 95 of 100 cases; None without rows that differ.
+        noise: what two equal arms differ by on the sealed rows, in 95 of 100 cases; None without rows that differ.
         points: in the order of their evaluation.
         tree: (depth, candidate), each after its parent.
         before, after: the workflows.
@@ -63,10 +62,7 @@ class Facts:
     run: Mapping[str, Any]
     report: Mapping[str, Any]
     verdict: Sequence[str]
-    sides: tuple[Side, Side] | None
-    difference: Difference | None
     noise: float | None
-    changed: Sequence[ChangedRow]
     points: Sequence[Point]
     tree: Sequence[tuple[int, Mapping[str, Any]]]
     before: Workflow | None
@@ -77,6 +73,23 @@ class Facts:
         """(address, value before, value after), without settings that only spell out a default."""
         return [(address, old, new) for address, old, new in self.report["changes"]]
 
+    @property
+    def tested(self) -> bool:
+        """Whether the sealed rows were tested."""
+        return self.report["best"]["test"]["score"] is not None
+
+
+@dataclass(frozen=True)
+class Facts(Summary):
+    """A run of `optimize`, with its sealed rows.
+
+    sides: baseline and winner on the sealed rows; None if these were not tested.
+    """
+
+    sides: tuple[Side, Side] | None
+    difference: Difference | None
+    changed: Sequence[ChangedRow]
+
 
 def read_facts(store: Store, name: str) -> Facts:
     """The facts of a run. Raises StoreError if there is none, if it has no report, or for what is damaged."""
@@ -86,18 +99,23 @@ def read_facts(store: Store, name: str) -> Facts:
         raise StoreError(f"run {row['run']} is one of `{kind_of(row)}`; a report is written of `optimize`")
     if report is None:
         raise StoreError(f"run {row['run']} has no report: it was cut short, or runs; see workbench show {row['run']}")
-    found = candidates(store, row["id"])
     sides = _sides(store, row["run"])
-    difference = compare_sides(sides)[0] if sides is not None else None
-    changed = _changed_rows(store, row, report, sides) if sides is not None else []
     return Facts(
+        **vars(read_summary(store, row, report, _noise(sides) if sides is not None else None)),
+        sides=sides,
+        difference=compare_sides(sides)[0] if sides is not None else None,
+        changed=_changed_rows(store, row, report, sides) if sides is not None else [],
+    )
+
+
+def read_summary(store: Store, row: Any, report: Mapping[str, Any], noise: float | None) -> Summary:
+    """What is told of a run besides its rows. Raises StoreError for what is damaged."""
+    found = candidates(store, row["id"])
+    return Summary(
         run={key: row[key] for key in row.keys() if key not in ("report", "spec", "checksum", "spec_checksum")},  # noqa: SIM118
         report=report,
         verdict=_verdict(report),
-        sides=sides,
-        difference=difference,
-        noise=_noise(sides) if sides is not None else None,
-        changed=changed,
+        noise=noise,
         points=_points(store, row["id"], found),
         tree=lineage(found),
         before=candidate_workflow(store, row["id"], Candidates(store, row["id"]).find_baseline()),

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.errors import SpecError
 from workbench.study import find_undominated
+from workbench.text import visible
 from workbench_view import plots
-from workbench_view.facts import Facts, Point
+from workbench_view.facts import Facts, Point, Summary
 from workbench_view.text_diff import describe_change
 
 if TYPE_CHECKING:
@@ -25,29 +26,51 @@ _COSTS = ("usd", "tokens", "calls", "latency")
 
 def write_page(facts: Facts) -> str:
     """The page. Texts of models and rows are escaped: they are shown, and never run."""
-    template = _environment().get_template("report.html")
+    template = environment().get_template("report.html")
     return template.render(
         facts=facts,
         report=facts.report,
         changes=[describe_change(*change) for change in facts.changes],
         pictures=draw_pictures(facts),
-        style=(_HERE / "assets" / "style.css").read_text(encoding="utf-8"),
+        style=read_style(),
     )
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
+    """The templates. What they show is escaped, and what would not be seen, or would turn text around, is told."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     made = Environment(
         loader=FileSystemLoader(_HERE / "templates"),
         autoescape=True,
+        finalize=lambda value: visible(value) if type(value) is str else value,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     made.filters |= {"signed": lambda value: f"{value:+.3f}", "score": format_score, "value": _value}
+    made.filters |= {"count": lambda value: f"{value:,}", "usd": format_usd, "span": format_seconds}
     return made
+
+
+def read_style() -> str:
+    """The style of all pages."""
+    return (_HERE / "assets" / "style.css").read_text(encoding="utf-8")
+
+
+def format_usd(value: float | None) -> str:
+    """Dollars, with as many digits as tell a small price."""
+    return "–" if value is None else "$0" if not value else f"${value:.2f}" if value >= 1 else f"${value:.2g}"
+
+
+def format_seconds(value: float | None) -> str:
+    """A time as it is read: < 1 ms, 3 ms, 2.4 s, 5 min."""
+    if value is None:
+        return "–"
+    if value < 1:
+        return f"{value * 1000:.0f} ms" if value >= 0.001 else "< 1 ms" if value else "0 s"
+    return f"{value:.1f} s" if value < 120 else f"{value / 60:.0f} min" if value < 7200 else f"{value / 3600:.1f} h"
 
 
 def format_score(value: float | None) -> str:
@@ -61,25 +84,33 @@ def _value(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def draw_pictures(facts: Facts) -> dict[str, str]:
+def draw_pictures(facts: Summary) -> dict[str, str]:
     """The plots that the run has data for, by name."""
     from markupsafe import Markup
 
-    report, found = facts.report, dict[str, str]()
-    if facts.sides is not None:
+    return {name: Markup(draw()) for name, draw in list_pictures(facts).items()}
+
+
+def list_pictures(facts: Summary) -> dict[str, Callable[[], str]]:
+    """By name, what draws each plot that the run has data for."""
+    report, found = facts.report, dict[str, Callable[[], str]]()
+    if facts.tested:
         gain = report["gain"]
-        found["proof"] = plots.draw_proof(gain["diff"], gain["ci95"], facts.noise, gain=gain["shown"])
+        found["proof"] = partial(plots.draw_proof, gain["diff"], gain["ci95"], facts.noise, gain=gain["shown"])
     winner, baseline = report["best"]["workflow"], report["baseline"]["workflow"]
     if len(facts.points) > 1:
-        found["course"] = plots.draw_course(facts.points, winner)
+        found["course"] = partial(plots.draw_course, facts.points, winner)
     if cost := _telling_cost(facts.points):
-        found["tradeoff"] = plots.draw_tradeoff(facts.points, cost, pareto_front(facts.points, cost), winner, baseline)
+        front = pareto_front(facts.points, cost)
+        found["tradeoff"] = partial(plots.draw_tradeoff, facts.points, cost, front, winner, baseline)
     if roles := report["spent"].get("by_role"):
-        found["bill"] = plots.draw_bill(roles, "usd" if any(spent["usd"] for spent in roles.values()) else "calls")
+        what = "usd" if any(spent["usd"] for spent in roles.values()) else "calls"
+        found["bill"] = partial(plots.draw_bill, roles, what)
+    changed = {address.split(".")[1] for address, _, _ in facts.changes if address.startswith("nodes.")}
     for name, workflow in (("before", facts.before), ("after", facts.after)):
-        if workflow is not None and (drawn := _draw_graph(workflow, facts)) is not None:
-            found[name] = drawn
-    return {name: Markup(svg) for name, svg in found.items()}
+        if workflow is not None and (graph := _read_graph(workflow)) is not None:
+            found[name] = partial(plots.draw_graph, *graph, sorted(changed))
+    return found
 
 
 def _telling_cost(points: Sequence[Point]) -> str | None:
@@ -95,12 +126,14 @@ def pareto_front(points: Sequence[Point], cost: str) -> list[str]:
     return [points[i].candidate for i in find_undominated([(p.score, -p.cost[cost]) for p in points])]
 
 
-def _draw_graph(workflow: Workflow, facts: Facts) -> str | None:
-    """The graph of a workflow of several nodes; None where its code would have to be loaded to know it."""
+def _read_graph(workflow: Workflow) -> tuple[list[tuple[str, str]], list[list[str]]] | None:
+    """Edges and layers of a workflow of several nodes; None where its code would have to be loaded to know them."""
     import networkx as nx
 
     from workbench.user_code import CodeRefused, without_user_code
 
+    if len(workflow.tree.get("nodes", ())) < 2:
+        return None
     try:
         with without_user_code("names"):
             graph = workflow.graph
@@ -108,5 +141,4 @@ def _draw_graph(workflow: Workflow, facts: Facts) -> str | None:
             edges = list(graph.edges)
     except (SpecError, CodeRefused, RecursionError):
         return None
-    changed = {address.split(".")[1] for address, _, _ in facts.changes if address.startswith("nodes.")}
-    return plots.draw_graph(edges, layers, sorted(changed)) if len(graph) > 1 else None
+    return (edges, layers) if len(graph) > 1 else None

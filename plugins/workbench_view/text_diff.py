@@ -5,8 +5,9 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, Literal
 
 from workbench.task import dump_yaml
@@ -15,7 +16,8 @@ from workbench.task import dump_yaml
 Piece = tuple[str, str]
 #: Words beyond which two texts are compared line by line: comparing is quadratic.
 _MOST_WORDS = 4000
-_WORD = re.compile(r"\s+|\w+|[^\w\s]")
+#: A word with the space before it: spaces by themselves would all be alike, and comparing them quadratic.
+_WORD = re.compile(r"\s*(?:\w+|[^\w\s])|\s+")
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,11 @@ def describe_change(address: str, old: Any, new: Any) -> Change:
     return Change(address, "value", lines=diff_lines(_as_text(old), _as_text(new)))
 
 
+def list_changes(found: Iterable[tuple[str, Any, Any]]) -> list[Change]:
+    """How settings differ: texts first, which say most."""
+    return sorted((describe_change(*one) for one in found), key=lambda change: change.kind != "text")
+
+
 def diff_words(old: str, new: str) -> list[Piece]:
     """Two texts as pieces, in which words that differ stand apart."""
     before, after = _WORD.findall(old), _WORD.findall(new)
@@ -47,9 +54,20 @@ def diff_words(old: str, new: str) -> list[Piece]:
         if what == "equal":
             pieces.append((" ", "".join(before[a:b])))
             continue
-        pieces += [("-", "".join(before[a:b]))] if a < b else []
-        pieces += [("+", "".join(after[c:d]))] if c < d else []
+        removed, added = "".join(before[a:b]), "".join(after[c:d])
+        if gap := _shared_space(removed, added):
+            kept = pieces.pop()[1] if pieces and pieces[-1][0] == " " else ""
+            pieces.append((" ", kept + gap))
+            removed, added = removed[len(gap) :], added[len(gap) :]
+        pieces += [("-", removed)] if removed else []
+        pieces += [("+", added)] if added else []
     return pieces
+
+
+def _shared_space(one: str, other: str) -> str:
+    """The space that both begin with."""
+    both = takewhile(lambda pair: pair[0] == pair[1] and pair[0].isspace(), zip(one, other, strict=False))
+    return "".join(sign for sign, _ in both)
 
 
 def diff_lines(old: str, new: str) -> list[tuple[str, str, str]]:

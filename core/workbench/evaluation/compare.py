@@ -11,7 +11,7 @@ from typing import Any
 from workbench.errors import StoreError
 from workbench.evaluation.rows import COSTS, find_candidate, read_rows
 from workbench.proof import LEVEL, MARGIN, Proof, paired_proof
-from workbench.store import Store, kind_of, read_report
+from workbench.store import Evaluations, Store, kind_of, read_report
 
 #: Rows that changed sides are listed up to this many.
 LISTED_ROWS = 20
@@ -111,11 +111,10 @@ def read_side(store: Store, name: str) -> Side:
         raise StoreError(
             f"run {row['run']} ({kind_of(row)}) has no result yet; name a candidate of it, as in RUN:baseline"
         )
-    found = read_rows(store, row, report, hash_)
-    there = list(dict.fromkeys(r["split"] for r in found))
+    there = list(dict.fromkeys(e["split"] for e in Evaluations(store, row["id"]).list_all() if e["candidate"] == hash_))
     if not split:
         split = next((s for s in ("test", "val") if s in there), there[0] if there else "")
-    rows = [r for r in found if r["split"] == split]
+    rows = read_rows(store, row, report, hash_, split=split, parsed=("cost",))
     if not rows:
         offered = f"; it has rows of {', '.join(there)}" if there else ""
         what = f"{split or 'any split'}" + (f" by {candidate}" if candidate else "")

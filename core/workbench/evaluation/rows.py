@@ -25,17 +25,28 @@ def failed_rows(store: Store, row: Any, report: Mapping[str, Any] | None) -> lis
 
 
 def read_rows(
-    store: Store, row: Any, report: Mapping[str, Any] | None, candidate: str | None = None
+    store: Store,
+    row: Any,
+    report: Mapping[str, Any] | None,
+    candidate: str | None = None,
+    *,
+    split: str | None = None,
+    examples: Collection[str] | None = None,
+    parsed: Collection[str] | None = None,
 ) -> list[dict[str, Any]]:
     """The stored results of a candidate (default: the winner, or the workflow that was evaluated), with what is JSON
-    read. Raises StoreError for what is damaged."""
+    read. Raises StoreError for what is damaged.
+
+    split, examples: only of these. parsed: the parts that are read as JSON, `cost` among them; the others stay text.
+    """
     if candidate is None:
         candidate = winner_of(report)
-    found = Evaluations(store, row["id"]).read_rows(candidate)
+    found = Evaluations(store, row["id"]).read_rows(candidate, split=split, examples=examples)
     for one in found:
         place = f"the row {one['example']} of run {row['run']} (table results)"
         for name, form in _JSON.items():
-            one[name] = _parsed(one[name], form, place)
+            if parsed is None or name in parsed:
+                one[name] = _parsed(one[name], form, place)
         score, costs = one["score"], [one["cost"].get(name, 0) for name in COSTS] if one["cost"] else []
         if (score is not None and not 0 <= score <= 1) or not all(isinstance(n, int | float) for n in costs):
             raise StoreError(f"{place} is damaged: its score or cost cannot be; use a copy of the database")
@@ -102,12 +113,18 @@ def row_details(
     return add_details(store, row, chosen)
 
 
-def add_details(store: Store, row: Any, results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Results of `read_rows` with what else is known of them: `inputs`, prompts in their spans, and `diagnoses`."""
-    known = row_inputs(store, row) if any(r["fields"] is None for r in results) else {}
+def add_details(
+    store: Store, row: Any, results: Sequence[dict[str, Any]], inputs: Mapping[str, Any] | None = None
+) -> list[dict[str, Any]]:
+    """Results of `read_rows` with what else is known of them: `inputs`, prompts in their spans, and `diagnoses`.
+
+    inputs: those of the run's rows by id, if they have been read before.
+    """
+    if inputs is None:
+        inputs = row_inputs(store, row) if any(r["fields"] is None for r in results) else {}
     journal = Journal(store, row["id"])
     for one in results:
-        one["inputs"] = one["fields"] if one["fields"] is not None else known.get(one["example"])
+        one["inputs"] = one["fields"] if one["fields"] is not None else inputs.get(one["example"])
         _add_prompts(one["spans"] or (), journal)
         one["diagnoses"] = find_diagnoses(store, row["run"], one["example"], one["candidate"], one["replica"])
     return [*results]

@@ -14,8 +14,11 @@ from workbench.store.runs import (
     RunLock,
     RunRecord,
     add_run,
+    find_exact_run,
+    find_runs,
     find_started_run,
     list_attributions,
+    list_run_heads,
     remove_unused_texts,
 )
 from workbench.store.schema import SCHEMA
@@ -38,6 +41,9 @@ __all__ = [
     "REMOVED",
     "remove_unused_texts",
     "find_started_run",
+    "find_exact_run",
+    "find_runs",
+    "list_run_heads",
     "list_attributions",
     "Candidates",
     "read_trees",

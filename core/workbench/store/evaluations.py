@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from workbench.store.content import check_sum, checksum
-from workbench.store.database import Store, now
+from workbench.store.database import Store, dumps, now
 
 
 class ResultRow(NamedTuple):
@@ -119,19 +119,60 @@ class Evaluations:
             *(n, score, failed, int(complete), means, self.run_id, candidate, split, replica),
         )
 
-    def read_rows(self, candidate: str | None = None) -> list[dict[str, Any]]:
-        """The results of a candidate, or of all, with `candidate`, `split` and `replica`. Databases of older versions
-        lack some of the columns; there they are None. Raises StoreError for what is damaged."""
+    def read_rows(
+        self, candidate: str | None = None, *, split: str | None = None, examples: Collection[str] | None = None
+    ) -> list[dict[str, Any]]:
+        """The results of a candidate, or of all, with `candidate`, `split` and `replica`; those of one split, or of
+        some examples. Databases of older versions lack some of the columns; there they are None. Raises StoreError for
+        what is damaged."""
+        asked = None if examples is None else dumps([*examples])
         rows = self.store.rows(
             "select r.*, e.candidate, e.split, e.replica from results r join evaluations e on e.id = r.evaluation_id "
-            "where e.run_id = ? and (? is null or e.candidate = ?) order by e.id, r.position",
-            *(self.run_id, candidate, candidate),
+            "where e.run_id = ? and (? is null or e.candidate = ?) and (? is null or e.split = ?) and (? is null or "
+            "r.example in (select value from json_each(?))) order by e.id, r.position",
+            *(self.run_id, candidate, candidate, split, split, asked, asked),
         )
         found = [{**dict.fromkeys(ResultRow._fields), **dict(row)} for row in rows]
         for row in found:
             place = f"the row {row['example']} of {self.store.path} (table results)"
             check_sum(row, place, *(row[name] for name in ResultRow._fields))
         return found
+
+    # Looks at a part of it, for lists of many rows
+
+    def list_all(self) -> list[sqlite3.Row]:
+        """The evaluations in their order: candidate, split, replica, n, score, failed, complete."""
+        sql = (
+            "select candidate, split, replica, n, score, failed, complete from evaluations where run_id = ? order by id"
+        )
+        return list(self.store.rows(sql, self.run_id))
+
+    def count_rows(self) -> int:
+        """How many rows were scored, of all candidates and splits."""
+        sql = (
+            "select count(*) from results where evaluation_id in (select id from evaluations where run_id = ?) and "
+            "(score is not null or failure is not null)"
+        )
+        row = self.store.row(sql, self.run_id)
+        return row[0] if row else 0
+
+    def list_scores(self, candidate: str, split: str, *, part: str = "") -> list[sqlite3.Row]:
+        """example, score and failure of the rows of a candidate in a split, and replica, in their order. part: only of
+        rows whose trace, as it is stored, has this text."""
+        sql = (
+            "select r.example, r.score, r.failure, e.replica from results r join evaluations e on e.id = "
+            "r.evaluation_id where e.run_id = ? and e.candidate = ? and e.split = ? and (? = '' or "
+            "instr(r.spans, ?) > 0) order by e.replica, r.position"
+        )
+        return list(self.store.rows(sql, self.run_id, candidate, split, part, part))
+
+    def list_keys(self, candidate: str) -> list[sqlite3.Row]:
+        """example, row_key, cluster and split of the rows of a candidate in all splits, each once."""
+        sql = (
+            "select distinct r.example, r.row_key, r.cluster, e.split from results r join evaluations e on e.id = "
+            "r.evaluation_id where e.run_id = ? and e.candidate = ? order by e.id, r.position"
+        )
+        return list(self.store.rows(sql, self.run_id, candidate))
 
     # Train rows: those of one candidate and replica gather in one evaluation, whose n and score stay empty
 

@@ -38,8 +38,9 @@ class ReadOnlyStore(Store):
     checked row by row. Raises StoreError for whatever is no run database, is damaged, or takes too long.
     """
 
-    def __init__(self, path: str | Path):
-        self.path = Path(path)
+    def __init__(self, path: str | Path, *, check: bool = True):
+        """check: whether the whole file is looked at first; a second look at the same file need not."""
+        self.path, self._check = Path(path), check
         if not self.path.is_file():
             raise StoreError(f"there is no run database at {self.path}; name another with --db")
         check_database_files(self.path)
@@ -82,7 +83,7 @@ class ReadOnlyStore(Store):
         check_layout(conn, self.path)
         if not conn.execute("select count(*) from sqlite_master").fetchone()[0]:
             raise StoreError(f"{self.path} is empty, and no run database; name another with --db")
-        if self.path.stat().st_size <= CHECKED:
+        if self._check and self.path.stat().st_size <= CHECKED:
             wrong = conn.execute("pragma quick_check(1)").fetchone()[0]
             if wrong != "ok":
                 raise StoreError(f"{self.path} is damaged ({wrong!r:.200}); use a copy of it")
@@ -90,6 +91,15 @@ class ReadOnlyStore(Store):
     def _stamp(self) -> tuple[int, int]:
         found = self.path.stat()
         return found.st_mtime_ns, found.st_size
+
+    def is_current(self) -> bool:
+        """Whether a new look would find what this one does: the file was opened beside its writer, or nobody has
+        written since."""
+        if self._copy is not None:
+            return False
+        return self._seen is None or (
+            self._seen == self._stamp() and not self.path.with_name(f"{self.path.name}-wal").is_file()
+        )
 
     def rows(self, sql: str, *values: Any) -> Iterator[sqlite3.Row]:
         """Rows of a query, each checked. Raises StoreError, which names the table and the row."""
@@ -146,7 +156,9 @@ class ReadOnlyStore(Store):
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
-    return sqlite3.connect(f"file:{quote(str(path.resolve()))}?{mode}", uri=True, isolation_level=None, timeout=10)
+    return sqlite3.connect(
+        f"file:{quote(str(path.resolve()))}?{mode}", uri=True, isolation_level=None, timeout=10, check_same_thread=False
+    )
 
 
 def _said(error: Exception) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from workbench.errors import StoreError
 from workbench.store.content import checksum, parse_json, spec_checksum
-from workbench.store.database import REMOVED, Store, dumps, kind_of, now
+from workbench.store.database import LISTED, REMOVED, Store, dumps, kind_of, now
 
 
 def add_run(
@@ -64,6 +64,28 @@ def list_attributions(store: Store) -> list[sqlite3.Row]:
     """The runs of `workbench attribute` that have a report, the oldest first."""
     rows = store.rows("select * from runs where file is null and report is not null order by id")
     return [row for row in rows if kind_of(row) == "attribute" and row["status"] != REMOVED]
+
+
+#: The short columns of a run: what a list of many shows.
+_SHORT = "id, run, name, status, started, finished, file, seconds, host, pid, kind, tags, note"
+
+
+def list_run_heads(store: Store, kinds: Collection[str] = LISTED) -> list[sqlite3.Row]:
+    """The runs that `Store.list_runs` gives, without their files, options and reports."""
+    rows = store.rows(f"select {_SHORT} from runs where file is not null or status = 'eval' order by id desc")
+    return [row for row in rows if kind_of(row) in kinds and row["status"] != REMOVED]
+
+
+def find_exact_run(store: Store, run: str) -> sqlite3.Row | None:
+    """The run of just this name, if it was not removed."""
+    row = store.row("select * from runs where run = ?", run)
+    return None if row is None or row["status"] == REMOVED else row
+
+
+def find_runs(store: Store, ids: Collection[int]) -> list[sqlite3.Row]:
+    """The whole rows of some runs, newest first."""
+    sql = "select * from runs where id in (select value from json_each(?)) order by id desc"
+    return list(store.rows(sql, dumps([*ids])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +140,26 @@ class RunRecord:
         sql = "select data from events where run_id = ? and kind = ? order by id"
         place = f"an event of {self.store.path} (table events)"
         return [parse_json(row["data"], place, dict) for row in self.store.rows(sql, self.run_id, kind)]
+
+    def read_last_events(self, most: int) -> list[dict[str, Any]]:
+        """The newest events, the newest first: at, kind, data. Raises StoreError for what is damaged."""
+        rows = self.store.rows("select * from events where run_id = ? order by id desc limit ?", self.run_id, most)
+        place = f"an event of {self.store.path} (table events)"
+        return [{"at": r["at"], "kind": r["kind"], "data": parse_json(r["data"], place, dict)} for r in rows]
+
+    def count_calls(self) -> int:
+        """How many calls of models are settled, those that other runs paid for included."""
+        row = self.store.row("select count(*) from calls where run_id = ? and kind = 'lm'", self.run_id)
+        return row[0] if row else 0
+
+    def list_calls(self, role: str, after: str, most: int) -> list[sqlite3.Row]:
+        """Calls of models in the order of their keys, without their texts. role: of this one; "" of all. after: only
+        those with a larger key."""
+        sql = (
+            "select key, role, lm, outcome, attempts, prompt_tokens, completion_tokens, usd, seconds, queued, reused "
+            "from calls where run_id = ? and key > ? and kind = 'lm' and (? = '' or role = ?) order by key limit ?"
+        )
+        return list(self.store.rows(sql, self.run_id, after, role, role, most))
 
     def end(self, status: str) -> None:
         """Write, at once, that the run has ended, without a report."""

@@ -227,6 +227,24 @@ def test_words_that_stay_are_not_marked() -> None:
     assert diff_words(long, f"first\n{long}") == [("+", "first\n"), (" ", long)]
 
 
+def test_a_long_prompt_is_compared_in_a_moment() -> None:
+    """Work is counted, not seconds: spaces that are all alike would be paired with each other."""
+    words = [f"w{n % 300}" for n in range(1500)]
+    edited = ["changed" if n % 20 == 0 else word for n, word in enumerate(words)]
+    steps = 0
+
+    def count(*_: object) -> None:
+        nonlocal steps
+        steps += 1
+
+    sys.setprofile(count)
+    pieces = diff_words(" ".join(words), " ".join(edited))
+    sys.setprofile(None)
+    assert "".join(text for sign, text in pieces if sign != "-") == " ".join(edited)
+    assert [text for sign, text in pieces if sign == "+"] == ["changed"] * 75
+    assert steps < 2_000_000
+
+
 def test_code_stands_side_by_side() -> None:
     change = describe_change("nodes.a.source", "def f():\n    return 1", "def f():\n    return 2\n\nf()")
     assert change.kind == "code"

@@ -1,0 +1,56 @@
+"""A candidate: what it changes, how it scored, and all that it consists of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from workbench.run import candidate_workflow, candidates, winner_of
+from workbench.store import Evaluations, Store, kind_of, read_report
+from workbench.task import dump_yaml
+from workbench.workflow import Workflow
+from workbench_view.server.site import NotFound, Site, find_run
+from workbench_view.text_diff import list_changes
+
+
+def candidate_page(site: Site, store: Store, request: Request) -> Response:
+    row, hash_ = find_run(store, request), str(request.path_params["hash"])
+    report, found = read_report(row), candidates(store, row["id"])
+    one = next((c for c in found if c["hash"] == hash_), None)
+    workflow = candidate_workflow(store, row["id"], hash_) if one else None
+    if one is None or workflow is None:
+        raise NotFound(f"Run {row['run']} has no candidate '{hash_[:80]}'.")
+    known = {c["hash"] for c in found}
+    baseline = (report or {}).get("baseline", {}).get("workflow") or found[0]["hash"]
+    parent = one["parent"] if one["parent"] in known else None
+    against = baseline if request.query_params.get("against") == "baseline" else parent
+    other = candidate_workflow(store, row["id"], against) if against else None
+    return site.render(
+        request,
+        "candidate.html",
+        run={"run": row["run"], "name": row["name"]},
+        one=one,
+        parent=parent,
+        baseline=baseline,
+        against=against,
+        kind=kind_of(row),
+        winner=winner_of(report) if kind_of(row) == "optimize" else None,
+        changes=list_changes(other.diff(workflow)) if other else [],
+        evaluations=[e for e in Evaluations(store, row["id"]).list_all() if e["candidate"] == hash_],
+        children=[c for c in found if c["parent"] == hash_],
+        texts=read_texts(workflow),
+        tree=dump_yaml(workflow.tree),
+    )
+
+
+def read_texts(workflow: Workflow) -> dict[str, str]:
+    """The instructions of the nodes, by address."""
+    nodes: Mapping[str, Any] = workflow.tree.get("nodes", {})
+    return {
+        f"nodes.{name}.instructions": node["instructions"]
+        for name, node in nodes.items()
+        if isinstance(node.get("instructions"), str)
+    }

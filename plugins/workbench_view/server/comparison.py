@@ -1,0 +1,110 @@
+"""Any two runs, candidates or evaluations, compared row by row; and the cells of a matrix."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from workbench.errors import StoreError
+from workbench.evaluation import Difference, Side, compare_sides, read_side
+from workbench.run import candidate_workflow
+from workbench.store import Store, find_exact_run, find_runs, kind_of, list_run_heads, read_report
+from workbench_view.server.runs import list_names
+from workbench_view.server.site import NotFound, Site, find_run
+from workbench_view.text_diff import list_changes
+
+#: Rows that changed sides that a comparison lists of each kind, and evaluations that are searched for cells.
+ROWS, SEARCHED = 100, 400
+
+
+def compare_page(site: Site, store: Store, request: Request) -> Response:
+    asked = [request.query_params.get(name, "").strip() for name in ("a", "b")]
+    shown: dict[str, Any] = {"a": asked[0], "b": asked[1], "names": list_names(store), "error": None, "sides": None}
+    status = 200
+    if all(asked):
+        try:
+            shown |= _compared(store, *asked)
+        except StoreError as error:
+            shown["error"], status = str(error), 404
+    return site.render(request, "compare.html", status, **shown)
+
+
+def _compared(store: Store, a: str, b: str) -> dict[str, Any]:
+    sides = [read_side(store, a), read_side(store, b)]
+    found = compare_sides(sides)[0]
+    first, second = ({row.example: row.score for row in side.rows.values()} for side in sides)
+    workflows = [candidate_workflow(store, _id(store, side.run), side.workflow) for side in sides]
+    before, after = workflows
+    changes = before.diff(after) if before is not None and after is not None else []
+    return {
+        "sides": sides,
+        "found": found,
+        "verdict": describe_difference(found, sides),
+        "rows": [
+            (word, [(example, first.get(example), second.get(example)) for example in names[:ROWS]], len(names))
+            for word, names in (("lost", found.worse), ("won", found.better))
+        ],
+        "changes": list_changes(changes),
+    }
+
+
+def _id(store: Store, run: str) -> int:
+    row = find_exact_run(store, run)
+    assert row is not None  # its rows were just read
+    return row["id"]
+
+
+def describe_difference(found: Difference, sides: list[Side]) -> str:
+    """The verdict in a sentence."""
+    proof = found.proof
+    figures = f"{proof.diff:+.3f} [{proof.ci95[0]:+.3f}, {proof.ci95[1]:+.3f}], p = {found.p:.2g} ({proof.test})"
+    word = {"gain": "The second is better", "loss": "The second is worse", "": "No difference is shown"}[found.shown]
+    return f"{word}: {figures}, on {proof.n_rows} rows that both have."
+
+
+def matrix_page(site: Site, store: Store, request: Request) -> Response:
+    """The evaluations of `workbench eval --matrix` that one of them belongs to: of the same name, rows and axes."""
+    row = find_run(store, request)
+    report = read_report(row)
+    if kind_of(row) != "eval" or report is None or not report["label"]:
+        raise NotFound(
+            f"Run {row['run']} is no cell of a matrix; `workbench eval FILE --matrix ADDRESS=A,B` makes one."
+        )
+    axes = list(_axes(report["label"]))
+    heads = [head for head in list_run_heads(store, ("eval",)) if head["name"] == row["name"]]
+    near = [head["id"] for head in heads if head["file"] == row["file"]][:SEARCHED]
+    cells: dict[tuple[str, ...], dict[str, Any]] = {}
+    for other in find_runs(store, near):
+        told = read_report(other)
+        if told is None or list(_axes(told["label"])) != axes or other["data_hash"] != row["data_hash"]:
+            continue
+        if told["split"] == report["split"]:  # the newest of each is shown
+            cells.setdefault(tuple(_axes(told["label"]).values()), {**told, "run": other["run"]})
+    rows = list(dict.fromkeys(key[0] for key in reversed(cells)))
+    columns = list(dict.fromkeys(key[1:] for key in reversed(cells)))
+    return site.render(
+        request,
+        "matrix.html",
+        run={"run": row["run"], "name": row["name"]},
+        axes=axes,
+        rows=rows,
+        columns=columns,
+        cells=cells,
+        best=max((one["score"] for one in cells.values()), default=None),
+        split=report["split"],
+    )
+
+
+def _axes(label: str) -> dict[str, str]:
+    """A label such as `lm=a, nodes.x.samples=3` as addresses with values."""
+    found: dict[str, str] = {}
+    last = ""
+    for part in label.split(", "):
+        address, equals, value = part.partition("=")
+        if equals and address.replace(".", "").replace("_", "").replace("-", "").isalnum():
+            last, found[address] = address, value
+        elif last:  # a comma of the value itself
+            found[last] += f", {part}"
+    return found

@@ -1,0 +1,186 @@
+"""What all pages share: the database, the templates, and how a page or a change is answered."""
+
+from __future__ import annotations
+
+import hmac
+import queue
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlencode
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from workbench.errors import WorkbenchError
+from workbench.store import ReadOnlyStore, Store, find_exact_run
+from workbench_view.page import environment
+
+#: Bytes of a form, characters of a text before it is cut, and open looks at the database that wait for a request.
+MOST_FORM, CUT, KEPT = 65_536, 4000, 8
+
+#: What makes a page of a look at the database; what changes something, of a form.
+Page = Callable[["Site", Store, Request], Response]
+Change = Callable[["Site", Request, Mapping[str, str]], str]
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+class NotFound(Exception):
+    """There is no such page. Its text is shown."""
+
+
+class Refused(Exception):
+    """A change that is not made. Its text is shown."""
+
+    def __init__(self, message: str, status: int = 403):
+        super().__init__(message)
+        self.status = status
+
+
+class Site:
+    """The pages over one run database.
+
+    form_token: what a form must carry; a page of somebody else cannot read it.
+    log: takes a line for each error that is not the reader's.
+    """
+
+    def __init__(self, database: str | Path, log: Callable[[str], None] = lambda line: None):
+        self.database, self.log, self.form_token = Path(database), log, secrets.token_urlsafe(32)
+        self._idle: queue.LifoQueue[ReadOnlyStore] = queue.LifoQueue(KEPT)
+        self._kept: dict[Any, Any] = {}
+        self._release(ReadOnlyStore(self.database))  # checked as a whole, once
+
+    def _borrow(self) -> ReadOnlyStore:
+        while True:
+            try:
+                store = self._idle.get_nowait()
+            except queue.Empty:
+                return ReadOnlyStore(self.database, check=False)
+            if store.is_current():
+                return store
+            store.close()
+
+    def _release(self, store: ReadOnlyStore) -> None:
+        try:
+            self._idle.put_nowait(store)
+        except queue.Full:
+            store.close()
+
+    def close(self) -> None:
+        while not self._idle.empty():
+            self._idle.get_nowait().close()
+
+    def page(self, make: Page) -> Endpoint:
+        """An endpoint that reads, and changes nothing."""
+
+        async def answer(request: Request) -> Response:
+            return await run_in_threadpool(self._answer, make, request)
+
+        return answer
+
+    def _answer(self, make: Page, request: Request) -> Response:
+        try:
+            store = self._borrow()
+        except WorkbenchError as error:
+            return self.error(request, 503, str(error))
+        try:
+            return make(self, store, request)
+        except NotFound as error:
+            return self.error(request, 404, str(error))
+        except WorkbenchError as error:
+            return self.error(request, 500, str(error))
+        except Exception as error:
+            number = secrets.token_hex(4)
+            self.log(f"{number} {request.url.path}: {type(error).__name__}: {error}")
+            return self.error(request, 500, f"This page cannot be made; the terminal says why, under {number}.")
+        finally:
+            self._release(store)
+
+    def change(self, make: Change) -> Endpoint:
+        """An endpoint that changes something: of a form of our own pages alone. `make` returns the address that is
+        shown next."""
+
+        async def answer(request: Request) -> Response:
+            try:
+                form = await self._form(request)
+                return RedirectResponse(await run_in_threadpool(make, self, request, form), 303)
+            except (Refused, NotFound) as error:
+                return self.error(request, getattr(error, "status", 404), str(error))
+            except WorkbenchError as error:
+                return self.error(request, 500, str(error))
+
+        return answer
+
+    async def _form(self, request: Request) -> dict[str, str]:
+        """The fields of a form. Raises Refused for one that a page of another origin could have sent."""
+        origin = request.headers.get("origin")
+        if origin != f"{request.url.scheme}://{request.headers.get('host')}":
+            raise Refused("A change must come from a page of this server.")
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/x-www-form-urlencoded":
+            raise Refused("A change is sent as a form.", 415)
+        body = bytearray()
+        try:
+            async for part in request.stream():
+                body += part
+                if len(body) > MOST_FORM:
+                    raise Refused(f"A form has at most {MOST_FORM} bytes.", 413)
+        except ClientDisconnect:
+            raise Refused("The form did not arrive.", 400) from None
+        found = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=100)
+        form = {name: values[-1] for name, values in found.items()}
+        if not hmac.compare_digest(form.pop("form_token", "").encode(), self.form_token.encode()):
+            raise Refused("This form is of an earlier start of the server: load its page anew, then send it.")
+        return form
+
+    def render(self, request: Request, template: str, code: int = 200, **values: Any) -> Response:
+        """A page by its template. Texts are escaped: they are shown, and never run."""
+        whole = request.query_params.get("whole") == "1"
+        shown = {"url": url, "form_token": self.form_token, "cut": CUT if not whole else None, "here": _here(request)}
+        return HTMLResponse(environment().get_template(f"live/{template}").render(shown | values), code)
+
+    def error(self, request: Request, status: int, message: str) -> Response:
+        return self.render(request, "error.html", status, message=message, status=status)
+
+    def remember(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What was made before under this key: drawings of finished runs, and rows of data that did not change."""
+        if key not in self._kept:
+            if len(self._kept) >= 64:
+                self._kept.pop(next(iter(self._kept)), None)
+            self._kept[key] = make()
+        return self._kept[key]
+
+
+def load_libraries() -> None:
+    """Load what plots and tests need, so that no page waits for it."""
+    import importlib
+
+    for name in ("numpy", "scipy.stats", "scipy.optimize", "matplotlib.backends.backend_svg", "networkx"):
+        importlib.import_module(name)
+    environment()
+
+
+def url(path: str, **parameters: Any) -> str:
+    """An address of ours. Parameters that are None or empty are left out."""
+    asked = {name: value for name, value in parameters.items() if value not in (None, "")}
+    return f"{path}?{urlencode(asked, errors='replace')}" if asked else path
+
+
+def _here(request: Request) -> str:
+    return url(request.url.path, **{k: v for k, v in request.query_params.items() if k != "whole"})
+
+
+def find_run(store: Store, request: Request) -> Any:
+    """The run that the path names. Raises NotFound."""
+    name = str(request.path_params["run"])
+    if (row := find_exact_run(store, name)) is None:
+        raise NotFound(f"There is no run '{name[:80]}' in this database.")
+    return row
+
+
+def whole_number(request: Request, name: str, default: int = 1) -> int:
+    """A number of the address, from 1."""
+    text = request.query_params.get(name, "")
+    return max(1, int(text)) if text.isascii() and text.isdecimal() and len(text) < 9 else default
