@@ -11,6 +11,7 @@ from workbench.proof.judged import (
     Label,
     answer_key,
     check_judge,
+    describe_judged,
     mean_labels,
     read_labels,
 )
@@ -42,6 +43,7 @@ __all__ = [
     "LEAST_LABELS",
     "answer_key",
     "check_judge",
+    "describe_judged",
     "mean_labels",
     "read_labels",
     "evaluated_name",

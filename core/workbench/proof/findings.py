@@ -17,7 +17,7 @@ from workbench.proof.service_levels import COST_FIELDS, ServiceLevels, measure_l
 from workbench.proof.statistics import Proof, Saving, paired_proof, paired_saving
 from workbench.store import Journal, RunRecord
 from workbench.study import Aims, Evaluation, Result, pareto_set
-from workbench.task import Example, Task, normalised_inputs
+from workbench.task import Example, Task, graded_field, normalised_inputs
 from workbench.workflow import Workflow, setting_at
 
 
@@ -117,7 +117,7 @@ def _proof(
         labels = read_labels(path) if path is not None and path.exists() else []
     except SpecError as error:  # what was paid for is reported all the same
         faults = [f"the labels are not used: {error}"]
-    known, field = mean_labels(labels), getattr(task.metric, "field", None)
+    known, field = mean_labels(labels), graded_field(task.spec.metrics[0])
 
     def said(side: Result) -> float | None:
         return known.get((side.example.id, answer_key(side.prediction, field)))
