@@ -61,6 +61,10 @@ def _scores(places: list[Mapping[str, Any]]) -> dict[str, float]:
     found: dict[str, float] = {}
     for place in [*places, *(p["scores"] for p in places if is_dict(p.get("scores")))]:
         for name, value in place.items():
-            if isinstance(value, int | float) and name not in _TIME and (score := read_score(value)) is not None:
+            if (
+                isinstance(value, int | float)
+                and name not in ("id", *_TIME)
+                and (score := read_score(value)) is not None
+            ):
                 found.setdefault(str(name), score)
     return found

@@ -14,7 +14,7 @@ from typing import Any
 
 from workbench.type_guards import is_dict, is_list
 
-# Every repetition is possessive or bounded, so that no text takes more than linear time.
+# Every repetition is possessive or bounded, so that a long text takes no more than linear time.
 _KEY = re.compile(
     r"""-----BEGIN\ [A-Z ]{0,40}PRIVATE\ KEY-----(?:(?!-----END)[\s\S]){0,20000}+
       (?:-----END\ [A-Z ]{0,40}PRIVATE\ KEY-----)?
@@ -29,18 +29,18 @@ _KEY = re.compile(
       ["']?\s{0,5}[:=]\s{0,5}["']?(?=[^\s"',;]{0,200}[0-9!@#$%^&*])[^\s"',;\[]{6,200})""",
     re.VERBOSE,
 )
-_EMAIL = re.compile(r"(?<![\w.%+-])[\w.%+-]++@(?:[\w-]++\.)++[^\W\d_]{2,24}")
+_EMAIL = re.compile(r"(?<![\w.%+-])[\w.%+-]++@(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}(?![\w-])")
 _CARD = re.compile(r"(?<![\d.])\d(?:[ -]?\d){12,18}(?![\d]|\.\d)")
 _IPV4 = re.compile(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?!\d|\.\d)")
 _IPV6 = re.compile(r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?![\w:])")
 _PHONE = re.compile(
-    r"""(?<![\w.,:/-])(?:
-      (?:\+|00)\d{1,3}(?:[\s.()/-]{0,3}\d){6,12}
+    r"""(?:(?<![\w+])\+\d{1,3}(?:[\s.()/-]{0,3}\d){6,12} | (?<![\w.,:/-])(?:
+      00\d{1,3}(?:[\s.()/-]{0,3}\d){6,12}
     | \(\d{2,5}\)[\s.-]{0,2}\d{2,4}(?:[\s.-]?\d{2,4}){1,3}
     | 0\d{1,4}[\s./-]\d{2,5}(?:[\s.-]?\d{2,5}){1,3}
     | \d{3}\s\d{3}\s\d{4}
     | \d{2,5}[-.]\d{2,4}[-.]\d{2,5}(?:[-.]\d{2,5})?
-    )(?![\w]|[.,:/-]\d)""",
+    ))(?![\w]|[.,:/-]\d)""",
     re.VERBOSE,
 )
 _DATE = re.compile(r"(?:19|20)\d\d[-./\s](?:0?[1-9]|1[0-2])\b|\d{1,2}[-./\s]\d{1,2}[-./\s](?:19|20)?\d\d\b")
@@ -49,14 +49,15 @@ _DATE = re.compile(r"(?:19|20)\d\d[-./\s](?:0?[1-9]|1[0-2])\b|\d{1,2}[-./\s]\d{1
 Span = tuple[int, int]
 
 
-def _whole(text: str) -> Span | None:
+def _whole(text: str) -> Span:
     return 0, len(text)
 
 
 def _card(text: str) -> Span | None:
-    """The part of a row of digits that is a card number by Luhn's check: an expiry date may stand beside it."""
+    """The part of a row of digits that is a card number by Luhn's check: an expiry date may stand beside it. It is all
+    of the row, or up to five groups of digits."""
     ends = [(found.start(), found.end()) for found in re.finditer(r"\d+", text)]
-    runs = [(a, b) for n, (a, _) in enumerate(ends) for _, b in ends[n:]]
+    runs = [_whole(text), *((a, b) for n, (a, _) in enumerate(ends) for _, b in ends[n : n + 5])]
     return next((run for run in sorted(runs, key=lambda r: r[0] - r[1]) if _passes_luhn(text[run[0] : run[1]])), None)
 
 

@@ -94,8 +94,8 @@ class _Pseudonyms:
 
 
 def _row(turn: Turn, labels: Labels, account: Account, redactor: Redactor, names: _Pseudonyms) -> Row:
-    before = turn.messages[:-1] if turn.messages and turn.messages[-1] == ("user", turn.input) else turn.messages
-    chat = [f"{role}: {text}" for role, text in before if role in ("user", "assistant", "tool")]
+    last = max((n for n, (role, _) in enumerate(turn.messages) if role == "user"), default=0)
+    chat = [f"{role}: {text}" for role, text in turn.messages[:last] if role in ("user", "assistant", "tool")]
     asked, said, source = redactor.text(turn.input), redactor.text(turn.output), redactor.value(turn.source)
     row: Row = {
         "id": digest([source, asked, said]),
