@@ -175,7 +175,7 @@ def split_groups(
         value = example.get(by)
         groups[f"row {number}" if value is None else f"value {canonical(value)}"].append(example)
     order = list(groups.values())
-    random.Random(f"split:{seed}").shuffle(order)
+    random.Random(f"groups:{seed}").shuffle(order)
     parts: tuple[list[Example], list[Example], list[Example]] = ([], [], [])
     for group in order:
         lacking = [1 - len(part) / size if size else 0.0 for part, size in zip(parts, sizes, strict=True)]
