@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench.type_guards import is_dict, is_list
-from workbench_traces.turn import Turn, as_text, asked_text, read_messages, read_score, read_time, said_text
+from workbench_traces.turn import Turn, as_text, asked_text, listed, read_messages, read_score, read_time, said_text
 
 #: Keys of metadata that name a thread. The `session_id` of a run itself is its project.
 _THREAD = ("session_id", "thread_id", "conversation_id")
@@ -49,7 +49,7 @@ class LangSmithTurns:
             turn.edit = turn.edit or as_text(place.get(self.wanted[1]))
         _read_feedback(value, turn)
         self._read_content(value, trace, began or 0.0)
-        for child in value.get("child_runs") or ():
+        for child in listed(value.get("child_runs")):
             self.add_value({"trace_id": id_, **child} if is_dict(child) else child, file)
 
     @staticmethod
@@ -77,7 +77,7 @@ def _first(metadata: Mapping[str, Any], names: tuple[str, ...]) -> str:
 
 def _read_feedback(run: Mapping[str, Any], turn: Turn) -> None:
     """Feedback as a list of records, and its statistics by key."""
-    for one in run.get("feedback") or ():
+    for one in listed(run.get("feedback")):
         if not is_dict(one):
             continue
         if (score := read_score(one.get("score"))) is not None:

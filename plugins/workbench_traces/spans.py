@@ -18,6 +18,7 @@ from workbench_traces.turn import (
     Turn,
     as_text,
     asked_text,
+    listed,
     parsed,
     read_messages,
     read_score,
@@ -72,7 +73,7 @@ class SpanTurns:
             value = unflattened(value) if is_dict(value) else value
             for span in read_spans(value, Path(file), ""):
                 self.add(span, file)
-            for note in value.get("annotations") or () if is_dict(value) else ():
+            for note in listed(value.get("annotations")) if is_dict(value) else ():
                 self.notes.append({**note, "span_id": span_id(value)} if is_dict(note) else note)
 
     def _add_record(self, record: Mapping[str, Any]) -> None:
@@ -205,8 +206,8 @@ def _read_outcome(a: Mapping[str, Any], turn: Turn, wanted: tuple[str, str]) -> 
 def log_records(resources: list[Any]) -> Iterator[Mapping[str, Any]]:
     """The log records of OTLP/JSON."""
     for resource in resources:
-        for scope in (resource.get("scopeLogs") or ()) if is_dict(resource) else ():
-            for record in (scope.get("logRecords") or ()) if is_dict(scope) else ():
+        for scope in listed(resource.get("scopeLogs")) if is_dict(resource) else ():
+            for record in listed(scope.get("logRecords")) if is_dict(scope) else ():
                 if is_dict(record):
                     yield record
 

@@ -82,7 +82,7 @@ def message_text(message: Mapping[str, Any]) -> str:
         if is_dict(message.get(inner)) and "content" in message[inner]:
             return message_text(message[inner])
     texts = list(_parts(message.get("parts", message.get("content"))))
-    for call in message.get("tool_calls") or ():
+    for call in listed(message.get("tool_calls")):
         named = call.get("function", call) if is_dict(call) else {}
         if is_dict(named):
             texts.append(f"calls {named.get('name')}({as_text(named.get('arguments', named.get('args')))})")
@@ -121,6 +121,11 @@ def parsed(value: Any) -> Any:
         except (ValueError, RecursionError):
             return value
     return value
+
+
+def listed(value: Any) -> list[Any]:
+    """A list as it is; nothing for anything else."""
+    return value if is_list(value) else []
 
 
 def as_text(value: Any) -> str:

@@ -13,7 +13,7 @@ from workbench import Optimizer, Patch, Study, Workflow
 from workbench.evaluation import read_side
 from workbench.lm import Request
 from workbench.proof import Report, answer_key
-from workbench.run import Options, optimize, resume
+from workbench.run import Options, optimize, prepare, resume
 from workbench.store import Store
 
 
@@ -102,6 +102,11 @@ def test_a_broken_file_of_labels_loses_no_report(tmp_path: Path) -> None:
     found, lm = again(tmp_path)
     assert found.status == "finished" and not found.gain_shown and lm.requests == 0
     assert any("the labels are not used" in warning and "line 1" in str(warning) for warning in found.warnings)
+
+
+def test_a_judge_without_labels_is_told_before_anything_is_paid(tmp_path: Path) -> None:
+    warned = [prepare(write(tmp_path, **more))[2].dataset.warnings for more in ({}, {"proof": {"labels": "l.jsonl"}})]
+    assert ["proves no gain" in "".join(told) for told in warned] == [True, False]
 
 
 def test_the_path_of_labels_moves_with_the_file(tmp_path: Path) -> None:

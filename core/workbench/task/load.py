@@ -89,6 +89,9 @@ def load_task(spec: Spec, source: Source, base: Path) -> Task:
     task = Task(spec, source, workflow, dataset, metric, inputs, tuple(metrics[1:]))
     needed = [*inputs, *(name for name in (task.target, spec.data.cluster) if name is not None)]
     dataset = _without_copies(_with_warnings(dataset, inputs, needed), inputs, task.target)
+    if getattr(metric, "needs_lm", False) and spec.proof.labels is None:
+        said = "a language model scores, and no labels of people are named (proof: {labels: FILE}): it proves no gain"
+        dataset = replace(dataset, warnings=(*dataset.warnings, said))
     return replace(task, dataset=dataset)
 
 

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.run.test_judged_run import again, run
+from tests.run.test_judge_and_minutes import Saying, write
+from tests.run.test_judged_run import again, run, say
 
 from workbench.cli import cli
 from workbench.errors import SpecError
+from workbench.evaluation import EvalOptions, evaluate
 from workbench.proof import Label, read_labels
 from workbench.store import ReadOnlyStore
 from workbench_label.agreement import cohen_kappa, compare_judge, compare_labellers, krippendorff_alpha
@@ -162,6 +164,16 @@ def test_labels_at_the_terminal_let_the_judge_prove_the_gain(tmp_path: Path) -> 
     assert asked["judge"]["gain"]["judge"]["labelled"] == 32 and asked["labellers"]["answers"] == 64
     report, lm = again(tmp_path)
     assert report.gain_shown and lm.requests == 0 and report.judge is not None and report.judge.labelled == 32
+
+
+def test_the_rows_of_an_evaluation_can_be_labelled_too(tmp_path: Path) -> None:
+    options = EvalOptions(split="val")
+    evaluate(write(tmp_path), options=options, database=tmp_path / "r.db", pool=Saying(say))
+    path = ["last", "--db", tmp_path / "r.db", "--labels", tmp_path / "l.jsonl"]
+    done = label(*path, keys="".join(f"0.{n}\n\n\n" for n in range(1, 9)))
+    assert done.exit_code == 0 and "8 labels written" in done.output and "text: val " in done.output
+    told = label(*path, "--report").output
+    assert "against people, on 8 answers" in told and "The gain" not in told
 
 
 # Agreement

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.plugins.traces.samples import (
     attribute,
     chat,
@@ -26,7 +29,9 @@ from tests.plugins.traces.samples import (
 
 from workbench.cli import cli
 from workbench.errors import SpecError
-from workbench_traces.read_files import read_turns
+from workbench_traces.read_files import FORMATS, read_turns
+from workbench_traces.redact import Redactor
+from workbench_traces.rows import Labels, make_rows
 from workbench_traces.turn import read_messages, read_time
 
 
@@ -244,3 +249,40 @@ def test_times_in_all_their_units(value: Any, seconds: float | None) -> None:
 @pytest.mark.parametrize("value", [None, 3, "text", [], [1], {}, {"messages": 3}, [[[]]], {"role": 3}, [{"role": "x"}]])
 def test_what_is_no_chat_gives_no_messages(value: Any) -> None:
     assert [text for _, text in read_messages(value)] in ([], [""])
+
+
+#: Keys that some format knows.
+_KEYS = st.sampled_from(
+    "resourceSpans resourceLogs scopeSpans scopeLogs spans logRecords attributes events key value stringValue "
+    "traceId spanId trace_id span_id context name body messages role content parts type text tool_calls "
+    "function annotations result score gen_ai.input.messages gen_ai.output.messages gen_ai.choice "
+    "gen_ai.prompt.0.content llm.input_messages.0.message.content run_type inputs outputs extra metadata "
+    "feedback feedback_stats child_runs generations kwargs id trace observations scores input output sessionId "
+    "timestamp start_time startTimeUnixNano data_type string_value comment attributes.x".split()
+)
+_LEAVES = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.sampled_from(["", "user", "x", "[", "{}", "llm", "1e999"])
+)
+_VALUES = st.recursive(
+    _LEAVES, lambda of: st.lists(of, max_size=3) | st.dictionaries(_KEYS, of, max_size=5), max_leaves=20
+)
+
+
+@settings(max_examples=300)
+@given(value=_VALUES, kind=st.sampled_from([None, *FORMATS]))
+def test_no_json_value_breaks_a_reader(value: Any, kind: str | None) -> None:
+    """It is read, or refused in words."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "x.jsonl"
+        path.write_text(json.dumps(value) + "\n")
+        try:
+            turns = read_turns([path], kind, ("score", "comment"))
+            rows, _ = make_rows(turns, Labels(), Redactor())
+        except SpecError as error:
+            assert error.hint
+        else:
+            assert len(rows) == len({row["id"] for row in rows}) and json.dumps(rows)
