@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from workbench.type_guards import is_dict
@@ -52,11 +52,11 @@ class ChatTurns:
         yield from self.found
 
 
-def _first(places: list[Mapping[str, Any]], names: tuple[str, ...]) -> str:
+def _first(places: Sequence[Mapping[str, Any]], names: tuple[str, ...]) -> str:
     return next((as_text(p[n]) for n in names for p in places if n and p.get(n) not in (None, "")), "")
 
 
-def _scores(places: list[Mapping[str, Any]]) -> dict[str, float]:
+def _scores(places: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Every number beside the messages, and those under `scores`: which of them counts is said by its name."""
     found: dict[str, float] = {}
     for place in [*places, *(p["scores"] for p in places if is_dict(p.get("scores")))]:
