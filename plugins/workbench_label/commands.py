@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,6 +47,8 @@ def label_command(
     label is written at once, and the same command goes on where it was stopped. `proof: {labels: FILE}` in the workflow
     then lets a judge prove a gain: see `workbench resume`.
     """
+    import getpass
+
     from workbench.proof import read_labels
     from workbench_label.items import file_items, order_items, run_answers
 

@@ -17,9 +17,8 @@ from workbench.proof import answer_key
 from workbench.run import read_stored_source, winner_of
 from workbench.spec import check_nodes
 from workbench.store import Candidates, Store, kind_of, read_report
-from workbench.task import graded_field
+from workbench.task import graded_field, make_examples
 from workbench.task import read_rows as read_data
-from workbench.task.dataset import make_examples
 from workbench.user_code import without_user_code
 
 #: Fields of imported rows that would tell the labeller what others think, or that say nothing.
