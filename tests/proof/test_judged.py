@@ -131,11 +131,19 @@ def test_rows_that_one_side_alone_answered_count_by_the_worst_case() -> None:
 
 
 def test_an_earlier_test_lowers_the_level_for_a_judge_too() -> None:
-    labelled = [(0.4, 0.4 + (0.1 if i % 5 else -0.2)) if i < 90 else (None, None) for i in range(100)]
+    labelled = [(0.4, 0.4 + (0.2 if i % 5 else -0.2)) if i < 90 else (None, None) for i in range(100)]
     rows = [JudgedRow(i, (0.4, 0.5), people) for i, people in enumerate(labelled)]
     proof, _ = check_judge(judged(rows), rows)
-    assert 0.001 < proof.p < 0.05 and proof.shown
-    assert not check_judge(replace(judged(rows), alpha=0.001), rows)[0].shown
+    assert 1e-12 < proof.p < 0.05 and proof.shown
+    assert not check_judge(replace(judged(rows), alpha=1e-12), rows)[0].shown
+
+
+def test_a_rare_disaster_that_no_label_shows_is_allowed_for() -> None:
+    rows = gained(200, 40, people=0.02)
+    proof, _ = check_judge(judged(rows), rows)
+    assert proof.ci95[0] > 0 and proof.p < 0.001 and not proof.shown and proof.lowest < 0
+    assert proof.smallest_gain is not None and 0.03 < proof.smallest_gain < 0.15
+    assert "one more label" in describe_judged(proof, check_judge(judged(rows), rows)[1])
 
 
 def test_labels_for_every_row_are_a_proof_by_people() -> None:

@@ -51,6 +51,11 @@ LABELLED: list[Mutant] = [
             "return max(-1.0, low), min",
             "rows that one side left out do not count against a judged gain",
         ),
+        (
+            "worst = powered_mean([*people, -1.0], [*judge",
+            "worst = powered_mean([*people, 1.0], [*judge",
+            "few labels rule all out",
+        ),
         ("found.p < proof.alpha and lowest > 0", "found.p < 0.05", "a judged gain has the level of a first test"),
         (
             "found.pop(key, None)\n            found[key] = label",

@@ -141,6 +141,9 @@ def check_judge(proof: Proof, rows: Sequence[JudgedRow], skipped: int = 0) -> tu
     `paired_proof`: a gain is shown only with the worst case for them. With labels for all units, the proof is
     `paired_proof` of these.
 
+    The interval holds for many labels, and few may hold no case of a rare disaster. So, as Gaffke's test does, a gain
+    is shown, and a loss ruled out, only if it still is with one more label, the worst that there could be.
+
     Args:
         proof: by the judge's scores.
         rows: the tested rows.
@@ -152,25 +155,27 @@ def check_judge(proof: Proof, rows: Sequence[JudgedRow], skipped: int = 0) -> tu
     if len(labelled) < LEAST_LABELS:
         return replace(proof, shown=False, lowest=-1.0), check
     others = [judge for judge, people in units if people is None]
-    found = powered_mean([people for people, _ in labelled], [judge for _, judge in labelled], others)
+    people, judge = [said for said, _ in labelled], [judged for _, judged in labelled]
+    found = powered_mean(people, judge, others)
     check = replace(check, powered=found)
     if not others:  # nothing is left to the judge
         return _by_people(proof, rows), check
     sided, n = proof.n_one_sided, len(units)
+    worst = powered_mean([*people, -1.0], [*judge, math.fsum(judge) / len(judge)], others)
 
-    def bounds(level: float) -> tuple[float, float]:
-        low, high = found.interval(level)
+    def bounds(mean: PoweredMean, level: float) -> tuple[float, float]:
+        low, high = mean.interval(level)
         return max(-1.0, (n * low - sided) / (n + sided)), min(1.0, (n * high + sided) / (n + sided))
 
-    lowest = bounds(1 - proof.alpha)[0]
+    lowest = bounds(worst, 1 - proof.alpha)[0]
     made = replace(
         proof,
         diff=found.estimate,
-        ci95=bounds(1 - LEVEL),
+        ci95=bounds(found, 1 - LEVEL),
         p=found.p,
         test=f"PPI++, {len(labelled)} labelled rows",
         shown=found.estimate > 0 and found.p < proof.alpha and lowest > 0,
-        smallest_gain=_smallest_gain(found, proof.alpha),
+        smallest_gain=_smallest_gain(found, worst, proof.alpha),
         lowest=lowest,
     )
     return made, check
@@ -196,10 +201,9 @@ def _units(rows: Sequence[JudgedRow]) -> Iterator[tuple[float, float | None]]:
         yield judge, math.fsum(people) / len(people) if whole else None
 
 
-def _smallest_gain(found: PoweredMean, alpha: float) -> float | None:
-    """The true gain that is shown in 4 of 5 cases with as many labels, by the standard error."""
-    half = found.interval(1 - alpha)[1] - found.estimate
-    gain = half + 0.8416 * found.error
+def _smallest_gain(found: PoweredMean, worst: PoweredMean, alpha: float) -> float | None:
+    """The true gain that is shown in 4 of 5 cases with as many labels, by the standard errors."""
+    gain = found.estimate - worst.interval(1 - alpha)[0] + 0.8416 * found.error
     return gain if 0 < gain <= 1 else None
 
 
@@ -215,8 +219,11 @@ def describe_judged(proof: Proof, check: JudgeCheck) -> str:
             f"and {LEAST_LABELS} are needed (workbench label RUN, proof: {{labels: FILE}})."
         )
     worth = f"as much as {check.powered.labels_alone:.0f} labels without it"
+    undone = ""
+    if not proof.shown and proof.ci95[0] > 0 and proof.p < proof.alpha:
+        undone = " With one more label, the worst that there could be, it would not be shown: label more rows."
     skipped = f" {check.skipped} answers were skipped, as if they were like the others." if check.skipped else ""
     return (
         f"{describe_proof(proof)} By the judge alone {said}; labels of people correct it, and with its scores (weight "
-        f"{check.powered.weight:.2f}) they say {worth}.{skipped}"
+        f"{check.powered.weight:.2f}) they say {worth}.{undone}{skipped}"
     )
