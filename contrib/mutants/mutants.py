@@ -18,6 +18,7 @@ from areas.external import EXTERNAL
 from areas.failed import FAILED
 from areas.gateways import GATEWAYS
 from areas.induced import INDUCED
+from areas.labelled import LABELLED
 from areas.levels import LEVELS
 from areas.mutant import Mutant
 from areas.paid import PAID
@@ -70,4 +71,5 @@ MUTANTS: list[Mutant] = [
     *LEVELS,
     *GATEWAYS,
     *VIEWED,
+    *LABELLED,
 ]

@@ -9,9 +9,10 @@ from workbench import hookimpl
 
 @hookimpl
 def register_commands(cli: Any) -> None:
+    from workbench.cli.importing import import_group
     from workbench_import.commands import import_command
 
-    cli.add_command(import_command)
+    import_group(cli).add_command(import_command)
 
 
 @hookimpl

@@ -10,7 +10,7 @@ from workbench.cli import say
 from workbench.text import one_line
 
 
-@click.command("import")
+@click.command("path")
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option(
     "--out", required=True, type=click.Path(path_type=Path), help="A new folder for workflow.yaml and its data."
@@ -40,7 +40,7 @@ def import_command(
     signatures: tuple[str, ...],
     run_code: bool,
 ) -> None:
-    """Make a workflow of a saved DSPy program, a promptfoo configuration or a dataset of Inspect.
+    """Make a workflow of a saved DSPy program, a promptfoo configuration or a dataset of Inspect. Short: import PATH.
 
     Calls no model. Runs no code of PATH, and reads nothing outside its folder.
     """

@@ -13,7 +13,7 @@ from tests.helpers.planted import plant
 
 from workbench.errors import SpecError
 from workbench.run import prepare
-from workbench.task.dataset import make_examples, split_examples
+from workbench.task.dataset import make_examples, split_examples, split_groups
 
 
 @given(sizes=st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9)), more=st.integers(0, 5))
@@ -78,3 +78,47 @@ def test_what_val_shares_with_train_or_test_is_told(tmp_path: Path) -> None:
     assert f"2 of the {len(val) + 2} val rows have the same inputs as a train row" in told
     assert f"1 of the {len(test) + 1} test rows have the same inputs as a train or val row" in told
     assert "of the val row" in told and len(found.test) == len(test)
+
+
+@given(
+    groups=st.lists(st.integers(0, 12), min_size=1, max_size=60),
+    sizes=st.tuples(st.integers(0, 9), st.integers(1, 9), st.integers(1, 9)),
+    seed=st.integers(0, 3),
+)
+def test_no_group_is_in_two_splits(groups: list[int], sizes: tuple[int, int, int], seed: int) -> None:
+    rows = make_examples([{"text": i, "user": {"name": user}} for i, user in enumerate(groups)])
+    parts = split_groups(rows, sizes, seed, "user.name")
+    users = [{row["user.name"] for row in part} for part in parts]
+    assert not (users[0] & users[1] or users[0] & users[2] or users[1] & users[2])
+    names = [row.id for part in parts for row in part]
+    assert len(set(names)) == len(names)
+    for part, used, size in zip(parts, users, sizes, strict=True):  # no group goes to a split that was full
+        assert len(part) < size + max((groups.count(user) for user in used), default=1)
+
+
+def test_groups_of_one_row_give_the_sizes_asked_for() -> None:
+    rows = make_examples([{"text": i, "user": i % 7 or None} for i in range(40)])
+    alone = split_groups(make_examples([{"text": i} for i in range(40)]), (10, 10, 20), 0, "user")
+    assert tuple(map(len, alone)) == (10, 10, 20)
+    assert sum(map(len, split_groups(rows, (10, 10, 20), 0, "user"))) == 40
+
+
+def test_a_file_is_split_by_a_field(tmp_path: Path) -> None:
+    split = {"train": 8, "val": 8, "test": 16, "by": "user"}
+    with pytest.raises(SpecError, match="no row has the field 'user'"):
+        planted(tmp_path / "none", 32, split=split)
+    plant(tmp_path, lambda r: 0.5, {"random": {"trials": 1}}, calls=400)
+    lines = [{"text": f"row {i} topic{i} word{i}: a a-thing", "label": "a", "user": i % 8} for i in range(32)]
+    (tmp_path / "all.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    spec = json.loads((tmp_path / "workflow.yaml").read_text())
+    spec["data"] = {"file": "all.jsonl", "split": split}
+    (tmp_path / "workflow.yaml").write_text(json.dumps(spec))
+    found = prepare(tmp_path / "workflow.yaml")[2].dataset
+    users = [{row["user"] for row in part} for part in (found.train, found.val, found.test.open())]
+    assert [len(part) for part in (found.train, found.val, found.test)] == [8, 8, 16]
+    assert set.union(*users) == set(range(8)) and sum(map(len, users)) == 8
+    for line in lines:
+        line["user"] %= 2
+    (tmp_path / "all.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(SpecError, match="too few values of 'user'"):
+        prepare(tmp_path / "workflow.yaml")

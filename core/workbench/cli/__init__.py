@@ -14,10 +14,10 @@ from typing import Any, NoReturn
 import click
 
 from workbench import __version__
-from workbench.cli.output import Styled, ask, choose, echo_json, escaping, fail, say, say_usage_error
+from workbench.cli.output import Styled, ask, ask_text, choose, echo_json, escaping, fail, say, say_usage_error
 from workbench.text import one_line
 
-__all__ = ["Styled", "ask", "choose", "cli", "echo_json", "fail", "main", "say"]
+__all__ = ["Styled", "ask", "ask_text", "choose", "cli", "echo_json", "fail", "main", "say"]
 
 
 class _Commands(click.Group):

@@ -129,6 +129,11 @@ def choose(question: str, answers: Sequence[str], default: str) -> str:
     return click.prompt(visible(question), type=click.Choice(answers), default=default, err=True)
 
 
+def ask_text(question: str) -> str:
+    """Ask at the terminal for a line of text, which may be empty."""
+    return click.prompt(visible(question), default="", show_default=False, err=True)
+
+
 def fail(message: str, code: int) -> NoReturn:
     """Print an error on stderr and exit with a code."""
     say(Styled("Error: ", "red", bold=True), message, err=True)

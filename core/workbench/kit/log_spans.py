@@ -40,7 +40,7 @@ _WHOLE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class LogSpan:
-    """A span of either form. attributes: flat. start: orders the spans of a trace."""
+    """A span of either form. attributes: flat. start: orders the spans of a trace. events: names and attributes."""
 
     trace: str
     id: str
@@ -49,6 +49,7 @@ class LogSpan:
     start: tuple[int, str]
     attributes: Attributes
     error: str | None
+    events: tuple[tuple[str, Attributes], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +140,10 @@ def _span(entry: Mapping[str, Any]) -> LogSpan:
         return next((str(part[name]) for part in (context, entry) for name in names if part.get(name)), "")
 
     flat = _attributes(entry)
-    for event in _listed(entry.get("events")):  # content may be recorded in an event of the span
-        if isinstance(event, Mapping):
-            found = _attributes(event)
-            flat.update({k: v for k, v in found.items() if k in (*_WHOLE, "exception.message") and k not in flat})
+    told = [e for e in _listed(entry.get("events")) if isinstance(e, Mapping)]
+    events = tuple((str(event.get("name") or ""), _attributes(event)) for event in told)
+    for _, found in events:  # content may be recorded in an event of the span
+        flat.update({k: v for k, v in found.items() if k in (*_WHOLE, "exception.message") and k not in flat})
     started = text("startTimeUnixNano", "start_time_unix_nano", "start_time")
     return LogSpan(
         text("traceId", "trace_id"),
@@ -152,6 +153,7 @@ def _span(entry: Mapping[str, Any]) -> LogSpan:
         (number, "") if (number := _whole(started)) is not None else (0, started),
         flat,
         _error(entry, flat),
+        events,
     )
 
 

@@ -4,6 +4,18 @@ This room reads, and decides nothing that a search sees.
 """
 
 from workbench.proof.findings import build_report, sealed_row_keys
+from workbench.proof.judged import (
+    LEAST_LABELS,
+    JudgeCheck,
+    JudgedRow,
+    Label,
+    answer_key,
+    check_judge,
+    describe_judged,
+    mean_labels,
+    read_labels,
+)
+from workbench.proof.prediction_powered import PoweredMean, powered_mean
 from workbench.proof.report import Report
 from workbench.proof.reuse import evaluated_name, level_after, record_test
 from workbench.proof.service_levels import COST_FIELDS, Level, ServiceLevels, few_rows_warning, measure_levels
@@ -23,6 +35,17 @@ __all__ = [
     "sealed_row_keys",
     "Proof",
     "paired_proof",
+    "PoweredMean",
+    "powered_mean",
+    "JudgeCheck",
+    "JudgedRow",
+    "Label",
+    "LEAST_LABELS",
+    "answer_key",
+    "check_judge",
+    "describe_judged",
+    "mean_labels",
+    "read_labels",
     "evaluated_name",
     "LEVEL",
     "MARGIN",

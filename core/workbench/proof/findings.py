@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from workbench.errors import SpecError
 from workbench.hashing import digest
 from workbench.ledger import Ledger
+from workbench.proof.judged import JudgeCheck, JudgedRow, answer_key, check_judge, mean_labels, read_labels
 from workbench.proof.leakage import Leak, find_leaks
 from workbench.proof.report import Report
 from workbench.proof.reuse import evaluated_name, find_earlier_tests, level_after, reuse_warning
@@ -15,7 +17,7 @@ from workbench.proof.service_levels import COST_FIELDS, ServiceLevels, measure_l
 from workbench.proof.statistics import Proof, Saving, paired_proof, paired_saving
 from workbench.store import Journal, RunRecord
 from workbench.study import Aims, Evaluation, Result, pareto_set
-from workbench.task import Example, Task, normalised_inputs
+from workbench.task import Example, Task, graded_field, normalised_inputs
 from workbench.workflow import Workflow, setting_at
 
 
@@ -39,7 +41,7 @@ def build_report(
     pairs = [(row[0], row[1]) for row in rows or ()]
     earlier = _find_earlier_tests(task, winner, pairs, ledger)
     alpha = level_after(earlier)
-    proof, baseline = _proof(task, pairs, alpha), evaluations.get(task.workflow.hash)
+    (proof, judge, faults), baseline = _proof(task, pairs, alpha), evaluations.get(task.workflow.hash)
     leaks = find_leaks(task, winner)
     ledger.store.flush()
     roles = Journal(ledger.store, ledger.run_id).count_answers_by_role()
@@ -59,7 +61,7 @@ def build_report(
         failures=dict(Counter(b.failure for b in winners if b.failure)),
         pareto=_pareto(task, evaluations),
         levels=_levels(task, rows or (), winner, best, evaluations, alpha),
-        warnings=[*warnings, *_unusable(baseline), *_warnings(task, winners, earlier, leaks, roles)],
+        warnings=[*warnings, *faults, *_unusable(baseline), *_warnings(task, winners, earlier, leaks, roles)],
         error=error,
         test_rows=len(pairs),
         sandbox=RunRecord(ledger.store, ledger.run_id).find_sandbox(),
@@ -68,6 +70,7 @@ def build_report(
         earlier_tests=earlier,
         leaks=leaks,
         saving=_saving(task, pairs, alpha) if winner != task.workflow else None,
+        judge=judge,
         sealed_rows=len(task.dataset.test),
         test_skipped=not pairs and winner == task.workflow and task.spec.proof.when_unchanged == "skip",
     )
@@ -96,14 +99,33 @@ def _find_earlier_tests(
     return find_earlier_tests(ledger.store, ledger.run_id, winner.hash, own, keys, task.test_hash)
 
 
-def _proof(task: Task, pairs: Sequence[tuple[Result, Result]], alpha: float) -> Proof | None:
+def _proof(
+    task: Task, pairs: Sequence[tuple[Result, Result]], alpha: float
+) -> tuple[Proof | None, JudgeCheck | None, list[str]]:
+    """The proof; what is known of the judge, if one scored; and what is wrong with the labels."""
     if not pairs:
-        return None
+        return None, None, []
     clusters = [task.cluster_of(a.example) for a, _ in pairs]
     margin = task.spec.proof.margin
-    return paired_proof(
-        [a.score for a, _ in pairs], [b.score for _, b in pairs], clusters=clusters, alpha=alpha, margin=margin
-    )
+    scores = [a.score for a, _ in pairs], [b.score for _, b in pairs]
+    proof = paired_proof(*scores, clusters=clusters, alpha=alpha, margin=margin)
+    if not getattr(task.metric, "needs_lm", False):
+        return proof, None, []
+    faults, labels = list[str](), []
+    path = task.workflow.base / task.spec.proof.labels if task.spec.proof.labels is not None else None
+    try:
+        labels = read_labels(path) if path is not None and path.exists() else []
+    except SpecError as error:  # what was paid for is reported all the same
+        faults = [f"the labels are not used: {error}"]
+    known, field = mean_labels(labels), graded_field(task.spec.metrics[0])
+
+    def said(side: Result) -> float | None:
+        return known.get((side.example.id, answer_key(side.prediction, field)))
+
+    rows = [JudgedRow(c, (a.score, b.score), (said(a), said(b))) for c, (a, b) in zip(clusters, pairs, strict=True)]
+    tested = {a.example.id for a, _ in pairs}
+    skipped = {(one.row, one.answer) for one in labels if one.score is None and one.row in tested} - known.keys()
+    return *check_judge(proof, rows, len(skipped)), faults
 
 
 def _pareto(task: Task, evaluations: Mapping[str, Evaluation]) -> list[dict[str, Any]]:

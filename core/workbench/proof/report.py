@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any, cast
 
 from workbench.ledger import describe_reused
+from workbench.proof.judged import JudgeCheck, describe_judged
 from workbench.proof.leakage import Leak
 from workbench.proof.service_levels import ServiceLevels
 from workbench.proof.statistics import Proof, Saving, describe_proof
@@ -49,6 +50,7 @@ class Report:
     unproved: str | None = None  # file with the best candidate, if `workflow` keeps the baseline
     kept: Workflow | None = None  # the workflow in the file `workflow`
     levels: ServiceLevels | None = None  # if the file has targets
+    judge: JudgeCheck | None = None  # if a language model scored; `proof` is the one that counts
     resumable: bool = True  # False: only another file or other code of its own can mend what ended it
 
     @property
@@ -70,8 +72,9 @@ class Report:
 
     @property
     def levels_shown(self) -> bool:
-        """Whether the sealed rows show that the winner meets all targets, and is not worse than the best candidate."""
-        return self.levels is not None and self.levels.shown and self.repeats_rows is None
+        """Whether the sealed rows show that the winner meets all targets, and is not worse than the best candidate.
+        Labels are of baseline and winner, so that a judge shows no such thing."""
+        return self.levels is not None and self.levels.shown and self.repeats_rows is None and self.judge is None
 
     @property
     def loss_shown(self) -> bool:
@@ -121,6 +124,7 @@ class Report:
             "untried": self.untried,
             "looks": self.earlier_tests,  # the key of stored reports
             "saving": saving,
+            "judge": None if self.judge is None else self.judge.as_dict(),
             "targets": None if self.levels is None else {**self.levels.as_dict(), "shown": self.levels_shown},
             "unproved": self.unproved,
             "test_skipped": self.test_skipped and self.status in ("finished", "budget"),
@@ -153,7 +157,7 @@ class Report:
 
     def _verdict(self, proof: Proof) -> str:
         if (leak := self.repeats_rows) is None or not proof.shown:
-            return describe_proof(proof)
+            return describe_proof(proof) if self.judge is None else describe_judged(proof, self.judge)
         where = f"{leak.address} of the winner repeats {leak.split} rows, e.g. {leak.example}"
         return f"The gain is not shown: {where}. Its score ({proof.diff:+.3f}) does not count."
 

@@ -62,6 +62,11 @@ class SplitSpec(Strict):
     train: int | float = Field(ge=0)
     val: int | float = Field(gt=0)
     test: int | float = Field(gt=0)
+    by: str | None = Field(
+        None,
+        description="a field such as user: rows with the same value stay in one split, which may then be larger or "
+        "smaller than asked",
+    )
 
 
 class DataSpec(Strict):
@@ -124,6 +129,11 @@ class ProofSpec(Strict):
         description="the loss of score that must be ruled out where a cheaper candidate is taken: against the baseline "
         "(`pick: cheapest`, `knee`), against the best candidate (`targets:`; where they name a score, only if it is "
         "set)",
+    )
+    labels: str | None = Field(
+        None,
+        description="file of labels by people (`workbench label`), without which a judge proves nothing; it may "
+        "be made after the run",
     )
 
 

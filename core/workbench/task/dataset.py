@@ -7,6 +7,7 @@ import json
 import pickle
 import random
 import zlib
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import SealBroken, SpecError, suggest
+from workbench.hashing import canonical
 from workbench.plugins import plugins
 
 
@@ -157,3 +159,26 @@ def split_examples(
     random.Random(f"split:{seed}").shuffle(order)
     train, val, test = sizes
     return order[:train], order[train : train + val], order[train + val : train + val + test]
+
+
+def split_groups(
+    examples: Sequence[Example], sizes: tuple[int, int, int], seed: int, by: str
+) -> tuple[list[Example], list[Example], list[Example]]:
+    """The same with groups that stay whole: examples with equal values of the field `by`. One without it, or with
+    null, is a group by itself.
+
+    Groups are taken in an order that the seed decides. Each goes to the split that lacks the largest share of its size,
+    so that a split may get more rows than asked, and others fewer; what is left when all are full is not used.
+    """
+    groups: dict[str, list[Example]] = defaultdict(list)
+    for number, example in enumerate(examples):
+        value = example.get(by)
+        groups[f"row {number}" if value is None else f"value {canonical(value)}"].append(example)
+    order = list(groups.values())
+    random.Random(f"groups:{seed}").shuffle(order)
+    parts: tuple[list[Example], list[Example], list[Example]] = ([], [], [])
+    for group in order:
+        lacking = [1 - len(part) / size if size else 0.0 for part, size in zip(parts, sizes, strict=True)]
+        if max(lacking) > 0:
+            parts[lacking.index(max(lacking))].extend(group)
+    return parts

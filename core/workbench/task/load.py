@@ -16,7 +16,7 @@ from workbench.lm import check_embeds, lm_prefixes, locate_lms, make_lm, split_m
 from workbench.plugins import plugins
 from workbench.spec import DataSpec, Inherited, LMSpec, Source, Spec, lm_spec
 from workbench.task.copies import Copies, normalised_inputs, number_fields
-from workbench.task.dataset import Dataset, Example, SealedRows, make_examples, read_rows, split_examples
+from workbench.task.dataset import Dataset, Example, SealedRows, make_examples, read_rows, split_examples, split_groups
 from workbench.task.metric import Metric, load_metrics, metric_files
 from workbench.task.workflow_file import load_workflow
 from workbench.user_code import code_files
@@ -89,6 +89,9 @@ def load_task(spec: Spec, source: Source, base: Path) -> Task:
     task = Task(spec, source, workflow, dataset, metric, inputs, tuple(metrics[1:]))
     needed = [*inputs, *(name for name in (task.target, spec.data.cluster) if name is not None)]
     dataset = _without_copies(_with_warnings(dataset, inputs, needed), inputs, task.target)
+    if getattr(metric, "needs_lm", False) and spec.proof.labels is None:
+        said = "a language model scores, and no labels of people are named (proof: {labels: FILE}): it proves no gain"
+        dataset = replace(dataset, warnings=(*dataset.warnings, said))
     return replace(task, dataset=dataset)
 
 
@@ -196,14 +199,29 @@ def load_data(spec: Spec, base: Path) -> Dataset:
     data = spec.data
     if data.file is not None:
         examples = _read(data, "file", data.file, base)
-        sizes = _sizes(data, len(examples))
-        return _sealed(*split_examples(examples, sizes, data.seed))
+        return _sealed(*_split(data, examples, _sizes(data, len(examples))))
     parts = []
     for key in ("train", "val", "test"):
         location = getattr(data, key)
         rows = _read(data, key, location, base) if location else []
         parts.append(tuple(Example(f"{key}:{e.id}", e.fields) for e in rows))
     return _sealed(*parts)
+
+
+def _split(data: DataSpec, examples: list[Example], sizes: tuple[int, int, int]) -> tuple[list[Example], ...]:
+    by = data.split.by if data.split is not None else None
+    if by is None:
+        return split_examples(examples, sizes, data.seed)
+    if examples and not any(by in row for row in examples):
+        raise SpecError(f"no row has the field '{by}'", hint=suggest(by, examples[0]), path=("data", "split", "by"))
+    parts = split_groups(examples, sizes, data.seed, by)
+    if not parts[1] or not parts[2]:
+        raise SpecError(
+            f"the rows have too few values of '{by}' to fill train, val and test with different ones",
+            hint="Split by another field, or add rows.",
+            path=("data", "split", "by"),
+        )
+    return parts
 
 
 def _sealed(train: Sequence[Example], val: Sequence[Example], test: Sequence[Example]) -> Dataset:

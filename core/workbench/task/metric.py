@@ -126,6 +126,19 @@ def parse_call(text: str) -> tuple[str, list[Any], dict[str, Any]]:
     return tree.func.id, args, {k.arg: _argument(k.value) for k in tree.keywords if k.arg}
 
 
+def graded_field(written: Any) -> str | None:
+    """The field of the prediction that a metric reads, by what the file says; None for all of it. Loads no metric."""
+    if isinstance(written, str):
+        _, args, options = parse_call(written)
+        found = args[0] if args else options.get("field")
+    elif isinstance(written, Mapping) and len(cast(Mapping[str, Any], written)) == 1:
+        given = next(iter(cast(Mapping[str, Any], written).values()))
+        found = cast(Mapping[str, Any], given).get("field") if isinstance(given, Mapping) else None
+    else:
+        return None
+    return found if isinstance(found, str) else None
+
+
 def metric_options(factory: Any, given: Any) -> dict[str, Any]:
     """The options of `{NAME: given}`: a mapping of them, or the value of one, the file or the field."""
     if isinstance(given, Mapping | None):

@@ -129,6 +129,8 @@ def file_tree(
     for key in ("rounds", "proof", "cache", "budget", "concurrency", "timeout", "seed"):
         if key in raw:
             tree[key] = raw[key]
+    if spec.proof.labels is not None:
+        tree["proof"] = {**raw["proof"], "labels": _moved(spec.proof.labels, workflow.base, folder)}
     return tree
 
 

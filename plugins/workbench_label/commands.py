@@ -1,0 +1,149 @@
+"""`workbench label`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from workbench.cli import ask_text, echo_json, say
+from workbench.cli.run_commands import DB
+from workbench.text import indented, one_line
+
+if TYPE_CHECKING:
+    from workbench.proof import Label
+    from workbench_label.items import Item, RunAnswers
+
+#: Characters of a cell that are shown.
+_SHOWN = 4000
+
+
+@click.command("label")
+@click.argument("target", default="last")
+@click.option("--labels", "place", type=click.Path(path_type=Path, dir_okay=False), help="The file of labels.")
+@click.option("--by", help="Who labels (default: the name of the account).")
+@click.option("--field", help="The field with the answer (default: the one that the metric reads; of a file: output).")
+@click.option("--rows", "most", type=click.IntRange(min=1), help="Stop after so many answers.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the order.")
+@click.option("--report", is_flag=True, help="Ask nothing: say how far labellers agree, and how a judge does.")
+@DB
+@click.option("--json", "as_json", is_flag=True, help="With --report: one line of JSON on stdout.")
+def label_command(
+    target: str,
+    place: Path | None,
+    by: str | None,
+    field: str | None,
+    most: int | None,
+    seed: int,
+    report: bool,
+    db: str,
+    as_json: bool,
+) -> None:
+    """Score answers by hand: of TARGET, a run (default: the last) or a file of rows.
+
+    Of a run of `optimize` these are the sealed answers of baseline and winner, in random order and without a name. Each
+    label is written at once, and the same command goes on where it was stopped. `proof: {labels: FILE}` in the workflow
+    then lets a judge prove a gain: see `workbench resume`.
+    """
+    import getpass
+
+    from workbench.proof import read_labels
+    from workbench_label.items import file_items, order_items, run_answers
+
+    found: RunAnswers | None = None
+    if Path(target).is_file():
+        answers = file_items(Path(target), field or "output")
+        place = place or Path(target).with_suffix(".labels.jsonl")
+    else:
+        found = _read_run(run_answers, target, field, db)
+        answers = [(one.cluster, one.item) for one in found.answers]
+        place = place or found.labels or Path("labels.jsonl")
+    labels = read_labels(place) if place.exists() else []
+    if report:
+        return _report(labels, found, as_json)
+    name = by or getpass.getuser()
+    done = {(label.row, label.answer) for label in labels if label.by == name}
+    items = order_items(answers, seed)
+    left = [item for item in items if (item.row, item.key) not in done]
+    say(f"{len(items)} answers, {len(items) - len(left)} of them labelled by {one_line(name)}")
+    given = _label_all(left[:most], place, name)
+    say(f"{given} labels written to {one_line(place)}. Next: workbench label {one_line(target)} --report")
+
+
+def _read_run(read: Any, target: str, field: str | None, db: str) -> RunAnswers:
+    from workbench.store import ReadOnlyStore
+
+    store = ReadOnlyStore(db)
+    try:
+        return read(store, target, field)
+    finally:
+        store.close()
+
+
+def _label_all(left: Sequence[Item], place: Path, name: str) -> int:
+    """Ask for a label of each item until there are no more, or the labeller stops. Returns how many were given."""
+    from workbench.proof import Label
+    from workbench_label.label_file import append_label
+
+    for number, item in enumerate(left):
+        _show(item, number + 1, len(left))
+        score = _ask_score()
+        if score == "stop":
+            return number
+        edit = ask_text("Better answer (enter: none)") if score is not None else ""
+        comment = ask_text("Comment (enter: none)") if score is not None else ""
+        append_label(place, Label(item.row, item.key, name, score, edit or None, comment or None))
+    return len(left)
+
+
+def _ask_score() -> Any:
+    """A number in [0, 1], None to skip, or "stop"."""
+    while True:
+        given = ask_text("Score: y good, n bad, or 0 to 1; s skips, q stops").strip().lower()
+        if given in ("y", "n", "s", "q"):
+            return {"y": 1.0, "n": 0.0, "s": None, "q": "stop"}[given]
+        try:
+            score = float(given)
+        except ValueError:
+            continue
+        if 0 <= score <= 1:
+            return score
+
+
+def _show(item: Item, number: int, of: int) -> None:
+    say(f"\n{number} of {of}", bold=True)
+    for name, value in item.inputs.items():
+        say(f"{one_line(name)}: {_cell(value)}")
+    say("Answer:", bold=True, nl=False)
+    fields = item.answer if isinstance(item.answer, Mapping) else {"": item.answer}
+    for name, value in fields.items():
+        say(f" {one_line(name)}{': ' if name else ''}{_cell(value)}")
+
+
+def _cell(value: Any) -> str:
+    from workbench.text import visible_json
+
+    text = value if isinstance(value, str) else visible_json(value)
+    cut = f" [... {len(text) - _SHOWN} more characters]" if len(text) > _SHOWN else ""
+    return indented(text[:_SHOWN]) + cut
+
+
+def _report(labels: Sequence[Label], found: RunAnswers | None, as_json: bool) -> None:
+    from workbench_label.agreement import compare_labellers
+    from workbench_label.calibration import calibrate
+
+    people = compare_labellers(labels)
+    judge = calibrate(found.answers, labels) if found is not None else None
+    if as_json:
+        echo_json({"labellers": vars(people), "judge": judge and judge.as_dict()})
+        return
+    who = ", ".join(map(one_line, people.names)) or "nobody"
+    say(f"{people.answers} answers labelled by {len(people.names)}: {who}")
+    if people.shared:
+        alpha = "not defined: all scores are equal" if people.alpha is None else f"{people.alpha:.2f}"
+        kappa = "" if people.kappa is None else f", Cohen's kappa {people.kappa:.2f}"
+        say(f"{people.shared} of them by several: Krippendorff's alpha {alpha}{kappa}")
+    for line in judge.lines() if judge is not None else ():
+        say(line)

@@ -1,0 +1,70 @@
+"""Turns of chats: {"messages": [...]}, one a line, as files for fine-tuning have them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from workbench.type_guards import is_dict
+from workbench_traces.turn import Turn, as_text, read_messages, read_score, read_time
+
+_CONVERSATION = ("conversation", "conversation_id", "session_id", "sessionId", "thread_id", "chat_id")
+_USER = ("user", "user_id", "userId")
+_TIME = ("time", "timestamp", "created_at", "created", "date")
+_EDIT = ("correction", "edit", "edited", "corrected")
+_COMMENT = ("comment", "feedback", "note")
+
+
+class ChatTurns:
+    """Collects the turns of chats. The last answer of a chat is the output, what stands before it the messages."""
+
+    def __init__(self, wanted: tuple[str, str] = ("", "")) -> None:
+        self.wanted = wanted
+        self.found: list[Turn] = []
+
+    def add_value(self, value: Any, file: str) -> None:
+        """Take in one chat."""
+        if not is_dict(value):
+            return
+        messages = read_messages(value.get("messages"))
+        last = max((n for n, (role, _) in enumerate(messages) if role == "assistant"), default=0)
+        before = messages[:last]
+        asked = next((text for role, text in reversed(before) if role == "user"), "")
+        metadata = value.get("metadata")
+        places = [value, *([metadata] if is_dict(metadata) else [])]
+        id_ = as_text(value.get("id")) or f"{len(self.found) + 1}"
+        turn = Turn(
+            asked,
+            messages[last][1] if before else "",
+            before,
+            _first(places, _CONVERSATION),
+            _first(places, _USER),
+            read_time(_first(places, _TIME)),
+            _scores(places),
+            _first(places, (self.wanted[1], *_EDIT)),
+            [text] if (text := _first(places, _COMMENT)) else [],
+            {"file": file, "format": "chat", "id": id_},
+        )
+        self.found.append(turn)
+
+    def turns(self) -> Iterator[Turn]:
+        """The turns, one a chat."""
+        yield from self.found
+
+
+def _first(places: Sequence[Mapping[str, Any]], names: tuple[str, ...]) -> str:
+    return next((as_text(p[n]) for n in names for p in places if n and p.get(n) not in (None, "")), "")
+
+
+def _scores(places: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Every number beside the messages, and those under `scores`: which of them counts is said by its name."""
+    found: dict[str, float] = {}
+    for place in [*places, *(p["scores"] for p in places if is_dict(p.get("scores")))]:
+        for name, value in place.items():
+            if (
+                isinstance(value, int | float)
+                and name not in ("id", *_TIME)
+                and (score := read_score(value)) is not None
+            ):
+                found.setdefault(str(name), score)
+    return found

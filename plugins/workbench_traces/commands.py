@@ -1,0 +1,154 @@
+"""`workbench import traces`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from workbench.cli import echo_json, say
+from workbench.text import one_line
+
+if TYPE_CHECKING:
+    from workbench_traces.rows import Account
+
+_FORMATS = ("otel", "openinference", "langfuse", "langsmith", "chat")
+_KINDS = ("key", "email", "card", "ip", "phone")
+
+
+@click.command("traces")
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--out", required=True, type=click.Path(path_type=Path, dir_okay=False), help="The file of rows (.jsonl)."
+)
+@click.option("--from", "form", type=click.Choice(_FORMATS), help="What FILES are (default: by their content).")
+@click.option(
+    "--split",
+    type=click.Choice(["conversation", "user", "time"]),
+    default="conversation",
+    show_default=True,
+    help="What no two splits share; time: the newest conversations are the test.",
+)
+@click.option("--score", help="The outcome that counts, by name (default: the only one there is).")
+@click.option(
+    "--score-range", type=(float, float), default=(0.0, 1.0), show_default=True, help="Worst and best outcome."
+)
+@click.option(
+    "--accept", type=float, default=1.0, show_default=True, help="An answer is right from here on, in 0 to 1."
+)
+@click.option("--edit", help="The field or attribute with the answer as a human corrected it.")
+@click.option("--labelled", is_flag=True, help="Keep only rows whose right answer is known.")
+@click.option(
+    "--keep", type=click.Choice(_KINDS), multiple=True, help="Do not redact this kind; repeat it for several."
+)
+@click.option("--no-workflow", is_flag=True, help="Write rows alone, and no workflow.yaml beside them.")
+@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
+def traces_command(
+    files: tuple[Path, ...],
+    out: Path,
+    form: str | None,
+    split: str,
+    score: str | None,
+    score_range: tuple[float, float],
+    accept: float,
+    edit: str | None,
+    labelled: bool,
+    keep: tuple[str, ...],
+    no_workflow: bool,
+    as_json: bool,
+) -> None:
+    """Make rows, and a workflow to begin with, of recorded traces.
+
+    FILES are OTLP/JSON with GenAI attributes, spans of Phoenix, exports of Langfuse or LangSmith, or lines of
+    {"messages": [...]}. E-mail addresses, phone numbers, keys, card numbers and IP addresses are redacted, duplicates
+    left out, and the rows of one conversation stay in one split. Calls no model, and sends nothing anywhere.
+    """
+    from workbench.files import check_writable
+    from workbench_traces.read_files import read_turns
+    from workbench_traces.redact import Redactor
+    from workbench_traces.rows import Labels, make_rows
+
+    if score_range[0] >= score_range[1]:
+        raise click.UsageError("--score-range needs the worst outcome first, e.g. --score-range 1 5")
+    check_writable(out)
+    _check_new(out, split, no_workflow)
+    turns = read_turns(files, form, (score or "", edit or ""))
+    rows, account = make_rows(turns, Labels(score, *score_range, accept), Redactor(keep))
+    if labelled:
+        rows = [row for row in rows if row.get("answer")]
+    written = _write(out, rows, split, no_workflow)
+    if as_json:
+        told = {"rows": len(rows), **vars(account), "redacted": dict(account.redacted), "scores": dict(account.scores)}
+        return echo_json({**told, "files": written["files"], "workflow": written["workflow"]})
+    _tell(len(rows), account, written)
+
+
+def _check_new(out: Path, split: str, no_workflow: bool) -> None:
+    """Nothing is overwritten."""
+    from workbench.errors import SpecError
+    from workbench_traces.starter import split_paths
+
+    files = [*split_paths(out).values()] if split == "time" else [out]
+    for path in [*files, *([] if no_workflow else [out.with_name("workflow.yaml")])]:
+        if path.exists():
+            raise SpecError(f"{path} exists, and nothing is overwritten", hint="Choose another folder with --out.")
+
+
+def _write(out: Path, rows: list[dict[str, Any]], split: str, no_workflow: bool) -> dict[str, Any]:
+    from workbench.errors import SpecError
+    from workbench_traces.rows import cut_by_time, group_rows
+    from workbench_traces.starter import LEAST_ROWS, SHARES, split_paths, write_rows, write_starter
+
+    groups = group_rows(rows, split)
+    for row, group in zip(rows, groups, strict=True):
+        row["group"] = group
+    if len(set(groups)) < LEAST_ROWS:
+        raise SpecError(
+            f"there are {len(rows)} rows of {len(set(groups))} {split if split == 'user' else 'conversation'}(s), and "
+            "train, val and test need one each",
+            hint="Name more files, another --split, or let the instrumentation record the content of messages.",
+        )
+    if split == "time":
+        parts = dict(zip(split_paths(out), cut_by_time(rows, groups, SHARES), strict=True))
+        for name, path in split_paths(out).items():
+            write_rows(path, parts[name])
+        files = {name: path.name for name, path in split_paths(out).items()}
+        data: dict[str, Any] = files
+    else:
+        write_rows(out, rows)
+        files = {"rows": out.name}
+        train, val, test = SHARES
+        data = {"file": out.name, "split": {"train": train, "val": val, "test": test, "by": "group"}}
+    place = out.with_name("workflow.yaml")
+    guessed = [] if no_workflow else write_starter(place, data, rows)
+    paths = [str(out.with_name(name)) for name in files.values()]
+    return {
+        "files": paths,
+        "workflow": None if no_workflow else str(place),
+        "guessed": guessed,
+        "groups": len(set(groups)),
+    }
+
+
+def _tell(rows: int, account: Account, written: dict[str, Any]) -> None:
+    say(f"{rows} rows in {written['groups']} groups, of {account.turns} traces")
+    for count, what in (
+        (account.empty, "left out: no question or no answer was recorded"),
+        (account.exact, "left out: the same as another"),
+        (account.normalised, "left out: the same as another but for case, spaces and punctuation"),
+        (account.out_of_range, "outcomes outside --score-range, not used"),
+    ):
+        if count:
+            say(f"{count} {what}")
+    found = ", ".join(f"{kind} {count}" for kind, count in sorted(account.redacted.items()))
+    say(f"Redacted: {found or 'nothing'}. Names and what people tell of themselves have no pattern: look at the rows.")
+    if account.scores and account.score is None:
+        names = ", ".join(one_line(name) for name in sorted(account.scores)[:20])
+        say(f"No outcome was taken: there are several ({names}); name one with --score.")
+    for line in written["guessed"]:
+        say(f"Guessed: {one_line(line)}")
+    for path in written["files"]:
+        say(f"wrote {one_line(path)}")
+    if written["workflow"]:
+        say(f"wrote {one_line(written['workflow'])}. Next: workbench validate {one_line(written['workflow'])}")

@@ -1,0 +1,143 @@
+"""Files of traces as turns. Files of JSON lines are read a line at a time, so that their size does not matter."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from workbench.errors import SpecError
+from workbench.type_guards import is_dict, is_list
+from workbench_traces.chat import ChatTurns
+from workbench_traces.langfuse import LangfuseTurns
+from workbench_traces.langsmith import LangSmithTurns
+from workbench_traces.spans import SpanTurns
+from workbench_traces.turn import Turn
+
+#: By name, what collects the turns of a format.
+FORMATS = {
+    "otel": SpanTurns,
+    "openinference": SpanTurns,
+    "langfuse": LangfuseTurns,
+    "langsmith": LangSmithTurns,
+    "chat": ChatTurns,
+}
+
+#: Bytes of one line, and of a file that is one JSON value.
+MOST_LINE, MOST_FILE = 256 << 20, 1 << 30
+
+_FORMS = (
+    "Known: OTLP/JSON with GenAI attributes, spans of OpenInference, exports of Langfuse and LangSmith, and lines of "
+    '{"messages": [...]}. Name the format with --from.'
+)
+
+
+def read_turns(paths: Sequence[Path], form: str | None = None, wanted: tuple[str, str] = ("", "")) -> list[Turn]:
+    """The turns of all files, those of a trace that is in several of them together.
+
+    Args:
+        form: one of FORMATS; None: by the content of each value.
+        wanted: names of what holds an outcome, and a human's correction.
+
+    Raises:
+        SpecError: a file cannot be read, or holds nothing that is known; it names the line.
+    """
+    collectors: dict[type, Any] = {}
+    for path in paths:
+        known = False
+        for line, value in read_values(path):
+            for one in unwrapped(value):
+                kind = form or find_form(one)
+                if kind is not None:
+                    known, made = True, FORMATS[kind]
+                    collector = collectors.setdefault(made, made(wanted))
+                    try:
+                        collector.add_value(one, path.name)
+                    except RecursionError:
+                        raise _fault(path, line, "it is nested too deeply") from None
+                    except SpecError as error:
+                        raise _fault(path, line, error.message.removeprefix(f"{path.name}: ")) from None
+        if not known:
+            raise SpecError(f"{path} holds no traces of a known format", hint=_FORMS)
+    return [turn for collector in collectors.values() for turn in collector.turns()]
+
+
+def _fault(path: Path, line: int, what: str) -> SpecError:
+    hint = "Each line is one JSON value in UTF-8. Correct the line, or take it out."
+    return SpecError(what, file=str(path), line=line, hint=hint)
+
+
+def read_values(path: Path) -> Iterator[tuple[int, Any]]:
+    """(line, value) of each JSON value of a file: of each line, or of the file as a whole. Raises SpecError."""
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise SpecError(f"{path} cannot be read: {error.strerror}", hint="Name files of traces.") from None
+    with file:
+        several = False
+        for number, line in enumerate(iter(lambda: file.readline(MOST_LINE), b""), start=1):
+            if len(line) >= MOST_LINE:
+                raise _fault(path, number, f"the line has more than {MOST_LINE >> 20} MB")
+            if not (line := line.removeprefix(b"\xef\xbb\xbf").strip()):
+                continue
+            try:
+                value = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                if several or path.suffix in (".jsonl", ".ndjson"):
+                    raise _fault(path, number, f"it is no JSON: {_told(error)}") from None
+                break  # the file is one value, on many lines
+            several = True
+            yield number, value
+        else:
+            return
+    yield 1, _whole(path)
+
+
+def _whole(path: Path) -> Any:
+    if path.stat().st_size > MOST_FILE:
+        raise SpecError(
+            f"{path} is one JSON value of more than {MOST_FILE >> 30} GB",
+            hint="Export JSON lines, which are read one at a time.",
+        )
+    try:
+        return json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise _fault(path, getattr(error, "lineno", 1), f"it is no JSON: {_told(error)}") from None
+
+
+def _told(error: Exception) -> str:
+    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)[:200]
+
+
+def unwrapped(value: Any) -> Iterator[Any]:
+    """The records of a value: of a list each, of an answer of an API those under `data` or `runs`."""
+    names = ("spans", "traces") if find_form(value) else ("spans", "traces", "data", "runs")
+    if is_list(value):
+        for one in value:
+            yield from unwrapped(one)
+    elif is_dict(value) and (inner := next((value[n] for n in names if is_list(value.get(n))), None)) is not None:
+        yield from unwrapped(inner)
+    else:
+        yield value
+
+
+def find_form(value: Any) -> str | None:
+    """The format of a record by its keys; None for one that is not known."""
+    if not is_dict(value):
+        return None
+    names = value.keys()
+    if names & {"resourceSpans", "resourceLogs"} or any(name.startswith("attributes.") for name in names):
+        return "otel"
+    if "attributes" in names and names & {"traceId", "trace_id", "context", "spanId", "span_id", "name"}:
+        return "otel"
+    if is_dict(value.get("result")) and "span_id" in names:
+        return "openinference"
+    if "run_type" in names:
+        return "langsmith"
+    if is_list(value.get("messages")):
+        return "chat"
+    langfuse = {"observations", "sessionId", "session_id", "userId", "user_id", "traceId", "trace_id", "timestamp"}
+    if is_dict(value.get("trace")) or (names & langfuse and names & {"id", "traceId", "trace_id"}):
+        return "langfuse"
+    return None

@@ -1,0 +1,251 @@
+"""Turns of spans: the GenAI conventions of OpenTelemetry, and OpenInference as Phoenix exports it.
+
+A trace is a turn. Its question and answer are those of its root span where that records them, else those of its last
+call of a model. The chat is that of this call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from workbench.kit.log_spans import CONVENTIONS, LogSpan, read_spans
+from workbench.type_guards import is_dict, is_list
+from workbench_traces.turn import (
+    Message,
+    Turn,
+    as_text,
+    asked_text,
+    listed,
+    parsed,
+    read_messages,
+    read_score,
+    read_time,
+    said_text,
+)
+
+_CONVERSATION = ("gen_ai.conversation.id", "session.id", "langfuse.session.id", "conversation.id", "thread.id")
+_USER = ("user.id", "enduser.id", "langfuse.user.id", "gen_ai.user.id")
+
+#: Events of the conventions up to 1.36, one for each message.
+_ROLES = {f"gen_ai.{role}.message": role for role in ("system", "user", "assistant", "tool")}
+_ROLES |= {"gen_ai.content.prompt": "user"}
+_ANSWERS = ("gen_ai.choice", "gen_ai.content.completion")
+
+
+@dataclass
+class _Trace:
+    """What is kept of a trace while its spans are read."""
+
+    turn: Turn
+    asked: str = ""
+    said: str = ""
+    root: bool = False
+    called: float = -1.0  # when the call of a model began whose chat is kept
+    times: list[float] = field(default_factory=list)
+
+
+class SpanTurns:
+    """Collects the turns of spans, which may come in any order, from any number of files.
+
+    wanted: the names of attributes that hold an outcome, and a human's correction; empty for none.
+    """
+
+    def __init__(self, wanted: tuple[str, str] = ("", "")) -> None:
+        self.wanted = wanted
+        self.traces: dict[str, _Trace] = {}
+        self.of_span: dict[str, str] = {}  # the trace of each span
+        self.logged: dict[tuple[str, str], list[tuple[float, str, dict[str, Any]]]] = {}
+        self.notes: list[Any] = []
+        self.file = ""
+
+    def add_value(self, value: Any, file: str) -> None:
+        """Take in a JSON value: OTLP with spans or log records, a span, a list of them, or an annotation."""
+        self.file = self.file or file
+        if is_dict(value) and is_list(value.get("resourceLogs")):
+            for record in log_records(value["resourceLogs"]):
+                self._add_record(record)
+        elif is_dict(value) and is_dict(value.get("result")) and value.get("span_id") and "attributes" not in value:
+            self.notes.append(value)
+        else:
+            value = unflattened(value) if is_dict(value) else value
+            for span in read_spans(value, Path(file), ""):
+                self.add(span, file)
+            for note in listed(value.get("annotations")) if is_dict(value) else ():
+                self.notes.append({**note, "span_id": span_id(value)} if is_dict(note) else note)
+
+    def _add_record(self, record: Mapping[str, Any]) -> None:
+        """An event of the GenAI conventions that was exported as a log record."""
+        flat = read_spans({"attributes": record.get("attributes") or {}}, Path(), "")[0].attributes
+        body = any_value(record.get("body"))
+        name = as_text(record.get("eventName") or flat.get("event.name"))
+        if name.startswith("gen_ai."):
+            key = (as_text(record.get("traceId")), as_text(record.get("spanId")))
+            at = read_time(record.get("timeUnixNano") or record.get("observedTimeUnixNano")) or 0.0
+            inside = {**flat, **({"body": body} if body is not None else {})}
+            self.logged.setdefault(key, []).append((at, name, inside))
+
+    def add(self, span: LogSpan, file: str) -> None:
+        """Take in one span."""
+        self.of_span[span.id] = span.trace or span.id
+        kind = "openinference" if CONVENTIONS["openinference"].of(span) else "otel"
+        trace = self.traces.setdefault(
+            span.trace or span.id, _Trace(Turn("", "", source={"file": file, "format": kind, "id": span.trace}))
+        )
+        turn, a = trace.turn, span.attributes
+        turn.conversation = turn.conversation or _first(a, _CONVERSATION)
+        turn.user = turn.user or _first(a, _USER)
+        began = read_time(span.start[0] or span.start[1])
+        trace.times += [] if began is None else [began]
+        self._read_calls(span, trace, began or 0.0)
+        asked, said = a.get("input.value"), a.get("output.value")
+        if not span.parent and asked is not None and said is not None:
+            turn.input, turn.output, trace.root = asked_text(asked), said_text(said), True
+        for recorded in (a, *(inside for _, inside in span.events)):
+            _read_outcome(recorded, turn, self.wanted)
+
+    def _read_calls(self, span: LogSpan, trace: _Trace, began: float) -> None:
+        chat, answer = span_chat(span)
+        if answer and began >= trace.called and not (trace.called >= 0 and not chat):
+            trace.called, trace.turn.messages = began, chat
+            trace.asked = next((text for role, text in reversed(chat) if role == "user"), "")
+            trace.said = answer
+
+    def turns(self) -> Iterator[Turn]:
+        """The turns, one a trace."""
+        for (trace_id, span), events in self.logged.items():
+            at = min(at for at, _, _ in events)
+            told = tuple((name, inside) for _, name, inside in sorted(events, key=lambda e: e[0]))
+            whole = {k: v for _, inside in told for k, v in inside.items() if k.startswith("gen_ai.")}
+            start = (round(at * 1e9), "")
+            self.add(LogSpan(trace_id, span, "a span", "", start, whole, None, told), self.file)
+        for note in self.notes:
+            trace = self.traces.get(self.of_span.get(as_text(note.get("span_id")), "")) if is_dict(note) else None
+            if trace is not None:
+                read_annotation(note, trace.turn)
+        for trace in self.traces.values():
+            turn = trace.turn
+            if not trace.root:
+                turn.input, turn.output = trace.asked, trace.said
+            turn.time = min(trace.times, default=None)
+            yield turn
+
+
+def _first(attributes: Mapping[str, Any], names: tuple[str, ...]) -> str:
+    return next((as_text(attributes[name]) for name in names if attributes.get(name)), "")
+
+
+def span_chat(span: LogSpan) -> tuple[list[Message], str]:
+    """The messages of a call of a model, and its answer; empty for a span that is none."""
+    a = span.attributes
+    chat = [*_instructions(a), *read_messages(a.get("gen_ai.input.messages"))]
+    said = [text for _, text in read_messages(a.get("gen_ai.output.messages"))]
+    for name, inside in span.events:
+        if name in _ROLES:
+            chat.append((_ROLES[name], _event_text(inside)))
+        elif name in _ANSWERS:
+            said.append(_event_text(inside))
+    chat += _numbered(a, "llm.input_messages") or _numbered(a, "gen_ai.prompt")
+    said += [text for _, text in _numbered(a, "llm.output_messages") or _numbered(a, "gen_ai.completion")]
+    return chat, next((text for text in said if text), "")
+
+
+def _instructions(a: Mapping[str, Any]) -> list[Message]:
+    parts = parsed(a.get("gen_ai.system_instructions"))
+    texts = [as_text(p.get("content")) for p in parts if is_dict(p)] if is_list(parts) else []
+    return [("system", "\n".join(texts))] if texts else []
+
+
+def _event_text(inside: Mapping[str, Any]) -> str:
+    """The text of a message in an event, in any of the forms that instrumentations wrote."""
+    for name in ("gen_ai.event.content", "gen_ai.prompt", "gen_ai.completion", "content", "body", "message.content"):
+        if (value := inside.get(name)) not in (None, ""):
+            value = parsed(value)
+            found = read_messages(value)
+            if found:
+                return found[-1][1]
+            return as_text(value["content"]) if is_dict(value) and "content" in value else as_text(value)
+    nested = [as_text(v) for k, v in inside.items() if k.endswith(".content")]
+    return "\n".join(nested)
+
+
+def _numbered(a: Mapping[str, Any], name: str) -> list[Message]:
+    """Messages that were flattened: `llm.input_messages.0.message.content`, `gen_ai.prompt.0.content`."""
+    found: dict[int, dict[str, Any]] = {}
+    for key, value in a.items():
+        if key.startswith(f"{name}."):
+            number, _, rest = key[len(name) + 1 :].partition(".")
+            if number.isascii() and number.isdigit() and len(number) < 10:
+                found.setdefault(int(number), {})[rest.removeprefix("message.")] = value
+    return [(as_text(one.get("role")) or "user", _flat_text(one)) for _, one in sorted(found.items())]
+
+
+def _flat_text(one: Mapping[str, Any]) -> str:
+    texts = [as_text(one["content"])] if one.get("content") else []
+    texts += [as_text(v) for k, v in sorted(one.items()) if k.startswith("contents.") and k.endswith(".text")]
+    names = [k for k in sorted(one) if k.startswith("tool_calls.") and k.endswith(".name")]
+    texts += [f"calls {one[k]}({as_text(one.get(k[: -len('name')] + 'arguments'))})" for k in names]
+    return "\n".join(texts)
+
+
+def _read_outcome(a: Mapping[str, Any], turn: Turn, wanted: tuple[str, str]) -> None:
+    """An evaluation result of the GenAI conventions: attributes of an event or of a span; and attributes by name."""
+    named, edit = (a.get(name) if name else None for name in wanted)
+    if (score := read_score(named)) is not None:
+        turn.scores[wanted[0]] = score
+    turn.edit = turn.edit or as_text(edit)
+    score = read_score(a.get("gen_ai.evaluation.score.value"))
+    if score is not None:
+        turn.scores[as_text(a.get("gen_ai.evaluation.name")) or "score"] = score
+        if told := a.get("gen_ai.evaluation.explanation"):
+            turn.comments.append(as_text(told))
+
+
+def log_records(resources: list[Any]) -> Iterator[Mapping[str, Any]]:
+    """The log records of OTLP/JSON."""
+    for resource in resources:
+        for scope in listed(resource.get("scopeLogs")) if is_dict(resource) else ():
+            for record in listed(scope.get("logRecords")) if is_dict(scope) else ():
+                if is_dict(record):
+                    yield record
+
+
+def any_value(value: Any) -> Any:
+    """The plain value of an OTLP AnyValue, which is read as an attribute is."""
+    return read_spans({"attributes": [{"key": "gen_ai.input.messages", "value": value}]}, Path(), "")[0].attributes.get(
+        "gen_ai.input.messages"
+    )
+
+
+def unflattened(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A record of Phoenix's table of spans, whose columns are `attributes.llm.input_messages`, `context.trace_id`."""
+    if not any(key.startswith("attributes.") for key in record):
+        return record
+    made = {key: value for key, value in record.items() if not key.startswith(("attributes.", "context."))}
+    for part in ("attributes", "context"):
+        inside = {k[len(part) + 1 :]: v for k, v in record.items() if k.startswith(f"{part}.") and v is not None}
+        made[part] = inside
+    if record.get("span_kind"):
+        made["attributes"].setdefault("openinference.span.kind", record["span_kind"])
+    return made
+
+
+def span_id(record: Mapping[str, Any]) -> str:
+    context = record.get("context")
+    places = (context if is_dict(context) else {}, record)
+    return next((as_text(p[n]) for p in places for n in ("span_id", "spanId") if p.get(n)), "")
+
+
+def read_annotation(note: Any, turn: Turn) -> None:
+    """An annotation of Phoenix: name, annotator_kind, result with label, score and explanation. Only a human's
+    explanation is a comment."""
+    result = note.get("result") if is_dict(note) else None
+    if not is_dict(note) or not is_dict(result):
+        return
+    score = read_score(result.get("score"))
+    if score is not None:
+        turn.scores[as_text(note.get("name")) or "score"] = score
+    if result.get("explanation") and str(note.get("annotator_kind", "HUMAN")).upper() == "HUMAN":
+        turn.comments.append(as_text(result["explanation"]))

@@ -1,0 +1,90 @@
+"""Writes rows, and a workflow file to begin with, which validates."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from workbench.errors import SpecError
+from workbench.files import open_whole, write_whole
+from workbench.run import prepare
+from workbench.task import dump_yaml
+
+Row = dict[str, Any]
+
+#: Rows for train, val and test, one each at least.
+LEAST_ROWS = 3
+#: Shares of train, val and test.
+SHARES = (0.25, 0.25, 0.5)
+#: Answers that are so few and so short are labels.
+_LABELS, _LETTERS = 20, 40
+
+
+def write_rows(out: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write rows as JSON lines, the file whole or not at all."""
+    with open_whole(out, newline="\n") as file:
+        for row in rows:
+            line = json.dumps(row, ensure_ascii=False)
+            try:
+                line.encode()
+            except UnicodeEncodeError:  # lone surrogates
+                line = json.dumps(row)
+            file.write(line + "\n")
+
+
+def split_paths(out: Path) -> dict[str, Path]:
+    """The files of the splits: rows.train.jsonl beside rows.jsonl, and so on."""
+    return {name: out.with_name(f"{out.stem}.{name}{out.suffix}") for name in ("train", "val", "test")}
+
+
+def write_starter(path: Path, data: Mapping[str, Any], rows: Sequence[Row]) -> list[str]:
+    """Write a workflow file for rows. Returns what was guessed. Raises SpecError, and writes nothing, if it would be no
+    valid one."""
+    tree, guessed = starter(rows)
+    head = {"name": tree.pop("name"), "lm": tree.pop("lm"), "data": dict(data)}
+    write_whole(path, "# Made by `workbench import traces`.\n" + dump_yaml({**head, **tree}))
+    try:
+        prepare(path)
+    except SpecError as error:
+        path.unlink()
+        raise SpecError(
+            f"the rows make no valid workflow: {error.message}",
+            hint=" ".join(filter(None, (error.hint, "The rows were written; --no-workflow writes them alone."))),
+        ) from None
+    return guessed
+
+
+def starter(rows: Sequence[Row]) -> tuple[dict[str, Any], list[str]]:
+    """The content of a workflow file without its data, and what was guessed."""
+    guessed = ["the language model: bundled/nano; name yours under `lm`"]
+    inputs = "history, input" if any(row["history"] for row in rows) else "input"
+    answers = [str(row["answer"]) for row in rows if row.get("answer")]
+    kinds = sorted(set(answers))
+    tree: dict[str, Any] = {"name": "from-traces", "lm": "bundled/nano"}
+    told = _instructions(rows)
+    node: dict[str, Any] = {"predict": f"{inputs} -> answer"}
+    if len(answers) < len(rows):
+        lacking = len(rows) - len(answers)
+        guessed.append(f"the metric: a judge, as {lacking} of {len(rows)} rows have no right answer (--labelled)")
+        rubric = "The answer helps with what was asked, is correct, and makes nothing up."
+        tree |= {"metric": {"judge": {"field": "answer", "rubric": rubric}}, "proof": {"labels": "labels.jsonl"}}
+    elif len(kinds) <= _LABELS and 2 * len(kinds) <= len(rows) and all(len(k) <= _LETTERS for k in kinds):
+        node = {"predict": f"{inputs} -> answer: Literal[{', '.join(map(repr, kinds))}]"}
+        guessed.append(f"the metric: exact_match, as there are {len(kinds)} different answers")
+        tree["metric"] = "exact_match(answer)"
+    else:
+        guessed.append("the metric: f1, the words that an answer shares with the right one")
+        tree["metric"] = "f1(answer)"
+    tree["nodes"] = {"answer": {**node, **({"instructions": told} if told else {})}}
+    tree["budget"] = {"calls": max(1000, 12 * len(rows))}
+    return tree, guessed
+
+
+def _instructions(rows: Sequence[Row]) -> str:
+    """The system prompt of most rows, if there is one."""
+    prompts = Counter(next((m["content"] for m in row["messages"] if m["role"] == "system"), "") for row in rows)
+    text, count = prompts.most_common(1)[0] if prompts else ("", 0)
+    return text if 2 * count > len(rows) else ""

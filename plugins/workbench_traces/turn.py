@@ -1,0 +1,190 @@
+"""What every format is read into: one exchange with a system, its outcome, and where it was recorded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from workbench.type_guards import is_dict, is_list
+
+#: A message: role and text.
+Message = tuple[str, str]
+
+
+@dataclass
+class Turn:
+    """One exchange.
+
+    Attributes:
+        input, output: what was asked, and what the system answered.
+        messages: the chat before the answer; empty where none is known.
+        conversation, user: who talked, and in which conversation; empty if unknown.
+        time: in seconds since 1970, of the beginning; None if unknown.
+        scores: outcomes by name, as they were recorded.
+        edit: what a human made of the answer.
+        comments: what humans wrote about it.
+        source: file, format and id of the record.
+    """
+
+    input: str
+    output: str
+    messages: list[Message] = field(default_factory=list)
+    conversation: str = ""
+    user: str = ""
+    time: float | None = None
+    scores: dict[str, float] = field(default_factory=dict)
+    edit: str = ""
+    comments: list[str] = field(default_factory=list)
+    source: dict[str, str] = field(default_factory=dict)
+
+
+def read_messages(value: Any) -> list[Message]:
+    """The messages of a chat as role and text: of OpenAI, Anthropic, GenAI conventions, LangChain, or a text of JSON.
+
+    Parts that are no text are named in brackets. A mapping is looked into for its messages. What is no chat gives none.
+    """
+    value = parsed(value)
+    if is_dict(value):
+        for name in ("messages", "input_messages", "input", "choices", "generations", "message", "kwargs"):
+            if is_list(value.get(name)) or is_dict(value.get(name)):
+                return read_messages(value[name])
+        value = [value] if _role(value) else []
+    if is_list(value) and len(value) == 1 and is_list(value[0]):  # LangChain has lists of chats
+        value = value[0]
+    found: list[Message] = []
+    for message in value if is_list(value) else ():
+        if is_dict(message) and is_dict(message.get("message")):
+            message = message["message"]
+        if is_dict(message) and (role := _role(message)):
+            found.append((role, message_text(message)))
+    return found
+
+
+_LANGCHAIN = {"human": "user", "ai": "assistant", "HumanMessage": "user", "AIMessage": "assistant"}
+_LANGCHAIN |= {"AIMessageChunk": "assistant", "SystemMessage": "system", "ToolMessage": "tool", "model": "assistant"}
+
+
+def _role(message: Mapping[str, Any]) -> str:
+    """The role of a message; empty for what is none."""
+    role = message.get("role")
+    if not isinstance(role, str) and ("content" in message or "kwargs" in message or "data" in message):
+        kind = message.get("id") if is_list(message.get("id")) else message.get("type")
+        role = str(kind[-1]) if is_list(kind) and kind else kind
+    return _LANGCHAIN.get(role, role) if isinstance(role, str) else ""
+
+
+def message_text(message: Mapping[str, Any]) -> str:
+    """The text of a message, with its calls of tools."""
+    for inner in ("kwargs", "data"):  # serialised by LangChain
+        if is_dict(message.get(inner)) and "content" in message[inner]:
+            return message_text(message[inner])
+    texts = list(_parts(message.get("parts", message.get("content"))))
+    for call in listed(message.get("tool_calls")):
+        named = call.get("function", call) if is_dict(call) else {}
+        if is_dict(named):
+            texts.append(f"calls {named.get('name')}({as_text(named.get('arguments', named.get('args')))})")
+    return "\n".join(filter(None, texts))
+
+
+def _parts(content: Any) -> Iterator[str]:
+    if isinstance(content, str):
+        yield content
+    elif is_list(content):
+        for part in content:
+            yield _part(part)
+    elif is_dict(content):
+        yield _part(content)
+
+
+def _part(part: Any) -> str:
+    if isinstance(part, str):
+        return part
+    if not is_dict(part):
+        return ""
+    kind = part.get("type")
+    if kind in ("tool_call", "tool_use"):
+        return f"calls {part.get('name')}({as_text(part.get('arguments', part.get('input')))})"
+    for name in ("text", "content", "response", "result"):
+        if name in part:
+            return as_text(part[name]) if not is_list(part[name]) else "\n".join(_parts(part[name]))
+    return f"[{kind}]" if isinstance(kind, str) else ""
+
+
+def parsed(value: Any) -> Any:
+    """A text that holds a JSON object or list as that; anything else as it is."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+    return value
+
+
+def listed(value: Any) -> list[Any]:
+    """A list as it is; nothing for anything else."""
+    return value if is_list(value) else []
+
+
+def as_text(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+#: Names under which the only text of a mapping is the question, or the answer.
+_ASKED = ("input", "question", "query", "prompt", "text", "message")
+_SAID = ("output", "answer", "response", "result", "text", "content", "generation")
+
+
+def asked_text(value: Any) -> str:
+    """The question in a recorded input: the last message of a user, a known field, or all of it."""
+    value = parsed(value)
+    users = [text for role, text in read_messages(value) if role == "user"]
+    return users[-1] if users else _field(value, _ASKED)
+
+
+def said_text(value: Any) -> str:
+    """The answer in a recorded output: the last message of a model, a known field, or all of it."""
+    value = parsed(value)
+    said = [text for role, text in read_messages(value) if role == "assistant"]
+    return said[-1] if said else _field(value, _SAID)
+
+
+def _field(value: Any, names: tuple[str, ...]) -> str:
+    if is_dict(value):
+        found = next((value[name] for name in names if isinstance(value.get(name), str)), None)
+        found = next(iter(value.values())) if found is None and len(value) == 1 else found
+        return as_text(value if found is None else found)
+    return as_text(value)
+
+
+def read_time(value: Any) -> float | None:
+    """Seconds since 1970 of a time in ISO 8601, or of a number of seconds, milli-, micro- or nanoseconds."""
+    if isinstance(value, bool) or value in (None, ""):
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        try:
+            made = datetime.fromisoformat(str(value))
+            return (made if made.tzinfo else made.replace(tzinfo=UTC)).timestamp()
+        except (ValueError, OverflowError):
+            return None
+    for scale in (1.0, 1e3, 1e6, 1e9):
+        if 0 < number / scale < 1e11:
+            return number / scale
+    return None
+
+
+def read_score(value: Any) -> float | None:
+    """A recorded outcome as a number; true is 1. None for what is none."""
+    if isinstance(value, bool):
+        return float(value)
+    try:
+        number = float(value) if isinstance(value, int | float | str) else None
+    except (ValueError, OverflowError):
+        return None
+    return number if number is not None and abs(number) < 1e12 else None

@@ -1,0 +1,139 @@
+"""Nothing but the redacted form is written: keys, e-mail addresses, card numbers, IP addresses, phone numbers."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.plugins.traces.samples import chat, imported, langfuse, otel_span, otlp, write
+
+from workbench_traces.redact import KINDS, Redactor
+
+FOUND = [
+    ("key", "my key is sk-proj-abcdefghijklmnop1234 ok", "my key is [key] ok"),
+    ("key", "ghp_abcdefghijklmnopqrst0123", "[key]"),
+    ("key", "AKIAIOSFODNN7EXAMPLE!", "[key]!"),
+    ("key", "Authorization: Bearer abc.def-ghi_jkl0123", "Authorization: [key]"),
+    ("key", "jwt eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abc-_", "jwt [key]"),
+    ("key", "password: hunter2!", "[key]"),
+    ("key", '"api_key": "a1b2c3d4"', '"[key]"'),
+    ("key", "https://bob:s3cret@host/x", "https://[key]@host/x"),
+    ("key", "-----BEGIN RSA PRIVATE KEY-----\nMIIE\nabc\n-----END RSA PRIVATE KEY----- end", "[key] end"),
+    ("email", "write to Ann.Lee+x@mail.example.co.uk.", "write to [email]."),
+    ("email", "jürgen@büro.de", "[email]"),
+    ("email", "ann\u200b@exa\u00admple.com", "[email]"),
+    ("email", "ann＠example．com", "[email]"),
+    ("email", "\u202eann@\u202aexample.com\u202c", "\u202e[email]\u202c"),
+    ("card", "card 4111 1111 1111 1111, thanks", "card [card], thanks"),
+    ("card", "4111111111111111 12/27", "[card] 12/27"),
+    ("card", "12 5500-0000-0000-0004", "12 [card]"),
+    ("ip", "from 192.168.10.254:8080", "from [ip]:8080"),
+    ("ip", "at 2001:db8::ff00:42:8329 now", "at [ip] now"),
+    ("phone", "call +49 (0)30 1234-5678 now", "call [phone] now"),
+    ("phone", "(555) 123-4567", "[phone]"),
+    ("phone", "555-123-4567 or 030 1234 5678", "[phone] or [phone]"),
+    ("phone", "tel:+15551234567", "tel:[phone]"),
+]
+
+
+@pytest.mark.parametrize(("kind", "text", "wanted"), FOUND)
+def test_what_has_a_form_is_found(kind: str, text: str, wanted: str) -> None:
+    redactor = Redactor()
+    assert redactor.text(text) == wanted
+    assert set(redactor.counts) == {kind}
+    assert Redactor(keep=[kind]).text(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "order 4111111111111112",  # no card by Luhn's check
+        "0000 0000 0000 0000",
+        "on 2026-11-24 at 10:30:59",
+        "24.11.2026 10",
+        "version 3.11.4 of 1.2.3",
+        "256.1.1.1",
+        "add 1234 5678 9012",
+        "a@b",
+        "std::vector<int> :: x",
+        "token: please",
+        "the ratio is 3.14159265358979",
+        "1,234,567,890",
+        "id 550e8400-e29b-41d4-a716-446655440000",
+    ],
+)
+def test_what_only_looks_like_it_stays(text: str) -> None:
+    assert Redactor().text(text) == text
+
+
+def test_values_are_redacted_with_their_names_and_numbers() -> None:
+    redactor = Redactor()
+    value = {"ann@x.com": [{"password": "abc", "card": 4111111111111111, "n": 12345678901, "ok": True}]}
+    told = redactor.value(value)
+    assert told == {"[email]": [{"password": "[key]", "card": "[card]", "n": 12345678901, "ok": True}]}
+
+
+@given(st.text(max_size=200), st.sampled_from([found for *_, found in [(0, t) for _, t, _ in FOUND]]))
+def test_redacting_twice_is_redacting_once(text: str, found: str) -> None:
+    once = Redactor().text(f"{text} {found}")
+    again = Redactor()
+    assert again.text(once) == once and not again.counts
+
+
+@pytest.mark.parametrize(
+    "part", ["a", "1", "1.", "a@", "+1", "1 ", "-----BEGIN ", "sk-", "::", "(1", "é", "\u200b", "eyJa."]
+)
+def test_a_long_text_takes_no_longer_than_its_length(part: str) -> None:
+    text = part * (400_000 // len(part))
+
+    def seconds(of: str) -> float:
+        began = time.process_time()
+        Redactor().text(of)
+        return time.process_time() - began
+
+    short = max(0.05, seconds(text[: len(text) // 4]))
+    assert seconds(text) < 16 * short  # four times as much at best; squared, it would be sixteen times and more
+
+
+def test_nothing_of_it_is_in_any_file_and_counts_are_told(tmp_path: Path) -> None:
+    secrets = ["ann@corp.example", "sk-live-abcdefghijklmnop", "4111 1111 1111 1111", "10.20.30.40", "+1 555 123 4567"]
+    told = f"I am {', '.join(secrets)}"
+    record = chat(1, user=secrets[0], comment=told, correction=told, conversation_id=secrets[0])
+    record["messages"][0]["content"] = record["messages"][1]["content"] = told
+    trace = langfuse(2) | {"userId": secrets[0], "input": {secrets[0]: told}, "sessionId": secrets[4]}
+    span = otlp(otel_span(3, trace=secrets[0], gen_ai__prompt__0__content=told, gen_ai__completion__0__content=told))
+    files = [write(tmp_path / "ann@corp.example.jsonl", record, chat(5), chat(6)), write(tmp_path / "l.jsonl", trace)]
+    out = tmp_path / "o" / "rows.jsonl"
+    rows, said = imported(out, *files, write(tmp_path / "s.jsonl", span))
+    written = "".join(p.read_text(encoding="utf-8") for p in out.parent.iterdir())
+    assert not [secret for secret in secrets if secret in written or json.dumps(secret)[1:-1] in written]
+    assert rows[0]["user"] == "user-1" or rows[0]["user"].startswith("user-")
+    assert all(f"{kind} " in said for kind in KINDS) and len(rows) == 5
+
+
+def test_a_redacted_user_keeps_a_name_of_its_own(tmp_path: Path) -> None:
+    people = ["ann@x.com", "bob@x.com", "ann@x.com", "cat@x.com", "plain"]
+    file = write(tmp_path / "c.jsonl", *(chat(n, user=user) for n, user in enumerate(people)))
+    rows, _ = imported(tmp_path / "o" / "rows.jsonl", file, "--split", "user")
+    names = [row["user"] for row in rows]
+    assert names[0] == names[2] and len(set(names)) == 4 and names[4] == "plain" and "x.com" not in str(names)
+    rows, said = imported(tmp_path / "k" / "rows.jsonl", file, "--keep", "email")
+    assert rows[1]["user"] == "bob@x.com" and "Redacted: nothing" in said
+
+
+def test_hostile_cells_pass_as_data(tmp_path: Path) -> None:
+    cells: list[Any] = ["x" * 1_000_000, "\u202eevil\u202c", "\ud800", "nul \x00 inside", "\x1b[31mred", "=1+1"]
+    file = tmp_path / "c.jsonl"
+    lines = []
+    for n, cell in enumerate(cells):
+        record = chat(n)
+        record["messages"][1]["content"] = cell
+        lines.append(json.dumps(record))
+    file.write_text("\n".join(lines))
+    rows, said = imported(tmp_path / "o" / "rows.jsonl", file)
+    assert [row["input"] for row in rows] == cells and "\x1b" not in said
