@@ -48,6 +48,9 @@ class Steering:
         self._watch: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Steering:
+        switches = [order for order in self.orders.read_all() if order["kind"] in ("pause", "continue")]
+        if switches and switches[-1]["kind"] == "pause":  # who resumes a run wants it to go on
+            self.orders.settle(self.orders.add("continue", {}), "done")
         self._watch = asyncio.create_task(self._look_often())
         return self
 

@@ -24,6 +24,7 @@ from workbench_view.server.rows import rows_page
 from workbench_view.server.run import live_part, picture, run_page
 from workbench_view.server.runs import runs_page, tag_run
 from workbench_view.server.site import Change, Page, Site
+from workbench_view.server.steering import steer_run
 
 #: What is read, by its path.
 PAGES: dict[str, Page] = {
@@ -43,7 +44,7 @@ PAGES: dict[str, Page] = {
     "/plugins": plugins_page,
 }
 #: What changes something, by the path of its form.
-CHANGES: dict[str, Change] = {"/runs/{run}/tags": tag_run}
+CHANGES: dict[str, Change] = {"/runs/{run}/tags": tag_run, "/runs/{run}/steer": steer_run}
 
 #: The files that a page may load: these, and no path of a request.
 _ASSETS = {"style.css": "text/css", "view.css": "text/css", "view.js": "text/javascript", "icon.svg": "image/svg+xml"}

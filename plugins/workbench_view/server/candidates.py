@@ -8,11 +8,12 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from workbench.run import candidate_workflow, candidates, winner_of
+from workbench.run import candidate_workflow, candidates, status_of, winner_of
 from workbench.store import Evaluations, Store, kind_of, read_report
 from workbench.task import dump_yaml
 from workbench.workflow import Workflow
 from workbench_view.server.site import NotFound, Site, find_run
+from workbench_view.server.steering import read_orders
 from workbench_view.text_diff import list_changes
 
 
@@ -37,6 +38,8 @@ def candidate_page(site: Site, store: Store, request: Request) -> Response:
         baseline=baseline,
         against=against,
         kind=kind_of(row),
+        status=status_of(store, row),
+        orders=read_orders(store, row["id"])["orders"],
         winner=winner_of(report) if kind_of(row) == "optimize" else None,
         changes=list_changes(other.diff(workflow)) if other else [],
         evaluations=[e for e in Evaluations(store, row["id"]).list_all() if e["candidate"] == hash_],

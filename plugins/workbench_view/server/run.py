@@ -17,6 +17,7 @@ from workbench_view import page as drawn
 from workbench_view.facts import Summary, read_summary
 from workbench_view.noise import noise_band
 from workbench_view.server.site import NotFound, Site, find_run
+from workbench_view.server.steering import read_orders
 from workbench_view.server.stored import mean_scores, read_inputs, shorten
 from workbench_view.text_diff import list_changes
 
@@ -158,6 +159,9 @@ def read_progress(store: Store, row: Any, status: str) -> dict[str, Any]:
     budget, calls, journal = _budget(row), record.count_calls(), Journal(store, row["id"])
     _, prompt, completion, usd = journal.sum_calls() if calls <= SUMMED else (0, 0, 0, None)
     found = candidates(store, row["id"])
+    ordered = read_orders(store, row["id"])
+    budget = {what: ordered["raised"].get(what, ceiling) for what, ceiling in budget.items()}
+    paused = ordered["paused"] and status == "running"
     best = max((one for one in found if one["val"] is not None), key=lambda one: one["val"], default=None)
     return {
         "report": report,
@@ -170,7 +174,8 @@ def read_progress(store: Store, row: Any, status: str) -> dict[str, Any]:
         "seconds": row["seconds"],
         "best": best,
         "first": found[0] if found else None,
-        "doing": _doing(found, Evaluations(store, row["id"]), record, status),
+        **ordered,
+        "doing": _doing(found, Evaluations(store, row["id"]), record, "paused" if paused else status),
         "tree": list_candidates(lineage(found), report)[:CANDIDATES],
         "candidates": len(found),
         "events": [_told(event) for event in record.read_last_events(EVENTS)],

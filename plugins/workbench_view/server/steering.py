@@ -1,0 +1,80 @@
+"""Orders to a run that goes on, from its page or a candidate's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.requests import Request
+
+from workbench.errors import SpecError, StoreError
+from workbench.run import candidate_workflow
+from workbench.steering import ACTIONS, give_order
+from workbench.store import Orders, Store, find_exact_run
+from workbench_view.server.site import NotFound, Refused, Site, url
+
+#: Ceilings that a form may raise, and how their texts are read.
+CEILINGS = {"calls": int, "tokens": int, "usd": float, "minutes": float}
+
+
+def steer_run(site: Site, request: Request, form: Mapping[str, str]) -> str:
+    """Order what a form says; returns the address of the page that it came from."""
+    name, action = str(request.path_params["run"]), form.get("action", "")
+    if action not in ACTIONS:
+        raise Refused(f"'{action[:40]}' is nothing that a run can be ordered.", 422)
+    store = Store(site.database, create=False)
+    try:
+        row = find_exact_run(store, name)
+        if row is None:
+            raise NotFound(f"There is no run '{name[:80]}' in this database.")
+        give_order(store, row["run"], action, _read_order(store, row["id"], action, form))
+    except (SpecError, StoreError) as error:
+        raise Refused(str(error), 422) from None
+    finally:
+        store.close()
+    back = f"/candidates/{form['candidate']}" if action in ("pin", "drop") else ""
+    return url(f"/runs/{row['run']}{back}") + "#steering"
+
+
+def _read_order(store: Store, run_id: int, action: str, form: Mapping[str, str]) -> dict[str, Any]:
+    """The data of an order. Raises Refused."""
+    candidate = form.get("candidate", "")
+    if action in ("pin", "drop"):
+        return {"candidate": candidate}
+    if action == "budget":
+        given = {name: form[name].strip() for name in CEILINGS if form.get(name, "").strip()}
+        try:
+            return {name: CEILINGS[name](text) for name, text in given.items()}
+        except ValueError:
+            raise Refused("A ceiling is a number.", 422) from None
+    if action == "add":
+        workflow = candidate_workflow(store, run_id, candidate) if candidate else None
+        if workflow is None:
+            raise Refused(f"There is no candidate '{candidate[:80]}'.", 422)
+        written = {key: text.replace("\r\n", "\n") for key, text in form.items() if key.startswith("nodes.")}
+        changed = {key: text for key, text in written.items() if text != workflow.get(key, None)}
+        if not changed:
+            raise Refused("Nothing was changed: the candidate would be the one that it is made from.", 422)
+        return {"parent": candidate, "set": changed}
+    return {}
+
+
+def read_orders(store: Store, run_id: int) -> dict[str, Any]:
+    """Of a run: what was ordered, the newest first; whether it is paused; and what its budget was raised to."""
+    found = Orders(store, run_id).read_all()
+    switched = [order["kind"] for order in found if order["kind"] in ("pause", "continue")]
+    raised: dict[str, float] = {}
+    for order in found:
+        if order["kind"] == "budget" and order["outcome"] == "done":
+            raised.update(order["data"])
+    told = [{**order, "at": str(order["at"])[11:19], "text": _describe(order)} for order in reversed(found)]
+    return {"orders": told, "paused": switched[-1:] == ["pause"], "raised": raised}
+
+
+def _describe(order: Mapping[str, Any]) -> str:
+    data: Mapping[str, Any] = order["data"]
+    if order["kind"] == "budget":
+        return "budget: " + ", ".join(f"{what} {ceiling:g}" for what, ceiling in data.items())
+    if order["kind"] == "add":
+        return f"add: {str(data['parent'])[:8]} with another {', '.join(data['set'])}"
+    return " ".join([order["kind"], *(str(value)[:8] for value in data.values())])
