@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from workbench.hashing import canonical
 from workbench.spec import defaults
-from workbench.spec.base import Strict
+from workbench.spec.base import Strict, Track
 from workbench.spec.policy import PolicySpec
 from workbench.type_guards import is_dict, is_list
 
@@ -313,11 +313,7 @@ class Spec(Strict):
         "and the same draw where there is sampling, are not paid again",
     )
     policy: PolicySpec = Field(default_factory=lambda: PolicySpec(), description="which tool calls are allowed")
-    track: list[str] = Field(
-        default=[],
-        description="trackers that tell another system of the run: otel, mlflow, wandb; short: one name. Addresses and "
-        "keys come from the environment, as these systems have it, never from a file",
-    )
+    track: Track = []
     concurrency: int = Field(16, ge=1, le=4096, description="examples evaluated at once")
     timeout: float = Field(
         300.0,
@@ -370,12 +366,6 @@ class Spec(Strict):
                 "by targets: {p95_latency: ...}"
             )
         return self
-
-    @field_validator("track", mode="before")
-    @classmethod
-    def _expand_trackers(cls, value: Any) -> Any:
-        """`otel, mlflow`, as WORKBENCH_TRACK has it."""
-        return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
 
     @field_validator("optimize", mode="before")
     @classmethod
