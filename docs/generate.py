@@ -331,6 +331,8 @@ CONTENTS: dict[str, list[tuple[str, str]]] = {
         ("calibrate a judge", "docs/how-to/calibrate-a-judge.md"),
         ("gate a change in CI", "docs/how-to/continuous-integration.md"),
         ("use it from Python", "docs/how-to/from-python.md"),
+        ("send runs to OpenTelemetry, MLflow, W&B, Optuna's dashboard", "docs/how-to/trackers.md"),
+        ("give it to a coding agent", "plugins/workbench_mcp/README.md"),
         ("use the winner", "docs/how-to/use-the-winner.md"),
         ("come from DSPy, promptfoo or Inspect", "docs/how-to/dspy.md"),
     ],

@@ -33,6 +33,7 @@ from areas.searched import SEARCHED
 from areas.self_play import SELF_PLAY
 from areas.serving import SERVING
 from areas.shown import SHOWN
+from areas.tracked import TRACKED
 from areas.training import TRAINING
 from areas.trust import TRUST
 from areas.viewed import VIEWED
@@ -58,6 +59,7 @@ MUTANTS: list[Mutant] = [
     *RECIPES,
     *SAMPLING,
     *CRITICS,
+    *TRACKED,
     *TRUST,
     *CALLED,
     *EXTERNAL,

@@ -11,4 +11,6 @@ lock() {
 }
 lock "$@" pyproject.toml --extra test $(printf -- '--no-emit-package %s ' torch $cuda) --output-file contrib/supply_chain/requirements.lock
 lock "$@" contrib/supply_chain/tools.in --output-file contrib/supply_chain/tools.lock
+lock "$@" pyproject.toml contrib/supply_chain/trackers.in --extra mlflow --extra otel --extra wandb \
+  --output-file contrib/supply_chain/trackers.lock
 lock "$@" contrib/fuzz/requirements.in --output-file contrib/fuzz/requirements.lock

@@ -85,6 +85,12 @@ def register_edits(register: Register) -> None:
 
 
 @hookspec
+def register_trackers(register: Register) -> None:
+    """Add trackers (`workbench.trackers.Tracker`), which tell another system of the runs whose file names them under
+    `track:`: register("mlflow", "workbench_mlflow.tracker:MLflow")."""
+
+
+@hookspec
 def register_commands(cli: Any) -> None:
     """Add commands to the click group `cli`. Print with `workbench.cli.say`, so that text of models and rows cannot
     control the terminal."""
@@ -112,7 +118,7 @@ def share_run(rank: int, size: int, command: Callable[[], int]) -> int | None:
 
 @hookspec
 def run_started(run: Any) -> None:
-    """A run starts or is resumed; run: `workbench.run.session.RunInfo`."""
+    """A run starts or is resumed; run: `workbench.trackers.RunInfo`."""
 
 
 @hookspec

@@ -32,6 +32,7 @@ KINDS = {
     "environments": "environment",
     "exporters": "exporter",
     "edits": "edit",
+    "trackers": "tracker",
 }
 
 

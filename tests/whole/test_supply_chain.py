@@ -23,7 +23,10 @@ from workbench.run import doctor
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-LOCKS = ("contrib/supply_chain/requirements.lock", "contrib/supply_chain/tools.lock", "contrib/fuzz/requirements.lock")
+LOCKS = (
+    *(f"contrib/supply_chain/{name}.lock" for name in ("requirements", "tools", "trackers")),
+    "contrib/fuzz/requirements.lock",
+)
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 #: In parts, lest this file names them.
 HOSTS = [
@@ -136,9 +139,9 @@ def test_jobs_run_pinned_actions_with_the_least_rights(file: Path) -> None:
         assert "secrets." not in file.read_text()
 
 
-def test_there_are_jobs_for_agents_audit_fuzzing_and_release() -> None:
+def test_there_are_jobs_for_agents_audit_fuzzing_release_and_trackers() -> None:
     found = {file.stem: yaml.safe_load(file.read_text()) for file in WORKFLOWS}
-    assert set(found) == {"agents", "audit", "fuzz", "release"}
+    assert set(found) == {"agents", "audit", "fuzz", "release", "trackers"}
     for name in ("agents", "audit", "fuzz"):
         assert found[name][True]["schedule"], "YAML reads `on` as true"
     text = {file.stem: file.read_text() for file in WORKFLOWS}

@@ -57,7 +57,7 @@ SHOWN: list[Mutant] = [
     *changes_of(
         "core/workbench/run/session.py",
         HOSTILE,
-        ("        report.warnings += [w for w", "        [w for w", "the last hook is reported"),
+        ("[*late, *self.trackers.close()]", "self.trackers.close()", "the last hook is reported"),
         ("            *plugins().warnings(self._set_aside),\n", "", "what was set aside is reported"),
     ),
     *changes_of(

@@ -27,7 +27,6 @@ from workbench.run import (
     Listener,
     Options,
     RowKeys,
-    RunInfo,
     add_started_run,
     as_stored_row,
     lms_not_ready,
@@ -36,6 +35,7 @@ from workbench.run import (
     prepare,
     prepare_stored,
     resume,
+    settings_to_compare,
     wrong_in_file,
 )
 from workbench.runtime import Draw, Runtime, SandboxChoice
@@ -54,6 +54,7 @@ from workbench.store import (
 )
 from workbench.study import Evaluation, Evaluator, Result, unanswered_error
 from workbench.task import Task
+from workbench.trackers import RunInfo, Trackers, check_trackers
 
 
 @dataclass
@@ -108,6 +109,8 @@ def evaluate(
     _, source, task, _ = prepare(path, options.sets)
     options = replace(options, split=options.split or default_split(task))
     check_rows(task, options.split, options.repeats)
+    with source.locating():
+        check_trackers(task.spec.track)
     store = Store(database)
     try:
         stored = {**options.as_dict(), "referred": task.external_hash, "outside": outer_settings(source)}
@@ -203,7 +206,9 @@ class EvalRun:
         self.store, self.run_id, self.run, self.task, self.options = store, run_id, run, task, options
         self.record, self.evaluations = RunRecord(store, run_id), Evaluations(store, run_id)
         self.listener = listener or (lambda event, data: None)
-        self.info = RunInfo(run, spec.name, str(store.path), spec.budget.model_dump(exclude_none=True))
+        budget = spec.budget.model_dump(exclude_none=True)
+        self.info = RunInfo(run, spec.name, str(store.path), budget, "eval", settings_to_compare(task))
+        self.trackers = Trackers((), self.info)
         self.ledger = Ledger(store, run_id, spec.budget, self._on_call, earlier_seconds, reuse=spec.cache)
         self.ledger.on_slowed = self._on_slowed
         self.runtime = Runtime.of_spec(spec, self.ledger, pool=pool, sandbox=options.sandbox)
@@ -225,6 +230,7 @@ class EvalRun:
             self.record.mark_running(os.getpid(), os.uname().nodename)
             warnings = [*self.task.dataset.warnings, *self.warnings]
             self.listener("eval_started", {"run": self.info, "warnings": warnings, "split": self.options.split})
+            self.trackers = Trackers.watching(self.task.spec.track, self.info, self.evaluator, self.ledger.resumed)
             course = asyncio.current_task()
             assert course is not None
             restore_signals = catch_signals(course, self._stop, f"workbench resume {self.run} --db {self.store.path}")
@@ -262,7 +268,7 @@ class EvalRun:
 
         async def job(number: int) -> None:
             replica, index = divmod(number, n)
-            result = await self.evaluator.run_one(program, self.rows[index], Draw(replica=replica), traces=True)
+            result = await self.evaluator.run_one(program, self.rows[index], Draw(replica=replica), True, split)
             if result.score is not None and (seen := self.sealed.get(self.rows[index].id)):
                 self.sealed_tests.add_row(self.run_id, self.name, seen)  # with the row: a kill hides no look
             self.evaluations.add_row(
@@ -320,6 +326,8 @@ class EvalRun:
             **summarise(self.results, found, [self.row_keys(row)[1] for row in self.rows]),
         )
         self.record.end_with_report(status, {**report.as_dict(), "lines": report.lines()}, self.ledger.seconds)
+        self.trackers.emit("run_finished", report=report)
+        report.warnings += self.trackers.close()  # shown, not stored
         self.store.flush()
         return report
 
@@ -341,6 +349,7 @@ class EvalRun:
         self.listener("call_settled", {"call": call, "ledger": self.ledger})
         if self._watched:
             plugins().emit("call_settled", run=self.info, call=call)
+        self.trackers.emit("call_settled", call=call)
 
     def _on_slowed(self, lm: str, before: int, after: int) -> None:
         self.listener("rate_limited", {"lm": lm, "before": before, "after": after})

@@ -4,12 +4,13 @@ The only room that calls a language model.
 """
 
 from workbench.ledger.ledger import Ledger
-from workbench.ledger.spend import CallInfo, Settled, Spend, describe_reused, price_of
+from workbench.ledger.spend import CallInfo, Settled, Spend, current_row, describe_reused, price_of
 
 __all__ = [
     "Ledger",
     "Settled",
     "CallInfo",
+    "current_row",
     "Spend",
     "price_of",
     "describe_reused",

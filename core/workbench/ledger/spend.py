@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.errors import LMError, SpecError
@@ -56,9 +58,16 @@ class Settled:
     key: str = ""  # under which it is journalled
 
 
+#: The number of the row that is run or scored here (`workbench.study.RowRun`); 0 outside of rows.
+current_row: ContextVar[int] = ContextVar("row", default=0)
+
+
 @dataclass(frozen=True, slots=True)
 class CallInfo:
-    """The data of the event `call_settled`. reused: an earlier run paid for it."""
+    """The data of the event `call_settled`. cached: it came from the journal. reused: an earlier run paid for it.
+
+    at: when it was settled, in seconds since 1970.
+    """
 
     key: str
     role: str
@@ -72,6 +81,8 @@ class CallInfo:
     seconds: float
     queued: float = 0.0
     reused: bool = False
+    row: int = field(default_factory=current_row.get, compare=False)
+    at: float = field(default_factory=time.time, compare=False)
 
     @classmethod
     def of(cls, row: Any, role: str, *, reused: bool) -> CallInfo:

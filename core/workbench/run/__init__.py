@@ -18,8 +18,8 @@ from workbench.run.history import (
     status_of,
     winner_of,
 )
-from workbench.run.options import Listener, Options, RunInfo
-from workbench.run.preflight import lms_not_ready, lms_of, wrong_in_file
+from workbench.run.options import Listener, Options
+from workbench.run.preflight import lms_not_ready, lms_of, settings_to_compare, wrong_in_file
 from workbench.run.start import (
     add_started_run,
     find_obstacles,
@@ -45,7 +45,6 @@ __all__ = [
     "find_obstacles",
     "lacks_rows",
     "Listener",
-    "RunInfo",
     "RowKeys",
     "as_stored_row",
     "estimate",
@@ -66,5 +65,6 @@ __all__ = [
     "find_origins",
     "wrong_in_file",
     "lms_not_ready",
+    "settings_to_compare",
     "lms_of",
 ]

@@ -12,16 +12,6 @@ from workbench.runtime import SandboxChoice
 Listener = Callable[[str, dict[str, Any]], None]
 
 
-@dataclass(frozen=True)
-class RunInfo:
-    """The description of the run in events."""
-
-    run: str
-    name: str
-    database: str
-    budget: dict[str, Any]
-
-
 @dataclass
 class Options:
     """Settings from the command line. They are stored with the run, as are environment and config, so that a resumed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 from workbench.errors import SandboxError, SpecError, WorkbenchError, collect_errors, errors_at
 from workbench.ledger import price_of
@@ -20,6 +21,25 @@ def lms_of(task: Task) -> Iterator[LMSpec]:
     for _, workflow in variants(task.spec.search, task.workflow):
         yield from called_lms(workflow, task.spec.lm)
     yield from task.spec.roles.values()
+
+
+def settings_to_compare(task: Task, optimizers: Sequence[tuple[str, Optimizer]] = ()) -> dict[str, Any]:
+    """What tells runs apart, flat: models by name, rows, seed, budget, optimizers with their settings. Empty where no
+    tracker is named."""
+    spec, data = task.spec, task.dataset
+    if not spec.track:
+        return {}
+    metrics = [one if isinstance(one, str) else next(iter(one), "") for one in spec.metrics]
+    found: dict[str, Any] = {"lm": spec.lm.model, **{f"roles.{role}": lm.model for role, lm in spec.roles.items()}}
+    found |= {"metric": metrics[0].partition("(")[0], "seed": spec.seed, "data": task.data_hash[:16]}
+    found |= {"rows.train": len(data.train), "rows.val": len(data.val), "rows.test": len(data.test)}
+    found |= {f"budget.{name}": value for name, value in spec.budget.model_dump(exclude_none=True).items()}
+    for index, (name, optimizer) in enumerate(optimizers):
+        found[f"optimize.{index}"] = name
+        found |= {
+            f"optimize.{index}.{key}": value for key, value in optimizer.model_dump(mode="json", fallback=str).items()
+        }
+    return found
 
 
 def check_optimizers(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> None:

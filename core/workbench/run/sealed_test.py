@@ -76,7 +76,9 @@ async def run_sealed_test(
 
     async def run_row(index: int) -> None:
         example: Example = test[index]
-        found = {key: await evaluator.run_one(program, example, traces=True) for key, program in programs.items()}
+        found: dict[str, Result] = {}
+        for key, program in programs.items():
+            found[key] = await evaluator.run_one(program, example, traces=True, split="test")
         rows[index] = tuple(found[side.hash] for side in sides)
         on_pair(sum(row is not None for row in rows), len(test))
 

@@ -28,8 +28,8 @@ from workbench.lm import LMPool
 from workbench.plugins import plugins
 from workbench.proof import Report, build_report
 from workbench.run.cost_estimate import budget_warnings
-from workbench.run.options import Listener, Options, RunInfo
-from workbench.run.preflight import obstacles, wrong_in_file
+from workbench.run.options import Listener, Options
+from workbench.run.preflight import obstacles, settings_to_compare, wrong_in_file
 from workbench.run.sealed_test import reserve_for_proof, run_sealed_test
 from workbench.run.stored_scores import RowKeys, TrainRows, find_evaluation, store_evaluation
 from workbench.runtime import Runtime
@@ -49,6 +49,7 @@ from workbench.study import (
     unanswered_error,
 )
 from workbench.task import Task, write_workflow
+from workbench.trackers import RunInfo, Trackers
 from workbench.workflow import Workflow
 
 
@@ -71,7 +72,9 @@ class Session:
         self.record, self.row_keys = RunRecord(store, run_id), RowKeys(task)
         self.optimizers, self.options = optimizers, options
         self.listener = listener or (lambda kind, data: None)
-        self.info = RunInfo(run, task.spec.name, str(store.path), task.spec.budget.model_dump(exclude_none=True))
+        budget, settings = task.spec.budget.model_dump(exclude_none=True), settings_to_compare(task, optimizers)
+        self.info = RunInfo(run, task.spec.name, str(store.path), budget, settings=settings)
+        self.trackers = Trackers((), self.info)
         self.ledger = Ledger(store, run_id, task.spec.budget, self._on_call, earlier_seconds)
         self.ledger.reuse, self.ledger.searching, self.ledger.on_slowed = task.spec.cache, True, self._on_slowed
         self.runtime = Runtime.of_spec(task.spec, self.ledger, pool=pool, sandbox=options.sandbox)
@@ -97,6 +100,7 @@ class Session:
         with RunLock(self.store, self.run):
             self.record.mark_running(os.getpid(), os.uname().nodename)
             warned = [*self.task.dataset.warnings, *budget_warnings(self.task), *disk_warnings(self.store.path)]
+            self.trackers = Trackers.watching(self.task.spec.track, self.info, self.evaluator, self.ledger.resumed)
             self._emit("run_started", run=self.info, warnings=warned)
             course = asyncio.current_task()
             assert course is not None
@@ -253,6 +257,7 @@ class Session:
         self._save_seconds()
         if self._watched:
             plugins().emit("call_settled", run=self.info, call=call)
+        self.trackers.emit("call_settled", call=call)
 
     def _on_row(self, done: int, of: int) -> None:
         self._emit("tested", done=done, of=of)
@@ -276,9 +281,12 @@ class Session:
             dumps(workflow.tree),
         )
         self._emit("candidate_proposed", candidate=workflow)
+        self.trackers.emit("candidate_proposed", candidate=workflow, optimizer=optimizer)
 
     def _on_note(self, optimizer: str, message: str, figures: Mapping[str, Any]) -> None:
         self._emit("optimizer_told", optimizer=optimizer, message=message, figures=dict(figures))
+        told, calls = dict(figures), self.ledger.spent.calls
+        self.trackers.emit("optimizer_told", optimizer=optimizer, message=message, figures=told, calls=calls)
 
     async def _on_evaluation(self, evaluation: Evaluation) -> None:
         if Evaluations(self.store, self.run_id).find(evaluation.workflow.hash, "val", 0) is None:
@@ -287,6 +295,8 @@ class Session:
         self._reserve_for_proof()
         self.store.event(self.run_id, "evaluated", candidate=evaluation.workflow.hash, calls=self.ledger.paid.calls)
         self._emit("candidate_evaluated", candidate=evaluation.workflow, evaluation=evaluation)
+        best, calls = self._best() == evaluation.workflow, self.ledger.spent.calls
+        self.trackers.emit("candidate_evaluated", evaluation=evaluation, accepted=best, calls=calls)
         self._save_seconds()
         await self.steering.carry_out(evaluation.workflow.hash)
         self._reserve_for_proof()  # orders may have changed budget and best
@@ -342,7 +352,9 @@ class Session:
         self.record.end_with_report(report.status, stored, self.ledger.seconds)
         told = plugins().warnings(self._set_aside)
         self._emit("run_finished", report=report)
-        report.warnings += [w for w in plugins().warnings(self._set_aside) if w not in told]  # shown, not stored
+        self.trackers.emit("run_finished", report=report)
+        late = [w for w in plugins().warnings(self._set_aside) if w not in told]
+        report.warnings += [*late, *self.trackers.close()]  # shown, not stored
         self.store.flush()
 
     def _stop(self) -> bool:

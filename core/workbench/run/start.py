@@ -41,6 +41,7 @@ from workbench.spec import (
 from workbench.store import IN_MEMORY, Candidates, RunRecord, Store, add_run, dumps, kind_of, read_options, read_spec
 from workbench.study import Optimizer
 from workbench.task import Task, check_search, expand_references, load_task, section_loaders
+from workbench.trackers import check_trackers, trackers_not_ready
 from workbench.user_code import without_user_code
 
 
@@ -75,6 +76,8 @@ def optimize(
         raise task.source.locate(error)
     if not options.allow_unproved and (lacking := find_unpayable_proof(task)) is not None:
         raise task.source.locate(lacking)
+    with task.source.locating():
+        check_trackers(task.spec.track)
     store = Store(database)
     try:
         stored = {**options.as_dict(), **_hashes(task), "outside": outer_settings(source)}
@@ -216,7 +219,7 @@ def find_obstacles(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> l
     async def course() -> list[WorkbenchError]:
         session = Session(store, 0, "", task, list(optimizers), Options(), None)
         try:
-            return await session.find_obstacles()
+            return [*trackers_not_ready(task.spec.track), *await session.find_obstacles()]
         finally:
             await session.runtime.aclose()
 

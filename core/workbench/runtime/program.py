@@ -24,7 +24,7 @@ from workbench.runtime.repair import FRESH
 from workbench.runtime.runtime import Runtime, S
 from workbench.spec import LMSpec, PolicySpec
 from workbench.task import Example
-from workbench.workflow import CallRecord, ExampleRun, NodeKind, Schedule, Span, Trace, Workflow
+from workbench.workflow import CallRecord, EffectRecord, ExampleRun, NodeKind, Schedule, Span, Trace, Workflow
 
 
 class Program:
@@ -124,6 +124,7 @@ class Context:
     async def run_node(self, node: NodeKind, inputs: Mapping[str, Any], agent: str | None = None) -> Mapping[str, Any]:
         """Run a node under its own span, and turn its errors into a NodeError with a kind."""
         span = Span(self.node, type(node).__name__, inputs, agent=agent, order=self.draw.order, at=self.trace.tick())
+        span.began = time.time()
         self.trace.spans.append(span)
         self._span = span
         try:
@@ -234,6 +235,7 @@ class Context:
     def _record(self, begun: _Begun, record: CallRecord) -> None:
         """Insert the call in the order of beginnings, whichever was answered first."""
         record.number, record.at = begun.number, begun.at
+        record.began = time.time() - (time.perf_counter() - begun.seconds)
         for clock in self.clocks:
             clock.add_call(begun.seconds, record.queued)
         place = bisect(self._begun, begun.number)
@@ -311,7 +313,21 @@ class Context:
         self._effects += 1
         where: list[Any] = [self.program.workflow.hash, self.example, self.node, self.draw.replica, self._effects]
         where += self.trace.repaired  # after a repair the world may be another: what tools gave before is not taken
-        return await self.program.runtime.ledger.effect(kind, [content, where], run)
+        record = EffectRecord(kind, content, time.time(), replayed=True)
+        self.span.effects.append(record)
+
+        async def timed() -> Any:
+            record.replayed = False
+            return await run()
+
+        try:
+            record.result = await self.program.runtime.ledger.effect(kind, [content, where], timed)
+            return record.result
+        except BaseException as error:
+            record.error = type(error).__name__
+            raise
+        finally:
+            record.seconds = time.time() - record.began
 
     async def shared_effect(self, kind: str, content: Any, run: Callable[[], Awaitable[Any]]) -> Any:
         """Run an effect once in the whole run for this content, wherever it is asked for (`Runtime.shared_effect`).

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 
 class Strict(BaseModel):
@@ -13,3 +15,18 @@ class Strict(BaseModel):
 
 #: Keys of a node that are not its kind's own settings.
 NODE_KEYS = ("needs", "optional", "enabled")
+
+
+def _split_names(value: Any) -> Any:
+    """`otel, mlflow`, as WORKBENCH_TRACK has it."""
+    return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
+
+
+Track = Annotated[
+    list[str],
+    BeforeValidator(_split_names),
+    Field(
+        description="trackers that tell another system of the run: otel, mlflow, wandb; short: one name. Addresses and "
+        "keys come from the environment, as these systems have it, never from a file"
+    ),
+]

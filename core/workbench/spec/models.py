@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from workbench.hashing import canonical
 from workbench.spec import defaults
-from workbench.spec.base import Strict
+from workbench.spec.base import Strict, Track
 from workbench.spec.policy import PolicySpec
 from workbench.type_guards import is_dict, is_list
 
@@ -313,6 +313,7 @@ class Spec(Strict):
         "and the same draw where there is sampling, are not paid again",
     )
     policy: PolicySpec = Field(default_factory=lambda: PolicySpec(), description="which tool calls are allowed")
+    track: Track = []
     concurrency: int = Field(16, ge=1, le=4096, description="examples evaluated at once")
     timeout: float = Field(
         300.0,

@@ -22,11 +22,14 @@ ENVIRONMENT = {
     "WORKBENCH_LM": "lm",
     "WORKBENCH_SEED": "seed",
     "WORKBENCH_CONCURRENCY": "concurrency",
+    "WORKBENCH_TRACK": "track",
     "WORKBENCH_BUDGET_CALLS": "budget.calls",
     "WORKBENCH_BUDGET_TOKENS": "budget.tokens",
     "WORKBENCH_BUDGET_USD": "budget.usd",
     "WORKBENCH_BUDGET_MINUTES": "budget.minutes",
 }
+#: What the user's config may hold.
+_IN_CONFIG = ("lm", "budget", "concurrency", "track")
 
 
 @dataclass(frozen=True)
@@ -67,9 +70,7 @@ def config_settings() -> list[Setting]:
     if not path.is_file():
         return []
     values = load_yaml_file(path).value
-    return [
-        Setting(key, value, f"config {path}") for key, value in values.items() if key in ("lm", "budget", "concurrency")
-    ]
+    return [Setting(key, value, f"config {path}") for key, value in values.items() if key in _IN_CONFIG]
 
 
 def _outer_settings(value: dict[str, Any]) -> list[Setting]:

@@ -4,7 +4,7 @@ Nothing here holds a test split.
 """
 
 from workbench.study.blame import Blame, node_of
-from workbench.study.evaluate import METRIC_SAID, Evaluation, Evaluator, Result, unanswered_error
+from workbench.study.evaluate import METRIC_SAID, Evaluation, Evaluator, Result, RowRun, unanswered_error
 from workbench.study.observation import observe_nodes
 from workbench.study.position import read_position, recall_evaluation, restore_position
 from workbench.study.racing import Race, paired_race
@@ -33,6 +33,7 @@ __all__ = [
     "METRIC_SAID",
     "Evaluator",
     "Result",
+    "RowRun",
     "unanswered_error",
     "observe_nodes",
     "read_position",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import itertools
 import math
+import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
@@ -14,12 +16,12 @@ from typing import Any, cast
 from workbench.concurrency import run_in_thread
 from workbench.errors import BudgetSpent, LMError, NodeError, SpecError
 from workbench.failures import FailureKind
-from workbench.ledger import Spend
+from workbench.ledger import Spend, current_row
 from workbench.runtime import FIRST_DRAW, Draw, Program, Runtime, ends_run, make_request
 from workbench.spec import Source
 from workbench.study.racing import Race
 from workbench.task import Example, Metric, MetricFaults, Score, as_score
-from workbench.workflow import Trace, Workflow
+from workbench.workflow import ExampleRun, Trace, Workflow
 
 #: How the message of a row begins that failed in the metric. The rest may quote the right answer.
 METRIC_SAID = "metric: "
@@ -43,6 +45,25 @@ class Result:
     queued: float = 0.0  # that its calls waited for a slot, a rate limit or another attempt
     unreadable_calls: int = 0  # of tools, by the model (`Trace.unreadable_calls`)
     scores: Mapping[str, float | None] = field(default_factory=dict[str, float | None])  # by further metrics
+
+
+@dataclass(frozen=True, slots=True)
+class RowRun:
+    """One run of a workflow on an example, as trackers are told of it.
+
+    number: that of its calls (`workbench.ledger.CallInfo.row`). result: with the score, unless `scored` is False.
+    began, ended: in seconds since 1970.
+    """
+
+    number: int
+    workflow: Workflow
+    split: str
+    replica: int
+    result: Result
+    trace: Trace
+    began: float
+    ended: float
+    scored: bool = True
 
 
 @dataclass(frozen=True)
@@ -134,6 +155,8 @@ class Evaluator:
         self._user_code = asyncio.Lock()
         self.running = asyncio.Event()  # rows begin while it is set
         self.running.set()
+        self.on_row: Callable[[RowRun], None] | None = None
+        self._numbers = itertools.count(1)
         self.judged, self.judging_spent = 0, Spend()  # rows that a model scored, and what that took
 
     def program(self, workflow: Workflow) -> Program:
@@ -155,14 +178,18 @@ class Evaluator:
     ) -> Evaluation:
         """Score a workflow. Raises BudgetSpent if the budget ends before every asked example is done."""
         program = self.program(workflow)
+
+        def run(row: int) -> Awaitable[Result]:
+            return self.run_one(program, examples[row], draw, traces, split)
+
         if race is None:
-            results = await self.gather(len(examples), lambda i: self.run_one(program, examples[i], draw, traces))
+            results = await self.gather(len(examples), run)
             self.check_metric(len(examples))
             return Evaluation(workflow, split, tuple(results), True, draw.replica)
         results: list[Result] = []
         for start in range(0, len(examples), self.block):
-            part = examples[start : start + self.block]
-            results += await self.gather(len(part), lambda i, part=part: self.run_one(program, part[i], draw, traces))
+            size = min(self.block, len(examples) - start)
+            results += await self.gather(size, lambda row, start=start: run(start + row))
             if len(results) < len(examples) and race([r.score or 0.0 for r in results]):
                 return Evaluation(workflow, split, tuple(results), False, draw.replica)
         return Evaluation(workflow, split, tuple(results), True, draw.replica)
@@ -194,11 +221,48 @@ class Evaluator:
         return results
 
     async def run_one(
-        self, program: Program, example: Example, draw: Draw = FIRST_DRAW, traces: bool = False
+        self, program: Program, example: Example, draw: Draw = FIRST_DRAW, traces: bool = False, split: str = ""
     ) -> Result:
         """Run and score one example. A failure of the workflow or the metric is a Result, not an exception."""
         await self.running.wait()
-        outcome = await program.run(example, draw)
+        began, token = time.time(), current_row.set(number := next(self._numbers))
+        try:
+            outcome = await program.run(example, draw)
+            result = await self._result(example, outcome, traces)
+        finally:
+            current_row.reset(token)
+        if self.on_row is not None:
+            self._tell(number, program.workflow, split, draw, result, outcome.trace, began)
+        return result
+
+    async def run_unscored(self, workflow: Workflow, example: Example, draw: Draw) -> ExampleRun:
+        """Run one example without scoring it."""
+        began, token = time.time(), current_row.set(number := next(self._numbers))
+        try:
+            outcome = await self.program(workflow).run(example, draw)
+        finally:
+            current_row.reset(token)
+        if self.on_row is not None:
+            result = Result(example, None, outcome.failure, outcome.message, None, outcome.prediction)
+            self._tell(number, workflow, "", draw, result, outcome.trace, began, scored=False)
+        return outcome
+
+    def _tell(
+        self,
+        number: int,
+        workflow: Workflow,
+        split: str,
+        draw: Draw,
+        result: Result,
+        trace: Trace,
+        began: float,
+        scored: bool = True,
+    ) -> None:
+        assert self.on_row is not None
+        self.on_row(RowRun(number, workflow, split, draw.replica, result, trace, began, time.time(), scored))
+
+    async def _result(self, example: Example, outcome: ExampleRun, traces: bool) -> Result:
+        """The scored outcome of a run."""
         calls = outcome.trace.calls
         cost: dict[str, Any] = {
             "calls": len(calls),

@@ -245,7 +245,7 @@ class Study:
 
     async def run(self, workflow: Workflow, example: Example, replica: int = 0) -> ExampleRun:
         """Run a workflow on one example without scoring it."""
-        return await self.evaluator.program(workflow).run(example, Draw(replica))
+        return await self.evaluator.run_unscored(workflow, example, Draw(replica))
 
     async def score(self, example: Example, prediction: Mapping[str, Any], trace: Trace) -> Score:
         """The metric's score of a prediction. Raises whatever the metric raises."""

@@ -9,7 +9,7 @@ from workbench.workflow.graph import Schedule
 from workbench.workflow.node import EXCHANGE, NodeConfig, NodeKind, SignatureNode, Surroundings
 from workbench.workflow.queries import called_lms, learnable_addresses, node_at, setting_at, task_lm, text_at
 from workbench.workflow.signature import Field, Image, Signature, parse_signature, with_inputs, written_fields
-from workbench.workflow.trace import CallRecord, ExampleRun, Span, Trace
+from workbench.workflow.trace import CallRecord, EffectRecord, ExampleRun, Span, Trace
 from workbench.workflow.tree import Tree
 from workbench.workflow.workflow import Patch, Workflow, forget_nodes, make_node, node_class, node_tree
 
@@ -44,6 +44,7 @@ __all__ = [
     "disable_nodes",
     "mermaid",
     "CallRecord",
+    "EffectRecord",
     "Span",
     "Trace",
     "ExampleRun",

@@ -32,6 +32,23 @@ class CallRecord:
     tools: tuple[Mapping[str, Any], ...] = ()
     number: int = 0  # among the calls of its span, from 1, in the order of their beginnings; failed ones count, too
     at: int = field(default=0, compare=False)  # its place in the trace (`Trace.tick`)
+    began: float = field(default=0.0, compare=False)  # in this process, in seconds since 1970; a replay takes no time
+
+
+@dataclass(slots=True)
+class EffectRecord:
+    """A tool call or another effect inside a span.
+
+    content: what identifies it, as `Context.effect` got it. result: None after an error. replayed: the journal had it.
+    """
+
+    kind: str
+    content: Any
+    began: float
+    seconds: float = 0.0
+    result: Any = None
+    error: str | None = None
+    replayed: bool = False
 
 
 @dataclass(slots=True)
@@ -55,6 +72,8 @@ class Span:
     error: str | None = None
     order: tuple[int, ...] = ()  # its place among the spans of the trace (`Context`)
     at: int = field(default=0, compare=False)  # when it began (`Trace.tick`)
+    began: float = field(default=0.0, compare=False)  # in seconds since 1970
+    effects: list[EffectRecord] = field(default_factory=list[EffectRecord], compare=False)
 
     def as_dict(self) -> dict[str, Any]:
         """What the store keeps of it. Prompts are stored with the calls, so here are only answers and counts."""

@@ -1,0 +1,263 @@
+"""`workbench mcp`, asked by the client of the package mcp over stdio, as a real process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+pytest.importorskip("mcp.server.mcpserver")
+
+import anyio
+from mcp import ClientSession, StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+from workbench.store import Store
+
+ROOT = Path(__file__).parents[3]
+TICKETS = ROOT / "workflows" / "data" / "tickets.jsonl"
+FILE: dict[str, Any] = {
+    "name": "tickets",
+    "lm": "bundled/nano",
+    "data": {"file": "tickets.jsonl", "split": {"train": 12, "val": 12, "test": 40}},
+    "metric": "exact_match(label)",
+    "nodes": {"sort": {"predict": "text -> label: Literal['billing', 'technical', 'shipping', 'returns', 'account']"}},
+    "optimize": [{"random": {"trials": 2}}],
+    "budget": {"calls": 300},
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "tickets.jsonl").write_bytes(TICKETS.read_bytes())
+    write(tmp_path)
+    return tmp_path
+
+
+def write(folder: Path, name: str = "tickets.yaml", **changed: Any) -> None:
+    (folder / name).write_text(yaml.safe_dump({**FILE, **changed}))
+
+
+@asynccontextmanager
+async def session(folder: Path) -> AsyncIterator[ClientSession]:
+    """A client of a server in a folder, where nothing is trusted."""
+    here = os.environ.get("PYTHONPATH", "")  # the client hands on few variables
+    environment = {"XDG_CONFIG_HOME": str(folder / "config"), "OMP_NUM_THREADS": "1", "PYTHONPATH": here}
+    command = StdioServerParameters(
+        command=sys.executable, args=["-m", "workbench", "mcp"], cwd=folder, env=environment
+    )
+    async with stdio_client(command) as (reads, writes), ClientSession(reads, writes) as client:
+        await client.initialize()
+        yield client
+
+
+def ask(folder: Path, course: Callable[[ClientSession], Awaitable[Any]]) -> Any:
+    async def run() -> Any:
+        async with session(folder) as client:
+            return await course(client)
+
+    return asyncio.run(run())
+
+
+async def call(client: ClientSession, name: str, **arguments: Any) -> Any:
+    """The result of a tool. Raises AssertionError with its text where it is an error."""
+    result = await client.call_tool(name, arguments)
+    assert not result.is_error, result.content[0].text  # type: ignore[union-attr]
+    return result.structured_content
+
+
+async def refused(client: ClientSession, name: str, **arguments: Any) -> str:
+    result = await client.call_tool(name, arguments)
+    assert result.is_error, result.structured_content
+    return result.content[0].text  # type: ignore[union-attr]
+
+
+def test_the_tools_have_typed_inputs_and_say_which_of_them_pay(folder: Path) -> None:
+    async def course(client: ClientSession) -> Any:
+        return (await client.list_tools()).tools
+
+    tools = {tool.name: tool for tool in ask(folder, course)}
+    assert {
+        "validate",
+        "estimate",
+        "optimize",
+        "resume",
+        "evaluate",
+        "runs",
+        "show",
+        "diff",
+        "export",
+        "attribute",
+    } == set(tools)
+    asked = tools["optimize"].input_schema["properties"]
+    assert asked["file"]["type"] == "string" and "ctx" not in asked
+    assert not {name for tool in tools.values() for name in tool.input_schema["properties"]} & {
+        "set",
+        "sets",
+        "sandbox",
+    }
+    paying = {name for name, tool in tools.items() if not tool.annotations.read_only_hint}
+    assert paying == {"optimize", "resume", "evaluate", "attribute"}
+
+
+def test_a_workflow_is_checked_estimated_optimized_and_looked_at(folder: Path) -> None:
+    told: list[tuple[float, float | None, str | None]] = []
+
+    async def progress(done: float, of: float | None, said: str | None) -> None:
+        told.append((done, of, said))
+
+    async def course(client: ClientSession) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "validate": await call(client, "validate", file="tickets.yaml"),
+            "estimate": await call(client, "estimate", file="tickets.yaml"),
+        }
+        result = await client.call_tool("optimize", {"file": "tickets.yaml", "seed": 3}, progress_callback=progress)
+        found["optimize"] = result.structured_content
+        for name in ("runs", "show", "diff", "export"):
+            found[name] = await call(client, name)
+        found["evaluate"] = await call(client, "evaluate", file="optimized.yaml", split="val")
+        found["attribute"] = await call(client, "attribute", method="spectrum")
+        return found
+
+    found = ask(folder, course)
+    assert found["validate"]["ok"] and found["validate"]["rows"]["test"] == 40
+    assert found["estimate"]["lines"]
+    report = found["optimize"]
+    assert report["status"] == "finished" and Path(report["workflow"]) == folder / "optimized.yaml"
+    assert [run["run"] for run in found["runs"]["runs"]] == [report["run"]] == [found["show"]["run"]]
+    assert isinstance(found["diff"]["changes"], list) and "nodes:" in found["export"]["workflow"]
+    assert found["evaluate"]["n"] == 12
+    assert found["attribute"]["method"] == "spectrum" and found["attribute"]["nodes"][0]["node"] == "sort"
+    counts = [done for done, _, _ in told]
+    assert counts == sorted(counts) and counts[-1] >= report["spent"]["calls"] and told[-1][1] == 300
+    assert any(said and said.startswith("baseline: val") for _, _, said in told)
+
+
+def test_a_wrong_file_is_told_with_its_place(folder: Path) -> None:
+    write(folder, metric="exact_match(lable)")
+
+    async def course(client: ClientSession) -> tuple[Any, str]:
+        return await call(client, "validate", file="tickets.yaml"), await refused(
+            client, "optimize", file="tickets.yaml"
+        )
+
+    checked, said = ask(folder, course)
+    assert not checked["ok"] and checked["errors"][0]["line"] and "lable" in checked["errors"][0]["message"]
+    assert "lable" in said and "tickets.yaml:" in said
+
+
+def test_cancelling_interrupts_the_run_which_can_be_resumed(folder: Path) -> None:
+    rows = {"train": 12, "val": 60, "test": 100}
+    write(folder, data={"file": "tickets.jsonl", "split": rows}, budget={"calls": 900}, concurrency=1)
+
+    async def course(client: ClientSession) -> tuple[Any, Any]:
+        seen = anyio.Event()
+
+        async def progress(done: float, of: float | None, said: str | None) -> None:
+            if done >= 5:
+                seen.set()
+
+        async with anyio.create_task_group() as group:
+
+            async def optimize() -> None:
+                await client.call_tool("optimize", {"file": "tickets.yaml"}, progress_callback=progress)
+
+            group.start_soon(optimize)
+            await seen.wait()
+            group.cancel_scope.cancel()
+        for _ in range(200):
+            (run,) = (await call(client, "runs"))["runs"]
+            if run["status"] != "running":
+                break
+            await anyio.sleep(0.1)
+        return run, await call(client, "resume")
+
+    run, report = ask(folder, course)
+    assert run["status"] == "interrupted" and report["run"] == run["run"] and report["status"] == "finished"
+    store = Store(folder / "workbench.db")
+    (paid,) = store.rows("select sum(attempts) as n from calls where reused is null")
+    store.close()
+    assert paid["n"] == report["spent"]["calls"]
+
+
+def test_a_file_that_runs_code_is_refused_until_the_human_trusts_it(folder: Path) -> None:
+    (folder / "code.py").write_text(
+        "open('RAN', 'w').close()\ndef score(example, prediction, trace=None):\n    return 1.0\n"
+    )
+    write(folder, metric="python:code.py:score")
+
+    async def attempt(client: ClientSession) -> list[str]:
+        asked = [await refused(client, name, file="tickets.yaml") for name in ("estimate", "optimize")]
+        asked.append(await refused(client, "optimize", file="--set=metric=python:code.py:score"))
+        await call(client, "validate", file="tickets.yaml")
+        return asked
+
+    said = ask(folder, attempt)
+    assert all("runs Python: python:code.py:score" in text and "workbench trust" in text for text in said[:2])
+    assert not list(folder.rglob("RAN"))
+    environment = {**os.environ, "XDG_CONFIG_HOME": str(folder / "config")}
+    environment.pop("WORKBENCH_TRUST", None)
+    trust = [sys.executable, "-m", "workbench", "trust", "tickets.yaml"]
+    subprocess.run(trust, cwd=folder, env=environment, check=True, capture_output=True)
+    assert ask(folder, lambda client: call(client, "estimate", file="tickets.yaml"))["lines"]
+
+
+@pytest.mark.parametrize("path", ["../elsewhere.yaml", "/etc/passwd", "link.yaml"])
+def test_files_outside_the_root_are_not_touched(path: str, folder: Path) -> None:
+    (folder / "link.yaml").symlink_to("/etc/hostname")
+
+    async def course(client: ClientSession) -> list[str]:
+        asked = [await refused(client, name, file=path) for name in ("validate", "estimate", "optimize")]
+        return [*asked, await refused(client, "optimize", file="tickets.yaml", out=path)]
+
+    assert all("outside of" in said for said in ask(folder, course))
+
+
+@pytest.mark.parametrize("arguments", [{"run": "--db=/etc/x"}, {"run": ""}, {"run": "-h"}, {"calls": -1}])
+def test_an_argument_is_never_an_option(arguments: dict[str, Any], folder: Path) -> None:
+    assert "validation" in ask(folder, lambda client: refused(client, "show", **arguments)).lower()
+
+
+SKILL = ROOT / "plugins" / "workbench_mcp" / "SKILL.md"
+
+
+def blocks(kind: str) -> list[str]:
+    return re.findall(rf"```{kind}\n(.*?)```", SKILL.read_text(), re.DOTALL)
+
+
+def test_the_skill_is_printed_and_says_what_it_is_for() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "workbench", "mcp", "--skill"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == SKILL.read_text()
+    head = yaml.safe_load(done.stdout.split("---")[1])
+    assert head["name"] == "workbench" and len(head["description"]) < 1024  # the format's own limits
+
+
+def test_every_command_of_the_skill_works(folder: Path) -> None:
+    """In their order, on the file that it shows."""
+    (shown,) = blocks("yml")
+    (folder / "tickets.yaml").write_text(shown)
+    commands = [line for block in blocks("sh") for line in block.splitlines()]
+    inline = re.findall(r"`(workbench (?:schema|plugins)[^`]*)`", SKILL.read_text())
+    assert len(commands) >= 8 and len(inline) == 2
+    environment = {**os.environ, "XDG_CONFIG_HOME": str(folder / "config"), "OMP_NUM_THREADS": "1"}
+    for command in (*commands, *inline):
+        program, *arguments = shlex.split(command)
+        assert program == "workbench"
+        done = subprocess.run(
+            [sys.executable, "-m", "workbench", *arguments], cwd=folder, env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+        json.loads(done.stdout if "schema" in command else done.stdout.strip().splitlines()[-1])
