@@ -33,6 +33,7 @@ from areas.searched import SEARCHED
 from areas.self_play import SELF_PLAY
 from areas.serving import SERVING
 from areas.shown import SHOWN
+from areas.steered import STEERED
 from areas.tracked import TRACKED
 from areas.training import TRAINING
 from areas.trust import TRUST
@@ -73,5 +74,6 @@ MUTANTS: list[Mutant] = [
     *LEVELS,
     *GATEWAYS,
     *VIEWED,
+    *STEERED,
     *LABELLED,
 ]

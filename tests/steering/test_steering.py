@@ -220,7 +220,9 @@ def test_a_paused_run_begins_no_row_until_it_goes_on(tmp_path: Path) -> None:
         give_order(store, "last", "continue")
         store.close()
 
+    begun = time.monotonic()
     report, lm, told = steered(tmp_path, order, seconds=0.02)
+    assert report.spent["seconds"] <= time.monotonic() - begun - 1.2
     assert counts[0] == counts[1] < lm.requests and level(report) == "Level 5."
     assert [o["action"] for o in told] == ["pause", "continue"]
 

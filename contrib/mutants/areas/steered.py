@@ -1,0 +1,43 @@
+"""Steering: orders to a run that goes on."""
+
+from __future__ import annotations
+
+from areas.mutant import Mutant, changes_of
+
+FOLDER = "core/workbench/steering/"
+TESTS = ("tests/steering/test_steering.py",)
+
+STEERED: list[Mutant] = [
+    *changes_of(
+        f"{FOLDER}steered.py",
+        TESTS,
+        ('self.orders.take(order["id"], evaluated)', "pass", "orders are never taken up"),
+        ("self.ledger.started += time.monotonic() - self._paused_at", "pass", "a pause takes minutes of the budget"),
+        ("self.running.clear()", "pass", "a pause holds nothing back"),
+        ("_check_writable(parent, address)", "pass", "models are changed by hand"),
+        ("self.ledger.stopping = SearchStopped()", "pass", "a search cannot be stopped"),
+        ("            self.ledger.stopping = None\n", "            pass\n", "a stopped search is not proved"),
+        ("and new > old[what]", "", "the budget is lowered"),
+    ),
+    *changes_of(
+        f"{FOLDER}orders.py",
+        TESTS,
+        ('if kind == "drop" and made', "if False and made", "the baseline is dropped"),
+        ('if row["status"] != "running" or not', "if False and not", "runs that ended take orders"),
+    ),
+    *changes_of(
+        "core/workbench/study/standing.py",
+        TESTS,
+        ("return [self.complete[self.pinned]]", "return list(self.complete.values())", "a pin holds nothing"),
+        ("if hash_ not in self.dropped]", "]", "what is dropped wins"),
+    ),
+    *changes_of(
+        "core/workbench/run/session.py",
+        TESTS,
+        (
+            "            self.steering.take(evaluation.workflow.hash)\n        await store_evaluation",
+            "            pass\n        await store_evaluation",
+            "orders wait for the end of the search",
+        ),
+    ),
+]
