@@ -45,6 +45,9 @@ class ExternalConfig(NodeConfig):
     services: int = Field(
         4, ge=1, le=64, description="of url with command: processes at most, where both have {port}, one that is free"
     )
+    processes: int = Field(
+        16, ge=1, le=4096, description="programs at once at most; a training starts hundreds of rows together"
+    )
     start: float = Field(60.0, gt=0, description="of url with command: seconds until it listens")
     python: str | None = Field(None, description="file.py:function or module:function, called in a process of its own")
     mcp: str | None = Field(None, description="COMMAND#TOOL: a tool of an MCP server, started for each row")

@@ -30,6 +30,7 @@ class Hub:
     diverged: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
     services: dict[str, Services] = field(default_factory=dict[str, Services])
+    _places: dict[str, asyncio.Semaphore] = field(default_factory=dict[str, asyncio.Semaphore])
 
     @classmethod
     async def open(cls) -> Hub:
@@ -64,6 +65,10 @@ class Hub:
                 "before; such calls are paid again. Something in its prompts varies."
             )
         return [*found, *dict.fromkeys(self.faults)]
+
+    def place_of(self, node: str, most: int) -> asyncio.Semaphore:
+        """A place for a program of a node, of which `most` run at once. Waiting takes nothing of a row's time."""
+        return self._places.setdefault(node, asyncio.Semaphore(most))
 
     def services_of(self, node: str, most: int) -> Services:
         """The services that a node has started, of which there are `most` at once."""

@@ -132,6 +132,12 @@ class External(SignatureNode):
     async def _run(self, inputs: Mapping[str, Any], ctx: Context, hub: Hub) -> dict[str, Any]:
         """The outcome of a row, failures of the agent included. Raises what ends the run, and failures of models."""
         ctx.span.agent = self.name
+        if self.config.url is None:
+            async with hub.place_of(self.name, self.config.processes):
+                return await self._run_in_place(inputs, ctx, hub)
+        return await self._run_in_place(inputs, ctx, hub)
+
+    async def _run_in_place(self, inputs: Mapping[str, Any], ctx: Context, hub: Hub) -> dict[str, Any]:
         session = RowSession(self.config, self.patches, self.max_calls, inputs, ctx)
         secret = hub.gateway.admit(session)
         failure, outputs = None, {}

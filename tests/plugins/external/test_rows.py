@@ -86,6 +86,20 @@ def test_several_outputs_are_read_with_their_types(tmp_path: Path) -> None:
     assert found == {"label": "x", "score": 0.5}
 
 
+def test_no_more_programs_run_at_once_than_the_file_says(tmp_path: Path) -> None:
+    """A training starts hundreds of rows together; as many processes would take the memory of the machine."""
+    (tmp_path / "here").mkdir()
+    mark = 'touch "$HERE/$$"; ls "$HERE" | wc -l; sleep 0.2; rm "$HERE/$$"'
+    node = {"external": "text -> label", "processes": 2, "env": {"HERE": str(tmp_path / "here")}}
+    file = tmp_path / "workflow.yaml"
+    file.write_text(
+        yaml.safe_dump({"lm": "openai/m", "nodes": {"agent": {**node, "command": ["sh", "-c", mark], "stdin": "none"}}})
+    )
+    with workbench.load(file, pool=SimulatedPool(RecordingLM())) as wf:
+        found = [int(row.outputs["label"]) for row in wf.batch([{"text": str(i)} for i in range(8)], concurrency=8)]
+    assert max(found) == 2
+
+
 @pytest.mark.parametrize(
     ("command", "kind", "words"),
     [
