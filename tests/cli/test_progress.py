@@ -73,11 +73,10 @@ def started(**budget: float) -> dict[str, Any]:
 def evaluated(score: float, note: str = "", *, rows: int = 4, complete: bool = True, failed: int = 0) -> dict[str, Any]:
     workflow = SimpleNamespace(hash="0123456789abcdef", patch=SimpleNamespace(note=note) if note else None)
     failures = {"timeout": failed} if failed else {}
-    return {
-        "evaluation": SimpleNamespace(
-            workflow=workflow, score=score, complete=complete, failures=failures, results=[None] * rows
-        )
-    }
+    scores = [float(n < round(score * rows)) for n in range(rows)]
+    made = SimpleNamespace(workflow=workflow, score=score, complete=complete, failures=failures, scores=scores)
+    made.results = [None] * rows
+    return {"evaluation": made}
 
 
 def settled(sent: int, dollars: float = 0.0, retries: int = 0, reused: int = 0, **budget: Any) -> dict[str, Any]:
@@ -105,11 +104,11 @@ def test_what_happened_stands_above_one_live_line(terminal: Terminal) -> None:
     assert above == [
         "run ab12 of sort [it]; budget: calls 200; database run.db",
         "warning: 2 rows are [bold]twice[/bold]",  # as it was written: a file's text is not markup
-        "baseline: val 0.500, 1 failed",
-        "candidate 01234567 (more demos): val 0.750  <- best",
+        "baseline: val 0.500 [0.15, 0.85], 1 failed",
+        "candidate 01234567 (more demos): val 0.750 [0.30, 0.95]  <- best",
         "candidate 01234567 (fewer demos): val 0.600",
     ]
-    assert live.startswith("candidate 2  best 0.750") and "━" in live
+    assert live.startswith("candidate 2  best 0.750 [0.30, 0.95]") and "━" in live
 
 
 def test_the_live_line_shows_what_is_spent_of_the_budget(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,7 +144,7 @@ def test_at_the_end_the_live_line_is_gone_and_the_cursor_is_back(terminal: Termi
     with pytest.raises(RuntimeError), shown_on(terminal) as tell:
         tell("candidate_evaluated", evaluated(0.5))
         raise RuntimeError
-    assert terminal.screen() == ["baseline: val 0.500"] and not terminal.hidden
+    assert terminal.screen() == ["baseline: val 0.500 [0.15, 0.85]"] and not terminal.hidden
 
 
 def test_a_candidate_that_was_stopped_early_is_never_the_best(terminal: Terminal) -> None:
@@ -165,7 +164,7 @@ def test_elsewhere_there_are_plain_lines_or_none(capfd: pytest.CaptureFixture[st
             tell("call_settled", settled(50, calls=200))
             tell("optimizer_told", {"optimizer": "mcts", "message": "converged"})
             tell("budget_spent", {"message": "budget reached"})
-        lines = ["baseline: val 0.500", "mcts: converged", "budget reached; testing the best candidate so far"]
+        lines = ["baseline: val 0.500 [0.15, 0.85]", "mcts: converged", "budget reached; testing the best candidate so far"]
         assert capfd.readouterr() == ("", "" if quiet else "\n".join(lines) + "\n")
 
 

@@ -54,6 +54,7 @@ class _State:
 
     def __init__(self) -> None:
         self.best: float | None = None
+        self.within = ""  # the 95% interval of the best, by the rows of val
         self.baseline: float | None = None
         self.candidates = 0
         self.doing = "starting"
@@ -103,14 +104,22 @@ class _State:
         name = evaluation.workflow.hash[:8]  # show, diff and export accept it
         if self.baseline is None:
             self.baseline = self.best = evaluation.score
-            return f"baseline: val {evaluation.score:.3f}{failed}"
+            self.within = _interval(evaluation)
+            return f"baseline: val {evaluation.score:.3f}{self.within}{failed}"
         if not evaluation.complete:
             return f"candidate {name} ({note}): stopped after {len(evaluation.results)} rows"
         better = self.best is None or evaluation.score > self.best
         if better:
-            self.best = evaluation.score
-        mark = "  <- best" if better else ""
-        return f"candidate {name} ({note}): val {evaluation.score:.3f}{failed}{mark}"
+            self.best, self.within = evaluation.score, _interval(evaluation)
+        mark = f"{self.within}{failed}  <- best" if better else failed
+        return f"candidate {name} ({note}): val {evaluation.score:.3f}{mark}"
+
+
+def _interval(evaluation: Any) -> str:
+    from workbench.proof import interval
+
+    low, high = interval(evaluation.scores)
+    return f" [{low:.2f}, {high:.2f}]"
 
 
 class _Plain:
@@ -153,7 +162,7 @@ class _Live:
         self.state, self.console = _State(), Console(file=bare_stderr(), highlight=False)
         self.progress = Progress(
             TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=24),
+            BarColumn(bar_width=16),
             TextColumn("{task.fields[spent]}", markup=False),
             TimeElapsedColumn(),
             console=self.console,
@@ -177,7 +186,7 @@ class _Live:
         if event == "call_settled":
             self._bar(data["ledger"])
         else:
-            best = f"  best {self.state.best:.3f}" if self.state.best is not None else ""
+            best = f"  best {self.state.best:.3f}{self.state.within}" if self.state.best is not None else ""
             self.progress.update(self.task, description=f"{self.state.doing}{best}")
 
     def _bar(self, ledger: Any) -> None:
