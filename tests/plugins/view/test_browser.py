@@ -125,8 +125,8 @@ def page(browser: Any) -> Iterator[Any]:
     assert not wrong
 
 
-def test_a_run_is_followed_to_its_end(page: Any, address: str, optimizing: Any) -> None:
-    """Nobody loads the page anew: it grows, and becomes the report."""
+def test_a_run_is_steered_and_followed_to_its_end(page: Any, address: str, optimizing: Any) -> None:
+    """It is paused, looked at, and goes on. Nobody loads the page anew: it grows, and becomes the report."""
     page.goto(address)
     page.get_by_role("link", name="tickets-report").first.click()
     assert "running" in page.locator("h1").inner_text()
@@ -139,6 +139,10 @@ def test_a_run_is_followed_to_its_end(page: Any, address: str, optimizing: Any) 
         return len(seen) >= 3
 
     wait_for(figures, "the calls to be counted on")
+    page.get_by_role("button", name="Pause").click()
+    page.get_by_text("pause: done").wait_for()
+    page.get_by_role("button", name="Go on").click()
+    page.get_by_text("continue: done").wait_for()
     page.get_by_role("heading", name=re.compile("The gain is")).wait_for(timeout=240_000)
     assert page.get_by_text("What was changed").count() == 1 and "running" not in page.content()
     assert optimizing.wait(60) == 0
