@@ -50,7 +50,11 @@ def slots_command(file: Path, rows: int, out: Path | None, sets: tuple[str, ...]
     if out is not None:
         write_workflow(task, workflow, out)
         trust_result(file, out)
-    say(f"{len(found)} slots on {len(runs)} rows; {spent}" + (f"; written to {one_line(out)}" if out else ""), err=True)
+    say(
+        f"{len(found)} slot{'s' * (len(found) != 1)} on {len(runs)} rows; {spent}"
+        + (f"; written to {one_line(out)}" if out else ""),
+        err=True,
+    )
     if as_json:
         echo_json({"slots": {f"nodes.{n}.slots.{name}": s.model_dump(by_alias=True) for n, name, s in found}})
 
@@ -101,7 +105,7 @@ def apply_command(result: str, folder: Path, write: bool, db: str) -> None:
     if write:
         for path, text in written.items():
             path.write_bytes(text.encode())
-        say(f"{len(written)} files changed.", err=True)
+        say(f"{len(written)} file{'s' * (len(written) != 1)} changed.", err=True)
     left = [name for name, found in places.items() if len(found) != 1] + _without_text(workflow)
     for name in left:
         found = ", ".join(sorted({str(place.path.relative_to(folder)) for place in places.get(name, ())}))

@@ -64,6 +64,7 @@ def traces_command(
     {"messages": [...]}. E-mail addresses, phone numbers, keys, card numbers and IP addresses are redacted, duplicates
     left out, and the rows of one conversation stay in one split. Calls no model, and sends nothing anywhere.
     """
+    from workbench.errors import SpecError, suggest
     from workbench.files import check_writable
     from workbench_traces.read_files import read_turns
     from workbench_traces.redact import Redactor
@@ -75,6 +76,8 @@ def traces_command(
     _check_new(out, split, no_workflow)
     turns = read_turns(files, form, (score or "", edit or ""))
     rows, account = make_rows(turns, Labels(score, *score_range, accept), Redactor(keep))
+    if score and not account.scores[score]:
+        raise SpecError(f"no trace has the outcome '{score}'", hint=suggest(score, sorted(account.scores)))
     if labelled:
         rows = [row for row in rows if row.get("answer")]
     written = _write(out, rows, split, no_workflow)

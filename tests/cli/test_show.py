@@ -72,6 +72,13 @@ def test_show_names_the_failed_rows_with_what_they_said(tmp_path: Path) -> None:
     assert others.exit_code == 0 and all(f["inputs"] is None for f in json.loads(others.output)["failures"])
 
 
+def test_show_names_the_failed_rows_of_val_where_none_was_tested(tmp_path: Path) -> None:
+    plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=400)
+    shown = CliRunner().invoke(cli, ["show", "--failures", "--json", "--db", str(tmp_path / "run.db")])
+    failed = json.loads(shown.output)["failures"]
+    assert failed and {row["split"] for row in failed} == {"val"}
+
+
 def test_show_does_without_the_lines_of_a_report(tmp_path: Path) -> None:
     """Reports of older versions are stored without them."""
     from workbench.store import Store

@@ -8,7 +8,8 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
 from click.testing import CliRunner
@@ -151,7 +152,10 @@ def test_a_raised_budget_lets_the_search_go_on(tmp_path: Path) -> None:
 
 def test_a_lower_budget_is_refused(tmp_path: Path) -> None:
     report, _, told = steered(tmp_path, at("Level 2.", "budget", calls=100))
-    assert report.budget == {"calls": 2000} and "higher ones" in told[0]["outcome"]
+    assert (
+        report.budget == {"calls": 2000}
+        and "raised and never lowered, and the run has calls=2000" in told[0]["outcome"]
+    )
 
 
 def test_a_candidate_written_by_hand_is_evaluated_and_may_win(tmp_path: Path) -> None:
@@ -286,6 +290,34 @@ def test_the_command_line_gives_and_lists_orders(tmp_path: Path) -> None:
     for wrong in (["stop", "now"], ["pin"], ["add", "c0"], ["budget"], ["list"][:0]):
         found = CliRunner().invoke(cli, ["steer", "last", *wrong, *db])
         assert found.exit_code == 2, wrong
+
+
+def test_a_setting_inside_a_setting_can_be_written_and_others_are_refused_by_their_address() -> None:
+    from workbench.steering.steered import _check_writable
+
+    class Agent:
+        learnable: ClassVar = {"slots.system.text": "text", "demos": "demos", "command": "code"}
+
+    parent: Any = SimpleNamespace(enabled_nodes={"agent": Agent()})
+    _check_writable(parent, "nodes.agent.slots.system.text")
+    _check_writable(parent, "nodes.agent.demos.0")
+    for address in ("nodes.agent.slots.system.match", "nodes.agent.slots", "nodes.agent.command", "lm"):
+        with pytest.raises(SpecError, match="cannot be written by hand") as said:
+            _check_writable(parent, address)
+        assert address == "lm" or "nodes.agent.slots.system.text, nodes.agent.demos." in str(said.value)
+
+
+def test_orders_are_listed_as_they_are_given_and_the_baseline_has_its_name(tmp_path: Path) -> None:
+    def order(text: str, hash_: str) -> None:
+        if text == "Level 3.":
+            db = ["--db", str(tmp_path / "run.db")]
+            for words in (["budget", "calls=5"], ["add", "baseline", "nodes.sort.instructions=Level 4. Mine."]):
+                assert CliRunner().invoke(cli, ["steer", "last", *words, *db]).exit_code == 0
+
+    steered(tmp_path, order)
+    listed = CliRunner().invoke(cli, ["steer", "last", "list", "--db", str(tmp_path / "run.db")]).output
+    assert "budget  calls=5  refused: ceilings are raised and never lowered, and the run has calls=2000" in listed
+    assert "  nodes.sort.instructions=Level 4. Mine.  done" in listed
 
 
 def test_every_action_is_carried_out_by_name() -> None:

@@ -26,7 +26,9 @@ def _store(db: str) -> Any:
 @click.command("show")
 @click.argument("run", default="last")
 @click.option(
-    "--failures", is_flag=True, help="Show the rows that score below 1: of the winner on test, or of an eval."
+    "--failures",
+    is_flag=True,
+    help="Show the rows that score below 1: of an eval; of the winner on test, or on val if it was not tested.",
 )
 @click.option("--row", "example", metavar="ID", help="Show all that is known of one row, with prompts and answers.")
 @click.option("--candidate", help="For --row: hash of a candidate (default: the winner).")

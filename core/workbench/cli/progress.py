@@ -49,6 +49,13 @@ def _call_line(data: dict[str, Any]) -> str:
     )
 
 
+def order_words(order: dict[str, Any]) -> list[str]:
+    """The data of an order, as it is given on the command line."""
+    words = [str(order[key])[:8] for key in ("candidate", "parent") if key in order]
+    settings = order.get("set", {key: order[key] for key in order if key not in ("candidate", "parent")})
+    return [*words, *(f"{key}={value}" for key, value in settings.items())]
+
+
 class _State:
     """The progress so far, gathered from the events."""
 
@@ -84,7 +91,7 @@ class _State:
         if event == "rate_limited":
             return f"rate limited: {data['before']} -> {data['after']} at once ({one_line(data['lm'])})"
         if event == "steered":
-            what = "".join(f" {one_line(v)}" for v in data["order"].values())
+            what = "".join(f" {one_line(word)}" for word in order_words(data["order"]))
             return f"ordered: {data['action']}{what}: {one_line(data['outcome'])}"
         if event == "testing":
             self.doing = "sealed test"

@@ -13,10 +13,10 @@ from workbench.store import Candidates, Evaluations, Journal, Store, kind_of, li
 
 def failed_rows(store: Store, row: Any, report: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     """The rows of a run that score below 1, worst first, with their inputs where these are known: of an evaluation,
-    those that it scored; of `optimize`, the test rows of its winner."""
+    those that it scored; of `optimize`, the test rows of its winner, or those of val where none was tested."""
     found = read_rows(store, row, report)
     if kind_of(row) != "eval":
-        found = [r for r in found if r["split"] == "test"]
+        found = [r for r in found if r["split"] == "test"] or [r for r in found if r["split"] == "val"]
     wrong = [r for r in found if r["score"] is None or r["score"] < 1]
     known = row_inputs(store, row) if any(r["fields"] is None for r in wrong) else {}
     for one in wrong:

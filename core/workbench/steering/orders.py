@@ -58,7 +58,8 @@ def give_order(store: Store, run: str, kind: str, data: Mapping[str, Any] | None
     """Order something of a run of `optimize` that goes on; returns the order's number.
 
     It takes effect after the evaluation on val that runs now (`pause` and `continue`: at once), and is part of the run
-    from then on: a resumed run takes it up at the same place. The beginning of a candidate's hash is enough.
+    from then on: a resumed run takes it up at the same place. The beginning of a candidate's hash is enough, or
+    `baseline`.
 
     Raises:
         SpecError: for what is no order of this run.
@@ -84,8 +85,8 @@ def give_order(store: Store, run: str, kind: str, data: Mapping[str, Any] | None
 
 
 def _find(known: Candidates, prefix: str) -> str:
-    """The hash of the candidate that begins so; of the baseline for nothing. Raises SpecError."""
-    if not prefix:
+    """The hash of the candidate that begins so; of the baseline for nothing, or its name. Raises SpecError."""
+    if prefix in ("", "baseline"):
         return str(known.find_baseline())
     found = [c["hash"] for c in known.read_all() if c["hash"].startswith(prefix)]
     if len(found) != 1:

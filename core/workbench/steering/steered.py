@@ -122,7 +122,8 @@ class Steering:
         old = {what: getattr(now, what) for what in order}
         raised = {what: new for what, new in order.items() if old[what] is not None and new > old[what]}
         if not raised:
-            raise SpecError("the run has these ceilings, higher ones, or none")
+            has = ", ".join(f"{what}={'none' if limit is None else limit}" for what, limit in old.items())
+            raise SpecError(f"ceilings are raised and never lowered, and the run has {has}")
         self.ledger.budget = now.model_copy(update=raised)
 
     async def _pin(self, order: Mapping[str, Any]) -> None:
@@ -151,10 +152,11 @@ def _check_writable(parent: Workflow, address: str) -> None:
     parts = address.split(".")
     node = parent.enabled_nodes.get(parts[1]) if parts[0] == "nodes" and len(parts) > 2 else None
     writable = [] if node is None else [s for s, kind in node.learnable.items() if kind in WRITABLE]
-    if node is None or parts[2] not in writable:
+    setting = ".".join(parts[2:])
+    if not any(setting == known or setting.startswith(f"{known}.") for known in writable):
         raise SpecError(
             f"'{address}' cannot be written by hand",
-            hint=f"Of this node, these can: {', '.join(writable)}."
+            hint=f"Of this node, these can: {', '.join(f'nodes.{parts[1]}.{known}' for known in writable)}."
             if writable
             else "Write nodes.NAME.instructions=TEXT.",
         )

@@ -33,6 +33,7 @@ def steer_command(run: str, action: str, arguments: tuple[str, ...], db: str, as
     An order takes effect after the evaluation that runs now, and belongs to the run from then on: a resumed run takes
     it up at the same place.
     """
+    from workbench.cli.progress import order_words
     from workbench.steering import give_order
     from workbench.store import Orders, ReadOnlyStore, Store
 
@@ -42,7 +43,7 @@ def steer_command(run: str, action: str, arguments: tuple[str, ...], db: str, as
         if as_json:
             return echo_json(found)
         for order in found:
-            words = (order["at"], order["kind"], *map(str, order["data"].values()), order["outcome"] or "waits")
+            words = (order["at"], order["kind"], *order_words(order["data"]), order["outcome"] or "waits")
             say("  ".join(one_line(word) for word in words))
         return None if found else say("No orders.")
     number = give_order(Store(db), run, action, _data(action, arguments))
