@@ -22,8 +22,11 @@ sys.path[:0] = [str(HERE.parent), str(HERE)]
 from flowchart import draw_flowchart  # noqa: E402
 from writers.contents import contents  # noqa: E402
 
-_LINK = re.compile(r"(!?\[[^\]]*\]\()([^)#\s]+)((?:#[^)]*)?\))")
-_CODE = re.compile(r"(^```.*?^```$|^    .*?$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
+#: Code, or a link: which of the two a bracket belongs to is decided by what begins first.
+_CODE_OR_LINK = re.compile(
+    r"(?P<code>^```.*?^```$|`[^`\n]+`)|(?P<text>!?\[[^\]]*\]\()(?P<target>[^)#\s]+)(?P<rest>(?:#[^)]*)?\))",
+    re.MULTILINE | re.DOTALL,
+)
 _CHART = re.compile(r"^```mermaid\n(.*?)\n```$", re.MULTILINE | re.DOTALL)
 _LANGUAGES = {".py": "python", ".yaml": "yaml", ".yml": "yaml", ".json": "json", ".toml": "toml"}
 _PART = 40_000  # characters of a file that are shown
@@ -79,10 +82,12 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     here = page.file.src_uri
     origin = _origin.get(here)
     if origin is not None and origin.endswith(".md"):
-        markdown = "".join(
-            part if i % 2 else _LINK.sub(lambda m: m[1] + _led(m[2], origin, here) + m[3], part)
-            for i, part in enumerate(_CODE.split(markdown))
-        )
+
+        def mend(match: re.Match[str]) -> str:
+            code, text, target, rest = match.groups()
+            return _unescape(code) if code else text + _led(target, origin, here) + rest
+
+        markdown = _CODE_OR_LINK.sub(mend, markdown)
     if here.startswith("source/"):
         page.meta["search"] = {"exclude": True}
     return _CHART.sub(lambda m: draw_flowchart(m[1]), markdown)
@@ -98,9 +103,14 @@ def _led(target: str, origin: str, here: str) -> str:
     return posixpath.relpath(place(path), posixpath.dirname(here) or ".")
 
 
+def _unescape(code: str) -> str:
+    """In a table GitHub needs `a\\|b` for a bar in code; Python-Markdown would show the backslash."""
+    return code if "\n" in code else code.replace("\\|", "|")
+
+
 def _targets(path: str) -> set[str]:
-    text = _CODE.sub("", (ROOT / path).read_text(encoding="utf-8"))
-    found = (m[2] for m in _LINK.finditer(text) if "://" not in m[2])
+    text = (ROOT / path).read_text(encoding="utf-8")
+    found = (m["target"] for m in _CODE_OR_LINK.finditer(text) if m["target"] and "://" not in m["target"])
     return {posixpath.normpath(posixpath.join(posixpath.dirname(path), target)) for target in found}
 
 
