@@ -164,7 +164,11 @@ def test_elsewhere_there_are_plain_lines_or_none(capfd: pytest.CaptureFixture[st
             tell("call_settled", settled(50, calls=200))
             tell("optimizer_told", {"optimizer": "mcts", "message": "converged"})
             tell("budget_spent", {"message": "budget reached"})
-        lines = ["baseline: val 0.500 [0.15, 0.85]", "mcts: converged", "budget reached; testing the best candidate so far"]
+        lines = [
+            "baseline: val 0.500 [0.15, 0.85]",
+            "mcts: converged",
+            "budget reached; testing the best candidate so far",
+        ]
         assert capfd.readouterr() == ("", "" if quiet else "\n".join(lines) + "\n")
 
 
