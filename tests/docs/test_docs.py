@@ -99,10 +99,18 @@ def test_every_key_has_a_description_and_a_type_that_a_user_knows() -> None:
     assert [row for row in rows if row.endswith("|  |") or "workbench_" in row] == []
 
 
-def test_friction_31_the_contents_lead_to_each_plugin() -> None:
-    for page in (ROOT / "README.md", ROOT / "docs/index.md"):
-        leads = {(page.parent / to).resolve() for to in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8"))}
-        assert {*(ROOT / "plugins").glob("*/README.md")} <= leads, page
+def leads(page: Path) -> set[Path]:
+    links = re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8"))
+    return {(page.parent / to).resolve() for to in links if "://" not in to}
+
+
+def test_friction_31_the_contents_lead_to_each_page_and_plugin() -> None:
+    index, readme = ROOT / "docs/index.md", ROOT / "README.md"
+    wanted = {*(ROOT / "plugins").glob("*/README.md"), *(ROOT / "docs").rglob("*.md")} - {index}
+    assert wanted <= leads(index), wanted - leads(index)
+    assert index in leads(readme), "the README is short, and leads there"
+    _, _, rest = readme.read_text(encoding="utf-8").partition("<!-- contents")
+    assert rest.partition("<!-- end")[0].count("](") == 10
 
 
 def test_every_link_leads_somewhere() -> None:

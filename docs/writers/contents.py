@@ -1,0 +1,155 @@
+"""The list of contents: of docs/index.md, of the site's navigation, and, in short, of the README."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+#: (title, path from the root, what one finds there), in the order in which they are read.
+Links = list[tuple[str, str, str]]
+
+CONTENTS: dict[str, Links] = {
+    "Begin": [
+        ("Tutorial", "docs/tutorial.md", "the quickstart, line by line"),
+        ("Choose an optimizer", "docs/how-to/choose-optimizer.md", "which one, for what, at which price"),
+        (
+            "How it differs",
+            "docs/explanation/how-it-differs.md",
+            "from DSPy, GEPA, promptfoo and others, and when to use them",
+        ),
+        ("Gallery", "docs/reference/gallery.md", "published designs as workflow files, with pictures"),
+        ("Benchmarks", "docs/benchmarks.md", "what was measured, losses included"),
+    ],
+    "Your model and data": [
+        ("Use your own endpoint", "docs/how-to/own-endpoint.md", "any server that speaks OpenAI's API"),
+        ("Use vLLM", "docs/how-to/vllm.md", "for serving and for training"),
+        ("Read your data", "docs/how-to/data.md", "CSV, JSON, Parquet, Hugging Face"),
+        ("Start from traces", "docs/how-to/start-from-traces.md", "rows from the logs of what runs already"),
+        ("Improve an agent that you have", "docs/how-to/improve-an-agent.md", "in any language, unchanged"),
+        ("Come from DSPy, promptfoo or Inspect", "docs/how-to/dspy.md", "and go back to DSPy"),
+    ],
+    "Measure": [
+        ("Check a workflow", "docs/how-to/check-a-workflow.md", "before it costs anything"),
+        ("Evaluate and compare", "docs/how-to/evaluate.md", "models and wordings, row by row"),
+        ("Calibrate a judge", "docs/how-to/calibrate-a-judge.md", "with labels of people"),
+        ("Make metrics of feedback", "docs/how-to/metrics-from-feedback.md", "from what people say about answers"),
+        ("Find the step that fails", "docs/how-to/which-step-fails.md", "and let the search use it"),
+        ("Look at runs in a browser", "docs/how-to/look-at-runs.md", "live, and steer them"),
+        ("Send runs to other systems", "docs/how-to/trackers.md", "OpenTelemetry, MLflow, W&B, Optuna's dashboard"),
+    ],
+    "Improve": [
+        ("Search the structure", "docs/how-to/search-structure.md", "which steps there are, and how they are wired"),
+        (
+            "Get cheaper at the same quality",
+            "docs/how-to/cheaper-at-the-same-quality.md",
+            "with a proof that nothing is lost",
+        ),
+        ("Keep service levels", "docs/how-to/service-levels.md", "latency and cost as targets"),
+        ("Train the model", "docs/how-to/train.md", "weights in place of prompts"),
+    ],
+    "Use the result": [
+        ("Use the winner", "docs/how-to/use-the-winner.md", "from Python, behind HTTP, in a container"),
+        ("Gate a change in CI", "docs/how-to/continuous-integration.md", "by exit code"),
+        ("Use it from Python", "docs/how-to/from-python.md", "without a file"),
+        ("Give it to a coding agent", "plugins/workbench_mcp/README.md", "an MCP server, and a SKILL.md"),
+    ],
+    "Extend": [
+        ("Write a metric", "docs/how-to/own-metric.md", "a function"),
+        ("Write a node", "docs/how-to/own-node.md", "a kind of step"),
+        ("Write a reader", "docs/how-to/own-reader.md", "of another format"),
+        ("Write a provider", "docs/how-to/own-provider.md", "of language models"),
+        ("Write an exporter or a sandbox", "docs/how-to/own-exporter.md", "for what becomes of the winner"),
+        ("Write an optimizer", "docs/how-to/own-optimizer.md", "under budget, journal and proof"),
+        ("Measure an optimizer", "docs/how-to/benchmark-optimizer.md", "without a language model"),
+    ],
+    "Reference": [
+        ("Workflow file", "docs/reference/workflow-file.md", "every key"),
+        ("Nodes", "docs/reference/nodes.md", "every kind"),
+        ("Optimizers", "docs/reference/optimizers.md", "every setting"),
+        ("Metrics and readers", "docs/reference/metrics.md", "every name"),
+        ("Commands", "docs/reference/cli.md", "and the environment"),
+        ("Exit codes", "docs/reference/exit-codes.md", "for scripts"),
+        ("Hooks", "docs/reference/hooks.md", "for plugins"),
+        ("Database", "docs/reference/database.md", "its tables"),
+        ("Gateway", "docs/reference/gateway.md", "endpoints and fields"),
+        ("Catalogue of plugins", "docs/reference/plugins.md", "what each provides"),
+    ],
+    "Explanation": [
+        ("The proof", "docs/explanation/proof.md", "when a gain is shown"),
+        ("Budget and journal", "docs/explanation/budget-and-journal.md", "why nothing is paid twice"),
+        ("What fails, and its tests", "docs/explanation/reliability.md", "by kind of failure"),
+        ("Security", "docs/security.md", "who may do what"),
+        ("Architecture", "docs/explanation/architecture.md", "how the code is built"),
+        ("Words", "docs/explanation/words.md", "the glossary"),
+    ],
+}
+
+#: What the README leads to; the rest stands on docs/index.md.
+NEXT = (
+    "docs/tutorial.md",
+    "docs/how-to/choose-optimizer.md",
+    "docs/how-to/own-endpoint.md",
+    "docs/how-to/data.md",
+    "docs/how-to/improve-an-agent.md",
+    "docs/reference/gallery.md",
+    "docs/explanation/proof.md",
+    "docs/explanation/how-it-differs.md",
+    "docs/benchmarks.md",
+)
+
+WORKFLOWS = (
+    *("quickstart", "services", "sums", "evolve", "memory", "reflect", "which_step", "prompt_mcts", "textgrad"),
+    *("dspy_module", "intercode_sql"),
+)
+
+
+def plugin_links() -> list[tuple[str, str]]:
+    return [
+        (path.parent.name.removeprefix("workbench_").replace("_", " "), path.relative_to(ROOT).as_posix())
+        for path in sorted((ROOT / "plugins").glob("*/README.md"))
+    ]
+
+
+def contents() -> dict[str, list[tuple[str, str]]]:
+    """Groups of (title, path from the root) with the plugins, each page once: the site's navigation."""
+    groups = {group: [(title, path) for title, path, _ in links] for group, links in CONTENTS.items()}
+    placed = {path for links in groups.values() for _, path in links}
+    return {**groups, "Plugins": [(title, path) for title, path in plugin_links() if path not in placed]}
+
+
+def with_contents(page: Path) -> str:
+    """docs/index.md with all links: a heading for each group, a line for each page."""
+    lines = list[str]()
+    for group, links in CONTENTS.items():
+        lines += ["", f"## {group}", "", *(_line(page, link) for link in links)]
+    lines += ["", "## Workflows to try", ""]
+    lines += [f"- {_link(page, name, f'workflows/{name}.yaml')}" for name in WORKFLOWS]
+    lines += ["", "## Plugins", "", "[The catalogue](reference/plugins.md) says what each provides.", ""]
+    lines += [f"- {_link(page, *link)}" for link in plugin_links()]
+    return _between_marks(page, [*lines, ""])
+
+
+def with_next(page: Path) -> str:
+    """README.md with the few links that a newcomer needs."""
+    known = {link[1]: link for links in CONTENTS.values() for link in links}
+    lines = [_line(page, known[path]) for path in NEXT]
+    return _between_marks(
+        page, [*lines, _line(page, ("Everything else", "docs/index.md", "how-tos, reference, plugins"))]
+    )
+
+
+def _line(page: Path, link: tuple[str, str, str]) -> str:
+    title, path, what = link
+    return f"- {_link(page, title, path)}: {what}"
+
+
+def _link(page: Path, title: str, path: str) -> str:
+    return f"[{title}]({os.path.relpath(ROOT / path, page.parent)})"
+
+
+def _between_marks(page: Path, lines: list[str]) -> str:
+    begin, end = "<!-- contents, written by docs/generate.py -->", "<!-- end of contents -->"
+    before, _, rest = page.read_text(encoding="utf-8").partition(begin)
+    return "\n".join([before + begin, *lines, end + rest.partition(end)[2]])

@@ -1,0 +1,253 @@
+"""The pages of docs/reference, from the code."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import re
+import sys
+from importlib.metadata import entry_points
+from itertools import takewhile
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+from writers.tables import bundled, fields
+
+from workbench import hookspecs
+from workbench.cli import cli
+from workbench.cli.file_schema import json_schema
+from workbench.plugins import GROUP, plugins
+from workbench.run import prepare
+from workbench.spec import ENVIRONMENT, BudgetSpec, DataSpec, DomainSpec, LMSpec, PolicySpec, ProofSpec, Spec
+from workbench.store import SCHEMA, TABLES, Store
+from workbench.workflow import mermaid, node_class
+
+ROOT = Path(__file__).parents[2]
+HEAD = "<!-- Written by docs/generate.py. Do not edit. -->\n\n"
+
+
+_WIRING = """Nodes are wired by the names of their fields. A node reads a field from the last node before it in the file that writes
+it; if there is none, from the first one after it; and if no node writes it, from the example. A node that reads and writes
+the same field refines it. Independent nodes run at the same time, and who is faster never decides what is read. The
+prediction has all fields that were written; of several writers of a field the last one in the file counts, or who refined what that one wrote.
+
+Every node also takes
+
+- `needs`: a node or a list of nodes that must be done before, though no field passes between them;
+- `optional: true`: a failure of this node leaves the fields as they were before it;
+- `enabled: false`: the workflow is as if this node were not there.
+"""  # noqa: E501
+
+
+def load_only_ours() -> None:
+    """What else is installed must not get into our docs."""
+    ours = [e.name for e in entry_points(group=GROUP) if (ROOT / "plugins" / e.value).is_dir()]
+    os.environ["WORKBENCH_LOAD_PLUGINS"] = ",".join(ours)
+
+
+def doc(thing: Any) -> str:
+    return inspect.cleandoc(thing.__doc__ or "").strip() + "\n"
+
+
+def workflow_file() -> str:
+    rule = get_args(PolicySpec.model_fields["rules"].annotation)[0]
+    condition = get_args(rule.model_fields["when"].annotation)[1]
+    parts = [
+        "# The workflow file\n",
+        "Unknown keys are refused. `workbench schema` prints all of this as JSON Schema.\n",
+    ]
+    for title, model in (
+        ("Top level", Spec),
+        ("lm, and the roles proposer and judge", LMSpec),
+        ("data", DataSpec),
+        ("budget", BudgetSpec),
+        ("search: one address", DomainSpec),
+        ("proof", ProofSpec),
+        ("policy", PolicySpec),
+        ("policy: one rule", rule),
+        ("policy: a condition on an argument", condition),
+    ):
+        parts += [f"## {title}\n", doc(model), fields(model)]
+    return "\n".join(parts)
+
+
+def nodes() -> str:
+    parts = ["# Node kinds\n", _WIRING]
+    for kind in bundled("node_kinds"):
+        cls = node_class(kind)
+        parts += [f"## {kind}\n", doc(cls), fields(cls.Config)]
+        if cls.learnable:
+            parts.append(
+                "Optimizers may change: " + ", ".join(f"`{n}` ({w})" for n, w in cls.learnable.items()) + ".\n"
+            )
+    return "\n".join(parts)
+
+
+#: Earlier names of optimizers: they still work, and only the new name is documented.
+RENAMED = {"align"}
+
+
+def optimizers() -> str:
+    parts = ["# Optimizers\n"]
+    for name in (name for name in bundled("optimizers") if name not in RENAMED):
+        cls = plugins().get("optimizers", name)
+        parts += [f"## {name}\n", doc(cls), fields(cls)]
+    return "\n".join(parts)
+
+
+def metrics() -> str:
+    parts = ["# Metrics\n", "Written as `metric: name(field, option=value)`.\n"]
+    for name in bundled("metrics"):
+        target = plugins().get("metrics", name)
+        signature = str(inspect.signature(target)).replace("'", "")
+        parts += [f"## {name}\n", f"`{name}{signature}`\n", doc(target)]
+    parts += ["# Data readers\n"]
+    parts += [f"`{', '.join(bundled('readers'))}`: each with its options, as delimiter and types of CSV, in"]
+    parts += ["[the readers' page](../../plugins/workbench_readers/README.md).\n"]
+    return "\n".join(parts)
+
+
+def gallery() -> str:
+    """Each published design of workflows/gallery with its paper, what it is, and its picture."""
+    parts = [
+        "# Gallery\n",
+        "Published agent designs as workflow files, in `workflows/gallery`. All run without a key, on "
+        "`bundled/nano`, which knows "
+        "a small made-up world of tickets, sums and facts and nothing else. `contest.yaml`, `jury.yaml` and "
+        "`graph_of_thoughts.yaml` give "
+        "real results with it. With `mag_sql.yaml` and `stateflow_bash.yaml` every row fails: it writes no SQL and "
+        "no commands. In "
+        "the others it finishes nearly all rows and shows which node reads what, but it calls no tool, builds no "
+        "team and "
+        "registers nothing, and what it writes as plan, search, critique or score has no meaning: where that cannot "
+        "be read, the "
+        "file says what is done instead. Name a real model for results. In the tests a scripted model goes every way "
+        "through each file. Pictures: `workbench show --mermaid FILE`. Those "
+        "with tools in Python are asked about once; `workbench trust --folder workflows` answers for all.\n",
+    ]
+    for path in sorted((ROOT / "workflows/gallery").glob("*.yaml")):
+        lines = path.read_text(encoding="utf-8").splitlines()[1:]
+        title, *what = [line.removeprefix("# ") for line in takewhile(lambda line: line.startswith("# "), lines)]
+        _, _, task, _ = prepare(path, [])
+        link = f"[{path.name}](../../workflows/gallery/{path.name})"
+        parts += [
+            f"## {title}\n",
+            f"{link}: {' '.join(what)}\n",
+            f"```mermaid\n{mermaid(task.workflow).rstrip()}\n```\n",
+        ]
+    return "\n".join(parts)
+
+
+def hooks() -> str:
+    parts = ["# Hooks\n", doc(hookspecs)]
+    for name, function in vars(hookspecs).items():
+        if inspect.isfunction(function) and function.__module__ == hookspecs.__name__:
+            parts += [f"## {name}\n", f"`{name}{inspect.signature(function)}`\n".replace("'", ""), doc(function)]
+    return "\n".join(parts)
+
+
+def commands() -> str:
+    parts = ["# The command line\n"]
+    context = click.Context(cli, info_name="workbench")
+    ours: list[str] = list(cli.ours)  # type: ignore[attr-defined]
+    for name in [*ours, *(n for n in cli.list_commands(context) if n not in ours)]:
+        command = cli.get_command(context, name)
+        assert command is not None
+        parts += _help(command, f"workbench {name}")
+        if isinstance(command, click.Group):
+            for sub in command.commands.values():
+                parts += _help(sub, f"workbench {name} {sub.name}")
+    parts += ["## Environment and config\n", _SURROUNDINGS]
+    parts += ["| variable | what it sets |", "| --- | --- |"]
+    parts += [f"| `{variable}` | `{address}` |" for variable, address in ENVIRONMENT.items()]
+    parts += [
+        "| `WORKBENCH_DB` | `--db` |",
+        "| `WORKBENCH_SANDBOX` | `--sandbox`, that of `resume`, too |",
+        "| `WORKBENCH_CONFIG` | the config file |",
+        "| `WORKBENCH_TRUST` | folders whose workflow files are trusted ([trust](../security.md#trust)), as in PATH |",
+        "| `WORKBENCH_LOAD_PLUGINS` | the only plugins to load, by name, with commas between them |\n",
+    ]
+    parts.append(doc(sys.modules["workbench.cli"]))
+    return "\n".join(parts)
+
+
+_SURROUNDINGS = """A flag comes before the environment, that before the workflow file, and that before `lm`, `budget` and `concurrency` of the
+config file (`~/.config/workbench/config.yaml`). Of two flags for one setting the last holds. A run keeps what environment and
+config added to it when it was started: `resume` does not look at them again, but for `WORKBENCH_SANDBOX`. A resumed run
+refuses a weaker sandbox than it began with.
+"""  # noqa: E501
+
+
+def _help(command: click.Command, name: str) -> list[str]:
+    context = click.Context(command, info_name=name, max_content_width=100, terminal_width=100)
+    return [f"## {name}\n", "```text", command.get_help(context), "```\n"]
+
+
+def database() -> str:
+    return "\n".join(
+        [
+            "# The run database\n",
+            doc(sys.modules[Store.__module__]),
+            "",
+            "| table | what it holds |",
+            "| --- | --- |",
+            *(f"| `{name}` | {what} |" for name, what in TABLES.items()),
+            "",
+            "```sql",
+            SCHEMA.strip(),
+            "```\n",
+        ]
+    )
+
+
+def catalogue() -> str:
+    """Each plugin of ours: what it provides, and the first paragraph of its page."""
+    parts = [
+        "# Catalogue of plugins\n",
+        "Everything that a workflow file can name comes from a plugin. These come with workbench; `workbench plugins` "
+        "lists what is installed, others' too.\n",
+        "| plugin | provides | what it is |",
+        "| --- | --- | --- |",
+    ]
+    for info in sorted(plugins().infos, key=lambda info: info.module):
+        name = info.module
+        text = (ROOT / "plugins" / name / "README.md").read_text(encoding="utf-8")
+        first = _first_sentence(text)
+        provides = [
+            f"{kind.replace('_', ' ')}: {', '.join(f'`{n}`' for n in names)}" for kind, names in info.provides.items()
+        ]
+        rest = [hook.removeprefix("register_").replace("_", " ") for hook in info.hooks if hook.startswith("register_")]
+        rest = [kind for kind in rest if kind.replace(" ", "_") not in info.provides]
+        shown = "; ".join([*provides, *rest])
+        parts.append(f"| [{name.removeprefix('workbench_')}](../../plugins/{name}/README.md) | {shown} | {first} |")
+    return "\n".join(parts) + "\n"
+
+
+def _first_sentence(page: str) -> str:
+    """The first sentence below the title, without links, which lead from another folder."""
+    paragraph = " ".join(page.split("\n\n")[1].split())
+    plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", paragraph).removeprefix("- ")
+    return re.split(r"(?<=[.!?]) (?=[A-Z`*])", plain)[0].rstrip(":").replace("|", "\\|")
+
+
+PAGES = {
+    "workflow-file.md": workflow_file,
+    "nodes.md": nodes,
+    "optimizers.md": optimizers,
+    "metrics.md": metrics,
+    "hooks.md": hooks,
+    "gallery.md": gallery,
+    "cli.md": commands,
+    "database.md": database,
+    "plugins.md": catalogue,
+}
+
+
+def pages() -> dict[str, str]:
+    """All pages by file name, and the schema."""
+    load_only_ours()
+    found = {name: HEAD + write() for name, write in PAGES.items()}
+    found["schema.json"] = json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
+    return found
