@@ -325,3 +325,18 @@ def test_every_action_is_carried_out_by_name() -> None:
 
     for action in set(ACTIONS) - {"pause", "continue"}:
         assert asyncio.iscoroutinefunction(getattr(Steering, f"_{action}")), action
+
+
+def test_a_pin_does_not_reach_a_search_on_other_rows(tmp_path: Path) -> None:
+    """An optimizer may search on a part of the rows first, where the pinned candidate was never evaluated."""
+
+    class Inner(Ladder):
+        async def optimize(self, study: Study) -> Workflow:
+            await super().optimize(study)
+            part = study.narrow(val=study.train[:8])
+            await part.evaluate(study.workflow.patched({"nodes.sort.instructions": "Level 4. Inner."}))
+            assert part.best.get("nodes.sort.instructions") == "Level 4. Inner."
+            return study.best
+
+    report, _, _ = steered(tmp_path, at("Level 2.", "pin", candidate="SELF"), optimizer=Inner())
+    assert level(report) == "Level 2."

@@ -77,8 +77,8 @@ ROWS: list[Mutant] = [
         SESSION,
         SEALED,
         (
-            "with self.task.dataset.test.sealed():\n            status",
-            "with suppress():\n            status",
+            "with self.task.dataset.test.sealed():\n                status",
+            "with suppress():\n                status",
             "the search is not sealed",
         ),
         (

@@ -36,21 +36,21 @@ SEARCH: list[Mutant] = [
     *changes_of(
         "core/workbench/study/study.py",
         STUDY_TESTS,
-        (
-            "if best is None or lean.score > best.score:",
-            "if best is None or lean.score >= best.score:",
-            "a tie takes the later candidate",
-        ),
         ("if evaluation.complete:", "if True:", "a part of val can win"),
         ("if on_val and replica == 0:", "if on_val:", "a replica can win"),
         ("if self._spent(what) + needed > limit:", "if False:", "an inner optimizer passes its share"),
         ("limits=limits if share < 1 else self.limits,", "limits=self.limits,", "a share of the budget is all of it"),
         (
-            "if val is None\n            else replace(",
-            "if True\n            else replace(",
+            "self.progress if val is None else",
+            "self.progress if True else",
             "an evaluation on a part of val can win",
         ),
         ("rng=random.Random(self.rng.randrange(2**63)),", "rng=random.Random(),", "chance does not come from the seed"),
+    ),
+    *changes_of(
+        "core/workbench/study/standing.py",
+        STUDY_TESTS,
+        ("max(self.eligible,", "max(reversed(self.eligible),", "a tie takes the later candidate"),
     ),
     *changes_of(
         "core/workbench/study/standing.py",

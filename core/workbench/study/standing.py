@@ -30,6 +30,12 @@ class Progress:
     pinned: str | None = None
     dropped: set[str] = field(default_factory=set[str])
 
+    def apart(self, on_evaluation: Callable[[Evaluation], Awaitable[None]]) -> Progress:
+        """That of a search on other rows, whose evaluations cannot win the run."""
+        return replace(
+            self, on_evaluation=on_evaluation, best=None, complete={}, stored=None, pinned=None, dropped=set[str]()
+        )
+
     def add(self, evaluation: Evaluation) -> None:
         """Add a complete evaluation on val, without its traces."""
         lean = replace(evaluation, results=tuple(replace(r, trace=None) for r in evaluation.results))

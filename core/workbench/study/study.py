@@ -336,9 +336,7 @@ class Study:
             name=f"{self.name}/{name}" if name else self.name,
             rng=random.Random(self.rng.randrange(2**63)),
             limits=limits if share < 1 else self.limits,
-            progress=self.progress
-            if val is None
-            else replace(self.progress, on_evaluation=_unrecorded, best=None, complete={}, stored=None),
+            progress=self.progress if val is None else self.progress.apart(_unrecorded),
         )
 
     async def improve(self, optimizer: Optimizer) -> Workflow:
