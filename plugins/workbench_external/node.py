@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+from workbench.defects import Defect
 from workbench.errors import NodeError, SpecError
 from workbench.hashing import digest
 from workbench.runtime import Context
 from workbench.spec import lm_spec
 from workbench.user_code import PREFIX, parse_address
-from workbench.workflow import SignatureNode, Span, parse_signature
+from workbench.workflow import SignatureNode, Span, Surroundings, parse_signature
 from workbench_external.config import ExternalConfig
 from workbench_external.container import WORK, run_in_image
+from workbench_external.defects import find_missing_files
 from workbench_external.exchange import (
     check_output,
     command_line,
@@ -97,6 +99,9 @@ class External(SignatureNode):
 
     def tool_names(self) -> Collection[str]:
         return [function.name for function in self.config.functions]
+
+    def defects(self, around: Surroundings) -> Iterable[Defect]:
+        return find_missing_files(self.config, self.base, self.folder)
 
     @property
     def observed(self) -> bool:

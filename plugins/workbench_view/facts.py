@@ -74,6 +74,12 @@ class Summary:
         return [(address, old, new) for address, old, new in self.report["changes"]]
 
     @property
+    def has_agent(self) -> bool:
+        """Whether a node is an agent that exists, whose texts are written back or replaced as they pass."""
+        nodes = self.after.nodes.values() if self.after is not None else ()
+        return any(node.get("kind") == "external" for node in nodes)
+
+    @property
     def tested(self) -> bool:
         """Whether the sealed rows were tested."""
         return self.report["best"]["test"]["score"] is not None

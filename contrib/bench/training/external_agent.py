@@ -1,4 +1,4 @@
-"""Trains the model behind an agent that is not changed: workflows/sorter.py on `bundled/nano`, by sft, dpo or grpo.
+"""Trains the model behind an agent that is not changed: workflows/sorter.py on `bundled/nano`, by sft or dpo.
 
     python contrib/bench/training/external_agent.py sft [--work FOLDER]
 
@@ -21,7 +21,6 @@ ROOT = Path(__file__).parents[3]
 OPTIMIZERS: dict[str, dict[str, Any]] = {
     "sft": {"rounds": 2, "rollouts": 16, "tasks": 24, "learning": {"rate": 3e-4}},
     "dpo": {"rounds": 4, "rollouts": 16, "tasks": 24, "learning": {"rate": 3e-4}},
-    "grpo": {"course": {"steps": 16, "tasks": 8, "rollouts": 8, "evaluate_every": 8}, "learning": {"rate": 1e-3}},
 }
 
 

@@ -13,7 +13,7 @@ from workbench.store import Evaluations, Store, kind_of, read_report
 from workbench.task import dump_yaml
 from workbench.workflow import Workflow
 from workbench_view.server.site import NotFound, Site, find_run
-from workbench_view.server.steering import read_orders
+from workbench_view.server.steering import list_writable, read_orders
 from workbench_view.text_diff import list_changes
 
 
@@ -45,6 +45,7 @@ def candidate_page(site: Site, store: Store, request: Request) -> Response:
         evaluations=[e for e in Evaluations(store, row["id"]).list_all() if e["candidate"] == hash_],
         children=[c for c in found if c["parent"] == hash_],
         texts=read_texts(workflow),
+        writable=list_writable(workflow),
         tree=dump_yaml(workflow.tree),
     )
 

@@ -11,6 +11,7 @@ from workbench.errors import SpecError, StoreError
 from workbench.run import candidate_workflow
 from workbench.steering import ACTIONS, give_order
 from workbench.store import Orders, Store, find_exact_run
+from workbench.workflow import Workflow
 from workbench_view.server.site import NotFound, Refused, Site, url
 
 #: Ceilings that a form may raise, and how their texts are read.
@@ -52,7 +53,8 @@ def _read_order(store: Store, run_id: int, action: str, form: Mapping[str, str])
         if workflow is None:
             raise Refused(f"There is no candidate '{candidate[:80]}'.", 422)
         written = {key: text.replace("\r\n", "\n") for key, text in form.items() if key.startswith("nodes.")}
-        changed = {key: text for key, text in written.items() if text != workflow.get(key, None)}
+        shown = list_writable(workflow)
+        changed = {key: text for key, text in written.items() if text != shown.get(key)}
         if not changed:
             raise Refused("Nothing was changed: the candidate would be the one that it is made from.", 422)
         return {"parent": candidate, "set": changed}
@@ -78,3 +80,17 @@ def _describe(order: Mapping[str, Any]) -> str:
     if order["kind"] == "add":
         return f"add: {str(data['parent'])[:8]} with another {', '.join(data['set'])}"
     return " ".join([order["kind"], *(str(value)[:8] for value in data.values())])
+
+
+def list_writable(workflow: Workflow) -> dict[str, str]:
+    """The texts that a form offers to write anew: instructions, also where there are none yet, and slots of agents."""
+    nodes: Mapping[str, Any] = workflow.tree.get("nodes", {})
+    found = {
+        f"nodes.{name}.instructions": str(node.get("instructions") or "")
+        for name, node in nodes.items()
+        if node.get("kind") in ("predict", "agent") or "instructions" in node
+    }
+    for name, node in nodes.items():
+        for slot, settings in (node.get("slots") or {}).items() if node.get("kind") == "external" else ():
+            found[f"nodes.{name}.slots.{slot}.text"] = str(settings.get("text") or settings.get("match") or "")
+    return found

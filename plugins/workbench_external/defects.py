@@ -1,0 +1,38 @@
+"""What of a command is not there (`workbench validate --deep`)."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from workbench.defects import Defect, DefectKind
+from workbench_external.config import ExternalConfig
+
+#: Words that can only be meant as a file.
+_SCRIPT = re.compile(r"[\w./-]+\.(?:py|js|mjs|cjs|ts|sh|rb|pl|php|jar)")
+
+
+def find_missing_files(config: ExternalConfig, base: Path, folder: Path | None) -> Iterator[Defect]:
+    """A program that is not on PATH, and scripts that stand neither beside the workflow file nor in the agent's folder.
+    In an image other files are there, which are not looked at."""
+    if config.command is None or config.image is not None:
+        return
+    program = config.command[0]
+    if "{" not in program and shutil.which(program) is None and not (base / program).is_file():
+        yield Defect(
+            DefectKind.MISSING_SERVER,
+            f"there is no program '{program}' on PATH, nor beside the workflow file",
+            "Name one that can be started, e.g. python, or the path of one.",
+            ("command", 0),
+        )
+    for place, word in enumerate(config.command[1:], 1):
+        places = [base, *([folder] if folder is not None and config.revision is None else [])]
+        if config.revision is None and _SCRIPT.fullmatch(word) and not any((one / word).is_file() for one in places):
+            yield Defect(
+                DefectKind.MISSING_SERVER,
+                f"there is no file {base / word}",
+                "Paths are relative to the workflow file.",
+                ("command", place),
+            )
