@@ -128,13 +128,14 @@ def test_a_stopped_search_is_proved_at_once(stubborn: bool, tmp_path: Path) -> N
 def test_a_pinned_candidate_wins_over_better_ones(tmp_path: Path) -> None:
     report, _, _ = steered(tmp_path, at("Level 3.", "pin", candidate="SELF"))
     assert level(report) == "Level 3." and report.candidates == 6
+    assert any("was pinned by its user" in warning for warning in report.warnings)
     assert report.best["val"] < max(_val_scores(tmp_path))
 
 
 def test_a_dropped_candidate_cannot_win(tmp_path: Path) -> None:
     """It is the last one, so the order takes effect at the end of the search."""
     report, _, _ = steered(tmp_path, at("Level 5.", "drop", candidate="SELF"))
-    assert level(report) == "Level 4."
+    assert level(report) == "Level 4." and any("dropped by its user" in warning for warning in report.warnings)
 
 
 def _val_scores(folder: Path) -> list[float]:

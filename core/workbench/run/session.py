@@ -319,6 +319,7 @@ class Session:
             *Candidates(self.store, self.run_id).unreached(len(self._candidates), self.run),
             *self.evaluator.faults.lines(),
             *self.runtime.warnings(),
+            *self.steering.warnings(),
             *plugins().warnings(self._set_aside),
         ]
         return build_report(

@@ -103,6 +103,18 @@ class Steering:
         if isinstance(self.ledger.stopping, SearchStopped):
             self.ledger.stopping = None
 
+    def warnings(self) -> list[str]:
+        """What of the result is the user's doing, for the report."""
+        found: list[str] = []
+        if any(order["kind"] == "stop" and order["outcome"] == "done" for order in self.orders.read_all()):
+            found.append("the search was stopped by its user")
+        if self.progress.pinned is not None:
+            found.append(f"candidate {self.progress.pinned[:8]} was pinned by its user, so it is the winner")
+        if self.progress.dropped:
+            names = ", ".join(sorted(hash_[:8] for hash_ in self.progress.dropped))
+            found.append(f"dropped by its user, so that they could not win: {names}")
+        return found
+
     def check(self) -> None:
         """Raise SearchStopped if the search was stopped."""
         if isinstance(self.ledger.stopping, SearchStopped):
