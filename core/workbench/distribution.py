@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
-from importlib.metadata import Distribution, distributions
+from importlib.metadata import Distribution, PackageNotFoundError, distributions
+from importlib.metadata import version as version_of
+from typing import Any
 
 NAME = "agent-optimization-workbench"
 _PACKAGE = "workbench"
+#: What results may depend on besides our own version.
+_TOLD = ("dspy", "litellm", "optuna", "numpy", "scipy", "torch", "transformers", "trl", "peft", "vllm")
 
 
 def pip_install(*extras: str) -> str:
@@ -32,3 +37,21 @@ def find_conflicting_distributions() -> Iterator[str]:
 def _brings_package(distribution: Distribution) -> bool:
     named = (distribution.read_text("top_level.txt") or "").split()
     return _PACKAGE in named or any(file.parts[:1] == (_PACKAGE,) for file in distribution.files or ())
+
+
+def describe_machine() -> dict[str, Any]:
+    """What a run runs on: system, processors, Python, and the versions of the packages that are installed."""
+    import platform
+
+    packages: dict[str, str] = {}
+    for name in _TOLD:
+        try:
+            packages[name] = version_of(name)
+        except PackageNotFoundError:
+            continue
+    return {
+        "system": platform.platform(),
+        "processors": os.cpu_count(),
+        "python": platform.python_version(),
+        "packages": packages,
+    }

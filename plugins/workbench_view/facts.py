@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from workbench.errors import StoreError
 from workbench.evaluation import Difference, Side, add_details, compare_sides, read_rows, read_side
 from workbench.run import candidate_workflow, candidates, lineage, winner_of
-from workbench.store import Candidates, RunRecord, Store, kind_of, read_report
+from workbench.store import Candidates, RunRecord, Store, kind_of, list_attributions, read_report
 from workbench.workflow import Workflow
 from workbench_view.noise import noise_band
 
@@ -57,6 +58,8 @@ class Summary:
         points: in the order of their evaluation.
         tree: (depth, candidate), each after its parent.
         before, after: the workflows.
+        machine: system, processors, python and packages, of each process that worked on the run.
+        decisive: lines on the nodes that decide failures, where that was examined.
     """
 
     run: Mapping[str, Any]
@@ -67,6 +70,8 @@ class Summary:
     tree: Sequence[tuple[int, Mapping[str, Any]]]
     before: Workflow | None
     after: Workflow | None
+    machine: Sequence[Mapping[str, Any]]
+    decisive: Sequence[str]
 
     @property
     def changes(self) -> list[tuple[str, Any, Any]]:
@@ -126,7 +131,37 @@ def read_summary(store: Store, row: Any, report: Mapping[str, Any], noise: float
         tree=lineage(found),
         before=candidate_workflow(store, row["id"], Candidates(store, row["id"]).find_baseline()),
         after=candidate_workflow(store, row["id"], winner_of(report)),
+        machine=_machines(store, row["id"]),
+        decisive=_decisive(store, row),
     )
+
+
+def _machines(store: Store, run_id: int) -> list[Mapping[str, Any]]:
+    """Each once, in the order of the processes."""
+    found: list[Mapping[str, Any]] = []
+    for one in RunRecord(store, run_id).read_events("machine"):
+        packages = one.get("packages")
+        told = {key: one[key] for key in ("system", "processors", "python") if key in one}
+        if isinstance(packages, dict):
+            told["packages"] = ", ".join(f"{name} {version}" for name, version in packages.items())
+        if told not in found:
+            found.append(told)
+    return found
+
+
+def _decisive(store: Store, row: Any) -> list[str]:
+    """Which nodes decide failures: as optimizers found on train rows, and as `workbench attribute` found."""
+    lines = list[str]()
+    for event in RunRecord(store, row["id"]).read_events("optimizer_told"):
+        if str(event.get("message", "")).startswith("failures are decided by"):
+            lines.append(f"{event.get('optimizer')}, on train rows: {event['message']}")
+    for one in list_attributions(store):
+        report: Mapping[str, Any] = read_report(one) or {}
+        if report.get("kind") == "attribute" and row["run"] in report["examined"]:
+            nodes = Counter(str(found["node"]) for found in report["rows"] if found["node"])
+            told = ", ".join(f"{node} {n}" for node, n in nodes.most_common()) or "no node"
+            lines.append(f"run {one['run']} ({report['method']}), failed rows by node: {told}")
+    return list(dict.fromkeys(lines))
 
 
 def _verdict(report: Mapping[str, Any]) -> list[str]:

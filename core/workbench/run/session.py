@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from workbench.distribution import describe_machine
 from workbench.errors import (
     BudgetSpent,
     Interrupted,
@@ -101,6 +102,7 @@ class Session:
             self.record.mark_running(os.getpid(), os.uname().nodename)
             warned = [*self.task.dataset.warnings, *budget_warnings(self.task), *disk_warnings(self.store.path)]
             self.trackers = Trackers.watching(self.task.spec.track, self.info, self.evaluator, self.ledger.resumed)
+            self.store.event(self.run_id, "machine", **describe_machine())
             self._emit("run_started", run=self.info, warnings=warned)
             course = asyncio.current_task()
             assert course is not None

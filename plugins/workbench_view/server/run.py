@@ -50,6 +50,7 @@ def run_page(site: Site, store: Store, request: Request) -> Response:
         **shown,
         "facts": summary,
         "report": report,
+        "provenance": shown["provenance"] | {key: value for one in summary.machine for key, value in one.items()},
         "changes": list_changes(summary.changes),
         "pictures": list(drawn.list_pictures(summary)),
         "sides": sides,

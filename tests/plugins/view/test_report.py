@@ -6,6 +6,7 @@ import csv
 import io
 import itertools
 import json
+import platform
 import re
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import optuna
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
@@ -23,10 +25,12 @@ from hypothesis import strategies as st
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
 
+from workbench.attribution.diagnoses import RowFinding
 from workbench.cli import cli
 from workbench.errors import StoreError
 from workbench.run import Options, optimize
-from workbench.store import Store
+from workbench.store import Store, add_run, dumps
+from workbench.store.content import checksum
 from workbench.study import make_optimizer
 from workbench.testing.simulated import HELPFUL, SimulatedLM, SimulatedPool, write_task
 from workbench_view.exports import write_csv, write_json, write_markdown
@@ -105,6 +109,28 @@ def test_rows_that_changed_sides_come_with_both_traces(facts: Facts) -> None:
         first, second = row.before["spans"][0]["calls"][0], row.after["spans"][0]["calls"][0]
         assert first["messages"] != second["messages"]
         assert first["text"] in write_page(facts)
+
+
+def test_it_says_where_it_came_from_and_which_node_decided(tmp_path: Path) -> None:
+    database = improve(tmp_path, rows=(6, 8, 8))
+    store = Store(database)
+    row = store.find_run("last")
+    told = {"optimizer": "rewrite", "message": "failures are decided by: sort 0.9", "figures": {}}
+    sql = "insert into events (run_id, at, kind, data) values (?, '', 'optimizer_told', ?)"
+    store.execute(sql, row["id"], json.dumps(told))
+    rows = [vars(RowFinding(str(n), "c", node=node)) for n, node in enumerate(("sort", "sort", None))]
+    report = {"kind": "attribute", "lines": [], "examined": [row["run"]], "method": "replay", "rows": rows}
+    made = add_run(store, run="dddd", name="a", status="finished", spec="", options="{}", kind="attribute")
+    sql = "update runs set report = ?, checksum = ?, kind = 'attribute' where id = ?"
+    store.execute(sql, dumps(report), checksum("dddd", dumps(report)), made)
+    found = read_facts(store, row["run"])
+    page = write_page(found)
+    store.close()
+    assert found.decisive == (
+        ["rewrite, on train rows: failures are decided by: sort 0.9", "run dddd (replay), failed rows by node: sort 2"]
+    )
+    assert "Which node decides failures" in page and "sort 2" in page
+    assert len(found.machine) == 1 and platform.python_version() in page and f"optuna {optuna.__version__}" in page
 
 
 def test_traces_have_their_limit(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
