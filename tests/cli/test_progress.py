@@ -192,3 +192,15 @@ def test_the_sides_of_the_sealed_test_are_named(terminal: Terminal) -> None:
         for sides, words in ((2, "baseline and winner"), (3, "baseline, winner and best on val")):
             tell("testing", {"changed": True, "sides": sides})
             assert f"sealed test of {words}" in "\n".join(terminal.screen(tell))
+
+
+@pytest.mark.parametrize(("failed", "told"), [(3, True), (2, False)])
+def test_a_baseline_that_mostly_fails_says_why_at_once(failed: int, told: bool, terminal: Terminal) -> None:
+    """Before the search spends on it."""
+    data = evaluated(0.25, failed=failed)
+    results = [SimpleNamespace(failure="unparsed", message="no label in\n'x'") for _ in range(failed)]
+    data["evaluation"].results = [*results, *[SimpleNamespace(failure=None, message=None)] * (4 - failed)]
+    with shown_on(terminal) as tell:
+        tell("candidate_evaluated", data)
+        (line, *_) = terminal.screen(tell)
+    assert ("e.g. no label in\\n'x'" in line) is told

@@ -112,7 +112,7 @@ class _State:
         if self.baseline is None:
             self.baseline = self.best = evaluation.score
             self.within = _interval(evaluation)
-            return f"baseline: val {evaluation.score:.3f}{self.within}{failed}"
+            return f"baseline: val {evaluation.score:.3f}{self.within}{failed}{_reason(evaluation)}"
         if not evaluation.complete:
             return f"candidate {name} ({note}): stopped after {len(evaluation.results)} rows"
         better = self.best is None or evaluation.score > self.best
@@ -120,6 +120,12 @@ class _State:
             self.best, self.within = evaluation.score, _interval(evaluation)
         mark = f"{self.within}{failed}  <- best" if better else failed
         return f"candidate {name} ({note}): val {evaluation.score:.3f}{mark}"
+
+
+def _reason(evaluation: Any) -> str:
+    """Why the first row failed, if most did."""
+    reasons = [r.message or r.failure for r in evaluation.results if getattr(r, "failure", None)]
+    return f", e.g. {one_line(reasons[0])[:300]}" if 2 * len(reasons) > len(evaluation.results) else ""
 
 
 def _interval(evaluation: Any) -> str:

@@ -77,14 +77,15 @@ def build_report(
 
 
 def _unusable(baseline: Evaluation | None) -> list[str]:
-    """A warning if the baseline has no answer on val that the metric could score."""
-    if baseline is None or not baseline.results or any(result.failure is None for result in baseline.results):
+    """A warning if the baseline has no answer on most rows of val that the metric could score."""
+    failed = [result for result in baseline.results if result.failure is not None] if baseline is not None else []
+    if baseline is None or not failed or 2 * len(failed) < len(baseline.results):
         return []
     kinds = ", ".join(f"{kind} {count}" for kind, count in baseline.failures.items())
-    first = baseline.results[0]
+    few = "any" if len(failed) == len(baseline.results) else str(len(failed))
     return [
-        f"the baseline gave no answer that can be scored on any of the {len(baseline.results)} rows of val: {kinds}, "
-        f"e.g. {first.message or first.failure}"
+        f"the baseline gave no answer that can be scored on {few} of the {len(baseline.results)} rows of val: {kinds}, "
+        f"e.g. {failed[0].message or failed[0].failure}"
     ]
 
 
