@@ -1,6 +1,7 @@
-"""The level of the proof where nothing is gained, over 1,000 runs in each world: false claims stay below 5%.
+"""The level of the proof where nothing is gained, over hundreds of runs in each world: false claims stay below 5%.
 
-The worlds are those of contrib/bench/promises/proof.py, which also measures coverage and power.
+The worlds are those of contrib/bench/promises/proof.py, which takes 1,000 runs of each and also measures coverage and
+power. Here graded ones, which take longest and are farthest from the bound, have 400.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ NULLS = [world for world in bench.worlds() if not world.gain]
 @pytest.mark.slow
 @pytest.mark.parametrize("world", NULLS, ids=lambda world: world.name)
 def test_at_most_one_null_run_in_twenty_claims_a_gain(world: bench.World) -> None:
-    row = bench.measure(world, 1000, seed=7)
+    row = bench.measure(world, 1000 if world.name.startswith("0/1") else 400, seed=7)
     assert row["shown95"][1] <= 0.05, row
     assert row["covered95"][1] >= 0.93, row
 

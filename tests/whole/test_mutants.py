@@ -15,18 +15,13 @@ from mutants import MUTANTS
 
 ROOT = Path(__file__).parents[2]
 
-#: One of each area, each with tests of a few seconds.
+#: Each with tests of a few seconds.
 SAMPLE = (
     "search spends what is set aside for the proof",
     "a timeout costs nothing",
     "a gain is shown without its interval",
-    "a loss is never shown",
-    "duplicates of train and test are not told",
-    "a race stops after one row",
     "a permission holds in doubt",
-    "a call that was cut is completed",
     "the name is part of the hash",
-    "the last value is no step of the domain",
 )
 
 
@@ -62,7 +57,7 @@ def test_a_run_is_judged_by_how_its_tests_ended() -> None:
 @pytest.mark.timeout(900)
 def test_a_sample_dies() -> None:
     sample = [mutant for mutant in MUTANTS if mutant.why in SAMPLE]
-    assert len(sample) == len(SAMPLE) == 10
+    assert len(sample) == len(SAMPLE) == 5
     outcomes = mutants_run.run(sample)
     assert [o.mutant.name for o in outcomes if o.verdict != "killed"] == []
     assert len(outcomes) == 10
