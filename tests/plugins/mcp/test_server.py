@@ -157,6 +157,7 @@ def test_a_wrong_file_is_told_with_its_place(folder: Path) -> None:
     assert "lable" in said and "tickets.yaml:" in said
 
 
+@pytest.mark.slow
 def test_cancelling_interrupts_the_run_which_can_be_resumed(folder: Path) -> None:
     rows = {"train": 12, "val": 60, "test": 100}
     write(folder, data={"file": "tickets.jsonl", "split": rows}, budget={"calls": 900}, concurrency=1)
@@ -245,6 +246,7 @@ def test_the_skill_is_printed_and_says_what_it_is_for() -> None:
     assert head["name"] == "workbench" and len(head["description"]) < 1024  # the format's own limits
 
 
+@pytest.mark.slow
 def test_every_command_of_the_skill_works(folder: Path) -> None:
     """In their order, on the file that it shows."""
     (shown,) = blocks("yml")

@@ -25,12 +25,11 @@ from hypothesis import strategies as st
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
 
-from workbench.attribution.diagnoses import RowFinding
+from workbench.attribution import RowFinding
 from workbench.cli import cli
 from workbench.errors import StoreError
 from workbench.run import Options, optimize
 from workbench.store import Store, add_run, dumps
-from workbench.store.content import checksum
 from workbench.study import make_optimizer
 from workbench.testing.simulated import HELPFUL, SimulatedLM, SimulatedPool, write_task
 from workbench_view.exports import write_csv, write_json, write_markdown
@@ -121,8 +120,7 @@ def test_it_says_where_it_came_from_and_which_node_decided(tmp_path: Path) -> No
     rows = [vars(RowFinding(str(n), "c", node=node)) for n, node in enumerate(("sort", "sort", None))]
     report = {"kind": "attribute", "lines": [], "examined": [row["run"]], "method": "replay", "rows": rows}
     made = add_run(store, run="dddd", name="a", status="finished", spec="", options="{}", kind="attribute")
-    sql = "update runs set report = ?, checksum = ?, kind = 'attribute' where id = ?"
-    store.execute(sql, dumps(report), checksum("dddd", dumps(report)), made)
+    store.execute("update runs set report = ?, kind = 'attribute' where id = ?", dumps(report), made)
     found = read_facts(store, row["run"])
     page = write_page(found)
     store.close()
