@@ -11,7 +11,7 @@ from typing import Any
 
 from workbench.errors import StoreError
 from workbench.evaluation import Difference, Side, add_details, compare_sides, read_rows, read_side
-from workbench.run import candidate_workflow, candidates, lineage, winner_of
+from workbench.run import candidate_workflow, candidates, lineage, origin_of, winner_of
 from workbench.store import Candidates, RunRecord, Store, kind_of, list_attributions, read_report
 from workbench.workflow import Workflow
 from workbench_view.noise import noise_band
@@ -122,8 +122,10 @@ def read_facts(store: Store, name: str) -> Facts:
 def read_summary(store: Store, row: Any, report: Mapping[str, Any], noise: float | None) -> Summary:
     """What is told of a run besides its rows. Raises StoreError for what is damaged."""
     found = candidates(store, row["id"])
+    run = {key: row[key] for key in row.keys() if key not in ("report", "spec", "checksum", "spec_checksum")}  # noqa: SIM118
+    origin = origin_of(row)
     return Summary(
-        run={key: row[key] for key in row.keys() if key not in ("report", "spec", "checksum", "spec_checksum")},  # noqa: SIM118
+        run={**run, "branched_from": f"{origin['run']}:{origin['candidate'][:8]}" if origin else None},
         report=report,
         verdict=_verdict(report),
         noise=noise,

@@ -88,6 +88,10 @@ def checked(shown: str) -> list[str]:
     return [*report.split("\n")[1:], *(re.sub(r" val \S+ ", "", line) for line in tree)]
 
 
+def without_inputs(shown: str) -> list[str]:
+    return [line for line in shown.splitlines() if not re.match(r"    \w+: ", line)]
+
+
 def test_flipped_bits_never_change_what_is_shown_as_paid_for(database: Path) -> None:
     """Report, tree and answers; numbers and notes beside them have no checksum."""
     whole, before = {tuple(words): look(database, *words) for words in LOOKS}, database.read_bytes()
@@ -105,6 +109,8 @@ def test_flipped_bits_never_change_what_is_shown_as_paid_for(database: Path) -> 
                 refusals += 1
             elif found == expected:
                 continue
+            elif words == ("show", "--failures"):  # inputs come from the data; they are left out if its hash is flipped
+                assert without_inputs(found) == without_inputs(expected), place
             elif words[0] == "show" and "--mermaid" not in words and "--calls" not in words:
                 assert checked(found) == checked(expected), place
             elif words in (("show", "--calls", "40"),):

@@ -6,6 +6,7 @@ from areas.mutant import Mutant, changes_of
 
 FOLDER = "core/workbench/steering/"
 TESTS = ("tests/steering/test_steering.py",)
+BRANCHES = ("tests/steering/test_branch.py",)
 
 STEERED: list[Mutant] = [
     *changes_of(
@@ -39,5 +40,26 @@ STEERED: list[Mutant] = [
             "            pass\n        await store_evaluation",
             "orders wait for the end of the search",
         ),
+    ),
+    *changes_of(
+        "core/workbench/run/history.py",
+        BRANCHES,
+        (
+            "_write_text(row, found, baseline)\n        source",
+            "_write_text(row, baseline, baseline)\n        source",
+            "a branch begins at the file",
+        ),
+        ('"run": name}, outcome="done")', '"run": name})', "a run takes up the order that branched it"),
+        ('"sets": [list(one) for one in sets]', '"sets": []', "settings of a branch are dropped"),
+    ),
+    *changes_of(
+        "core/workbench/run/start.py",
+        BRANCHES,
+        (
+            'begins = row["status"] == "ready"',
+            "begins = False",
+            "a branch begins on a budget that cannot pay for its proof",
+        ),
+        (' or stored.get("referred") is None:', ":", "what a branch refers to may change after it began"),
     ),
 ]

@@ -34,6 +34,7 @@ class _Commands(click.Group):
         "optimize": "run_commands",
         "resume": "run_commands",
         "steer": "runs.steering",
+        "branch": "runs.branching",
         "predict": "predict_commands",
         "runs": "runs",
         "show": "inspect_commands",

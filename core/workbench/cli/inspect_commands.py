@@ -55,7 +55,7 @@ def show_command(
     RUN may be one of `workbench attribute`: its diagnoses are shown. With --mermaid, RUN may also be a workflow file.
     """
     from workbench.evaluation import failed_rows, read_calls, row_details
-    from workbench.run import candidates, status_of
+    from workbench.run import candidates, origin_of, status_of
     from workbench.store import Journal, kind_of, read_report
 
     if mermaid:
@@ -76,6 +76,7 @@ def show_command(
         "kind": kind_of(row),
         "name": row["name"],
         "status": status_of(store, row),
+        "branched_from": origin_of(row),
         "report": report,
         "candidates": candidates(store, row["id"]),
         "failures": failed_rows(store, row, report) if failures else [],
@@ -96,6 +97,10 @@ def _say_run(found: dict[str, Any], row: Any, db: str, tree: bool) -> None:
     run, report = one_line(row["run"]), found["report"]
     said = f"{one_line(found['kind'])} of {one_line(row['name'])}: {one_line(found['status'])}"
     say(f"run {run}, {said}, started {one_line(row['started'])}")
+    if origin := found["branched_from"]:
+        say(f"It begins at candidate {one_line(origin['candidate'][:8])} of run {one_line(origin['run'])}.")
+    if found["status"] == "ready":
+        say(f"Nothing was called yet. Start it with: workbench resume {run} --db {db}")
     if found["status"] == "killed":
         say(f"Nothing paid for is lost. Resume it with: workbench resume {run} --db {db}")
     if report and found["status"] in ("killed", "running"):

@@ -51,8 +51,9 @@ def _call_line(data: dict[str, Any]) -> str:
 
 def order_words(order: dict[str, Any]) -> list[str]:
     """The data of an order, as it is given on the command line."""
-    words = [str(order[key])[:8] for key in ("candidate", "parent") if key in order]
-    settings = order.get("set", {key: order[key] for key in order if key not in ("candidate", "parent")})
+    named = ("candidate", "parent", "run")
+    words = [str(order[key])[:8] for key in named if key in order]
+    settings = order.get("set", {key: order[key] for key in order if key not in named})
     return [*words, *(f"{key}={value}" for key, value in settings.items())]
 
 

@@ -292,9 +292,13 @@ def optimize_command(file: Path, **options: Any) -> Report:
 @click.command("resume")
 @click.argument("run", default="last")
 @click.option("--out", default=None, help="Result file (default: the one the run was started with).")
+@_ALLOW_UNPROVED
 @_reports
 def resume_command(run: str, **options: Any) -> Report | EvalReport:
-    """Resume a run of optimize or eval that was killed, interrupted or failed. Recorded calls are not paid again."""
+    """Resume a run of optimize or eval that was killed, interrupted or failed. Recorded calls are not paid again.
+
+    It starts a run that `workbench branch` has added.
+    """
     from workbench.cli.trust import require_trust_in_run
     from workbench.evaluation import resume_run
 

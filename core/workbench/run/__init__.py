@@ -6,12 +6,14 @@ The only room that knows the whole order.
 from workbench.run.cost_estimate import budget_warnings, estimate
 from workbench.run.doctor import find_origins, run_checks
 from workbench.run.history import (
+    branch_run,
     bundle_candidate,
     candidate_workflow,
     candidates,
     draw_winner,
     export_candidate,
     lineage,
+    origin_of,
     prune_run,
     removable_files,
     row_inputs,
@@ -53,8 +55,10 @@ __all__ = [
     "candidates",
     "draw_winner",
     "export_candidate",
+    "branch_run",
     "bundle_candidate",
     "lineage",
+    "origin_of",
     "status_of",
     "row_inputs",
     "prune_run",

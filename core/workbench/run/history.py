@@ -4,18 +4,31 @@ code, but exporters of plugins if they are allowed to."""
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from workbench._version import __version__
 from workbench.errors import PluginError, SpecError, StoreError, suggest
 from workbench.files import write_whole
 from workbench.inference import Bundle, write_bundle
 from workbench.plugins import plugins
 from workbench.run.start import prepare_stored, read_stored_file
-from workbench.spec import Spec
-from workbench.store import Candidates, RunLock, RunRecord, Store, kind_of, read_report
+from workbench.spec import Spec, apply_overrides, check_spec, load_yaml
+from workbench.store import (
+    Candidates,
+    Orders,
+    RunLock,
+    RunRecord,
+    Store,
+    add_run,
+    dumps,
+    kind_of,
+    read_options,
+    read_report,
+)
 from workbench.task import dump_yaml, file_tree, kept_search, load_data, written_value
 from workbench.type_guards import walk
 from workbench.user_code import CodeRefused, without_user_code
@@ -27,6 +40,11 @@ def status_of(store: Store, row: Any) -> str:
     if row["status"] == "running" and row["host"] == os.uname().nodename and not RunLock(store, row["run"]).held():
         return "killed"
     return row["status"]
+
+
+def origin_of(row: Any) -> dict[str, str] | None:
+    """The run and the candidate at which a run begins; None for one that begins at its file."""
+    return read_options(row).get("branched_from")
 
 
 def candidates(store: Store, run_id: int) -> list[dict[str, Any]]:
@@ -128,16 +146,12 @@ def export_candidate(
         StoreError: there is no such run or candidate, or it is damaged.
         SpecError: the candidate cannot be exported so; CodeRefused: not without its code.
     """
-    row, found, baseline = _chosen(store, run, candidate)
+    row, _, found, baseline = _chosen(store, run, candidate)
     if form != "yaml":
         with nullcontext() if run_code else _code_refused(form):
             _export_through_plugin(row, found, form, out)
         return None
-    file = read_stored_file(row)
-    workflow, folder = Workflow(found.tree, file.base), out.resolve().parent if out else Path.cwd()
-    raw, search = written_value(file.source), kept_search(file.spec, baseline, workflow)
-    tree = file_tree(file.spec, raw, workflow, folder, search, baseline)
-    text = dump_yaml(tree)
+    text = _write_text(row, found, baseline, out.resolve().parent if out else Path.cwd())
     if out is None:
         return text
     try:
@@ -147,6 +161,57 @@ def export_candidate(
     return None
 
 
+def _write_text(row: Any, found: Workflow, baseline: Workflow, folder: Path | None = None) -> str:
+    """A candidate as the text of a workflow file. folder: where the file will be; None: where the run's file is."""
+    file = read_stored_file(row)
+    workflow = Workflow(found.tree, file.base)
+    raw, search = written_value(file.source), kept_search(file.spec, baseline, workflow)
+    return dump_yaml(file_tree(file.spec, raw, workflow, folder or file.base, search, baseline))
+
+
+def branch_run(store: Store, run: str, candidate: str | None, sets: Sequence[tuple[str, Any]] = ()) -> str:
+    """Add a run that begins where a candidate of another run is; returns its name. `resume` starts it.
+
+    The new run has the file, data, search and budget of the other one, with the candidate as its workflow: gains are
+    measured against that candidate, and the sealed rows that the other run tested count as looked at. Both runs record
+    the branch. No code of the run is run.
+
+    Args:
+        store: the run database.
+        run: name of the run, or a prefix of it; it may be going on.
+        candidate: its hash or a prefix of it; None: the winner, or `baseline`.
+        sets: settings of the new run that differ, as (address, value).
+
+    Raises:
+        StoreError: there is no such run or candidate, or it is damaged.
+        SpecError: a setting is wrong.
+    """
+    row, hash_, found, baseline = _chosen(store, run, candidate)
+    options, name = read_options(row), secrets.token_hex(4)
+    with without_user_code("outlines"):
+        text = _write_text(row, found, baseline)
+        source = apply_overrides(load_yaml(text, row["file"]), sets, options["outside"])
+        spec, _ = check_spec(source)
+    kept = {key: options[key] for key in ("outside", "keep_unproved", "sandbox") if key in options}
+    own = {"sets": [list(one) for one in sets], "out": f"optimized-{name}.yaml"}
+    origin = {"run": row["run"], "candidate": hash_}
+    add_run(
+        store,
+        run=name,
+        name=row["name"],
+        status="ready",
+        kind="optimize",
+        file=row["file"],
+        spec=text,
+        options=dumps({**kept, **own, "branched_from": origin}),
+        data_hash=row["data_hash"],
+        seed=spec.seed,
+        version=__version__,
+    )
+    Orders(store, row["id"]).add("branch", {"candidate": hash_, "run": name}, outcome="done")
+    return name
+
+
 def bundle_candidate(store: Store, run: str, candidate: str | None, out: Path) -> Bundle:
     """Write a candidate as a folder that runs elsewhere (`write_bundle`); run and candidate as in `export_candidate`.
 
@@ -154,21 +219,23 @@ def bundle_candidate(store: Store, run: str, candidate: str | None, out: Path) -
         StoreError: there is no such run or candidate, or it is damaged.
         SpecError: something that it names cannot be carried.
     """
-    row, found, _ = _chosen(store, run, candidate)
+    row, _, found, _ = _chosen(store, run, candidate)
     with without_user_code("outlines"):
         file = read_stored_file(row)
         return write_bundle(file.spec, file.source.value, Workflow(found.tree, file.base), out)
 
 
-def _chosen(store: Store, run: str, candidate: str | None) -> tuple[Any, Workflow, Workflow]:
-    """A run, its candidate or winner, and its baseline. Raises StoreError."""
+def _chosen(store: Store, run: str, candidate: str | None) -> tuple[Any, str, Workflow, Workflow]:
+    """A run, the hash and the workflow of its candidate (None: the winner), and its baseline. Raises StoreError."""
     row = store.find_run(run, kinds=("optimize",))
-    chosen = candidate or winner_of(read_report(row))
-    found, baseline = (candidate_workflow(store, row["id"], hash_) for hash_ in (chosen, None))
-    if found is None or baseline is None:
+    known = Candidates(store, row["id"])
+    chosen = known.find_baseline() if candidate == "baseline" else candidate or winner_of(read_report(row))
+    hash_ = next((c["hash"] for c in known.read_all() if chosen and c["hash"].startswith(chosen)), None)
+    found, baseline = candidate_workflow(store, row["id"], hash_), candidate_workflow(store, row["id"], None)
+    if hash_ is None or found is None or baseline is None:
         lacking = "has no candidates yet" if chosen is None else f"has no candidate '{chosen}'"
         raise StoreError(f"run {row['run']} ({kind_of(row)}) {lacking}; see workbench show {row['run']}")
-    return row, found, baseline
+    return row, hash_, found, baseline
 
 
 @contextmanager

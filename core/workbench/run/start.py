@@ -144,6 +144,9 @@ def resume(
             _check_stored_out(RunRecord(store, row["id"]), row["run"], merged)
         check_writable(merged.path)
         _, _, task, named = _stored(row, sets, stored.get("outside"))
+        begins = row["status"] == "ready"  # a branch
+        if begins and not options.allow_unproved and (lacking := find_unpayable_proof(task)) is not None:
+            raise task.source.locate(lacking)
         if row["status"] == "finished" and options.sets:
             raise StoreError(f"run {row['run']} is finished and proved; start a new run with the other settings")
         if task.data_hash != row["data_hash"]:
@@ -154,8 +157,8 @@ def resume(
             raise StoreError(
                 f"a file that the workflow of run {row['run']} refers to has changed since it started; start a new run"
             )
-        if options.sets:  # a later resume uses them, too
-            RunRecord(store, row["id"]).replace_options(dumps({**stored, "sets": sets}))
+        if options.sets or stored.get("referred") is None:  # a later resume uses them, too
+            RunRecord(store, row["id"]).replace_options(dumps({**stored, "sets": sets, "referred": task.external_hash}))
         steps = list(optimizers) if optimizers is not None else named
         session = Session(store, row["id"], row["run"], task, steps, merged, listener, row["seconds"], pool)
         return run_in_loop(session.go())

@@ -165,6 +165,8 @@ _OPTIONS: Mapping[str, Check] = {
     "repeats": lambda value: isinstance(value, int) and 0 < value < 10_000,
     "keep_unproved": lambda value: isinstance(value, bool),
     "referred": _maybe(_text),
+    "branched_from.run": _text,
+    "branched_from.candidate": _text,
 }
 
 

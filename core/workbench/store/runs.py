@@ -208,10 +208,10 @@ class Orders:
     store: Store
     run_id: int
 
-    def add(self, kind: str, data: dict[str, Any]) -> int:
-        """Add an order; returns its number."""
-        sql = "insert into orders (run_id, at, kind, data) values (?, ?, ?, ?)"
-        number = self.store.execute(sql, self.run_id, now(), kind, dumps(data)).lastrowid
+    def add(self, kind: str, data: dict[str, Any], outcome: str | None = None) -> int:
+        """Add an order; returns its number. outcome: of one that was carried out before it is written."""
+        sql = "insert into orders (run_id, at, kind, data, outcome) values (?, ?, ?, ?, ?)"
+        number = self.store.execute(sql, self.run_id, now(), kind, dumps(data), outcome).lastrowid
         assert number is not None
         return number
 

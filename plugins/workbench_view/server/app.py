@@ -13,6 +13,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from workbench_view.server.access import Access, Guard
+from workbench_view.server.branching import branch_candidate
 from workbench_view.server.calls import call_page, calls_page
 from workbench_view.server.candidates import candidate_page
 from workbench_view.server.catalogue import plugins_page
@@ -44,7 +45,11 @@ PAGES: dict[str, Page] = {
     "/plugins": plugins_page,
 }
 #: What changes something, by the path of its form.
-CHANGES: dict[str, Change] = {"/runs/{run}/tags": tag_run, "/runs/{run}/steer": steer_run}
+CHANGES: dict[str, Change] = {
+    "/runs/{run}/tags": tag_run,
+    "/runs/{run}/steer": steer_run,
+    "/runs/{run}/branch": branch_candidate,
+}
 
 #: The files that a page may load: these, and no path of a request.
 _ASSETS = {"style.css": "text/css", "view.css": "text/css", "view.js": "text/javascript", "icon.svg": "image/svg+xml"}

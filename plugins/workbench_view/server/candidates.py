@@ -29,6 +29,7 @@ def candidate_page(site: Site, store: Store, request: Request) -> Response:
     parent = one["parent"] if one["parent"] in known else None
     against = baseline if request.query_params.get("against") == "baseline" else parent
     other = candidate_workflow(store, row["id"], against) if against else None
+    orders = read_orders(store, row["id"])["orders"]
     return site.render(
         request,
         "candidate.html",
@@ -39,7 +40,8 @@ def candidate_page(site: Site, store: Store, request: Request) -> Response:
         against=against,
         kind=kind_of(row),
         status=status_of(store, row),
-        orders=read_orders(store, row["id"])["orders"],
+        orders=[one for one in orders if one["kind"] != "branch"],
+        branches=[str(one["data"]["run"]) for one in orders if is_branch_of(one, hash_)],
         winner=winner_of(report) if kind_of(row) == "optimize" else None,
         changes=list_changes(other.diff(workflow)) if other else [],
         evaluations=[e for e in Evaluations(store, row["id"]).list_all() if e["candidate"] == hash_],
@@ -48,6 +50,11 @@ def candidate_page(site: Site, store: Store, request: Request) -> Response:
         writable=list_writable(workflow),
         tree=dump_yaml(workflow.tree),
     )
+
+
+def is_branch_of(order: Mapping[str, Any], candidate: str) -> bool:
+    """Whether an order began a run at this candidate."""
+    return order["kind"] == "branch" and order["data"].get("candidate") == candidate
 
 
 def read_texts(workflow: Workflow) -> dict[str, str]:

@@ -16,6 +16,7 @@ from workbench.store import Candidates, Evaluations, Journal, RunRecord, Store, 
 from workbench_view import page as drawn
 from workbench_view.facts import Summary, read_summary
 from workbench_view.noise import noise_band
+from workbench_view.server.branching import read_origin
 from workbench_view.server.site import NotFound, Site, find_run
 from workbench_view.server.steering import read_orders
 from workbench_view.server.stored import mean_scores, read_inputs, shorten
@@ -35,6 +36,7 @@ def run_page(site: Site, store: Store, request: Request) -> Response:
         "kind": kind_of(row),
         "status": status,
         "tags": tags_of(row),
+        "origin": read_origin(store, row),
         "provenance": _provenance(row),
     }
     if status == "running" or report is None:

@@ -46,7 +46,7 @@ def runs_page(site: Site, store: Store, request: Request) -> Response:
         pages=pages,
         turn=lambda number: url("/", **asked, page=number),
         kinds=LISTED,
-        statuses=("running", "finished", "budget", "interrupted", "failed", "killed"),
+        statuses=("running", "finished", "budget", "interrupted", "failed", "killed", "ready"),
         tags=sorted({tag for head in heads for tag in tags_of(head)}),
         database=str(site.database),
     )

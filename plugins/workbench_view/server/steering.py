@@ -43,11 +43,7 @@ def _read_order(store: Store, run_id: int, action: str, form: Mapping[str, str])
     if action in ("pin", "drop"):
         return {"candidate": candidate}
     if action == "budget":
-        given = {name: form[name].strip() for name in CEILINGS if form.get(name, "").strip()}
-        try:
-            return {name: CEILINGS[name](text) for name, text in given.items()}
-        except ValueError:
-            raise Refused("A ceiling is a number.", 422) from None
+        return read_ceilings(form)
     if action == "add":
         workflow = candidate_workflow(store, run_id, candidate) if candidate else None
         if workflow is None:
@@ -59,6 +55,15 @@ def _read_order(store: Store, run_id: int, action: str, form: Mapping[str, str])
             raise Refused("Nothing was changed: the candidate would be the one that it is made from.", 422)
         return {"parent": candidate, "set": changed}
     return {}
+
+
+def read_ceilings(form: Mapping[str, str]) -> dict[str, Any]:
+    """The ceilings of the budget that a form gives. Raises Refused."""
+    given = {name: form[name].strip() for name in CEILINGS if form.get(name, "").strip()}
+    try:
+        return {name: CEILINGS[name](text) for name, text in given.items()}
+    except ValueError:
+        raise Refused("A ceiling is a number.", 422) from None
 
 
 def read_orders(store: Store, run_id: int) -> dict[str, Any]:

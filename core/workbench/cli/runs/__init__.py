@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ def runs_command(
         return echo_json(rows)
     for row in rows:
         words = (row["run"], f"{row['kind']:<8}", f"{row['status']:<11}", row["started"], row["name"], _result(row))
+        words = (*words, describe_origin(row["branched_from"]))
         marks = (*(f"#{tag}" for tag in row["tags"]), *((f"({row['note']})",) if row["note"] else ()))
         say("  ".join(one_line(word) for word in (*words, *marks) if word).rstrip())
     if not rows:
@@ -45,7 +46,7 @@ def runs_command(
 
 
 def _described(store: Any, r: Any) -> dict[str, Any]:
-    from workbench.run import status_of
+    from workbench.run import origin_of, status_of
     from workbench.store import kind_of, read_report, tags_of
 
     report, kind = read_report(r) or {}, kind_of(r)
@@ -67,7 +68,13 @@ def _described(store: Any, r: Any) -> dict[str, Any]:
         "n": report["n"] if evaluated else None,
         "tags": tags_of(r),
         "note": note,
+        "branched_from": origin_of(r),
     }
+
+
+def describe_origin(origin: Mapping[str, str] | None) -> str:
+    """Where a run begins, in words; nothing if at its file."""
+    return f"from {origin['run']}:{origin['candidate'][:8]}" if origin else ""
 
 
 def _result(row: dict[str, Any]) -> str:
