@@ -40,6 +40,7 @@ ROOMS = {
     "steering": "orders to a run that goes on",
     "run": "the course of a run",
     "evaluation": "rows scored, kept, compared",
+    "labels": "people's scores of answers, and a judge beside them",
     "kit": "a shelf of what plugins share",
     "api": "all of it from Python",
     "testing": "suites for authors",

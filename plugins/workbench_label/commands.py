@@ -13,8 +13,8 @@ from workbench.cli.run_commands import DB
 from workbench.text import indented, one_line
 
 if TYPE_CHECKING:
+    from workbench.labels import Item, RunAnswers
     from workbench.proof import Label
-    from workbench_label.items import Item, RunAnswers
 
 #: Characters of a cell that are shown.
 _SHOWN = 4000
@@ -49,8 +49,8 @@ def label_command(
     """
     import getpass
 
+    from workbench.labels import file_items, order_items, run_answers
     from workbench.proof import read_labels
-    from workbench_label.items import file_items, order_items, run_answers
 
     found: RunAnswers | None = None
     if Path(target).is_file():
@@ -84,8 +84,8 @@ def _read_run(read: Any, target: str, field: str | None, db: str) -> RunAnswers:
 
 def _label_all(left: Sequence[Item], place: Path, name: str) -> int:
     """Ask for a label of each item until there are no more, or the labeller stops. Returns how many were given."""
+    from workbench.labels import append_label
     from workbench.proof import Label
-    from workbench_label.label_file import append_label
 
     for number, item in enumerate(left):
         _show(item, number + 1, len(left))
@@ -131,19 +131,12 @@ def _cell(value: Any) -> str:
 
 
 def _report(labels: Sequence[Label], found: RunAnswers | None, as_json: bool) -> None:
-    from workbench_label.agreement import compare_labellers
-    from workbench_label.calibration import calibrate
+    from workbench.labels import calibrate, compare_labellers, describe_labellers
 
     people = compare_labellers(labels)
     judge = calibrate(found.answers, labels) if found is not None else None
     if as_json:
         echo_json({"labellers": vars(people), "judge": judge and judge.as_dict()})
         return
-    who = ", ".join(map(one_line, people.names)) or "nobody"
-    say(f"{people.answers} answers labelled by {len(people.names)}: {who}")
-    if people.shared:
-        alpha = "not defined: all scores are equal" if people.alpha is None else f"{people.alpha:.2f}"
-        kappa = "" if people.kappa is None else f", Cohen's kappa {people.kappa:.2f}"
-        say(f"{people.shared} of them by several: Krippendorff's alpha {alpha}{kappa}")
-    for line in judge.lines() if judge is not None else ():
+    for line in (*describe_labellers(people), *(judge.lines() if judge is not None else ())):
         say(line)

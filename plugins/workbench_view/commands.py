@@ -11,6 +11,8 @@ from workbench.cli import fail, say
 from workbench.cli.run_commands import DB
 from workbench.text import one_line
 
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
 
 @click.command("report")
 @click.argument("run", default="last")
@@ -55,13 +57,28 @@ def report_command(run: str, out: Path, db: str) -> None:
 @click.option("--token", envvar="WORKBENCH_VIEW_TOKEN", help="What requests must have. Better given as the variable.")
 @click.option("--make-token", is_flag=True, help="Make a token, and print it in the address.")
 @click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="A further name to answer to.")
+@click.option(
+    "--labels", "labels", type=_FILE, help="Where labels go [default: labels.jsonl; of --rows: FILE.labels.jsonl]."
+)
+@click.option("--rows", "rows", type=_FILE, help="A file of rows to label besides the answers of runs.")
+@click.option("--field", default="output", show_default=True, help="The field of --rows that holds the answer.")
 @DB
-def view_command(host: str, port: int, token: str | None, make_token: bool, hosts: tuple[str, ...], db: str) -> None:
+def view_command(
+    host: str,
+    port: int,
+    token: str | None,
+    make_token: bool,
+    hosts: tuple[str, ...],
+    labels: Path | None,
+    rows: Path | None,
+    field: str,
+    db: str,
+) -> None:
     """Look at the runs of a database in a browser (extra [view]): runs live and ended, candidates, rows with their
     traces, comparisons, data and plugins.
 
     Only this machine is answered. Listening beyond it (--host) needs a token. Nothing is loaded from a network, and no
-    code of a workflow is run. Tags and notes can be written. Ctrl-C ends it.
+    code of a workflow is run. Tags, notes, orders to a run and labels of answers can be written. Ctrl-C ends it.
     """
     import secrets
     import threading
@@ -71,15 +88,20 @@ def view_command(host: str, port: int, token: str | None, make_token: bool, host
     from workbench_view.server.access import Access
     from workbench_view.server.app import make_app
     from workbench_view.server.listen import listen
-    from workbench_view.server.site import Site, load_libraries
+    from workbench_view.server.site import LabelFiles, Site, load_libraries
 
     token = (token or "").strip() or (secrets.token_urlsafe(24) if make_token else None)
     if token is None and not is_loopback(f"http://[{host}]" if ":" in host else f"http://{host}"):
         return fail(f"--host {one_line(host)} is open to other machines: add --make-token, or name a --token", 2)
     if token is not None and (len(token) < 16 or not token.isascii() or not token.isprintable()):
         return fail("a token has at least 16 printable ASCII characters; --make-token makes one", 2)
+    if rows is not None and not rows.is_file():
+        return fail(f"--rows {one_line(rows)}: there is no such file", 2)
     threading.Thread(target=load_libraries, daemon=True).start()
-    site = Site(db, log=lambda line: say(one_line(line), err=True))
+    files = LabelFiles(
+        labels or Path("labels.jsonl"), rows, labels or (rows and rows.with_suffix(".labels.jsonl")), field
+    )
+    site = Site(db, lambda line: say(one_line(line), err=True), files)
     made = f"/?token={quote(token, safe='')}" if token is not None and make_token else "/"
 
     def ready(address: str) -> None:

@@ -47,7 +47,9 @@ document.addEventListener("keydown", (event) => {
     if (field) { event.preventDefault(); field.focus(); }
   } else if (event.key === "j") move(1);
   else if (event.key === "k") move(-1);
-  else if (turn) document.querySelector(`a[rel="${turn}"]`)?.click();
+  else if (/^[a-z]$/.test(event.key) && document.querySelector(`[data-key="${event.key}"]`)) {
+    document.querySelector(`[data-key="${event.key}"]`).click();
+  } else if (turn) document.querySelector(`a[rel="${turn}"]`)?.click();
 });
 
 document.querySelectorAll("[data-live]").forEach(follow);

@@ -20,6 +20,7 @@ from workbench_view.server.catalogue import plugins_page
 from workbench_view.server.comparison import compare_page, matrix_page
 from workbench_view.server.data import data_page
 from workbench_view.server.downloads import report_file
+from workbench_view.server.labelling import label_rows, label_rows_page, label_run, label_run_page
 from workbench_view.server.row import row_page
 from workbench_view.server.rows import rows_page
 from workbench_view.server.run import live_part, picture, run_page
@@ -41,6 +42,8 @@ PAGES: dict[str, Page] = {
     "/runs/{run}/call": call_page,
     "/runs/{run}/data": data_page,
     "/runs/{run}/matrix": matrix_page,
+    "/runs/{run}/label": label_run_page,
+    "/label": label_rows_page,
     "/compare": compare_page,
     "/plugins": plugins_page,
 }
@@ -49,6 +52,8 @@ CHANGES: dict[str, Change] = {
     "/runs/{run}/tags": tag_run,
     "/runs/{run}/steer": steer_run,
     "/runs/{run}/branch": branch_candidate,
+    "/runs/{run}/label": label_run,
+    "/label": label_rows,
 }
 
 #: The files that a page may load: these, and no path of a request.

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hmac
 import queue
 import secrets
+import threading
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlencode
@@ -27,6 +29,20 @@ Change = Callable[["Site", Request, Mapping[str, str]], str]
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
+@dataclass(frozen=True)
+class LabelFiles:
+    """What is labelled, and where labels go.
+
+    run_labels: the file for answers of runs. rows: a file of rows to label besides; row_labels: the file for these.
+    field: of the rows, that holds the answer.
+    """
+
+    run_labels: Path = Path("labels.jsonl")
+    rows: Path | None = None
+    row_labels: Path | None = None
+    field: str = "output"
+
+
 class NotFound(Exception):
     """There is no such page. Its text is shown."""
 
@@ -44,9 +60,13 @@ class Site:
 
     form_token: what a form must carry; a page of somebody else cannot read it.
     log: takes a line for each error that is not the reader's.
+    labels: what is labelled on its pages, and where the labels go.
     """
 
-    def __init__(self, database: str | Path, log: Callable[[str], None] = lambda line: None):
+    def __init__(
+        self, database: str | Path, log: Callable[[str], None] = lambda line: None, labels: LabelFiles | None = None
+    ):
+        self.labels, self.writing_labels = labels or LabelFiles(), threading.Lock()
         self.database, self.log, self.form_token = Path(database), log, secrets.token_urlsafe(32)
         self._idle: queue.LifoQueue[ReadOnlyStore] = queue.LifoQueue(KEPT)
         self._kept: dict[Any, Any] = {}
@@ -139,6 +159,7 @@ class Site:
         """A page by its template. Texts are escaped: they are shown, and never run."""
         whole = request.query_params.get("whole") == "1"
         shown = {"url": url, "form_token": self.form_token, "cut": CUT if not whole else None, "here": _here(request)}
+        shown["has_rows"] = self.labels.rows is not None
         return HTMLResponse(environment().get_template(f"live/{template}").render(shown | values), code)
 
     def error(self, request: Request, status: int, message: str) -> Response:

@@ -16,12 +16,19 @@ from tests.run.test_judged_run import again, run, say
 from workbench.cli import cli
 from workbench.errors import SpecError
 from workbench.evaluation import EvalOptions, evaluate
+from workbench.labels import (
+    RunAnswers,
+    append_label,
+    calibrate,
+    cohen_kappa,
+    compare_judge,
+    compare_labellers,
+    krippendorff_alpha,
+    order_items,
+    run_answers,
+)
 from workbench.proof import Label, read_labels
 from workbench.store import ReadOnlyStore
-from workbench_label.agreement import cohen_kappa, compare_judge, compare_labellers, krippendorff_alpha
-from workbench_label.calibration import calibrate
-from workbench_label.items import RunAnswers, order_items, run_answers
-from workbench_label.label_file import append_label
 
 
 def label(*args: Any, keys: str = "") -> Result:
@@ -144,7 +151,7 @@ def test_nothing_shown_tells_which_side_wrote_an_answer(judged: Path) -> None:
 
 
 def test_two_sides_with_one_answer_are_labelled_once() -> None:
-    from workbench_label.items import Item
+    from workbench.labels import Item
 
     same = Item("r", "k", {}, "x")
     assert order_items([("c", same), ("c", Item("r", "k", {}, "x"))], 0) == [same]

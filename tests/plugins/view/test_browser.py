@@ -18,7 +18,7 @@ import pytest
 
 pytest.importorskip("starlette")
 
-from workbench.store import ReadOnlyStore
+from workbench.store import Orders, ReadOnlyStore
 
 sync_api = pytest.importorskip("playwright.sync_api")
 
@@ -30,17 +30,18 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed"),
 ]
 
+#: Its search takes some ten seconds, so that there is something to follow.
 WORKFLOW = f"""
 name: tickets-report
-lm: bundled/nano
+lm: {{model: bundled/nano, concurrency: 1}}
 roles: {{proposer: templates/instructions}}
 data: {{file: {ROOT}/workflows/data/tickets.jsonl, split: {{train: 60, val: 60, test: 200}}}}
 metric: exact_match(label)
 nodes:
   sort:
     predict: "text -> label: Literal['billing', 'technical', 'shipping', 'returns', 'account']"
-optimize: [{{rewrite: {{rounds: 4}}}}]
-budget: {{calls: 900}}
+optimize: [{{rewrite: {{rounds: 4}}}}, {{bootstrap: {{max_demos: 8, draws: 12}}}}]
+budget: {{calls: 4000}}
 """
 
 
@@ -125,7 +126,7 @@ def page(browser: Any) -> Iterator[Any]:
     assert not wrong
 
 
-def test_a_run_is_steered_and_followed_to_its_end(page: Any, address: str, optimizing: Any) -> None:
+def test_a_run_is_steered_and_followed_to_its_end(page: Any, address: str, folder: Path, optimizing: Any) -> None:
     """It is paused, looked at, and goes on. Nobody loads the page anew: it grows, and becomes the report."""
     page.goto(address)
     page.get_by_role("link", name="tickets-report").first.click()
@@ -142,10 +143,13 @@ def test_a_run_is_steered_and_followed_to_its_end(page: Any, address: str, optim
     page.get_by_role("button", name="Pause").click()
     page.get_by_text("pause: done").wait_for()
     page.get_by_role("button", name="Go on").click()
-    page.get_by_text("continue: done").wait_for()
     page.get_by_role("heading", name=re.compile("The gain is")).wait_for(timeout=240_000)
     assert page.get_by_text("What was changed").count() == 1 and "running" not in page.content()
     assert optimizing.wait(60) == 0
+    store = ReadOnlyStore(folder / "run.db")
+    orders = Orders(store, store.find_run("last")["id"]).read_all()
+    store.close()
+    assert [(order["kind"], order["outcome"]) for order in orders] == [("pause", "done"), ("continue", "done")]
 
 
 def finished(page: Any, address: str) -> None:
@@ -210,6 +214,25 @@ def test_runs_are_compared_tagged_and_exported(page: Any, address: str, folder: 
     assert "The gain is" in Path(kept.value.path()).read_text()
 
 
+def test_answers_are_labelled_by_key_and_by_hand(page: Any, address: str, folder: Path) -> None:
+    finished(page, address)
+    page.get_by_role("navigation", name="Of this run").get_by_role("link", name="Label").click()
+    page.get_by_label("Your name").fill("ann")
+    page.get_by_role("button", name="Begin").click()
+    page.get_by_text("answers labelled by ann").wait_for()
+    for number, key in enumerate(("y", "n", "s"), 1):
+        page.keyboard.press(key)
+        page.locator(f"progress[value='{number}']").wait_for()
+    page.get_by_text("A score between, a better answer, a comment").click()
+    page.get_by_label("Comment").fill("yes, not sure")
+    page.get_by_label("Score, 0 to 1").fill("0.5")
+    page.get_by_role("button", name="Give this score").click()
+    page.locator("progress[value='4']").wait_for()
+    written = [json.loads(line) for line in (folder / "labels.jsonl").read_text().splitlines()]
+    assert [one.get("score") for one in written] == [1.0, 0.0, None, 0.5], "typing y in a field labels nothing"
+    assert written[-1]["comment"] == "yes, not sure"
+
+
 def test_keys_lead_through_a_list(page: Any, address: str) -> None:
     page.goto(address)
     page.keyboard.press("/")
@@ -254,7 +277,9 @@ def test_every_page_is_without_barriers_and_fits(
     page = context.new_page()
     places = ["/", "/plugins", "/compare", f"/compare?a={run}:baseline&b={run}:winner", f"/runs/{run}", "/nothing"]
     places += [f"/runs/{run}/{part}" for part in ("rows", "calls", "data", f"candidates/{hash_}", f"call?key={key}")]
-    places += [f"/runs/{run}/row?row={example}"]
+    places += [
+        f"/runs/{run}/{part}" for part in (f"row?row={example}", "label", "label?by=bob", "label?by=bob&report=1")
+    ]
     for place in places:
         page.goto(address + place)
         page.wait_for_load_state("networkidle")

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from workbench.labels.agreement import JudgeAgreement, compare_judge
+from workbench.labels.items import Answer
 from workbench.proof import (
     LEAST_LABELS,
     JudgeCheck,
@@ -18,8 +20,6 @@ from workbench.proof import (
     mean_labels,
     paired_proof,
 )
-from workbench_label.agreement import JudgeAgreement, compare_judge
-from workbench_label.items import Answer
 
 
 @dataclass(frozen=True)

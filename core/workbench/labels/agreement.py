@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from workbench.proof import Label
+from workbench.proof import Label, interval
+from workbench.text import one_line
 
 Interval = tuple[float, float]
 
@@ -73,6 +74,17 @@ def compare_labellers(labels: Sequence[Label]) -> Labellers:
     return Labellers(names, len(by_answer), len(both), alpha, kappa)
 
 
+def describe_labellers(people: Labellers) -> list[str]:
+    """The agreement of labellers as plain text."""
+    who = ", ".join(map(one_line, people.names)) or "nobody"
+    lines = [f"{people.answers} answers labelled by {len(people.names)}: {who}"]
+    if people.shared:
+        alpha = "not defined: all scores are equal" if people.alpha is None else f"{people.alpha:.2f}"
+        kappa = "" if people.kappa is None else f", Cohen's kappa {people.kappa:.2f}"
+        lines.append(f"{people.shared} of them by several: Krippendorff's alpha {alpha}{kappa}")
+    return lines
+
+
 @dataclass(frozen=True)
 class JudgeAgreement:
     """A judge against people, on answers that both scored.
@@ -108,8 +120,6 @@ def compare_judge(scores: Sequence[tuple[float, float, int]]) -> JudgeAgreement 
     if len(scores) < 3:
         return None
     from scipy import stats  # pyright: ignore[reportMissingTypeStubs]
-
-    from workbench.proof import interval
 
     n, stats_ = len(scores), cast(Any, stats)
     same = [float((judge >= 0.5) == (people >= 0.5)) for judge, people, _ in scores]

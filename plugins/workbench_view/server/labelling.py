@@ -1,0 +1,168 @@
+"""The page to label on: one answer at a time, blind, for a run or a file of rows; and what the labels say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from workbench.errors import SpecError, StoreError
+from workbench.labels import (
+    Answer,
+    Item,
+    RunAnswers,
+    append_label,
+    calibrate,
+    compare_labellers,
+    describe_labellers,
+    file_items,
+    order_items,
+    run_answers,
+)
+from workbench.proof import Label, read_labels
+from workbench.store import Store
+from workbench_view.server.site import NotFound, Refused, Site, find_run, url
+
+#: Characters of a labeller's name, and of a better answer or comment.
+MOST_NAME, MOST_TEXT = 60, 20_000
+
+
+@dataclass(frozen=True)
+class _Labelled:
+    """The answers of a page. answers: of a run, with the judge's scores. named: the file that its workflow reads."""
+
+    where: str
+    title: str
+    trail: Mapping[str, Any] | None
+    items: Sequence[tuple[str, Item]]
+    place: Path
+    answers: Sequence[Answer] = ()
+    named: Path | None = None
+
+
+def label_run_page(site: Site, store: Store, request: Request) -> Response:
+    row = find_run(store, request)
+    return _page(site, request, _of_run(site, store, row))
+
+
+def label_rows_page(site: Site, store: Store, request: Request) -> Response:
+    return _page(site, request, _of_rows(site))
+
+
+def label_run(site: Site, request: Request, form: Mapping[str, str]) -> str:
+    """Write the label of a form; returns the address of the next answer."""
+    store = Store(site.database, create=False)
+    try:
+        return _write(site, _of_run(site, store, find_run(store, request)), form)
+    finally:
+        store.close()
+
+
+def label_rows(site: Site, request: Request, form: Mapping[str, str]) -> str:
+    return _write(site, _of_rows(site), form)
+
+
+def _of_run(site: Site, store: Store, row: Any) -> _Labelled:
+    key = ("answers", row["run"], row["checksum"], row["finished"], row["status"])
+    try:
+        found: RunAnswers = site.remember(key, lambda: run_answers(store, row["run"]))
+    except (SpecError, StoreError) as error:
+        raise NotFound(f"Nothing of it can be labelled: {error}.") from None
+    trail = {"run": row["run"], "name": row["name"]}
+    items = [(one.cluster, one.item) for one in found.answers]
+    title = f"Label the answers of run {row['run']}"
+    return _Labelled(
+        f"/runs/{row['run']}/label", title, trail, items, site.labels.run_labels, found.answers, found.labels
+    )
+
+
+def _of_rows(site: Site) -> _Labelled:
+    rows, place = site.labels.rows, site.labels.row_labels
+    if rows is None or place is None:
+        raise NotFound("No file of rows is labelled here; start the page with: workbench view --rows FILE.")
+    items = site.remember(("rows", rows.stat().st_mtime_ns), lambda: file_items(rows, site.labels.field))
+    return _Labelled("/label", f"Label the rows of {rows.name}", None, items, place)
+
+
+def _page(site: Site, request: Request, found: _Labelled) -> Response:
+    """Asks who labels, then shows the next answer, or what the labels say."""
+    name = _name(request.query_params.get("by", ""))
+    labels = read_labels(found.place) if found.place.exists() else []
+    shown: dict[str, Any] = {
+        "found": found,
+        "by": name,
+        "turn": lambda **more: url(found.where, by=name, **more),
+        "elsewhere": found.named if found.named and found.named.resolve() != found.place.resolve() else None,
+    }
+    if request.query_params.get("report") == "1":
+        return site.render(request, "labels.html", **shown, lines=_report(found, labels))
+    items = order_items(found.items, 0)
+    given = {(one.row, one.answer): one for one in labels if one.by == name}
+    left = [item for item in items if (item.row, item.key) not in given]
+    asked = request.query_params.get("row", ""), request.query_params.get("answer", "")
+    item = next((one for one in items if (one.row, one.key) == asked), left[0] if left and not any(asked) else None)
+    if any(asked) and item is None:
+        raise NotFound("There is no such answer.")
+    before = [
+        one for one in labels if one.by == name and (item is None or (one.row, one.answer) != (item.row, item.key))
+    ]
+    return site.render(
+        request,
+        "label.html",
+        **shown,
+        item=item,
+        old=given.get((item.row, item.key)) if item else None,
+        done=len(items) - len(left),
+        all=len(items),
+        last=before[-1] if before else None,
+    )
+
+
+def _report(found: _Labelled, labels: Sequence[Label]) -> list[str]:
+    judge = calibrate(found.answers, labels).lines() if found.answers else []
+    return [*describe_labellers(compare_labellers(labels)), *judge]
+
+
+def _write(site: Site, found: _Labelled, form: Mapping[str, str]) -> str:
+    name, row, key = _name(form.get("by", "")), form.get("row", ""), form.get("answer", "")
+    if not name:
+        raise Refused("Who labels? Give a name.", 422)
+    if not any((item.row, item.key) == (row, key) for _, item in found.items):
+        raise Refused("There is no such answer: load the page anew.", 422)
+    edit, comment = (form.get(field, "").replace("\r\n", "\n").strip() for field in ("edit", "comment"))
+    if max(len(edit), len(comment)) > MOST_TEXT:
+        raise Refused(f"A text has at most {MOST_TEXT} characters.", 413)
+    score = _score(form)
+    label = Label(row, key, name, score, edit or None, comment or None)
+    with site.writing_labels:
+        try:
+            append_label(found.place, label)
+        except SpecError as error:
+            raise Refused(str(error), 500) from None
+    return url(found.where, by=name)
+
+
+def _score(form: Mapping[str, str]) -> float | None:
+    """The score of a form; None to skip. Raises Refused."""
+    action = form.get("action", "")
+    if action in ("good", "bad", "skip"):
+        return {"good": 1.0, "bad": 0.0, "skip": None}[action]
+    try:
+        score = float(form.get("score", ""))
+    except ValueError:
+        score = -1.0
+    if not 0 <= score <= 1:
+        raise Refused("A score is a number from 0 to 1.", 422)
+    return score
+
+
+def _name(text: str) -> str:
+    """A labeller's name as it is written to the file: one line. Raises Refused."""
+    name = " ".join(text.split())
+    if len(name) > MOST_NAME or not name.isprintable():
+        raise Refused(f"A name has at most {MOST_NAME} printable characters.", 422)
+    return name
