@@ -1,8 +1,8 @@
 """Takes the pictures of README and docs: the report of the quickstart, and the page of a run that goes on.
 
-    python contrib/pictures.py
+    python contrib/pictures.py [FOLDER]
 
-Needs the extra `view`, Playwright for Python (`pip install playwright`) and a Chromium; writes docs/pictures/*.png.
+Needs the extras `view` and `browser`, and a Chromium; writes docs/pictures/*.png, or into FOLDER.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from playwright.sync_api import Browser, sync_playwright
 
 ROOT = Path(__file__).parents[1]
-PICTURES = ROOT / "docs" / "pictures"
+PICTURES = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "docs" / "pictures")
 LIMIT = 200_000  # bytes of a picture
 
 
@@ -45,7 +45,7 @@ def main() -> None:
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if chromium is None:
         raise SystemExit("no Chromium is installed")
-    PICTURES.mkdir(exist_ok=True)
+    PICTURES.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         database = str(Path(folder) / "run.db")
         quickstart = str(ROOT / "workflows" / "quickstart.yaml")

@@ -233,6 +233,15 @@ def test_answers_are_labelled_by_key_and_by_hand(page: Any, address: str, folder
     assert written[-1]["comment"] == "yes, not sure"
 
 
+def test_the_pictures_of_the_docs_are_taken(optimizing: Any, tmp_path: Path) -> None:
+    optimizing.wait(240)
+    command = [sys.executable, str(ROOT / "contrib" / "pictures.py"), str(tmp_path / "pictures")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stderr
+    for name in ("live.png", "report.png"):
+        assert (tmp_path / "pictures" / name).read_bytes().startswith(b"\x89PNG")
+
+
 def test_keys_lead_through_a_list(page: Any, address: str) -> None:
     page.goto(address)
     page.keyboard.press("/")
