@@ -62,6 +62,7 @@ def report_command(run: str, out: Path, db: str) -> None:
 )
 @click.option("--rows", "rows", type=_FILE, help="A file of rows to label besides the answers of runs.")
 @click.option("--field", default="output", show_default=True, help="The field of --rows that holds the answer.")
+@click.option("--start", is_flag=True, help="Let pages start and resume runs, which costs what the runs cost.")
 @DB
 def view_command(
     host: str,
@@ -72,13 +73,15 @@ def view_command(
     labels: Path | None,
     rows: Path | None,
     field: str,
+    start: bool,
     db: str,
 ) -> None:
     """Look at the runs of a database in a browser (extra [view]): runs live and ended, candidates, rows with their
     traces, comparisons, data and plugins.
 
-    Only this machine is answered. Listening beyond it (--host) needs a token. Nothing is loaded from a network, and no
-    code of a workflow is run. Tags, notes, orders to a run and labels of answers can be written. Ctrl-C ends it.
+    Only this machine is answered. Listening beyond it (--host) needs a token. Nothing is loaded from a network. Tags,
+    notes, orders to a run and labels of answers can be written. No code of a workflow is run, but by runs that a page
+    starts with --start: they go on when the page ends. Ctrl-C ends it.
     """
     import secrets
     import threading
@@ -89,6 +92,7 @@ def view_command(
     from workbench_view.server.app import make_app
     from workbench_view.server.listen import listen
     from workbench_view.server.site import LabelFiles, Site, load_libraries
+    from workbench_view.server.starting import Starter
 
     token = (token or "").strip() or (secrets.token_urlsafe(24) if make_token else None)
     if token is None and not is_loopback(f"http://[{host}]" if ":" in host else f"http://{host}"):
@@ -101,7 +105,7 @@ def view_command(
     files = LabelFiles(
         labels or Path("labels.jsonl"), rows, labels or (rows and rows.with_suffix(".labels.jsonl")), field
     )
-    site = Site(db, lambda line: say(one_line(line), err=True), files)
+    site = Site(db, lambda line: say(one_line(line), err=True), files, Starter(Path(db)).start if start else None)
     made = f"/?token={quote(token, safe='')}" if token is not None and make_token else "/"
 
     def ready(address: str) -> None:

@@ -26,6 +26,7 @@ from workbench_view.server.rows import rows_page
 from workbench_view.server.run import live_part, picture, run_page
 from workbench_view.server.runs import runs_page, tag_run
 from workbench_view.server.site import Change, Page, Site
+from workbench_view.server.starting import start_run
 from workbench_view.server.steering import steer_run
 
 #: What is read, by its path.
@@ -52,6 +53,7 @@ CHANGES: dict[str, Change] = {
     "/runs/{run}/tags": tag_run,
     "/runs/{run}/steer": steer_run,
     "/runs/{run}/branch": branch_candidate,
+    "/runs/{run}/start": start_run,
     "/runs/{run}/label": label_run,
     "/label": label_rows,
 }

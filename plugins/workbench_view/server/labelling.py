@@ -46,7 +46,11 @@ class _Labelled:
 
 def label_run_page(site: Site, store: Store, request: Request) -> Response:
     row = find_run(store, request)
-    return _page(site, request, _of_run(site, store, row))
+    try:
+        found = _of_run(site, store, row)
+    except NotFound as error:
+        return site.render(request, "no_answers.html", run={"run": row["run"], "name": row["name"]}, message=str(error))
+    return _page(site, request, found)
 
 
 def label_rows_page(site: Site, store: Store, request: Request) -> Response:
@@ -71,7 +75,7 @@ def _of_run(site: Site, store: Store, row: Any) -> _Labelled:
     try:
         found: RunAnswers = site.remember(key, lambda: run_answers(store, row["run"]))
     except (SpecError, StoreError) as error:
-        raise NotFound(f"Nothing of it can be labelled: {error}.") from None
+        raise NotFound(f"It has nothing to label: {error}.") from None
     trail = {"run": row["run"], "name": row["name"]}
     items = [(one.cluster, one.item) for one in found.answers]
     title = f"Label the answers of run {row['run']}"

@@ -61,11 +61,17 @@ class Site:
     form_token: what a form must carry; a page of somebody else cannot read it.
     log: takes a line for each error that is not the reader's.
     labels: what is labelled on its pages, and where the labels go.
+    start: starts a run by its name; None: the pages start none.
     """
 
     def __init__(
-        self, database: str | Path, log: Callable[[str], None] = lambda line: None, labels: LabelFiles | None = None
+        self,
+        database: str | Path,
+        log: Callable[[str], None] = lambda line: None,
+        labels: LabelFiles | None = None,
+        start: Callable[[str], None] | None = None,
     ):
+        self.start = start
         self.labels, self.writing_labels = labels or LabelFiles(), threading.Lock()
         self.database, self.log, self.form_token = Path(database), log, secrets.token_urlsafe(32)
         self._idle: queue.LifoQueue[ReadOnlyStore] = queue.LifoQueue(KEPT)
@@ -159,7 +165,7 @@ class Site:
         """A page by its template. Texts are escaped: they are shown, and never run."""
         whole = request.query_params.get("whole") == "1"
         shown = {"url": url, "form_token": self.form_token, "cut": CUT if not whole else None, "here": _here(request)}
-        shown["has_rows"] = self.labels.rows is not None
+        shown |= {"has_rows": self.labels.rows is not None, "may_start": self.start is not None}
         return HTMLResponse(environment().get_template(f"live/{template}").render(shown | values), code)
 
     def error(self, request: Request, status: int, message: str) -> Response:

@@ -92,7 +92,7 @@ def wait_for(found: Any, what: str, seconds: float = 120) -> Any:
 
 @pytest.fixture(scope="module")
 def address(folder: Path, optimizing: Any) -> Iterator[str]:
-    process = workbench("view", "--db", "run.db", "--port", "0", cwd=folder)
+    process = workbench("view", "--db", "run.db", "--port", "0", "--start", cwd=folder)
     assert process.stderr is not None
     line = process.stderr.readline()
     found = re.search(r"http://127\.0\.0\.1:\d+", line)
@@ -154,7 +154,7 @@ def test_a_run_is_steered_and_followed_to_its_end(page: Any, address: str, folde
 
 def finished(page: Any, address: str) -> None:
     page.goto(address)
-    page.get_by_role("link", name="tickets-report").first.click()
+    page.get_by_role("link", name="tickets-report").last.click()  # the first run, not its branch
     page.get_by_role("heading", name=re.compile("The gain is")).wait_for(timeout=240_000)
 
 
@@ -195,6 +195,21 @@ def test_a_newcomer_finds_what_matters_from_the_page_alone(page: Any, address: s
     assert f"{report['spent']['by_role']['task']['calls']:,}" in task and "$" in task
     deploy = page.locator("section", has=page.get_by_role("heading", name="To deploy it")).inner_text()
     assert report["workflow"] in deploy and "workbench serve" in deploy and "--bundle" in deploy
+
+
+def test_a_branch_is_added_and_started(page: Any, address: str, folder: Path) -> None:
+    finished(page, address)
+    page.locator("#changes").get_by_role("link", name=re.compile("^candidate")).click()
+    page.get_by_label("Calls, if another budget").fill("700")
+    page.get_by_role("button", name="Add the run").click()
+    page.get_by_text("Nothing was called yet").wait_for()
+    branch = page.url.rpartition("/")[2]
+    page.get_by_role("button", name="Start").click()
+    page.get_by_role("heading", name=re.compile("The gain is|Nothing beat")).wait_for(timeout=240_000)
+    store = ReadOnlyStore(folder / "run.db")
+    row = store.find_run(branch)
+    store.close()
+    assert row["status"] == "finished" and json.loads(row["report"])["spent"]["calls"] <= 700
 
 
 def test_runs_are_compared_tagged_and_exported(page: Any, address: str, folder: Path) -> None:

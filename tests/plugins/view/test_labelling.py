@@ -15,12 +15,12 @@ pytest.importorskip("starlette")
 pytest.importorskip("jinja2")
 
 from starlette.testclient import TestClient
-from tests.plugins.view.conftest import BASE, HOSTILE
+from tests.plugins.view.conftest import BASE, HOSTILE, improve
 from tests.run.test_judged_run import again, run
 
 from workbench.labels import order_items, run_answers
 from workbench.proof import read_labels
-from workbench.store import ReadOnlyStore
+from workbench.store import ReadOnlyStore, Store
 from workbench_view.server.access import Access
 from workbench_view.server.app import make_app
 from workbench_view.server.site import LabelFiles, Site
@@ -66,8 +66,6 @@ def of_run(folder: Path, place: str = "labels.jsonl") -> tuple[Site, Labeller]:
 
 
 def of_rows(folder: Path, rows: list[dict[str, Any]]) -> tuple[Site, Labeller]:
-    from workbench.store import Store
-
     Store(folder / "r.db").close()
     file = folder / "rows.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -206,4 +204,16 @@ def test_a_page_that_writes_elsewhere_than_the_workflow_reads_says_so(judged: Pa
     site, ann = of_run(judged)
     assert "workbench view --labels" not in said(ann.open(""))
     assert ann.client.get("/label").status_code == 404, "no file of rows was named"
+    site.close()
+
+
+def test_a_run_without_answers_is_told_of_on_a_page(tmp_path: Path) -> None:
+    improve(tmp_path, tmp_path / "r.db")
+    store = Store(tmp_path / "r.db")
+    name = store.find_run("last")["run"]
+    store.execute("delete from results")
+    store.close()
+    site = Site(tmp_path / "r.db")
+    page = said(Labeller(site, f"/runs/{name}/label").open())
+    assert "Nothing to label" in page and "has no sealed rows" in page
     site.close()
