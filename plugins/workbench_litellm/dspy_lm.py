@@ -7,6 +7,7 @@ import logging
 import math
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -40,6 +41,9 @@ from workbench.lm import (
 )
 from workbench_litellm.addresses import check_addresses
 from workbench_litellm.bodies import bound_native_client
+
+# LiteLLM has read-only keys, of which Pydantic warns at the first call. That is nothing that a user could mend.
+warnings.filterwarnings("ignore", message=".*`ReadOnly` qualifier", category=UserWarning)
 
 DEFAULT_CONCURRENCY = 8
 

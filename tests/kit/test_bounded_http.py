@@ -1,4 +1,4 @@
-"""Bodies that clients on httpx read: counted inside `bounded_bodies()`, and left alone outside of it."""
+"""Bodies that clients on httpx and httpx2 read: counted inside `bounded_bodies()`, and left alone outside of it."""
 
 from __future__ import annotations
 
@@ -22,31 +22,37 @@ from workbench.lm import MAX_BODY
 ASK = {"messages": [{"role": "user", "content": "hello there"}]}
 
 
-def post(server: ChatServer) -> Any:
-    with httpx.Client(trust_env=False, timeout=30) as client:
+@pytest.fixture(params=["httpx", "httpx2"])
+def library(request: pytest.FixtureRequest) -> Any:
+    """httpx2 comes with openai 3, anthropic and llm."""
+    return pytest.importorskip(request.param)
+
+
+def post(server: ChatServer, library: Any = httpx) -> Any:
+    with library.Client(trust_env=False, timeout=30) as client:
         return client.post(server.base, json=ASK)
 
 
-async def apost(server: ChatServer) -> Any:
-    async with httpx.AsyncClient(trust_env=False, timeout=30) as client:
+async def apost(server: ChatServer, library: Any) -> Any:
+    async with library.AsyncClient(trust_env=False, timeout=30) as client:
         return await client.post(server.base, json=ASK)
 
 
-@pytest.mark.parametrize("send", [post, lambda server: asyncio.run(apost(server))], ids=["sync", "async"])
+@pytest.mark.parametrize("send", [post, lambda *given: asyncio.run(apost(*given))], ids=["sync", "async"])
 @pytest.mark.parametrize("fault", ["huge", "endless", "endlessbomb", "bomb", "oddcoding"])
-def test_a_body_is_read_to_its_bound(fault: str, send: Any) -> None:
+def test_a_body_is_read_to_its_bound(fault: str, send: Any, library: Any) -> None:
     with ChatServer(fault) as server, bounded_bodies(), pytest.raises(BodyError):
-        send(server)
+        send(server, library)
     assert server.sent < 48 << 20
 
 
-def test_outside_nothing_changes() -> None:
+def test_outside_nothing_changes(library: Any) -> None:
     with ChatServer("hugechunked") as server:
         with bounded_bodies(), pytest.raises(BodyError):
-            post(server)
-        assert len(post(server).content) > MAX_BODY
+            post(server, library)
+        assert len(post(server, library).content) > MAX_BODY
         server.kind = "packed"
-        found = post(server)
+        found = post(server, library)
         assert found.headers["Content-Encoding"] == "gzip" and found.json()["choices"]
 
 
@@ -101,7 +107,7 @@ def test_what_is_not_packed_as_it_says_is_refused() -> None:
         list(BodyReader("gzip").feed(json.dumps(ASK).encode()))
 
 
-def test_another_httpx_is_refused_and_not_read_without_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(httpx.Client, "_send_single_request")
-    with pytest.raises(PluginError, match="has no place for a bound of bodies: install httpx 0.28"):
-        bounded_http._bound_httpx.__wrapped__()
+def test_another_version_is_refused_and_not_read_without_a_bound(library: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(library.Client, "_send_single_request")
+    with pytest.raises(PluginError, match=rf"has no place for a bound of bodies: install {library.__name__} \d"):
+        bounded_http._bound_clients.__wrapped__()

@@ -1,7 +1,7 @@
 """A bound for the bodies that other packages' HTTP clients read: at most `MAX_BODY` bytes, packed and unpacked.
 
-Clients on httpx read and unpack an answer as a whole, so a server decides how much memory it takes. Inside
-`bounded_bodies()` they count bytes as they arrive. Outside of it they do what they always did.
+Clients on httpx, or on its successor httpx2, read and unpack an answer as a whole, so a server decides how much memory
+it takes. Inside `bounded_bodies()` they count bytes as they arrive. Outside of it they do what they always did.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, wraps
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from workbench.errors import PluginError
@@ -18,6 +20,9 @@ from workbench.lm import MAX_BODY
 
 #: What is asked for: the codings that `BodyReader` undoes. Others, and several at once, are refused.
 CODINGS = "gzip, deflate"
+
+#: Libraries of clients that are bounded, and a version of each that can be.
+_KNOWN = {"httpx": "0.28", "httpx2": "2.16"}
 
 _PIECE = 256 * 1024
 _inside: ContextVar[bool] = ContextVar("bounded_bodies", default=False)
@@ -31,9 +36,9 @@ class BodyError(Exception):
 def bounded_bodies() -> Iterator[None]:
     """Bound the bodies that this task, and the tasks and threads that it starts with its context, read meanwhile.
 
-    Raises PluginError for a version of httpx that cannot be bounded.
+    Raises PluginError for a version of httpx or httpx2 that cannot be bounded.
     """
-    _bound_httpx()
+    _bound_clients()
     token = _inside.set(True)
     try:
         yield
@@ -99,21 +104,21 @@ class BodyReader:
 
 
 @cache
-def _bound_httpx() -> None:
-    """Wrap, once a process, the methods of httpx by which a client gets an answer before it reads the body."""
-    import httpx
+def _bound_clients() -> None:
+    """Wrap, once a process, the methods by which a client gets an answer before it reads the body: of httpx, and of
+    httpx2 where it is installed (openai 3 and anthropic are on it)."""
+    libraries = [import_module(name) for name in _KNOWN if find_spec(name)]
+    for library in libraries:
+        if not all(hasattr(client, "_send_single_request") for client in (library.AsyncClient, library.Client)):
+            name, version = library.__name__, library.__version__
+            raise PluginError(f"{name} {version} has no place for a bound of bodies: install {name} {_KNOWN[name]}")
+    for library in libraries:
+        library.AsyncClient._send_single_request = _bounded_async(library, library.AsyncClient._send_single_request)
+        library.Client._send_single_request = _bounded(library, library.Client._send_single_request)
 
-    for client in (httpx.AsyncClient, httpx.Client):
-        if not hasattr(client, "_send_single_request"):
-            raise PluginError(f"httpx {httpx.__version__} has no place for a bound of bodies: install httpx 0.28")
-    httpx.AsyncClient._send_single_request = _bounded_async(httpx.AsyncClient._send_single_request)
-    httpx.Client._send_single_request = _bounded(httpx.Client._send_single_request)
 
-
-def _bounded_async(send: Any) -> Any:
-    import httpx
-
-    class Stream(httpx.AsyncByteStream):
+def _bounded_async(library: Any, send: Any) -> Any:
+    class Stream(library.AsyncByteStream):
         def __init__(self, stream: Any, reader: BodyReader):
             self._stream, self._reader = stream, reader
 
@@ -142,10 +147,8 @@ def _bounded_async(send: Any) -> Any:
     return bounded
 
 
-def _bounded(send: Any) -> Any:
-    import httpx
-
-    class Stream(httpx.SyncByteStream):
+def _bounded(library: Any, send: Any) -> Any:
+    class Stream(library.SyncByteStream):
         def __init__(self, stream: Any, reader: BodyReader):
             self._stream, self._reader = stream, reader
 
