@@ -9,7 +9,7 @@ cuda=$(echo nvidia-{cublas,cuda-cupti,cuda-nvrtc,cuda-runtime,cudnn-cu13,cufft,c
 lock() {
   uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate "$@"
 }
-lock "$@" pyproject.toml --extra test $(printf -- '--no-emit-package %s ' torch $cuda) --output-file contrib/supply_chain/requirements.lock
+lock "$@" pyproject.toml --extra test --extra browser $(printf -- '--no-emit-package %s ' torch $cuda) --output-file contrib/supply_chain/requirements.lock
 lock "$@" contrib/supply_chain/tools.in --output-file contrib/supply_chain/tools.lock
 lock "$@" pyproject.toml contrib/supply_chain/trackers.in --extra mlflow --extra otel --extra wandb \
   --output-file contrib/supply_chain/trackers.lock

@@ -18,6 +18,7 @@ from workbench.errors import SpecError
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 40
+_TOO_DEEP, _LESS_DEEP = f"more than {MAX_DEPTH} levels of nesting", "Nest less deeply."
 MAX_DIGITS = 18
 Path_ = tuple[str | int, ...]
 Place = tuple[int, int]
@@ -215,6 +216,8 @@ class _Builder:
         lines = re.split("\r\n|\r|\n", text)
         row = lines[line - 1] if line <= len(lines) else ""
         indent = row[: len(row) - len(row.lstrip())]
+        if "nesting" in problem:  # libyaml has a bound of its own, which it meets while it looks ahead
+            return SpecError(_TOO_DEEP, file=self.file, line=line, column=column, hint=_LESS_DEEP)
         hint = "Check quotes, brackets and indentation here and in the line before."
         if "\t" in indent or row[column - 1 : column] == "\t":
             problem, hint = "tabs cannot be used for indentation", "Indent with spaces."
@@ -289,7 +292,7 @@ class _Builder:
 
     def _open(self, event: Any, container: dict[str, Any] | list[Any], frame: _Frame | None) -> None:
         if len(self.stack) >= MAX_DEPTH:
-            raise self._error(event, f"more than {MAX_DEPTH} levels of nesting", "Nest less deeply.")
+            raise self._error(event, _TOO_DEEP, _LESS_DEEP)
         self.stack.append(_Frame(container, self._add(event, container, frame)))
 
     def _value_error(self, event: Any, message: str, hint: str) -> SpecError:
