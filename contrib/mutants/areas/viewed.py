@@ -1,4 +1,4 @@
-"""What is shown of a run: the report."""
+"""What is shown of a run: the report, and the live page."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ FOLDER = "plugins/workbench_view/"
 ACCESS = ("tests/plugins/view/test_access.py",)
 PAGES = ("tests/plugins/view/test_pages.py",)
 REPORT = ("tests/plugins/view/test_report.py",)
+LABELLING = ("tests/plugins/view/test_labelling.py",)
+STARTING = ("tests/plugins/view/test_starting.py",)
 
 VIEWED: list[Mutant] = [
     *changes_of(
@@ -91,5 +93,28 @@ VIEWED: list[Mutant] = [
         "core/workbench/store/read_only.py",
         PAGES,
         ("self._seen == self._stamp() and not", "not", "what was written meanwhile is not seen"),
+    ),
+    *changes_of(
+        f"{FOLDER}server/labelling.py",
+        LABELLING,
+        ("order_items(found.items, 0)", "[item for _, item in found.items]", "the answers that come first are no draw"),
+        ("for one in labels if one.by == name}", "for one in labels}", "what one labelled nobody else is asked"),
+        ("if not 0 <= score <= 1:", "if not score >= 0:", "a score may be anything"),
+        ("if not any((item.row, item.key) == (row, key)", "if not any(True", "answers that nobody gave get labels"),
+        (
+            'elsewhere": found.named if',
+            'elsewhere": None if',
+            "labels go where the workflow does not read them, and nobody is told",
+        ),
+    ),
+    *changes_of(
+        f"{FOLDER}server/starting.py",
+        STARTING,
+        ("if site.start is None:", "if False:", "a run is started although the server was not told to"),
+    ),
+    *changes_of(
+        "core/workbench/kit/bounded_http.py",
+        ("tests/kit/test_bounded_http.py",),
+        ('"httpx2": "2.16"', '"httpx3": "2.16"', "clients on httpx2 read without a bound"),
     ),
 ]
