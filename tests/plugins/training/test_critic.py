@@ -244,7 +244,17 @@ def test_single_settings_of_a_critic_keep_the_others_of_its_algorithm() -> None:
 CONSTANTS = {
     "ppo": {"of": "token", "gamma": 1.0, "within": 1.0, "lam": 0.95, "clip": 0.2, "epochs": 4, "normalise": True},
     "poad": {"of": "token", "gamma": 0.95, "within": 1.0, "lam": 0.95, "clip": 0.2, "minibatches": 4, "rate": 5e-5},
-    "archer": {"of": "turn", "gamma": 0.9, "tau": 0.1, "epochs": 50, "minibatches": 1, "warmup": 20, "rate": 1e-3},
+    "archer": {
+        "of": "turn",
+        "gamma": 0.9,
+        "tau": 0.1,
+        "epochs": 50,
+        "minibatches": 1,
+        "warmup": 20,
+        "rate": 1e-3,
+        "replay": 4,
+    },
+    "vsc_rl": {"of": "token", "gamma": 0.5, "within": 1.0, "lam": 0.95, "warmup": 0},
 }
 
 
