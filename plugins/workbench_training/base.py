@@ -213,6 +213,7 @@ class TrainingOptimizer(Optimizer):
 
     async def _train(self, study: Study, roles: dict[str, TrainedPolicy], number: int) -> None:
         """Load the policies and their engines, run the course, and close both."""
+        from workbench.kit.generation import free_device_memory
         from workbench_training.scale.drawing import unless_one_dies
         from workbench_training.serving.policy_lm import LIVE
 
@@ -228,6 +229,7 @@ class TrainingOptimizer(Optimizer):
         try:
             for role in roles.values():
                 await study.release_lm(role.spec)  # the baseline's weights; its next call loads them again
+            free_device_memory()  # a server that starts takes its share of what is free
             if (settings := self.server_settings) is not None and not settings.url:
                 from workbench_training.serving.server_setup import start_server
 
