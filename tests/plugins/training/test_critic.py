@@ -116,6 +116,17 @@ def test_the_turn_that_decides_receives_the_credit(tmp_path: Path) -> None:
     assert abs(decides - 1.0) < 0.2 and max(others) < 0.1
 
 
+def test_of_two_estimates_the_lower_one_counts_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ArCHer's advantage of a turn is min(q) - min(v), on each of its tokens."""
+    learner = make_learner(tmp_path, objective("archer"))
+    rows = rows_of_two_states(0)[:2]
+    planted = {"v1": 0.5, "v2": 0.2, "q1": 1.0, "q2": 3.0}
+    monkeypatch.setattr(
+        learner.critic, "read", lambda rows, marks, *heads: [np.full((2, 4), planted[head]) for head in heads]
+    )
+    assert np.allclose(learner.critic.compute_advantages(rows), 0.8)
+
+
 def test_turns_of_earlier_steps_are_learned_from_again(tmp_path: Path) -> None:
     """ArCHer's buffer: a critic still learns what only an earlier step has shown."""
     errors = {}
