@@ -14,7 +14,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from workbench.kit.generation import cache_argument
-from workbench_training.model.prompt_cache import after_prompts, is_plain, prompt_cache
+from workbench_training.model.prompt_cache import after_prompts, is_plain, of_rows, prompt_cache
 from workbench_training.rollouts.token_rows import Batch
 
 #: Logits that are computed at once: 512 MiB in float32. With gradients the peak is some four times as much.
@@ -143,7 +143,7 @@ def _with_shared_prompts(model: Any, batch: Batch) -> Any:
     fed = (batch.attention.sum(-1) - batch.starts - 1).clamp(min=0)
     for index in _passes(fed, batch.ids.device.type):
         longest, prompt = int(fed[index].max()), which[index]
-        after = last[prompt][:, None]
+        after = of_rows(last, prompt)[:, None]
         if longest:
             steps = torch.arange(longest, device=starts.device)
             wide = int(starts[prompt].max())
