@@ -66,13 +66,21 @@ class HFLM:
         self.weights = str(folder) if folder.is_dir() else model
         self.concurrency = settings.concurrency or CONCURRENCY
         # The identity is part of the key: a checkpoint that was trained further meanwhile is loaded anew.
-        key = (self.identity, str(folder), self.concurrency, *sorted(extra.items()))
-        self._engine: _Engine | None = _ENGINES.get(key)
-        if self._engine is None:
-            source = str(folder) if folder.is_dir() else model
-            self._engine = _ENGINES[key] = _Engine(key, source, extra, self.concurrency)
-        self._engine.users += 1
+        self._key, self._extra = (self.identity, str(folder), self.concurrency, *sorted(extra.items())), extra
+        self._engine: _Engine | None = None
+        self._closed = False
         self._answer: Callable[[Request], Awaitable[Response]] | None = None
+
+    def _use_engine(self) -> _Engine:
+        """What generates, which equal LMs share. Raises RuntimeError if this one is closed."""
+        if self._closed:
+            raise RuntimeError(f"{self.identity} is closed")
+        if self._engine is None:  # only now a user: whoever checks a file makes an LM, and neither calls nor closes it
+            self._engine = _ENGINES.get(self._key)
+            if self._engine is None:
+                self._engine = _ENGINES[self._key] = _Engine(self._key, self.weights, self._extra, self._key[2])
+            self._engine.users += 1
+        return self._engine
 
     def delegate(self, answer: Callable[[Request], Awaitable[Response]] | None, concurrency: int = 1) -> None:
         """Let an engine elsewhere answer that has these weights; None: answer here again."""
@@ -84,17 +92,14 @@ class HFLM:
         """Generate one answer. Raises LMError: too_long, bad_request, unsupported (formats, and tools that the chat
         template does not show)."""
         check_format(request)
-        if self._engine is None:
-            raise RuntimeError(f"{self.identity} is closed")
-        if self._answer is not None:
+        if self._answer is not None and not self._closed:
             return await self._answer(request)
-        return await self._engine.batcher.submit(request)
+        return await self._use_engine().batcher.submit(request)
 
     async def embed(self, texts: Sequence[str]) -> tuple[list[list[float]], int]:
         """For each text the mean of the last hidden states of its tokens, and how many tokens that were."""
-        if self._engine is None:
-            raise RuntimeError(f"{self.identity} is closed")
-        found = await asyncio.gather(*(self._engine.batcher.submit(text) for text in texts))
+        batcher = self._use_engine().batcher
+        found = await asyncio.gather(*(batcher.submit(text) for text in texts))
         return [vector for vector, _ in found], sum(count for _, count in found)
 
     def with_weights(self, folder: str) -> dict[str, Any]:
@@ -105,7 +110,7 @@ class HFLM:
 
     async def aclose(self) -> None:
         """Free the weights, if no other LM uses them."""
-        engine, self._engine = self._engine, None
+        engine, self._engine, self._closed = self._engine, None, True
         if engine is not None:
             await engine.release()
 

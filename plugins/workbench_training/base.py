@@ -101,6 +101,7 @@ class TrainingOptimizer(Optimizer):
             except SpecError as error:
                 raise SpecError(error.message, hint=error.hint, path=(*place, *error.path)) from None
         check_extra(any(role.lora for role in roles))
+        self._check_devices(roles)
         if (server := self.server_settings) is not None and not server.url:
             from workbench_training.serving.vllm_server import check_command, require_one_base  # with torch
 
@@ -112,6 +113,16 @@ class TrainingOptimizer(Optimizer):
             check_processes(spread[0])
         else:
             self._check_memory(roles)
+
+    def _check_devices(self, roles: Sequence[TrainedPolicy]) -> None:
+        """Raise SpecError for a device or an attention that is not here. Most files name none and need no torch yet."""
+        devices = {self.device or role.spec.extra.get("device") for role in roles}
+        attentions = [role.learning.attention for role in roles]
+        if devices - {None, "cpu"} or any(name.startswith("flash_") for name in attentions):
+            from workbench_training.model.preflight import check_device  # imports torch
+
+            for device in devices:
+                check_device(device, attentions)
 
     def _check_memory(self, roles: Sequence[TrainedPolicy]) -> None:
         """Count what training takes on a GPU. Raises SpecError where that is more than it has."""
@@ -213,6 +224,7 @@ class TrainingOptimizer(Optimizer):
 
     async def _train(self, study: Study, roles: dict[str, TrainedPolicy], number: int) -> None:
         """Load the policies and their engines, run the course, and close both."""
+        from workbench.kit.generation import free_device_memory
         from workbench_training.scale.drawing import unless_one_dies
         from workbench_training.serving.policy_lm import LIVE
 
@@ -228,6 +240,7 @@ class TrainingOptimizer(Optimizer):
         try:
             for role in roles.values():
                 await study.release_lm(role.spec)  # the baseline's weights; its next call loads them again
+            free_device_memory()  # a server that starts takes its share of what is free
             if (settings := self.server_settings) is not None and not settings.url:
                 from workbench_training.serving.server_setup import start_server
 

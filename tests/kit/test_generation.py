@@ -3,6 +3,7 @@ longest one."""
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ pytest.importorskip("transformers")
 from tests.helpers.counting_generator import CountingGenerator  # noqa: E402
 
 from workbench.errors import LMError  # noqa: E402
-from workbench.kit.generation import Refill, Row, generate_within_memory  # noqa: E402
+from workbench.kit.generation import Refill, Row, cache_argument, free_device_memory, generate_within_memory  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -140,3 +141,32 @@ def test_a_row_without_memory_gets_an_error_alone() -> None:
     generator.most = 0
     generate_within_memory(generator, rows, refill([], 4, given))
     assert given == rows and all(isinstance(row.error, LMError) for row in rows)
+
+
+def test_memory_is_given_back_once_rings_of_references_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model whose layers hold bound methods of each other is no longer used, and yet not freed."""
+
+    class Part:
+        other: Any
+
+    ring, alive = Part(), list[bool]()
+    ring.other, seen = ring, weakref.ref(ring)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: alive.append(seen() is not None))
+    del ring
+    free_device_memory()
+    assert alive == [], "a process that has not used a GPU does not begin to"
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    free_device_memory()
+    assert alive == [False]
+
+
+def test_a_model_is_given_its_cache_by_the_name_that_its_version_of_transformers_has() -> None:
+    """Those that know both names warn of the first, and then do without it."""
+
+    class Old:
+        def forward(self, input_ids: Any, past_key_values: Any = None) -> None: ...
+
+    class New:
+        def forward(self, input_ids: Any, cache: Any = None, use_cache: Any = None) -> None: ...
+
+    assert (cache_argument(Old()), cache_argument(New())) == ("past_key_values", "cache")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from workbench.errors import SpecError
 from workbench.spec import Strict, spec_error
@@ -36,6 +36,27 @@ def test_the_members_of_a_union_complain_once() -> None:
     assert error.message == "unknown key 'prot'" and error.path[:2] == ("outer", "server")
     (error,) = complaints(share="half")
     assert error.path == ("outer", "share") and error.message == "outer.share: must be a whole number, not 'half'"
+
+
+def test_what_a_member_says_of_a_mapping_that_it_reads_is_not_hidden_by_one_that_reads_none() -> None:
+    class Closed(Strict):
+        port: int
+
+        @model_validator(mode="after")
+        def _open(self) -> Closed:
+            raise ValueError("this port is closed")
+
+    class Listed(Strict):
+        server: str | Closed = ""
+
+    for given, message in (
+        ({"port": 1}, "server: this port is closed"),
+        ({"port": "x"}, "server.port: must be a whole number, not 'x'"),
+    ):
+        with pytest.raises(ValidationError) as caught:
+            Listed.model_validate({"server": given})
+        error = spec_error(caught.value, Listed)
+        assert error.message == message and not error.more
 
 
 def test_places_complain_by_themselves() -> None:

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.evaluation import EvalOptions, evaluate, read_rows
+from workbench.kit.generation import free_device_memory
 from workbench.proof import interval, paired_proof
 from workbench.run import Options, optimize, prepare
 from workbench.store import ReadOnlyStore, read_report
@@ -76,6 +77,7 @@ class Sizes:
 
 REAL = {"bfcl": Sizes(140, 40, 150, 100, 16, 8, 256), "gsm8k": Sizes(200, 60, 300, 100, 16, 8, 256)}
 TOY = Sizes(4, 2, 4, 4, 2, 2, 8)
+AT_ONCE = 32  # rows that pass together in TRL: of 128, logits over 152,000 words would not fit beside vLLM
 ENDLESS = 1_000_000  # steps, where time is what ends a training
 
 
@@ -154,6 +156,7 @@ def train(folder: Path, spec: Mapping[str, Any], lm: str, name: str, optimizer: 
         file, database=folder / f"{name}.db", listener=listen, options=Options(out=str(folder / f"{name}-best.yaml"))
     )
     changed = report.winner.tree.get("lm") or lm
+    free_device_memory()  # TRL's engine wants its share of what is free
     return {
         "lm": changed if isinstance(changed, str) else changed["model"],
         "seconds": time.perf_counter() - begun,
@@ -229,9 +232,12 @@ def trl_config(folder: Path, sizes: Sizes, options: argparse.Namespace, seed: in
     """TRL's settings: those of our side where both have them, and otherwise its own defaults."""
     from trl import GRPOConfig
 
+    count = sizes.tasks * sizes.rollouts
+    at_once = min(count, AT_ONCE)
     return GRPOConfig(
         output_dir=str(folder / "trl"),
-        per_device_train_batch_size=sizes.tasks * sizes.rollouts,
+        per_device_train_batch_size=at_once,
+        gradient_accumulation_steps=count // at_once,
         seed=seed,
         num_generations=sizes.rollouts,
         max_completion_length=sizes.tokens,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import random
 import threading
@@ -89,6 +90,7 @@ class Generator:
         self.ends = {end for end in (*ends, self.tokenizer.eos_token_id) if end is not None}
         takes = inspect.signature(self.model.forward).parameters
         self._last_only = {"logits_to_keep": 1} if "logits_to_keep" in takes else {}
+        self._cache_name = cache_argument(self.model)
 
     @classmethod
     def load(
@@ -203,8 +205,8 @@ class Generator:
             input_ids=ids,
             attention_mask=mask,
             position_ids=positions,
-            past_key_values=cache,
             use_cache=True,
+            **{self._cache_name: cache},
             **self._last_only,
         )
         return output.logits[:, -1].float()
@@ -339,6 +341,19 @@ def as_computed(states: torch.Tensor) -> torch.Tensor:
     same numbers."""
     kind = states.device.type
     return states.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else states
+
+
+def cache_argument(model: Any) -> str:
+    """What a model calls its cache: `cache` since transformers 5.24, which warns of the name before."""
+    return "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
+
+
+def free_device_memory() -> None:
+    """Give a GPU what this process no longer uses of it, for other processes: torch keeps freed memory for itself, and
+    a model may be part of a ring of references."""
+    if torch.cuda.is_initialized():
+        gc.collect()
+        torch.cuda.empty_cache()
 
 
 def generate_within_memory(generator: Generator, rows: list[Row], refill: Refill | None = None) -> None:

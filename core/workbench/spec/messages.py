@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Mapping
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -17,6 +18,7 @@ def spec_error(error: ValidationError, model: type[BaseModel], prefix: tuple[str
     # An unknown key beside a missing one is most often that key, mistyped.
     mistyped = {e["loc"][:-1] for e in details if e["type"] == "extra_forbidden"}
     details = [e for e in details if e["type"] != "missing" or e["loc"][:-1] not in mistyped]
+    details = [e for e in details if not _is_overruled(e, details)]
     found: dict[Any, SpecError] = {}
     for number, detail in enumerate(details):
         if len(found) == MOST_LISTED:
@@ -28,6 +30,15 @@ def spec_error(error: ValidationError, model: type[BaseModel], prefix: tuple[str
         shared = len(made.path) - _steps_in_member(model, made.path[len(prefix) :])
         found.setdefault((made.path[:shared], made.message if detail["type"] == "missing" else ""), made)
     return merge_errors(found.values())
+
+
+def _is_overruled(detail: Any, others: list[Any]) -> bool:
+    """Whether a union's member complains that a mapping is no text or number, and another member has read the mapping
+    and says what is wrong in it."""
+    loc = detail["loc"]
+    if not (loc and detail["type"].startswith(_MEMBERS.get(loc[-1], "\0")) and isinstance(detail["input"], Mapping)):
+        return False
+    return any(e is not detail and e["loc"][: len(loc) - 1] == loc[:-1] for e in others)
 
 
 def _complaint(detail: Any, model: type[BaseModel], prefix: tuple[str | int, ...]) -> SpecError:

@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from workbench_training.model.prompt_cache import after_prompts, is_plain, prompt_cache
+from workbench.kit.generation import cache_argument
+from workbench_training.model.prompt_cache import after_prompts, is_plain, of_rows, prompt_cache
 from workbench_training.rollouts.token_rows import Batch
 
 #: Logits that are computed at once: 512 MiB in float32. With gradients the peak is some four times as much.
@@ -136,12 +137,13 @@ def _with_shared_prompts(model: Any, batch: Batch) -> Any:
     seen = (torch.arange(width, device=starts.device) < starts[:, None]).long()
     cache = prompt_cache(model.config)
     decoder = model.get_decoder()
-    states = decoder(input_ids=batch.ids[first, :width], attention_mask=seen, past_key_values=cache, use_cache=True)[0]
+    name = cache_argument(decoder)
+    states = decoder(input_ids=batch.ids[first, :width], attention_mask=seen, use_cache=True, **{name: cache})[0]
     last = states[torch.arange(len(first), device=starts.device), starts - 1]
     fed = (batch.attention.sum(-1) - batch.starts - 1).clamp(min=0)
     for index in _passes(fed, batch.ids.device.type):
         longest, prompt = int(fed[index].max()), which[index]
-        after = last[prompt][:, None]
+        after = of_rows(last, prompt)[:, None]
         if longest:
             steps = torch.arange(longest, device=starts.device)
             wide = int(starts[prompt].max())
@@ -149,9 +151,9 @@ def _with_shared_prompts(model: Any, batch: Batch) -> Any:
             states = decoder(
                 input_ids=batch.tokens[index, :longest],
                 attention_mask=mask,
-                past_key_values=after_prompts(cache, prompt, wide),
                 use_cache=True,
                 position_ids=batch.starts[index][:, None] + steps,
+                **{name: after_prompts(cache, prompt, wide)},
             )[0]
             after = torch.cat([after, states], dim=1)
         rows, places = batch.mask[index].nonzero(as_tuple=True)

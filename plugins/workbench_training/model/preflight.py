@@ -173,6 +173,27 @@ def make_plan(
     )
 
 
+def check_device(device: str | None, attentions: Sequence[str]) -> None:
+    """Raise SpecError for a device that is not here, or for attention kernels that it does not have: loading the model
+    would tell it, but only after the baseline was paid for."""
+    try:
+        place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    except RuntimeError:
+        raise SpecError(
+            f"there is no device '{device}'", hint="Write cpu, cuda, or cuda:1.", path=("device",)
+        ) from None
+    if place.type == "cuda" and (place.index or 0) >= torch.cuda.device_count():
+        found = f"{torch.cuda.device_count()} GPUs" if torch.cuda.device_count() else "no GPU"
+        raise SpecError(f"there is no {place}: torch finds {found} here", path=("device",))
+    flash = [name for name in attentions if name.startswith("flash_")]
+    if flash and place.type == "cpu":
+        raise SpecError(
+            f"{flash[0]} needs a GPU, and training would be on the CPU",
+            hint="Write `attention: auto`.",
+            path=("learning", "attention"),
+        )
+
+
 def gpu_memory(device: str | None) -> int | None:
     """Bytes that a training with this `device` may use of its GPU, which others may use, too; None without a GPU."""
     if not torch.cuda.is_available() or torch.device(device or "cuda").type != "cuda":

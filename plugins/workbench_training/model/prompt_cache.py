@@ -47,9 +47,15 @@ class AfterPromptLayer(DynamicLayer):
         keys, values = self.prompts.keys, self.prompts.values
         assert keys is not None and values is not None
         return (
-            torch.cat([keys[self.which, :, : self.width], as_computed(key_states)], dim=-2),
-            torch.cat([values[self.which, :, : self.width], as_computed(value_states)], dim=-2),
+            torch.cat([of_rows(keys[:, :, : self.width], self.which), as_computed(key_states)], dim=-2),
+            torch.cat([of_rows(values[:, :, : self.width], self.which), as_computed(value_states)], dim=-2),
         )
+
+
+def of_rows(prompts: torch.Tensor, which: torch.Tensor) -> torch.Tensor:
+    """For each row what its prompt has. What rows of one prompt say in the backward pass is added up in their order; of
+    `prompts[which]` it would be by whichever thread of a CPU comes first, and no two trainings would be the same."""
+    return prompts.index_select(0, which)
 
 
 def is_plain(config: Any) -> bool:

@@ -18,7 +18,7 @@ import torch
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
-from workbench.kit.generation import as_computed
+from workbench.kit.generation import as_computed, cache_argument
 from workbench_training.model.logprobs import score_states
 from workbench_training.model.micro_batches import split_rows
 from workbench_training.model.policy import Policy
@@ -133,12 +133,13 @@ class LongRow:
         cache = DynamicCache()
         cache.layers.extend(layers)
         with self.policy.passing():
-            states = model.get_decoder()(
+            decoder = model.get_decoder()
+            states = decoder(
                 input_ids=batch.ids[:, a:b],
                 attention_mask=batch.attention[:, :b],
-                past_key_values=cache,
                 use_cache=True,
                 position_ids=torch.arange(a, b, device=batch.ids.device)[None],
+                **{cache_argument(decoder): cache},
             )[0][0]
             wanted = states[batch.starts[0] + stretch.places - 1 - a]
             found = score_states(model, wanted, batch.tokens[0, stretch.places], self.temperature)

@@ -145,8 +145,8 @@ class IpcTransfer:
         """(the tensors, what the server needs to read them)"""
         named = [(name, p.detach().contiguous()) for name, p in self.policy.generator.model.named_parameters()]
         handles = [dict([self._export(t)]) for _, t in named]
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()  # what computes the weights must have ended before another process reads them
+        if torch.cuda.is_available():  # what computes the weights must have ended before another process reads them
+            torch.cuda.synchronize(self.policy.generator.device)  # a thread's own device is the first one
         return [t for _, t in named], {
             "names": [name for name, _ in named],
             "dtype_names": [str(t.dtype).removeprefix("torch.") for _, t in named],

@@ -241,6 +241,20 @@ def test_equal_models_are_loaded_once_and_freed_by_the_last(checkpoint, monkeypa
     assert len(loads) == 1 and len(provider._ENGINES) == before
 
 
+def test_a_model_that_is_only_checked_keeps_no_weights_in_memory(checkpoint):
+    """As `lm:` of every file is, before the run makes its own: a training would share the GPU with the baseline."""
+
+    async def run():
+        checked, used = (provider.hf(str(checkpoint), settings()) for _ in range(2))
+        before = dict(provider._ENGINES)
+        await used.complete(request("w1"))
+        (engine,) = provider._ENGINES.keys() - before.keys()
+        await used.aclose()
+        assert engine not in provider._ENGINES and checked.identity
+
+    asyncio.run(run())
+
+
 def test_refusals(tmp_path, monkeypatch):
     (tmp_path / "pytorch_model.bin").write_bytes(b"pickle")
     with pytest.raises(SpecError, match="safetensors"):

@@ -116,6 +116,17 @@ def test_the_turn_that_decides_receives_the_credit(tmp_path: Path) -> None:
     assert abs(decides - 1.0) < 0.2 and max(others) < 0.1
 
 
+def test_of_two_estimates_the_lower_one_counts_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ArCHer's advantage of a turn is min(q) - min(v), on each of its tokens."""
+    learner = make_learner(tmp_path, objective("archer"))
+    rows = rows_of_two_states(0)[:2]
+    planted = {"v1": 0.5, "v2": 0.2, "q1": 1.0, "q2": 3.0}
+    monkeypatch.setattr(
+        learner.critic, "read", lambda rows, marks, *heads: [np.full((2, 4), planted[head]) for head in heads]
+    )
+    assert np.allclose(learner.critic.compute_advantages(rows), 0.8)
+
+
 def test_turns_of_earlier_steps_are_learned_from_again(tmp_path: Path) -> None:
     """ArCHer's buffer: a critic still learns what only an earlier step has shown."""
     errors = {}
@@ -244,7 +255,17 @@ def test_single_settings_of_a_critic_keep_the_others_of_its_algorithm() -> None:
 CONSTANTS = {
     "ppo": {"of": "token", "gamma": 1.0, "within": 1.0, "lam": 0.95, "clip": 0.2, "epochs": 4, "normalise": True},
     "poad": {"of": "token", "gamma": 0.95, "within": 1.0, "lam": 0.95, "clip": 0.2, "minibatches": 4, "rate": 5e-5},
-    "archer": {"of": "turn", "gamma": 0.9, "tau": 0.1, "epochs": 50, "minibatches": 1, "warmup": 20, "rate": 1e-3},
+    "archer": {
+        "of": "turn",
+        "gamma": 0.9,
+        "tau": 0.1,
+        "epochs": 50,
+        "minibatches": 1,
+        "warmup": 20,
+        "rate": 1e-3,
+        "replay": 4,
+    },
+    "vsc_rl": {"of": "token", "gamma": 0.5, "within": 1.0, "lam": 0.95, "warmup": 0},
 }
 
 

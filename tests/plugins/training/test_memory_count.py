@@ -231,6 +231,36 @@ def test_it_is_refused_before_the_first_call_or_told_in_the_run(
     assert not find_obstacles(task, optimizers)
 
 
+@pytest.mark.parametrize("optimizer", ["grpo", "sft", "dpo"])
+@pytest.mark.parametrize(
+    ("settings", "message", "place"),
+    [
+        ({"device": "gpu"}, "there is no device 'gpu'", ("device",)),
+        ({"device": "cuda"}, "there is no cuda: torch finds no GPU here", ("device",)),
+        ({"device": "cuda:3"}, "there is no cuda:3: torch finds no GPU here", ("device",)),
+        (
+            {"learning": {"attention": "flash_attention_2"}},
+            "flash_attention_2 needs a GPU, and training would be on the CPU",
+            ("learning", "attention"),
+        ),
+    ],
+)
+def test_a_device_or_an_attention_that_is_not_here_is_refused_before_the_first_call(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    optimizer: str,
+    settings: dict[str, Any],
+    message: str,
+    place: tuple[str, ...],
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    _, _, task, optimizers = prepare(write(tmp_path, optimizers=[{optimizer: settings}]))
+    (error,) = find_obstacles(task, optimizers)
+    assert isinstance(error, SpecError) and error.message == message
+    assert error.path == ("optimize", 0, optimizer, *place)
+
+
 def test_what_takes_the_memory_is_told_and_how_it_is_computed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "version", lambda package: "9.9")
     monkeypatch.setattr(preflight, "gpu_memory", lambda device: 4 * GIB)

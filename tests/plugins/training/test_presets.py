@@ -42,7 +42,9 @@ CONSTANTS: dict[str, tuple[dict[str, Any], dict[str, Any], int]] = {
         {"dynamic_sampling": 3, "reset_after": 200, "reset_patience": 3, "reset_kl": 0.1},
         4,
     ),
+    "ppo": ({"aggregate": "token", "clip_low": 0.2, "clip_high": 0.2, "beta": 0.0}, {}, 1),
     "poad": ({"aggregate": "token", "clip_low": 0.2, "clip_high": 0.2}, {}, 4),
+    "vsc_rl": ({"aggregate": "token", "beta": 0.01, "kl": "k3", "kl_place": "loss"}, {}, 1),
     "archer": ({"aggregate": "token"}, {}, 1),
     "dr_grpo": ({"scale": "none", "aggregate": "constant"}, {}, 1),
 }
@@ -54,7 +56,8 @@ def test_constants_of_an_algorithm(algorithm: str) -> None:
     made = GRPO.model_validate({"algorithm": algorithm})
     assert {name: getattr(made.resolve_objective(), name) for name in objective} == objective
     assert {name: getattr(made.resolve_course(), name) for name in course} == course
-    assert (made.resolve_learning().minibatches, made.resolve_learning().epochs) == (updates, 1)
+    passes = {"ppo": 4}.get(algorithm, 1)
+    assert (made.resolve_learning().minibatches, made.resolve_learning().epochs) == (updates, passes)
 
 
 #: A constant, and another value that a step must tell from it.

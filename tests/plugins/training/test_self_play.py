@@ -7,6 +7,7 @@ import json
 import sqlite3
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -368,6 +369,38 @@ def test_failed_rows_are_shown_and_a_model_of_outcomes_is_fitted_in_each_turn(tm
     told = [message for message, _ in heard]
     assert sum("model of outcomes has a balanced accuracy of 0.00 on 0 runs" in m for m in told) == 2, told
     assert not any("proposer, turn" in message for message in told), "with no steps it is not trained"
+
+
+@pytest.mark.parametrize(("accuracy", "judging"), [(0.59, False), (0.6, True)])
+def test_rows_that_failed_are_shown_and_verdicts_count_only_from_an_accuracy_on(accuracy: float, judging: bool) -> None:
+    """WebRL: the proposer sees what the solver just failed, and a model of outcomes has to show that it knows any."""
+    needs_torch()
+    from workbench.study import Result
+    from workbench_training.objective import Objective
+    from workbench_training.self_play.outcome_model import Fit
+    from workbench_training.self_play.settings import Verdicts
+    from workbench_training.self_play.turns import Plan, Turns
+    from workbench_training.settings import Course
+
+    train = [Example(name, {"text": name, "label": "x"}) for name in ("right", "wrong", "half", "unscored")]
+    scores, asked = [1.0, 0.0, 0.5, None], list[int]()
+
+    async def evaluate(workflow: Any, rows: Any, *, traces: bool, replica: int) -> Any:
+        asked.append(replica)
+        return SimpleNamespace(results=[Result(row, score) for row, score in zip(rows, scores, strict=True)])
+
+    learned: list[Any] = []
+    judge = SimpleNamespace(fit=lambda runs: learned.append(runs) or Fit(accuracy, 4))
+    study = SimpleNamespace(train=train, evaluate=evaluate, log=lambda *_, **more: None, best_evaluation=None)
+    source = SimpleNamespace(roles={"": None}, judge=judge, judging=None, workflow_at=lambda step, course: None)
+    course, proposer = Course.model_validate({}), Proposer.model_validate({"shown": "failed"})
+    verdicts, objective = Verdicts.model_validate({"rollouts": 2}), Objective.model_validate({})
+    plan = Plan(1, proposer, verdicts, True, course, objective, ["text"], "label", "label")
+    made: Any = Turns
+    shown = asyncio.run(made(plan, study, source, None, Path(), Path(), 0)._try_train(0))
+    assert [row.id for row in shown] == ["wrong", "half"] and asked == [0, 1]
+    assert source.judging is judging
+    assert [run.right for run in learned[0]] == [True, False, False] * 2, "runs without a score teach it nothing"
 
 
 def test_what_cannot_be_played_is_refused(tmp_path: Path) -> None:

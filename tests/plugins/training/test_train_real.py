@@ -61,6 +61,9 @@ def test_trl_runs_as_it_ships_with_its_own_engine(tmp_path: Path) -> None:
     made = train_real.trl_config(tmp_path, train_real.TOY, options, 0, cuda=False)
     assert made.use_vllm and made.vllm_mode == "colocate" and made.vllm_gpu_memory_utilization == 0.4
     assert made.gradient_checkpointing and made.num_generations == train_real.TOY.rollouts
+    large = train_real.trl_config(tmp_path, train_real.REAL["gsm8k"], options, 0, cuda=False)
+    assert (large.per_device_train_batch_size, large.gradient_accumulation_steps) == (32, 4), "128 rows a step, as ours"
+    assert large.generation_batch_size == 128
     options.vllm = False
     assert not train_real.trl_config(tmp_path, train_real.TOY, options, 0, cuda=False).use_vllm
 

@@ -141,6 +141,26 @@ def test_a_probe_is_compared_by_its_mean_and_its_divergence(tmp_path: Path) -> N
     with_server(tmp_path, course)
 
 
+def test_a_probe_that_is_far_apart_by_one_token_is_drawn_again_and_all_tokens_count(tmp_path: Path) -> None:
+    """One such token in some thousands must not end a training of a thousand steps; wrong weights always are apart."""
+
+    async def course(server: Server, engine: ServerEngine, policy: Policy) -> None:
+        probes = list[int]()
+
+        def twisted(path: str, answer: Any) -> Any:
+            if path == "/v1/completions":
+                found = answer["choices"][0]["logprobs"]["token_logprobs"]
+                probes.append(len(found))
+                found[0] += 2.5 if len(probes) == 1 else 0.0
+            return answer
+
+        server.twist = twisted
+        await engine.at(0)
+        assert engine.version == 0 and len(probes) in (2, 3) and 2.5 / probes[0] > engine.limits.probe_gap
+
+    with_server(tmp_path, course)
+
+
 def test_a_server_that_refuses_or_stalls_is_told_in_its_own_words_and_in_time(tmp_path: Path) -> None:
     async def stall(path: str, answer: Any) -> Any:
         await asyncio.sleep(300)

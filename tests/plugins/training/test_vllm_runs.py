@@ -104,6 +104,31 @@ def test_a_run_starts_a_server_draws_from_it_and_stops_it(tmp_path: Path, monkey
     assert not running(tmp_path)
 
 
+def test_a_server_starts_with_all_memory_that_this_process_can_spare(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes its share of what is free, and torch keeps what the baseline's model had."""
+    from workbench.kit import generation
+    from workbench_hf import provider
+    from workbench_training.serving import server_setup
+
+    seen: list[Any] = []
+
+    def free() -> None:
+        seen.append([key for key in provider._ENGINES if str(tmp_path) in str(key)])
+
+    monkeypatch.setattr(generation, "free_device_memory", free)
+
+    async def start(*_: Any) -> Any:
+        seen.append("started")
+        raise SyncError("no server")
+
+    monkeypatch.setattr(server_setup, "start_server", start)
+    with pytest.raises(SyncError):
+        optimized(tmp_path)
+    assert seen == [[], "started"], "freed once no engine is left, before the server starts"
+
+
 def test_all_weights_are_trained_on_a_server_that_sleeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing, sleep, update, and the candidate drawn on the server: this process never draws with a checkpoint."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))

@@ -351,6 +351,18 @@ def test_a_candidate_is_drawn_with_its_weights_and_no_version_with_them(tmp_path
     play(tmp_path, course)
 
 
+def test_handles_are_sent_once_the_gpu_of_the_weights_has_computed_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that sends has another device of its own, where training is not on the first GPU."""
+    policy, waited = Policy(str(save(tmp_path / "base", 1)), device="cpu"), list[Any]()
+    policy.generator.device = torch.device("cuda:1")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
+    held, update = _ipc(policy, tmp_path / "sent")._exported()
+    assert waited == [torch.device("cuda:1")] and len(held) == len(update["names"])
+
+
 def test_ipc_needs_a_gpu_and_one_that_the_whole_server_is_on(tmp_path: Path) -> None:
     policy = Policy(str(save(tmp_path / "base", 1)), device="cpu")
     with pytest.raises(PluginError, match="needs weights on a GPU, and they are on cpu: write `transfer: reload`"):
