@@ -23,6 +23,9 @@ _HERE = Path(__file__).parent
 #: Costs that a candidate may be compared by, the first that differs.
 _COSTS = ("usd", "tokens", "calls", "latency")
 
+#: What the costs of a row are called on a page.
+_COST_NAMES = {"usd": "dollars", "latency": "seconds", "p95_latency": "seconds, 95th percentile"}
+
 
 def write_page(facts: Facts) -> str:
     """The page. Texts of models and rows are escaped: they are shown, and never run."""
@@ -50,6 +53,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= {"signed": lambda value: f"{value:+.3f}", "score": format_score, "value": _value}
+    made.filters |= {"cost_name": lambda name: _COST_NAMES.get(name, name)}
     made.filters |= {"count": lambda value: f"{value:,}", "usd": format_usd, "span": format_seconds}
     return made
 

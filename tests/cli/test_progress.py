@@ -132,6 +132,17 @@ def test_the_live_line_shows_what_is_spent_of_the_budget(terminal: Terminal, mon
         assert "52 calls" in live and "$" not in live and "retries" not in live
 
 
+def test_a_run_that_is_paused_says_so_until_it_goes_on(terminal: Terminal) -> None:
+    with shown_on(terminal) as tell:
+        tell("run_started", started(calls=200))
+        tell("candidate_proposed", {})
+        tell("steered", {"action": "pause", "order": {}, "outcome": "done"})
+        *above, live = terminal.screen(tell)
+        assert above[-1] == "order pause: done" and live.startswith("paused")
+        tell("steered", {"action": "continue", "order": {}, "outcome": "done"})
+        assert terminal.screen(tell)[-1].startswith("evaluating the baseline")
+
+
 def test_friction_12_an_eval_shows_its_rows_and_their_mean_as_they_come(terminal: Terminal) -> None:
     with shown_on(terminal) as tell:
         tell("eval_started", {**started(), "split": "val"})

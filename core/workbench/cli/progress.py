@@ -66,6 +66,7 @@ class _State:
         self.baseline: float | None = None
         self.candidates = 0
         self.doing = "starting"
+        self.paused = False
         self.started = time.monotonic()
 
     def line(self, event: str, data: dict[str, Any]) -> str | None:
@@ -93,7 +94,9 @@ class _State:
             return f"rate limited: {data['before']} -> {data['after']} at once ({one_line(data['lm'])})"
         if event == "steered":
             what = "".join(f" {one_line(word)}" for word in order_words(data["order"]))
-            return f"ordered: {data['action']}{what}: {one_line(data['outcome'])}"
+            if data["action"] in ("pause", "continue"):
+                self.paused = data["action"] == "pause"
+            return f"order {data['action']}{what}: {one_line(data['outcome'])}"
         if event == "testing":
             self.doing = "sealed test"
             if data["sides"] > 2:
@@ -201,7 +204,8 @@ class _Live:
             self._bar(data["ledger"])
         else:
             best = f"  best {self.state.best:.3f}{self.state.within}" if self.state.best is not None else ""
-            self.progress.update(self.task, description=f"{self.state.doing}{best}")
+            doing = "paused" if self.state.paused else self.state.doing
+            self.progress.update(self.task, description=f"{doing}{best}")
 
     def _bar(self, ledger: Any) -> None:
         now = time.monotonic()

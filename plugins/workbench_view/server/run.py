@@ -24,6 +24,8 @@ from workbench_view.text_diff import list_changes
 
 #: Events, rows that changed sides and candidates that the page of a run shows; others have pages of their own.
 EVENTS, ROWS, CANDIDATES = 40, 20, 200
+#: Events that stand under another heading: the machine under the provenance, what was steered under the orders.
+ELSEWHERE = ("machine", "steered")
 #: Calls up to which tokens and dollars are summed each second.
 SUMMED = 20_000
 
@@ -181,7 +183,7 @@ def read_progress(store: Store, row: Any, status: str) -> dict[str, Any]:
         "doing": _doing(found, Evaluations(store, row["id"]), record, "paused" if paused else status),
         "tree": list_candidates(lineage(found), report)[:CANDIDATES],
         "candidates": len(found),
-        "events": [_told(event) for event in record.read_last_events(EVENTS)],
+        "events": [_told(one) for one in record.read_last_events(EVENTS) if one["kind"] not in ELSEWHERE],
     }
 
 

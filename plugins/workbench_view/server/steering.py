@@ -59,11 +59,14 @@ def _read_order(store: Store, run_id: int, action: str, form: Mapping[str, str])
 
 def read_ceilings(form: Mapping[str, str]) -> dict[str, Any]:
     """The ceilings of the budget that a form gives. Raises Refused."""
-    given = {name: form[name].strip() for name in CEILINGS if form.get(name, "").strip()}
-    try:
-        return {name: CEILINGS[name](text) for name, text in given.items()}
-    except ValueError:
-        raise Refused("A ceiling is a number.", 422) from None
+    given, found = {name: form[name].strip() for name in CEILINGS if form.get(name, "").strip()}, dict[str, Any]()
+    for name, text in given.items():
+        try:
+            found[name] = CEILINGS[name](text)
+        except ValueError:
+            what = "dollars" if name == "usd" else name
+            raise Refused(f"'{text[:40]}' is not a number of {what}; write one such as 2000.", 422) from None
+    return found
 
 
 def read_orders(store: Store, run_id: int) -> dict[str, Any]:

@@ -134,7 +134,7 @@ def test_a_run_is_steered_and_followed_to_its_end(page: Any, address: str, folde
     seen = set[str]()
 
     def figures() -> bool:
-        part = page.locator("[data-live] .budget")
+        part = page.locator("[data-live] .ceilings")
         if part.count():
             seen.add(part.first.inner_text())
         return len(seen) >= 3
@@ -142,7 +142,7 @@ def test_a_run_is_steered_and_followed_to_its_end(page: Any, address: str, folde
     wait_for(figures, "the calls to be counted on")
     page.get_by_role("button", name="Pause").click()
     page.get_by_text("pause: done").wait_for()
-    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Continue").click()
     page.get_by_role("heading", name=re.compile("The gain is")).wait_for(timeout=240_000)
     assert page.get_by_text("What was changed").count() == 1 and "running" not in page.content()
     assert optimizing.wait(60) == 0
@@ -202,10 +202,10 @@ def test_runs_are_compared_tagged_and_exported(page: Any, address: str, folder: 
     page.get_by_role("navigation", name="Of this run").get_by_role("link", name="Compare").click()
     assert re.search(r"The second is better|No difference is shown", page.locator("h2").first.inner_text())
     finished(page, address)
-    page.get_by_label("Tags, with spaces between them").fill("shown to-all")
+    page.get_by_label("Tags, separated by spaces").fill("shown to-all")
     page.get_by_role("textbox", name="Note").fill("<b>good</b>")
     page.get_by_role("button", name="Save").click()
-    assert page.get_by_label("Tags, with spaces between them").input_value() == "shown to-all"
+    assert page.get_by_label("Tags, separated by spaces").input_value() == "shown to-all"
     page.goto(f"{address}/?tag=to-all")
     assert "<b>good</b>" in page.locator("table").inner_text() and page.locator("table b").count() == 0
     finished(page, address)
@@ -223,13 +223,17 @@ def test_answers_are_labelled_by_key_and_by_hand(page: Any, address: str, folder
     for number, key in enumerate(("y", "n", "s"), 1):
         page.keyboard.press(key)
         page.locator(f"progress[value='{number}']").wait_for()
+    both = """["y", "n"].forEach((key) => document.body.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true})))"""
+    page.evaluate(both)
+    page.locator("progress[value='4']").wait_for()
     page.get_by_text("A score between, a better answer, a comment").click()
     page.get_by_label("Comment").fill("yes, not sure")
     page.get_by_label("Score, 0 to 1").fill("0.5")
     page.get_by_role("button", name="Give this score").click()
-    page.locator("progress[value='4']").wait_for()
+    page.locator("progress[value='5']").wait_for()
     written = [json.loads(line) for line in (folder / "labels.jsonl").read_text().splitlines()]
-    assert [one.get("score") for one in written] == [1.0, 0.0, None, 0.5], "typing y in a field labels nothing"
+    scores = [one.get("score") for one in written]
+    assert scores == [1.0, 0.0, None, 1.0, 0.5], "a key too many and typing y in a field label nothing"
     assert written[-1]["comment"] == "yes, not sure"
 
 

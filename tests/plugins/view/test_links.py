@@ -82,3 +82,15 @@ def test_only_calls_without_a_whole_answer_stand_out(tmp_path: Path) -> None:
     page = TestClient(make_app(site, Access()), base_url=BASE).get(f"/runs/{run}/calls").text
     assert re.findall(r'class="wrong">([^<]+)<', page) == ["length"]
     site.close()
+
+
+def test_no_status_of_a_run_takes_the_style_of_a_part_of_the_page(client: TestClient) -> None:
+    """A status is a class of its badge; `budget` was one of the bars, too, which made it a wide box."""
+    rules = "\n".join(client.get(f"/assets/{name}.css").text for name in ("style", "view"))
+    for status in ("ready", "running", "finished", "budget", "interrupted", "failed", "killed"):
+        assert not re.search(rf"(?m)^\s*\.{status}\b", rules), status
+
+
+def test_events_are_told_in_words(client: TestClient, runs: dict[str, Any]) -> None:
+    page = client.get(f"/runs/{runs['killed']}").text
+    assert "candidate" in page and "processors" not in page[page.index("What happened") : page.index("Tags")]

@@ -148,7 +148,7 @@ def test_a_pause_is_shown_until_the_run_goes_on(tmp_path: Path) -> None:
             browser.open()
             browser.press("pause")
             for _ in range(100):
-                if "Go on" in browser.open() and "paused" in browser.page and "pause: done" in browser.page:
+                if "Continue" in browser.open() and "paused" in browser.page and "pause: done" in browser.page:
                     seen.append("paused")
                     break
                 time.sleep(0.05)
