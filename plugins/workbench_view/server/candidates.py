@@ -31,7 +31,7 @@ def candidate_page(site: Site, store: Store, request: Request) -> Response:
     other = candidate_workflow(store, row["id"], against) if against else None
     orders = read_orders(store, row["id"])["orders"]
     winner = winner_of(report) if kind_of(row) == "optimize" else None
-    done = Evaluations(store, row["id"]).list_all()
+    done = [dict(one) for one in Evaluations(store, row["id"]).list_all()]
     return site.render(
         request,
         "candidate.html",

@@ -223,8 +223,8 @@ def test_answers_are_labelled_by_key_and_by_hand(page: Any, address: str, folder
     for number, key in enumerate(("y", "n", "s"), 1):
         page.keyboard.press(key)
         page.locator(f"progress[value='{number}']").wait_for()
-    both = """["y", "n"].forEach((key) => document.body.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true})))"""
-    page.evaluate(both)
+    press = "document.body.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true}))"
+    page.evaluate(f"['y', 'n'].forEach((key) => {press})")
     page.locator("progress[value='4']").wait_for()
     page.get_by_text("A score between, a better answer, a comment").click()
     page.get_by_label("Comment").fill("yes, not sure")
