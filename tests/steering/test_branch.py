@@ -160,7 +160,7 @@ def test_the_terminal_adds_and_tells(tmp_path: Path) -> None:
     assert said == f"run {name} is ready; start it: workbench resume {name} --db {db}\n"
     assert f"from {first.run}:{first.baseline['workflow'][:8]}" in call("runs").splitlines()[0]
     shown = call("show", name)
-    assert "Nothing was called yet" in shown and f"of run {first.run}" in shown
+    assert "Nothing has been called yet" in shown and f"of run {first.run}" in shown
     assert json.loads(call("branch", first.run, "--json"))["run"] != name
     listed = call("steer", first.run, "list")
     assert f"branch  {first.baseline['workflow'][:8]}  {name}  done" in listed

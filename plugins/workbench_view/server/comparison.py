@@ -74,7 +74,7 @@ def matrix_page(site: Site, store: Store, request: Request) -> Response:
     report = read_report(row)
     if kind_of(row) != "eval" or report is None or not report["label"]:
         raise NotFound(
-            f"Run {row['run']} is no cell of a matrix; `workbench eval FILE --matrix ADDRESS=A,B` makes one."
+            f"Run {row['run']} is not a cell of a matrix; `workbench eval FILE --matrix ADDRESS=A,B` makes one."
         )
     axes = list(_axes(report["label"]))
     heads = [head for head in list_run_heads(store, ("eval",)) if head["name"] == row["name"]]

@@ -92,7 +92,7 @@ def test_the_search_is_stopped_from_the_page(tmp_path: Path) -> None:
     assert (report.status, level(report)) == ("finished", "Level 3.") and told[0]["outcome"] == "done"
     with browsing(tmp_path / "run.db") as browser:
         assert "Stop the search" not in browser.open(), "a run that has ended takes no orders"
-        assert browser.press("stop") == 422 and "does not go on" in browser.said
+        assert browser.press("stop") == 422 and "is not running" in browser.said
 
 
 def test_a_candidate_is_pinned_dropped_and_written_on_its_page(tmp_path: Path) -> None:
