@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from workbench.text import one_line
 from workbench_view.facts import ChangedRow, Facts
 from workbench_view.page import format_score, format_seconds, format_usd, write_page
-from workbench_view.text_diff import Piece, describe_change
+from workbench_view.text_diff import Piece, list_changes
 
 #: Rows that changed sides, and characters of their ids, that Markdown has. It is pasted where many read it, so inputs
 #: of rows are not in it.
@@ -28,7 +28,7 @@ def write_markdown(facts: Facts) -> str:
         lines.append(f"| {name} | {' | '.join(values)} |")
     if facts.changes:
         lines += ["", "## What was changed"]
-    for change in (describe_change(*change) for change in facts.changes):
+    for change in list_changes(facts.changes):
         found: list[str] = []
         if change.kind == "text":
             found += [f"{sign}{line}" for sign in "-+" for line in _side(change.pieces, sign)]

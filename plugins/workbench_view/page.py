@@ -12,7 +12,7 @@ from workbench.study import find_undominated
 from workbench.text import visible
 from workbench_view import plots
 from workbench_view.facts import Facts, Point, Summary
-from workbench_view.text_diff import describe_change
+from workbench_view.text_diff import list_changes
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -33,7 +33,7 @@ def write_page(facts: Facts) -> str:
     return template.render(
         facts=facts,
         report=facts.report,
-        changes=[describe_change(*change) for change in facts.changes],
+        changes=list_changes(facts.changes),
         pictures=draw_pictures(facts),
         style=read_style(),
     )

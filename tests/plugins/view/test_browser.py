@@ -248,6 +248,15 @@ def test_keys_lead_through_a_list(page: Any, address: str) -> None:
     page.wait_for_url(re.compile("/runs/"))
 
 
+def test_the_pictures_of_the_docs_can_be_taken(tmp_path: Path) -> None:
+    """The same command takes those of `docs/pictures/`."""
+    done = subprocess.run(
+        [sys.executable, ROOT / "contrib" / "pictures.py", tmp_path], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert {path.name for path in tmp_path.glob("*.png")} == {path.name for path in (ROOT / "docs/pictures").iterdir()}
+
+
 @pytest.fixture(scope="module")
 def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The script of axe-core, which npm fetches; it is no part of the project."""

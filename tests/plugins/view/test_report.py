@@ -161,7 +161,9 @@ def test_other_forms_say_the_same(facts: Facts) -> None:
 def test_markdown_is_short_and_no_text_leaves_its_place(facts: Facts) -> None:
     rows = [replace(facts.changed[0], example=f"<b>|{n}`") for n in range(100)]
     change = ("nodes.sort.instructions", *(f"Say\n```\n{word}\n```\n" for word in "xy"))
-    told = write_markdown(replace(facts, changed=rows, report={**facts.report, "changes": [change]}))
+    demos = ("nodes.sort.demos", None, [{"text": "x", "label": "a"}])
+    told = write_markdown(replace(facts, changed=rows, report={**facts.report, "changes": [demos, change]}))
+    assert told.index("nodes.sort.instructions") < told.index("nodes.sort.demos"), "texts come first: they say most"
     assert told.count("\n| \\<b\\>\\|") == 20 and "and 80 more" in told and "<b>" not in told
     assert told.count("````diff\n") == 1 and told.count("\n````\n") == 1, "a fence in a prompt does not end ours"
     inputs = str(next(iter((facts.changed[0].inputs or {}).values())))
