@@ -132,6 +132,20 @@ def test_the_live_line_shows_what_is_spent_of_the_budget(terminal: Terminal, mon
         assert "52 calls" in live and "$" not in live and "retries" not in live
 
 
+def test_on_80_columns_nothing_of_a_run_that_costs_is_cut_off(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with shown_on(terminal) as tell:
+        tell("run_started", started(calls=20000))
+        tell("candidate_evaluated", evaluated(0.75))
+        tell("call_settled", settled(12345, 12.3456, 117, reused=3400, calls=20000, usd=25.0))
+        tell("tested", {"done": 144, "of": 2000})
+        *_, doing, bar = terminal.screen(tell)
+    assert doing == "sealed test 144/2000  best 0.750 [0.30, 0.95]"
+    assert "━" in bar and "12345/20000 calls (3400 reused) $12.3456/$25 117 retries 0:00:0" in bar and len(bar) <= 80
+
+
 def test_a_run_that_is_paused_says_so_until_it_goes_on(terminal: Terminal) -> None:
     with shown_on(terminal) as tell:
         tell("run_started", started(calls=200))
@@ -163,7 +177,7 @@ def test_a_candidate_that_was_stopped_early_is_never_the_best(terminal: Terminal
         tell("candidate_evaluated", evaluated(0.5))
         tell("candidate_evaluated", evaluated(0.9, "lucky", rows=3, complete=False))
         tell("stopping", {})
-        *above, live = terminal.screen(tell)
+        *above, live, _ = terminal.screen(tell)  # it is long, so the bar is below it
     assert above[1] == "candidate 01234567 (lucky): stopped after 3 rows"
     assert live.startswith("stopping: waiting for calls in flight (interrupt again to stop now)  best 0.500")
 

@@ -12,6 +12,9 @@ from workbench.cli.output import Output, bare_stderr, echo_json, escaping, say
 from workbench.text import indented, one_line, visible
 
 if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.progress import Progress
+
     from workbench.evaluation import Difference, EvalReport
     from workbench.proof import Report
 
@@ -19,6 +22,8 @@ DEFAULT = Output()
 Listen = Callable[[str, dict[str, Any]], None]
 
 
+#: Columns of the budget bar.
+_BAR = 16
 #: Seconds between two lines on the rows of an evaluation, where there is no live line.
 EVERY = 5.0
 
@@ -169,22 +174,34 @@ class _Log:
             self.file.flush()
 
 
+def _make_progress(console: Console) -> Progress:
+    """The live line. Where the terminal is too narrow for it, what runs and the best so far stand above the bar."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.text import Text
+
+    class Fitting(Progress):
+        def get_renderables(self) -> Iterator[RenderableType]:
+            for task in self.tasks:
+                spent = TextColumn("{task.fields[spent]}", markup=False)
+                columns = [BarColumn(bar_width=_BAR), spent, TimeElapsedColumn()]
+                if len(task.description) + _BAR + len(task.fields["spent"]) + len(" 0:00:00  ") <= console.width:
+                    self.columns = (TextColumn("{task.description}", markup=False), *columns)
+                else:
+                    yield Text(task.description, no_wrap=True, overflow="ellipsis")
+                    self.columns = columns
+                yield self.make_tasks_table([task])
+
+    return Fitting(console=console, transient=True)
+
+
 class _Live:
     """Prints the same lines above a live line with the budget bar."""
 
     def __enter__(self) -> _Live:
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
         self.state, self.console = _State(), Console(file=bare_stderr(), highlight=False)
-        self.progress = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=16),
-            TextColumn("{task.fields[spent]}", markup=False),
-            TimeElapsedColumn(),
-            console=self.console,
-            transient=True,
-        )
+        self.progress = _make_progress(self.console)
         self.progress.start()
         self._escaping = escaping()  # once more: rich has put streams of its own in place
         self._escaping.__enter__()
