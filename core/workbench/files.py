@@ -76,7 +76,7 @@ def check_database_files(database: Path) -> None:
     """Raise StoreError where a database, or a file beside it by which SQLite and we work on it, is none to open: a pipe
     would hang, and a link or a journal that names another file would change that one."""
     if database.exists() and not database.is_file():
-        raise StoreError(f"{database} is no file; name another database with --db")
+        raise StoreError(f"{database} is not a file; name another database with --db")
     if not database.parent.is_dir():
         return
     beside = re.compile(re.escape(database.name) + r"-(wal|shm|journal|intents-\d+|[\w-]+\.lock)")

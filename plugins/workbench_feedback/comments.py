@@ -100,9 +100,9 @@ class _Reading:
         try:
             value = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise fail(f"it is no JSON: {error}", f"A line is one JSON object. {_FORM}") from None
+            raise fail(f"not JSON: {error}", f"A line is one JSON object. {_FORM}") from None
         if not isinstance(value, dict):
-            raise fail("it is no JSON object")
+            raise fail("not a JSON object")
         log = self._trace(value, number, fail)
         text = value.get("comment")
         if not isinstance(text, str) or not text.strip():
@@ -126,7 +126,7 @@ class _Reading:
             )
         for name in ({kind} & {"run", "log"}) | _KEYS[kind]:
             if name in value and not _is_name(value[name]):
-                raise fail(f"'{name}' is no name")
+                raise fail(f"'{name}' is not a name")
         if kind == "trace":
             return _text_trace(value["trace"], f"{self.path.name}:{number}", fail)
         try:
@@ -186,7 +186,7 @@ def _text_trace(value: Any, place: str, fail: Callable[..., SpecError]) -> Log:
     for part in parts if isinstance(parts, list) else ():
         entry = {"agent": "agent", "content": part} if isinstance(part, str) else part
         if not isinstance(entry, dict) or not all(isinstance(entry.get(k), str) for k in ("agent", "content")):
-            raise fail("a step of 'trace' is no text", 'Write a text, or {"agent": NAME, "content": TEXT}.')
+            raise fail("a step of 'trace' is not a text", 'Write a text, or {"agent": NAME, "content": TEXT}.')
         if entry["content"].strip():
             steps.append(LogStep(entry["agent"], entry["content"]))
     if not steps:

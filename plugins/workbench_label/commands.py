@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from workbench.labels import Item, RunAnswers
     from workbench.proof import Label
 
+#: Endings by which a TARGET that does not exist is known to be meant as a file.
+_FILES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 #: Characters of a cell that are shown.
 _SHOWN = 4000
 
@@ -49,6 +51,7 @@ def label_command(
     """
     import getpass
 
+    from workbench.errors import SpecError
     from workbench.labels import file_items, order_items, run_answers
     from workbench.proof import read_labels
 
@@ -57,6 +60,8 @@ def label_command(
         answers = file_items(Path(target), field or "output")
         place = place or Path(target).with_suffix(".labels.jsonl")
     else:
+        if Path(target).suffix.lower() in _FILES:
+            raise SpecError(f"there is no file {one_line(target)}", hint="Name a run, or a file of rows.")
         found = _read_run(run_answers, target, field, db)
         answers = [(one.cluster, one.item) for one in found.answers]
         place = place or found.labels or Path("labels.jsonl")
@@ -69,7 +74,8 @@ def label_command(
     left = [item for item in items if (item.row, item.key) not in done]
     say(f"{len(items)} answers, {len(items) - len(left)} of them labelled by {one_line(name)}")
     given = _label_all(left[:most], place, name)
-    say(f"{given} labels written to {one_line(place)}. Next: workbench label {one_line(target)} --report")
+    what = "1 label" if given == 1 else f"{given} labels"
+    say(f"{what} written to {one_line(place)}. Next: workbench label {one_line(target)} --report")
 
 
 def _read_run(read: Any, target: str, field: str | None, db: str) -> RunAnswers:
@@ -107,9 +113,11 @@ def _ask_score() -> Any:
         try:
             score = float(given)
         except ValueError:
+            say("Type y, n, s, q, or a number from 0 to 1.", err=True)
             continue
         if 0 <= score <= 1:
             return score
+        say("A score is from 0 to 1.", err=True)
 
 
 def _show(item: Item, number: int, of: int) -> None:
@@ -134,7 +142,7 @@ def _report(labels: Sequence[Label], found: RunAnswers | None, as_json: bool) ->
     from workbench.labels import calibrate, compare_labellers, describe_labellers
 
     people = compare_labellers(labels)
-    judge = calibrate(found.answers, labels) if found is not None else None
+    judge = calibrate(found.answers, labels, judged=found.judged) if found is not None else None
     if as_json:
         echo_json({"labellers": vars(people), "judge": judge and judge.as_dict()})
         return

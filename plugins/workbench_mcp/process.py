@@ -83,7 +83,8 @@ async def run_json(arguments: Sequence[str], root: Path, report: Report | None =
         raise CommandFailed(f"it ended with code {code} and printed no JSON") from None
     if isinstance(found, dict) and isinstance(error := found.get("error"), dict) and found.get("ok") is False:
         place = ":".join(str(error[key]) for key in ("file", "line", "column") if error.get(key) is not None)
-        raise CommandFailed(" ".join(str(part) for part in (place, error.get("message"), error.get("hint")) if part))
+        told = ": ".join(str(part) for part in (place, error.get("message")) if part)
+        raise CommandFailed("\n".join(str(part) for part in (told, error.get("hint")) if part))
     return found
 
 

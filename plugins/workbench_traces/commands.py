@@ -107,9 +107,10 @@ def _write(out: Path, rows: list[dict[str, Any]], split: str, no_workflow: bool)
     for row, group in zip(rows, groups, strict=True):
         row["group"] = group
     if len(set(groups)) < LEAST_ROWS:
+        what = "user or conversation" if split == "user" else "conversation"
         raise SpecError(
-            f"there are {len(rows)} rows of {len(set(groups))} {split if split == 'user' else 'conversation'}(s), and "
-            "train, val and test need one each",
+            f"there are {len(rows)} rows in {len(set(groups))} group(s): those of one {what} stay together, and train, "
+            "val and test need a group each",
             hint="Name more files, another --split, or let the instrumentation record the content of messages.",
         )
     if split == "time":

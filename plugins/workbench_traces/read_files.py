@@ -85,7 +85,7 @@ def read_values(path: Path) -> Iterator[tuple[int, Any]]:
                 value = json.loads(line)
             except (ValueError, RecursionError) as error:
                 if several or path.suffix in (".jsonl", ".ndjson"):
-                    raise _fault(path, number, f"it is no JSON: {_told(error)}") from None
+                    raise _fault(path, number, f"not JSON: {_told(error)}") from None
                 break  # the file is one value, on many lines
             several = True
             yield number, value
@@ -103,7 +103,7 @@ def _whole(path: Path) -> Any:
     try:
         return json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
-        raise _fault(path, getattr(error, "lineno", 1), f"it is no JSON: {_told(error)}") from None
+        raise _fault(path, getattr(error, "lineno", 1), f"not JSON: {_told(error)}") from None
 
 
 def _told(error: Exception) -> str:

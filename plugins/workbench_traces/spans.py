@@ -32,6 +32,16 @@ _USER = ("user.id", "enduser.id", "langfuse.user.id", "gen_ai.user.id")
 #: Events of the conventions up to 1.36, one for each message.
 _ROLES = {f"gen_ai.{role}.message": role for role in ("system", "user", "assistant", "tool")}
 _ROLES |= {"gen_ai.content.prompt": "user"}
+#: Attributes of an event with its text: of all instrumentations, the most specific first.
+_CONTENTS = (
+    "gen_ai.event.content",
+    "gen_ai.prompt",
+    "gen_ai.completion",
+    "content",
+    "body",
+    "message",
+    "message.content",
+)
 _ANSWERS = ("gen_ai.choice", "gen_ai.content.completion")
 
 
@@ -160,12 +170,15 @@ def _instructions(a: Mapping[str, Any]) -> list[Message]:
 
 def _event_text(inside: Mapping[str, Any]) -> str:
     """The text of a message in an event, in any of the forms that instrumentations wrote."""
-    for name in ("gen_ai.event.content", "gen_ai.prompt", "gen_ai.completion", "content", "body", "message.content"):
+    for name in _CONTENTS:
         if (value := inside.get(name)) not in (None, ""):
             value = parsed(value)
             found = read_messages(value)
             if found:
                 return found[-1][1]
+            blocks = [as_text(one["text"]) for one in listed(value) if is_dict(one) and "text" in one]
+            if blocks:
+                return "\n".join(blocks)
             return as_text(value["content"]) if is_dict(value) and "content" in value else as_text(value)
     nested = [as_text(v) for k, v in inside.items() if k.endswith(".content")]
     return "\n".join(nested)

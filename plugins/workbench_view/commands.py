@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import click
@@ -10,6 +11,9 @@ import click
 from workbench.cli import fail, say
 from workbench.cli.run_commands import DB
 from workbench.text import one_line
+
+if TYPE_CHECKING:
+    from workbench_view.server.site import LabelFiles
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -79,9 +83,9 @@ def view_command(
     """Look at the runs of a database in a browser (extra [view]): runs live and ended, candidates, rows with their
     traces, comparisons, data and plugins.
 
-    Only this machine is answered. Listening beyond it (--host) needs a token. Nothing is loaded from a network. Tags,
-    notes, orders to a run and labels of answers can be written. No code of a workflow is run, but by runs that a page
-    starts with --start: they go on when the page ends. Ctrl-C ends it.
+    Only this machine is answered. Listening beyond it (--host) needs a token. Nothing is loaded from a network. On the
+    pages you can steer and branch runs, label answers, and write tags and notes. No code of a workflow is run, except
+    by runs that a page starts (--start); they outlive the server. Ctrl-C ends it.
     """
     import secrets
     import threading
@@ -91,7 +95,7 @@ def view_command(
     from workbench_view.server.access import Access
     from workbench_view.server.app import make_app
     from workbench_view.server.listen import listen
-    from workbench_view.server.site import LabelFiles, Site, load_libraries
+    from workbench_view.server.site import Site, load_libraries
     from workbench_view.server.starting import Starter
 
     token = (token or "").strip() or (secrets.token_urlsafe(24) if make_token else None)
@@ -99,24 +103,35 @@ def view_command(
         return fail(f"--host {one_line(host)} is open to other machines: add --make-token, or name a --token", 2)
     if token is not None and (len(token) < 16 or not token.isascii() or not token.isprintable()):
         return fail("a token has at least 16 printable ASCII characters; --make-token makes one", 2)
-    if rows is not None and not rows.is_file():
-        return fail(f"--rows {one_line(rows)}: there is no such file", 2)
+    files = _label_files(rows, labels, field)
     threading.Thread(target=load_libraries, daemon=True).start()
-    files = LabelFiles(
-        labels or Path("labels.jsonl"), rows, labels or (rows and rows.with_suffix(".labels.jsonl")), field
-    )
     site = Site(db, lambda line: say(one_line(line), err=True), files, Starter(Path(db)).start if start else None)
     made = f"/?token={quote(token, safe='')}" if token is not None and make_token else "/"
 
     def ready(address: str) -> None:
         more = "" if token is None or make_token else "?token=... with your token, once"
-        say(f"{one_line(db)} is shown at {address}{made}{more}", err=True)
+        say(f"Showing {one_line(db)} at {address}{made}{more}", err=True)
 
     try:
         listen(make_app(site, Access(host, token, frozenset(name.lower() for name in hosts))), host, port, ready)
     finally:
         site.close()
     return say("Stopped.", err=True)
+
+
+def _label_files(rows: Path | None, labels: Path | None, field: str) -> LabelFiles:
+    """What is labelled. Raises SpecError now for a file or a field that is not there: the page would be of no use."""
+    from workbench.errors import SpecError
+    from workbench.labels import file_items
+    from workbench_view.server.site import LabelFiles
+
+    if rows is not None and not rows.is_file():
+        raise SpecError(f"--rows {one_line(rows)}: there is no such file")
+    if rows is not None:
+        file_items(rows, field)
+    return LabelFiles(
+        labels or Path("labels.jsonl"), rows, labels or (rows and rows.with_suffix(".labels.jsonl")), field
+    )
 
 
 def _require_server() -> None:

@@ -5,32 +5,60 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 
-from workbench_view.facts import Facts
-from workbench_view.page import format_score, write_page
-from workbench_view.text_diff import Piece, describe_change
+from workbench.text import one_line
+from workbench_view.facts import ChangedRow, Facts
+from workbench_view.page import format_score, format_seconds, format_usd, write_page
+from workbench_view.text_diff import Piece, list_changes
+
+#: Rows that changed sides, and characters of their ids, that Markdown has. It is pasted where many read it, so inputs
+#: of rows are not in it.
+ROWS, CUT = 20, 120
 
 
 def write_markdown(facts: Facts) -> str:
-    """The verdict, the scores, what was changed, and the rows that changed sides."""
+    """The verdict, the scores, what was changed, the rows that changed sides, losses first, and the bill."""
     report = facts.report
     lines = [f"# {facts.run['name']}: run {facts.run['run']}", "", *facts.verdict, ""]
-    lines += ["| | val | test | rows |", "| --- | --- | --- | --- |"]
+    lines += ["| | val | test | test rows |", "| --- | --- | --- | --- |"]
     for name, side in (("baseline", report["baseline"]), ("winner", report["best"])):
         values = [format_score(side["val"]), format_score(side["test"]["score"]), str(side["test"]["n"])]
         lines.append(f"| {name} | {' | '.join(values)} |")
-    for change in (describe_change(*change) for change in facts.changes):
-        lines += ["", f"`{change.address}`", "", "```diff"]
+    if facts.changes:
+        lines += ["", "## What was changed"]
+    for change in list_changes(facts.changes):
+        found: list[str] = []
         if change.kind == "text":
-            lines += [f"{sign}{line}" for sign in "-+" for line in _side(change.pieces, sign)]
+            found += [f"{sign}{line}" for sign in "-+" for line in _side(change.pieces, sign)]
         for sign, before, after in change.lines:
-            lines += [f" {before}"] if sign == " " else [f"-{before}"] * (sign == "-") + [f"+{after}"] * bool(after)
-        lines.append("```")
-    if facts.changed:
-        lines += ["", "| row | baseline | winner |", "| --- | --- | --- |"]
-        lines += [f"| {row.example} | {row.scores[0]:.3f} | {row.scores[1]:.3f} |" for row in facts.changed]
+            found += [f" {before}"] if sign == " " else [f"-{before}"] * (sign == "-") + [f"+{after}"] * bool(after)
+        fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`{3,}", "\n".join(found)))])
+        lines += ["", f"`{change.address}`", "", f"{fence}diff", *found, fence]
+    lines += _list_changed_rows(facts.changed)
+    spent = report["spent"]
+    costs = f"{spent['calls']:,} calls, {format_usd(spent['usd'])}, {format_seconds(spent['seconds'])}"
+    lines += ["", "## The bill", "", f"{costs}; seed {facts.run['seed']}, workbench {facts.run['version']}"]
     return "\n".join(lines) + "\n"
+
+
+def _list_changed_rows(changed: Sequence[ChangedRow]) -> list[str]:
+    """The rows that changed sides, losses first: the first ones alone, so that a pull request can be read."""
+    if not changed:
+        return []
+    lost = sum(row.gain < 0 for row in changed)
+    lines = ["", "## Rows that changed sides", "", f"{lost} lost, {len(changed) - lost} won.", ""]
+    lines += ["| row | baseline | winner |", "| --- | --- | --- |"]
+    lines += [f"| {_cell(row.example)} | {row.scores[0]:.3f} | {row.scores[1]:.3f} |" for row in changed[:ROWS]]
+    if len(changed) > ROWS:
+        lines += ["", f"and {len(changed) - ROWS} more: `--out report.html` and `.csv` have all."]
+    return lines
+
+
+def _cell(text: str) -> str:
+    """A text as a cell of a table, in which nothing is markup."""
+    return re.sub(r"([\\`*_{}\[\]<>()#|!~&@])", r"\\\1", one_line(" ".join(text.split()))[:CUT])
 
 
 def _side(pieces: Sequence[Piece], sign: str) -> list[str]:

@@ -109,7 +109,8 @@ def read_facts(store: Store, name: str) -> Facts:
     if kind_of(row) != "optimize":
         raise StoreError(f"run {row['run']} is one of `{kind_of(row)}`; a report is written of `optimize`")
     if report is None:
-        raise StoreError(f"run {row['run']} has no report: it was cut short, or runs; see workbench show {row['run']}")
+        why = {"ready": "it has not begun", "running": "it is running"}.get(row["status"], "it was cut short")
+        raise StoreError(f"run {row['run']} has no report: {why}; see workbench show {row['run']}")
     sides = _sides(store, row["run"])
     return Facts(
         **vars(read_summary(store, row, report, _noise(sides) if sides is not None else None)),

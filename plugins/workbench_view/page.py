@@ -12,7 +12,7 @@ from workbench.study import find_undominated
 from workbench.text import visible
 from workbench_view import plots
 from workbench_view.facts import Facts, Point, Summary
-from workbench_view.text_diff import describe_change
+from workbench_view.text_diff import list_changes
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -23,6 +23,9 @@ _HERE = Path(__file__).parent
 #: Costs that a candidate may be compared by, the first that differs.
 _COSTS = ("usd", "tokens", "calls", "latency")
 
+#: What the costs of a row are called on a page.
+_COST_NAMES = {"usd": "dollars", "latency": "seconds", "p95_latency": "seconds, 95th percentile"}
+
 
 def write_page(facts: Facts) -> str:
     """The page. Texts of models and rows are escaped: they are shown, and never run."""
@@ -30,7 +33,7 @@ def write_page(facts: Facts) -> str:
     return template.render(
         facts=facts,
         report=facts.report,
-        changes=[describe_change(*change) for change in facts.changes],
+        changes=list_changes(facts.changes),
         pictures=draw_pictures(facts),
         style=read_style(),
     )
@@ -50,6 +53,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= {"signed": lambda value: f"{value:+.3f}", "score": format_score, "value": _value}
+    made.filters |= {"cost_name": lambda name: _COST_NAMES.get(name, name)}
     made.filters |= {"count": lambda value: f"{value:,}", "usd": format_usd, "span": format_seconds}
     return made
 

@@ -329,7 +329,7 @@ COMMANDS = {
     "unknown command": (["optimise", "good.yaml"], "No such command", "optimize"),
     "set without value": (["validate", "good.yaml", "--set", "seed"], "ADDRESS=VALUE", None),
     "set of unknown key": (["validate", "good.yaml", "--set", "sed=3"], "unknown key 'sed'", "seed"),
-    "set into a text": (["validate", "good.yaml", "--set", "name.first=3"], "is no setting", None),
+    "set into a text": (["validate", "good.yaml", "--set", "name.first=3"], "is not a setting", None),
     "set of wrong type": (["validate", "good.yaml", "--set", "seed=soon"], "flag --set seed: must be a whole", None),
     "budget of zero": (["optimize", "good.yaml", "--budget-calls", "0"], "0", None),
     "no database": (["show", "last"], "no run database", "--db"),

@@ -108,7 +108,7 @@ def test_the_values_of_an_axis_follow_yaml(text: str, values: list[Any]) -> None
 @pytest.mark.parametrize("text", ["lm", "=a", "lm="])
 def test_an_axis_without_a_value_is_refused(write: WriteFile, tmp_path: Path, text: str) -> None:
     found = invoke(tmp_path, "eval", str(write()), "--matrix", text)
-    assert "is no axis" in str(found.exception) and not (tmp_path / "a.db").exists()
+    assert "is not an axis" in str(found.exception) and not (tmp_path / "a.db").exists()
 
 
 def test_an_axis_with_a_value_twice_or_without_its_file_is_refused(write: WriteFile, tmp_path: Path) -> None:

@@ -132,6 +132,53 @@ def test_the_live_line_shows_what_is_spent_of_the_budget(terminal: Terminal, mon
         assert "52 calls" in live and "$" not in live and "retries" not in live
 
 
+def test_on_80_columns_nothing_of_a_run_that_costs_is_cut_off(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with shown_on(terminal) as tell:
+        tell("run_started", started(calls=20000))
+        tell("candidate_evaluated", evaluated(0.75))
+        tell("call_settled", settled(12345, 12.3456, 117, reused=3400, calls=20000, usd=25.0))
+        tell("tested", {"done": 144, "of": 2000})
+        *_, doing, bar = terminal.screen(tell)
+    assert doing == "sealed test 144/2000  best 0.750 [0.30, 0.95]"
+    assert "━" in bar and "12345/20000 calls (3400 reused) $12.3456/$25 117 retries 0:00:0" in bar and len(bar) <= 80
+
+
+def test_a_run_that_is_paused_says_so_until_it_goes_on(terminal: Terminal) -> None:
+    with shown_on(terminal) as tell:
+        tell("run_started", started(calls=200))
+        tell("candidate_proposed", {})
+        tell("steered", {"action": "pause", "order": {}, "outcome": "done"})
+        *above, live = terminal.screen(tell)
+        assert above[-1] == "order pause: done" and live.startswith("paused")
+        tell("steered", {"action": "continue", "order": {}, "outcome": "done"})
+        assert terminal.screen(tell)[-1].startswith("evaluating the baseline")
+
+
+def test_the_best_is_no_candidate_that_was_dropped_and_the_pinned_one_whatever_follows(terminal: Terminal) -> None:
+    def named(hash_: str, score: float) -> dict[str, Any]:
+        found = evaluated(score, hash_)
+        found["evaluation"].workflow.hash = hash_
+        return found
+
+    def order(action: str, candidate: str, outcome: str = "done") -> dict[str, Any]:
+        return {"action": action, "order": {"candidate": candidate}, "outcome": outcome}
+
+    with shown_on(terminal) as tell:
+        for hash_, score in (("base", 0.25), ("good", 0.5), ("lucky", 1.0)):
+            tell("candidate_evaluated", named(hash_, score))
+        tell("steered", order("drop", "lucky"))
+        assert "best 0.500" in terminal.screen(tell)[-1]
+        tell("steered", order("pin", "base", "refused: why"))
+        assert "best 0.500" in terminal.screen(tell)[-1]
+        tell("steered", order("pin", "base"))
+        tell("candidate_evaluated", named("other", 0.75))
+        *_, said, live = terminal.screen(tell)
+        assert "best 0.250" in live and "<- best" not in said
+
+
 def test_friction_12_an_eval_shows_its_rows_and_their_mean_as_they_come(terminal: Terminal) -> None:
     with shown_on(terminal) as tell:
         tell("eval_started", {**started(), "split": "val"})
@@ -152,7 +199,7 @@ def test_a_candidate_that_was_stopped_early_is_never_the_best(terminal: Terminal
         tell("candidate_evaluated", evaluated(0.5))
         tell("candidate_evaluated", evaluated(0.9, "lucky", rows=3, complete=False))
         tell("stopping", {})
-        *above, live = terminal.screen(tell)
+        *above, live, _ = terminal.screen(tell)  # it is long, so the bar is below it
     assert above[1] == "candidate 01234567 (lucky): stopped after 3 rows"
     assert live.startswith("stopping: waiting for calls in flight (interrupt again to stop now)  best 0.500")
 

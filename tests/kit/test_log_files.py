@@ -71,8 +71,8 @@ def test_a_folder_is_read_in_the_order_of_its_numbers_and_lines_and_lists_hold_s
     ("value", "said"),
     [
         ("", "is empty"),
-        ("{oops", "it is no JSON"),
-        ("[" * 100_000, "no JSON: it is nested too deeply"),
+        ("{oops", "not JSON"),
+        ("[" * 100_000, "not JSON: it is nested too deeply"),
         ([], "no known format"),
         ({"messages": []}, "no known format: it holds an object with 'messages'"),
         ({**WHO, "history": []}, "'history' is empty"),
@@ -81,7 +81,7 @@ def test_a_folder_is_read_in_the_order_of_its_numbers_and_lines_and_lists_hold_s
         ({**WHO, "history": [{"content": "a"}]}, "history[0] names nobody"),
         ({**WHO, "mistake_step": "4"}, "mistake_step is '4'"),
         ({**WHO, "mistake_step": "two"}, "mistake_step is 'two'"),
-        ({**WHO, "mistake_agent": 3}, "mistake_agent is no text"),
+        ({**WHO, "mistake_agent": 3}, "mistake_agent is not a text"),
         ([WHO, {**WHO, "history": []}], "[1]: 'history' is empty"),
     ],
 )

@@ -201,14 +201,14 @@ def test_the_last_label_of_each_labeller_counts_and_labellers_are_averaged(tmp_p
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("{", "it is no label"),
+        ("{", "not a label"),
         ("[1]", "a label is a JSON object"),
         ('{"row": "r", "answer": "a"}', "by"),
         ('{"row": "r", "answer": "a", "by": "x", "score": 1.5}', r"a number in \[0, 1\]"),
         ('{"row": "r", "answer": "a", "by": "x", "score": NaN}', r"a number in \[0, 1\]"),
         ('{"row": "r", "answer": "a", "by": "x", "score": true}', r"a number in \[0, 1\]"),
         ('{"row": 1, "answer": "a", "by": "x"}', "are texts"),
-        ("[" * 100_000, "it is no label"),
+        ("[" * 100_000, "not a label"),
     ],
 )
 def test_a_wrong_line_of_labels_is_named(line: str, words: str, tmp_path: Path) -> None:

@@ -108,9 +108,9 @@ def test_flag_environment_file_config_default(monkeypatch: pytest.MonkeyPatch, n
         ("lm.temprature", 1, "flag --set lm.temprature: unknown key 'temprature'\n  Did you mean 'temperature'?"),
         ("nodes.srt.instructions", "x", "there is no node 'srt'\n  Did you mean 'sort'?"),
         ("seed", "soon", "flag --set seed: must be a whole number, not 'soon'"),
-        ("seed.x", 1, "flag --set seed.x: 'seed' is no setting that has others inside\n  Addresses look like"),
-        ("nodes.sort.demos.4.label", "x", "'4' is no place in a list of 1\n  Places count from 0."),
-        ("optimize.first", {}, "'first' is no place in a list of 1"),
+        ("seed.x", 1, "flag --set seed.x: 'seed' is not a setting that has others inside\n  Addresses look like"),
+        ("nodes.sort.demos.4.label", "x", "'4' is not a place in a list of 1\n  Places count from 0."),
+        ("optimize.first", {}, "'first' is not a place in a list of 1"),
     ],
 )
 def test_wrong_flags_are_named_with_a_suggestion(address: str, value: Any, words: str) -> None:

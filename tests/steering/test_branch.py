@@ -107,6 +107,19 @@ def test_a_budget_that_cannot_pay_for_the_proof_is_refused_as_of_any_run_that_be
         go_on(tmp_path, name)
 
 
+def test_the_winner_and_the_baseline_are_known_by_these_names(tmp_path: Path) -> None:
+    first = improve(tmp_path)
+    store = Store(tmp_path / "run.db")
+    found = {name: branch_run(store, first.run, name) for name in ("winner", "baseline")}
+    origins = {name: read_options(store.find_run(run))["branched_from"]["candidate"] for name, run in found.items()}
+    assert origins == {"winner": first.best["workflow"], "baseline": first.baseline["workflow"]}
+    with pytest.raises(StoreError, match="has no candidates yet"):
+        branch_run(store, found["winner"], "winner")
+    store.execute("update runs set report = null, checksum = null where run = ?", first.run)
+    with pytest.raises(StoreError, match="has no winner yet"):
+        branch_run(store, first.run, None)
+
+
 @pytest.mark.parametrize(
     ("candidate", "sets", "error"),
     [("none", (), StoreError), (None, [("budget.cals", 1)], SpecError), (None, [("budget.calls", "x")], SpecError)],
@@ -147,7 +160,7 @@ def test_the_terminal_adds_and_tells(tmp_path: Path) -> None:
     assert said == f"run {name} is ready; start it: workbench resume {name} --db {db}\n"
     assert f"from {first.run}:{first.baseline['workflow'][:8]}" in call("runs").splitlines()[0]
     shown = call("show", name)
-    assert "Nothing was called yet" in shown and f"of run {first.run}" in shown
+    assert "Nothing has been called yet" in shown and f"of run {first.run}" in shown
     assert json.loads(call("branch", first.run, "--json"))["run"] != name
     listed = call("steer", first.run, "list")
     assert f"branch  {first.baseline['workflow'][:8]}  {name}  done" in listed

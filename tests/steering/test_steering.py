@@ -241,7 +241,7 @@ def _calls(store: Store) -> int:
 def test_orders_that_cannot_be_taken_up_are_refused(tmp_path: Path) -> None:
     report, _, _ = steered(tmp_path, lambda text, hash_: None)
     store = Store(tmp_path / "run.db")
-    with pytest.raises(StoreError, match="does not go on"):
+    with pytest.raises(StoreError, match="is not running"):
         give_order(store, report.run, "stop")
     with pytest.raises(StoreError, match="is not in"):
         give_order(store, "nothere", "stop")
@@ -341,3 +341,8 @@ def test_a_pin_does_not_reach_a_search_on_other_rows(tmp_path: Path) -> None:
 
     report, _, _ = steered(tmp_path, at("Level 2.", "pin", candidate="SELF"), optimizer=Inner())
     assert level(report) == "Level 2."
+
+
+def test_a_wrong_name_of_the_database_makes_none(tmp_path: Path) -> None:
+    done = CliRunner().invoke(cli, ["steer", "last", "pause", "--db", str(tmp_path / "none.db")])
+    assert isinstance(done.exception, StoreError) and not (tmp_path / "none.db").exists()

@@ -100,7 +100,7 @@ def _say_run(found: dict[str, Any], row: Any, db: str, tree: bool) -> None:
     if origin := found["branched_from"]:
         say(f"It begins at candidate {one_line(origin['candidate'][:8])} of run {one_line(origin['run'])}.")
     if found["status"] == "ready":
-        say(f"Nothing was called yet. Start it with: workbench resume {run} --db {db}")
+        say(f"Nothing has been called yet. Start it with: workbench resume {run} --db {db}")
     if found["status"] == "killed":
         say(f"Nothing paid for is lost. Resume it with: workbench resume {run} --db {db}")
     if report and found["status"] in ("killed", "running"):

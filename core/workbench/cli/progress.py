@@ -12,6 +12,9 @@ from workbench.cli.output import Output, bare_stderr, echo_json, escaping, say
 from workbench.text import indented, one_line, visible
 
 if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.progress import Progress
+
     from workbench.evaluation import Difference, EvalReport
     from workbench.proof import Report
 
@@ -19,6 +22,8 @@ DEFAULT = Output()
 Listen = Callable[[str, dict[str, Any]], None]
 
 
+#: Columns of the budget bar.
+_BAR = 16
 #: Seconds between two lines on the rows of an evaluation, where there is no live line.
 EVERY = 5.0
 
@@ -61,11 +66,12 @@ class _State:
     """The progress so far, gathered from the events."""
 
     def __init__(self) -> None:
-        self.best: float | None = None
-        self.within = ""  # the 95% interval of the best, by the rows of val
-        self.baseline: float | None = None
+        self.scored: list[tuple[str, float, str]] = []  # hash, score on val, and its 95% interval
+        self.pinned: str | None = None
+        self.dropped: set[str] = set()
         self.candidates = 0
         self.doing = "starting"
+        self.paused = False
         self.started = time.monotonic()
 
     def line(self, event: str, data: dict[str, Any]) -> str | None:
@@ -93,7 +99,8 @@ class _State:
             return f"rate limited: {data['before']} -> {data['after']} at once ({one_line(data['lm'])})"
         if event == "steered":
             what = "".join(f" {one_line(word)}" for word in order_words(data["order"]))
-            return f"ordered: {data['action']}{what}: {one_line(data['outcome'])}"
+            self._steered(data["action"], data["order"].get("candidate"), data["outcome"] == "done")
+            return f"order {data['action']}{what}: {one_line(data['outcome'])}"
         if event == "testing":
             self.doing = "sealed test"
             if data["sides"] > 2:
@@ -106,20 +113,36 @@ class _State:
             return self.doing
         return None
 
+    @property
+    def best(self) -> tuple[float, str] | None:
+        """The score and the interval of the best so far: of the first that has it, or the pinned one."""
+        able = [one for one in self.scored if one[0] not in self.dropped]
+        able = [one for one in able if one[0] == self.pinned] or able
+        return max(able, key=lambda one: one[1])[1:] if able else None
+
+    def _steered(self, action: str, candidate: str | None, done: bool) -> None:
+        if action in ("pause", "continue"):
+            self.paused = action == "pause"
+        elif done and candidate is not None and action == "pin":
+            self.pinned = candidate
+            self.dropped.discard(candidate)
+        elif done and candidate is not None and action == "drop":
+            self.dropped.add(candidate)
+            self.pinned = None if self.pinned == candidate else self.pinned
+
     def _evaluated(self, evaluation: Any) -> str | None:
         failed = f", {sum(evaluation.failures.values())} failed" if evaluation.failures else ""
         note = one_line(evaluation.workflow.patch.note) if evaluation.workflow.patch else "baseline"
         name = evaluation.workflow.hash[:8]  # show, diff and export accept it
-        if self.baseline is None:
-            self.baseline = self.best = evaluation.score
-            self.within = _interval(evaluation)
-            return f"baseline: val {evaluation.score:.3f}{self.within}{failed}{_reason(evaluation)}"
+        if not self.scored:
+            within = _interval(evaluation)
+            self.scored.append((evaluation.workflow.hash, evaluation.score, within))
+            return f"baseline: val {evaluation.score:.3f}{within}{failed}{_reason(evaluation)}"
         if not evaluation.complete:
             return f"candidate {name} ({note}): stopped after {len(evaluation.results)} rows"
-        better = self.best is None or evaluation.score > self.best
-        if better:
-            self.best, self.within = evaluation.score, _interval(evaluation)
-        mark = f"{self.within}{failed}  <- best" if better else failed
+        before, within = self.best, _interval(evaluation)
+        self.scored.append((evaluation.workflow.hash, evaluation.score, within))
+        mark = failed if self.best == before else f"{within}{failed}  <- best"
         return f"candidate {name} ({note}): val {evaluation.score:.3f}{mark}"
 
 
@@ -166,22 +189,34 @@ class _Log:
             self.file.flush()
 
 
+def _make_progress(console: Console) -> Progress:
+    """The live line. Where the terminal is too narrow for it, what runs and the best so far stand above the bar."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.text import Text
+
+    class Fitting(Progress):
+        def get_renderables(self) -> Iterator[RenderableType]:
+            for task in self.tasks:
+                spent = TextColumn("{task.fields[spent]}", markup=False)
+                columns = [BarColumn(bar_width=_BAR), spent, TimeElapsedColumn()]
+                if len(task.description) + _BAR + len(task.fields["spent"]) + len(" 0:00:00  ") <= console.width:
+                    self.columns = (TextColumn("{task.description}", markup=False), *columns)
+                else:
+                    yield Text(task.description, no_wrap=True, overflow="ellipsis")
+                    self.columns = columns
+                yield self.make_tasks_table([task])
+
+    return Fitting(console=console, transient=True)
+
+
 class _Live:
     """Prints the same lines above a live line with the budget bar."""
 
     def __enter__(self) -> _Live:
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
         self.state, self.console = _State(), Console(file=bare_stderr(), highlight=False)
-        self.progress = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=16),
-            TextColumn("{task.fields[spent]}", markup=False),
-            TimeElapsedColumn(),
-            console=self.console,
-            transient=True,
-        )
+        self.progress = _make_progress(self.console)
         self.progress.start()
         self._escaping = escaping()  # once more: rich has put streams of its own in place
         self._escaping.__enter__()
@@ -200,8 +235,9 @@ class _Live:
         if event == "call_settled":
             self._bar(data["ledger"])
         else:
-            best = f"  best {self.state.best:.3f}{self.state.within}" if self.state.best is not None else ""
-            self.progress.update(self.task, description=f"{self.state.doing}{best}")
+            best = "  best {:.3f}{}".format(*self.state.best) if self.state.best is not None else ""
+            doing = "paused" if self.state.paused else self.state.doing
+            self.progress.update(self.task, description=f"{doing}{best}")
 
     def _bar(self, ledger: Any) -> None:
         now = time.monotonic()

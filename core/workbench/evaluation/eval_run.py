@@ -142,7 +142,7 @@ def resume_evaluation(
     try:
         row = store.find_run(run)
         if kind_of(row) != "eval" or row["file"] is None:
-            raise StoreError(f"run {row['run']} is no evaluation that can be resumed")
+            raise StoreError(f"run {row['run']} is not an evaluation that can be resumed")
         stored = read_options(row)
         if lacking := {"split", "repeats"} - stored.keys():
             raise StoreError(f"the options of run {row['run']} (table runs) are damaged: they have no {min(lacking)}")

@@ -37,7 +37,7 @@ def parse_axis(text: str) -> Axis:
     """
     address, equals, rest = text.partition("=")
     if not equals or not address.strip() or not rest.strip():
-        raise SpecError(f"'{text}' is no axis", hint="Write ADDRESS=VALUE,VALUE, e.g. lm=openai/a,openai/b.")
+        raise SpecError(f"'{text}' is not an axis", hint="Write ADDRESS=VALUE,VALUE, e.g. lm=openai/a,openai/b.")
     parts = _split(rest)
     if twice := [part for part in parts if parts.count(part) > 1]:
         hint = "Name each value once; --repeats runs each row several times."

@@ -86,7 +86,7 @@ def _values(path: Path) -> Iterator[tuple[str, Any]]:
         except ValueError as error:
             fault, at = (whole, getattr(whole, "lineno", None)) if number == 1 else (error, number)
             raise SpecError(
-                f"it is no JSON: {fault}", file=str(path), line=at, hint="Logs are JSON, or JSON lines."
+                f"not JSON: {fault}", file=str(path), line=at, hint="Logs are JSON, or JSON lines."
             ) from None
         yield f"line {number}", value
 
@@ -144,7 +144,7 @@ def _who_and_when(value: Any, path: Path, place: str, name: str) -> Log:
             )
         step = int(step)
     if agent is not None and not isinstance(agent, str):
-        raise fail("mistake_agent is no text", "Write the agent's name.")
+        raise fail("mistake_agent is not a text", "Write the agent's name.")
     truth = value.get("ground_truth")
     return Log(
         name,

@@ -120,7 +120,7 @@ def read_spans(value: Any, path: Path, place: str) -> list[LogSpan]:
         try:
             spans.append(_span(entry))
         except RecursionError:
-            raise SpecError(f"{path}: span {number} is nested too deeply", hint="It is no span of an SDK.") from None
+            raise SpecError(f"{path}: span {number} is nested too deeply", hint="It is not a span of an SDK.") from None
     return spans
 
 

@@ -77,7 +77,8 @@ def compare_labellers(labels: Sequence[Label]) -> Labellers:
 def describe_labellers(people: Labellers) -> list[str]:
     """The agreement of labellers as plain text."""
     who = ", ".join(map(one_line, people.names)) or "nobody"
-    lines = [f"{people.answers} answers labelled by {len(people.names)}: {who}"]
+    what = "1 answer" if people.answers == 1 else f"{people.answers} answers"
+    lines = [f"{what} labelled by {len(people.names)}: {who}"]
     if people.shared:
         alpha = "not defined: all scores are equal" if people.alpha is None else f"{people.alpha:.2f}"
         kappa = "" if people.kappa is None else f", Cohen's kappa {people.kappa:.2f}"

@@ -24,7 +24,7 @@ from workbench.proof import (
 
 @dataclass(frozen=True)
 class Calibration:
-    """agreement: on all answers with a label. proof, check: of the gain, if the run has two sides."""
+    """agreement: on all answers with a label. proof, check: of the gain, if the run has two sides and a judge."""
 
     agreement: JudgeAgreement | None
     proof: Proof | None
@@ -65,15 +65,16 @@ class Calibration:
         return lines
 
 
-def calibrate(answers: Sequence[Answer], labels: Sequence[Label]) -> Calibration:
-    """Compare the scores of a run with people's.
+def calibrate(answers: Sequence[Answer], labels: Sequence[Label], *, judged: bool = True) -> Calibration:
+    """Compare the scores of a run with people's. judged: whether a language model gave them; the gain by any other
+    metric needs no labels, so none is calculated.
 
     The gain is at the level of a first test: what counts is the report of the run, which knows of earlier tests.
     """
     known = mean_labels(labels)
     scored = {(a.item.row, a.item.key): a for a in answers}
     compared = [(a.score, known[key], _words(a.item.answer)) for key, a in scored.items() if key in known]
-    if {a.side for a in answers} != {0, 1}:
+    if not judged or {a.side for a in answers} != {0, 1}:
         return Calibration(compare_judge(compared), None, None)
     sides: dict[str, dict[int, Answer]] = {}
     for answer in answers:

@@ -74,11 +74,13 @@ def file_items(path: Path, field: str) -> list[tuple[str, Item]]:
 
 @dataclass(frozen=True)
 class RunAnswers:
-    """The answers of a run. labels: the file that its workflow names for labels, if it names one."""
+    """The answers of a run. labels: the file that its workflow names for labels, if it names one. judged: whether a
+    language model scored them."""
 
     run: str
     answers: Sequence[Answer]
     labels: Path | None
+    judged: bool
 
 
 def run_answers(store: Store, name: str, field: str | None = None) -> RunAnswers:
@@ -108,6 +110,7 @@ def run_answers(store: Store, name: str, field: str | None = None) -> RunAnswers
             found.append(Answer(item, one["cluster"] or one["example"], side, float(one["score"])))
     if not found:
         what = "no sealed rows: nothing beat the baseline, or the budget ended" if sealed else "no scored rows"
+        what = what if report is not None else "no result yet"
         raise StoreError(f"run {row['run']} ({kind_of(row)}) has {what}")
     labels = Path(folder) / spec.proof.labels if spec.proof.labels is not None else None
-    return RunAnswers(row["run"], found, labels)
+    return RunAnswers(row["run"], found, labels, (report or {}).get("judge") is not None)

@@ -57,7 +57,7 @@ def read_labels(path: Path) -> list[Label]:
             except (ValueError, TypeError, KeyError, RecursionError) as error:
                 if number == len(lines):
                     break
-                raise SpecError(f"it is no label: {error}", file=str(path), line=number, hint=_FORM) from None
+                raise SpecError(f"not a label: {error}", file=str(path), line=number, hint=_FORM) from None
             key = (label.row, label.answer, label.by)
             found.pop(key, None)
             found[key] = label

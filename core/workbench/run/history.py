@@ -229,11 +229,13 @@ def _chosen(store: Store, run: str, candidate: str | None) -> tuple[Any, str, Wo
     """A run, the hash and the workflow of its candidate (None: the winner), and its baseline. Raises StoreError."""
     row = store.find_run(run, kinds=("optimize",))
     known = Candidates(store, row["id"])
-    chosen = known.find_baseline() if candidate == "baseline" else candidate or winner_of(read_report(row))
+    named = None if candidate == "winner" else candidate
+    chosen = known.find_baseline() if named == "baseline" else named or winner_of(read_report(row))
     hash_ = next((c["hash"] for c in known.read_all() if chosen and c["hash"].startswith(chosen)), None)
     found, baseline = candidate_workflow(store, row["id"], hash_), candidate_workflow(store, row["id"], None)
     if hash_ is None or found is None or baseline is None:
-        lacking = "has no candidates yet" if chosen is None else f"has no candidate '{chosen}'"
+        none = "has no winner yet" if known.find_baseline() else "has no candidates yet"
+        lacking = none if chosen is None else f"has no candidate '{chosen}'"
         raise StoreError(f"run {row['run']} ({kind_of(row)}) {lacking}; see workbench show {row['run']}")
     return row, hash_, found, baseline
 

@@ -138,7 +138,7 @@ def _enter(value: dict[str, Any] | list[Any], part: str, path: list[str | int], 
         inner = settings.setdefault(part, {})
     if not is_dict(inner) and not is_list(inner):
         raise SpecError(
-            f"{setting.origin}: '{'.'.join(map(str, path))}' is no setting that has others inside",
+            f"{setting.origin}: '{'.'.join(map(str, path))}' is not a setting that has others inside",
             hint="Addresses look like budget.calls or nodes.answer.instructions.",
         )
     return inner
@@ -147,6 +147,6 @@ def _enter(value: dict[str, Any] | list[Any], part: str, path: list[str | int], 
 def _index(value: list[Any], part: str, setting: Setting) -> int:
     if not part.isdigit() or int(part) >= len(value):
         raise SpecError(
-            f"{setting.origin}: '{part}' is no place in a list of {len(value)}", hint="Places count from 0."
+            f"{setting.origin}: '{part}' is not a place in a list of {len(value)}", hint="Places count from 0."
         )
     return int(part)

@@ -55,7 +55,7 @@ def check_order(kind: str, data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def give_order(store: Store, run: str, kind: str, data: Mapping[str, Any] | None = None) -> int:
-    """Order something of a run of `optimize` that goes on; returns the order's number.
+    """Give an order to a run of `optimize` while it runs; returns the order's number.
 
     It takes effect after the evaluation on val that runs now (`pause` and `continue`: at once), and is part of the run
     from then on: a resumed run takes it up at the same place. The beginning of a candidate's hash is enough, or
@@ -63,14 +63,14 @@ def give_order(store: Store, run: str, kind: str, data: Mapping[str, Any] | None
 
     Raises:
         SpecError: for what is no order of this run.
-        StoreError: if there is no such run, or it does not go on.
+        StoreError: if there is no such run, or it is not running.
     """
     row = store.find_run(run)
     if kind_of(row) != "optimize":
         raise StoreError(f"run {row['run']} is one of `{kind_of(row)}`; only runs of `optimize` are steered")
     if row["status"] != "running" or not RunLock(store, row["run"]).held():
         raise StoreError(
-            f"run {row['run']} does not go on ({row['status']}), so it takes no orders; see workbench resume --help"
+            f"run {row['run']} is not running ({row['status']}), so it takes no orders; see workbench resume --help"
         )
     made = check_order(kind, data or {})
     known = Candidates(store, row["id"])
@@ -106,6 +106,6 @@ def _check_addresses(parent: Workflow, settings: Mapping[str, Any]) -> None:
                 raise KeyError(address)
         except KeyError:
             raise SpecError(
-                f"'{address}' is no setting of a node of this candidate",
+                f"'{address}' is not a setting of a node of this candidate",
                 hint=suggest(address, [f"nodes.{name}.instructions" for name in parent.nodes]),
             ) from None

@@ -39,8 +39,13 @@ function move(by) {
   if (next) next.focus();
 }
 
+// Between a key that sends a form and the next page, further keys would change the answer that is being sent.
+let sent = false;
+window.addEventListener("pageshow", () => { sent = false; });
+document.addEventListener("submit", () => { sent = true; });
+
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
+  if (sent || event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
   const turn = { n: "next", p: "prev" }[event.key];
   if (event.key === "/") {
     const field = document.querySelector("[data-search]");

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -29,7 +29,10 @@ def candidate_page(site: Site, store: Store, request: Request) -> Response:
     parent = one["parent"] if one["parent"] in known else None
     against = baseline if request.query_params.get("against") == "baseline" else parent
     other = candidate_workflow(store, row["id"], against) if against else None
-    orders = read_orders(store, row["id"])["orders"]
+    ordered = read_orders(store, row["id"])
+    orders = ordered["orders"]
+    winner = winner_of(report) if kind_of(row) == "optimize" else None
+    done = [dict(one) for one in Evaluations(store, row["id"]).list_all()]
     return site.render(
         request,
         "candidate.html",
@@ -42,14 +45,30 @@ def candidate_page(site: Site, store: Store, request: Request) -> Response:
         status=status_of(store, row),
         orders=[one for one in orders if one["kind"] != "branch"],
         branches=[str(one["data"]["run"]) for one in orders if is_branch_of(one, hash_)],
-        winner=winner_of(report) if kind_of(row) == "optimize" else None,
+        winner=winner,
+        mark="pinned" if ordered["pinned"] == hash_ else "dropped" if hash_ in ordered["dropped"] else "",
+        others=list_comparisons(done, hash_, baseline, winner),
         changes=list_changes(other.diff(workflow)) if other else [],
-        evaluations=[e for e in Evaluations(store, row["id"]).list_all() if e["candidate"] == hash_],
+        evaluations=[e for e in done if e["candidate"] == hash_],
         children=[c for c in found if c["parent"] == hash_],
         texts=read_texts(workflow),
         writable=list_writable(workflow),
         tree=dump_yaml(workflow.tree),
     )
+
+
+def list_comparisons(
+    evaluations: Sequence[Mapping[str, Any]], one: str, baseline: str, winner: str | None
+) -> list[dict[str, str]]:
+    """The pairs (`a`, `b`) that a candidate can be compared in, the older first: `name` of the other one, and the
+    `split` that both have rows of. The sealed rows come first; a candidate that lost has none."""
+    found: list[dict[str, str]] = []
+    for name, a, b in (("baseline", baseline, one), ("winner", one, winner)):
+        splits = [{e["split"] for e in evaluations if e["candidate"] == side} for side in (a, b)]
+        split = next((split for split in ("test", "val") if all(split in known for known in splits)), None)
+        if a != b and b is not None and split is not None:
+            found.append({"name": name, "a": a, "b": b, "split": split})
+    return found
 
 
 def is_branch_of(order: Mapping[str, Any], candidate: str) -> bool:

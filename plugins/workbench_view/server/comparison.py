@@ -13,6 +13,7 @@ from workbench.run import candidate_workflow
 from workbench.store import Store, find_exact_run, find_runs, kind_of, list_run_heads, read_report
 from workbench_view.server.runs import list_names
 from workbench_view.server.site import NotFound, Site, find_run
+from workbench_view.server.stored import read_inputs, shorten
 from workbench_view.text_diff import list_changes
 
 #: Rows that changed sides that a comparison lists of each kind, and evaluations that are searched for cells.
@@ -25,19 +26,21 @@ def compare_page(site: Site, store: Store, request: Request) -> Response:
     status = 200
     if all(asked):
         try:
-            shown |= _compared(store, *asked)
+            shown |= _compared(site, store, *asked)
         except StoreError as error:
             shown["error"], status = str(error), 404
     return site.render(request, "compare.html", status, **shown)
 
 
-def _compared(store: Store, a: str, b: str) -> dict[str, Any]:
+def _compared(site: Site, store: Store, a: str, b: str) -> dict[str, Any]:
     sides = [read_side(store, a), read_side(store, b)]
     found = compare_sides(sides)[0]
     first, second = ({row.example: row.score for row in side.rows.values()} for side in sides)
     workflows = [candidate_workflow(store, _id(store, side.run), side.workflow) for side in sides]
     before, after = workflows
     changes = before.diff(after) if before is not None and after is not None else []
+    inputs = read_inputs(site, store, find_exact_run(store, sides[1].run))
+    listed = [*found.worse[:ROWS], *found.better[:ROWS]]
     return {
         "sides": sides,
         "found": found,
@@ -46,6 +49,7 @@ def _compared(store: Store, a: str, b: str) -> dict[str, Any]:
             (word, [(example, first.get(example), second.get(example)) for example in names[:ROWS]], len(names))
             for word, names in (("lost", found.worse), ("won", found.better))
         ],
+        "said": {name: shorten(inputs.get(name) or {}) for name in listed},
         "changes": list_changes(changes),
     }
 
@@ -70,7 +74,7 @@ def matrix_page(site: Site, store: Store, request: Request) -> Response:
     report = read_report(row)
     if kind_of(row) != "eval" or report is None or not report["label"]:
         raise NotFound(
-            f"Run {row['run']} is no cell of a matrix; `workbench eval FILE --matrix ADDRESS=A,B` makes one."
+            f"Run {row['run']} is not a cell of a matrix; `workbench eval FILE --matrix ADDRESS=A,B` makes one."
         )
     axes = list(_axes(report["label"]))
     heads = [head for head in list_run_heads(store, ("eval",)) if head["name"] == row["name"]]

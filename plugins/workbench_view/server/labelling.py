@@ -33,7 +33,8 @@ MOST_NAME, MOST_TEXT = 60, 20_000
 
 @dataclass(frozen=True)
 class _Labelled:
-    """The answers of a page. answers: of a run, with the judge's scores. named: the file that its workflow reads."""
+    """The answers of a page. answers: of a run, with the judge's scores. named: the file that its workflow reads.
+    judged: whether a judge gave the scores."""
 
     where: str
     title: str
@@ -42,6 +43,7 @@ class _Labelled:
     place: Path
     answers: Sequence[Answer] = ()
     named: Path | None = None
+    judged: bool = False
 
 
 def label_run_page(site: Site, store: Store, request: Request) -> Response:
@@ -79,9 +81,9 @@ def _of_run(site: Site, store: Store, row: Any) -> _Labelled:
     trail = {"run": row["run"], "name": row["name"]}
     items = [(one.cluster, one.item) for one in found.answers]
     title = f"Label the answers of run {row['run']}"
-    return _Labelled(
-        f"/runs/{row['run']}/label", title, trail, items, site.labels.run_labels, found.answers, found.labels
-    )
+    where = f"/runs/{row['run']}/label"
+    place = site.labels.run_labels
+    return _Labelled(where, title, trail, items, place, found.answers, found.labels, found.judged)
 
 
 def _of_rows(site: Site) -> _Labelled:
@@ -127,7 +129,7 @@ def _page(site: Site, request: Request, found: _Labelled) -> Response:
 
 
 def _report(found: _Labelled, labels: Sequence[Label]) -> list[str]:
-    judge = calibrate(found.answers, labels).lines() if found.answers else []
+    judge = calibrate(found.answers, labels, judged=found.judged).lines() if found.answers else []
     return [*describe_labellers(compare_labellers(labels)), *judge]
 
 

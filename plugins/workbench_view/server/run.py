@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -24,6 +24,8 @@ from workbench_view.text_diff import list_changes
 
 #: Events, rows that changed sides and candidates that the page of a run shows; others have pages of their own.
 EVENTS, ROWS, CANDIDATES = 40, 20, 200
+#: Events that stand under another heading: the machine under the provenance, what was steered under the orders.
+ELSEWHERE = ("machine", "steered")
 #: Calls up to which tokens and dollars are summed each second.
 SUMMED = 20_000
 
@@ -126,10 +128,15 @@ def read_sides(store: Store, row: Any, report: Mapping[str, Any]) -> dict[str, A
 
 
 def list_candidates(
-    tree: Sequence[tuple[int, Mapping[str, Any]]], report: Mapping[str, Any] | None
+    tree: Sequence[tuple[int, Mapping[str, Any]]],
+    report: Mapping[str, Any] | None,
+    pinned: str | None = None,
+    dropped: Collection[str] = (),
 ) -> list[dict[str, Any]]:
-    """The candidates, each after its parent: depth, hash, val, what made it, and whether it is the winner."""
+    """The candidates, each after its parent: depth, hash, val, what made it, and whether it is the winner, the
+    baseline, pinned or dropped."""
     winner = winner_of(report)
+    marks = {**dict.fromkeys(dropped, "dropped"), pinned: "pinned"}
     known = (report or {}).get("baseline", {}).get("workflow")
     baseline = known or (tree[0][1]["hash"] if tree else None)
     return [
@@ -139,7 +146,11 @@ def list_candidates(
             "val": one["val"],
             "optimizer": one["optimizer"] or "",
             "note": one["note"] or "",
-            "role": "winner" if one["hash"] == winner else "baseline" if one["hash"] == baseline else "",
+            "role": "winner"
+            if one["hash"] == winner
+            else "baseline"
+            if one["hash"] == baseline
+            else marks.get(one["hash"], ""),
         }
         for depth, one in tree
     ]
@@ -165,7 +176,10 @@ def read_progress(store: Store, row: Any, status: str) -> dict[str, Any]:
     ordered = read_orders(store, row["id"])
     budget = {what: ordered["raised"].get(what, ceiling) for what, ceiling in budget.items()}
     paused = ordered["paused"] and status == "running"
-    best = max((one for one in found if one["val"] is not None), key=lambda one: one["val"], default=None)
+    pinned, dropped = ordered["pinned"], ordered["dropped"]
+    scored = [one for one in found if one["val"] is not None and one["hash"] not in dropped]
+    scored = [one for one in scored if one["hash"] == pinned] or scored
+    best = max(scored, key=lambda one: one["val"], default=None)
     return {
         "report": report,
         "budget": budget,
@@ -179,9 +193,9 @@ def read_progress(store: Store, row: Any, status: str) -> dict[str, Any]:
         "first": found[0] if found else None,
         **ordered,
         "doing": _doing(found, Evaluations(store, row["id"]), record, "paused" if paused else status),
-        "tree": list_candidates(lineage(found), report)[:CANDIDATES],
+        "tree": list_candidates(lineage(found), report, pinned, dropped)[:CANDIDATES],
         "candidates": len(found),
-        "events": [_told(event) for event in record.read_last_events(EVENTS)],
+        "events": [_told(one) for one in record.read_last_events(EVENTS) if one["kind"] not in ELSEWHERE],
     }
 
 

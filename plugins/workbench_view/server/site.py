@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlencode
+from urllib.parse import parse_qs, quote, urlencode
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
@@ -169,7 +169,9 @@ class Site:
         return HTMLResponse(environment().get_template(f"live/{template}").render(shown | values), code)
 
     def error(self, request: Request, status: int, message: str) -> Response:
-        return self.render(request, "error.html", status, message=message, status=status)
+        # What a form of a run sends is refused after the run was found, but for its token.
+        run = quote(str(request.path_params.get("run", "")), safe="") if status == 422 else ""
+        return self.render(request, "error.html", status, message=message, status=status, run=run)
 
     def remember(self, key: Any, make: Callable[[], Any]) -> Any:
         """What was made before under this key: drawings of finished runs, and rows of data that did not change."""

@@ -59,23 +59,34 @@ def _read_order(store: Store, run_id: int, action: str, form: Mapping[str, str])
 
 def read_ceilings(form: Mapping[str, str]) -> dict[str, Any]:
     """The ceilings of the budget that a form gives. Raises Refused."""
-    given = {name: form[name].strip() for name in CEILINGS if form.get(name, "").strip()}
-    try:
-        return {name: CEILINGS[name](text) for name, text in given.items()}
-    except ValueError:
-        raise Refused("A ceiling is a number.", 422) from None
+    given, found = {name: form[name].strip() for name in CEILINGS if form.get(name, "").strip()}, dict[str, Any]()
+    for name, text in given.items():
+        try:
+            found[name] = CEILINGS[name](text)
+        except ValueError:
+            what = "dollars" if name == "usd" else name
+            raise Refused(f"'{text[:40]}' is not a number of {what}; write one such as 2000.", 422) from None
+    return found
 
 
 def read_orders(store: Store, run_id: int) -> dict[str, Any]:
-    """Of a run: what was ordered, the newest first; whether it is paused; and what its budget was raised to."""
+    """Of a run: what was ordered, the newest first; whether it is paused; what its budget was raised to; the candidate
+    that is pinned; and those that are dropped."""
     found = Orders(store, run_id).read_all()
     switched = [order["kind"] for order in found if order["kind"] in ("pause", "continue")]
-    raised: dict[str, float] = {}
-    for order in found:
-        if order["kind"] == "budget" and order["outcome"] == "done":
-            raised.update(order["data"])
+    raised, pinned, dropped = dict[str, float](), None, set[str]()
+    for kind, data in ((order["kind"], order["data"]) for order in found if order["outcome"] == "done"):
+        if kind == "budget":
+            raised.update(data)
+        elif kind == "pin":
+            pinned = str(data["candidate"])
+            dropped.discard(pinned)
+        elif kind == "drop":
+            dropped.add(str(data["candidate"]))
+            pinned = None if pinned == data["candidate"] else pinned
     told = [{**order, "at": str(order["at"])[11:19], "text": _describe(order)} for order in reversed(found)]
-    return {"orders": told, "paused": switched[-1:] == ["pause"], "raised": raised}
+    paused = switched[-1:] == ["pause"]
+    return {"orders": told, "paused": paused, "raised": raised, "pinned": pinned, "dropped": dropped}
 
 
 def _describe(order: Mapping[str, Any]) -> str:

@@ -192,7 +192,7 @@ def test_a_model_that_only_an_untrusted_run_names_is_not_asked(
     [
         (["gone.jsonl"], "there is no file gone.jsonl"),
         (["empty.jsonl"], "empty.jsonl holds no comments"),
-        (["bad.jsonl"], "bad.jsonl:2: it is no JSON"),
+        (["bad.jsonl"], "bad.jsonl:2: not JSON"),
         (["good.jsonl"], "a language model reads the comments, and none is named"),
         (["good.jsonl", "--api-base", "http://127.0.0.1:1/v1"], "--api-base is the address"),
         (["good.jsonl", "--lm", "opnai/m"], "Did you mean 'openai/m'"),

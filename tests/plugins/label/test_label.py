@@ -113,6 +113,14 @@ def test_files_that_cannot_be_labelled_are_refused(tmp_path: Path) -> None:
     done = label(rows_file(tmp_path), "--labels", tmp_path / "rows.jsonl")
     assert isinstance(done.exception, SpecError) and done.exception.line == 1
     assert label("no-such-run", "--db", tmp_path / "none.db").exit_code != 0
+    done = label(tmp_path / "no-such.jsonl")
+    assert isinstance(done.exception, SpecError) and "there is no file" in str(done.exception)
+
+
+def test_an_answer_that_is_no_score_is_explained(tmp_path: Path) -> None:
+    said = label(rows_file(tmp_path), keys="good\n7\ny\n\n\nq\n").output
+    assert "Type y, n, s, q, or a number" in said and "A score is from 0 to 1." in said
+    assert "1 label written" in said
 
 
 # A run
@@ -131,6 +139,15 @@ def answers_of(folder: Path) -> RunAnswers:
         return run_answers(store, "last")
     finally:
         store.close()
+
+
+def test_labels_of_a_run_without_a_judge_question_no_gain(judged: Path) -> None:
+    """The gain by a metric such as exact_match is not "the opinion of a judge", and needs no labels."""
+    found = answers_of(judged)
+    labels = [Label(a.item.row, a.item.key, "ann", a.score) for a in found.answers[:20]]
+    assert found.judged and any("opinion" in line for line in calibrate(found.answers, labels).lines())
+    other = calibrate(found.answers, labels, judged=False)
+    assert other.proof is None and other.agreement is not None and not any("judge" in line for line in other.lines())
 
 
 def test_nothing_shown_tells_which_side_wrote_an_answer(judged: Path) -> None:

@@ -154,7 +154,9 @@ def test_a_wrong_file_is_told_with_its_place(folder: Path) -> None:
 
     checked, said = ask(folder, course)
     assert not checked["ok"] and checked["errors"][0]["line"] and "lable" in checked["errors"][0]["message"]
-    assert "lable" in said and "tickets.yaml:" in said
+    assert "lable" in said and re.search(r"tickets\.yaml:\d+:\d+: ", said), (
+        "place, then message, then a line with the hint"
+    )
 
 
 @pytest.mark.slow

@@ -69,6 +69,19 @@ def test_events_of_the_older_genai_conventions(tmp_path: Path) -> None:
     assert turns[0].messages == [("system", "Be kind."), ("user", "Question 0?")]
 
 
+@pytest.mark.parametrize(
+    "said",
+    ['{"role": "assistant", "content": "Answer."}', '[{"text": "Answer."}]', "Answer."],
+)
+def test_the_message_of_a_choice_may_stand_in_an_attribute_of_its_own(said: str, tmp_path: Path) -> None:
+    """So Strands Agents writes it, whose texts are blocks, and others whose events have the fields of the body."""
+    span = otel_span(1, gen_ai__system="strands-agents")
+    asked = old_event("gen_ai.user.message", content='[{"text": "Question?"}]')
+    span["events"] = [asked, old_event("gen_ai.choice", finish_reason="end_turn", message=said)]
+    turns = read_turns([write(tmp_path / "a.json", otlp(span))])
+    assert [(t.input, t.output) for t in turns] == [("Question?", "Answer.")]
+
+
 def test_events_that_were_exported_as_log_records(tmp_path: Path) -> None:
     def record(n: int, place: int, name: str, body: Any) -> Any:
         told = {"kvlistValue": {"values": [{"key": "content", "value": {"stringValue": body}}]}}

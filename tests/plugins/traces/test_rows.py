@@ -148,7 +148,7 @@ def test_a_bad_line_is_named_and_nothing_is_written(second: bytes, words: str, t
         ("", "no traces of a known format"),
         ('{"a": 1}', "no traces of a known format"),
         ("[1, 2]", "no traces of a known format"),
-        ("{\n", "it is no JSON"),
+        ("{\n", "not JSON"),
         ('{"messages": []}', "there are 0 rows"),
         ('{"resourceSpans": [{"scopeSpans": [{"spans": [3]}]}]}', "span 0 has no attributes"),
     ],

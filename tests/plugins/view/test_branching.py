@@ -34,7 +34,9 @@ def test_a_candidate_s_page_adds_a_run_that_begins_there(tmp_path: Path) -> None
         form = {"form_token": token[1], "candidate": candidate, **fields}
         return client.post(f"/runs/{first}/branch", data=form, headers={"origin": BASE})
 
-    assert send(calls="many").status_code == 422 and send(candidate="0" * 16).status_code == 422
+    refused = send(calls="many")
+    assert refused.status_code == 422 and f'href="/runs/{first}">Back to run' in refused.text
+    assert send(candidate="0" * 16).status_code == 422
     assert send(form_token="x").status_code == 403
     assert len(store.list_runs()) == 1, "what is refused adds nothing"
     added = send(calls="77")

@@ -217,3 +217,26 @@ def test_a_run_without_answers_is_told_of_on_a_page(tmp_path: Path) -> None:
     page = said(Labeller(site, f"/runs/{name}/label").open())
     assert "Nothing to label" in page and "has no sealed rows" in page
     site.close()
+
+
+def test_a_wrong_field_is_told_before_the_page_is_served(tmp_path: Path) -> None:
+    from click.testing import CliRunner
+
+    from workbench.cli import cli
+    from workbench.errors import SpecError
+
+    of_rows(tmp_path, [{"question": "1 + 1?", "output": "2"}])[0].close()
+    words = ["view", "--db", str(tmp_path / "r.db"), "--rows", str(tmp_path / "rows.jsonl"), "--field", "answer"]
+    done = CliRunner().invoke(cli, words)
+    assert isinstance(done.exception, SpecError) and "no row of" in str(done.exception)
+
+
+def test_a_run_without_a_judge_is_told_of_none(tmp_path: Path) -> None:
+    improve(tmp_path, tmp_path / "r.db")
+    site, ann = of_run(tmp_path)
+    ann.open()
+    for _ in range(6):
+        ann.send("good")
+    told = said(ann.open("?by=ann&report=1"))
+    assert "6 answers labelled by 1: ann" in told and "of a judge" not in told
+    site.close()

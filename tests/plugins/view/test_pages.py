@@ -287,7 +287,9 @@ def test_two_candidates_are_compared_by_the_paired_test(client: TestClient, runs
     from workbench.evaluation import compare_sides, read_side
 
     run = runs["optimize"]
-    text = text_of(client.get("/compare", params={"a": f"{run}:baseline", "b": f"{run}:winner"}))
+    page = client.get("/compare", params={"a": f"{run}:baseline", "b": f"{run}:winner"})
+    text = text_of(page)
+    assert 'class="said"' in page.text, "a row is known by what it asks, not by its id alone"
     store = ReadOnlyStore(runs["database"])
     found = compare_sides([read_side(store, f"{run}:baseline"), read_side(store, f"{run}:winner")])[0]
     store.close()

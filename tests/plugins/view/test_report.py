@@ -158,6 +158,27 @@ def test_other_forms_say_the_same(facts: Facts) -> None:
     assert facts.verdict[0] in markdown and "```diff" in markdown and facts.changed[0].example in markdown
 
 
+def test_markdown_is_short_and_no_text_leaves_its_place(facts: Facts) -> None:
+    rows = [replace(facts.changed[0], example=f"<b>|{n}`") for n in range(100)]
+    change = ("nodes.sort.instructions", *(f"Say\n```\n{word}\n```\n" for word in "xy"))
+    demos = ("nodes.sort.demos", None, [{"text": "x", "label": "a"}])
+    told = write_markdown(replace(facts, changed=rows, report={**facts.report, "changes": [demos, change]}))
+    assert told.index("nodes.sort.instructions") < told.index("nodes.sort.demos"), "texts come first: they say most"
+    assert told.count("\n| \\<b\\>\\|") == 20 and "and 80 more" in told and "<b>" not in told
+    assert told.count("````diff\n") == 1 and told.count("\n````\n") == 1, "a fence in a prompt does not end ours"
+    inputs = str(next(iter((facts.changed[0].inputs or {}).values())))
+    assert inputs not in write_markdown(facts), "it is pasted where many read it"
+
+
+def test_a_run_that_has_not_begun_says_so(tmp_path: Path) -> None:
+    from workbench.run import branch_run
+
+    store = Store(improve(tmp_path))
+    with pytest.raises(StoreError, match="has no report: it has not begun"):
+        read_facts(store, branch_run(store, "last", "baseline"))
+    store.close()
+
+
 def test_ids_of_rows_are_no_formulas(facts: Facts) -> None:
     assert facts.sides is not None
     side = facts.sides[0]

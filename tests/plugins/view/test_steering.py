@@ -92,7 +92,7 @@ def test_the_search_is_stopped_from_the_page(tmp_path: Path) -> None:
     assert (report.status, level(report)) == ("finished", "Level 3.") and told[0]["outcome"] == "done"
     with browsing(tmp_path / "run.db") as browser:
         assert "Stop the search" not in browser.open(), "a run that has ended takes no orders"
-        assert browser.press("stop") == 422 and "does not go on" in browser.said
+        assert browser.press("stop") == 422 and "is not running" in browser.said
 
 
 def test_a_candidate_is_pinned_dropped_and_written_on_its_page(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_pause_is_shown_until_the_run_goes_on(tmp_path: Path) -> None:
             browser.open()
             browser.press("pause")
             for _ in range(100):
-                if "Go on" in browser.open() and "paused" in browser.page and "pause: done" in browser.page:
+                if "Continue" in browser.open() and "paused" in browser.page and "pause: done" in browser.page:
                     seen.append("paused")
                     break
                 time.sleep(0.05)
@@ -157,3 +157,31 @@ def test_a_pause_is_shown_until_the_run_goes_on(tmp_path: Path) -> None:
     report, _, told = steered(tmp_path, press, seconds=0.02)
     assert seen == ["paused"] and [one["action"] for one in told] == ["pause", "continue"]
     assert level(report) == "Level 5."
+
+
+def test_the_best_so_far_is_not_a_candidate_that_was_dropped(tmp_path: Path) -> None:
+    from workbench.run import candidates
+    from workbench.store import Orders, Store
+
+    from .conftest import improve
+
+    name = improve(tmp_path, tmp_path / "run.db")
+    store = Store(tmp_path / "run.db")
+    row = store.find_run(name)
+    scored = [one for one in candidates(store, row["id"]) if one["val"] is not None]
+    best, first = max(scored, key=lambda one: one["val"])["hash"], scored[0]["hash"]
+    store.execute("update runs set status = 'running', report = null, checksum = null where run = ?", name)
+    with browsing(tmp_path / "run.db") as browser:
+
+        def shown_best() -> str:
+            return browser.open().partition("Best so far")[2].partition("</a>")[0][-8:]
+
+        assert shown_best() == best[:8]
+        Orders(store, row["id"]).add("drop", {"candidate": best}, outcome="done")
+        assert shown_best() != best[:8] and "<b>dropped</b>" in browser.page
+        assert ">dropped</span>" in browser.open(f"/candidates/{best}")
+        Orders(store, row["id"]).add("pin", {"candidate": first}, outcome="refused: why")
+        assert ">pinned</span>" not in browser.open(f"/candidates/{first}")
+        Orders(store, row["id"]).add("pin", {"candidate": first}, outcome="done")
+        assert shown_best() == first[:8]
+    store.close()

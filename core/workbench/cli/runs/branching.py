@@ -16,10 +16,10 @@ from workbench.text import one_line
 @DB
 @click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
 def branch_command(run: str, candidate: str | None, sets: tuple[str, ...], db: str, as_json: bool) -> None:
-    """Add a run that begins at a CANDIDATE of RUN (default: its winner; `baseline` is the workflow of the file).
+    """Add a run that begins at a CANDIDATE of RUN: its hash, `winner` (the default) or `baseline`.
 
-    The new run has the file, data, search and budget of RUN, but for what --set changes; gains are measured against
-    the candidate. Nothing is called yet: `workbench resume` starts it. RUN may be going on.
+    The new run has the file, data, search and budget of RUN, except for what --set changes; gains are measured against
+    the candidate. Nothing is called until `workbench resume` starts it. RUN may still be running.
     """
     from workbench.run import branch_run
     from workbench.store import Store

@@ -1,4 +1,4 @@
-"""`workbench steer`: orders to a run that goes on."""
+"""`workbench steer`: orders to a run while it runs."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _ACTIONS = ("pause", "continue", "stop", "budget", "pin", "drop", "add", "list")
 @click.option("--db", default="workbench.db", envvar="WORKBENCH_DB", show_default=True, help="Run database.")
 @click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
 def steer_command(run: str, action: str, arguments: tuple[str, ...], db: str, as_json: bool) -> None:
-    """Order something of a RUN of optimize that goes on.
+    """Steer a RUN of optimize while it runs.
 
     \b
-    pause, continue             begin no further row; go on
+    pause, continue             begin no further row; carry on
     stop                        end the search, and test the best so far
     budget calls=N usd=X        raise ceilings (calls, tokens, usd, minutes)
     pin CANDIDATE               keep it as the best, whatever is found later
@@ -30,8 +30,8 @@ def steer_command(run: str, action: str, arguments: tuple[str, ...], db: str, as
     add CANDIDATE ADDRESS=VALUE evaluate a candidate of yours: that one with these settings
     list                        what was ordered, and what became of it
 
-    An order takes effect after the evaluation that runs now, and belongs to the run from then on: a resumed run takes
-    it up at the same place.
+    An order takes effect after the current evaluation, a pause at once. It then belongs to the run: if the run is
+    resumed, the order is replayed at the same place.
     """
     from workbench.cli.progress import order_words
     from workbench.steering import give_order
@@ -46,10 +46,10 @@ def steer_command(run: str, action: str, arguments: tuple[str, ...], db: str, as
             words = (order["at"], order["kind"], *order_words(order["data"]), order["outcome"] or "waits")
             say("  ".join(one_line(word) for word in words))
         return None if found else say("No orders.")
-    number = give_order(Store(db), run, action, _data(action, arguments))
+    number = give_order(Store(db, create=False), run, action, _data(action, arguments))
     if as_json:
         return echo_json({"order": number})
-    return say(f"ordered ({number}); see what becomes of it: workbench steer {one_line(run)} list")
+    return say(f"ordered ({number}); see what became of it: workbench steer {one_line(run)} list")
 
 
 def _data(action: str, arguments: tuple[str, ...]) -> dict[str, Any]:
