@@ -110,4 +110,20 @@ SERVING: list[Mutant] = [
         ("await wait_if_any(self.rest())", "pass", "the server never sleeps"),
         ("self.state.step, current=True)", "self.state.step, current=False)", "candidates are loaded here"),
     ),
+    *changes_of(
+        "plugins/workbench_training/serving/vllm_engine.py",
+        nodes_of(
+            "tests/plugins/training/test_vllm_engine.py",
+            "test_a_probe_that_is_far_apart_by_one_token_is_drawn_again_and_all_tokens_count",
+        ),
+        ("PROBES = 3", "PROBES = 1", "a token far apart by rounding ends a training"),
+    ),
+    *changes_of(
+        "plugins/workbench_training/base.py",
+        nodes_of(
+            "tests/plugins/training/test_vllm_runs.py",
+            "test_a_server_starts_with_all_memory_that_this_process_can_spare",
+        ),
+        ("            free_device_memory()", "            pass", "a server starts beside what torch holds back"),
+    ),
 ]

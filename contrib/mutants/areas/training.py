@@ -222,7 +222,19 @@ TRAINING: list[Mutant] = [
     *changes_of(
         "plugins/workbench_training/model/prompt_cache.py",
         RECOMPUTED,
-        ("torch.cat([keys[self.which,", "torch.cat([keys[self.which * 0,", "rows see the prompt of another row"),
+        (
+            "self.width], self.which), as_computed(key",
+            "self.width], 0 * self.which), as_computed(key",
+            "rows mix prompts",
+        ),
+    ),
+    *changes_of(
+        "plugins/workbench_training/model/prompt_cache.py",
+        nodes_of(
+            "tests/plugins/training/test_logprobs.py",
+            "test_gradients_of_shared_prompts_have_the_same_bits_on_several_threads",
+        ),
+        ("prompts.index_select(0, which)", "prompts[which]", "threads decide the last bits of a training"),
     ),
     *changes_of(
         "plugins/workbench_training/model/split_pass.py",
