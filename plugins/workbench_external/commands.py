@@ -140,13 +140,16 @@ def _read_result(result: str, db: str) -> Workflow:
 
 @contextmanager
 def _file_of(result: str, db: str) -> Generator[Path]:
-    """The workflow file of that name, or one with the winner of that run. Raises StoreError."""
+    """The workflow file of that name, or one with the winner of that run. Raises SpecError and StoreError."""
+    from workbench.errors import SpecError
     from workbench.run import export_candidate
     from workbench.store import ReadOnlyStore
 
     if Path(result).is_file():
         yield Path(result)
         return
+    if Path(result).suffix in (".yaml", ".yml"):
+        raise SpecError(f"there is no file {one_line(result)}", hint="Name a file that `optimize` wrote, or a run.")
     store = ReadOnlyStore(db)
     try:
         with tempfile.TemporaryDirectory() as folder:
@@ -161,7 +164,7 @@ def _file_of(result: str, db: str) -> Generator[Path]:
 @click.argument("result")
 @click.option("--node", "name", help="The external node whose slots are used, if the file has several.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="A loopback address.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8321, show_default=True, help="0: any that is free.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8322, show_default=True, help="0: any that is free.")
 @click.option(
     "--key",
     envvar="WORKBENCH_GATEWAY_KEY",

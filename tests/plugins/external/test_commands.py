@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -125,3 +126,23 @@ def test_the_gateway_of_a_run_is_that_of_its_winner(tmp_path: Path) -> None:
     assert SYSTEM[:30] not in variables["stderr"], "which is replaced"
     with pytest.raises(AssertionError), gateway_of(tmp_path, "no-such-run", "--db", "run.db"):
         pass
+
+
+def test_what_a_gateway_cannot_begin_with_is_told_in_a_sentence(tmp_path: Path) -> None:
+    spec = {"name": "t", "lm": "templates/instructions", "nodes": {"agent": {"external": "text -> label"}}}
+    spec["nodes"]["agent"]["command"] = ["true"]
+    (tmp_path / "out.yaml").write_text(yaml.safe_dump(spec))
+
+    def told(*arguments: str) -> str:
+        command = [sys.executable, "-m", "workbench", "gateway", *arguments]
+        env = {**os.environ, "WORKBENCH_TRUST": str(tmp_path)}
+        ended = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=False)
+        assert ended.returncode == 2, ended.stderr
+        return ended.stderr
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert told("out.yaml", "--port", str(port)).startswith(
+            f"Error: nothing can listen at 127.0.0.1, port {port}: "
+        )
+    assert told("nothere.yaml").startswith("Error: there is no file nothere.yaml")
