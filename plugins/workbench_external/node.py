@@ -29,7 +29,7 @@ from workbench_external.exchange import (
     write_inputs,
 )
 from workbench_external.hub import Hub
-from workbench_external.process import Finished, run_program
+from workbench_external.process import Finished, last_words, run_program
 from workbench_external.service import ask_service
 from workbench_external.session import RowSession
 from workbench_external.slots.discover import find_slots
@@ -41,6 +41,11 @@ from workbench_external.workspace import write_file
 MOST_CALLS = 16
 #: Failures of a row that are the agent's own.
 _OWN = ("exit:", "crash:", "start:", "deadline:", "empty:", "output:", "unparsed:")
+#: What differs from where its user starts it.
+_STARTED = (
+    "It starts in an empty working directory, unless `folder` names one to copy, and has no variables of yours but "
+    "those that `env` names."
+)
 #: What of a slot optimizers may change, by where it stands.
 _OF_SYSTEM = {"text": "text", "lm": "lm", "temperature": "float", "max_tokens": "int"}
 
@@ -111,7 +116,10 @@ class External(SignatureNode):
         seen = [span for spans in runs for span in spans]
         calls, errors = sum(len(span.calls) for span in seen), [span.error for span in seen if span.error]
         if not calls and len(errors) == len(seen) and any(error.startswith(_OWN) for error in errors):
-            raise SpecError(f"the agent failed on each of {len(seen)} rows before it asked a model; {errors[0]}")
+            raise SpecError(
+                f"the agent failed on each of {len(seen)} rows before it asked a model; {errors[0]}",
+                hint=None if self.config.url is not None else _STARTED,
+            )
         if not calls and len(errors) < len(seen):
             raise SpecError(
                 "the agent made no call through the gateway, so that nothing of it can be improved",
@@ -236,7 +244,7 @@ def _learnable(config: ExternalConfig, always: Mapping[str, str]) -> dict[str, s
 
 def _check_ended(ended: Finished, timeout: float) -> None:
     """Raise NodeError for a program that did not end well."""
-    said = f"; it said: {' '.join(ended.stderr.split())[-300:]}" if ended.stderr.strip() else ""
+    said = last_words(ended.stderr)
     if ended.ended == "timeout":
         raise NodeError("deadline", f"the agent took more than {timeout:g} s{said}")
     if ended.ended == "output":

@@ -24,7 +24,7 @@ from workbench.lm import Response
 from workbench.workflow import Signature
 from workbench_external.config import ExternalConfig
 from workbench_external.exchange import command_line, environment, fill_fields
-from workbench_external.process import read_tail, running
+from workbench_external.process import last_words, read_tail, running
 from workbench_external.workspace import Workspaces
 
 #: What stands for a port that is free.
@@ -93,8 +93,7 @@ class StartedService:
         if (code := self.process.returncode) is None:
             return None
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        said = " ".join(read_tail(self.errors).split())[-300:]
-        return f"the service {how}{f'; it said: {said}' if said else ''}"
+        return f"the service {how}{last_words(read_tail(self.errors))}"
 
 
 @dataclass

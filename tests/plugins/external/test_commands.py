@@ -48,6 +48,7 @@ def test_slots_needs_trust_and_tells_what_an_agent_that_fails_said(tmp_path: Pat
     assert "is not trusted yet" in slots(WORKBENCH_TRUST="").stderr
     told = slots(WORKBENCH_TRUST=str(tmp_path))
     assert "exit code 1; it said: no such thing" in told.stderr and told.returncode == 2, told.stderr
+    assert "empty working directory, unless `folder` names one" in told.stderr
 
 
 def test_an_agent_that_never_starts_stops_a_search_before_it_is_paid_for(tmp_path: Path) -> None:
