@@ -12,6 +12,7 @@ from difflib import unified_diff
 from pathlib import Path
 
 from workbench_external.config import Slot
+from workbench_external.slots.files import content_of, is_as_found
 from workbench_external.slots.template import HOLE, Template
 
 _SKIPPED = {".git", ".venv", "venv", "node_modules", "__pycache__", "dist", "build"}
@@ -44,7 +45,11 @@ def find_places(slot: Slot, folder: Path) -> list[Place]:
     if slot.in_ == "file":
         path = (folder / slot.name).resolve()
         inside = path.is_relative_to(folder.resolve()) and path.is_file()
-        return [Place(path, 0, len(_read(path) or ""), slot.text)] if inside else []
+        held = _read(path) if inside and is_as_found(path, slot) else None
+        if held is None:
+            return []
+        new = content_of(slot)
+        return [Place(path, 0, len(held), new.replace("\n", "\r\n") if "\r\n" in held else new)]
     if slot.in_ in ("tool", "parameter") and len(slot.match) < _SHORTEST:
         return []
     return [place for path in _files(folder) for place in _places_in(path, slot.match, slot.text)]

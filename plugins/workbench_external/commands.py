@@ -205,14 +205,19 @@ def gateway_command(
             else "The gateway replaces texts of such a node.",
         )
 
+    node = nodes[name or next(iter(nodes))]
+
     def ready(variables: dict[str, str]) -> None:
         for variable, value in variables.items():
             say(f"{variable}={one_line(value)}")
         say(f"The gateway of {one_line(spec.name)} listens.", err=True)
+        for slot in (node.config.slots or {}).values():
+            if slot.in_ == "file" and slot.text not in (None, slot.match):
+                say(f"{one_line(slot.name)} is a file, which passes no gateway: `workbench apply` writes it.", err=True)
 
     asyncio.run(
         serve_gateway(
-            nodes[name or next(iter(nodes))],
+            node,
             workflow,
             spec,
             host=host,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -11,12 +12,11 @@ from typing import Any
 
 from workbench.defects import Defect
 from workbench.errors import NodeError, SpecError
-from workbench.hashing import digest
 from workbench.runtime import Context
 from workbench.spec import lm_spec
 from workbench.user_code import PREFIX, parse_address
 from workbench.workflow import SignatureNode, Span, Surroundings, parse_signature
-from workbench_external.config import ExternalConfig
+from workbench_external.config import ExternalConfig, Slot
 from workbench_external.container import WORK, run_in_image
 from workbench_external.defects import find_missing_files
 from workbench_external.exchange import (
@@ -33,8 +33,9 @@ from workbench_external.process import Finished, last_words, run_program
 from workbench_external.service import ask_service
 from workbench_external.session import RowSession
 from workbench_external.slots.discover import find_slots
+from workbench_external.slots.files import replace_files
 from workbench_external.slots.patches import Patches
-from workbench_external.started import PORT, check_service, start_service
+from workbench_external.started import PORT, check_service, key_of, start_service
 from workbench_external.workspace import write_file
 
 #: Calls of models in a row where the file sets no `max_calls`.
@@ -178,7 +179,8 @@ class External(SignatureNode):
                 printed = await ask_service(self.config, url, inputs, leading, session)
             return read_answer(self.config, self.signature, printed)
         env = environment(self.config, inputs, leading)
-        async with hub.workspaces.fresh(self.folder, self.config.revision, self._files) as place:
+        async with hub.workspaces.fresh(self.folder, self.config.revision) as place:
+            session.missed.update(await asyncio.to_thread(replace_files, place, self._files))
             if self.config.input_file is not None:
                 write_file(place, self.config.input_file, inputs_as_json(inputs))
             run = partial(run_in_image, self.config.image, session.ctx) if self.config.image else run_program
@@ -198,10 +200,9 @@ class External(SignatureNode):
             return read_answer(self.config, self.signature, ended.stdout, place)
 
     @cached_property
-    def _files(self) -> dict[str, str]:
-        """The files that are replaced in the folder of the agent."""
-        slots = (self.config.slots or {}).values()
-        return {slot.name: slot.text for slot in slots if slot.in_ == "file" and slot.text}
+    def _files(self) -> list[tuple[str, Slot]]:
+        """The slots that are files in the folder of the agent, by name."""
+        return [(name, slot) for name, slot in (self.config.slots or {}).items() if slot.in_ == "file"]
 
     @asynccontextmanager
     async def _service(self, session: RowSession, hub: Hub) -> AsyncGenerator[str]:
@@ -213,7 +214,8 @@ class External(SignatureNode):
             return
         services = hub.services_of(self.name, c.services if PORT in c.url else 1)
         starting = partial(start_service, c, self.base, self.folder, self._files, hub.gateway, hub.workspaces)
-        async with services.lease(digest(self._files), session, starting) as service:
+        async with services.lease(key_of(self._files), session, starting) as service:
+            session.missed.update(service.missed)
             yield service.url
 
     def _command(self, inputs: Mapping[str, Any], place: Path) -> list[str]:

@@ -10,7 +10,7 @@ import asyncio
 import socket
 import subprocess
 import tempfile
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,9 +22,10 @@ from workbench.gateway import Ask, Gateway, GatewaySession, Refused
 from workbench.hashing import digest
 from workbench.lm import Response
 from workbench.workflow import Signature
-from workbench_external.config import ExternalConfig
+from workbench_external.config import ExternalConfig, Slot
 from workbench_external.exchange import command_line, environment, fill_fields
 from workbench_external.process import last_words, read_tail, running
+from workbench_external.slots.files import replace_files
 from workbench_external.workspace import Workspaces
 
 #: What stands for a port that is free.
@@ -79,7 +80,7 @@ class Turns(GatewaySession):
 
 @dataclass(eq=False)
 class StartedService:
-    """A service that listens. key: of what it was started with."""
+    """A service that listens. key: of what it was started with; missed: slots whose file is another one."""
 
     url: str
     key: str
@@ -87,6 +88,7 @@ class StartedService:
     process: asyncio.subprocess.Process
     errors: IO[bytes]
     stack: AsyncExitStack
+    missed: Sequence[str] = ()
 
     def describe_end(self) -> str | None:
         """How it ended; None while it runs."""
@@ -166,11 +168,11 @@ async def start_service(
     config: ExternalConfig,
     base: Path,
     folder: Path | None,
-    files: Mapping[str, str],
+    files: Sequence[tuple[str, Slot]],
     gateway: Gateway,
     workspaces: Workspaces,
 ) -> StartedService:
-    """Start a service and wait until it listens. files: in place of those of its folder. Raises NodeError."""
+    """Start a service and wait until it listens. files: slots that are files of its folder. Raises NodeError."""
     async with AsyncExitStack() as stack:
         turns, known = Turns(), {"port": _find_port()}
         secret = gateway.admit(turns)
@@ -180,7 +182,8 @@ async def start_service(
         if await _listens(url):  # rows would go there
             told = "stop it, or leave out `command` if it is the agent"
             raise NodeError("start", f"another program listens at {url}: {told}")
-        place = await stack.enter_async_context(workspaces.fresh(folder, config.revision, files))
+        place = await stack.enter_async_context(workspaces.fresh(folder, config.revision))
+        missed = await asyncio.to_thread(replace_files, place, files)
         errors = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
         program = running(
             command_line(config, known, base, folder, place),
@@ -194,10 +197,15 @@ async def start_service(
             process = await stack.enter_async_context(program)
         except OSError as error:
             raise NodeError("start", f"the service cannot be started: {error}") from None
-        service = StartedService(url, digest(files), turns, process, errors, stack)
+        service = StartedService(url, key_of(files), turns, process, errors, stack, missed)
         await _wait_for(service, config.start)
         service.stack = stack.pop_all()
         return service
+
+
+def key_of(files: Sequence[tuple[str, Slot]]) -> str:
+    """What a service was started with, of what may differ between rows."""
+    return digest([[name, slot.text] for name, slot in files])
 
 
 def _find_port() -> int:

@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -27,19 +27,16 @@ class Workspaces:
         self.root = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
 
     @asynccontextmanager
-    async def fresh(
-        self, folder: Path | None, revision: str | None = None, written: Mapping[str, str] | None = None
-    ) -> AsyncGenerator[Path]:
+    async def fresh(self, folder: Path | None, revision: str | None = None) -> AsyncGenerator[Path]:
         """A working directory that goes at the end.
 
         Args:
             folder: whose files it gets; None: it is empty.
             revision: of the Git repository that the folder is; it is then a clone of it.
-            written: files in place of those of the folder, by their path in it.
         """
         made = Path(tempfile.mkdtemp(dir=self.root))
         try:
-            await asyncio.to_thread(_fill, made, folder, revision, written or {})
+            await asyncio.to_thread(_fill, made, folder, revision)
             yield made
         finally:
             await asyncio.to_thread(shutil.rmtree, made, ignore_errors=True)
@@ -48,13 +45,11 @@ class Workspaces:
         shutil.rmtree(self.root, ignore_errors=True)
 
 
-def _fill(made: Path, folder: Path | None, revision: str | None, written: Mapping[str, str]) -> None:
+def _fill(made: Path, folder: Path | None, revision: str | None) -> None:
     if folder is not None and revision is not None:
         _clone(folder, revision, made)
     elif folder is not None:
         shutil.copytree(folder, made, symlinks=True, ignore=_LEFT_OUT, dirs_exist_ok=True)
-    for place, text in written.items():
-        write_file(made, place, text.encode("utf-8", "replace"))
 
 
 def write_file(folder: Path, name: str, content: bytes) -> None:

@@ -101,6 +101,14 @@ def test_a_file_is_replaced_whole_and_a_text_that_is_not_there_has_no_place(tmp_
     assert find_places(slot("old", "old", "file", name="SKILL.md"), tmp_path) == []
 
 
+def test_a_file_that_was_changed_since_has_no_place_and_newlines_stay_what_they_are(tmp_path: Path) -> None:
+    found = slot("line\nold", "line\nnew", "file", name="SKILL.md")
+    (tmp_path / "SKILL.md").write_bytes(b"line\r\nold")
+    assert write_places(find_places(found, tmp_path)) == {tmp_path / "SKILL.md": "line\r\nnew"}
+    (tmp_path / "SKILL.md").write_bytes(b"line\r\nmine")
+    assert find_places(found, tmp_path) == []
+
+
 def test_the_diff_is_one_that_git_applies(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a/agent.py").write_text("import os\n\nprompt = 'Be short.'")

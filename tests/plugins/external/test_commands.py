@@ -103,12 +103,14 @@ def chat(variables: dict[str, str], system: str, key: str | None = None) -> Any:
 
 def test_the_gateway_replaces_texts_in_production(tmp_path: Path) -> None:
     slots = {"system": {"in": "system", "match": "Be short on {{1}}.", "text": "Be kind on {{1}}."}}
+    slots["skill"] = {"in": "file", "name": "SKILL.md", "match": "old", "text": "new"}
     with gateway(tmp_path, {"command": ["true"], "slots": slots}) as variables:
         assert chat(variables, "Be short on Monday.")["choices"][0]["message"]["content"]
         chat(variables, "Another text.")
         with pytest.raises(urllib.error.HTTPError, match="401"):
             chat({**variables, "OPENAI_BASE_URL": variables["OPENAI_BASE_URL"].replace("/s/", "/s/x")}, "Hi")
     assert "no slot matches: system: Another text." in variables["stderr"]
+    assert "SKILL.md is a file, which passes no gateway: `workbench apply` writes it." in variables["stderr"]
     assert "Monday" not in variables["stderr"]
 
 

@@ -147,6 +147,8 @@ def test_each_row_has_a_copy_of_the_folder_and_files_that_are_slots_are_written_
         tmp_path, command=["sh", "-c", "cat AGENTS.md; echo; rm AGENTS.md; ls -a | wc -l"], folder="home", slots=slots
     )
     assert found["label"].split() == ["new", "2"] and (tmp_path / "home/AGENTS.md").read_text() == "old"
+    (tmp_path / "home/AGENTS.md").write_text("changed since")
+    assert answer(tmp_path, command=["cat", "AGENTS.md"], folder="home", slots=slots)["label"] == "changed since"
 
 
 def test_a_revision_of_a_repository_is_checked_out(tmp_path: Path) -> None:
