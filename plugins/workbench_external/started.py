@@ -37,8 +37,16 @@ _LAST_WORDS = 0.5
 
 
 def check_service(config: ExternalConfig, signature: Signature) -> None:
-    """Raise SpecError for a `command` that cannot start the service at `url`."""
-    if config.url is None or config.command is None:
+    """Raise SpecError for a `url` that is no address, and for a `command` that cannot start the service there."""
+    if config.url is None:
+        return
+    if not _is_address(config.url):
+        raise SpecError(
+            f"'{config.url}' is no address of an HTTP service",
+            hint="Write one in full: http://127.0.0.1:8000/ask.",
+            path=("url",),
+        )
+    if config.command is None:
         return
     inputs = [field.name for field in signature.inputs]
     told = [*config.command, *config.env.values()]
@@ -56,6 +64,14 @@ def check_service(config: ExternalConfig, signature: Signature) -> None:
             hint=f"Write it in both: url: http://127.0.0.1:{PORT}/, command: [python, serve.py, --port, '{PORT}'].",
             path=("url",),
         )
+
+
+def _is_address(url: str) -> bool:
+    try:
+        place = urlsplit(url.replace(PORT, "80"))
+        return place.scheme in ("http", "https") and bool(place.hostname) and place.port != 0
+    except ValueError:  # an IPv6 address that does not end, a port that is none
+        return False
 
 
 class Turns(GatewaySession):

@@ -66,6 +66,7 @@ def failure(place: Path, **settings: Any) -> tuple[str | None, str]:
         ({"command": ["sh", "-c", 'printf %s "$NOTE"'], "env": {"NOTE": "n:{text}"}}, "n:a b"),
         ({"command": ["cat", "in.json"], "input_file": "in.json"}, '{"text": "a b"}'),
         ({"command": ["sh", "-c", "cat > out.txt"], "output": "file:out.txt", "stdin": "text"}, "a b"),
+        ({"command": ["sh", "-c", "echo log; echo ' x y '; echo"], "output": "line"}, "x y"),
         ({"command": ["sh", "-c", 'echo log; echo \'{"label": "x"}\''], "output": "json"}, "x"),
         ({"command": ["sh", "-c", "pwd; ls"]}, None),
     ],
@@ -84,6 +85,22 @@ def test_several_outputs_are_read_with_their_types(tmp_path: Path) -> None:
     command = ["echo", '{"label": "x", "score": "0.5", "more": 1}']
     found = answer(tmp_path, signature="text -> label, score: float", command=command, output="json")
     assert found == {"label": "x", "score": 0.5}
+
+
+@pytest.mark.parametrize("printed", ['{"score": null}', '{"score": "much"}', '{"score": {}}', '{"score": NaN}'])
+def test_an_answer_of_another_type_is_none(printed: str, tmp_path: Path) -> None:
+    settings = {"command": ["echo", printed], "output": "json", "stdin": "none"}
+    assert answer(tmp_path, signature="text -> score: int", **{**settings, "command": ["echo", '{"score": 2.0}']}) == {
+        "score": 2
+    }
+    assert failure(tmp_path, signature="text -> score: int", **settings)[0] == "unparsed"
+
+
+def test_an_answer_is_no_file_outside_the_folder_of_its_row(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("mine")
+    command = ["ln", "-s", str(tmp_path / "secret"), "out.txt"]
+    found, message = failure(tmp_path, command=command, output="file:out.txt", stdin="none")
+    assert found == "empty" and "mine" not in message
 
 
 def test_no_more_programs_run_at_once_than_the_file_says(tmp_path: Path) -> None:
@@ -251,6 +268,10 @@ def test_a_tool_of_an_mcp_server_is_an_agent(tmp_path: Path) -> None:
         ({"command": ["x"], "python": "x:y"}, "not command and python"),
         ({"url": "http://x", "mcp": "x#y"}, "not url and mcp"),
         ({"command": ["x"], "output": "xml"}, "names no place of an answer"),
+        ({"command": ["x"], "output": "file:../a"}, "'../a' leads out of the row's working directory"),
+        ({"command": ["x"], "input_file": "/tmp/a"}, "'/tmp/a' leads out of the row's working directory"),
+        ({"url": "localhost:8000/ask"}, "'localhost:8000/ask' is no address of an HTTP service"),
+        ({"url": "http://[::1/"}, "is no address of an HTTP service"),
         ({"command": ["x"], "revision": "HEAD"}, "revision needs folder"),
         ({"command": ["x"], "folder": "nowhere"}, "there is no folder"),
         ({"mcp": "server.py"}, "mcp names no tool"),
