@@ -56,6 +56,30 @@ def test_fields_of_an_f_string_and_of_a_format_stay_what_they_were(tmp_path: Pat
         assert found == 'Be "kind" and brief.\nDay: Monday, {not a field}'
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "prompt = f\"The text: {row['text']}. Which kind?\"\n",
+        "prompt = f'The text: {row[\"text\"]}. Which kind?'\n",
+        "prompt = ('The text: '\n  f\"{row['text']}. \"\n  'Which kind?')\n",
+        "prompt = 'The text: ' + row['text'] + '. Which kind?'\n",
+        "prompt = ('The text: ' + (row['text'] or '') + '. ' +\n  'Which kind?')\n",
+    ],
+)
+def test_an_input_stays_what_it_was_in_the_new_text(source: str, tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text(source)
+    found = slot("The text: {{text}}. Which kind?", 'Kind of "{{text}}"?\n{no field}', "user")
+    changed = write_places(find_places(found, tmp_path))[tmp_path / "agent.py"]
+    assert value_of(changed, row={"text": "a b"}) == 'Kind of "a b"?\n{no field}'
+
+
+def test_a_part_of_a_sum_is_not_its_text(tmp_path: Path) -> None:
+    for source in ("p = 'The text: ' + text + '.' + more", "p = more + 'The text: ' + text", "p = 'Go' + f'{text}.'"):
+        (tmp_path / "agent.py").write_text(source)
+        assert find_places(slot("The text: {{1}}.", "Kind of {{1}}", "user"), tmp_path) == []
+        assert find_places(slot("The text: {{1}}", "Kind of {{1}}", "user"), tmp_path) == []
+
+
 def test_the_description_in_a_docstring_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "agent.py").write_text(
         'def search(words):\n    """Find pages.\n\n    By words.\n    """\n    return 1\n'
