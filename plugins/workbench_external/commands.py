@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -103,10 +103,11 @@ def apply_command(result: str, folder: Path, write: bool, db: str) -> None:
     written = write_places([found[0] for found in places.values() if len(found) == 1])
     say(visible(describe_changes(written, folder)), nl=False)
     if write:
-        for path, text in written.items():
-            path.write_bytes(text.encode())
-        say(f"{len(written)} file{'s' * (len(written) != 1)} changed.", err=True)
-    left = [name for name, found in places.items() if len(found) != 1] + _without_text(workflow)
+        _write_files(written)
+    there = {f"nodes.{node}.slots.{name}" for node, name, slot in changed if find_places(_turned(slot), folder)}
+    for name in (name for name, found in places.items() if not found and name in there):
+        say(f"{one_line(name)} stands there already.", err=True)
+    left = [n for n, found in places.items() if len(found) > 1 or not (found or n in there)] + _without_text(workflow)
     for name in left:
         found = ", ".join(sorted({str(place.path.relative_to(folder)) for place in places.get(name, ())}))
         where = f"stands in several places ({one_line(found)})" if found else f"stands nowhere in {one_line(folder)}"
@@ -117,16 +118,39 @@ def apply_command(result: str, folder: Path, write: bool, db: str) -> None:
         raise SystemExit(1)
 
 
+def _turned(slot: Slot) -> Slot:
+    """The slot that would take its text back."""
+    return slot.model_copy(update={"match": slot.text, "text": slot.match})
+
+
+def _write_files(written: Mapping[Path, str]) -> None:
+    from workbench.errors import StoreError
+
+    for number, (path, text) in enumerate(written.items()):
+        try:
+            path.write_bytes(text.encode("utf-8", "replace"))
+        except OSError as error:
+            told = f"; {number} of {len(written)} files were changed before it" if number else ""
+            raise StoreError(f"{path} cannot be written: {error.strerror}{told}") from None
+    say(f"{len(written)} file{'s' * (len(written) != 1)} changed.", err=True)
+
+
 def _without_text(workflow: Workflow) -> list[str]:
-    """Settings that change what an agent sends, and are no text of it."""
+    """Settings that change what an agent sends, or which model answers, and are no text of it."""
     from workbench_external.node import External
 
-    return [
+    of_nodes = [
         f"nodes.{name}.{key}"
         for name, node in workflow.enabled_nodes.items()
         if isinstance(node, External)
-        for key in ("instructions", "demos", "temperature", "functions")
-        if getattr(node.config, key)
+        for key in ("instructions", "demos", "temperature", "functions", "lm")
+        if getattr(node.config, key) not in (None, "", [])
+    ]
+    return of_nodes + [
+        f"nodes.{node}.slots.{name}.{key}"
+        for node, name, slot in _external_slots(workflow)
+        for key in ("lm", "temperature", "max_tokens")
+        if getattr(slot, key) is not None
     ]
 
 

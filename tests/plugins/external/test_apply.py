@@ -10,8 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from workbench.cli import cli
+from workbench.errors import StoreError
 from workbench_external.apply import describe_changes, find_places, write_places
+from workbench_external.commands import _write_files
 from workbench_external.config import Slot
 
 NEW = 'Be "kind" and brief.\nDay: {{1}}, {not a field}'
@@ -166,3 +170,31 @@ def test_the_command_shows_then_writes_and_says_what_has_no_place(tmp_path: Path
     assert "Be short" in (tmp_path / "src/agent.py").read_text()
     apply("--write")
     assert value_of((tmp_path / "src/agent.py").read_text()) == "Be kind."
+    again = apply("--write")
+    assert (
+        "nodes.agent.slots.system stands there already." in again.stderr and "system stands nowhere" not in again.stderr
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"temperature": 0.0}, "nodes.agent.temperature"),
+        ({"lm": "openai/small"}, "nodes.agent.lm"),
+        ({"slots": {"s": {"in": "system", "match": "Be short.", "lm": "openai/small"}}}, "nodes.agent.slots.s.lm"),
+        (
+            {"slots": {"s": {"in": "system", "match": "Be short.", "temperature": 0.0}}},
+            "nodes.agent.slots.s.temperature",
+        ),
+    ],
+)
+def test_what_is_no_text_is_told_since_the_source_lacks_it(settings: Any, told: str, tmp_path: Path) -> None:
+    node = {"external": "text -> label", "command": ["x"], **settings}
+    (tmp_path / "out.yaml").write_text(json.dumps({"name": "t", "lm": "openai/m", "nodes": {"agent": node}}))
+    found = CliRunner().invoke(cli, ["apply", str(tmp_path / "out.yaml"), "--to", str(tmp_path)])
+    assert f"{told} stands nowhere in" in found.stderr and found.exit_code == 1
+
+
+def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"gone/agent.py cannot be written: No such file"):
+        _write_files({tmp_path / "gone/agent.py": "x"})
