@@ -59,11 +59,25 @@ def fill(text: str, values: Mapping[str, str]) -> str:
 
 
 def mark_inputs(text: str, inputs: Mapping[str, object]) -> str:
-    """A text with holes for the inputs of its row, and for dates and ids."""
-    for name, value in sorted(inputs.items(), key=lambda item: -len(str(item[1]))):
-        if len(str(value)) >= SHORTEST_INPUT and HOLE.search(str(value)) is None:
-            text = text.replace(str(value), f"{{{{{name}}}}}")
+    """A text with holes for the inputs of its row, where these are whole words, and for dates and ids."""
+    names: dict[str, str] = {}
+    for name, value in inputs.items():
+        names.setdefault(str(value), name)
+    values = [value for value in names if len(value) >= SHORTEST_INPUT and value in text and not HOLE.search(value)]
+    if values:  # in one pass: the name of a hole may be an input, too
+        text = re.sub(
+            "|".join(map(_as_word, sorted(values, key=len, reverse=True))),
+            lambda held: f"{{{{{names[held[0]]}}}}}",
+            text,
+        )
     return _VOLATILE.sub("{{0}}", text)
+
+
+def _as_word(value: str) -> str:
+    """A pattern for a value that is no part of a longer word. Only letters of ASCII count, since other scripts may have
+    no spaces between words."""
+    begins, ends = (re.fullmatch(r"[A-Za-z0-9_]", char) is not None for char in (value[0], value[-1]))
+    return (r"(?<![A-Za-z0-9_])" if begins else "") + re.escape(value) + (r"(?![A-Za-z0-9_])" if ends else "")
 
 
 def find_template(texts: Sequence[str]) -> Template | None:

@@ -60,6 +60,24 @@ def test_inputs_dates_and_ids_are_holes() -> None:
     assert marked == "Row {{0}} of {{0}}: {{question}} How far is Rome?"
 
 
+@pytest.mark.parametrize(
+    ("text", "inputs", "marked"),
+    [
+        (
+            "About that question: how far?",
+            {"question": "how far?", "kind": "question"},
+            "About that {{kind}}: {{question}}",
+        ),
+        ("Name the category of: cat", {"animal": "cat"}, "Name the category of: {{animal}}"),
+        ("\u7ffb\u8bd1hello\u4e3a", {"word": "hello"}, "\u7ffb\u8bd1{{word}}\u4e3a"),
+        ("Both: a b, a b", {"one": "a b", "two": "a b"}, "Both: {{one}}, {{one}}"),
+        ("So: a b c", {"short": "a b", "long": "a b c"}, "So: {{long}}"),
+    ],
+)
+def test_inputs_are_marked_as_words_and_once(text: str, inputs: dict[str, object], marked: str) -> None:
+    assert mark_inputs(text, inputs) == marked
+
+
 def test_what_a_new_text_leaves_out_is_appended() -> None:
     assert (
         fill("Be kind to {{2}}.", {"1": "It is Monday.", "2": "guests", "3": " "})
