@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -123,5 +124,5 @@ async def _listen(host: str, port: int, on_error: Callable[[Exception], None]) -
     try:
         return await Gateway.open(host, port, on_error=on_error)
     except OSError as error:
-        message = f"nothing can listen at {host}, port {port}: {error.strerror or error}"
+        message = f"nothing can listen at {host}, port {port}: {os.strerror(error.errno) if error.errno else error}"
         raise SpecError(message, hint="Name another --port, or 0 for any that is free.") from None
