@@ -61,11 +61,10 @@ def slots_command(file: Path, rows: int, out: Path | None, sets: tuple[str, ...]
 
 def _external_slots(workflow: Workflow) -> Any:
     """(name of the node, name of the slot, slot) of each slot of a workflow."""
-    from workbench_external.node import External
+    from workbench_external.node import find_agents
 
-    for name, node in workflow.enabled_nodes.items():
-        if isinstance(node, External):
-            yield from ((name, slot, value) for slot, value in (node.config.slots or {}).items())
+    for name, node in find_agents(workflow).items():
+        yield from ((name, slot, value) for slot, value in (node.config.slots or {}).items())
 
 
 def _place_of(slot: Slot) -> str:
@@ -137,12 +136,11 @@ def _write_files(written: Mapping[Path, str]) -> None:
 
 def _without_text(workflow: Workflow) -> list[str]:
     """Settings that change what an agent sends, or which model answers, and are no text of it."""
-    from workbench_external.node import External
+    from workbench_external.node import find_agents
 
     of_nodes = [
         f"nodes.{name}.{key}"
-        for name, node in workflow.enabled_nodes.items()
-        if isinstance(node, External)
+        for name, node in find_agents(workflow).items()
         for key in ("instructions", "demos", "temperature", "functions", "lm")
         if getattr(node.config, key) not in (None, "", [])
     ]
@@ -211,7 +209,7 @@ def gateway_command(
     from workbench.cli.trust import require_trust, require_trust_in_run
     from workbench.errors import SpecError
     from workbench.inference import read_workflow
-    from workbench_external.node import External
+    from workbench_external.node import find_agents
     from workbench_external.served import serve_gateway
 
     if Path(result).is_file() or Path(result).suffix in (".yaml", ".yml"):
@@ -220,10 +218,12 @@ def gateway_command(
         require_trust_in_run(result, db)
     with _file_of(result, db) as file:
         spec, _, workflow = read_workflow(file, read_settings(sets))
-    nodes = {n: node for n, node in workflow.enabled_nodes.items() if isinstance(node, External)}
+    nodes = find_agents(workflow)
+    number = f"{len(nodes)} external node{'s' * (len(nodes) != 1)}"
     if not nodes or (name is None and len(nodes) > 1) or (name is not None and name not in nodes):
         raise SpecError(
-            f"{one_line(result)} has {len(nodes)} external nodes" + (f", and none is '{name}'" if name else ""),
+            f"{one_line(result)} has {number}" + (f", and none is '{name}'" if name else ""),
+            +(f", and none is '{name}'" if name else ""),
             hint=f"Name one with --node: {', '.join(nodes)}."
             if nodes
             else "The gateway replaces texts of such a node.",

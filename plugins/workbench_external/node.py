@@ -15,7 +15,7 @@ from workbench.errors import NodeError, SpecError
 from workbench.runtime import Context
 from workbench.spec import lm_spec
 from workbench.user_code import PREFIX, parse_address
-from workbench.workflow import SignatureNode, Span, Surroundings, parse_signature
+from workbench.workflow import NodeKind, SignatureNode, Span, Surroundings, Workflow, parse_signature
 from workbench_external.config import ExternalConfig, Slot
 from workbench_external.container import WORK, run_in_image
 from workbench_external.defects import find_missing_files
@@ -230,6 +230,21 @@ class External(SignatureNode):
             return [*worker, "mcp", base, command, tool]
         address = parse_address(str(c.python).removeprefix(PREFIX))
         return [*worker, "python", base, address.module, address.name]
+
+
+def find_agents(workflow: Workflow) -> dict[str, External]:
+    """The external nodes of a workflow by address, without `nodes.`; those inside other nodes, too."""
+    found: dict[str, External] = {}
+
+    def walk(address: str, node: NodeKind) -> None:
+        if isinstance(node, External):
+            found[address] = node
+        for name, child in node.children().items():
+            walk(f"{address}.{name}", child)
+
+    for name, node in workflow.enabled_nodes.items():
+        walk(name, node)
+    return found
 
 
 def _learnable(config: ExternalConfig, always: Mapping[str, str]) -> dict[str, str]:

@@ -17,12 +17,15 @@ from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 from tests.helpers.external_agents import SORTER, SYSTEM, write_agent
 
+from workbench.cli import cli
 from workbench.errors import SpecError
 from workbench.run import Options, optimize, prepare
 from workbench.study import make_optimizer
 from workbench.testing.simulated import SimulatedLM, SimulatedPool
+from workbench_external.commands import _external_slots
 from workbench_external.observed import observe_file
 
 ROOT = Path(__file__).parents[3]
@@ -148,3 +151,24 @@ def test_what_a_gateway_cannot_begin_with_is_told_in_a_sentence(tmp_path: Path) 
         said = told("out.yaml", "--port", str(port))
         assert said.startswith(f"Error: nothing can listen at 127.0.0.1, port {port}: Address already in use\n"), said
     assert told("nothere.yaml").startswith("Error: there is no file nothere.yaml")
+
+
+def test_an_agent_inside_another_node_is_found_by_all_three_commands(tmp_path: Path) -> None:
+    slots = {"system": {"in": "system", "match": "Be short on {{1}}.", "text": "Be kind on {{1}}."}}
+    inner = {"external": "text -> label", "command": ["true"], "slots": slots}
+    spec = {"name": "t", "lm": "templates/instructions", "nodes": {"team": {"ensemble": inner, "samples": 2}}}
+    (tmp_path / "out.yaml").write_text(yaml.safe_dump(spec))
+    (tmp_path / "agent.py").write_text("prompt = f'Be short on {day}.'\n")
+    with gateway_of(tmp_path, "out.yaml") as variables:
+        chat(variables, "Another text.")
+    assert "no slot matches: system: Another text." in variables["stderr"]
+    applied = CliRunner().invoke(cli, ["apply", str(tmp_path / "out.yaml"), "--to", str(tmp_path)])
+    assert '+prompt = f"Be kind on {day}."' in applied.output and applied.exit_code == 0
+
+    path = write_agent(tmp_path, SORTER)
+    file = json.loads(path.read_text())
+    agent = file["nodes"]["agent"]
+    file["nodes"] = {"team": {"ensemble": agent, "samples": 1}}
+    path.write_text(json.dumps(file))
+    workflow, _, _ = observe_file(prepare(path)[2], path, tmp_path / "run.db", 2, SimulatedPool(SimulatedLM()))
+    assert [found[:2] for found in _external_slots(workflow)] == [("team.of", "system")]
