@@ -223,7 +223,6 @@ def gateway_command(
     if not nodes or (name is None and len(nodes) > 1) or (name is not None and name not in nodes):
         raise SpecError(
             f"{one_line(result)} has {number}" + (f", and none is '{name}'" if name else ""),
-            +(f", and none is '{name}'" if name else ""),
             hint=f"Name one with --node: {', '.join(nodes)}."
             if nodes
             else "The gateway replaces texts of such a node.",

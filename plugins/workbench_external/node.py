@@ -138,7 +138,7 @@ class External(SignatureNode):
         hub = await ctx.shared("external", Hub.open)
         found = await ctx.recorded("external", [ctx.node, dict(inputs)], lambda: self._run(inputs, ctx, hub))
         ctx.note(**found["notes"])
-        hub.count(self.name, found["notes"])
+        hub.count(ctx.node, found["notes"])
         if found["failure"] is not None:
             raise NodeError(found["failure"], found["message"])
         return found["outputs"]
@@ -147,7 +147,7 @@ class External(SignatureNode):
         """The outcome of a row, failures of the agent included. Raises what ends the run, and failures of models."""
         ctx.span.agent = self.name
         if self.config.url is None:
-            async with hub.place_of(self.name, self.config.processes):
+            async with hub.place_of(ctx.node, self.config.processes):
                 return await self._run_in_place(inputs, ctx, hub)
         return await self._run_in_place(inputs, ctx, hub)
 
@@ -212,9 +212,9 @@ class External(SignatureNode):
         if c.command is None:
             yield c.url
             return
-        services = hub.services_of(self.name, c.services if PORT in c.url else 1)
+        services = hub.services_of(session.ctx.node, c.services if PORT in c.url else 1)
         starting = partial(start_service, c, self.base, self.folder, self._files, hub.gateway, hub.workspaces)
-        async with services.lease(key_of(self._files), session, starting) as service:
+        async with services.lease(key_of(c, self._files), session, starting) as service:
             session.missed.update(service.missed)
             yield service.url
 

@@ -213,15 +213,16 @@ async def start_service(
             process = await stack.enter_async_context(program)
         except OSError as error:
             raise NodeError("start", f"the service cannot be started: {error}") from None
-        service = StartedService(url, key_of(files), turns, process, errors, stack, missed)
+        service = StartedService(url, key_of(config, files), turns, process, errors, stack, missed)
         await _wait_for(service, config.start)
         service.stack = stack.pop_all()
         return service
 
 
-def key_of(files: Sequence[tuple[str, Slot]]) -> str:
-    """What a service was started with, of what may differ between rows."""
-    return digest([[name, slot.text] for name, slot in files])
+def key_of(config: ExternalConfig, files: Sequence[tuple[str, Slot]]) -> str:
+    """What a service is started with: rows of another workflow may have other settings, and a candidate other files."""
+    settings = [config.command, config.url, config.env, config.folder, config.revision]
+    return digest([settings, [[name, slot.text] for name, slot in files]])
 
 
 def _find_port() -> int:

@@ -151,6 +151,10 @@ def test_what_a_gateway_cannot_begin_with_is_told_in_a_sentence(tmp_path: Path) 
         said = told("out.yaml", "--port", str(port))
         assert said.startswith(f"Error: nothing can listen at 127.0.0.1, port {port}: Address already in use\n"), said
     assert told("nothere.yaml").startswith("Error: there is no file nothere.yaml")
+    said = told("out.yaml", "--node", "clerk")
+    assert said.startswith(
+        "Error: out.yaml has 1 external node, and none is 'clerk'\n  Name one with --node: agent."
+    ), said
 
 
 def test_an_agent_inside_another_node_is_found_by_all_three_commands(tmp_path: Path) -> None:
