@@ -16,6 +16,8 @@ FILES = ("SKILL.md", "AGENTS.md", "CLAUDE.md", "GEMINI.md", ".cursorrules")
 SYSTEM = ("system", "developer")
 #: Letters outside the holes that a message needs to be worth rewriting.
 _WORTH = 12
+#: Keys from a tool to a parameter of a parameter of ...
+_DEEPEST = 24
 #: Different texts that are compared with each other.
 _MOST = 64
 
@@ -143,8 +145,8 @@ def _tool_slots(calls: Iterable[CallRecord]) -> dict[str, dict[str, Any]]:
             continue
         slot = _free(slot, found)
         found[slot] = {"in": "tool", "name": name, "match": text, "text": text}
-        for parameter, schema in parameters_of(function).items():
-            if isinstance(schema, Mapping) and (told := str(schema.get("description") or "")):
+        for parameter, path in parameters_of(function).items():
+            if told := str(at(function, path).get("description") or ""):
                 place = {"in": "parameter", "name": name, "parameter": parameter}
                 found[_free(f"{slot}_{_word(parameter)}", found)] = {**place, "match": told, "text": told}
     return found
@@ -155,11 +157,32 @@ def _free(name: str, taken: Mapping[str, Any]) -> str:
     return next(n for n in (name, *(f"{name}_{k}" for k in range(2, 10_000))) if n not in taken)
 
 
-def parameters_of(function: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The schemas of a tool's parameters, by name."""
-    schema = function.get("parameters")
-    found = schema.get("properties") if isinstance(schema, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
+def parameters_of(function: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Where the schemas of a tool's parameters stand in it, by name; of parts of a parameter, `place.city`, or
+    `Place.city` where the schema is a named one."""
+    found: dict[str, tuple[str, ...]] = {}
+
+    def walk(schema: Any, path: tuple[str, ...], name: str) -> None:
+        if not isinstance(schema, Mapping) or len(path) > _DEEPEST:
+            return
+        for holder in ("properties", "$defs"):
+            parts = schema.get(holder)
+            for part, inner in parts.items() if isinstance(parts, Mapping) else ():
+                here = f"{name}.{part}" if name and holder == "properties" else str(part)
+                if holder == "properties" and isinstance(inner, Mapping):
+                    found.setdefault(here, (*path, holder, part))
+                walk(inner, (*path, holder, part), here)
+        walk(schema.get("items"), (*path, "items"), name)
+
+    walk(function.get("parameters"), ("parameters",), "")
+    return found
+
+
+def at(function: Mapping[str, Any], path: Sequence[str]) -> Mapping[str, Any]:
+    """What stands at a path that `parameters_of` gave."""
+    for part in path:
+        function = function[part]
+    return function
 
 
 def _file_slots(folder: Path | None) -> dict[str, dict[str, Any]]:
