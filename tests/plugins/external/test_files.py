@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from workbench.store import Store
 from workbench_external.config import Slot
 from workbench_external.slots.files import content_of, replace_files
+from workbench_external.workspace import Workspaces
 
 SKILL = "---\nname: sort\ndescription: Sorts post.\n---\n\n# Old\n"
 
@@ -43,3 +49,27 @@ def test_a_file_is_replaced_where_it_is_as_found_and_by_a_slot_that_says_nothing
 def test_the_head_of_a_skill_stays_where_its_new_text_has_none(text: str, content: str) -> None:
     assert content_of(skill(SKILL, text)) == content
     assert content_of(skill("# Old", "# New")) == "# New"
+
+
+def test_a_row_gets_the_databases_of_its_agent_and_no_run_database_and_no_pipe(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    with closing(sqlite3.connect(home / "knowledge.db")) as known:
+        known.execute("create table facts (fact)")
+    (home / "note.db").write_text("no database")
+    os.mkfifo(home / "pipe")
+    store = Store(home / "runs.db")  # open, as it is while a run goes on
+    try:
+        assert (home / "runs.db-wal").exists()
+
+        async def course() -> list[str]:
+            workspaces = Workspaces()
+            try:
+                async with workspaces.fresh(home) as place:
+                    return sorted(path.name for path in place.iterdir())
+            finally:
+                workspaces.remove()
+
+        assert asyncio.run(course()) == ["knowledge.db", "note.db"]
+    finally:
+        store.close()
