@@ -14,6 +14,7 @@ from workbench.kit.plain_adapter import as_text, convert
 from workbench.workflow import Signature
 from workbench_external.config import ExternalConfig
 from workbench_external.process import MOST_OUTPUT
+from workbench_external.workspace import NEVER_COPIED
 
 #: Variables that an agent inherits; others, keys among them, only by `env`.
 _INHERITED = re.compile(
@@ -76,14 +77,17 @@ def command_line(
 def _absolute(word: str, base: Path, folder: Path | None, place: Path, in_image: bool) -> str:
     if not word or word.startswith("-") or not (base / word).is_file():
         return word
-    path = Path(os.path.abspath(base / word))
+    path = Path(os.path.abspath(base.resolve() / word))
     found = in_row(path, folder, place)
     return word if in_image and found == path else str(found)
 
 
 def in_row(path: Path, folder: Path | None, place: Path) -> Path:
-    """Where a path is for a row: in its copy of the folder, if it lies in the folder."""
-    return place / path.relative_to(folder) if folder is not None and path.is_relative_to(folder) else path
+    """Where a path is for a row: in its copy of the folder, if it lies in the folder and is copied with it."""
+    if folder is None or not path.is_relative_to(folder):
+        return path
+    inside = path.relative_to(folder)
+    return path if NEVER_COPIED & {*inside.parts} else place / inside
 
 
 def write_inputs(config: ExternalConfig, inputs: Mapping[str, Any]) -> bytes:

@@ -335,6 +335,15 @@ def test_the_row_runs_its_own_copy_of_an_agent_in_the_folder(tmp_path: Path) -> 
     source = "from pathlib import Path\nprint(Path(__file__).with_name('skill.md').read_text())"
     assert answer(tmp_path, source=source, folder=".", slots=slots) == {"label": "new"}
     assert answer(tmp_path, python="main.py:f", folder=".", slots=slots) == {"label": "new"}
+    (tmp_path / "link").symlink_to(tmp_path)
+    assert answer(tmp_path / "link", source=source, folder=".", slots=slots) == {"label": "new"}
+
+
+def test_a_program_that_is_not_copied_with_the_folder_runs_where_it_is(tmp_path: Path) -> None:
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    (tmp_path / ".venv/bin/run").symlink_to("/bin/sh")
+    command = [".venv/bin/run", "-c", "ls -a | tr '\\n' ' '"]
+    assert answer(tmp_path, command=command, folder=".") == {"label": ". .. workflow.yaml"}
 
 
 def test_the_clock_of_a_row_stops_while_a_model_answers(tmp_path: Path) -> None:
