@@ -244,12 +244,15 @@ def test_an_agent_that_does_not_survive_an_outage_failed_for_the_outage(tmp_path
 
 def test_a_function_is_called_in_a_process_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "tool.py").write_text(
-        "import os\nprint('loud')\n\nasync def reply(text):\n    print('aside')\n    return f'{text} {os.getpid()}'\n\n"
-        "def both(row_text, **more):\n    return [row_text, more]\n"
+        "import os\nprint('loud')\n\nasync def reply(text):\n    print('aside')\n    os.system('echo aside')\n"
+        "    return f'{text} {os.getpid()}'\n\ndef both(row_text, **more):\n    return [row_text, more]\n\n"
+        "from pydantic import BaseModel\nclass Found(BaseModel):\n    label: str\n\n"
+        "def typed(text):\n    return Found(label='\\u00e9' + text)\n"
     )
     text, process = answer(tmp_path, python="tool.py:reply")["label"].rsplit(" ", 1)
     assert text == "a b" and int(process) != os.getpid()
     assert answer(tmp_path, python="python:tool:both", output="json")["label"] == ["a b", {}]
+    assert answer(tmp_path, python="tool:typed", output="json")["label"] == "\u00e9a b"
 
 
 def test_a_tool_of_an_mcp_server_is_an_agent(tmp_path: Path) -> None:
