@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from workbench.workflow import CallRecord, Span
-from workbench_external.slots.template import HOLE, find_template, mark_inputs
+from workbench_external.slots.template import HOLE, find_frame, find_template, mark_inputs
 from workbench_external.workspace import NEVER_COPIED
 
 #: Files that agents read as instructions.
@@ -100,7 +100,8 @@ def _templates(said: Iterable[_Said]) -> list[str]:
     """The texts with holes that are enough to match all that was said, in the order of their first use.
 
     Texts of different rows that are alike are one. Two that stand in one row are two, unless they are nearly equal: an
-    agent has several prompts that begin alike.
+    agent has several prompts that begin alike. What differs in each row, as a prompt with the passages that were found
+    for it, is one where it begins and ends alike.
     """
     groups: list[dict[str, set[int]]] = []
     for text, row in said:
@@ -109,8 +110,35 @@ def _templates(said: Iterable[_Said]) -> list[str]:
             group.setdefault(text, set()).add(row)
         elif len(groups) < _MOST:
             groups.append({text: {row}})
-    found = [template.text for group in groups if (template := find_template([*group]))]
+    framed = _framed(groups)
+    found = [template.text for group in framed if (template := find_template([*group]) or find_frame([*group]))]
     return [text for text in found if len(re.sub(r"\W", "", HOLE.sub("", text))) >= _WORTH]
+
+
+def _framed(groups: Sequence[dict[str, set[int]]]) -> list[dict[str, set[int]]]:
+    """The groups, with those joined whose texts are of other rows each and begin and end alike."""
+    found: list[dict[str, set[int]]] = []
+    for group in groups:
+        frames = [
+            (sum(map(len, frame.constants)), place)
+            for place, other in enumerate(found)
+            if _differs(group) and _differs(other) and not _rows(group) & _rows(other)
+            if (frame := find_frame([*other, *group])) is not None
+        ]
+        if frames:
+            found[max(frames)[1]] |= group
+        else:
+            found.append(dict(group))
+    return found
+
+
+def _differs(group: Mapping[str, set[int]]) -> bool:
+    """Whether no text of a group was said in two rows."""
+    return all(len(rows) == 1 for rows in group.values())
+
+
+def _rows(group: Mapping[str, set[int]]) -> set[int]:
+    return {row for rows in group.values() for row in rows}
 
 
 def _joins(text: str, row: int, group: Mapping[str, set[int]]) -> bool:

@@ -21,6 +21,8 @@ _VOLATILE = re.compile(
 )
 #: Characters that two texts must share in a row for that not to be chance, and their share of the longer text.
 _BLOCK, _ALIKE = 12, 0.5
+#: Letters that texts must share at their begin and end, where the rest is long: passages that were found for a row.
+_FRAME = 30
 #: Shorter inputs stand in texts by chance.
 SHORTEST_INPUT = 3
 
@@ -92,6 +94,26 @@ def find_template(texts: Sequence[str]) -> Template | None:
         if constant < _ALIKE * max(len(texts[0]), len(text)):
             return None
     return Template(_numbered(tokens))
+
+
+def find_frame(texts: Sequence[str]) -> Template | None:
+    """The template of texts that begin and end alike, however long what stands between is; None where that is little.
+
+    Where it begins and ends is not told by the words that the texts share by chance: the hole goes from the end of a
+    line, a colon or a tag to the end of a line.
+    """
+    all_tokens = [_TOKEN.findall(text) for text in texts]
+    first, shortest = all_tokens[0], min(map(len, all_tokens))
+    start = next((n for n in range(shortest) if any(t[n] != first[n] for t in all_tokens)), shortest)
+    left = shortest - start
+    end = next((n for n in range(left) if any(t[-1 - n] != first[-1 - n] for t in all_tokens)), left)
+    begin, rest = "".join(first[:start]), "".join(first[len(first) - end :])
+    begin = begin[: 1 + max(begin.rfind(mark) for mark in "\n:>")]
+    found = re.search(r"\n", rest) or re.search(r"\s", rest)
+    rest = rest[found.start() :] if found else ""
+    if len(re.sub(r"\W", "", HOLE.sub("", begin + rest))) < _FRAME:
+        return None
+    return Template(_numbered([*_TOKEN.findall(begin), "{{0}}", *_TOKEN.findall(rest)]))
 
 
 def _merge(one: list[str], other: list[str]) -> list[str]:

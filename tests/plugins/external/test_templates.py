@@ -147,6 +147,40 @@ def test_a_message_of_the_user_that_holds_an_input_is_a_slot_if_it_says_more() -
     assert find_slots([span("is it far?", call(("user", "is it far?")))], None) == {}
 
 
+def passages(row: int, of: str) -> str:
+    return "\n".join(f"{of} {word}{row} of the {word[::-1]}{row * 7} in {word.upper()}{row}." for word in NOUNS)
+
+
+NOUNS = ["stone", "river", "lamp", "market", "winter", "engine", "museum", "harbor", "letter", "copper"]
+READ = "You are a careful clerk. Answer from the passages below.\n\nPassages:\n"
+CHECK = "You check the work of a careful clerk, by these notes:\n"
+
+
+def rag_row(row: int) -> list[Span]:
+    """An agent whose prompts are short beside what it has found for a row."""
+    question = f"What is number {row}?"
+    read = f"{READ}{passages(row, 'The')}\n\nIf they do not say, answer: unknown."
+    check = f"{CHECK}{passages(row, 'A')}\nQuestion: {question}"
+    return span(question, call(("system", read), ("user", question)), call(("user", check)))
+
+
+def test_prompts_with_passages_longer_than_themselves_are_one_for_each_call_site() -> None:
+    found = find_slots([rag_row(row) for row in range(4)], None)
+    assert {name: slot["match"] for name, slot in found.items()} == {
+        "system": READ + "{{1}}\n\nIf they do not say, answer: unknown.",
+        "user": CHECK + "{{1}}\nQuestion: {{question}}",
+    }
+    unseen = rag_row(9)[0].calls[0].messages[0]["content"]
+    assert Template(found["system"]["match"]).match(unseen) == {"1": passages(9, "The")}
+
+
+def test_prompts_that_begin_alike_stay_apart_where_each_is_said_in_several_rows() -> None:
+    shared = "You belong to the office that answers letters of customers.\n"
+    prompts = [f"{shared}{passages(n, 'Rule:')}" for n in (1, 2)]
+    rows = [span("is it far?", call(("system", prompts[row % 2]), ("user", "is it far?"))) for row in range(4)]
+    assert [slot["match"] for slot in find_slots(rows, None).values()] == prompts
+
+
 def test_one_row_shows_no_examples() -> None:
     assert not [name for name in find_slots(ROWS[:1], None) if name.startswith("turn")]
 
