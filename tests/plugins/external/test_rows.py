@@ -296,7 +296,7 @@ def test_a_service_is_asked_with_its_models_in_headers_and_read_to_the_end(tmp_p
             headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
             with urllib.request.urlopen(urllib.request.Request(url, json.dumps(asked).encode(), headers)) as found:
                 answer = json.load(found)["choices"][0]["message"]["content"]
-            self.send_response(200)
+            self.send_response(201)  # as of a POST that creates
             self.end_headers()
             self.wfile.write(b"first part, ")
             self.wfile.flush()
