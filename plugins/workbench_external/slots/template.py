@@ -21,6 +21,8 @@ _VOLATILE = re.compile(
 )
 #: Characters that two texts must share in a row for that not to be chance, and their share of the longer text.
 _BLOCK, _ALIKE = 12, 0.5
+#: Pairs of tokens, or of lines, that are compared: some tenth of a second.
+_MOST_PAIRS = 1_000_000
 #: Letters that texts must share at their begin and end, where the rest is long: passages that were found for a row.
 _FRAME = 30
 #: Shorter inputs stand in texts by chance.
@@ -124,16 +126,32 @@ def _merge(one: list[str], other: list[str]) -> list[str]:
     end = 0
     while end < min(len(one), len(other)) - start and one[-1 - end] == other[-1 - end]:
         end += 1
-    here, there = one[start : len(one) - end], other[start : len(other) - end]
-    merged, at = one[:start], (0, 0)
-    for block in SequenceMatcher(None, here, there, autojunk=False).get_matching_blocks():
-        if block.size and sum(map(len, here[block.a : block.a + block.size])) < _BLOCK:
+    shared = _align(one[start : len(one) - end], other[start : len(other) - end])
+    return [*one[:start], *shared, *one[len(one) - end :]]
+
+
+def _align(here: list[str], there: list[str]) -> list[str]:
+    """The tokens that two texts share, with holes between. Long ones are compared by whole lines, and by words only
+    between lines that they share: the time grows with the product of their lengths."""
+    by_line = len(here) * len(there) > _MOST_PAIRS
+    ours, theirs = (_lines(here), _lines(there)) if by_line else (here, there)
+    if len(ours) * len(theirs) > _MOST_PAIRS:
+        return ["{{0}}"]
+    merged, at = list[str](), (0, 0)
+    for block in SequenceMatcher(None, ours, theirs, autojunk=False).get_matching_blocks():
+        if block.size and sum(map(len, ours[block.a : block.a + block.size])) < _BLOCK:
             continue
         if (block.a, block.b) != at:
-            merged.append("{{0}}")
-        merged += here[block.a : block.a + block.size]
+            between = [_TOKEN.findall("".join(u)) for u in (ours[at[0] : block.a], theirs[at[1] : block.b])]
+            small = by_line and 0 < len(between[0]) * len(between[1]) <= _MOST_PAIRS
+            merged += _merge(*between) if small else ["{{0}}"]
+        merged += ours[block.a : block.a + block.size]
         at = (block.a + block.size, block.b + block.size)
-    return [*merged, *one[len(one) - end :]]
+    return _TOKEN.findall("".join(merged)) if by_line else merged
+
+
+def _lines(tokens: Sequence[str]) -> list[str]:
+    return "".join(tokens).splitlines(keepends=True)
 
 
 def _numbered(tokens: Sequence[str]) -> str:

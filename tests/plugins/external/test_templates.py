@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,27 @@ def test_a_template_found_in_texts_matches_each_and_gives_it_back(values: list[s
     for text in texts:
         found = template.match(text)
         assert found is not None and fill(template.text, found) == text
+
+
+def test_long_texts_are_compared_by_their_lines_and_words_between_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Word by word, prompts with long passages take minutes: a search would seem to hang at its begin."""
+
+    def counted(junk: None, one: list[str], other: list[str], autojunk: bool) -> SequenceMatcher[str]:
+        assert len(one) * len(other) <= 1_000_000
+        return SequenceMatcher(junk, one, other, autojunk)
+
+    monkeypatch.setattr("workbench_external.slots.template.SequenceMatcher", counted)
+    rules = [f"{n}. Rule {n} of the office of letters says how kind a clerk is to the {n}th guest." for n in range(300)]
+    texts = [
+        "\n".join([f"It is {day}.", *rules, f"You answer {name} of the office of letters.", *rules])
+        for day, name in (("Monday", "Anna"), ("Friday", "Bob"))
+    ]
+    template = find_template([f"{text}\n{len(text)}" for text in texts])
+    assert template is not None
+    shown = template.text.replace("\n".join(rules), "RULES")
+    assert shown == "It is {{1}}.\nRULES\nYou answer {{2}} of the office of letters.\nRULES\n{{3}}"
+    passages = [" ".join(f"{word}{n}" for n in range(20_000)) for word in ("a", "b")]
+    assert find_template([f"You read: {text}" for text in passages]) is None
 
 
 def test_texts_that_share_little_have_no_template() -> None:
