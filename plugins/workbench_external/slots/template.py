@@ -27,6 +27,8 @@ _MOST_PAIRS = 1_000_000
 _FRAME = 30
 #: Shorter inputs stand in texts by chance.
 SHORTEST_INPUT = 3
+#: Longer ones are no words, and patterns of them are slow.
+_PHRASE = 200
 
 
 class Template:
@@ -68,12 +70,14 @@ def mark_inputs(text: str, inputs: Mapping[str, object]) -> str:
     for name, value in inputs.items():
         names.setdefault(str(value), name)
     values = [value for value in names if len(value) >= SHORTEST_INPUT and value in text and not HOLE.search(value)]
-    if values:  # in one pass: the name of a hole may be an input, too
-        text = re.sub(
-            "|".join(map(_as_word, sorted(values, key=len, reverse=True))),
-            lambda held: f"{{{{{names[held[0]]}}}}}",
-            text,
-        )
+    values.sort(key=len, reverse=True)
+    for value in values:
+        if len(value) > _PHRASE:
+            text = text.replace(value, f"{{{{{names[value]}}}}}")
+    words = [_as_word(value) for value in values if len(value) <= _PHRASE]
+    # In one pass, and past holes: the name of one may be an input, too.
+    pattern = "|".join([HOLE.pattern, *words])
+    text = re.sub(pattern, lambda held: f"{{{{{names[held[0]]}}}}}" if held[0] in names else held[0], text)
     return _VOLATILE.sub("{{0}}", text)
 
 

@@ -94,6 +94,7 @@ def test_inputs_dates_and_ids_are_holes() -> None:
         ("\u7ffb\u8bd1hello\u4e3a", {"word": "hello"}, "\u7ffb\u8bd1{{word}}\u4e3a"),
         ("Both: a b, a b", {"one": "a b", "two": "a b"}, "Both: {{one}}, {{one}}"),
         ("So: a b c", {"short": "a b", "long": "a b c"}, "So: {{long}}"),
+        pytest.param("So: " + "a b " * 90_000, {"text": "a b " * 90_000, "word": "text"}, "So: {{text}}", id="long"),
     ],
 )
 def test_inputs_are_marked_as_words_and_once(text: str, inputs: dict[str, object], marked: str) -> None:
