@@ -17,6 +17,7 @@ from workbench.text import indented, one_line, visible
 if TYPE_CHECKING:
     from workbench.workflow import Workflow
     from workbench_external.config import Slot
+    from workbench_external.node import External
 
 
 @click.command("slots")
@@ -207,7 +208,6 @@ def gateway_command(
     import asyncio
 
     from workbench.cli.trust import require_trust, require_trust_in_run
-    from workbench.errors import SpecError
     from workbench.inference import read_workflow
     from workbench_external.node import find_agents
     from workbench_external.served import serve_gateway
@@ -218,17 +218,7 @@ def gateway_command(
         require_trust_in_run(result, db)
     with _file_of(result, db) as file:
         spec, _, workflow = read_workflow(file, read_settings(sets))
-    nodes = find_agents(workflow)
-    number = f"{len(nodes)} external node{'s' * (len(nodes) != 1)}"
-    if not nodes or (name is None and len(nodes) > 1) or (name is not None and name not in nodes):
-        raise SpecError(
-            f"{one_line(result)} has {number}" + (f", and none is '{name}'" if name else ""),
-            hint=f"Name one with --node: {', '.join(nodes)}."
-            if nodes
-            else "The gateway replaces texts of such a node.",
-        )
-
-    node = nodes[name or next(iter(nodes))]
+    node = _choose(find_agents(workflow), name, result)
 
     def ready(variables: dict[str, str]) -> None:
         for variable, value in variables.items():
@@ -250,3 +240,18 @@ def gateway_command(
             log=lambda line: say(one_line(line), err=True),
         )
     )
+
+
+def _choose(nodes: Mapping[str, External], name: str | None, result: str) -> External:
+    """The node of that name, or the only one. Raises SpecError."""
+    from workbench.errors import SpecError
+
+    if not nodes or (name is None and len(nodes) > 1) or (name is not None and name not in nodes):
+        number = f"{len(nodes)} external node{'s' * (len(nodes) != 1)}"
+        raise SpecError(
+            f"{one_line(result)} has {number}" + (f", and none is '{name}'" if name else ""),
+            hint=f"Name one with --node: {', '.join(nodes)}."
+            if nodes
+            else "The gateway replaces texts of such a node.",
+        )
+    return nodes[name or next(iter(nodes))]
