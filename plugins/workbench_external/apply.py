@@ -12,6 +12,7 @@ from difflib import unified_diff
 from pathlib import Path
 
 from workbench_external.config import Slot
+from workbench_external.slots.files import content_of, is_as_found
 from workbench_external.slots.template import HOLE, Template
 
 _SKIPPED = {".git", ".venv", "venv", "node_modules", "__pycache__", "dist", "build"}
@@ -44,7 +45,11 @@ def find_places(slot: Slot, folder: Path) -> list[Place]:
     if slot.in_ == "file":
         path = (folder / slot.name).resolve()
         inside = path.is_relative_to(folder.resolve()) and path.is_file()
-        return [Place(path, 0, len(_read(path) or ""), slot.text)] if inside else []
+        held = _read(path) if inside and is_as_found(path, slot) else None
+        if held is None:
+            return []
+        new = content_of(slot)
+        return [Place(path, 0, len(held), new.replace("\n", "\r\n") if "\r\n" in held else new)]
     if slot.in_ in ("tool", "parameter") and len(slot.match) < _SHORTEST:
         return []
     return [place for path in _files(folder) for place in _places_in(path, slot.match, slot.text)]
@@ -109,7 +114,7 @@ def _found(path: Path, text: str, old: str, new: str) -> Iterator[Place]:
 
 
 def _in_python(source: str, match: str, new: str) -> Iterator[tuple[int, int, str]]:
-    """(start, end, literal) of the strings that are the text: plain, with f"{...}", or with {} for str.format."""
+    """(start, end, source) of the strings that are the text: plain, f"{...}", with {} for str.format, or a sum."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
@@ -124,8 +129,13 @@ def _in_python(source: str, match: str, new: str) -> Iterator[tuple[int, int, st
         return len(raw[:first].decode()), len(raw[:last].decode())
 
     within = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)}
+    sums: set[int] = set()  # within greater ones
     for node in ast.walk(tree):
-        if isinstance(node, ast.JoinedStr):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            sums |= {id(part) for part in (node.left, node.right)}
+            if id(node) not in sums and (written := _as_sum(node, source, match, new)) is not None:
+                yield (*span(node), written)
+        elif isinstance(node, ast.JoinedStr):
             if (literal := _as_f_string(node, source, match, new)) is not None:
                 yield (*span(node), literal)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in within:
@@ -164,10 +174,40 @@ def _as_f_string(node: ast.JoinedStr, source: str, match: str, new: str) -> str 
         return None
     named = dict(zip(template.names, fields, strict=True))
     parts = HOLE.split(new)
-    if any(name not in named for name in parts[1::2]) or any("\\" in field or "'" in field for field in fields):
+    # The new literal has quotes of the kind ", which older versions of Python take in no field.
+    if any(name not in named for name in parts[1::2]) or not all(re.fullmatch(r"\{[^\\\"]*\}", f) for f in fields):
         return None
     escaped = [p.replace("{", "{{").replace("}", "}}") if i % 2 == 0 else named[p] for i, p in enumerate(parts)]
     return "f" + _literal("".join(escaped))
+
+
+def _as_sum(node: ast.BinOp, source: str, match: str, new: str) -> str | None:
+    """The sum in place of one of strings and other values, as "To " + name + "."; None if it is another text."""
+    constants, fields = [""], list[str]()
+    for part in _summands(node):
+        if isinstance(part, ast.Constant) and isinstance(part.value, str):
+            constants[-1] += part.value
+        elif isinstance(part, ast.JoinedStr) or (field := ast.get_source_segment(source, part)) is None:
+            return None
+        else:
+            simple = isinstance(part, ast.Name | ast.Attribute | ast.Subscript | ast.Call)
+            fields.append(field if simple else f"({field})")
+            constants.append("")
+    template = Template(match)
+    if not fields or constants != template.constants:
+        return None
+    named = dict(zip(template.names, fields, strict=True))
+    parts = HOLE.split(new)
+    if any(name not in named for name in parts[1::2]):
+        return None
+    words = [named[part] if place % 2 else _literal(part) for place, part in enumerate(parts) if place % 2 or part]
+    return " + ".join(words)
+
+
+def _summands(node: ast.expr) -> list[ast.expr]:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return [*_summands(node.left), *_summands(node.right)]
+    return [node]
 
 
 def _field(part: ast.FormattedValue) -> str:

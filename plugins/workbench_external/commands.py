@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from workbench.text import indented, one_line, visible
 if TYPE_CHECKING:
     from workbench.workflow import Workflow
     from workbench_external.config import Slot
+    from workbench_external.node import External
 
 
 @click.command("slots")
@@ -61,11 +62,10 @@ def slots_command(file: Path, rows: int, out: Path | None, sets: tuple[str, ...]
 
 def _external_slots(workflow: Workflow) -> Any:
     """(name of the node, name of the slot, slot) of each slot of a workflow."""
-    from workbench_external.node import External
+    from workbench_external.node import find_agents
 
-    for name, node in workflow.enabled_nodes.items():
-        if isinstance(node, External):
-            yield from ((name, slot, value) for slot, value in (node.config.slots or {}).items())
+    for name, node in find_agents(workflow).items():
+        yield from ((name, slot, value) for slot, value in (node.config.slots or {}).items())
 
 
 def _place_of(slot: Slot) -> str:
@@ -103,10 +103,11 @@ def apply_command(result: str, folder: Path, write: bool, db: str) -> None:
     written = write_places([found[0] for found in places.values() if len(found) == 1])
     say(visible(describe_changes(written, folder)), nl=False)
     if write:
-        for path, text in written.items():
-            path.write_bytes(text.encode())
-        say(f"{len(written)} file{'s' * (len(written) != 1)} changed.", err=True)
-    left = [name for name, found in places.items() if len(found) != 1] + _without_text(workflow)
+        _write_files(written)
+    there = {f"nodes.{node}.slots.{name}" for node, name, slot in changed if find_places(_turned(slot), folder)}
+    for name in (name for name, found in places.items() if not found and name in there):
+        say(f"{one_line(name)} stands there already.", err=True)
+    left = [n for n, found in places.items() if len(found) > 1 or not (found or n in there)] + _without_text(workflow)
     for name in left:
         found = ", ".join(sorted({str(place.path.relative_to(folder)) for place in places.get(name, ())}))
         where = f"stands in several places ({one_line(found)})" if found else f"stands nowhere in {one_line(folder)}"
@@ -117,16 +118,38 @@ def apply_command(result: str, folder: Path, write: bool, db: str) -> None:
         raise SystemExit(1)
 
 
-def _without_text(workflow: Workflow) -> list[str]:
-    """Settings that change what an agent sends, and are no text of it."""
-    from workbench_external.node import External
+def _turned(slot: Slot) -> Slot:
+    """The slot that would take its text back."""
+    return slot.model_copy(update={"match": slot.text, "text": slot.match})
 
-    return [
+
+def _write_files(written: Mapping[Path, str]) -> None:
+    from workbench.errors import StoreError
+
+    for number, (path, text) in enumerate(written.items()):
+        try:
+            path.write_bytes(text.encode("utf-8", "replace"))
+        except OSError as error:
+            told = f"; {number} of {len(written)} files were changed before it" if number else ""
+            raise StoreError(f"{path} cannot be written: {error.strerror}{told}") from None
+    say(f"{len(written)} file{'s' * (len(written) != 1)} changed.", err=True)
+
+
+def _without_text(workflow: Workflow) -> list[str]:
+    """Settings that change what an agent sends, or which model answers, and are no text of it."""
+    from workbench_external.node import find_agents
+
+    of_nodes = [
         f"nodes.{name}.{key}"
-        for name, node in workflow.enabled_nodes.items()
-        if isinstance(node, External)
-        for key in ("instructions", "demos", "temperature", "functions")
-        if getattr(node.config, key)
+        for name, node in find_agents(workflow).items()
+        for key in ("instructions", "demos", "temperature", "functions", "lm")
+        if getattr(node.config, key) not in (None, "", [])
+    ]
+    return of_nodes + [
+        f"nodes.{node}.slots.{name}.{key}"
+        for node, name, slot in _external_slots(workflow)
+        for key in ("lm", "temperature", "max_tokens")
+        if getattr(slot, key) is not None
     ]
 
 
@@ -140,13 +163,16 @@ def _read_result(result: str, db: str) -> Workflow:
 
 @contextmanager
 def _file_of(result: str, db: str) -> Generator[Path]:
-    """The workflow file of that name, or one with the winner of that run. Raises StoreError."""
+    """The workflow file of that name, or one with the winner of that run. Raises SpecError and StoreError."""
+    from workbench.errors import SpecError
     from workbench.run import export_candidate
     from workbench.store import ReadOnlyStore
 
     if Path(result).is_file():
         yield Path(result)
         return
+    if Path(result).suffix in (".yaml", ".yml"):
+        raise SpecError(f"there is no file {one_line(result)}", hint="Name a file that `optimize` wrote, or a run.")
     store = ReadOnlyStore(db)
     try:
         with tempfile.TemporaryDirectory() as folder:
@@ -161,7 +187,7 @@ def _file_of(result: str, db: str) -> Generator[Path]:
 @click.argument("result")
 @click.option("--node", "name", help="The external node whose slots are used, if the file has several.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="A loopback address.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8321, show_default=True, help="0: any that is free.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8322, show_default=True, help="0: any that is free.")
 @click.option(
     "--key",
     envvar="WORKBENCH_GATEWAY_KEY",
@@ -182,9 +208,8 @@ def gateway_command(
     import asyncio
 
     from workbench.cli.trust import require_trust, require_trust_in_run
-    from workbench.errors import SpecError
     from workbench.inference import read_workflow
-    from workbench_external.node import External
+    from workbench_external.node import find_agents
     from workbench_external.served import serve_gateway
 
     if Path(result).is_file() or Path(result).suffix in (".yaml", ".yml"):
@@ -193,23 +218,19 @@ def gateway_command(
         require_trust_in_run(result, db)
     with _file_of(result, db) as file:
         spec, _, workflow = read_workflow(file, read_settings(sets))
-    nodes = {n: node for n, node in workflow.enabled_nodes.items() if isinstance(node, External)}
-    if not nodes or (name is None and len(nodes) > 1) or (name is not None and name not in nodes):
-        raise SpecError(
-            f"{one_line(result)} has {len(nodes)} external nodes" + (f", and none is '{name}'" if name else ""),
-            hint=f"Name one with --node: {', '.join(nodes)}."
-            if nodes
-            else "The gateway replaces texts of such a node.",
-        )
+    node = _choose(find_agents(workflow), name, result)
 
     def ready(variables: dict[str, str]) -> None:
         for variable, value in variables.items():
             say(f"{variable}={one_line(value)}")
         say(f"The gateway of {one_line(spec.name)} listens.", err=True)
+        for slot in (node.config.slots or {}).values():
+            if slot.in_ == "file" and slot.text not in (None, slot.match):
+                say(f"{one_line(slot.name)} is a file, which passes no gateway: `workbench apply` writes it.", err=True)
 
     asyncio.run(
         serve_gateway(
-            nodes[name or next(iter(nodes))],
+            node,
             workflow,
             spec,
             host=host,
@@ -219,3 +240,18 @@ def gateway_command(
             log=lambda line: say(one_line(line), err=True),
         )
     )
+
+
+def _choose(nodes: Mapping[str, External], name: str | None, result: str) -> External:
+    """The node of that name, or the only one. Raises SpecError."""
+    from workbench.errors import SpecError
+
+    if not nodes or (name is None and len(nodes) > 1) or (name is not None and name not in nodes):
+        number = f"{len(nodes)} external node{'s' * (len(nodes) != 1)}"
+        raise SpecError(
+            f"{one_line(result)} has {number}" + (f", and none is '{name}'" if name else ""),
+            hint=f"Name one with --node: {', '.join(nodes)}."
+            if nodes
+            else "The gateway replaces texts of such a node.",
+        )
+    return nodes[name or next(iter(nodes))]

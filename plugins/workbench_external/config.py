@@ -55,7 +55,8 @@ class ExternalConfig(NodeConfig):
     input_file: str | None = Field(None, description="also write the inputs, as JSON, to this file of the folder")
     output: str = Field(
         "text",
-        description="where the answer stands: text (all that is printed), json, json:PATH (dotted), or file:NAME",
+        description="where the answer stands: text (all that is printed), line (the last one), json, "
+        "json:PATH (dotted), or file:NAME",
     )
     folder: str | None = Field(None, description="copied for each row as its working directory; else an empty one")
     revision: str | None = Field(None, description="of the Git repository `folder`: checked out for each row")

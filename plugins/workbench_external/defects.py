@@ -1,4 +1,4 @@
-"""What of a command is not there (`workbench validate --deep`)."""
+"""What of an agent is not there (`workbench validate --deep`)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from workbench.defects import Defect, DefectKind
+from workbench.errors import SpecError
+from workbench.user_code import PREFIX, load_user_code, parse_address, without_user_code
 from workbench_external.config import ExternalConfig
 
 #: Words that can only be meant as a file.
@@ -15,8 +17,10 @@ _SCRIPT = re.compile(r"[\w./-]+\.(?:py|js|mjs|cjs|ts|sh|rb|pl|php|jar)")
 
 
 def find_missing_files(config: ExternalConfig, base: Path, folder: Path | None) -> Iterator[Defect]:
-    """A program that is not on PATH, and scripts that stand neither beside the workflow file nor in the agent's folder.
-    In an image other files are there, which are not looked at."""
+    """A program that is not on PATH, scripts that stand neither beside the workflow file nor in the agent's folder, and
+    a function that its file does not have. In an image other files are there, which are not looked at."""
+    if config.python is not None and config.revision is None:
+        yield from _find_missing_function(config.python, base)
     if config.command is None or config.image is not None:
         return
     program = config.command[0]
@@ -36,3 +40,14 @@ def find_missing_files(config: ExternalConfig, base: Path, folder: Path | None) 
                 "Paths are relative to the workflow file.",
                 ("command", place),
             )
+
+
+def _find_missing_function(python: str, base: Path) -> Iterator[Defect]:
+    address = parse_address(python.removeprefix(PREFIX))
+    if not address.is_file and Path(base, *address.module.split(".")).is_dir():
+        return  # a package, which would have to be run
+    try:
+        with without_user_code("outlines"):
+            load_user_code(python, base)
+    except SpecError as error:
+        yield Defect(DefectKind.MISSING_SERVER, error.message, error.hint or "Correct it.", ("python",))

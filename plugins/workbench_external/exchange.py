@@ -14,6 +14,7 @@ from workbench.kit.plain_adapter import as_text, convert
 from workbench.workflow import Signature
 from workbench_external.config import ExternalConfig
 from workbench_external.process import MOST_OUTPUT
+from workbench_external.workspace import NEVER_COPIED
 
 #: Variables that an agent inherits; others, keys among them, only by `env`.
 _INHERITED = re.compile(
@@ -76,14 +77,17 @@ def command_line(
 def _absolute(word: str, base: Path, folder: Path | None, place: Path, in_image: bool) -> str:
     if not word or word.startswith("-") or not (base / word).is_file():
         return word
-    path = Path(os.path.abspath(base / word))
+    path = Path(os.path.abspath(base.resolve() / word))
     found = in_row(path, folder, place)
     return word if in_image and found == path else str(found)
 
 
 def in_row(path: Path, folder: Path | None, place: Path) -> Path:
-    """Where a path is for a row: in its copy of the folder, if it lies in the folder."""
-    return place / path.relative_to(folder) if folder is not None and path.is_relative_to(folder) else path
+    """Where a path is for a row: in its copy of the folder, if it lies in the folder and is copied with it."""
+    if folder is None or not path.is_relative_to(folder):
+        return path
+    inside = path.relative_to(folder)
+    return path if NEVER_COPIED & {*inside.parts} else place / inside
 
 
 def write_inputs(config: ExternalConfig, inputs: Mapping[str, Any]) -> bytes:
@@ -102,19 +106,27 @@ def inputs_as_json(inputs: Mapping[str, Any]) -> bytes:
 def check_output(config: ExternalConfig, signature: Signature) -> None:
     """Raise SpecError for an `output` that cannot hold the outputs."""
     kind, colon, place = config.output.partition(":")
-    if kind not in ("text", "json", "file") or (kind == "text" and colon) or (kind == "file" and not place):
+    plain = kind in ("text", "line")
+    if kind not in ("text", "line", "json", "file") or (plain and colon) or (kind == "file" and not place):
         raise SpecError(
             f"output '{config.output}' names no place of an answer",
-            hint="Write text, json, json:PATH or file:NAME.",
+            hint="Write text, line, json, json:PATH or file:NAME.",
             path=("output",),
         )
+    for key, name in (("output", place if kind == "file" else ""), ("input_file", config.input_file or "")):
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            raise SpecError(
+                f"the file '{name}' leads out of the row's working directory",
+                hint="Write a path inside it: each row has its own.",
+                path=(key,),
+            )
     if config.url is not None and (kind == "file" or config.input_file is not None):
         raise SpecError(
             "a service gets its inputs and gives its answer by HTTP, in no file",
-            hint="Remove input_file, and write output: text, json or json:PATH.",
+            hint="Remove input_file, and write output: text, line, json or json:PATH.",
             path=("output" if kind == "file" else "input_file",),
         )
-    if kind == "text" and len(signature.outputs) > 1:
+    if plain and len(signature.outputs) > 1:
         raise SpecError(
             "an answer of several outputs cannot be plain text",
             hint="Write output: json, and let the agent print an object with them.",
@@ -134,10 +146,10 @@ def read_answer(
     names = [field.name for field in signature.outputs]
     text = printed.decode("utf-8", "replace")
     if folder is not None and kind == "file":
-        text = _text_of_file(folder / place)
+        text = _text_of_file(folder, place)
     if not text.strip():
         raise NodeError("empty", "the agent gave no answer")
-    value: Any = text.strip()
+    value: Any = text.strip().splitlines()[-1].strip() if kind == "line" else text.strip()
     if kind == "json" or (kind == "file" and place.endswith(".json")):
         value = _json_of(text)
         for part in place.split(".") if kind == "json" and place else ():
@@ -152,9 +164,11 @@ def read_answer(
     raise NodeError("unparsed", f"the answer lacks {', '.join(names)}: {text.strip()[:200]}")
 
 
-def _text_of_file(path: Path) -> str:
-    if not path.is_file():  # a pipe would be waited for
-        raise NodeError("empty", f"the agent left no file {path.name}")
+def _text_of_file(folder: Path, name: str) -> str:
+    path = (folder / name).resolve()
+    # A pipe would be waited for; a link out of a container's folder would show it files of ours.
+    if not path.is_file() or not path.is_relative_to(folder.resolve()):
+        raise NodeError("empty", f"the agent left no file {name}")
     with path.open("rb") as file:
         return file.read(MOST_OUTPUT).decode("utf-8", "replace")
 
@@ -166,13 +180,24 @@ def _json_of(text: str) -> Any:
     starts = [0, *(n for n in range(len(lines) - 1, 0, -1) if lines[n].lstrip()[:1] in '{["0123456789-tfn')][:_STARTS]
     for start in starts:
         try:
-            return json.loads("".join(lines[start:]))
+            return json.loads("".join(lines[start:]), parse_constant=_refuse)
         except (ValueError, RecursionError):
             continue
     raise NodeError("unparsed", f"the answer is no JSON: {text.strip()[:200]}")
 
 
+def _refuse(constant: str) -> float:
+    raise ValueError(f"{constant} is no JSON")
+
+
 def _typed(signature: Signature, name: str, value: Any) -> Any:
-    """A value of the output's type, where its text is one."""
+    """A value of the output's type. Raises NodeError("unparsed") for one of another type.
+
+    An output without a type may be any JSON: a metric of the user's knows what it is.
+    """
     field = next(field for field in signature.outputs if field.name == name)
-    return convert(field, value)[0] if isinstance(value, str) else value
+    if value is None and field.type is str:
+        raise NodeError("unparsed", f"the answer has null for '{name}'")
+    if not isinstance(value, str) and (field.type is Any or (field.type is str and not field.values)):
+        return value
+    return convert(field, as_text(value))[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -11,12 +12,11 @@ from typing import Any
 
 from workbench.defects import Defect
 from workbench.errors import NodeError, SpecError
-from workbench.hashing import digest
 from workbench.runtime import Context
 from workbench.spec import lm_spec
 from workbench.user_code import PREFIX, parse_address
-from workbench.workflow import SignatureNode, Span, Surroundings, parse_signature
-from workbench_external.config import ExternalConfig
+from workbench.workflow import NodeKind, SignatureNode, Span, Surroundings, Workflow, parse_signature
+from workbench_external.config import ExternalConfig, Slot
 from workbench_external.container import WORK, run_in_image
 from workbench_external.defects import find_missing_files
 from workbench_external.exchange import (
@@ -29,18 +29,24 @@ from workbench_external.exchange import (
     write_inputs,
 )
 from workbench_external.hub import Hub
-from workbench_external.process import Finished, run_program
+from workbench_external.process import Finished, last_words, run_program
 from workbench_external.service import ask_service
 from workbench_external.session import RowSession
 from workbench_external.slots.discover import find_slots
+from workbench_external.slots.files import replace_files
 from workbench_external.slots.patches import Patches
-from workbench_external.started import PORT, check_service, start_service
+from workbench_external.started import PORT, check_service, key_of, start_service
 from workbench_external.workspace import write_file
 
 #: Calls of models in a row where the file sets no `max_calls`.
 MOST_CALLS = 16
 #: Failures of a row that are the agent's own.
 _OWN = ("exit:", "crash:", "start:", "deadline:", "empty:", "output:", "unparsed:")
+#: What differs from where its user starts it.
+_STARTED = (
+    "It starts in an empty working directory, unless `folder` names one to copy, and has no variables of yours but "
+    "those that `env` names."
+)
 #: What of a slot optimizers may change, by where it stands.
 _OF_SYSTEM = {"text": "text", "lm": "lm", "temperature": "float", "max_tokens": "int"}
 
@@ -111,7 +117,10 @@ class External(SignatureNode):
         seen = [span for spans in runs for span in spans]
         calls, errors = sum(len(span.calls) for span in seen), [span.error for span in seen if span.error]
         if not calls and len(errors) == len(seen) and any(error.startswith(_OWN) for error in errors):
-            raise SpecError(f"the agent failed on each of {len(seen)} rows before it asked a model; {errors[0]}")
+            raise SpecError(
+                f"the agent failed on each of {len(seen)} rows before it asked a model; {errors[0]}",
+                hint=None if self.config.url is not None else _STARTED,
+            )
         if not calls and len(errors) < len(seen):
             raise SpecError(
                 "the agent made no call through the gateway, so that nothing of it can be improved",
@@ -129,7 +138,7 @@ class External(SignatureNode):
         hub = await ctx.shared("external", Hub.open)
         found = await ctx.recorded("external", [ctx.node, dict(inputs)], lambda: self._run(inputs, ctx, hub))
         ctx.note(**found["notes"])
-        hub.count(self.name, found["notes"])
+        hub.count(ctx.node, found["notes"])
         if found["failure"] is not None:
             raise NodeError(found["failure"], found["message"])
         return found["outputs"]
@@ -138,7 +147,7 @@ class External(SignatureNode):
         """The outcome of a row, failures of the agent included. Raises what ends the run, and failures of models."""
         ctx.span.agent = self.name
         if self.config.url is None:
-            async with hub.place_of(self.name, self.config.processes):
+            async with hub.place_of(ctx.node, self.config.processes):
                 return await self._run_in_place(inputs, ctx, hub)
         return await self._run_in_place(inputs, ctx, hub)
 
@@ -170,7 +179,8 @@ class External(SignatureNode):
                 printed = await ask_service(self.config, url, inputs, leading, session)
             return read_answer(self.config, self.signature, printed)
         env = environment(self.config, inputs, leading)
-        async with hub.workspaces.fresh(self.folder, self.config.revision, self._files) as place:
+        async with hub.workspaces.fresh(self.folder, self.config.revision) as place:
+            session.missed.update(await asyncio.to_thread(replace_files, place, self._files))
             if self.config.input_file is not None:
                 write_file(place, self.config.input_file, inputs_as_json(inputs))
             run = partial(run_in_image, self.config.image, session.ctx) if self.config.image else run_program
@@ -190,10 +200,9 @@ class External(SignatureNode):
             return read_answer(self.config, self.signature, ended.stdout, place)
 
     @cached_property
-    def _files(self) -> dict[str, str]:
-        """The files that are replaced in the folder of the agent."""
-        slots = (self.config.slots or {}).values()
-        return {slot.name: slot.text for slot in slots if slot.in_ == "file" and slot.text}
+    def _files(self) -> list[tuple[str, Slot]]:
+        """The slots that are files in the folder of the agent, by name."""
+        return [(name, slot) for name, slot in (self.config.slots or {}).items() if slot.in_ == "file"]
 
     @asynccontextmanager
     async def _service(self, session: RowSession, hub: Hub) -> AsyncGenerator[str]:
@@ -203,9 +212,10 @@ class External(SignatureNode):
         if c.command is None:
             yield c.url
             return
-        services = hub.services_of(self.name, c.services if PORT in c.url else 1)
+        services = hub.services_of(session.ctx.node, c.services if PORT in c.url else 1)
         starting = partial(start_service, c, self.base, self.folder, self._files, hub.gateway, hub.workspaces)
-        async with services.lease(digest(self._files), session, starting) as service:
+        async with services.lease(key_of(c, self._files), session, starting) as service:
+            session.missed.update(service.missed)
             yield service.url
 
     def _command(self, inputs: Mapping[str, Any], place: Path) -> list[str]:
@@ -222,6 +232,21 @@ class External(SignatureNode):
         return [*worker, "python", base, address.module, address.name]
 
 
+def find_agents(workflow: Workflow) -> dict[str, External]:
+    """The external nodes of a workflow by address, without `nodes.`; those inside other nodes, too."""
+    found: dict[str, External] = {}
+
+    def walk(address: str, node: NodeKind) -> None:
+        if isinstance(node, External):
+            found[address] = node
+        for name, child in node.children().items():
+            walk(f"{address}.{name}", child)
+
+    for name, node in workflow.enabled_nodes.items():
+        walk(name, node)
+    return found
+
+
 def _learnable(config: ExternalConfig, always: Mapping[str, str]) -> dict[str, str]:
     """The settings that optimizers may change; instructions are appended only where no system message is known."""
     slots = (config.slots or {}).items()
@@ -236,7 +261,7 @@ def _learnable(config: ExternalConfig, always: Mapping[str, str]) -> dict[str, s
 
 def _check_ended(ended: Finished, timeout: float) -> None:
     """Raise NodeError for a program that did not end well."""
-    said = f"; it said: {' '.join(ended.stderr.split())[-300:]}" if ended.stderr.strip() else ""
+    said = last_words(ended.stderr)
     if ended.ended == "timeout":
         raise NodeError("deadline", f"the agent took more than {timeout:g} s{said}")
     if ended.ended == "output":

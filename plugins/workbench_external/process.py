@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -24,6 +25,9 @@ _TAIL = 4000
 _MARK = "WORKBENCH_EXTERNAL_ROW"
 #: Seconds between two looks at how much it has printed.
 _LOOK = 0.2
+#: Characters of its last words that are told.
+_TOLD = 300
+_FRAMES, _MARKER = "Traceback (most recent call last):", re.compile(r"[\s|]*[~^]+\s*")
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,7 @@ async def running(
     be started.
     """
     mark = f"{os.getpid()}-{secrets.token_hex(8)}"
+    _check_program(command[0], cwd, env)
     process = await asyncio.create_subprocess_exec(
         *_dying_with_us(),
         *command,
@@ -102,6 +107,16 @@ async def running(
             os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
         await asyncio.to_thread(_kill_marked, lambda found: found == mark)
+
+
+def _check_program(program: str, cwd: Path, env: Mapping[str, str]) -> None:
+    """Raise OSError for one that cannot be started, lest `setpriv`, which can, says so in its own words."""
+    path = str(cwd / program) if os.sep in program else program
+    if shutil.which(path, path=env.get("PATH", os.defpath)) is not None:
+        return
+    if os.sep in program and os.path.isfile(path):
+        raise PermissionError(f"{program} is not executable; name what runs it before it, or use chmod +x")
+    raise FileNotFoundError(f"there is no program '{program}'" + ("" if os.sep in program else " on its PATH"))
 
 
 async def _watch(
@@ -154,6 +169,21 @@ def read_tail(file: IO[bytes]) -> str:
     """The end of what a program has written."""
     file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
     return file.read(_TAIL).decode("utf-8", "replace")
+
+
+def last_words(errors: str) -> str:
+    """The end of what a program said, as part of a sentence; "" if it said nothing.
+
+    Of the last traceback of Python only the last place and the error are told.
+    """
+    lines = [line for line in errors.splitlines() if not _MARKER.fullmatch(line)]
+    if _FRAMES in lines:
+        begin = len(lines) - lines[::-1].index(_FRAMES)
+        end = next((n for n in range(begin, len(lines)) if not lines[n].startswith(" ")), len(lines))
+        places = [line for line in lines[begin:end] if line.startswith("  File ")]
+        lines = [*places[-1:], *lines[end:]]
+    said = " ".join(" ".join(lines).split())
+    return f"; it said: {said if len(said) <= _TOLD else '... ' + said[-_TOLD:]}" if said else ""
 
 
 @cache

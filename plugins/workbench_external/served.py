@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from workbench.errors import NodeError
+from workbench.errors import NodeError, SpecError
 from workbench.gateway import Ask, Gateway, Refused
 from workbench.kit.tools import Tool, check_call
 from workbench.ledger import Ledger
@@ -97,13 +98,14 @@ async def serve_gateway(
         ready: is told the variables of the environment that lead an agent here.
         log: takes lines on errors, and on texts that match no slot.
 
-    Raises SpecError for a host that other machines reach, and OSError for a port that is taken.
+    Raises SpecError for a host that other machines reach, and for a port that is taken.
     """
     store = Store(IN_MEMORY)
     run = add_run(store, run="gateway", name=spec.name, status="running", spec="", options="{}")
     runtime = Runtime.of_spec(spec, Ledger(store, run, BudgetSpec.model_validate({}), recorded=False))
-    gateway = await Gateway.open(host, port, on_error=lambda error: log(f"{type(error).__name__}: {error}"))
+    gateway = None
     try:
+        gateway = await _listen(host, port, lambda error: log(f"{type(error).__name__}: {error}"))
         told = ServedSession(node, workflow, spec, runtime, lambda text: log(f"no slot matches: {text}"))
         ready(gateway.environment(gateway.admit(told, key), {}))
         ended, loop = asyncio.Event(), asyncio.get_running_loop()
@@ -112,6 +114,15 @@ async def serve_gateway(
                 loop.add_signal_handler(number, ended.set)
         await ended.wait()
     finally:
-        await gateway.aclose()
+        if gateway is not None:
+            await gateway.aclose()
         await runtime.aclose()
         store.close()
+
+
+async def _listen(host: str, port: int, on_error: Callable[[Exception], None]) -> Gateway:
+    try:
+        return await Gateway.open(host, port, on_error=on_error)
+    except OSError as error:
+        message = f"nothing can listen at {host}, port {port}: {os.strerror(error.errno) if error.errno else error}"
+        raise SpecError(message, hint="Name another --port, or 0 for any that is free.") from None

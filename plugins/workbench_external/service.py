@@ -49,7 +49,7 @@ async def ask_service(
                 read += part
                 if len(read) > MOST_OUTPUT:
                     raise NodeError("output", "the service answered with too much")
-            if answer.status != 200:
+            if not 200 <= answer.status < 300:
                 told = " ".join(read.decode("utf-8", "replace").split())[:200]
                 raise NodeError("exit", f"the service answered with status {answer.status}: {told}")
             return bytes(read)

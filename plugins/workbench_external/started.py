@@ -10,7 +10,7 @@ import asyncio
 import socket
 import subprocess
 import tempfile
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,9 +22,10 @@ from workbench.gateway import Ask, Gateway, GatewaySession, Refused
 from workbench.hashing import digest
 from workbench.lm import Response
 from workbench.workflow import Signature
-from workbench_external.config import ExternalConfig
+from workbench_external.config import ExternalConfig, Slot
 from workbench_external.exchange import command_line, environment, fill_fields
-from workbench_external.process import read_tail, running
+from workbench_external.process import last_words, read_tail, running
+from workbench_external.slots.files import replace_files
 from workbench_external.workspace import Workspaces
 
 #: What stands for a port that is free.
@@ -36,8 +37,16 @@ _LAST_WORDS = 0.5
 
 
 def check_service(config: ExternalConfig, signature: Signature) -> None:
-    """Raise SpecError for a `command` that cannot start the service at `url`."""
-    if config.url is None or config.command is None:
+    """Raise SpecError for a `url` that is no address, and for a `command` that cannot start the service there."""
+    if config.url is None:
+        return
+    if not _is_address(config.url):
+        raise SpecError(
+            f"'{config.url}' is no address of an HTTP service",
+            hint="Write one in full: http://127.0.0.1:8000/ask.",
+            path=("url",),
+        )
+    if config.command is None:
         return
     inputs = [field.name for field in signature.inputs]
     told = [*config.command, *config.env.values()]
@@ -55,6 +64,14 @@ def check_service(config: ExternalConfig, signature: Signature) -> None:
             hint=f"Write it in both: url: http://127.0.0.1:{PORT}/, command: [python, serve.py, --port, '{PORT}'].",
             path=("url",),
         )
+
+
+def _is_address(url: str) -> bool:
+    try:
+        place = urlsplit(url.replace(PORT, "80"))
+        return place.scheme in ("http", "https") and bool(place.hostname) and place.port != 0
+    except ValueError:  # an IPv6 address that does not end, a port that is none
+        return False
 
 
 class Turns(GatewaySession):
@@ -79,7 +96,7 @@ class Turns(GatewaySession):
 
 @dataclass(eq=False)
 class StartedService:
-    """A service that listens. key: of what it was started with."""
+    """A service that listens. key: of what it was started with; missed: slots whose file is another one."""
 
     url: str
     key: str
@@ -87,14 +104,14 @@ class StartedService:
     process: asyncio.subprocess.Process
     errors: IO[bytes]
     stack: AsyncExitStack
+    missed: Sequence[str] = ()
 
     def describe_end(self) -> str | None:
         """How it ended; None while it runs."""
         if (code := self.process.returncode) is None:
             return None
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        said = " ".join(read_tail(self.errors).split())[-300:]
-        return f"the service {how}{f'; it said: {said}' if said else ''}"
+        return f"the service {how}{last_words(read_tail(self.errors))}"
 
 
 @dataclass
@@ -167,11 +184,11 @@ async def start_service(
     config: ExternalConfig,
     base: Path,
     folder: Path | None,
-    files: Mapping[str, str],
+    files: Sequence[tuple[str, Slot]],
     gateway: Gateway,
     workspaces: Workspaces,
 ) -> StartedService:
-    """Start a service and wait until it listens. files: in place of those of its folder. Raises NodeError."""
+    """Start a service and wait until it listens. files: slots that are files of its folder. Raises NodeError."""
     async with AsyncExitStack() as stack:
         turns, known = Turns(), {"port": _find_port()}
         secret = gateway.admit(turns)
@@ -181,7 +198,8 @@ async def start_service(
         if await _listens(url):  # rows would go there
             told = "stop it, or leave out `command` if it is the agent"
             raise NodeError("start", f"another program listens at {url}: {told}")
-        place = await stack.enter_async_context(workspaces.fresh(folder, config.revision, files))
+        place = await stack.enter_async_context(workspaces.fresh(folder, config.revision))
+        missed = await asyncio.to_thread(replace_files, place, files)
         errors = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
         program = running(
             command_line(config, known, base, folder, place),
@@ -195,10 +213,16 @@ async def start_service(
             process = await stack.enter_async_context(program)
         except OSError as error:
             raise NodeError("start", f"the service cannot be started: {error}") from None
-        service = StartedService(url, digest(files), turns, process, errors, stack)
+        service = StartedService(url, key_of(config, files), turns, process, errors, stack, missed)
         await _wait_for(service, config.start)
         service.stack = stack.pop_all()
         return service
+
+
+def key_of(config: ExternalConfig, files: Sequence[tuple[str, Slot]]) -> str:
+    """What a service is started with: rows of another workflow may have other settings, and a candidate other files."""
+    settings = [config.command, config.url, config.env, config.folder, config.revision]
+    return digest([settings, [[name, slot.text] for name, slot in files]])
 
 
 def _find_port() -> int:

@@ -1,12 +1,13 @@
 """Calls a function or an MCP tool for a row, in a process of its own: inputs as JSON on stdin, the answer on stdout.
 
-What the function prints goes to stderr. This file imports nothing of workbench, so that it starts fast and the user's
-modules see an ordinary process.
+What the function prints, and programs that it starts, goes to stderr. This file imports nothing of workbench, so that
+it starts fast and the user's modules see an ordinary process.
 """
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import importlib
 import importlib.util
 import inspect
@@ -65,13 +66,27 @@ async def _ask_mcp(base: str, command: str, tool: str, inputs: dict[str, Any]) -
 def main() -> None:
     kind, base, first, second = sys.argv[1:5]
     inputs = json.load(sys.stdin)
-    answer, sys.stdout = sys.stdout, sys.stderr
+    with os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace") as answer:
+        os.dup2(2, 1)
+        sys.stdout = sys.stderr
+        answer.write(_written(_find(kind, base, first, second, inputs)))
+
+
+def _find(kind: str, base: str, first: str, second: str, inputs: dict[str, Any]) -> Any:
     if kind == "mcp":
-        found = asyncio.run(_ask_mcp(base, first, second, inputs))
-    else:
-        found = _call(_load(base, first, second), inputs)
-    answer.write(found if isinstance(found, str) else json.dumps(found, default=str))
-    answer.flush()
+        return asyncio.run(_ask_mcp(base, first, second, inputs))
+    return _call(_load(base, first, second), inputs)
+
+
+def _written(found: Any) -> str:
+    return found if isinstance(found, str) else json.dumps(found, default=_as_json)
+
+
+def _as_json(value: Any) -> Any:
+    """A value of a class: of pydantic or a dataclass as an object, others as their text."""
+    if callable(dump := getattr(value, "model_dump", None)):
+        return dump(mode="json")
+    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else str(value)
 
 
 if __name__ == "__main__":

@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import sqlite3
+import stat
 import subprocess
 import tempfile
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
+from urllib.parse import quote
 
 from workbench.errors import SpecError
 
 _PREFIX = "workbench-rows-"
-#: Never copied: large, made anew, or of a run.
+#: Never copied: large, or made anew.
 NEVER_COPIED = frozenset({".git", "__pycache__", ".venv", "venv", "node_modules"})
-_LEFT_OUT = shutil.ignore_patterns(*NEVER_COPIED, "*.db", "*.db-*")
+_DATABASES = (".db", ".sqlite", ".sqlite3")
 
 
 class Workspaces:
@@ -27,19 +30,16 @@ class Workspaces:
         self.root = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
 
     @asynccontextmanager
-    async def fresh(
-        self, folder: Path | None, revision: str | None = None, written: Mapping[str, str] | None = None
-    ) -> AsyncGenerator[Path]:
+    async def fresh(self, folder: Path | None, revision: str | None = None) -> AsyncGenerator[Path]:
         """A working directory that goes at the end.
 
         Args:
             folder: whose files it gets; None: it is empty.
             revision: of the Git repository that the folder is; it is then a clone of it.
-            written: files in place of those of the folder, by their path in it.
         """
         made = Path(tempfile.mkdtemp(dir=self.root))
         try:
-            await asyncio.to_thread(_fill, made, folder, revision, written or {})
+            await asyncio.to_thread(_fill, made, folder, revision)
             yield made
         finally:
             await asyncio.to_thread(shutil.rmtree, made, ignore_errors=True)
@@ -48,13 +48,37 @@ class Workspaces:
         shutil.rmtree(self.root, ignore_errors=True)
 
 
-def _fill(made: Path, folder: Path | None, revision: str | None, written: Mapping[str, str]) -> None:
+def _fill(made: Path, folder: Path | None, revision: str | None) -> None:
     if folder is not None and revision is not None:
         _clone(folder, revision, made)
     elif folder is not None:
-        shutil.copytree(folder, made, symlinks=True, ignore=_LEFT_OUT, dirs_exist_ok=True)
-    for place, text in written.items():
-        write_file(made, place, text.encode("utf-8", "replace"))
+        try:
+            shutil.copytree(folder, made, symlinks=True, ignore=_left_out, dirs_exist_ok=True)
+        except OSError as error:  # of several faults the first is told
+            told = error.args[0][0][2] if isinstance(error, shutil.Error) else str(error)
+            raise SpecError(f"{folder} cannot be copied: {told}", path=("folder",)) from None
+
+
+def _left_out(place: str, names: list[str]) -> set[str]:
+    """What is not copied of a folder: databases of runs, perhaps of this one, and what is neither file nor folder."""
+    runs = tuple(name for name in names if name.endswith(_DATABASES) and _is_of_runs(Path(place, name)))
+    return {
+        name
+        for name in names
+        if name in NEVER_COPIED or name.startswith(runs) or not _can_be_copied(os.lstat(Path(place, name)).st_mode)
+    }
+
+
+def _can_be_copied(mode: int) -> bool:
+    return stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)
+
+
+def _is_of_runs(path: Path) -> bool:
+    """Whether a file is a run database. An agent may have databases of its own, which it needs."""
+    address = f"file:{quote(str(path.resolve()))}?mode=ro"
+    with suppress(sqlite3.Error), closing(sqlite3.connect(address, timeout=0.1, uri=True)) as found:
+        return found.execute("select 1 from sqlite_master where name = 'sealed_tests'").fetchone() is not None
+    return False
 
 
 def write_file(folder: Path, name: str, content: bytes) -> None:

@@ -13,7 +13,7 @@ from openai import AsyncAzureOpenAI, AsyncOpenAI
 from pydantic import BaseModel
 from tests.helpers.gateway_sessions import CALLS, HELLO, ScriptedSession, opened
 
-from workbench.errors import BudgetSpent, LMError
+from workbench.errors import BudgetSpent, Interrupted, LMError
 from workbench.gateway import Refused
 from workbench.lm import Response
 
@@ -314,6 +314,7 @@ def test_items_become_the_messages_of_a_chat() -> None:
         (Refused(404, "not_found", "There is no such model."), openai.NotFoundError, "not_found"),
         (Refused(403, "policy", "The policy forbids it."), openai.PermissionDeniedError, "forbidden"),
         (BudgetSpent("calls", 5, 6), openai.RateLimitError, "insufficient_quota"),
+        (Interrupted("interrupted"), openai.RateLimitError, "rate_limit_exceeded"),
     ],
 )
 def test_errors_have_their_class_and_code_also_in_streams(error: Exception, raised: type, code: str) -> None:
@@ -330,9 +331,10 @@ def test_a_rate_limit_is_tried_again_after_the_time_given() -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_spent_budget_is_not_tried_again(stream: bool) -> None:
-    session = ScriptedSession(BudgetSpent("calls", 5, 6))
-    with pytest.raises(openai.RateLimitError, match="budget"):
+@pytest.mark.parametrize(("error", "told"), [(BudgetSpent("calls", 5, 6), "budget"), (Interrupted("x"), "stopped")])
+def test_a_spent_budget_or_a_run_that_was_stopped_is_not_tried_again(error: Exception, told: str, stream: bool) -> None:
+    session = ScriptedSession(error)
+    with pytest.raises(openai.RateLimitError, match=told):
         ask(session, lambda c: c.chat.completions.create(model="m", messages=USER, stream=stream), retries=2)
     assert len(session.asked) == 1
 

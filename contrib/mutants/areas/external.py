@@ -84,6 +84,28 @@ EXTERNAL: list[Mutant] = [
         ),
     ),
     *changes_of(
+        f"{FOLDER}slots/files.py",
+        (f"{TESTS}test_files.py",),
+        ("if not is_as_found(folder / slot.name, slot):", "if False:", "a file that was changed since is replaced"),
+        ("if head is None or text", "if text", "a skill loses the head that it is found by"),
+    ),
+    *changes_of(
+        f"{FOLDER}workspace.py",
+        (f"{TESTS}test_files.py",),
+        ("or name.startswith(runs)", "", "each row gets a copy of the run database"),
+    ),
+    *changes_of(
+        f"{FOLDER}slots/discover.py",
+        (TEMPLATES,),
+        ("if _differs(group) and _differs(other) and", "if", "prompts of several rows that begin alike are one"),
+        ("found[max(frames)[1]] |= group", "found.append(dict(group))", "each row's passages are a slot of their own"),
+    ),
+    *changes_of(
+        f"{FOLDER}exchange.py",
+        nodes_of(ROWS, "test_a_program_that_is_not_copied_with_the_folder_runs_where_it_is"),
+        ("path if NEVER_COPIED & {*inside.parts} else", "", "a program of the agent's environment is not found"),
+    ),
+    *changes_of(
         "core/workbench/runtime/program.py",
         RESTLESS,
         (

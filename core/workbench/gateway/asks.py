@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from workbench.errors import BudgetSpent, LMError, NodeError, ServerDead
+from workbench.errors import BudgetSpent, Interrupted, LMError, NodeError, ServerDead
 from workbench.failures import FailureKind
 from workbench.lm import Message, Response
 
@@ -106,6 +106,8 @@ def refusal_of(error: Exception) -> Refused:
             return _of_kind(error.kind, error.retry_after)
         case NodeError():
             return _of_kind(error.kind, None)
+        case Interrupted():
+            return Refused(429, "ended", "The run was stopped. Do not try again.")
         case ServerDead():
             return Refused(503, FailureKind.SERVER, "The language model's server no longer answers.")
         case _:

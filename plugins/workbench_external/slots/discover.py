@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from workbench.workflow import CallRecord, Span
-from workbench_external.slots.template import HOLE, find_template, mark_inputs
+from workbench_external.slots.template import HOLE, find_frame, find_template, mark_inputs
 from workbench_external.workspace import NEVER_COPIED
 
 #: Files that agents read as instructions.
@@ -16,6 +16,8 @@ FILES = ("SKILL.md", "AGENTS.md", "CLAUDE.md", "GEMINI.md", ".cursorrules")
 SYSTEM = ("system", "developer")
 #: Letters outside the holes that a message needs to be worth rewriting.
 _WORTH = 12
+#: Keys from a tool to a parameter of a parameter of ...
+_DEEPEST = 24
 #: Different texts that are compared with each other.
 _MOST = 64
 
@@ -98,7 +100,8 @@ def _templates(said: Iterable[_Said]) -> list[str]:
     """The texts with holes that are enough to match all that was said, in the order of their first use.
 
     Texts of different rows that are alike are one. Two that stand in one row are two, unless they are nearly equal: an
-    agent has several prompts that begin alike.
+    agent has several prompts that begin alike. What differs in each row, as a prompt with the passages that were found
+    for it, is one where it begins and ends alike.
     """
     groups: list[dict[str, set[int]]] = []
     for text, row in said:
@@ -107,8 +110,35 @@ def _templates(said: Iterable[_Said]) -> list[str]:
             group.setdefault(text, set()).add(row)
         elif len(groups) < _MOST:
             groups.append({text: {row}})
-    found = [template.text for group in groups if (template := find_template([*group]))]
+    framed = _framed(groups)
+    found = [template.text for group in framed if (template := find_template([*group]) or find_frame([*group]))]
     return [text for text in found if len(re.sub(r"\W", "", HOLE.sub("", text))) >= _WORTH]
+
+
+def _framed(groups: Sequence[dict[str, set[int]]]) -> list[dict[str, set[int]]]:
+    """The groups, with those joined whose texts are of other rows each and begin and end alike."""
+    found: list[dict[str, set[int]]] = []
+    for group in groups:
+        frames = [
+            (sum(map(len, frame.constants)), place)
+            for place, other in enumerate(found)
+            if _differs(group) and _differs(other) and not _rows(group) & _rows(other)
+            if (frame := find_frame([*other, *group])) is not None
+        ]
+        if frames:
+            found[max(frames)[1]] |= group
+        else:
+            found.append(dict(group))
+    return found
+
+
+def _differs(group: Mapping[str, set[int]]) -> bool:
+    """Whether no text of a group was said in two rows."""
+    return all(len(rows) == 1 for rows in group.values())
+
+
+def _rows(group: Mapping[str, set[int]]) -> set[int]:
+    return {row for rows in group.values() for row in rows}
 
 
 def _joins(text: str, row: int, group: Mapping[str, set[int]]) -> bool:
@@ -143,8 +173,8 @@ def _tool_slots(calls: Iterable[CallRecord]) -> dict[str, dict[str, Any]]:
             continue
         slot = _free(slot, found)
         found[slot] = {"in": "tool", "name": name, "match": text, "text": text}
-        for parameter, schema in parameters_of(function).items():
-            if isinstance(schema, Mapping) and (told := str(schema.get("description") or "")):
+        for parameter, path in parameters_of(function).items():
+            if told := str(at(function, path).get("description") or ""):
                 place = {"in": "parameter", "name": name, "parameter": parameter}
                 found[_free(f"{slot}_{_word(parameter)}", found)] = {**place, "match": told, "text": told}
     return found
@@ -155,11 +185,32 @@ def _free(name: str, taken: Mapping[str, Any]) -> str:
     return next(n for n in (name, *(f"{name}_{k}" for k in range(2, 10_000))) if n not in taken)
 
 
-def parameters_of(function: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The schemas of a tool's parameters, by name."""
-    schema = function.get("parameters")
-    found = schema.get("properties") if isinstance(schema, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
+def parameters_of(function: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Where the schemas of a tool's parameters stand in it, by name; of parts of a parameter, `place.city`, or
+    `Place.city` where the schema is a named one."""
+    found: dict[str, tuple[str, ...]] = {}
+
+    def walk(schema: Any, path: tuple[str, ...], name: str) -> None:
+        if not isinstance(schema, Mapping) or len(path) > _DEEPEST:
+            return
+        for holder in ("properties", "$defs"):
+            parts = schema.get(holder)
+            for part, inner in parts.items() if isinstance(parts, Mapping) else ():
+                here = f"{name}.{part}" if name and holder == "properties" else str(part)
+                if holder == "properties" and isinstance(inner, Mapping):
+                    found.setdefault(here, (*path, holder, part))
+                walk(inner, (*path, holder, part), here)
+        walk(schema.get("items"), (*path, "items"), name)
+
+    walk(function.get("parameters"), ("parameters",), "")
+    return found
+
+
+def at(function: Mapping[str, Any], path: Sequence[str]) -> Mapping[str, Any]:
+    """What stands at a path that `parameters_of` gave."""
+    for part in path:
+        function = function[part]
+    return function
 
 
 def _file_slots(folder: Path | None) -> dict[str, dict[str, Any]]:

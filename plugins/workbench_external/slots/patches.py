@@ -10,7 +10,7 @@ from typing import Any
 from workbench.gateway import Ask
 from workbench.kit.plain_adapter import as_text
 from workbench_external.config import ExternalConfig, Slot
-from workbench_external.slots.discover import SYSTEM, parameters_of, texts_of
+from workbench_external.slots.discover import SYSTEM, at, parameters_of, texts_of
 from workbench_external.slots.template import SHORTEST_INPUT, Template, fill
 
 Message = Mapping[str, Any]
@@ -90,20 +90,15 @@ class Patches:
         for name, slot, _ in (*self.by_place.get("tool", ()), *self.by_place.get("parameter", ())):
             if slot.name != function.get("name"):
                 continue
-            schemas = parameters_of(function)
-            place = schemas.get(slot.parameter) if slot.in_ == "parameter" else function
-            told = place.get("description") if isinstance(place, Mapping) else None
-            if place is None or (told or "") != slot.match:
+            path = parameters_of(function).get(slot.parameter) if slot.in_ == "parameter" else ()
+            told = None if path is None else at(function, path).get("description")
+            if path is None or (told or "") != slot.match:
                 patched.missed.append(f"{name}: {str(told)[:_SHOWN]}")
                 continue
             patched.used.append(name)
             if slot.text is None or slot.text == slot.match:
                 continue
-            if slot.in_ == "tool":
-                function["description"] = slot.text
-            else:
-                changed = {**schemas, slot.parameter: {**place, "description": slot.text}}
-                function["parameters"] = {**function["parameters"], "properties": changed}
+            function = _described(function, path, slot.text)
         return {**tool, "function": function}
 
     def _append_instructions(self, patched: Patched) -> None:
@@ -161,3 +156,10 @@ class Patches:
         if len(self.outputs) == 1:
             return as_text(demo.get(self.outputs[0], ""))
         return "\n".join(f"{name}: {as_text(demo[name])}" for name in self.outputs if name in demo)
+
+
+def _described(schema: Mapping[str, Any], path: Sequence[str], text: str) -> dict[str, Any]:
+    """The schema with another description at a path; nothing of the given one is changed."""
+    if not path:
+        return {**schema, "description": text}
+    return {**schema, path[0]: _described(schema[path[0]], path[1:], text)}

@@ -21,8 +21,14 @@ _VOLATILE = re.compile(
 )
 #: Characters that two texts must share in a row for that not to be chance, and their share of the longer text.
 _BLOCK, _ALIKE = 12, 0.5
+#: Pairs of tokens, or of lines, that are compared: some tenth of a second.
+_MOST_PAIRS = 1_000_000
+#: Letters that texts must share at their begin and end, where the rest is long: passages that were found for a row.
+_FRAME = 30
 #: Shorter inputs stand in texts by chance.
 SHORTEST_INPUT = 3
+#: Longer ones are no words, and patterns of them are slow.
+_PHRASE = 200
 
 
 class Template:
@@ -59,11 +65,27 @@ def fill(text: str, values: Mapping[str, str]) -> str:
 
 
 def mark_inputs(text: str, inputs: Mapping[str, object]) -> str:
-    """A text with holes for the inputs of its row, and for dates and ids."""
-    for name, value in sorted(inputs.items(), key=lambda item: -len(str(item[1]))):
-        if len(str(value)) >= SHORTEST_INPUT and HOLE.search(str(value)) is None:
-            text = text.replace(str(value), f"{{{{{name}}}}}")
+    """A text with holes for the inputs of its row, where these are whole words, and for dates and ids."""
+    names: dict[str, str] = {}
+    for name, value in inputs.items():
+        names.setdefault(str(value), name)
+    values = [value for value in names if len(value) >= SHORTEST_INPUT and value in text and not HOLE.search(value)]
+    values.sort(key=len, reverse=True)
+    for value in values:
+        if len(value) > _PHRASE:
+            text = text.replace(value, f"{{{{{names[value]}}}}}")
+    words = [_as_word(value) for value in values if len(value) <= _PHRASE]
+    # In one pass, and past holes: the name of one may be an input, too.
+    pattern = "|".join([HOLE.pattern, *words])
+    text = re.sub(pattern, lambda held: f"{{{{{names[held[0]]}}}}}" if held[0] in names else held[0], text)
     return _VOLATILE.sub("{{0}}", text)
+
+
+def _as_word(value: str) -> str:
+    """A pattern for a value that is no part of a longer word. Only letters of ASCII count, since other scripts may have
+    no spaces between words."""
+    begins, ends = (re.fullmatch(r"[A-Za-z0-9_]", char) is not None for char in (value[0], value[-1]))
+    return (r"(?<![A-Za-z0-9_])" if begins else "") + re.escape(value) + (r"(?![A-Za-z0-9_])" if ends else "")
 
 
 def find_template(texts: Sequence[str]) -> Template | None:
@@ -80,6 +102,26 @@ def find_template(texts: Sequence[str]) -> Template | None:
     return Template(_numbered(tokens))
 
 
+def find_frame(texts: Sequence[str]) -> Template | None:
+    """The template of texts that begin and end alike, however long what stands between is; None where that is little.
+
+    Where it begins and ends is not told by the words that the texts share by chance: the hole goes from the end of a
+    line, a colon or a tag to the end of a line.
+    """
+    all_tokens = [_TOKEN.findall(text) for text in texts]
+    first, shortest = all_tokens[0], min(map(len, all_tokens))
+    start = next((n for n in range(shortest) if any(t[n] != first[n] for t in all_tokens)), shortest)
+    left = shortest - start
+    end = next((n for n in range(left) if any(t[-1 - n] != first[-1 - n] for t in all_tokens)), left)
+    begin, rest = "".join(first[:start]), "".join(first[len(first) - end :])
+    begin = begin[: 1 + max(begin.rfind(mark) for mark in "\n:>")]
+    found = re.search(r"\n", rest) or re.search(r"\s", rest)
+    rest = rest[found.start() :] if found else ""
+    if len(re.sub(r"\W", "", HOLE.sub("", begin + rest))) < _FRAME:
+        return None
+    return Template(_numbered([*_TOKEN.findall(begin), "{{0}}", *_TOKEN.findall(rest)]))
+
+
 def _merge(one: list[str], other: list[str]) -> list[str]:
     """The tokens that two texts share, with holes between."""
     start = 0
@@ -88,16 +130,32 @@ def _merge(one: list[str], other: list[str]) -> list[str]:
     end = 0
     while end < min(len(one), len(other)) - start and one[-1 - end] == other[-1 - end]:
         end += 1
-    here, there = one[start : len(one) - end], other[start : len(other) - end]
-    merged, at = one[:start], (0, 0)
-    for block in SequenceMatcher(None, here, there, autojunk=False).get_matching_blocks():
-        if block.size and sum(map(len, here[block.a : block.a + block.size])) < _BLOCK:
+    shared = _align(one[start : len(one) - end], other[start : len(other) - end])
+    return [*one[:start], *shared, *one[len(one) - end :]]
+
+
+def _align(here: list[str], there: list[str]) -> list[str]:
+    """The tokens that two texts share, with holes between. Long ones are compared by whole lines, and by words only
+    between lines that they share: the time grows with the product of their lengths."""
+    by_line = len(here) * len(there) > _MOST_PAIRS
+    ours, theirs = (_lines(here), _lines(there)) if by_line else (here, there)
+    if len(ours) * len(theirs) > _MOST_PAIRS:
+        return ["{{0}}"]
+    merged, at = list[str](), (0, 0)
+    for block in SequenceMatcher(None, ours, theirs, autojunk=False).get_matching_blocks():
+        if block.size and sum(map(len, ours[block.a : block.a + block.size])) < _BLOCK:
             continue
         if (block.a, block.b) != at:
-            merged.append("{{0}}")
-        merged += here[block.a : block.a + block.size]
+            between = [_TOKEN.findall("".join(u)) for u in (ours[at[0] : block.a], theirs[at[1] : block.b])]
+            small = by_line and 0 < len(between[0]) * len(between[1]) <= _MOST_PAIRS
+            merged += _merge(*between) if small else ["{{0}}"]
+        merged += ours[block.a : block.a + block.size]
         at = (block.a + block.size, block.b + block.size)
-    return [*merged, *one[len(one) - end :]]
+    return _TOKEN.findall("".join(merged)) if by_line else merged
+
+
+def _lines(tokens: Sequence[str]) -> list[str]:
+    return "".join(tokens).splitlines(keepends=True)
 
 
 def _numbered(tokens: Sequence[str]) -> str:

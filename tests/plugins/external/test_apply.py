@@ -10,8 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from workbench.cli import cli
+from workbench.errors import StoreError
 from workbench_external.apply import describe_changes, find_places, write_places
+from workbench_external.commands import _write_files
 from workbench_external.config import Slot
 
 NEW = 'Be "kind" and brief.\nDay: {{1}}, {not a field}'
@@ -54,6 +58,30 @@ def test_fields_of_an_f_string_and_of_a_format_stay_what_they_were(tmp_path: Pat
         changed = write_places(find_places(slot("Be short on {{1}} please.", NEW), tmp_path))
         found = value_of(changed[tmp_path / "agent.py"], **names)
         assert found == 'Be "kind" and brief.\nDay: Monday, {not a field}'
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "prompt = f\"The text: {row['text']}. Which kind?\"\n",
+        "prompt = f'The text: {row[\"text\"]}. Which kind?'\n",
+        "prompt = ('The text: '\n  f\"{row['text']}. \"\n  'Which kind?')\n",
+        "prompt = 'The text: ' + row['text'] + '. Which kind?'\n",
+        "prompt = ('The text: ' + (row['text'] or '') + '. ' +\n  'Which kind?')\n",
+    ],
+)
+def test_an_input_stays_what_it_was_in_the_new_text(source: str, tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text(source)
+    found = slot("The text: {{text}}. Which kind?", 'Kind of "{{text}}"?\n{no field}', "user")
+    changed = write_places(find_places(found, tmp_path))[tmp_path / "agent.py"]
+    assert value_of(changed, row={"text": "a b"}) == 'Kind of "a b"?\n{no field}'
+
+
+def test_a_part_of_a_sum_is_not_its_text(tmp_path: Path) -> None:
+    for source in ("p = 'The text: ' + text + '.' + more", "p = more + 'The text: ' + text", "p = 'Go' + f'{text}.'"):
+        (tmp_path / "agent.py").write_text(source)
+        assert find_places(slot("The text: {{1}}.", "Kind of {{1}}", "user"), tmp_path) == []
+        assert find_places(slot("The text: {{1}}", "Kind of {{1}}", "user"), tmp_path) == []
 
 
 def test_the_description_in_a_docstring_is_replaced(tmp_path: Path) -> None:
@@ -101,6 +129,14 @@ def test_a_file_is_replaced_whole_and_a_text_that_is_not_there_has_no_place(tmp_
     assert find_places(slot("old", "old", "file", name="SKILL.md"), tmp_path) == []
 
 
+def test_a_file_that_was_changed_since_has_no_place_and_newlines_stay_what_they_are(tmp_path: Path) -> None:
+    found = slot("line\nold", "line\nnew", "file", name="SKILL.md")
+    (tmp_path / "SKILL.md").write_bytes(b"line\r\nold")
+    assert write_places(find_places(found, tmp_path)) == {tmp_path / "SKILL.md": "line\r\nnew"}
+    (tmp_path / "SKILL.md").write_bytes(b"line\r\nmine")
+    assert find_places(found, tmp_path) == []
+
+
 def test_the_diff_is_one_that_git_applies(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a/agent.py").write_text("import os\n\nprompt = 'Be short.'")
@@ -134,3 +170,31 @@ def test_the_command_shows_then_writes_and_says_what_has_no_place(tmp_path: Path
     assert "Be short" in (tmp_path / "src/agent.py").read_text()
     apply("--write")
     assert value_of((tmp_path / "src/agent.py").read_text()) == "Be kind."
+    again = apply("--write")
+    assert (
+        "nodes.agent.slots.system stands there already." in again.stderr and "system stands nowhere" not in again.stderr
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"temperature": 0.0}, "nodes.agent.temperature"),
+        ({"lm": "openai/small"}, "nodes.agent.lm"),
+        ({"slots": {"s": {"in": "system", "match": "Be short.", "lm": "openai/small"}}}, "nodes.agent.slots.s.lm"),
+        (
+            {"slots": {"s": {"in": "system", "match": "Be short.", "temperature": 0.0}}},
+            "nodes.agent.slots.s.temperature",
+        ),
+    ],
+)
+def test_what_is_no_text_is_told_since_the_source_lacks_it(settings: Any, told: str, tmp_path: Path) -> None:
+    node = {"external": "text -> label", "command": ["x"], **settings}
+    (tmp_path / "out.yaml").write_text(json.dumps({"name": "t", "lm": "openai/m", "nodes": {"agent": node}}))
+    found = CliRunner().invoke(cli, ["apply", str(tmp_path / "out.yaml"), "--to", str(tmp_path)])
+    assert f"{told} stands nowhere in" in found.stderr and found.exit_code == 1
+
+
+def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"gone/agent.py cannot be written: No such file"):
+        _write_files({tmp_path / "gone/agent.py": "x"})

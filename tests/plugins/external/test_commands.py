@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -16,12 +17,15 @@ from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 from tests.helpers.external_agents import SORTER, SYSTEM, write_agent
 
+from workbench.cli import cli
 from workbench.errors import SpecError
 from workbench.run import Options, optimize, prepare
 from workbench.study import make_optimizer
 from workbench.testing.simulated import SimulatedLM, SimulatedPool
+from workbench_external.commands import _external_slots
 from workbench_external.observed import observe_file
 
 ROOT = Path(__file__).parents[3]
@@ -47,6 +51,7 @@ def test_slots_needs_trust_and_tells_what_an_agent_that_fails_said(tmp_path: Pat
     assert "is not trusted yet" in slots(WORKBENCH_TRUST="").stderr
     told = slots(WORKBENCH_TRUST=str(tmp_path))
     assert "exit code 1; it said: no such thing" in told.stderr and told.returncode == 2, told.stderr
+    assert "empty working directory, unless `folder` names one" in told.stderr
 
 
 def test_an_agent_that_never_starts_stops_a_search_before_it_is_paid_for(tmp_path: Path) -> None:
@@ -101,12 +106,14 @@ def chat(variables: dict[str, str], system: str, key: str | None = None) -> Any:
 
 def test_the_gateway_replaces_texts_in_production(tmp_path: Path) -> None:
     slots = {"system": {"in": "system", "match": "Be short on {{1}}.", "text": "Be kind on {{1}}."}}
+    slots["skill"] = {"in": "file", "name": "SKILL.md", "match": "old", "text": "new"}
     with gateway(tmp_path, {"command": ["true"], "slots": slots}) as variables:
         assert chat(variables, "Be short on Monday.")["choices"][0]["message"]["content"]
         chat(variables, "Another text.")
         with pytest.raises(urllib.error.HTTPError, match="401"):
             chat({**variables, "OPENAI_BASE_URL": variables["OPENAI_BASE_URL"].replace("/s/", "/s/x")}, "Hi")
     assert "no slot matches: system: Another text." in variables["stderr"]
+    assert "SKILL.md is a file, which passes no gateway: `workbench apply` writes it." in variables["stderr"]
     assert "Monday" not in variables["stderr"]
 
 
@@ -125,3 +132,47 @@ def test_the_gateway_of_a_run_is_that_of_its_winner(tmp_path: Path) -> None:
     assert SYSTEM[:30] not in variables["stderr"], "which is replaced"
     with pytest.raises(AssertionError), gateway_of(tmp_path, "no-such-run", "--db", "run.db"):
         pass
+
+
+def test_what_a_gateway_cannot_begin_with_is_told_in_a_sentence(tmp_path: Path) -> None:
+    spec = {"name": "t", "lm": "templates/instructions", "nodes": {"agent": {"external": "text -> label"}}}
+    spec["nodes"]["agent"]["command"] = ["true"]
+    (tmp_path / "out.yaml").write_text(yaml.safe_dump(spec))
+
+    def told(*arguments: str) -> str:
+        command = [sys.executable, "-m", "workbench", "gateway", *arguments]
+        env = {**os.environ, "WORKBENCH_TRUST": str(tmp_path)}
+        ended = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=False)
+        assert ended.returncode == 2, ended.stderr
+        return ended.stderr
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = told("out.yaml", "--port", str(port))
+        assert said.startswith(f"Error: nothing can listen at 127.0.0.1, port {port}: Address already in use\n"), said
+    assert told("nothere.yaml").startswith("Error: there is no file nothere.yaml")
+    said = told("out.yaml", "--node", "clerk")
+    assert said.startswith(
+        "Error: out.yaml has 1 external node, and none is 'clerk'\n  Name one with --node: agent."
+    ), said
+
+
+def test_an_agent_inside_another_node_is_found_by_all_three_commands(tmp_path: Path) -> None:
+    slots = {"system": {"in": "system", "match": "Be short on {{1}}.", "text": "Be kind on {{1}}."}}
+    inner = {"external": "text -> label", "command": ["true"], "slots": slots}
+    spec = {"name": "t", "lm": "templates/instructions", "nodes": {"team": {"ensemble": inner, "samples": 2}}}
+    (tmp_path / "out.yaml").write_text(yaml.safe_dump(spec))
+    (tmp_path / "agent.py").write_text("prompt = f'Be short on {day}.'\n")
+    with gateway_of(tmp_path, "out.yaml") as variables:
+        chat(variables, "Another text.")
+    assert "no slot matches: system: Another text." in variables["stderr"]
+    applied = CliRunner().invoke(cli, ["apply", str(tmp_path / "out.yaml"), "--to", str(tmp_path)])
+    assert '+prompt = f"Be kind on {day}."' in applied.output and applied.exit_code == 0
+
+    path = write_agent(tmp_path, SORTER)
+    file = json.loads(path.read_text())
+    agent = file["nodes"]["agent"]
+    file["nodes"] = {"team": {"ensemble": agent, "samples": 1}}
+    path.write_text(json.dumps(file))
+    workflow, _, _ = observe_file(prepare(path)[2], path, tmp_path / "run.db", 2, SimulatedPool(SimulatedLM()))
+    assert [found[:2] for found in _external_slots(workflow)] == [("team.of", "system")]

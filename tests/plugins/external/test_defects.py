@@ -18,17 +18,22 @@ from workbench.cli import cli
     [
         ({"command": ["pyton3", "agent.py"]}, "there is no program 'pyton3' on PATH"),
         ({"command": ["python", "agnt.py"]}, "there is no file"),
-        ({"command": ["python", "inner.py"], "folder": "code"}, ""),
+        ({"command": ["python", "inner.py"], "folder": "desk"}, ""),
         ({"command": ["python", "-c", "print(1)"]}, ""),
         ({"command": ["python", "{text}.py"]}, ""),
         ({"command": ["nothere", "/app/agent.py"], "image": "agents"}, ""),
+        ({"command": None, "python": "nothere.py:answer"}, "there is no file"),
+        ({"command": None, "python": "desk/inner.py:answer"}, "no function 'answer'"),
+        ({"command": None, "python": "desk.nothere:answer"}, "there is no module 'desk.nothere'"),
+        ({"command": None, "python": "desk/inner.py:chat"}, ""),
+        ({"command": None, "python": "desk.inner:chat"}, ""),
         ({}, ""),
     ],
 )
 def test_what_is_not_there_is_told(settings: dict[str, Any], said: str, tmp_path: Path) -> None:
     path = write_agent(tmp_path, SORTER)
-    (tmp_path / "code").mkdir()
-    (tmp_path / "code/inner.py").write_text(SORTER)
+    (tmp_path / "desk").mkdir()
+    (tmp_path / "desk/inner.py").write_text(SORTER)
     spec = json.loads(path.read_text())
     spec["nodes"]["agent"] |= settings
     path.write_text(json.dumps(spec))

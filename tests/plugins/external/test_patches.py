@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from workbench.gateway import Ask
+from workbench.lm import Response
+from workbench.workflow import CallRecord, Span
 from workbench_external.config import ExternalConfig
+from workbench_external.slots.discover import find_slots
 from workbench_external.slots.patches import Patched, Patches
 
 SYSTEM = {"in": "system", "match": "You are a guide. Today is {{1}}.", "text": "Guide kindly. ({{1}})"}
@@ -81,6 +84,30 @@ def test_descriptions_of_tools_and_parameters_are_replaced_where_they_are_as_the
     changed = patch(ask(("user", "Hi"), tools=[other]), slots={"tool": slots["tool"]})
     assert changed.tools[0]["function"]["description"] == "Finds books."
     assert changed.missed == ["tool: Finds books."]
+
+
+def test_descriptions_of_parts_of_a_parameter_are_found_and_replaced() -> None:
+    city = {"properties": {"city": {"type": "string", "description": "Where to look."}}}
+    schema = {
+        "properties": {"place": {**city, "description": "A place."}, "all": {"type": "array", "items": city}},
+        "$defs": {"Day": {"properties": {"month": {"description": "A month."}}}},
+    }
+    tool = {"type": "function", "function": {"name": "go", "description": "Goes.", "parameters": schema}}
+    asked = ask(("user", "How far is Rome?"), tools=[tool])
+    call = CallRecord((), Response("x"), "task", "m", False, 0.0, tools=(tool,), number=1)
+    slots = find_slots([[Span("agent", "External", {}, calls=[call])]], None)
+    assert {slot["parameter"]: slot["match"] for slot in slots.values() if slot["in"] == "parameter"} == {
+        "place": "A place.",
+        "place.city": "Where to look.",
+        "all.city": "Where to look.",
+        "Day.month": "A month.",
+    }
+    changed = {name: {**slot, "text": slot["match"].upper()} for name, slot in slots.items()}
+    function = patch(asked, slots=changed).tools[0]["function"]
+    assert function["parameters"]["properties"]["place"]["properties"]["city"]["description"] == "WHERE TO LOOK."
+    assert function["parameters"]["properties"]["all"]["items"]["properties"]["city"]["description"] == "WHERE TO LOOK."
+    assert function["parameters"]["$defs"]["Day"]["properties"]["month"]["description"] == "A MONTH."
+    assert tool["function"]["description"] == "Goes." and city["properties"]["city"]["description"] == "Where to look."
 
 
 def test_instructions_are_appended_to_the_first_system_message_or_make_one() -> None:

@@ -66,6 +66,7 @@ def failure(place: Path, **settings: Any) -> tuple[str | None, str]:
         ({"command": ["sh", "-c", 'printf %s "$NOTE"'], "env": {"NOTE": "n:{text}"}}, "n:a b"),
         ({"command": ["cat", "in.json"], "input_file": "in.json"}, '{"text": "a b"}'),
         ({"command": ["sh", "-c", "cat > out.txt"], "output": "file:out.txt", "stdin": "text"}, "a b"),
+        ({"command": ["sh", "-c", "echo log; echo ' x y '; echo"], "output": "line"}, "x y"),
         ({"command": ["sh", "-c", 'echo log; echo \'{"label": "x"}\''], "output": "json"}, "x"),
         ({"command": ["sh", "-c", "pwd; ls"]}, None),
     ],
@@ -84,6 +85,22 @@ def test_several_outputs_are_read_with_their_types(tmp_path: Path) -> None:
     command = ["echo", '{"label": "x", "score": "0.5", "more": 1}']
     found = answer(tmp_path, signature="text -> label, score: float", command=command, output="json")
     assert found == {"label": "x", "score": 0.5}
+
+
+@pytest.mark.parametrize("printed", ['{"score": null}', '{"score": "much"}', '{"score": {}}', '{"score": NaN}'])
+def test_an_answer_of_another_type_is_none(printed: str, tmp_path: Path) -> None:
+    settings = {"command": ["echo", printed], "output": "json", "stdin": "none"}
+    assert answer(tmp_path, signature="text -> score: int", **{**settings, "command": ["echo", '{"score": 2.0}']}) == {
+        "score": 2
+    }
+    assert failure(tmp_path, signature="text -> score: int", **settings)[0] == "unparsed"
+
+
+def test_an_answer_is_no_file_outside_the_folder_of_its_row(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("mine")
+    command = ["ln", "-s", str(tmp_path / "secret"), "out.txt"]
+    found, message = failure(tmp_path, command=command, output="file:out.txt", stdin="none")
+    assert found == "empty" and "mine" not in message
 
 
 def test_no_more_programs_run_at_once_than_the_file_says(tmp_path: Path) -> None:
@@ -107,15 +124,26 @@ def test_no_more_programs_run_at_once_than_the_file_says(tmp_path: Path) -> None
         (["sh", "-c", "kill -SEGV $$"], "crash", "signal 11"),
         (["sleep", "30"], "deadline", "more than 1 s"),
         (["true"], "empty", "no answer"),
-        (["no-such-program"], "exit|start", "no-such-program"),
+        (
+            ["no-such-program"],
+            "start",
+            "cannot be started: there is no program 'no-such-program' on its PATH",
+        ),
+        (["./note.txt"], "start", "note.txt is not executable; name what runs it before it"),
+        (
+            ["python", "-c", "import a.b.c"],
+            "exit",
+            'said: File "<string>", line 1, in <module> ModuleNotFoundError: No',
+        ),
         (["yes"], "output", "too much"),
     ],
 )
 def test_a_failure_of_the_agent_has_a_kind_and_what_it_said(
     command: list[str], kind: str, words: str, tmp_path: Path
 ) -> None:
+    (tmp_path / "note.txt").write_text("no program")
     found, message = failure(tmp_path, command=command, timeout=1.0 if command[0] == "sleep" else 30.0)
-    assert found in kind.split("|") and words in message
+    assert found == kind and words in message
 
 
 def test_what_an_agent_started_is_killed_with_it(tmp_path: Path) -> None:
@@ -136,6 +164,8 @@ def test_each_row_has_a_copy_of_the_folder_and_files_that_are_slots_are_written_
         tmp_path, command=["sh", "-c", "cat AGENTS.md; echo; rm AGENTS.md; ls -a | wc -l"], folder="home", slots=slots
     )
     assert found["label"].split() == ["new", "2"] and (tmp_path / "home/AGENTS.md").read_text() == "old"
+    (tmp_path / "home/AGENTS.md").write_text("changed since")
+    assert answer(tmp_path, command=["cat", "AGENTS.md"], folder="home", slots=slots)["label"] == "changed since"
 
 
 def test_a_revision_of_a_repository_is_checked_out(tmp_path: Path) -> None:
@@ -214,12 +244,15 @@ def test_an_agent_that_does_not_survive_an_outage_failed_for_the_outage(tmp_path
 
 def test_a_function_is_called_in_a_process_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "tool.py").write_text(
-        "import os\nprint('loud')\n\nasync def reply(text):\n    print('aside')\n    return f'{text} {os.getpid()}'\n\n"
-        "def both(row_text, **more):\n    return [row_text, more]\n"
+        "import os\nprint('loud')\n\nasync def reply(text):\n    print('aside')\n    os.system('echo aside')\n"
+        "    return f'{text} {os.getpid()}'\n\ndef both(row_text, **more):\n    return [row_text, more]\n\n"
+        "from pydantic import BaseModel\nclass Found(BaseModel):\n    label: str\n\n"
+        "def typed(text):\n    return Found(label='\\u00e9' + text)\n"
     )
     text, process = answer(tmp_path, python="tool.py:reply")["label"].rsplit(" ", 1)
     assert text == "a b" and int(process) != os.getpid()
     assert answer(tmp_path, python="python:tool:both", output="json")["label"] == ["a b", {}]
+    assert answer(tmp_path, python="tool:typed", output="json")["label"] == "\u00e9a b"
 
 
 def test_a_tool_of_an_mcp_server_is_an_agent(tmp_path: Path) -> None:
@@ -238,6 +271,10 @@ def test_a_tool_of_an_mcp_server_is_an_agent(tmp_path: Path) -> None:
         ({"command": ["x"], "python": "x:y"}, "not command and python"),
         ({"url": "http://x", "mcp": "x#y"}, "not url and mcp"),
         ({"command": ["x"], "output": "xml"}, "names no place of an answer"),
+        ({"command": ["x"], "output": "file:../a"}, "'../a' leads out of the row's working directory"),
+        ({"command": ["x"], "input_file": "/tmp/a"}, "'/tmp/a' leads out of the row's working directory"),
+        ({"url": "localhost:8000/ask"}, "'localhost:8000/ask' is no address of an HTTP service"),
+        ({"url": "http://[::1/"}, "is no address of an HTTP service"),
         ({"command": ["x"], "revision": "HEAD"}, "revision needs folder"),
         ({"command": ["x"], "folder": "nowhere"}, "there is no folder"),
         ({"mcp": "server.py"}, "mcp names no tool"),
@@ -259,7 +296,7 @@ def test_a_service_is_asked_with_its_models_in_headers_and_read_to_the_end(tmp_p
             headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
             with urllib.request.urlopen(urllib.request.Request(url, json.dumps(asked).encode(), headers)) as found:
                 answer = json.load(found)["choices"][0]["message"]["content"]
-            self.send_response(200)
+            self.send_response(201)  # as of a POST that creates
             self.end_headers()
             self.wfile.write(b"first part, ")
             self.wfile.flush()
@@ -301,6 +338,15 @@ def test_the_row_runs_its_own_copy_of_an_agent_in_the_folder(tmp_path: Path) -> 
     source = "from pathlib import Path\nprint(Path(__file__).with_name('skill.md').read_text())"
     assert answer(tmp_path, source=source, folder=".", slots=slots) == {"label": "new"}
     assert answer(tmp_path, python="main.py:f", folder=".", slots=slots) == {"label": "new"}
+    (tmp_path / "link").symlink_to(tmp_path)
+    assert answer(tmp_path / "link", source=source, folder=".", slots=slots) == {"label": "new"}
+
+
+def test_a_program_that_is_not_copied_with_the_folder_runs_where_it_is(tmp_path: Path) -> None:
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    (tmp_path / ".venv/bin/run").symlink_to("/bin/sh")
+    command = [".venv/bin/run", "-c", "ls -a | tr '\\n' ' '"]
+    assert answer(tmp_path, command=command, folder=".") == {"label": ". .. workflow.yaml"}
 
 
 def test_the_clock_of_a_row_stops_while_a_model_answers(tmp_path: Path) -> None:

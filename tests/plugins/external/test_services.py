@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -102,6 +103,18 @@ def test_one_service_answers_the_rows_and_goes_with_the_run(tmp_path: Path) -> N
         (process,) = started(tmp_path)
         assert runs(process)
     assert not runs(process)
+
+
+def test_agents_inside_two_nodes_have_services_of_their_own(tmp_path: Path) -> None:
+    work = "def work(row):\n    return chat(row['text'] + ' ' + os.environ['WORD'])"
+    node = yaml.safe_load(write(tmp_path, work).read_text())["nodes"]["agent"]
+    nodes = {
+        name: {"ensemble": {**node, "external": signature, "env": {**node["env"], "WORD": name}}, "samples": 1}
+        for name, signature in (("one", "text -> one"), ("two", "text, one -> two"))
+    }
+    (tmp_path / "w.yaml").write_text(json.dumps({"name": "t", "lm": "openai/m", "nodes": nodes}))
+    with workbench.load(tmp_path / "w.yaml", pool=SimulatedPool(EchoLM())) as wf:
+        assert wf(text="a")["two"] == "a two"
 
 
 def test_rows_at_once_have_a_service_each_and_their_own_calls(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,27 @@ def test_a_template_found_in_texts_matches_each_and_gives_it_back(values: list[s
         assert found is not None and fill(template.text, found) == text
 
 
+def test_long_texts_are_compared_by_their_lines_and_words_between_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Word by word, prompts with long passages take minutes: a search would seem to hang at its begin."""
+
+    def counted(junk: None, one: list[str], other: list[str], autojunk: bool) -> SequenceMatcher[str]:
+        assert len(one) * len(other) <= 1_000_000
+        return SequenceMatcher(junk, one, other, autojunk)
+
+    monkeypatch.setattr("workbench_external.slots.template.SequenceMatcher", counted)
+    rules = [f"{n}. Rule {n} of the office of letters says how kind a clerk is to the {n}th guest." for n in range(300)]
+    texts = [
+        "\n".join([f"It is {day}.", *rules, f"You answer {name} of the office of letters.", *rules])
+        for day, name in (("Monday", "Anna"), ("Friday", "Bob"))
+    ]
+    template = find_template([f"{text}\n{len(text)}" for text in texts])
+    assert template is not None
+    shown = template.text.replace("\n".join(rules), "RULES")
+    assert shown == "It is {{1}}.\nRULES\nYou answer {{2}} of the office of letters.\nRULES\n{{3}}"
+    passages = [" ".join(f"{word}{n}" for n in range(20_000)) for word in ("a", "b")]
+    assert find_template([f"You read: {text}" for text in passages]) is None
+
+
 def test_texts_that_share_little_have_no_template() -> None:
     assert find_template(["You plan a journey by train.", "Write code that sorts a list of numbers."]) is None
 
@@ -58,6 +80,25 @@ def test_inputs_dates_and_ids_are_holes() -> None:
     text = "Row 3f2504e0-4f89-11d3-9a0c-0305e82c3301 of 2026-11-23T21:10:04Z: how far is Rome? How far is Rome?"
     marked = mark_inputs(text, {"question": "how far is Rome?", "n": 3})
     assert marked == "Row {{0}} of {{0}}: {{question}} How far is Rome?"
+
+
+@pytest.mark.parametrize(
+    ("text", "inputs", "marked"),
+    [
+        (
+            "About that question: how far?",
+            {"question": "how far?", "kind": "question"},
+            "About that {{kind}}: {{question}}",
+        ),
+        ("Name the category of: cat", {"animal": "cat"}, "Name the category of: {{animal}}"),
+        ("\u7ffb\u8bd1hello\u4e3a", {"word": "hello"}, "\u7ffb\u8bd1{{word}}\u4e3a"),
+        ("Both: a b, a b", {"one": "a b", "two": "a b"}, "Both: {{one}}, {{one}}"),
+        ("So: a b c", {"short": "a b", "long": "a b c"}, "So: {{long}}"),
+        pytest.param("So: " + "a b " * 90_000, {"text": "a b " * 90_000, "word": "text"}, "So: {{text}}", id="long"),
+    ],
+)
+def test_inputs_are_marked_as_words_and_once(text: str, inputs: dict[str, object], marked: str) -> None:
+    assert mark_inputs(text, inputs) == marked
 
 
 def test_what_a_new_text_leaves_out_is_appended() -> None:
@@ -127,6 +168,40 @@ def test_a_message_of_the_user_that_holds_an_input_is_a_slot_if_it_says_more() -
     rows = [span(q, call(("user", f"Answer in one word, without a reason: {q}"))) for q in ("is it far?", "who is it?")]
     assert find_slots(rows, None)["user"]["match"] == "Answer in one word, without a reason: {{question}}"
     assert find_slots([span("is it far?", call(("user", "is it far?")))], None) == {}
+
+
+def passages(row: int, of: str) -> str:
+    return "\n".join(f"{of} {word}{row} of the {word[::-1]}{row * 7} in {word.upper()}{row}." for word in NOUNS)
+
+
+NOUNS = ["stone", "river", "lamp", "market", "winter", "engine", "museum", "harbor", "letter", "copper"]
+READ = "You are a careful clerk. Answer from the passages below.\n\nPassages:\n"
+CHECK = "You check the work of a careful clerk, by these notes:\n"
+
+
+def rag_row(row: int) -> list[Span]:
+    """An agent whose prompts are short beside what it has found for a row."""
+    question = f"What is number {row}?"
+    read = f"{READ}{passages(row, 'The')}\n\nIf they do not say, answer: unknown."
+    check = f"{CHECK}{passages(row, 'A')}\nQuestion: {question}"
+    return span(question, call(("system", read), ("user", question)), call(("user", check)))
+
+
+def test_prompts_with_passages_longer_than_themselves_are_one_for_each_call_site() -> None:
+    found = find_slots([rag_row(row) for row in range(4)], None)
+    assert {name: slot["match"] for name, slot in found.items()} == {
+        "system": READ + "{{1}}\n\nIf they do not say, answer: unknown.",
+        "user": CHECK + "{{1}}\nQuestion: {{question}}",
+    }
+    unseen = rag_row(9)[0].calls[0].messages[0]["content"]
+    assert Template(found["system"]["match"]).match(unseen) == {"1": passages(9, "The")}
+
+
+def test_prompts_that_begin_alike_stay_apart_where_each_is_said_in_several_rows() -> None:
+    shared = "You belong to the office that answers letters of customers.\n"
+    prompts = [f"{shared}{passages(n, 'Rule:')}" for n in (1, 2)]
+    rows = [span("is it far?", call(("system", prompts[row % 2]), ("user", "is it far?"))) for row in range(4)]
+    assert [slot["match"] for slot in find_slots(rows, None).values()] == prompts
 
 
 def test_one_row_shows_no_examples() -> None:
