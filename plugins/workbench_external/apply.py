@@ -50,7 +50,7 @@ def find_places(slot: Slot, folder: Path) -> list[Place]:
             return []
         new = content_of(slot)
         return [Place(path, 0, len(held), new.replace("\n", "\r\n") if "\r\n" in held else new)]
-    if slot.in_ in ("tool", "parameter") and len(slot.match) < _SHORTEST:
+    if slot.in_ in ("tool", "parameter", "field") and len(slot.match) < _SHORTEST:
         return []
     return [place for path in _files(folder) for place in _places_in(path, slot.match, slot.text)]
 

@@ -72,6 +72,9 @@ def _place_of(slot: Slot) -> str:
     words = {"system": "system message", "user": "message of the user", "turn": "message of an example"}
     if slot.in_ == "parameter":
         return f"parameter {one_line(slot.parameter)} of the tool {one_line(slot.name)}"
+    if slot.in_ == "field":
+        what = f"field {one_line(slot.parameter)}" if slot.parameter else "description"
+        return f"{what} of the answer's schema {one_line(slot.name)}"
     return words.get(slot.in_) or f"{slot.in_} {one_line(slot.name)}"
 
 

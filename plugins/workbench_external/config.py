@@ -11,7 +11,7 @@ from workbench.kit.forged import Forged
 from workbench.workflow import NodeConfig
 
 #: What a slot stands for in the requests of an agent, or in its folder.
-Place = Literal["system", "user", "turn", "tool", "parameter", "file"]
+Place = Literal["system", "user", "turn", "tool", "parameter", "field", "file"]
 
 
 class Slot(NodeConfig):
@@ -20,12 +20,13 @@ class Slot(NodeConfig):
     in_: Place = Field(
         alias="in",
         description="system: a system or developer message; user: a message of the user that holds an input; turn: a "
-        "message of an example; tool, parameter: a description; file: a file in the agent's folder",
+        "message of an example; tool, parameter: a description; field: a description in the schema of the answer; "
+        "file: a file in the agent's folder",
     )
     match: str = Field("", description="the text as the agent sends it; {{1}}, {{question}}: parts that vary")
     text: str | None = Field(None, description="what takes its place; parts that vary and are left out are appended")
-    name: str = Field("", description="of the tool, or path of the file")
-    parameter: str = Field("", description="of the tool")
+    name: str = Field("", description="of the tool or the schema, or path of the file")
+    parameter: str = Field("", description="of the tool; field of the schema, none: the schema itself")
     lm: str | dict[str, Any] | None = Field(None, description="for system: the model of the calls with this message")
     temperature: float | None = Field(None, ge=0, le=2, description="for system: likewise")
     max_tokens: int | None = Field(None, ge=1, description="for system: likewise")

@@ -43,6 +43,8 @@ def choose_settings(config: ExternalConfig, ask: Ask, patched: Patched, usual: L
         settings["max_tokens"] = spec.max_tokens or config.max_tokens
     if patched.tools:
         settings["tools"] = tuple(patched.tools)
+    if patched.response_format is not None:
+        settings["response_format"] = patched.response_format
     return spec, settings
 
 

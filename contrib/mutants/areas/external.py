@@ -18,6 +18,11 @@ EXTERNAL: list[Mutant] = [
         ('patched.missed.append(f"system: {text[:_SHOWN]}")', "pass", "prompts that match no slot are not told"),
         ('or (told or "") != slot.match:', ":", "a description that has changed is replaced"),
         ("patched.messages[place:place] = turns", "pass", "demos are not shown"),
+        (
+            '"schema": described["parameters"]',
+            '"schema": schema["parameters"]',
+            "descriptions of an answer's fields are not replaced",
+        ),
     ),
     *changes_of(
         f"{FOLDER}slots/template.py",

@@ -144,7 +144,8 @@ def prompt_in_use(address: str, prompt: str, results: Sequence[Result]) -> str |
     near = [span for span in spans if span.node == owner or span.node.startswith(f"{owner}.")]
     calls = [call for span in near for call in span.calls]
     texts = [str(m.get("content")) for call in calls for m in call.messages]
-    told = [str(tool) for call in calls for tool in call.tools]  # descriptions of tools are prompts, too
+    # Descriptions of tools, and of the fields of an answer, are prompts, too.
+    told = [str(part) for call in calls for part in (*call.tools, call.response_format or "")]
     whole = "{{" not in prompt.partition("\n")[0]
     held = any(_holds(text, first) if whole else first in text for text in texts)
     return owner if held or any(first in text for text in told) else None

@@ -339,7 +339,8 @@ class Context:
 
 def _call_record(request: Request, response: Response, role: str, model: str, paid: Settled) -> CallRecord:
     cost = (paid.cached, paid.usd, paid.seconds, paid.queued)
-    return CallRecord(request.messages, response, role, model, *cost, key=paid.key, tools=request.tools)
+    asked = {"tools": request.tools, "response_format": request.response_format}
+    return CallRecord(request.messages, response, role, model, *cost, key=paid.key, **asked)
 
 
 def is_cancelled() -> bool:

@@ -13,8 +13,8 @@ from workbench.lm import Message, Response
 class CallRecord:
     """One LM call inside a span. With token ids and log-probabilities it is a step of a rollout.
 
-    tools: that were offered. seconds: of its requests. queued: those that it waited for a slot, a rate limit or another
-    attempt.
+    tools: that were offered. response_format: of the answer that was asked for. seconds: of its requests. queued: those
+    that it waited for a slot, a rate limit or another attempt.
     state, earned: for a step in an environment, the state it was taken in and its reward (`Context.step`).
     """
 
@@ -30,6 +30,7 @@ class CallRecord:
     earned: float | None = None
     key: str = ""  # under which the journal has it
     tools: tuple[Mapping[str, Any], ...] = ()
+    response_format: Mapping[str, Any] | None = None
     number: int = 0  # among the calls of its span, from 1, in the order of their beginnings; failed ones count, too
     at: int = field(default=0, compare=False)  # its place in the trace (`Trace.tick`)
     began: float = field(default=0.0, compare=False)  # in this process, in seconds since 1970; a replay takes no time

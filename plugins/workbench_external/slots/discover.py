@@ -61,6 +61,7 @@ def find_slots(runs: Sequence[Sequence[Span]], folder: Path | None, appended: st
     for number, text in enumerate(_example_turns(calls, rows), 1):
         found[f"turn_{number}"] = {"in": "turn", "match": text, "text": text}
     found |= _tool_slots(call for _, _, call in calls)
+    found |= _field_slots(call for _, _, call in calls)
     return found | _file_slots(folder)
 
 
@@ -178,6 +179,29 @@ def _tool_slots(calls: Iterable[CallRecord]) -> dict[str, dict[str, Any]]:
                 place = {"in": "parameter", "name": name, "parameter": parameter}
                 found[_free(f"{slot}_{_word(parameter)}", found)] = {**place, "match": told, "text": told}
     return found
+
+
+def _field_slots(calls: Iterable[CallRecord]) -> dict[str, dict[str, Any]]:
+    """Descriptions in the schemas of structured answers, as of a Pydantic model: of its fields, and its own."""
+    found: dict[str, dict[str, Any]] = {}
+    seen: set[str] = set()
+    for form in (schema_of(call.response_format) for call in calls):
+        if form is None or form["name"] in seen:
+            continue
+        seen.add(form["name"])
+        for field, path in {"": ("parameters",), **parameters_of(form)}.items():
+            if told := str(at(form, path).get("description") or ""):
+                name = _free("_".join(filter(None, ("field", _word(field or form["name"])))), found)
+                found[name] = {"in": "field", "name": form["name"], "parameter": field, "match": told, "text": told}
+    return found
+
+
+def schema_of(response_format: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The schema of a structured answer, in the form of a tool; None for an answer of another form."""
+    given: Any = (response_format or {}).get("json_schema")
+    if not isinstance(given, Mapping) or not isinstance(given.get("schema"), Mapping):
+        return None
+    return {"name": str(given.get("name") or ""), "parameters": given["schema"]}
 
 
 def _free(name: str, taken: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from workbench.gateway import Ask
 from workbench.kit.plain_adapter import as_text
 from workbench_external.config import ExternalConfig, Slot
-from workbench_external.slots.discover import SYSTEM, at, parameters_of, texts_of
+from workbench_external.slots.discover import SYSTEM, at, parameters_of, schema_of, texts_of
 from workbench_external.slots.template import SHORTEST_INPUT, Template, fill
 
 Message = Mapping[str, Any]
@@ -27,6 +27,7 @@ class Patched:
 
     messages: list[Message]
     tools: list[Mapping[str, Any]]
+    response_format: Mapping[str, Any] | None = None
     lm: str | dict[str, Any] | None = None
     temperature: float | None = None
     max_tokens: int | None = None
@@ -47,6 +48,7 @@ class Patches:
         """The request of an agent, on a row with these inputs, with its texts replaced."""
         patched = Patched([], [])
         patched.tools = [self._tool(tool, patched) for tool in ask.tools]
+        patched.response_format = self._format(ask.settings.get("response_format"), patched)
         patched.messages = [self._message(message, patched) for message in ask.messages]
         if "user" in self.by_place and not any(name in patched.used for name, _, _ in self.by_place["user"]):
             last = [text for m in ask.messages if m.get("role") == "user" for text in texts_of(m.get("content"))]
@@ -86,11 +88,22 @@ class Patches:
 
     def _tool(self, tool: Mapping[str, Any], patched: Patched) -> Mapping[str, Any]:
         """A tool with its descriptions replaced."""
-        function = dict(tool.get("function", {}))
-        for name, slot, _ in (*self.by_place.get("tool", ()), *self.by_place.get("parameter", ())):
+        return {**tool, "function": self._describe(tool.get("function", {}), ("tool", "parameter"), patched)}
+
+    def _format(self, form: Mapping[str, Any] | None, patched: Patched) -> Mapping[str, Any] | None:
+        """The form of an answer with the descriptions of its schema replaced."""
+        schema = schema_of(form) if "field" in self.by_place else None
+        if form is None or schema is None:
+            return form
+        described = self._describe(schema, ("field",), patched)
+        return {**form, "json_schema": {**form["json_schema"], "schema": described["parameters"]}}
+
+    def _describe(self, function: Mapping[str, Any], places: Sequence[str], patched: Patched) -> dict[str, Any]:
+        function = dict(function)
+        for name, slot, _ in (known for place in places for known in self.by_place.get(place, ())):
             if slot.name != function.get("name"):
                 continue
-            path = parameters_of(function).get(slot.parameter) if slot.in_ == "parameter" else ()
+            path = _path_of(slot, function)
             told = None if path is None else at(function, path).get("description")
             if path is None or (told or "") != slot.match:
                 patched.missed.append(f"{name}: {str(told)[:_SHOWN]}")
@@ -99,7 +112,7 @@ class Patches:
             if slot.text is None or slot.text == slot.match:
                 continue
             function = _described(function, path, slot.text)
-        return {**tool, "function": function}
+        return function
 
     def _append_instructions(self, patched: Patched) -> None:
         if not (more := self.config.instructions):
@@ -156,6 +169,15 @@ class Patches:
         if len(self.outputs) == 1:
             return as_text(demo.get(self.outputs[0], ""))
         return "\n".join(f"{name}: {as_text(demo[name])}" for name in self.outputs if name in demo)
+
+
+def _path_of(slot: Slot, function: Mapping[str, Any]) -> Sequence[str] | None:
+    """Where what a slot describes stands in a tool, or a schema in the form of one; None if nowhere."""
+    if slot.in_ == "tool":
+        return ()
+    if slot.in_ == "field" and not slot.parameter:
+        return ("parameters",)
+    return parameters_of(function).get(slot.parameter)
 
 
 def _described(schema: Mapping[str, Any], path: Sequence[str], text: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from workbench.gateway import Ask
@@ -108,6 +109,32 @@ def test_descriptions_of_parts_of_a_parameter_are_found_and_replaced() -> None:
     assert function["parameters"]["properties"]["all"]["items"]["properties"]["city"]["description"] == "WHERE TO LOOK."
     assert function["parameters"]["$defs"]["Day"]["properties"]["month"]["description"] == "A MONTH."
     assert tool["function"]["description"] == "Goes." and city["properties"]["city"]["description"] == "Where to look."
+
+
+def test_descriptions_in_the_schema_of_an_answer_are_found_and_replaced() -> None:
+    schema = {
+        "description": "A sorted ticket.",
+        "properties": {"label": {"type": "string", "description": "One of four words."}, "why": {"type": "string"}},
+    }
+    form = {"type": "json_schema", "json_schema": {"name": "Ticket", "schema": schema, "strict": True}}
+    asked = replace(ask(("user", "How far is Rome?")), settings={"response_format": form})
+    call = CallRecord((), Response("x"), "task", "m", False, 0.0, response_format=form, number=1)
+    slots = find_slots([[Span("agent", "External", {}, calls=[call])]], None)
+    assert {name: (slot["name"], slot["parameter"], slot["match"]) for name, slot in slots.items()} == {
+        "field_ticket": ("Ticket", "", "A sorted ticket."),
+        "field_label": ("Ticket", "label", "One of four words."),
+    }
+    assert patch(asked, slots=slots).response_format == form
+    changed = {name: {**slot, "text": slot["match"].upper()} for name, slot in slots.items()}
+    patched = patch(asked, slots=changed)
+    sent = patched.response_format["json_schema"]
+    assert sent["strict"] and sent["schema"]["description"] == "A SORTED TICKET."
+    assert sent["schema"]["properties"]["label"]["description"] == "ONE OF FOUR WORDS." and not patched.missed
+    assert schema["description"] == "A sorted ticket.", "what the agent sent is not changed"
+    schema["properties"]["label"]["description"] = "Another text."
+    assert patch(asked, slots=changed).missed == ["field_label: Another text."]
+    plain = replace(asked, settings={"response_format": {"type": "json_object"}})
+    assert patch(plain, slots=changed).response_format == {"type": "json_object"}
 
 
 def test_instructions_are_appended_to_the_first_system_message_or_make_one() -> None:

@@ -8,12 +8,13 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from tests.helpers.external_agents import SORTER, SYSTEM, write_agent
+from tests.helpers.external_agents import CLIENT, SORTER, SYSTEM, write_agent
 
 from workbench.proof import Report
 from workbench.run import Options, optimize, resume
@@ -46,6 +47,33 @@ def test_the_prompt_of_an_agent_is_found_and_improved_without_a_change_of_the_ag
     assert slot["match"] == SYSTEM.replace("2026-11-23", "{{1}}") and HELPFUL in slot["text"]
     assert report.proved, report.lines()
     assert (tmp_path / "agent.py").read_text(encoding="utf-8") == SORTER
+
+
+#: Asks for an answer of a form, as clients do for a Pydantic model.
+STRUCTURED = f"""{CLIENT}
+schema = {{"type": "object", "properties": {{"label": {{"type": "string", "description": "What the text is about."}}}}}}
+form = {{"type": "json_schema", "json_schema": {{"name": "Ticket", "schema": schema}}}}
+print(chat([{{"role": "user", "content": row["text"] + " label:"}}], temperature=0.5, response_format=form)["content"])
+"""
+
+
+class Reading(SimulatedLM):
+    """Does better with a helpful description of the answer's field, and answers in that form."""
+
+    def _answer(self, request: Any, question: str) -> str:
+        if request.response_format is None or not question.rstrip().endswith("label:"):
+            return super()._answer(request, question)
+        told = {"role": "system", "content": str(request.response_format)}
+        return json.dumps({"label": super()._answer(replace(request, messages=(told, *request.messages)), question)})
+
+
+@pytest.mark.slow
+def test_the_description_of_an_answers_field_is_found_and_improved(tmp_path: Path) -> None:
+    path = write_agent(tmp_path, STRUCTURED, rows=(12, 24, 60), calls=600, output="json")
+    report = improve(path, {"rewrite": {"rounds": 4}}, Reading())
+    slots = written(path)["slots"]
+    assert [*slots] == ["field_label"] and HELPFUL in slots["field_label"]["text"]
+    assert report.proved, report.lines()
 
 
 @pytest.mark.slow
