@@ -9,8 +9,9 @@ from click.testing import CliRunner
 from tests.helpers.planted import plant
 
 from workbench.cli import cli
-from workbench.run import Options
+from workbench.run import Options, optimize
 from workbench.spec import apply_overrides, load_yaml
+from workbench.testing.simulated import SimulatedLM, SimulatedPool, write_task
 
 
 def test_a_run_without_a_candidate_says_so(tmp_path: Path) -> None:
@@ -134,3 +135,27 @@ def test_a_place_that_went_away_while_it_ran_loses_no_report(tmp_path: Path, mon
     report, _ = plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=400, proof={"when_unchanged": "test"})
     assert report.status == "finished" and report.workflow is None and report.proof is not None
     assert any("No space left" in w and "workbench export" in w for w in report.warnings)
+
+
+def test_a_result_of_another_workflow_or_one_that_was_edited_is_not_replaced_unsaid(tmp_path: Path) -> None:
+    told: list[str] = []
+
+    def optimized(name: str) -> bool:
+        spec = apply_overrides(load_yaml(path.read_text(), str(path)), [("name", name)])
+        told.clear()
+        optimize(
+            spec,
+            database=tmp_path / "run.db",
+            optimizers=[],
+            pool=SimulatedPool(SimulatedLM()),
+            options=Options(out=str(out), allow_unproved=True),
+            listener=lambda event, data: told.extend(data["warnings"]) if event == "run_started" else None,
+        )
+        return any(f"{out} will be replaced" in line for line in told)
+
+    path, out = write_task(tmp_path, budget={"calls": 200}, rows=(4, 4, 4)), tmp_path / "out.yaml"
+    assert not optimized("one"), "there is none yet"
+    assert not optimized("one"), "its own, from before"
+    assert optimized("two")
+    out.write_text(out.read_text() + "# mine\n")
+    assert optimized("two")

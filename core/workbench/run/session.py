@@ -101,6 +101,7 @@ class Session:
         with RunLock(self.store, self.run):
             self.record.mark_running(os.getpid(), os.uname().nodename)
             warned = [*self.task.dataset.warnings, *budget_warnings(self.task), *disk_warnings(self.store.path)]
+            warned += self._result_warnings()
             self.trackers = Trackers.watching(self.task.spec.track, self.info, self.evaluator, self.ledger.resumed)
             self.store.event(self.run_id, "machine", **describe_machine())
             self._emit("run_started", run=self.info, warnings=warned)
@@ -359,6 +360,16 @@ class Session:
         late = [w for w in plugins().warnings(self._set_aside) if w not in told]
         report.warnings += [*late, *self.trackers.close()]  # shown, not stored
         self.store.flush()
+
+    def _result_warnings(self) -> list[str]:
+        """That the result will replace a file of another workflow, or one that was edited since."""
+        out, name = self.options.path, self.task.spec.name
+        try:
+            known = not out.is_file() or self.record.is_result_of_namesake(str(out.resolve()), file_digest(out))
+        except OSError:  # it cannot be read; whether it can be written is told in the end
+            return []
+        told = f"{out} will be replaced, which is not a result of {name} as it was written; --out names another file"
+        return [] if known else [told]
 
     def _stop(self) -> bool:
         """Send nothing new from now on. False if that was the case already."""

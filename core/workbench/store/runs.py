@@ -177,6 +177,14 @@ class RunRecord:
         sql = "insert into artifacts (run_id, name, path, sha256, content) values (?, 'workflow', ?, ?, ?)"
         self.store.write(sql, self.run_id, path, hash_, content)
 
+    def is_result_of_namesake(self, path: str, content: str) -> bool:
+        """Whether a run of a workflow with the name of this run's wrote this file with this content."""
+        sql = (
+            "select 1 from artifacts join runs on runs.id = artifacts.run_id where artifacts.path = ? and content = ? "
+            "and runs.name = (select name from runs where id = ?)"
+        )
+        return self.store.row(sql, path, content, self.run_id) is not None
+
     def has_written(self, path: str, content: str) -> bool:
         """Whether the run wrote this file with this content."""
         sql = "select 1 from artifacts where run_id = ? and path = ? and content = ?"
