@@ -219,6 +219,7 @@ def test_a_paused_run_begins_no_row_until_it_goes_on(tmp_path: Path) -> None:
         paused = Orders(store, 1)
         while not any(o["outcome"] for o in paused.read_all()):
             time.sleep(0.02)
+        time.sleep(0.5)  # rows that had begun end
         counts.append(_calls(store))
         time.sleep(1.2)
         counts.append(_calls(store))
