@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,6 +22,8 @@ async def start_server(
     rank = max((role.lora.rank for role in roles if role.lora), default=0)
     options, environment = list_options(kind, sleep=settings.sleep, rank=rank, adapters=len(roles))
     extra = roles[0].spec.extra
+    if kind == "ipc":
+        environment |= show_gpu(device or extra.get("device"))
     options += [part for name in ("dtype", "revision") if name in extra for part in (f"--{name}", str(extra[name]))]
     server = ManagedServer(base, settings, log, options, environment)
     try:
@@ -29,6 +32,15 @@ async def start_server(
         await server.aclose()
         raise
     return server
+
+
+def show_gpu(device: str | None) -> dict[str, str]:
+    """The variable by which a server takes the GPU of a training on `cuda:1`: it takes the first that it sees."""
+    number = (device or "").partition(":")[2]
+    if not number.isdecimal():
+        return {}
+    seen = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    return {"CUDA_VISIBLE_DEVICES": seen[int(number)] if int(number) < len(seen) else number}
 
 
 def make_engine(

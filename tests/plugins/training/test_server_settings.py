@@ -18,7 +18,7 @@ from workbench_training.model.policy import Policy
 from workbench_training.rollouts.study_rollouts import TrainedPolicy
 from workbench_training.serving.policy_lm import LIVE
 from workbench_training.serving.policy_lm import policy as policy_lm
-from workbench_training.serving.server_setup import make_engine
+from workbench_training.serving.server_setup import make_engine, show_gpu
 from workbench_training.serving.vllm_engine import ServerEngine
 from workbench_training.serving.weight_transfer import list_options, resolve_transfer
 from workbench_training.settings import Learning, ServerSettings
@@ -79,3 +79,23 @@ def test_all_weights_of_several_policies_cannot_share_a_server() -> None:
     assert GRPO.model_validate({"server": "http://127.0.0.1:8000"}).server_settings == ServerSettings.model_validate(
         {"url": "http://127.0.0.1:8000"}
     )
+
+
+@pytest.mark.parametrize(
+    ("device", "seen", "shown"),
+    [
+        ("cuda:1", None, "1"),
+        ("cuda:1", "4,6", "6"),
+        ("cuda:1", "GPU-aa,GPU-bb", "GPU-bb"),
+        ("cuda", "4,6", None),
+        (None, None, None),
+        ("cpu", None, None),
+    ],
+)
+def test_a_server_that_shares_a_gpu_sees_the_one_of_the_training(
+    device: str | None, seen: str | None, shown: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if seen is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", seen)
+    assert show_gpu(device).get("CUDA_VISIBLE_DEVICES") == shown
