@@ -9,6 +9,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from workbench.errors import SpecError
 from workbench.spec import Strict, spec_error
+from workbench.spec.models import SplitSpec
 
 
 class Server(Strict):
@@ -82,3 +83,10 @@ def test_a_list_of_the_wrong_length_is_said_once() -> None:
     assert error.message == "outer.pair: must have at most 2 items, not [1, 2, 3]"
     (error,) = complaints(pair=[1])
     assert error.message == "outer.pair: must have at least 2 items, not [1]"
+
+
+def test_a_mapping_in_place_of_either_kind_of_number_is_one_complaint() -> None:
+    with pytest.raises(ValidationError) as caught:
+        SplitSpec.model_validate({"train": {}, "val": 60, "test": 200})
+    error = spec_error(caught.value, SplitSpec)
+    assert error.path == ("train",) and error.message.endswith("not {}") and not error.more

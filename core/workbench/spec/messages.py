@@ -35,16 +35,20 @@ def spec_error(error: ValidationError, model: type[BaseModel], prefix: tuple[str
 def _is_overruled(detail: Any, others: list[Any]) -> bool:
     """Whether a union's member complains that a mapping is no text or number, and another member has read the mapping
     and says what is wrong in it."""
-    loc = detail["loc"]
-    if not (loc and detail["type"].startswith(_MEMBERS.get(loc[-1], "\0")) and isinstance(detail["input"], Mapping)):
+    if not (_is_of_member(detail) and isinstance(detail["input"], Mapping)):
         return False
-    return any(e is not detail and e["loc"][: len(loc) - 1] == loc[:-1] for e in others)
+    place = detail["loc"][:-1]
+    return any(e["loc"][: len(place)] == place and not (e["loc"][:-1] == place and _is_of_member(e)) for e in others)
+
+
+def _is_of_member(detail: Any) -> bool:
+    """Whether a union's member complains that something is no text or number; its name ends the place."""
+    loc = detail["loc"]
+    return bool(loc) and detail["type"].startswith(_MEMBERS.get(loc[-1], "\0"))
 
 
 def _complaint(detail: Any, model: type[BaseModel], prefix: tuple[str | int, ...]) -> SpecError:
-    loc = detail["loc"]
-    if loc and detail["type"].startswith(_MEMBERS.get(loc[-1], "\0")):
-        loc = loc[:-1]  # the name of a union's member
+    loc = detail["loc"][:-1] if _is_of_member(detail) else detail["loc"]
     path = prefix + tuple(part for part in loc if _in_file(part))
     name = ".".join(str(part) for part in path) or "the file"
     kind, given = detail["type"], detail.get("input")
