@@ -163,7 +163,7 @@ def _address_of(function: Callable[..., Any]) -> str:
         file = Path()
     if not file.is_file() or "." in name or "<" in name:
         raise SpecError(
-            f"the metric {name or function!r} is no function at the top of a file",
+            f"the metric {name or function!r} is not a function at the top of a file",
             hint="Write it to a file (in a notebook: %%writefile metric.py), and give metric: python:metric.py:NAME.",
         )
     return f"{PREFIX}{file.resolve()}:{name}"

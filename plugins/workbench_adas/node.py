@@ -152,7 +152,7 @@ def check_source(source: str) -> None:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None)
         raise SpecError(
-            f"source is no Python: {getattr(error, 'msg', error)}",
+            f"source is not Python: {getattr(error, 'msg', error)}",
             hint=f"Look at its line {line}." if line else None,
             path=("source",),
         ) from None

@@ -130,7 +130,7 @@ def read_mistake(text: str, log: Log, numbers: Sequence[int]) -> tuple[str, int,
         raise Unreadable(FailureKind.UNPARSED, f"there is no agent {agent[:80]!r} in the log")
     digits = re.fullmatch(r"(?:step\s*)?(\d{1,9})", step, re.IGNORECASE)
     if digits is None or int(digits[1]) not in numbers:
-        raise Unreadable(FailureKind.UNPARSED, f"{step[:80]!r} is no step that was shown")
+        raise Unreadable(FailureKind.UNPARSED, f"{step[:80]!r} is not a step that was shown")
     return known[agent.casefold()], int(digits[1]), _reason(text)
 
 

@@ -102,7 +102,7 @@ class DSPyModule(SignatureNode):
         import dspy
 
         if not (isinstance(made, type) and issubclass(made, dspy.Module)):
-            raise SpecError(f"{self.address.name} is no subclass of dspy.Module", path=("dspy",))
+            raise SpecError(f"{self.address.name} is not a subclass of dspy.Module", path=("dspy",))
 
     def _check_predictors(self, known: list[str]) -> None:
         for name in self.config.predictors:

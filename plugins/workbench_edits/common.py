@@ -34,7 +34,7 @@ def top_name(address: str) -> str:
     """The name in an address that is `nodes.NAME`. Raises SpecError for a node inside another one."""
     parts = address.split(".")
     if parts[0] != "nodes" or len(parts) != 2:
-        raise SpecError(f"'{address}' is no node of the graph", hint="Write e.g. nodes.answer.")
+        raise SpecError(f"'{address}' is not a node of the graph", hint="Write e.g. nodes.answer.")
     return parts[1]
 
 

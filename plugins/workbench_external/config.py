@@ -102,7 +102,7 @@ class ExternalConfig(NodeConfig):
         if self.image is not None and ways != ["command"]:
             raise ValueError("image needs command alone: the program that is started in it for each row")
         if self.image is not None and not re.fullmatch(r"[A-Za-z0-9][\w./:@-]*", self.image):
-            raise ValueError(f"image '{self.image}' is no name of an image; write one as docker and podman list it")
+            raise ValueError(f"image '{self.image}' is not a name of an image; write one as docker and podman list it")
         if self.revision is not None and self.folder is None:
             raise ValueError("revision needs folder: a Git repository")
         return self

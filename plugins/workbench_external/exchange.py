@@ -183,11 +183,11 @@ def _json_of(text: str) -> Any:
             return json.loads("".join(lines[start:]), parse_constant=_refuse)
         except (ValueError, RecursionError):
             continue
-    raise NodeError("unparsed", f"the answer is no JSON: {text.strip()[:200]}")
+    raise NodeError("unparsed", f"the answer is not JSON: {text.strip()[:200]}")
 
 
 def _refuse(constant: str) -> float:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")
 
 
 def _typed(signature: Signature, name: str, value: Any) -> Any:

@@ -42,7 +42,7 @@ def check_service(config: ExternalConfig, signature: Signature) -> None:
         return
     if not _is_address(config.url):
         raise SpecError(
-            f"'{config.url}' is no address of an HTTP service",
+            f"'{config.url}' is not an address of an HTTP service",
             hint="Write one in full: http://127.0.0.1:8000/ask.",
             path=("url",),
         )

@@ -92,7 +92,7 @@ def read_list(text: str, key: str) -> list[Mapping[str, Any]]:
     """The list of objects under a key of an answer. Raises Unreadable."""
     value = read_json(text, key)[key]
     if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
-        raise Unreadable(FailureKind.UNPARSED, f"'{key}' is no list of objects: {text[:200]!r}")
+        raise Unreadable(FailureKind.UNPARSED, f"'{key}' is not a list of objects: {text[:200]!r}")
     return value
 
 

@@ -34,7 +34,7 @@ class Induced:
 
     def __init__(self, file: str, only: list[str] | None = None, max_tokens: int = 3000, window: int = 16_000):
         if not isinstance(file, str):
-            raise SpecError(f"'file' is no path: {file!r}", hint="Write metric: {induced: metrics.yaml}.")
+            raise SpecError(f"'file' is not a path: {file!r}", hint="Write metric: {induced: metrics.yaml}.")
         for name, value, least in (("max_tokens", max_tokens, 64), ("window", window, 300)):
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise SpecError(f"'{name}' is {value!r}", hint=f"Write a whole number of {least} or more.")
@@ -75,7 +75,7 @@ def _choose(metrics: Sequence[InducedMetric], file: str, only: Sequence[str] | N
         return list(metrics)
     names = [metric.name for metric in metrics]
     if not isinstance(only, list) or not only:
-        raise SpecError("'only' is no list of names", hint=f"Write only: [{names[0]}].")
+        raise SpecError("'only' is not a list of names", hint=f"Write only: [{names[0]}].")
     for name in only:
         if name not in names:
             raise SpecError(f"{Path(file).name} has no metric '{name}'", hint=suggest(str(name), names))

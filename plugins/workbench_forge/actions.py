@@ -135,7 +135,7 @@ def check_source(source: str, name: str, imports: Collection[str] = HARMLESS) ->
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise Refused(f"the source is no Python: {error}") from None
+        raise Refused(f"the source is not Python: {error}") from None
     if name not in [n.name for n in tree.body if isinstance(n, ast.FunctionDef)]:
         raise Refused(f"the source must define the function '{name}' at its top level")
     for node in ast.walk(tree):

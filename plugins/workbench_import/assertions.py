@@ -75,6 +75,6 @@ class Assertions:
 def meets(answer: str, assertion: Any) -> bool:
     """Whether an answer meets an assertion. Raises ValueError for one that is none."""
     if not is_dict(assertion) or str(assertion.get("type", "")).removeprefix("not-") not in CHECKS:
-        raise ValueError(f"{assertion!s:.100} is no assertion; types: {', '.join(CHECKS)}")
+        raise ValueError(f"{assertion!s:.100} is not an assertion; types: {', '.join(CHECKS)}")
     kind = str(assertion["type"])
     return CHECKS[kind.removeprefix("not-")](answer, assertion.get("value")) != kind.startswith("not-")

@@ -86,7 +86,7 @@ def _states(path: Path, wishes: Wishes) -> tuple[dict[str, dict[str, Any]], dict
         return read_pickled(state)
     value = read_value(state)
     if not is_dict(value):
-        raise SpecError(f"{state.name} is no state of a DSPy program", hint="It is made by program.save.")
+        raise SpecError(f"{state.name} is not a state of a DSPy program", hint="It is made by program.save.")
     states = {n: s for n, s in value.items() if is_dict(s) and is_dict(s.get("signature"))}
     if not states and is_dict(value.get("signature")):  # of a single predictor
         states = {"self": value}

@@ -105,7 +105,7 @@ def read_table(path: Path) -> list[dict[str, Any]]:
     """The rows of a CSV, JSON or JSONL file. Raises SpecError."""
     suffix = path.suffix.removeprefix(".").lower()
     if suffix not in _SUFFIXES:
-        raise SpecError(f"{path.name} is no table", hint=f"Known: {', '.join(_SUFFIXES)}.")
+        raise SpecError(f"{path.name} is not a table", hint=f"Known: {', '.join(_SUFFIXES)}.")
     reader: Callable[[str, Mapping[str, Any]], list[dict[str, Any]]] = plugins().get("readers", suffix)
     return [dict(row) for row in reader(str(path.resolve()), {})]
 
@@ -154,6 +154,6 @@ def detect(path: Path) -> str:
     if isinstance(value, list) and value and isinstance(value[0], Mapping) and "input" in value[0]:
         return "inspect"
     raise SpecError(
-        f"{path.name} is no configuration of promptfoo, no state of a DSPy program and no dataset of Inspect",
+        f"{path.name} is not a promptfoo configuration, a state of a DSPy program or an Inspect dataset",
         hint="Say which it is with --from.",
     )

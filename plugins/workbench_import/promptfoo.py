@@ -44,7 +44,7 @@ def read(path: Path, wishes: Wishes) -> Imported:
     """The configuration as a workflow. Raises SpecError."""
     config = read_value(path)
     if not is_dict(config):
-        raise SpecError(f"{path.name} is no configuration of promptfoo", hint="It has prompts, providers and tests.")
+        raise SpecError(f"{path.name} is not a configuration of promptfoo", hint="It has prompts, providers and tests.")
     found = Imported({})
     found.left += [f"'{key}'" for key in config if key not in _KEYS]
     prompts = list(_prompts(config.get("prompts"), path.parent, found))

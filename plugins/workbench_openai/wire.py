@@ -139,7 +139,7 @@ def _text(content: Any) -> str:
         parts = [part.get("text") for part in content if isinstance(part, dict)]
         content = "".join(part for part in parts if isinstance(part, str))
     if not isinstance(content, str):
-        raise LMError("bad_body", "status 200 with content that is no text")
+        raise LMError("bad_body", "status 200 with content that is not text")
     return _clean(content)
 
 

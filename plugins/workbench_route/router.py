@@ -110,7 +110,7 @@ class Router(Learned):
             place = ".".join(str(part) for part in first["loc"][:3])
             message = first["msg"].removeprefix("Value error, ")
             raise SpecError(
-                f"this is no learned router: {place + ': ' if place else ''}{message}",
+                f"this is not a learned router: {place + ': ' if place else ''}{message}",
                 hint="The optimizer `route` writes this setting; leave it out to take the reference for every input.",
                 path=("learned",),
             ) from None

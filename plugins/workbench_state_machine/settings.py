@@ -48,7 +48,7 @@ class When(NodeConfig):
         try:
             re.compile(value or "")
         except re.error as error:
-            raise ValueError(f"{value!r} is no regular expression: {error}") from None
+            raise ValueError(f"{value!r} is not a regular expression: {error}") from None
         return value
 
     @property
@@ -92,7 +92,7 @@ class Transition(NodeConfig):
         if value in ("error", "always"):
             return {value: True}
         if not isinstance(value, dict | When):
-            raise ValueError(f"{value!r} is no condition. {_HINT}")
+            raise ValueError(f"{value!r} is not a condition. {_HINT}")
         return value
 
 
@@ -170,7 +170,7 @@ def _check_transition(
         )
     if step.keep is not None and step.keep not in outputs:
         raise SpecError(
-            f"'{step.keep}' is no output of the signature", hint=suggest(step.keep, outputs), path=(*path, "keep")
+            f"'{step.keep}' is not an output of the signature", hint=suggest(step.keep, outputs), path=(*path, "keep")
         )
 
 

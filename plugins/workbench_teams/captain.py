@@ -269,7 +269,7 @@ class Captain(SignatureNode):
                 return {r: found[r] if found[r] in list(self.config.library) else None for r in near}
             messages += [
                 {"role": "assistant", "content": response.text},
-                {"role": "user", "content": f"That is no JSON object with the keys {', '.join(near)}."},
+                {"role": "user", "content": f"That is not a JSON object with the keys {', '.join(near)}."},
             ]
         ctx.note(unreadable_mapping=response.text[:200])
         return {role: names[0] if names else None for role, names in near.items()}

@@ -139,7 +139,7 @@ class ToolDocs(Optimizer):
         try:
             body = json.JSONDecoder().raw_decode(text[start:])[0] if start >= 0 else None
         except json.JSONDecodeError as error:
-            raise ValueError(f"that is no JSON: {error.msg}") from None
+            raise ValueError(f"that is not JSON: {error.msg}") from None
         if not isinstance(body, dict):
             raise ValueError("there is no JSON object in the answer")
         allowed = {"both": ("description", "wrapper"), "descriptions": ("description",), "wrappers": ("wrapper",)}[

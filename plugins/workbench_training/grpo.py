@@ -93,7 +93,7 @@ class GRPO(TrainingOptimizer):
         if twice := {a for a in addresses if addresses.count(a) > 1}:
             raise ValueError(f"two policies have the address {', '.join(sorted(twice))}; give each an LM of its own")
         if wrong := [name for name in self.policies if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name)]:
-            raise ValueError(f"'{wrong[0]}' is no name for a policy: letters, digits and _, beginning with a letter")
+            raise ValueError(f"'{wrong[0]}' is not a name for a policy: letters, digits and _, beginning with a letter")
         self._check_roles(course)
         learnings = [self.learning, *(p.learning for p in self.policies.values() if p.learning)]
         if course.replay and any(s.temperature != 1.0 for s in learnings):

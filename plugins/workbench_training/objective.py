@@ -109,7 +109,7 @@ class Subgoals(BaseModel):
         try:
             groups = re.compile(value).groups
         except re.error as error:
-            raise ValueError(f"'{value}' is no regular expression: {error}") from None
+            raise ValueError(f"'{value}' is not a regular expression: {error}") from None
         if groups != 1:
             raise ValueError(f"'{value}' has {groups} groups: put brackets around the subgoal alone")
         return value

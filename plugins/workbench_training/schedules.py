@@ -71,7 +71,7 @@ def check_schedules(schedules: Sequence[Schedule], workflow: Workflow) -> None:
             value = None
         if not schedule.address.startswith("nodes.") or not isinstance(value, int | float) or isinstance(value, bool):
             raise SpecError(
-                f"'{schedule.address}' is no numeric setting of a node",
+                f"'{schedule.address}' is not a numeric setting of a node",
                 hint="Write its address, e.g. nodes.NAME.max_steps, or nodes.NAME.nodes.search.noise.",
                 path=place,
             )

@@ -110,7 +110,7 @@ class SFT(ImitationOptimizer):
         try:
             re.compile(value)
         except re.error as error:
-            raise ValueError(f"'{value}' is no regular expression: {error}") from None
+            raise ValueError(f"'{value}' is not a regular expression: {error}") from None
         return value
 
     @model_validator(mode="after")

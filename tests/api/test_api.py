@@ -118,7 +118,7 @@ def test_a_metric_may_be_a_function_of_a_file_and_no_other(folder: Path) -> None
     as_function = workbench.evaluate({**content, "metric": module.score}, split="all", pool=model())
     assert as_function.score == as_text.score
     for wrong in (lambda example, prediction: 1.0, len):
-        with pytest.raises(SpecError, match="is no function at the top of a file"):
+        with pytest.raises(SpecError, match="is not a function at the top of a file"):
             workbench.evaluate({**content, "metric": wrong}, pool=model())
 
 

@@ -278,7 +278,7 @@ DATA = {
     "cells too many": ("rows.csv", "text,label\n" + "x,a\n" * 8 + "x,y,a\n", "10:1", "3 cells"),
     "column twice": ("rows.csv", "text,text\nx,a\n", "1:1", "twice"),
     "quote open": ("rows.csv", "text,label\n" + "x,a\n" * 8 + '"x,a\n', None, "table"),
-    "json is no list": ("rows.json", '{"a": 1}', "1:1", "list of objects"),
+    "json is not a list": ("rows.json", '{"a": 1}', "1:1", "list of objects"),
     "no rows": ("rows.csv", "text,label\n", "1:1", "no rows"),
 }
 

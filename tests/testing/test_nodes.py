@@ -179,7 +179,7 @@ def test_a_node_that_keeps_its_contract_passes(kind: type[NodeKind], tmp_path: P
     [
         (Bare, "is_documented", "docstring"),
         (Undescribed, "is_documented", "'ask' needs a description"),
-        (Nameless, "is_documented", "'asks', which is no setting"),
+        (Nameless, "is_documented", "'asks', which is not a setting"),
         (Misdeclared, "declares_its_fields", "must be a tuple of names"),
         (WritesMore, "writes_what_it_declares", "writes 'more'"),
         (WritesLess, "writes_what_it_declares", "declares the output 'more'"),

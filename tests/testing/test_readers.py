@@ -100,7 +100,7 @@ def test_a_reader_that_keeps_its_contract_passes() -> None:
     ("reader", "check", "said"),
     [
         (undocumented, "is_documented", "docstring"),
-        (gives_tuples, "gives_rows", "what is no JSON: (1, 2)"),
+        (gives_tuples, "gives_rows", "what is not JSON: (1, 2)"),
         (shuffles, "is_deterministic", "do not shuffle"),
         (names_no_line, "names_the_line", "names line None, the fault is on line 3"),
         (gives_no_hint, "names_the_line", "what to write instead"),

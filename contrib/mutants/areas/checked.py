@@ -40,7 +40,7 @@ CHECKED: list[Mutant] = [
         ),
         ("if argument.arg not in hidden and not known:", "if not known:", "filled-in arguments"),
         ("if function.args.kwarg is None else []", "", "what takes any argument"),
-        ("if not flags and _SCRIPT", "if _SCRIPT", "what stands behind -c is no file"),
+        ("if not flags and _SCRIPT", "if _SCRIPT", "what stands behind -c is not a file"),
     ),
     *changes_of(
         "core/workbench/kit/prompt_defects.py",

@@ -95,7 +95,7 @@ SEARCH: list[Mutant] = [
         (
             "return float(first + (last - first) // width * width)",
             "return float(last + 0 * first * width)",
-            "the last value is no step of the domain",
+            "the last value is not a step of the domain",
         ),
         ("and retrieve not in self.domains", "", "retrieval is set twice"),
         (

@@ -126,7 +126,7 @@ def image_part(url: Any, place: str, detail: Any = None) -> dict[str, Any]:
     """An image as a part of a message's content. url: http(s) or a data URI."""
     address = as_text(url, place, "Send https://... or data:image/png;base64,...")
     if not address.startswith(("https://", "http://", "data:image/")):
-        raise bad(place, "is no address of an image", "Send https://... or data:image/png;base64,...")
+        raise bad(place, "is not an address of an image", "Send https://... or data:image/png;base64,...")
     image = {"url": address}
     if detail is not None:
         image["detail"] = as_text(detail, f"{place} (detail)", "Send auto, low or high.")

@@ -215,7 +215,7 @@ def _finite(text: str) -> float:
     """A number. Raises ValueError for NaN and the infinities, which no JSON can hold, 1e999 among them."""
     value = float(text)
     if not math.isfinite(value):
-        raise ValueError(f"{text} is no number of JSON")
+        raise ValueError(f"{text} is not a JSON number")
     return value
 
 

@@ -84,4 +84,4 @@ def _json(file: Path | None, most: int) -> Any:
     try:
         return json.loads(file.read_bytes())
     except (ValueError, RecursionError) as error:
-        raise SpecError(f"'{file}' is no JSON: {str(error)[:100]}") from None
+        raise SpecError(f"'{file}' is not JSON: {str(error)[:100]}") from None

@@ -45,7 +45,7 @@ def image_url(value: Any, base: Path, name: str = "image") -> str:
     if isinstance(value, bytes | bytearray | memoryview):
         return _data_uri(bytes(value), name)
     if not isinstance(value, str) or not value:
-        raise NodeError("data", f"'{name}' is no image: {value!r:.80}; give a path, an address or bytes")
+        raise NodeError("data", f"'{name}' is not an image: {value!r:.80}; give a path, an address or bytes")
     if value.startswith(("https://", "http://")):
         return value
     if value.startswith("data:"):
@@ -55,14 +55,14 @@ def image_url(value: Any, base: Path, name: str = "image") -> str:
                 raise ValueError("it has another form than data:image/...;base64,...")
             return _data_uri(base64.b64decode(body, validate=True), name)
         except (ValueError, binascii.Error) as error:
-            raise NodeError("data", f"'{name}' is no data URI of an image: {error}") from None
+            raise NodeError("data", f"'{name}' is not a data URI of an image: {error}") from None
     try:
         folder, path = base.resolve(), (base / value).resolve()
         if not path.is_relative_to(folder):
             raise NodeError("data", f"'{name}': {value!r:.120} lies outside {folder}, the folder of the workflow file")
         stamp = path.stat()
         if not stat.S_ISREG(stamp.st_mode):  # a pipe would never end
-            raise NodeError("data", f"'{name}': {value!r:.120} cannot be read: it is no file")
+            raise NodeError("data", f"'{name}': {value!r:.120} cannot be read: it is not a file")
         return _read(path, stamp.st_mtime_ns, stamp.st_size, name)
     except (OSError, ValueError) as error:  # the latter: a name with a null byte
         raise NodeError("data", f"'{name}': {value!r:.120} cannot be read: {error}") from None

@@ -32,7 +32,7 @@ def load_types(types: Mapping[str, str], base: Path) -> dict[str, Any]:
             if not name.isidentifier():
                 raise SpecError(f"'{name}' cannot name a type", hint="Use letters, digits and _.")
             if not address.startswith(PREFIX):
-                raise SpecError(f"'{address}' is no class", hint=f"Write {PREFIX}models.py:{name}.")
+                raise SpecError(f"'{address}' is not a class", hint=f"Write {PREFIX}models.py:{name}.")
             made = load_user_code(address, base)
             found[name] = dict if code_is_outlined() else _checked(made, address)
     return found
@@ -46,7 +46,7 @@ def _checked(made: Any, address: str) -> Any:
         TypeAdapter(made).json_schema()
     except (PydanticSchemaGenerationError, PydanticUserError, TypeError) as error:
         raise SpecError(
-            f"'{address}' is no type that can be read from JSON: {str(error).splitlines()[0]}",
+            f"'{address}' is not a type that can be read from JSON: {str(error).splitlines()[0]}",
             hint="Name a class of pydantic.BaseModel, a dataclass or a TypedDict.",
         ) from None
     return made

@@ -368,7 +368,7 @@ class Session:
             known = not out.is_file() or self.record.is_result_of_namesake(str(out.resolve()), file_digest(out))
         except OSError:  # it cannot be read; whether it can be written is told in the end
             return []
-        told = f"{out} will be replaced, which is not a result of {name} as it was written; --out names another file"
+        told = f"{out} will be replaced: {name} did not write it, or it was edited since; --out names another file"
         return [] if known else [told]
 
     def _stop(self) -> bool:

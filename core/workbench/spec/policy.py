@@ -44,7 +44,7 @@ class Condition(Strict):
         try:
             re.compile(value or "")
         except re.error as error:
-            raise ValueError(f"matches is no regular expression: {error}") from None
+            raise ValueError(f"matches is not a regular expression: {error}") from None
         except (RecursionError, OverflowError):
             raise ValueError("matches is nested too deeply, or counts too far, for a regular expression") from None
         return value

@@ -45,7 +45,7 @@ def parse_json(text: str, place: str, kind: type[T]) -> T:
         value = None
     if not isinstance(value, kind):
         what = "an object" if kind is dict else "a list"
-        raise StoreError(f"{place} is damaged: it is no JSON of {what}; use a copy of the database")
+        raise StoreError(f"{place} is damaged: it is not JSON of {what}; use a copy of the database")
     return value
 
 
@@ -53,7 +53,7 @@ def check_tree(tree: dict[str, Any], place: str) -> dict[str, Any]:
     """A workflow's tree, if it has the form of one: nodes by name, each with a kind. Raises StoreError."""
     nodes = tree.get("nodes")
     if not is_dict(nodes) or not all(is_dict(n) and isinstance(n.get("kind"), str) for n in nodes.values()):
-        raise StoreError(f"{place} is damaged: it is no workflow; use a copy of the database")
+        raise StoreError(f"{place} is damaged: it is not a workflow; use a copy of the database")
     return tree
 
 

@@ -92,5 +92,5 @@ def _spend(values: Mapping[str, Any]) -> Spend:
 
 def _amount(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-        raise ValueError(f"{value!r:.40} is no amount")
+        raise ValueError(f"{value!r:.40} is not an amount")
     return value

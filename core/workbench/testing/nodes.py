@@ -192,10 +192,10 @@ def check_node_is_documented(case: NodeCase) -> None:
         assert info.description, f"the setting '{name}' needs a description: Field(..., description='...')"
     names = {info.alias or name for name, info in fields.items()} | set(fields)
     assert kind.primary in names, (
-        f"{_name(case)}.primary is '{kind.primary}', which is no setting: it is the one that `kind: VALUE` fills"
+        f"{_name(case)}.primary is '{kind.primary}', which is not a setting: it is the one that `kind: VALUE` fills"
     )
     for name in kind.learnable:
-        assert name.split(".")[0] in {*names, *kind.groups}, f"learnable names '{name}', which is no setting"
+        assert name.split(".")[0] in {*names, *kind.groups}, f"learnable names '{name}', which is not a setting"
 
 
 def check_node_declares_its_fields(case: NodeCase) -> None:

@@ -85,8 +85,8 @@ def check_reader_gives_rows(case: ReaderCase) -> None:
         try:
             digest(row)
         except (TypeError, ValueError) as error:
-            raise AssertionError(f"{name_of(case.read)}: row {number} holds what is no JSON: {error}") from error
-        assert not _no_json(row), f"{name_of(case.read)}: row {number} holds what is no JSON: {_no_json(row)[0]!r}"
+            raise AssertionError(f"{name_of(case.read)}: row {number} holds what is not JSON: {error}") from error
+        assert not _no_json(row), f"{name_of(case.read)}: row {number} holds what is not JSON: {_no_json(row)[0]!r}"
 
 
 def _no_json(value: Any) -> list[Any]:

@@ -93,12 +93,12 @@ def _checked(state: Any) -> tuple[int, list[str], dict[str, tuple[str, dict[str,
     """updates, keys and offered of a stored state. Raises KeyError, TypeError and ValueError for any other form than
     `TrainingRecord.write` gives them: a name leads to a folder, and must not lead out of that of the weights."""
     if not isinstance(state, dict):
-        raise TypeError("its state is no object")
+        raise TypeError("its state is not an object")
     updates, keys, offered = state["updates"], state["keys"], state["offered"]
     if type(updates) is not int or not isinstance(keys, list) or not isinstance(offered, dict):
         raise TypeError("its updates, keys or offered folders have a wrong type")
     if not all(isinstance(key, str) for key in keys):
-        raise TypeError("one of its keys is no text")
+        raise TypeError("one of its keys is not text")
     for epoch, (name, sizes) in offered.items():
         if not epoch.isdecimal() or not is_digest(name):
             raise ValueError(f"the folder of epoch {epoch!r:.40} is none that workbench names")

@@ -69,9 +69,9 @@ def test_no_step_is_named_where_the_judge_sees_no_mistake() -> None:
         ("Agent: Adder", "names no step"),
         ("Agent: Adder\nStep: 1\nStep: 2", "or several"),
         ("Agent: Nobody\nStep: 1", "no agent 'Nobody'"),
-        ("Agent: Adder\nStep: 9", "no step that was shown"),
-        ("Agent: Adder\nStep: 1 or 2", "no step that was shown"),
-        ("Agent: Adder\nStep: -1", "no step that was shown"),
+        ("Agent: Adder\nStep: 9", "not a step that was shown"),
+        ("Agent: Adder\nStep: 1 or 2", "not a step that was shown"),
+        ("Agent: Adder\nStep: -1", "not a step that was shown"),
     ],
 )
 def test_an_answer_that_cannot_be_read_is_no_finding(said: str, why: str) -> None:

@@ -315,7 +315,7 @@ def test_a_class_of_dspy_itself_is_a_module(folder: Path) -> None:
     [
         ({"dspy": "solver.py:Solver"}, "Write dspy: python:solver.py:Solver"),
         ({"dspy": "python:solver.py:Nobody"}, "no function 'Nobody'"),
-        ({"dspy": "python:pathlib:Path", "signature": "a -> b"}, "no subclass of dspy.Module"),
+        ({"dspy": "python:pathlib:Path", "signature": "a -> b"}, "not a subclass of dspy.Module"),
         ({"dspy": "python:pathlib:Path"}, "signature: "),
         ({"dspy": "python:solver.py:Solver", "arguments": {"wrong": 1}}, "cannot be made: TypeError"),
         ({"dspy": "python:solver.py:Solver", "predictors": {"answr": {}}}, "Did you mean 'answer'"),

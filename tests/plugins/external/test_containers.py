@@ -233,7 +233,7 @@ def test_a_container_that_cannot_be_started_is_told_with_what_the_runtime_says(d
     [
         ({"python": "a.py:f"}, "image needs command alone"),
         ({"command": ["x", "{port}"], "url": "http://127.0.0.1:{port}/"}, "image needs command alone"),
-        ({"command": ["x"], "image": "--privileged"}, "'--privileged' is no name of an image"),
+        ({"command": ["x"], "image": "--privileged"}, "'--privileged' is not a name of an image"),
     ],
 )
 def test_an_image_is_of_a_command_and_no_option_of_the_client(settings: Any, told: str, tmp_path: Path) -> None:

@@ -195,11 +195,11 @@ def test_a_wrong_file_is_named_with_its_line_where_the_workflow_names_it(
     [
         ({"induced": "gone.yaml"}, "there is no file"),
         ({"induced": {}}, "needs 'file'\n  Write e.g. metric: {induced: FILE}."),
-        ({"induced": 3}, "'file' is no path: 3"),
+        ({"induced": 3}, "'file' is not a path: 3"),
         ({"induced": {"file": "metrics.yaml", "max_tokens": "many"}}, "'max_tokens' is 'many'"),
         ({"induced": {"file": "metrics.yaml", "window": 0}}, "Write a whole number of 300 or more."),
         ({"induced": {"file": "metrics.yaml", "only": ["Says plese"]}}, "Did you mean 'Says please'"),
-        ({"induced": {"file": "metrics.yaml", "only": "Says please"}}, "no list of names"),
+        ({"induced": {"file": "metrics.yaml", "only": "Says please"}}, "not a list of names"),
         ({"induced": {"file": "metrics.yaml", "weights": 1}}, "weights"),
         ("induced", "reads a file"),
         ("induced('metrics.yaml')", "Write metric: {induced: FILE}"),

@@ -304,7 +304,7 @@ def test_two_functions_keep_their_own_code(tmp_path: Path) -> None:
         ('{"action": "remove", "name": "x"}', "there is no function 'x'"),
         ('{"action": "add", "name": "Bad Name"}', "Python name"),
         ('{"action": "add", "name": "a"}', "is there already"),
-        ('{"action": "add", "name": "f", "source": "def f(:"}', "no Python"),
+        ('{"action": "add", "name": "f", "source": "def f(:"}', "not Python"),
         ('{"action": "add", "name": "f", "source": "def g(): pass"}', "must define the function 'f'"),
         (
             '{"action": "add", "name": "f", "source": "import numpy\\ndef f(): pass"}',

@@ -109,10 +109,10 @@ def test_friction_45_the_store_holds_a_picture_once_by_its_hash(folder: Path) ->
         ("pictures", "cannot be read"),
         ("a\0b", "cannot be read"),
         ("data:text/html;base64,PGI+", "is neither PNG"),
-        ("data:image/png,raw", "is no data URI"),
-        ("data:image/png;base64,!!!", "is no data URI"),
-        (3, "is no image"),
-        ("", "is no image"),
+        ("data:image/png,raw", "is not a data URI"),
+        ("data:image/png;base64,!!!", "is not a data URI"),
+        (3, "is not an image"),
+        ("", "is not an image"),
         (b"text", "is neither PNG"),
     ],
 )
@@ -138,7 +138,7 @@ def test_a_picture_that_is_too_large_is_refused_without_reading_it(folder: Path)
 
 def test_a_pipe_is_refused_without_waiting_for_it(folder: Path) -> None:
     os.mkfifo(folder / "pipe.png")
-    with pytest.raises(NodeError, match="it is no file"):
+    with pytest.raises(NodeError, match="it is not a file"):
         image_url("pipe.png", folder)
 
 

@@ -126,7 +126,7 @@ def test_looking_at_a_file_runs_no_class_and_a_run_asks_for_trust(
     [
         ({"Bill": "python:models.py:Bil"}, "Did you mean 'Bill'"),
         ({"Bill": "python:models.py:nothing"}, "has no function 'nothing'"),
-        ({"Bill": "models.Bill"}, "is no class"),
+        ({"Bill": "models.Bill"}, "is not a class"),
         ({}, "unknown type 'Bill'"),
     ],
 )

@@ -40,7 +40,7 @@ def test_tools_are_linked_by_documents_and_by_what_was_seen() -> None:
     links.see("login", {"session": "s", "user_city": "rome"})  # results go before the document
     assert links.rank("login", "pay") == 0 and links.rank("login", "rain") == 2
     links.see("pay", 3)
-    assert links.rank("pay", "rain") == 0, "a number is no text"
+    assert links.rank("pay", "rain") == 0, "a number is not text"
     links.see("rain", "wet")
     assert links.rank("rain", "login") == 1, "a text without a name could be anything"
     links.prove(["login", "pay"], [call("login"), call("pay", token=ref("1.session"))])

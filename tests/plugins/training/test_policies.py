@@ -77,7 +77,7 @@ def trained(folder: Path) -> list[dict[str, Any]]:
 def test_wrong_policies_are_refused() -> None:
     with pytest.raises(ValidationError, match="two policies have the address lm"):
         GRPO.model_validate({"policies": {"a": {"address": "lm"}, "b": {"address": "lm"}}})
-    with pytest.raises(ValidationError, match="no name for a policy"):
+    with pytest.raises(ValidationError, match="not a name for a policy"):
         GRPO.model_validate({"policies": {"a.b": {"address": "lm"}}})
     with pytest.raises(ValidationError, match="either `address` or `policies`"):
         GRPO.model_validate({"address": "nodes.x.lm", "policies": {"a": {"address": "lm"}}})

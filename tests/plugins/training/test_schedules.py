@@ -45,10 +45,10 @@ def test_any_numeric_setting_of_a_node_may_change_and_whole_ones_stay_whole(tmp_
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"address": "nodes.solve.noise"}, "no numeric setting"),
-        ({"address": "nodes.slove.max_steps"}, "no numeric setting"),
-        ({"address": "nodes.solve.instructions"}, "no numeric setting"),
-        ({"address": "lm.timeout"}, "no numeric setting"),
+        ({"address": "nodes.solve.noise"}, "not a numeric setting"),
+        ({"address": "nodes.slove.max_steps"}, "not a numeric setting"),
+        ({"address": "nodes.solve.instructions"}, "not a numeric setting"),
+        ({"address": "lm.timeout"}, "not a numeric setting"),
         ({"address": "nodes.solve.temperature"}, "training temperature"),
         ({"address": "nodes.solve.max_steps", "initial": 0}, "greater than or equal to 1"),
     ],

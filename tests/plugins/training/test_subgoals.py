@@ -125,7 +125,7 @@ def test_steps_of_an_environment_are_learned_by_their_subgoals(tmp_path: Path, m
     ("objective", "message"),
     [
         ({"subgoals": {"pattern": "subgoal: .*"}}, "has 0 groups"),
-        ({"subgoals": {"pattern": "subgoal: ("}}, "is no regular expression"),
+        ({"subgoals": {"pattern": "subgoal: ("}}, "is not a regular expression"),
         ({"beta": 0.0}, "need a critic, and a divergence"),
         ({"critic": None}, "need a critic, and a divergence"),
     ],
