@@ -105,7 +105,8 @@ class SpanTurns:
             span.trace or span.id, _Trace(Turn("", "", source={"file": file, "format": kind, "id": span.trace}))
         )
         turn, a = trace.turn, span.attributes
-        turn.conversation = turn.conversation or _first(a, _CONVERSATION)
+        if "workbench.run" not in a:  # it has the run as its session, so that a tool shows it as a whole
+            turn.conversation = turn.conversation or _first(a, _CONVERSATION)
         turn.user = turn.user or _first(a, _USER)
         began = read_time(span.start[0] or span.start[1])
         trace.times += [] if began is None else [began]
@@ -148,16 +149,20 @@ def _first(attributes: Mapping[str, Any], names: tuple[str, ...]) -> str:
 
 
 def span_chat(span: LogSpan) -> tuple[list[Message], str]:
-    """The messages of a call of a model, and its answer; empty for a span that is none."""
+    """The messages of a call of a model, and its answer; empty for a span that is none.
+
+    A span may say the same in several conventions, of which the first is taken.
+    """
     a = span.attributes
-    chat = [*_instructions(a), *read_messages(a.get("gen_ai.input.messages"))]
+    chat = (
+        read_messages(a.get("gen_ai.input.messages"))
+        or [(_ROLES[name], _event_text(inside)) for name, inside in span.events if name in _ROLES]
+        or _numbered(a, "llm.input_messages")
+        or _numbered(a, "gen_ai.prompt")
+    )
+    chat = [*(one for one in _instructions(a) if one not in chat), *chat]
     said = [text for _, text in read_messages(a.get("gen_ai.output.messages"))]
-    for name, inside in span.events:
-        if name in _ROLES:
-            chat.append((_ROLES[name], _event_text(inside)))
-        elif name in _ANSWERS:
-            said.append(_event_text(inside))
-    chat += _numbered(a, "llm.input_messages") or _numbered(a, "gen_ai.prompt")
+    said += [_event_text(inside) for name, inside in span.events if name in _ANSWERS]
     said += [text for _, text in _numbered(a, "llm.output_messages") or _numbered(a, "gen_ai.completion")]
     return chat, next((text for text in said if text), "")
 

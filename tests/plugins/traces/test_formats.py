@@ -303,3 +303,24 @@ def test_no_json_value_breaks_a_reader(value: Any, kind: str | None) -> None:
             assert error.hint
         else:
             assert len(rows) == len({row["id"] for row in rows}) and json.dumps(rows)
+
+
+def test_a_span_in_two_conventions_says_one_chat_and_our_own_runs_are_no_conversations(tmp_path: Path) -> None:
+    """As `track: otel` writes them: the run is the session of all rows."""
+    file, spans = tmp_path / "spans.jsonl", list[Any]()
+    for n in range(6):
+        flat = {
+            "llm.input_messages.0.message.role": "system",
+            "llm.input_messages.0.message.content": "Be kind.",
+            "llm.input_messages.1.message.role": "user",
+            "llm.input_messages.1.message.content": f"Question {n}?",
+            "llm.output_messages.0.message.content": f"Answer {n}.",
+            "session.id": "run1",
+            "workbench.run": "run1",
+        }
+        said = {k: v for k, v in genai_messages(n).items() if "conversation" not in k and "user" not in k}
+        spans.append(otlp(otel_span(n, **said, **flat)))
+    write(file, *spans)
+    rows, told = imported(tmp_path / "out" / "rows.jsonl", file)
+    assert [len(row["messages"]) for row in rows] == [2] * 6 and {row["history"] for row in rows} == {""}
+    assert "6 rows in 6 groups" in told

@@ -200,9 +200,9 @@ def test_a_newcomer_finds_what_matters_from_the_page_alone(page: Any, address: s
 def test_a_branch_is_added_and_started(page: Any, address: str, folder: Path) -> None:
     finished(page, address)
     page.locator("#changes").get_by_role("link", name=re.compile("^candidate")).click()
-    page.get_by_label("Calls, if another budget").fill("700")
+    page.get_by_label("Calls (empty: as before)").fill("700")
     page.get_by_role("button", name="Add the run").click()
-    page.get_by_text("Nothing was called yet").wait_for()
+    page.get_by_text("Nothing has been called yet").wait_for()
     branch = page.url.rpartition("/")[2]
     page.get_by_role("button", name="Start").click()
     page.get_by_role("heading", name=re.compile("The gain is|Nothing beat")).wait_for(timeout=240_000)
