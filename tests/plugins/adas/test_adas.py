@@ -69,7 +69,7 @@ def test_bad_programs_fail_their_example_and_nothing_else(source: str, kind: str
 
 @pytest.mark.parametrize(
     ("source", "told"),
-    [("def agent(task):\n    return 1\n", "no agent"), ("def f(:\n", "no Python"), ("x = 1\n", "no agent")],
+    [("def agent(task):\n    return 1\n", "no agent"), ("def f(:\n", "not Python"), ("x = 1\n", "no agent")],
 )
 def test_what_is_no_program_is_told_when_the_file_is_read(source: str, told: str, tmp_path: Path) -> None:
     with pytest.raises(SpecError) as raised:
