@@ -142,6 +142,7 @@ LABELLED: list[Mutant] = [
             "True",
             "what a model wrote is a human's comment",
         ),
-        ("for name, inside in span.events:", "for name, inside in ():", "the older events are not read"),
+        ("for name, inside in span.events if name in _ROLES]", "for name, inside in ()]", "older events are not read"),
+        ('or _numbered(a, "llm.input_messages")', "or []", "messages of OpenInference are not read"),
     ),
 ]
