@@ -29,8 +29,8 @@ STEERED: list[Mutant] = [
     *changes_of(
         "core/workbench/study/standing.py",
         TESTS,
-        ("return [self.complete[self.pinned]]", "return list(self.complete.values())", "a pin holds nothing"),
-        ("if hash_ not in self.dropped]", "]", "what is dropped wins"),
+        ("return [self.pinned] if self.pinned in left else left", "return left", "a pin holds nothing"),
+        ("if one not in self.dropped]", "]", "what is dropped wins"),
     ),
     *changes_of(
         "core/workbench/run/session.py",

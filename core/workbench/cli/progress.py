@@ -66,9 +66,10 @@ class _State:
     """The progress so far, gathered from the events."""
 
     def __init__(self) -> None:
+        from workbench.study import Choice
+
         self.scored: list[tuple[str, float, str]] = []  # hash, score on val, and its 95% interval
-        self.pinned: str | None = None
-        self.dropped: set[str] = set()
+        self.choice = Choice()
         self.candidates = 0
         self.doing = "starting"
         self.paused = False
@@ -116,19 +117,17 @@ class _State:
     @property
     def best(self) -> tuple[float, str] | None:
         """The score and the interval of the best so far: of the first that has it, or the pinned one."""
-        able = [one for one in self.scored if one[0] not in self.dropped]
-        able = [one for one in able if one[0] == self.pinned] or able
-        return max(able, key=lambda one: one[1])[1:] if able else None
+        able = {*self.choice.able([one[0] for one in self.scored])}
+        left = [one[1:] for one in self.scored if one[0] in able]
+        return max(left, key=lambda one: one[0], default=None)
 
     def _steered(self, action: str, candidate: str | None, done: bool) -> None:
         if action in ("pause", "continue"):
             self.paused = action == "pause"
         elif done and candidate is not None and action == "pin":
-            self.pinned = candidate
-            self.dropped.discard(candidate)
+            self.choice.pin(candidate)
         elif done and candidate is not None and action == "drop":
-            self.dropped.add(candidate)
-            self.pinned = None if self.pinned == candidate else self.pinned
+            self.choice.drop(candidate)
 
     def _evaluated(self, evaluation: Any) -> str | None:
         failed = f", {sum(evaluation.failures.values())} failed" if evaluation.failures else ""

@@ -108,10 +108,10 @@ class Steering:
         found: list[str] = []
         if any(order["kind"] == "stop" and order["outcome"] == "done" for order in self.orders.read_all()):
             found.append("the search was stopped by its user")
-        if self.progress.pinned is not None:
-            found.append(f"candidate {self.progress.pinned[:8]} was pinned by its user, so it is the winner")
-        if self.progress.dropped:
-            names = ", ".join(sorted(hash_[:8] for hash_ in self.progress.dropped))
+        if self.progress.choice.pinned is not None:
+            found.append(f"candidate {self.progress.choice.pinned[:8]} was pinned by its user, so it is the winner")
+        if self.progress.choice.dropped:
+            names = ", ".join(sorted(hash_[:8] for hash_ in self.progress.choice.dropped))
             found.append(f"dropped by its user, so that they could not win: {names}")
         return found
 

@@ -9,7 +9,7 @@ from workbench.study.observation import observe_nodes
 from workbench.study.position import read_position, recall_evaluation, restore_position
 from workbench.study.racing import Race, paired_race
 from workbench.study.sampler import AskedTrial, PartialFixedTrial, RandomTrial, Searcher, make_sampler
-from workbench.study.standing import Progress, find_undominated, objective_sign, pareto_set, pick
+from workbench.study.standing import Choice, Progress, find_undominated, objective_sign, pareto_set, pick
 from workbench.study.study import Optimizer, Study, estimate_calls, make_optimizer
 from workbench.study.targets import (
     SLOW_SHARE,
@@ -27,6 +27,7 @@ __all__ = [
     "node_of",
     "Study",
     "Progress",
+    "Choice",
     "make_optimizer",
     "estimate_calls",
     "Evaluation",

@@ -30,7 +30,7 @@ def candidate_page(site: Site, store: Store, request: Request) -> Response:
     against = baseline if request.query_params.get("against") == "baseline" else parent
     other = candidate_workflow(store, row["id"], against) if against else None
     ordered = read_orders(store, row["id"])
-    orders = ordered["orders"]
+    orders, choice = ordered["orders"], ordered["choice"]
     winner = winner_of(report) if kind_of(row) == "optimize" else None
     done = [dict(one) for one in Evaluations(store, row["id"]).list_all()]
     return site.render(
@@ -46,7 +46,7 @@ def candidate_page(site: Site, store: Store, request: Request) -> Response:
         orders=[one for one in orders if one["kind"] != "branch"],
         branches=[str(one["data"]["run"]) for one in orders if is_branch_of(one, hash_)],
         winner=winner,
-        mark="pinned" if ordered["pinned"] == hash_ else "dropped" if hash_ in ordered["dropped"] else "",
+        mark="pinned" if choice.pinned == hash_ else "dropped" if hash_ in choice.dropped else "",
         others=list_comparisons(done, hash_, baseline, winner),
         changes=list_changes(other.diff(workflow)) if other else [],
         evaluations=[e for e in done if e["candidate"] == hash_],

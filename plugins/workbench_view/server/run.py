@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -13,6 +13,7 @@ from workbench.errors import WorkbenchError
 from workbench.evaluation import stored_report
 from workbench.run import candidates, lineage, read_stored_source, status_of, winner_of
 from workbench.store import Candidates, Evaluations, Journal, RunRecord, Store, kind_of, read_report, tags_of
+from workbench.study import Choice
 from workbench_view import page as drawn
 from workbench_view.facts import Summary, read_summary
 from workbench_view.noise import noise_band
@@ -130,13 +131,13 @@ def read_sides(store: Store, row: Any, report: Mapping[str, Any]) -> dict[str, A
 def list_candidates(
     tree: Sequence[tuple[int, Mapping[str, Any]]],
     report: Mapping[str, Any] | None,
-    pinned: str | None = None,
-    dropped: Collection[str] = (),
+    choice: Choice | None = None,
 ) -> list[dict[str, Any]]:
     """The candidates, each after its parent: depth, hash, val, what made it, and whether it is the winner, the
     baseline, pinned or dropped."""
     winner = winner_of(report)
-    marks = {**dict.fromkeys(dropped, "dropped"), pinned: "pinned"}
+    choice = choice or Choice()
+    marks = {**dict.fromkeys(choice.dropped, "dropped"), choice.pinned: "pinned"}
     known = (report or {}).get("baseline", {}).get("workflow")
     baseline = known or (tree[0][1]["hash"] if tree else None)
     return [
@@ -176,10 +177,9 @@ def read_progress(store: Store, row: Any, status: str) -> dict[str, Any]:
     ordered = read_orders(store, row["id"])
     budget = {what: ordered["raised"].get(what, ceiling) for what, ceiling in budget.items()}
     paused = ordered["paused"] and status == "running"
-    pinned, dropped = ordered["pinned"], ordered["dropped"]
-    scored = [one for one in found if one["val"] is not None and one["hash"] not in dropped]
-    scored = [one for one in scored if one["hash"] == pinned] or scored
-    best = max(scored, key=lambda one: one["val"], default=None)
+    scored = {one["hash"]: one for one in found if one["val"] is not None}
+    able = [scored[hash_] for hash_ in ordered["choice"].able(scored)]
+    best = max(able, key=lambda one: one["val"], default=None)
     return {
         "report": report,
         "budget": budget,
@@ -193,7 +193,7 @@ def read_progress(store: Store, row: Any, status: str) -> dict[str, Any]:
         "first": found[0] if found else None,
         **ordered,
         "doing": _doing(found, Evaluations(store, row["id"]), record, "paused" if paused else status),
-        "tree": list_candidates(lineage(found), report, pinned, dropped)[:CANDIDATES],
+        "tree": list_candidates(lineage(found), report, ordered["choice"])[:CANDIDATES],
         "candidates": len(found),
         "events": [_told(one) for one in record.read_last_events(EVENTS) if one["kind"] not in ELSEWHERE],
     }

@@ -11,6 +11,7 @@ from workbench.errors import SpecError, StoreError
 from workbench.run import candidate_workflow
 from workbench.steering import ACTIONS, give_order
 from workbench.store import Orders, Store, find_exact_run
+from workbench.study import Choice
 from workbench.workflow import Workflow
 from workbench_view.server.site import NotFound, Refused, Site, url
 
@@ -70,23 +71,21 @@ def read_ceilings(form: Mapping[str, str]) -> dict[str, Any]:
 
 
 def read_orders(store: Store, run_id: int) -> dict[str, Any]:
-    """Of a run: what was ordered, the newest first; whether it is paused; what its budget was raised to; the candidate
-    that is pinned; and those that are dropped."""
+    """Of a run: what was ordered, the newest first; whether it is paused; what its budget was raised to; and which
+    candidates are pinned or dropped."""
     found = Orders(store, run_id).read_all()
     switched = [order["kind"] for order in found if order["kind"] in ("pause", "continue")]
-    raised, pinned, dropped = dict[str, float](), None, set[str]()
+    raised, choice = dict[str, float](), Choice()
     for kind, data in ((order["kind"], order["data"]) for order in found if order["outcome"] == "done"):
         if kind == "budget":
             raised.update(data)
         elif kind == "pin":
-            pinned = str(data["candidate"])
-            dropped.discard(pinned)
+            choice.pin(str(data["candidate"]))
         elif kind == "drop":
-            dropped.add(str(data["candidate"]))
-            pinned = None if pinned == data["candidate"] else pinned
+            choice.drop(str(data["candidate"]))
     told = [{**order, "at": str(order["at"])[11:19], "text": _describe(order)} for order in reversed(found)]
     paused = switched[-1:] == ["pause"]
-    return {"orders": told, "paused": paused, "raised": raised, "pinned": pinned, "dropped": dropped}
+    return {"orders": told, "paused": paused, "raised": raised, "choice": choice}
 
 
 def _describe(order: Mapping[str, Any]) -> str:
