@@ -1,4 +1,4 @@
-"""A command in two processes of one training, as torchrun starts them."""
+"""A port for a server, and a command in two processes of one training, as torchrun starts them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ import sys
 from typing import Any
 
 
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
 def start_two(*command: str, **more: Any) -> list[subprocess.Popen[str]]:
     """Start Python with these arguments in two processes. more: `env`, added to the environment."""
-    with socket.socket() as found:
-        found.bind(("localhost", 0))
-        port = found.getsockname()[1]
     common = {
         **os.environ,
         "WORLD_SIZE": "2",
         "MASTER_ADDR": "localhost",
-        "MASTER_PORT": str(port),
+        "MASTER_PORT": str(free_port()),
         "OMP_NUM_THREADS": "1",
     }
     return [

@@ -97,7 +97,11 @@ VIEWED: list[Mutant] = [
     *changes_of(
         f"{FOLDER}server/labelling.py",
         LABELLING,
-        ("order_items(found.items, 0)", "[item for _, item in found.items]", "the answers that come first are no draw"),
+        (
+            "order_items([(one.cluster, one.item) for one in found.answers], 0)",
+            "[one.item for one in found.answers]",
+            "the answers that come first are no draw",
+        ),
         ("for one in labels if one.by == name}", "for one in labels}", "what one labelled nobody else is asked"),
         ("if not 0 <= score <= 1:", "if not score >= 0:", "a score may be anything"),
         ("if not any((item.row, item.key) == (row, key)", "if not any(True", "answers that nobody gave get labels"),

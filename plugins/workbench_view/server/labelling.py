@@ -33,13 +33,13 @@ MOST_NAME, MOST_TEXT = 60, 20_000
 
 @dataclass(frozen=True)
 class _Labelled:
-    """The answers of a page. answers: of a run, with the judge's scores. named: the file that its workflow reads.
-    judged: whether a judge gave the scores."""
+    """What a page asks for, in its order. answers: of a run, with the judge's scores. named: the file that its workflow
+    reads. judged: whether a judge gave the scores."""
 
     where: str
     title: str
     trail: Mapping[str, Any] | None
-    items: Sequence[tuple[str, Item]]
+    items: Sequence[Item]
     place: Path
     answers: Sequence[Answer] = ()
     named: Path | None = None
@@ -75,22 +75,27 @@ def label_rows(site: Site, request: Request, form: Mapping[str, str]) -> str:
 def _of_run(site: Site, store: Store, row: Any) -> _Labelled:
     key = ("answers", row["run"], row["checksum"], row["finished"], row["status"])
     try:
-        found: RunAnswers = site.remember(key, lambda: run_answers(store, row["run"]))
+        found, items = site.remember(key, lambda: _in_order(run_answers(store, row["run"])))
     except (SpecError, StoreError) as error:
         raise NotFound(f"It has nothing to label: {error}.") from None
     trail = {"run": row["run"], "name": row["name"]}
-    items = [(one.cluster, one.item) for one in found.answers]
     title = f"Label the answers of run {row['run']}"
     where = f"/runs/{row['run']}/label"
     place = site.labels.run_labels
     return _Labelled(where, title, trail, items, place, found.answers, found.labels, found.judged)
 
 
+def _in_order(found: RunAnswers) -> tuple[RunAnswers, list[Item]]:
+    return found, order_items([(one.cluster, one.item) for one in found.answers], 0)
+
+
 def _of_rows(site: Site) -> _Labelled:
     rows, place = site.labels.rows, site.labels.row_labels
     if rows is None or place is None:
         raise NotFound("No file of rows is labelled here; start the page with: workbench view --rows FILE.")
-    items = site.remember(("rows", rows.stat().st_mtime_ns), lambda: file_items(rows, site.labels.field))
+    items = site.remember(
+        ("rows", rows.stat().st_mtime_ns), lambda: order_items(file_items(rows, site.labels.field), 0)
+    )
     return _Labelled("/label", f"Label the rows of {rows.name}", None, items, place)
 
 
@@ -106,7 +111,7 @@ def _page(site: Site, request: Request, found: _Labelled) -> Response:
     }
     if request.query_params.get("report") == "1":
         return site.render(request, "labels.html", **shown, lines=_report(found, labels))
-    items = order_items(found.items, 0)
+    items = found.items
     given = {(one.row, one.answer): one for one in labels if one.by == name}
     left = [item for item in items if (item.row, item.key) not in given]
     asked = request.query_params.get("row", ""), request.query_params.get("answer", "")
@@ -137,7 +142,7 @@ def _write(site: Site, found: _Labelled, form: Mapping[str, str]) -> str:
     name, row, key = _name(form.get("by", "")), form.get("row", ""), form.get("answer", "")
     if not name:
         raise Refused("Who labels? Give a name.", 422)
-    if not any((item.row, item.key) == (row, key) for _, item in found.items):
+    if not any((item.row, item.key) == (row, key) for item in found.items):
         raise Refused("There is no such answer: load the page anew.", 422)
     edit, comment = (form.get(field, "").replace("\r\n", "\n").strip() for field in ("edit", "comment"))
     if max(len(edit), len(comment)) > MOST_TEXT:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.helpers.external_agents import SYSTEM, write_agent
+from tests.helpers.processes import free_port
 from tests.plugins.external.test_rows import RecordingLM
 
 import workbench
@@ -89,12 +90,6 @@ def failure_of(wf: Any, text: str) -> tuple[str | None, str]:
     with pytest.raises(PredictionError) as caught:
         wf(text=text)
     return caught.value.prediction.failure, str(caught.value)
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 def test_one_service_answers_the_rows_and_goes_with_the_run(tmp_path: Path) -> None:

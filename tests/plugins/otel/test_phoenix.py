@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.helpers.processes import free_port
 
 PHOENIX = shutil.which("phoenix")
 ROOT = Path(__file__).parents[3]
@@ -33,12 +33,6 @@ search: {{nodes.sort.instructions: [Sort., Find the thing that the customer stil
 optimize: [{{random: {{trials: 2}}}}]
 budget: {{calls: 400}}
 """
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 def fetch(address: str) -> Any:
