@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import math
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
 
 # Both DSPy and LiteLLM fetch their price tables from the net when they are first used; the shipped ones do.
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
@@ -52,8 +54,9 @@ logging.getLogger("dspy.clients.lm").addFilter(lambda record: "was truncated" no
 
 bound_native_client()
 
-#: LMs in use: LiteLLM's connections belong to all of them, so the last one closes them.
-_OPEN: set[int] = set()
+#: LMs in use, each with its event loop: LiteLLM's connections belong to all of them, so the last one closes them. One
+#: that was dropped, or whose loop has ended, uses nothing any more.
+_OPEN: WeakKeyDictionary[DSPyLM, asyncio.AbstractEventLoop] = WeakKeyDictionary()
 
 #: Seconds. Each attempt is cut by the ledger at the timeout of its own settings, which may differ for one client.
 LONGEST = 86_400.0
@@ -184,8 +187,8 @@ class DSPyLM:
         if self._lm is None:
             return
         await self._lm.aclose()
-        _OPEN.discard(id(self))
-        if not _OPEN and "litellm" in sys.modules:
+        _OPEN.pop(self, None)
+        if all(loop.is_closed() for loop in _OPEN.values()) and "litellm" in sys.modules:
             await sys.modules["litellm"].close_litellm_async_clients()
 
     def _open(self) -> dspy.LM:
@@ -203,7 +206,7 @@ class DSPyLM:
             self._lm = dspy.LM(self.model, cache=False, num_retries=0, **options)
         except (ValueError, TypeError, dspy_errors.LMError) as error:
             raise LMError("bad_request", f"{self.model}: {error}") from None
-        _OPEN.add(id(self))
+        _OPEN[self] = asyncio.get_running_loop()
         return self._lm
 
     def _key(self) -> str | None:

@@ -65,6 +65,25 @@ def _quiet_import():
         gc.collect()
 
 
+def test_an_lm_that_nobody_closed_keeps_no_connection_of_others_open():
+    """One whose event loop has ended: the next LM is the last in use, and closes what LiteLLM holds."""
+    import litellm
+    from aiohttp import ClientSession
+
+    async def forget() -> Any:
+        abandoned = provider.anything("", settings(api_base="http://127.0.0.1:9", extra={"engine": "litellm"}))
+        abandoned._open()
+        return abandoned
+
+    abandoned = asyncio.run(forget())
+    with ChatServer() as server:
+        ask(server, "litellm")
+    clients = [getattr(held, "_client", None) for held in litellm.in_memory_llm_clients_cache.cache_dict.values()]
+    transports = [getattr(client, "_transport", None) for client in clients]
+    sessions = [s for s in (getattr(t, "client", None) for t in transports) if isinstance(s, ClientSession)]
+    assert sessions and all(session.closed for session in sessions), abandoned.model
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["lm15", "litellm"])
 def test_answers_once(engine):
