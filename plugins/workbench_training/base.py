@@ -102,17 +102,31 @@ class TrainingOptimizer(Optimizer):
                 raise SpecError(error.message, hint=error.hint, path=(*place, *error.path)) from None
         check_extra(any(role.lora for role in roles))
         self._check_devices(roles)
-        if (server := self.server_settings) is not None and not server.url:
-            from workbench_training.serving.vllm_server import check_command, require_one_base  # with torch
-
-            check_command(server)
-            require_one_base([role.lm.weights for role in roles])
+        if (server := self.server_settings) is not None:
+            self._check_server(server, roles)
         if spread := [role.learning for role in roles if role.learning.fsdp]:
             from workbench_training.scale.distributed import check_processes  # imports torch
 
             check_processes(spread[0])
         else:
             self._check_memory(roles)
+
+    def _check_server(self, server: ServerSettings, roles: Sequence[TrainedPolicy]) -> None:
+        """Raise PluginError where a server cannot be started, or weights cannot reach it as the settings say."""
+        if not server.url:
+            from workbench_training.serving.vllm_server import check_command, require_one_base  # with torch
+
+            check_command(server)
+            require_one_base([role.lm.weights for role in roles])
+        whole = next((role for role in roles if role.lora is None), None)
+        if server.transfer in ("ipc", "nccl") and whole is not None:
+            from workbench_training.serving.nccl_transfer import leave_gpus
+            from workbench_training.serving.weight_transfer import check_transfer, resolve_device
+
+            device = self.device or whole.spec.extra.get("device")
+            check_transfer(server.transfer, resolve_device(device))
+            if server.transfer == "nccl" and not server.url:
+                leave_gpus(device)
 
     def _check_devices(self, roles: Sequence[TrainedPolicy]) -> None:
         """Raise SpecError for a device or an attention that is not here. Most files name none and need no torch yet."""

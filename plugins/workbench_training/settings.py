@@ -63,8 +63,8 @@ class ServerSettings(BaseModel):
     )
     transfer: Literal["auto", "ipc", "reload", "nccl"] = Field(
         "auto",
-        description="how all weights reach it: CUDA IPC on one GPU, or a file that it reads; auto: ipc on the GPU of a "
-        "server on this machine, else reload. An adapter is a file",
+        description="how all weights reach it: CUDA IPC on one GPU, NCCL to GPUs of its own, or a file that it reads; "
+        "auto: ipc on the GPU of a server on this machine, else reload. An adapter is a file",
     )
     candidates: bool = Field(True, description="it also draws for the evaluation of candidates")
     seeds: bool = Field(False, description="send a seed with each request; vLLM then samples row by row, slowly")
@@ -79,11 +79,6 @@ class ServerSettings(BaseModel):
 
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
-        if self.transfer == "nccl":
-            raise ValueError(
-                "`transfer: nccl` is not offered: write `transfer: reload` for a server on other GPUs or another "
-                "machine, which then reads the weights from a folder that both see"
-            )
         given = self.model_fields_set & {"command", "memory", "start", "arguments"}
         if self.url and given:
             raise ValueError(f"`{min(given)}` is for a server that is started here, and `url` names one that runs")

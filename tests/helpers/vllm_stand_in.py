@@ -19,6 +19,8 @@ import torch
 from aiohttp import web
 from safetensors.torch import load_file
 
+from tests.helpers.gloo_group import GlooGroup
+
 PARTS = frozenset({"weights", "kv_cache"})
 
 
@@ -46,6 +48,7 @@ class Server:
         self.twist: Callable[[str, dict[str, Any]], Any] | None = None
         self.missing: set[str] = set()  # routes that this server does not have
         self.initialized = self.updating = self.stale = False
+        self.groups: list[GlooGroup] = []  # of each GPU, with a training that broadcasts
         self.running = asyncio.Event()  # not paused
         self.running.set()
         self.awake = PARTS
@@ -110,9 +113,36 @@ class Server:
             case "/reset_prefix_cache":
                 self.stale = False
                 return {"success": not self.drawing}
+            case "/init_weight_transfer_engine" if "master_address" in body["init_info"]:
+                self.groups = await self.join(**body["init_info"])
+                self.initialized = True
+            case "/update_weights" if self.groups and self.updating:
+                self.check_still(path)
+                self.put(await self.received(**body["update_info"]))
             case _:
                 self.take(path, body)
         return {}
+
+    async def join(self, master_address: str, master_port: int, rank_offset: int, world_size: int) -> list[GlooGroup]:
+        if world_size != rank_offset + self.gpus:
+            raise Refused(f"a group of {world_size}, with {self.gpus} GPUs here")
+        ranks = range(rank_offset, world_size)
+        waiting = (asyncio.to_thread(GlooGroup, master_address, master_port, world_size, rank) for rank in ranks)
+        return list(await asyncio.gather(*waiting))
+
+    async def received(self, names: list[str], dtype_names: list[str], shapes: list[list[int]]) -> dict[str, Any]:
+        """What the training broadcasts, which each GPU takes in the order in which it is told of them."""
+
+        def take(group: GlooGroup) -> dict[str, torch.Tensor]:
+            found = {}
+            for name, dtype, shape in zip(names, dtype_names, shapes, strict=True):
+                found[name] = torch.empty(shape, dtype=getattr(torch, dtype))
+                group.broadcast(found[name])
+            return found
+
+        first, *others = await asyncio.gather(*(asyncio.to_thread(take, group) for group in self.groups))
+        assert all(torch.equal(t, other[name]) for other in others for name, t in first.items())
+        return first
 
     def fall_asleep(self, level: int) -> None:
         if not self.sleeps:
@@ -127,10 +157,7 @@ class Server:
         if path == "/init_weight_transfer_engine":
             self.initialized = body["init_info"] == {"packed": False}
             return
-        if self.running.is_set() or self.drawing:
-            raise Refused(f"{path} while draws may be running")
-        if "weights" not in self.awake:
-            raise Refused(f"{path} while the weights are asleep")
+        self.check_still(path)
         if path == "/collective_rpc" and body["method"] == "reload_weights":
             self.put(load_file(Path(body["kwargs"]["weights_path"]) / "model.safetensors"))
         elif path == "/start_weight_update" and self.initialized and not self.updating:
@@ -141,6 +168,12 @@ class Server:
             self.updating = False
         else:
             raise Refused(f"{path} out of order")
+
+    def check_still(self, path: str) -> None:
+        if self.running.is_set() or self.drawing:
+            raise Refused(f"{path} while draws may be running")
+        if "weights" not in self.awake:
+            raise Refused(f"{path} while the weights are asleep")
 
     def put(self, weights: Mapping[str, torch.Tensor]) -> None:
         own = dict(self.model.named_parameters())

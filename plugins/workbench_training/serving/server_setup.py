@@ -6,10 +6,20 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from workbench_training.model.policy import Policy
 from workbench_training.rollouts.study_rollouts import LONGEST_CALL, TrainedPolicy
+from workbench_training.serving.nccl_transfer import NcclTransfer, leave_gpus
 from workbench_training.serving.vllm_engine import CONCURRENCY, Limits, ServerEngine
 from workbench_training.serving.vllm_server import ManagedServer, require_one_base
-from workbench_training.serving.weight_transfer import Kind, list_options, make_transfer, resolve_transfer
+from workbench_training.serving.weight_transfer import (
+    AdapterTransfer,
+    IpcTransfer,
+    Kind,
+    ReloadTransfer,
+    WeightTransfer,
+    list_options,
+    resolve_transfer,
+)
 from workbench_training.settings import ServerSettings
 
 
@@ -24,6 +34,8 @@ async def start_server(
     extra = roles[0].spec.extra
     if kind == "ipc":
         environment |= show_gpu(device or extra.get("device"))
+    elif kind == "nccl":
+        environment |= leave_gpus(device or extra.get("device"))
     options += [part for name in ("dtype", "revision") if name in extra for part in (f"--{name}", str(extra[name]))]
     server = ManagedServer(base, settings, log, options, environment)
     try:
@@ -65,6 +77,19 @@ def make_engine(
         sleep=settings.sleep,
         candidates=settings.candidates,
     )
+
+
+def make_transfer(kind: Kind, policy: Policy, name: str, folder: Path) -> WeightTransfer:
+    """Raises PluginError where it cannot work here."""
+    match kind:
+        case "adapter":
+            return AdapterTransfer(policy, name, folder)
+        case "ipc":
+            return IpcTransfer(policy)
+        case "nccl":
+            return NcclTransfer(policy)
+        case "reload":
+            return ReloadTransfer(policy, folder)
 
 
 def _kind(settings: ServerSettings, role: TrainedPolicy, device: str | None) -> Kind:

@@ -241,6 +241,7 @@ class ServerEngine:
         return body
 
     async def aclose(self) -> None:
+        self.transfer.close()
         await self.client.aclose()
 
 

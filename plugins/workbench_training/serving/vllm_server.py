@@ -44,7 +44,7 @@ class ManagedServer:
     ):
         self.base, self.settings, self.log = base, settings, log
         self.options, self.environment = options, environment
-        self.port = _free_port()
+        self.port = free_port()
         self._process: asyncio.subprocess.Process | None = None
 
     @property
@@ -114,9 +114,9 @@ class ManagedServer:
         self._process = None
 
 
-def _free_port() -> int:
+def free_port(address: str = "127.0.0.1") -> int:
     with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
+        found.bind((address, 0))
         return found.getsockname()[1]
 
 

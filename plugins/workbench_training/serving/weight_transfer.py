@@ -3,6 +3,7 @@
 - `AdapterTransfer`: an adapter from a folder, loaded under a name of its own beside the base.
 - `IpcTransfer`: all weights in place, from the GPU that both processes use: the server opens CUDA IPC handles of the
   tensors, so that nothing is copied on this side (vLLM's weight-transfer backend `ipc`).
+- `NcclTransfer` (nccl_transfer.py): all weights in place, to GPUs of the server's own.
 - `ReloadTransfer`: all weights in place, from a safetensors file that the server can read; also without a GPU.
 
 `send` puts weights on a server that draws nothing meanwhile; that is the engine's concern.
@@ -12,31 +13,34 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import importlib.util
 import json
 import pickle
 import shutil
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import torch
 from transformers.utils import logging as hf_logging
 
+from workbench.distribution import pip_install
 from workbench.errors import PluginError
 from workbench_training.model.policy import Policy
 from workbench_training.serving.vllm_client import SyncError, VLLMClient
 from workbench_training.settings import ServerSettings
 
 #: `auto` of the setting `transfer` resolved, and an adapter.
-Kind = Literal["adapter", "ipc", "reload"]
+Kind = Literal["adapter", "ipc", "reload", "nccl"]
 #: Ranks that vLLM allocates for (`--max-lora-rank`).
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 #: (UUID of the GPU that holds a tensor, what rebuilds the tensor in another process)
 Handle = tuple[str, tuple[Any, ...]]
 
 
-class WeightTransfer(Protocol):
+class WeightTransfer(ABC):
     """Weights of one policy on their way to one server. in_place: they replace the server's own, so that it must not
     draw meanwhile."""
 
@@ -44,14 +48,18 @@ class WeightTransfer(Protocol):
 
     async def connect(self, client: VLLMClient, timeout: float) -> None:
         """Prepare the server, once. Raises LMError, SyncError."""
-        ...
+        return
 
+    @abstractmethod
     async def send(self, client: VLLMClient, label: str, timeout: float) -> None:
         """Put the policy's weights there under this label. Raises LMError, SyncError."""
-        ...
+
+    def close(self) -> None:
+        """End what `connect` began."""
+        return
 
 
-class AdapterTransfer:
+class AdapterTransfer(WeightTransfer):
     """Loads each version of an adapter as a model `NAME-LABEL`; the one before is unloaded and deleted."""
 
     in_place = False
@@ -59,9 +67,6 @@ class AdapterTransfer:
     def __init__(self, policy: Policy, name: str, folder: Path):
         self.policy, self.name, self.folder = policy, name, folder
         self._label = ""
-
-    async def connect(self, client: VLLMClient, timeout: float) -> None:
-        pass
 
     async def send(self, client: VLLMClient, label: str, timeout: float) -> None:
         before, self._label = self._label, ""
@@ -76,7 +81,7 @@ class AdapterTransfer:
             await asyncio.to_thread(shutil.rmtree, self.folder / before, ignore_errors=True)
 
 
-class ReloadTransfer:
+class ReloadTransfer(WeightTransfer):
     """Writes the weights into a folder, which the server's workers read in place of their own."""
 
     in_place = True
@@ -84,9 +89,6 @@ class ReloadTransfer:
     def __init__(self, policy: Policy, folder: Path):
         self.policy, self.folder = policy, folder
         self._written: Path | None = None
-
-    async def connect(self, client: VLLMClient, timeout: float) -> None:
-        pass
 
     async def send(self, client: VLLMClient, label: str, timeout: float) -> None:
         before, place = self._written, self.folder / label
@@ -103,7 +105,7 @@ class ReloadTransfer:
         self.policy.generator.model.save_pretrained(place)
 
 
-class IpcTransfer:
+class IpcTransfer(WeightTransfer):
     """Sends CUDA IPC handles of the weights: the server copies from this process's tensors, on the GPU of both.
 
     The protocol is that of vLLM's documentation ("Weight Transfer", read in 0.32 and 0.33): once
@@ -116,11 +118,8 @@ class IpcTransfer:
 
     def __init__(self, policy: Policy, export: Callable[[torch.Tensor], Handle] | None = None):
         """export: makes the handle of a tensor; by default of CUDA IPC. Raises PluginError without a GPU."""
-        if export is None and policy.generator.device.type != "cuda":
-            raise PluginError(
-                f"`server: {{transfer: ipc}}` needs weights on a GPU, and they are on {policy.generator.device}: "
-                "write `transfer: reload`"
-            )
+        if export is None:
+            check_transfer("ipc", policy.generator.device)
         self.policy, self._export = policy, export or export_cuda_tensor
 
     async def connect(self, client: VLLMClient, timeout: float) -> None:
@@ -147,12 +146,17 @@ class IpcTransfer:
         handles = [dict([self._export(t)]) for _, t in named]
         if torch.cuda.is_available():  # what computes the weights must have ended before another process reads them
             torch.cuda.synchronize(self.policy.generator.device)  # a thread's own device is the first one
-        return [t for _, t in named], {
-            "names": [name for name, _ in named],
-            "dtype_names": [str(t.dtype).removeprefix("torch.") for _, t in named],
-            "shapes": [list(t.shape) for _, t in named],
-            "ipc_handles_pickled": base64.b64encode(pickle.dumps(handles)).decode(),
-        }
+        pickled = base64.b64encode(pickle.dumps(handles)).decode()
+        return [t for _, t in named], {**describe_weights(named), "ipc_handles_pickled": pickled}
+
+
+def describe_weights(named: list[tuple[str, torch.Tensor]]) -> dict[str, Any]:
+    """What a server must know of weights that come, in their order."""
+    return {
+        "names": [name for name, _ in named],
+        "dtype_names": [str(t.dtype).removeprefix("torch.") for _, t in named],
+        "shapes": [list(t.shape) for _, t in named],
+    }
 
 
 def export_cuda_tensor(tensor: torch.Tensor) -> Handle:
@@ -163,22 +167,33 @@ def export_cuda_tensor(tensor: torch.Tensor) -> Handle:
     return str(torch.cuda.get_device_properties(tensor.device).uuid), arguments
 
 
+def check_transfer(kind: Kind, device: torch.device) -> None:
+    """Raises PluginError where weights cannot travel so from this device."""
+    if kind in ("ipc", "nccl") and device.type != "cuda":
+        raise PluginError(
+            f"`server: {{transfer: {kind}}}` needs weights on a GPU, and they are on {device}: write `transfer: reload`"
+        )
+    if kind == "nccl" and importlib.util.find_spec("vllm") is None:
+        raise PluginError(
+            "`server: {transfer: nccl}` sends weights with vLLM's own code, which is not installed beside workbench: "
+            f"{pip_install('vllm')}, or write `transfer: reload`"
+        )
+
+
 def resolve_transfer(settings: ServerSettings, *, lora: bool, device: str | None) -> Kind:
     """How weights reach a server. device: as the optimizer's setting."""
     if lora:
         return "adapter"
-    if settings.transfer in ("ipc", "reload"):
+    if settings.transfer != "auto":
         return settings.transfer
-    on_gpu = torch.cuda.is_available() if device is None else torch.device(device).type == "cuda"
+    on_gpu = resolve_device(device).type == "cuda"
     here = not settings.url or urlsplit(settings.url).hostname in ("127.0.0.1", "localhost", "::1")
     return "ipc" if on_gpu and here else "reload"
 
 
-def make_transfer(kind: Kind, policy: Policy, name: str, folder: Path) -> WeightTransfer:
-    """Raises PluginError where it cannot work here."""
-    if kind == "adapter":
-        return AdapterTransfer(policy, name, folder)
-    return IpcTransfer(policy) if kind == "ipc" else ReloadTransfer(policy, folder)
+def resolve_device(device: str | None) -> torch.device:
+    """The device of a setting; without one the GPU where there is one."""
+    return torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
 
 def list_options(kind: Kind, *, sleep: bool, rank: int, adapters: int) -> tuple[list[str], dict[str, str]]:
@@ -190,7 +205,8 @@ def list_options(kind: Kind, *, sleep: bool, rank: int, adapters: int) -> tuple[
         allowed = next((r for r in RANKS if r >= rank), rank)
         arguments += ["--enable-lora", "--max-lora-rank", str(allowed), "--max-loras", str(2 * adapters)]
         environment["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "True"
-    elif kind == "ipc":
-        arguments += ["--weight-transfer-config", json.dumps({"backend": "ipc"})]
+    elif kind in ("ipc", "nccl"):
+        arguments += ["--weight-transfer-config", json.dumps({"backend": kind})]
+    if kind == "ipc":
         environment["VLLM_ALLOW_INSECURE_SERIALIZATION"] = "1"
     return [*arguments, *(["--enable-sleep-mode"] if sleep else [])], environment

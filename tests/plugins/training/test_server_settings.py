@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -10,18 +11,21 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("peft")
 
+from tests.helpers.grpo_runs import write
 from tests.helpers.tiny_lm import save
 
+from workbench.run import find_obstacles, prepare
 from workbench.spec import LMSpec
 from workbench_training.grpo import GRPO
 from workbench_training.model.policy import Policy
+from workbench_training.model.preflight import make_plan
 from workbench_training.rollouts.study_rollouts import TrainedPolicy
 from workbench_training.serving.policy_lm import LIVE
 from workbench_training.serving.policy_lm import policy as policy_lm
 from workbench_training.serving.server_setup import make_engine, show_gpu
 from workbench_training.serving.vllm_engine import ServerEngine
 from workbench_training.serving.weight_transfer import list_options, resolve_transfer
-from workbench_training.settings import Learning, ServerSettings
+from workbench_training.settings import Learning, Lora, ServerSettings
 
 
 def test_the_transfer_and_what_a_server_is_started_with() -> None:
@@ -31,10 +35,14 @@ def test_the_transfer_and_what_a_server_is_started_with() -> None:
     assert resolved(lora=True) == "adapter" and resolved() == "ipc" and resolved(device="cpu") == "reload"
     assert resolved(url="http://127.0.0.1:8000") == "ipc" and resolved(url="http://other:8000") == "reload"
     assert resolved(transfer="reload") == "reload" and resolved(url="http://other:1", transfer="ipc") == "ipc"
+    assert resolved(transfer="nccl") == "nccl" and resolved(transfer="nccl", lora=True) == "adapter"
     assert list_options("reload", sleep=False, rank=0, adapters=1) == ([], {"VLLM_SERVER_DEV_MODE": "1"})
     arguments, environment = list_options("ipc", sleep=True, rank=0, adapters=1)
     assert arguments == ["--weight-transfer-config", '{"backend": "ipc"}', "--enable-sleep-mode"]
     assert environment == {"VLLM_SERVER_DEV_MODE": "1", "VLLM_ALLOW_INSECURE_SERIALIZATION": "1"}
+    arguments, environment = list_options("nccl", sleep=False, rank=0, adapters=1)
+    assert arguments == ["--weight-transfer-config", '{"backend": "nccl"}']
+    assert environment == {"VLLM_SERVER_DEV_MODE": "1"}, "no pickled handles travel"
     assert list_options("adapter", sleep=False, rank=20, adapters=2) == (
         ["--enable-lora", "--max-lora-rank", "32", "--max-loras", "4"],
         {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True"},
@@ -64,10 +72,39 @@ def test_deadlines_and_connections_are_those_of_the_workflows_lm(tmp_path: Path)
 
 
 def test_settings_that_cannot_work_are_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="`transfer: nccl` is not offered: write `transfer: reload`"):
-        ServerSettings.model_validate({"transfer": "nccl"})
     with pytest.raises(ValueError, match="`memory` is for a server that is started here"):
         ServerSettings.model_validate({"url": "http://127.0.0.1:8000", "memory": 0.3})
+
+
+@pytest.mark.parametrize("transfer", ["ipc", "nccl"])
+def test_a_transfer_that_cannot_work_here_is_refused_before_the_first_call(tmp_path: Path, transfer: str) -> None:
+    settings = {"device": "cpu", "server": {"url": "http://127.0.0.1:9", "transfer": transfer}}
+    _, _, task, optimizers = prepare(write(tmp_path, optimizers=[{"grpo": settings}]))
+    (error,) = find_obstacles(task, optimizers)
+    assert f"`server: {{transfer: {transfer}}}` needs weights on a GPU, and they are on cpu" in str(error)
+    _, _, task, optimizers = prepare(write(tmp_path, optimizers=[{"grpo": {**settings, "lora": {"rank": 2}}}]))
+    assert not find_obstacles(task, optimizers), "an adapter travels as a file"
+
+
+@pytest.mark.parametrize(
+    ("settings", "lora", "share", "sleeps"),
+    [
+        ({}, False, 0.45, False),
+        ({"sleep": True}, False, 0.45, True),
+        ({"transfer": "nccl", "sleep": True}, False, 0.0, False),
+        ({"transfer": "nccl"}, True, 0.45, False),
+        ({"url": "http://127.0.0.1:9", "sleep": True}, False, 0.0, False),
+    ],
+)
+def test_a_server_with_gpus_of_its_own_leaves_training_the_whole_one(
+    tmp_path: Path, settings: dict[str, Any], lora: bool, share: float, sleeps: bool
+) -> None:
+    base = str(save(tmp_path / "base", 1))
+    lm = cast(Any, SimpleNamespace(weights=base))
+    spec = LMSpec.model_validate({"model": f"hf:{base}"})
+    role = TrainedPolicy("", "lm", spec, lm, Lora(rank=2) if lora else None, Learning())
+    plan = make_plan([role], ServerSettings.model_validate(settings), reference=False, drawn=4)
+    assert (plan.server, plan.sleeps, plan.drawn) == (share, sleeps, 0)
 
 
 def test_all_weights_of_several_policies_cannot_share_a_server() -> None:
