@@ -41,6 +41,12 @@ class ImitationOptimizer(TrainingOptimizer):
     tree: RolloutTree | None = Field(None, description="runs that share their first calls, instead of `rollouts`")
     epochs: int = Field(2, ge=1, le=100, description="passes over the selected rows")
     evaluate_every: int = Field(1, ge=1, description="epochs between two candidates; the last is always one")
+    keep: int = Field(
+        3,
+        ge=0,
+        description="candidates whose weights stay on disk: the best on val; 0: all. Where `objectives` has more than "
+        "the score, all stay",
+    )
     batch: int = Field(4, ge=1, description="training rows in one update")
     lr_schedule: Literal["constant", "linear"] = Field(
         "constant", description="learning rate over the updates of a round; linear decays it to 0"
@@ -74,6 +80,7 @@ class ImitationOptimizer(TrainingOptimizer):
         for name in LATER & settings.keys():
             if getattr(self, name) == type(self).model_fields[name].default:
                 del settings[name]
+        del settings["keep"]  # what is learned does not depend on it
         schedule = settings.pop("lr_schedule")
         return {**settings, "falling": schedule == "linear"}  # its first name
 
@@ -211,7 +218,15 @@ class ImitationOptimizer(TrainingOptimizer):
                 if (epoch + 1) % self.evaluate_every == 0 or epoch + 1 == self.epochs:
                     if computed:
                         await asyncio.to_thread(record.write, learner, done, updates)
-                    await source.offer(record.candidate(done), done, current=computed or held)
+                    folder, score = record.candidate(done), None
+                    if not computed:  # its weights may have lost, and be deleted
+                        score = await source.recall(folder, done)
+                    if score is None:
+                        score = await source.offer(folder, done, current=computed or held)
+                    if score is not None:
+                        record.scores[str(done)] = score
+                    if self.keep and source.remembers:
+                        await asyncio.to_thread(record.delete_losers, self.keep)
 
     def _configure(self, source: StudyRolloutSource, workflow: Workflow) -> None:
         source.changes = self.changes(workflow)

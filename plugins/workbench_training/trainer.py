@@ -32,7 +32,7 @@ from workbench_training.rollouts.study_rollouts import describe_skipped, rewards
 from workbench_training.rollouts.token_rows import Row
 from workbench_training.serving.policy_lm import wait_if_any
 from workbench_training.settings import Course
-from workbench_training.state.checkpoints import claim_weights, drop_weights
+from workbench_training.state.checkpoints import claim_weights, drop_weights, list_losers
 from workbench_training.state.training_state import State
 
 #: The parts of a policy in a checkpoint.
@@ -275,7 +275,8 @@ class Trainer:
             self.state.stale += 1
         self._reset_reference()
         if self.course.keep and self.source.remembers:
-            for name in self.state.losers(self.course.keep):
+            offered = {step: folders.values() for step, folders in self.state.offered.items()}
+            for name in list_losers(offered, self.state.scores, self.course.keep):
                 await asyncio.to_thread(drop_weights, self.weights / name, self.folder.name)
 
     async def _offer_again(self, key: str, state: Mapping[str, Any]) -> None:
@@ -289,7 +290,7 @@ class Trainer:
         if not all(map(is_digest, known.values())):
             raise StoreError(f"the record {self.folder} names weights that are not its own; start a new run")
         folders = {name: self.weights / folder for name, folder in known.items()}
-        if await self.source.recall(folders, int(key)):
+        if await self.source.recall(folders, int(key)) is not None:
             return
         if gone := [folder for folder in folders.values() if not folder.exists()]:
             raise StoreError(f"the weights {gone[0]} of this run are gone; start a new run")

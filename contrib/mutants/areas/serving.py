@@ -5,6 +5,8 @@ from __future__ import annotations
 from areas.mutant import Mutant, changes_of, nodes_of
 
 TRANSFER = "tests/plugins/training/test_weight_transfer.py"
+NCCL = "tests/plugins/training/test_nccl_transfer.py"
+RECORD = "tests/plugins/training/test_resume_record.py"
 SERVER_SETTINGS = "tests/plugins/training/test_server_settings.py"
 SERVED_RUNS = nodes_of(
     "tests/plugins/training/test_vllm_runs.py",
@@ -71,10 +73,50 @@ SERVING: list[Mutant] = [
             "sent weights fill the disk",
         ),
         (
-            'if export is None and policy.generator.device.type != "cuda":',
+            'if kind in ("ipc", "nccl") and device.type != "cuda":',
             "if False:",
             "IPC without a GPU",
         ),
+    ),
+    *changes_of(
+        "plugins/workbench_training/serving/nccl_transfer.py",
+        NCCL,
+        ('1 + (await client.get("/get_world_size", timeout))["world_size"]', "2", "the group lacks GPUs of the server"),
+        ('{"weight_version": label}', "{}", "the weights on the server have no version"),
+        ("asked.result()  # the", "pass  # the", "the server's own words are lost"),
+        ("return_when=asyncio.FIRST_EXCEPTION", "return_when=asyncio.ALL_COMPLETED", "a refused group is waited for"),
+        ("if communicator.disabled:", "if False:", "weights are sent to nobody"),
+        (
+            "left = [name for place, name in enumerate(seen) if place not in taken]",
+            "left = seen",
+            "a GPU is there twice",
+        ),
+        ("group.close()", "pass", "a group outlives the training"),
+    ),
+    *changes_of(
+        "plugins/workbench_training/model/preflight.py",
+        SERVER_SETTINGS,
+        ("return not server.url and not over_nccl", "return not server.url", "a share is counted for a GPU elsewhere"),
+    ),
+    *changes_of(
+        "plugins/workbench_training/base.py",
+        SERVER_SETTINGS,
+        (
+            "check_transfer(server.transfer, resolve_device(device))",
+            "pass",
+            "a transfer that cannot work is refused after the baseline",
+        ),
+    ),
+    *changes_of(
+        "plugins/workbench_training/state/resume_record.py",
+        f"{RECORD}::test_only_the_best_weights_stay_and_a_resumed_run_misses_none",
+        ("name for name in self._lost() if not", "name for name in set[str]() if not", "what lost is trained again"),
+        ("keep) - self._lost()", "0) & set[str]()", "weights that lost fill the disk"),
+    ),
+    *changes_of(
+        "plugins/workbench_training/imitation.py",
+        f"{RECORD}::test_only_the_best_weights_stay_and_a_resumed_run_misses_none",
+        ("score = await source.recall(folder, done)", "pass", "weights that may be deleted are loaded"),
     ),
     *changes_of(
         "plugins/workbench_training/serving/weight_transfer.py",

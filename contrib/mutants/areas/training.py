@@ -289,12 +289,12 @@ TRAINING: list[Mutant] = [
         ("            claim_weights(folder, self.folder.name)", "            pass", "weights belong to nobody"),
     ),
     *changes_of(
-        "plugins/workbench_training/state/training_state.py",
+        "plugins/workbench_training/state/checkpoints.py",
         ("tests/plugins/training/test_training_state.py",),
-        ("(-self.scores[key], int(key))", "(self.scores[key], int(key))", "the worst candidates stay"),
-        ("(-self.scores[key], int(key))", "(-self.scores[key], -int(key))", "of equal candidates the later stays"),
-        (" or key not in self.scores for name", " for name", "weights without a score are deleted"),
-        ("for name in of.values()} - kept", "for name in of.values()}", "all weights are deleted"),
+        ("(-scores[key], int(key))", "(scores[key], int(key))", "the worst candidates stay"),
+        ("(-scores[key], int(key))", "(-scores[key], -int(key))", "of equal candidates the later stays"),
+        (" or key not in scores for name", " for name", "weights without a score are deleted"),
+        ("for name in names} - kept", "for name in names}", "all weights are deleted"),
     ),
     *changes_of(
         "plugins/workbench_training/trainer.py",

@@ -49,9 +49,9 @@ class RolloutSource(Protocol):
         """Whether `recall` finds what was offered, and only the best candidates are ever asked for."""
         return False
 
-    async def recall(self, folders: Mapping[str, Path], step: int) -> bool:
-        """Make a candidate that an earlier process evaluated known again; False if its evaluation is not stored."""
-        return False
+    async def recall(self, folders: Path | Mapping[str, Path], step: int) -> float | None:
+        """Make a candidate that an earlier process evaluated known again. Its score; None if that is not stored."""
+        return None
 
     def pass_over(self, course: Course, step: int) -> None:
         """Note a step whose rollouts a checkpoint already contains."""

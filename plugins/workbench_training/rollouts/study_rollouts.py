@@ -15,7 +15,7 @@ from workbench.errors import SpecError, StoreError
 from workbench.hashing import digest
 from workbench.lm import CanDelegate, HasWeights
 from workbench.spec import LMSpec, lm_spec
-from workbench.study import read_position, recall_evaluation, restore_position
+from workbench.study import Evaluation, read_position, recall_evaluation, restore_position
 from workbench.task import Example
 from workbench.workflow import CallRecord, NodeKind
 from workbench_training.objective import Subgoals
@@ -246,14 +246,18 @@ class StudyRolloutSource:
             and study.remaining("minutes") * 60 >= 2 * self.longest_seconds
         )
 
-    def _candidate(self, folders: Mapping[str, Path], step: int) -> Workflow:
+    def _candidate(self, folders: Path | Mapping[str, Path], step: int) -> Workflow:
+        """folders: as of `offer`."""
+        if not isinstance(folders, Mapping):
+            folders = dict.fromkeys(self.roles, folders)
         named = {role.address: _named(role, folders[name]) for name, role in self.roles.items()}
         patch = {**self.nodes, **self.changes, **named}
         return self.study.workflow.patched(Patch(patch, note=f"trained for {step} steps"))
 
-    async def recall(self, folders: Mapping[str, Path], step: int) -> bool:
-        """Make a candidate that an earlier process evaluated known again; False if its evaluation is not stored."""
-        return await recall_evaluation(self.study, self._candidate(folders, step)) is not None
+    async def recall(self, folders: Path | Mapping[str, Path], step: int) -> float | None:
+        """Make a candidate that an earlier process evaluated known again. Its score; None if that is not stored."""
+        evaluation = await recall_evaluation(self.study, self._candidate(folders, step))
+        return None if evaluation is None else _score(evaluation)
 
     @property
     def remembers(self) -> bool:
@@ -277,8 +281,6 @@ class StudyRolloutSource:
         current: the policies have these weights now. A server that draws for them then answers the candidate's calls,
         in place of the checkpoint loaded here. Its identity, and so the journal's keys, are those of the checkpoint.
         """
-        if not isinstance(folders, Mapping):
-            folders = dict.fromkeys(self.roles, folders)
         candidate = self._candidate(folders, step)
         if not self.study.affords(candidate):
             return None
@@ -292,7 +294,7 @@ class StudyRolloutSource:
             self.study.log(f"the weights of step {step} failed on every row: {evaluation.results[0].message}")
         for role in self.roles.values():
             await self.study.release_lm(lm_spec(candidate.get(role.address)))
-        return evaluation.score if evaluation.complete else 0.0
+        return _score(evaluation)
 
     async def _draw_on_servers(self, candidate: Workflow, step: int) -> list[CanDelegate]:
         """Let the engines that draw for candidates answer for the candidate's checkpoints. Returns their LMs."""
@@ -306,6 +308,10 @@ class StudyRolloutSource:
                 lm.delegate(role.engine.answer, role.engine.concurrency)
                 found.append(lm)
         return found
+
+
+def _score(evaluation: Evaluation) -> float:
+    return evaluation.score if evaluation.complete else 0.0
 
 
 def describe_skipped(updates: float, of: str) -> str:

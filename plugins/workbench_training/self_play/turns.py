@@ -271,7 +271,7 @@ class SolverSource(StudyRolloutSource):
     def workflow_at(self, step: int, course: Course) -> Workflow:
         return super().workflow_at(step + self.earlier, course)
 
-    async def recall(self, folders: Any, step: int) -> bool:
+    async def recall(self, folders: Any, step: int) -> float | None:
         return await super().recall(folders, step + self.earlier)
 
     async def offer(self, folders: Any, step: int, *, current: bool = False) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 #: The folder of a candidate's weights is named by a digest of them.
@@ -33,6 +33,20 @@ def removable_files(database: Path, runs: Collection[int], kept: Collection[str]
             unused = bool(_WEIGHTS.fullmatch(folder.name)) and not any(folder.name in text for text in kept)
         found += [folder, *_claims(folder)] if unused else []
     return found
+
+
+def list_losers(offered: Mapping[str, Collection[str]], scores: Mapping[str, float], keep: int) -> set[str]:
+    """The folders of scored candidates that are not among the best `keep`; of equal ones the earlier is better, as in
+    the study. A folder that a better one, or one without a score, uses, too, is none of them.
+
+    Args:
+        offered: the folders of each candidate, by its step.
+        scores: of candidates on val, by step.
+        keep: how many stay.
+    """
+    best = sorted(scores, key=lambda key: (-scores[key], int(key)))[:keep]
+    kept = {name for key, names in offered.items() if key in best or key not in scores for name in names}
+    return {name for names in offered.values() for name in names} - kept
 
 
 def claim_weights(folder: Path, training: str) -> None:

@@ -3,6 +3,9 @@
 After each epoch that ends in a candidate one checkpoint is written (see `policy.write_checkpoint`): the weights,
 AdamW's state, the folder of every candidate so far, and for every round the digest of what it learned from. Everything
 else that training depends on (model, settings, seed) is in the name of the record's folder.
+
+Of candidates that lost the weights are deleted. The file `lost` names their folders before that, so that a resumed run
+knows weights that lost from weights that are missing.
 """
 
 from __future__ import annotations
@@ -20,10 +23,15 @@ from workbench.hashing import digest
 from workbench_training.learner import Learner
 from workbench_training.model.policy import Weights, is_digest, last_checkpoint, write_checkpoint
 from workbench_training.rollouts.token_rows import Row
+from workbench_training.state.checkpoints import claim_weights, drop_weights, list_losers
+
+#: The file in the record's folder that names the weights that were deleted.
+_LOST = "lost"
 
 
 class TrainingRecord:
-    """The epochs that are done. epochs: how many; updates: of the weights in them."""
+    """The epochs that are done. epochs: how many; updates: of the weights in them. scores: of candidates on val, by
+    epoch, as this process came to know them."""
 
     def __init__(self, place: Path, weights: Path):
         """place: a folder for the record alone. weights: where the folders of candidates are. What cannot be read, or
@@ -39,7 +47,9 @@ class TrainingRecord:
         except (OSError, ValueError, KeyError, TypeError, RecursionError, SafetensorError) as error:
             self.drop()
             self.dropped = f"its record cannot be read ({type(error).__name__}: {error})"
-        if broken := [name for name, sizes in self._offered.values() if not _holds(weights / name, sizes)]:
+        gone = {name for name in self._lost() if not (weights / name).exists()}
+        expected = [(name, sizes) for name, sizes in self._offered.values() if name not in gone]
+        if broken := [name for name, sizes in expected if not _holds(weights / name, sizes)]:
             for name in broken:
                 _put_aside(weights / name)
             self.drop()
@@ -50,6 +60,7 @@ class TrainingRecord:
         self._keys: list[str] = []  # by round: what was learned from
         self._offered: dict[str, tuple[str, dict[str, int]]] = {}  # by epoch: the folder, and the sizes of its files
         self._tensors: Mapping[str, Weights] = {}
+        self.scores: dict[str, float] = {}
 
     def drop(self) -> None:
         """Drop the record: train from the start."""
@@ -80,9 +91,27 @@ class TrainingRecord:
         """The folder of the weights after an epoch."""
         return self.weights / self._offered[str(epoch)][0]
 
+    def delete_losers(self, keep: int) -> None:
+        """Delete the weights of candidates that are not among the best `keep`."""
+        offered = {epoch: (name,) for epoch, (name, _) in self._offered.items()}
+        gone = list_losers(offered, self.scores, keep) - self._lost()
+        if not gone:
+            return
+        with (self.place / _LOST).open("a", encoding="utf-8") as file:
+            file.writelines(f"{name}\n" for name in sorted(gone))
+        for name in gone:
+            drop_weights(self.weights / name, self.place.parent.name)
+
+    def _lost(self) -> set[str]:
+        try:
+            return set((self.place / _LOST).read_text(encoding="utf-8", errors="replace").split())
+        except OSError:
+            return set()
+
     def write(self, learner: Learner, epoch: int, updates: int) -> None:
         """Save the candidate of an epoch, and then the record of it."""
         folder = learner.policy.save(self.weights)
+        claim_weights(folder, self.place.parent.name)
         self.epochs, self.updates = epoch, updates
         self._offered[str(epoch)] = (folder.name, _sizes(folder))
         state = {"updates": updates, "keys": self._keys, "offered": self._offered}

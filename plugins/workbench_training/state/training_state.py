@@ -28,12 +28,3 @@ class State:
     ended: bool = False  # by an alarm
     samples: int = 0  # rollouts drawn
     gpu_seconds: float = field(default=0.0, compare=False)  # of sampling and learning, summed over devices
-
-    def losers(self, keep: int) -> set[str]:
-        """The folders of scored candidates that are not among the best `keep`; of equal ones the earlier is better, as
-        in the study. A folder that a better one uses, too, is none of them."""
-        best = sorted(self.scores, key=lambda key: (-self.scores[key], int(key)))[:keep]
-        kept = {
-            name for key, of in self.offered.items() if key in best or key not in self.scores for name in of.values()
-        }
-        return {name for of in self.offered.values() for name in of.values()} - kept

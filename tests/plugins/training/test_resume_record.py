@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,46 @@ def test_what_was_trained_is_not_trained_again(
     report = learn(tmp_path / "killed", name, again=True)
     assert steps == updates[len(before) :]
     assert candidates(tmp_path / "killed") == expected and winner(report) == winner(whole)
+
+
+@pytest.mark.parametrize("name", ["sft", "dpo"])
+def test_only_the_best_weights_stay_and_a_resumed_run_misses_none(tmp_path: Path, steps: list[int], name: str) -> None:
+    """Four candidates. What lost is known to be lost, and is not trained again for that."""
+    whole, pattern = learn(tmp_path / "whole", name, keep=0), "[0-9a-f]" * 16
+    assert len(only(tmp_path / "whole", pattern)) == 4
+    updates = steps.copy()
+    steps.clear()
+    with pytest.raises(Killed):
+        learn(tmp_path / "killed", name, keep=1, kill=4)
+    assert len(only(tmp_path / "killed", pattern)) == 2  # the best of three, and the one that is offered
+    with watched_offers() as offers:
+        report = learn(tmp_path / "killed", name, keep=1, again=True)
+    assert offers == [4], "the others are known, two of them without their weights"
+    (kept,) = only(tmp_path / "killed", pattern)
+    assert steps == updates and candidates(tmp_path / "killed") == candidates(tmp_path / "whole")
+    assert winner(report) == winner(whole)
+    trained = [(score or 0.0, folder) for folder, score in candidates(tmp_path / "whole") if folder]
+    assert kept.name == max(trained, key=lambda found: found[0])[1]  # of equal ones the first
+    steps.clear()
+    learn(tmp_path / "killed", name, keep=1, again=True)
+    assert steps == [] and only(tmp_path / "killed", pattern) == [kept]
+
+
+@contextmanager
+def watched_offers() -> Iterator[list[int]]:
+    """The epochs whose weights are evaluated."""
+    from workbench_training.rollouts.study_rollouts import StudyRolloutSource
+
+    seen: list[int] = []
+    real = StudyRolloutSource.offer
+
+    async def offer(self: StudyRolloutSource, folders: Any, step: int, **how: Any) -> float | None:
+        seen.append(step)
+        return await real(self, folders, step, **how)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(StudyRolloutSource, "offer", offer)
+        yield seen
 
 
 def only(folder: Path, pattern: str) -> list[Path]:
