@@ -106,7 +106,7 @@ async def _at_once(request: Awaitable[Any], work: Callable[[], Any], timeout: fl
         return await working
     except TimeoutError:
         raise LMError("timeout", f"the server's GPUs did not take part within {timeout:g} s") from None
-    except LMError:
+    except (LMError, SyncError):
         raise
     except Exception as error:  # of vLLM, NCCL or the network
         raise SyncError(f"NCCL did not reach the server's GPUs: {type(error).__name__}: {error}") from error
