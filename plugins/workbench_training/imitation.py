@@ -218,15 +218,21 @@ class ImitationOptimizer(TrainingOptimizer):
                 if (epoch + 1) % self.evaluate_every == 0 or epoch + 1 == self.epochs:
                     if computed:
                         await asyncio.to_thread(record.write, learner, done, updates)
-                    folder, score = record.candidate(done), None
-                    if not computed:  # its weights may have lost, and be deleted
-                        score = await source.recall(folder, done)
-                    if score is None:
-                        score = await source.offer(folder, done, current=computed or held)
-                    if score is not None:
-                        record.scores[str(done)] = score
-                    if self.keep and source.remembers:
-                        await asyncio.to_thread(record.delete_losers, self.keep)
+                    await self._offer(source, record, done, known=not computed, current=computed or held)
+
+    async def _offer(
+        self, source: StudyRolloutSource, record: TrainingRecord, epoch: int, *, known: bool, current: bool
+    ) -> None:
+        """Let the study evaluate the weights after an epoch, and delete those that lost. known: an earlier process
+        offered them, and may have deleted them since."""
+        folder = record.candidate(epoch)
+        score = await source.recall(folder, epoch) if known else None
+        if score is None:
+            score = await source.offer(folder, epoch, current=current)
+        if score is not None:
+            record.scores[str(epoch)] = score
+        if self.keep and source.remembers:
+            await asyncio.to_thread(record.delete_losers, self.keep)
 
     def _configure(self, source: StudyRolloutSource, workflow: Workflow) -> None:
         source.changes = self.changes(workflow)
