@@ -24,7 +24,13 @@ from workbench.errors import LMError, PluginError
 from workbench_training.model.policy import Policy
 from workbench_training.serving.vllm_client import SyncError, VLLMClient
 from workbench_training.serving.vllm_server import free_port
-from workbench_training.serving.weight_transfer import WeightTransfer, check_transfer, describe_weights
+from workbench_training.serving.weight_transfer import (
+    WeightTransfer,
+    check_transfer,
+    describe_weights,
+    find_gpus,
+    list_weights,
+)
 
 
 class Group(Protocol):
@@ -66,7 +72,7 @@ class NcclTransfer(WeightTransfer):
         )
 
     async def send(self, client: VLLMClient, label: str, timeout: float) -> None:
-        named = [(name, p.detach().contiguous()) for name, p in self.policy.generator.model.named_parameters()]
+        named = list_weights(self.policy)
         await client.post("/start_weight_update", None, timeout)
         await _at_once(
             client.post("/update_weights", {"update_info": describe_weights(named)}, timeout),
@@ -146,11 +152,10 @@ def join_with_vllm(address: str, port: int, members: int, device: torch.device) 
 def leave_gpus(device: str | None) -> dict[str, str]:
     """The variable by which a server that is started here takes the GPUs that training leaves: NCCL has no group in
     which a GPU is twice. device: as the optimizer's setting. Raises PluginError where none is left."""
-    given = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
-    seen = given or [str(number) for number in range(torch.cuda.device_count())]
-    number = (device or "").partition(":")[2]
+    given, number = find_gpus(device)
+    seen = given or [str(place) for place in range(torch.cuda.device_count())]
     processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # torchrun's, each with a GPU
-    taken = {int(number)} if number.isdecimal() else set(range(processes))
+    taken = {number} if number is not None else set(range(processes))
     left = [name for place, name in enumerate(seen) if place not in taken]
     if not left:
         raise PluginError(

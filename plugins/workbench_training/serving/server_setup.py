@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from workbench_training.serving.weight_transfer import (
     Kind,
     ReloadTransfer,
     WeightTransfer,
+    find_gpus,
     list_options,
     resolve_transfer,
 )
@@ -48,11 +48,10 @@ async def start_server(
 
 def show_gpu(device: str | None) -> dict[str, str]:
     """The variable by which a server takes the GPU of a training on `cuda:1`: it takes the first that it sees."""
-    number = (device or "").partition(":")[2]
-    if not number.isdecimal():
+    seen, number = find_gpus(device)
+    if number is None:
         return {}
-    seen = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
-    return {"CUDA_VISIBLE_DEVICES": seen[int(number)] if int(number) < len(seen) else number}
+    return {"CUDA_VISIBLE_DEVICES": seen[number] if number < len(seen) else str(number)}
 
 
 def make_engine(

@@ -15,6 +15,7 @@ import asyncio
 import base64
 import importlib.util
 import json
+import os
 import pickle
 import shutil
 from abc import ABC, abstractmethod
@@ -142,12 +143,17 @@ class IpcTransfer(WeightTransfer):
 
     def _exported(self) -> tuple[list[torch.Tensor], dict[str, Any]]:
         """(the tensors, what the server needs to read them)"""
-        named = [(name, p.detach().contiguous()) for name, p in self.policy.generator.model.named_parameters()]
+        named = list_weights(self.policy)
         handles = [dict([self._export(t)]) for _, t in named]
         if torch.cuda.is_available():  # what computes the weights must have ended before another process reads them
             torch.cuda.synchronize(self.policy.generator.device)  # a thread's own device is the first one
         pickled = base64.b64encode(pickle.dumps(handles)).decode()
         return [t for _, t in named], {**describe_weights(named), "ipc_handles_pickled": pickled}
+
+
+def list_weights(policy: Policy) -> list[tuple[str, torch.Tensor]]:
+    """Names and tensors, which are the policy's own wherever they lie in one piece."""
+    return [(name, p.detach().contiguous()) for name, p in policy.generator.model.named_parameters()]
 
 
 def describe_weights(named: list[tuple[str, torch.Tensor]]) -> dict[str, Any]:
@@ -194,6 +200,13 @@ def resolve_transfer(settings: ServerSettings, *, lora: bool, device: str | None
 def resolve_device(device: str | None) -> torch.device:
     """The device of a setting; without one the GPU where there is one."""
     return torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+
+def find_gpus(device: str | None) -> tuple[list[str], int | None]:
+    """(the names in CUDA_VISIBLE_DEVICES; the number of the GPU that a setting names, None where it names none)"""
+    seen = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    number = (device or "").partition(":")[2]
+    return seen, int(number) if number.isdecimal() else None
 
 
 def list_options(kind: Kind, *, sleep: bool, rank: int, adapters: int) -> tuple[list[str], dict[str, str]]:
