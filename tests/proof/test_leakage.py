@@ -122,7 +122,7 @@ def test_a_winner_that_repeats_sealed_rows_is_not_shown_and_not_taken(folder: Pa
     fair = run("Remember what the customer wants.", "fair")
     assert fair.gain_shown and fair.proved and not fair.leaks
     cheat = run("Remember: " + "; ".join(rows_of("test", 40)), "cheat")
-    assert cheat.proof is not None and cheat.proof.shown and cheat.proof.p < 1e-4, "by its numbers alone"
+    assert cheat.proof is not None and cheat.proof.shown and cheat.proof.p < 0.01, "by its numbers alone"
     assert not cheat.gain_shown and not cheat.proved and cheat.as_dict()["gain"]["shown"] is False
     assert "The gain is not shown: nodes.sort.instructions of the winner repeats test rows" in cheat.headline()[1]
     assert any(" rows of test, e.g." in line for line in cheat.lines())

@@ -11,6 +11,7 @@ import pytest
 from scipy.stats import binom
 
 from workbench.proof import Level, ServiceLevels, few_rows_warning, interval, measure_levels, paired_proof
+from workbench.proof.savings import Ceiling
 from workbench.spec import TargetsSpec
 from workbench.study import Result
 from workbench.task import Example
@@ -27,7 +28,9 @@ def measure(
     found: list[Result], clusters: list[Any] | None = None, alpha: float = 0.05, **targets: float
 ) -> list[Level]:
     keys = clusters or list(range(len(found)))
-    return list(measure_levels(TargetsSpec(**targets), found, keys, most={"usd": 0.02}, alpha=alpha))
+    return list(
+        measure_levels(TargetsSpec(**targets), found, keys, ceilings={"usd": Ceiling(0.02, "known")}, alpha=alpha)
+    )
 
 
 def test_a_score_is_met_or_missed_by_its_whole_interval() -> None:
@@ -48,11 +51,13 @@ def test_rows_that_nobody_answered_score_0() -> None:
     assert measure(results([1.0] * 8 + [None] * 2), score=0.5)[0].value == pytest.approx(0.8)
 
 
-def test_costs_are_bounded_by_the_dearest_row_of_any_side() -> None:
+def test_costs_are_bounded_by_what_a_row_can_cost_at_most() -> None:
     (level,) = measure(results([1.0] * 200, usd=0.002), usd=0.004)
     assert level.value == pytest.approx(0.002) and level.interval[0] < 0.002 < level.interval[1] < 0.004
     assert level.verdict == "met"
-    (free,) = measure_levels(TargetsSpec(usd=0.1), results([1.0] * 5), range(5), most={}, alpha=0.05)
+    (free,) = measure_levels(
+        TargetsSpec(usd=0.1), results([1.0] * 5), range(5), ceilings={"usd": Ceiling(0.0, "")}, alpha=0.05
+    )
     assert free.interval == (0.0, 0.0) and free.verdict == "met"
 
 

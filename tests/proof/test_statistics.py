@@ -14,7 +14,15 @@ from scipy import stats
 
 from workbench.proof import Proof, describe_proof, interval, paired_proof
 from workbench.proof.bounded_mean import mean_interval, mean_p
-from workbench.proof.statistics import BOUNDED_MEAN, MARGIN, paired_saving, tango_interval
+from workbench.proof.paired_binary import (
+    critical_value,
+    mcnemar_p,
+    power,
+    score_interval,
+    tango_interval,
+)
+from workbench.proof.savings import Ceiling, paired_saving
+from workbench.proof.statistics import BOUNDED_MEAN, MARGIN
 
 
 def binary_scores(wins: int, losses: int, both: int, neither: int) -> tuple[list[float], list[float]]:
@@ -23,14 +31,30 @@ def binary_scores(wins: int, losses: int, both: int, neither: int) -> tuple[list
     return baseline, winner
 
 
-@pytest.mark.parametrize("counts", [(50, 8, 90, 52), (3, 9, 5, 5), (6, 0, 0, 4), (5, 0, 0, 5), (0, 0, 3, 3)])
-def test_mcnemar_by_hand_made_counts(counts):
+def enumerated_p(wins: int, losses: int, n: int) -> float:
+    """The unconditional p by its definition: every table of wins and losses, over a fine grid of shares."""
+    seen = abs(wins - losses) / math.sqrt(max(1, wins + losses))
+    tables = [
+        (a + b, math.comb(n, a) * math.comb(n - a, b))
+        for a in range(n + 1)
+        for b in range(n + 1 - a)
+        if a + b and (a - b) / math.sqrt(a + b) >= seen - 1e-9
+    ]
+    chances = (
+        sum(ways * (share / 2) ** m * (1 - share) ** (n - m) for m, ways in tables)
+        for share in np.linspace(0.002, 1, 500)
+    )
+    return min(1.0, 2 * max(chances)) if wins != losses else 1.0
+
+
+@pytest.mark.parametrize(
+    "counts", [(14, 3, 7, 6), (3, 9, 5, 5), (6, 0, 0, 4), (5, 0, 0, 5), (5, 0, 10, 9), (0, 0, 3, 3)]
+)
+def test_binary_scores_have_the_unconditional_p_by_hand_made_counts(counts):
     wins, losses, both, neither = counts
     proof = paired_proof(*binary_scores(*counts))
-    total = wins + losses
-    tail = sum(math.comb(total, k) for k in range(min(wins, losses) + 1)) / 2**total
-    assert proof.p == pytest.approx(min(1.0, 2 * tail))
-    assert proof.test == "McNemar, exact"
+    assert proof.p == pytest.approx(enumerated_p(wins, losses, sum(counts)), rel=2e-3)
+    assert proof.test == "McNemar, exact unconditional"
     assert (proof.wins, proof.losses, proof.ties) == (wins, losses, both + neither)
     assert proof.diff == pytest.approx((wins - losses) / sum(counts))
     assert proof.baseline_mean == pytest.approx((losses + both) / sum(counts))
@@ -41,7 +65,7 @@ def test_shown_and_its_words():
     proof = paired_proof(*binary_scores(50, 8, 90, 52))
     assert proof.shown and proof.ci95[0] > 0.14 and proof.ci95[1] < 0.29
     assert describe_proof(proof).startswith("The gain is shown: +0.210 [+0.")
-    assert "McNemar, exact" in describe_proof(proof) and "200 sealed test rows" in describe_proof(proof)
+    assert "McNemar, exact unconditional" in describe_proof(proof) and "200 sealed test rows" in describe_proof(proof)
 
 
 def test_five_wins_cannot_show_a_gain_and_six_can():
@@ -116,7 +140,7 @@ def test_graded_scores_are_tested_by_their_mean_and_the_interval_agrees() -> Non
 
 @pytest.mark.parametrize(("wins", "losses", "n"), [(50, 8, 200), (9, 3, 44), (0, 0, 20), (6, 0, 6), (5, 12, 40)])
 def test_tangos_interval_has_the_score_test_at_its_ends(wins: int, losses: int, n: int) -> None:
-    """The ends are where the score statistic, with the likelihood maximised numerically, is 1.96."""
+    """The ends are where the score statistic, with the likelihood maximised numerically, is 1.96, or another bound."""
     from scipy.optimize import minimize_scalar
 
     def statistic(gain: float) -> float:
@@ -132,26 +156,67 @@ def test_tangos_interval_has_the_score_test_at_its_ends(wins: int, losses: int, 
         lost = minimize_scalar(unlikely, bounds=(low, high), method="bounded", options={"xatol": 1e-12}).x
         return (wins - losses - n * gain) / math.sqrt(n * (2 * lost + gain - gain**2))
 
-    low, high = tango_interval(wins, losses, n)
-    for end, sign in ((low, 1), (high, -1)):
-        if abs(end) < 1:
-            assert sign * statistic(end) == pytest.approx(1.95996, abs=2e-3)
-    assert low <= (wins - losses) / n <= high
+    for bound, ends in ((1.95996, tango_interval(wins, losses, n)), (2.3, score_interval(wins, losses, n, 2.3))):
+        for end, sign in zip(ends, (1, -1), strict=True):
+            if abs(end) < 1:
+                assert sign * statistic(end) == pytest.approx(bound, abs=2e-3)
+        assert ends[0] <= (wins - losses) / n <= ends[1]
+
+
+@pytest.mark.parametrize("n", [7, 20, 33])
+def test_the_interval_excludes_0_just_where_p_is_below_its_level(n: int) -> None:
+    for wins in range(n + 1):
+        for losses in range(n + 1 - wins):
+            low, high = score_interval(wins, losses, n, critical_value(n, 0.05))
+            assert (low > 0 or high < 0) == (mcnemar_p(wins, losses, n) < 0.05), (wins, losses)
+
+
+#: Rows, share that differs, gain, power: by an independent check (exact, no simulation).
+KNOWN_POWER = [
+    (20, 0.30, 0.20, 0.314),
+    (20, 0.15, 0.10, 0.064),
+    (60, 0.30, 0.20, 0.822),
+    (60, 0.15, 0.10, 0.511),
+    (60, 0.10, 0.06, 0.248),
+    (200, 0.30, 0.10, 0.738),
+    (200, 0.10, 0.06, 0.793),
+]
+
+
+@pytest.mark.parametrize(("n", "share", "gain", "known"), KNOWN_POWER)
+def test_the_power_for_binary_scores_is_that_of_the_unconditional_test(
+    n: int, share: float, gain: float, known: float
+) -> None:
+    assert power(n, share, gain) == pytest.approx(known, abs=6e-4)
+    conditional = stats.binom.isf(0.025, np.arange(n + 1), 0.5) + 1  # McNemar's own exact test
+    wins = stats.binom.sf(conditional - 1, np.arange(n + 1), (1 + gain / share) / 2)
+    assert power(n, share, gain) > stats.binom.pmf(np.arange(n + 1), n, share) @ wins
+
+
+@pytest.mark.parametrize(("n", "alpha"), [(20, 0.05), (60, 0.05), (200, 0.05), (60, 0.0083), (37, 0.025)])
+def test_the_level_for_binary_scores_holds_for_every_share(n: int, alpha: float) -> None:
+    bound = critical_value(n, alpha)
+    pairs = np.arange(1, n + 1)
+    wins = np.arange(n + 1)[:, None]
+    reached = (2 * wins - pairs) / np.sqrt(pairs) > bound
+    tails = (stats.binom.pmf(wins, pairs, 0.5) * (reached & (wins <= pairs))).sum(axis=0)
+    levels = [stats.binom.pmf(pairs, n, share) @ tails for share in np.linspace(0.001, 1, 1000)]
+    assert max(levels) <= alpha / 2 and max(levels) > 0.6 * alpha / 2
 
 
 def test_a_gain_needs_its_interval_above_zero_as_well_as_its_p(monkeypatch: pytest.MonkeyPatch) -> None:
     scores = binary_scores(12, 2, 20, 10)
     assert paired_proof(*scores).shown
     for interval_, shown in (((-0.01, 0.4), False), ((0.0, 0.4), False), ((0.01, 0.4), True), ((-0.01, -0.005), False)):
-        monkeypatch.setattr("workbench.proof.statistics.tango_interval", lambda *_, found=interval_: found)
+        monkeypatch.setattr("workbench.proof.statistics.score_interval", lambda *_, found=interval_: found)
         assert paired_proof(*scores).shown is shown
 
 
 def test_a_smaller_level_shows_less() -> None:
     scores = binary_scores(7, 0, 20, 13)
-    assert paired_proof(*scores).p == pytest.approx(2 / 2**7)
-    assert paired_proof(*scores).shown and not paired_proof(*scores, alpha=0.05 / 4).shown
-    assert "tested before, so p must be below 0.013" in describe_proof(paired_proof(*scores, alpha=0.05 / 4))
+    assert paired_proof(*scores).p == pytest.approx(enumerated_p(7, 0, 40), rel=2e-3)
+    assert paired_proof(*scores).shown and not paired_proof(*scores, alpha=0.05 / 12).shown
+    assert "tested before, so p must be below 0.0042" in describe_proof(paired_proof(*scores, alpha=0.05 / 12))
 
 
 def test_rows_of_one_cluster_count_once() -> None:
@@ -170,17 +235,31 @@ def test_rows_of_one_cluster_count_once() -> None:
 def test_a_saving_is_proved_by_the_same_test() -> None:
     rng = np.random.default_rng(9)
     dear = rng.uniform(80, 120, 60)
-    cheap = paired_saving("tokens", dear.tolist(), (dear * 0.6).tolist())
+    most = Ceiling(300.0, "its calls at their worst")
+    cheap = paired_saving("tokens", dear.tolist(), (dear * 0.6).tolist(), most)
     assert (
         cheap.shown
         and cheap.diff == pytest.approx(-0.4 * dear.mean())
         and cheap.ci95[0] < cheap.diff < cheap.ci95[1] < 0
     )
-    assert not paired_saving("tokens", dear.tolist(), rng.permutation(dear).tolist()).shown
-    assert not paired_saving("tokens", (dear * 0.6).tolist(), dear.tolist()).shown, "dearer"
-    assert not paired_saving("usd", [0.0] * 9, [0.0] * 9).shown
-    outliers = paired_saving("tokens", [100.0] * 20, [99.0] * 19 + [110.0])
+    assert not paired_saving("tokens", dear.tolist(), rng.permutation(dear).tolist(), most).shown
+    assert not paired_saving("tokens", (dear * 0.6).tolist(), dear.tolist(), most).shown, "dearer"
+    assert not paired_saving("usd", [0.0] * 9, [0.0] * 9, Ceiling(0.0, "")).shown
+    outliers = paired_saving("tokens", [100.0] * 20, [99.0] * 19 + [110.0], most)
     assert not outliers.shown, "the ranks say less, the mean does not"
+    assert cheap.most == 300 and cheap.bound == "its calls at their worst"
+
+
+def test_a_saving_allows_for_rows_as_dear_as_they_can_be() -> None:
+    """Each row 10 cheaper, and a row that costs 1,000 more in one of a hundred was not seen in 60."""
+    baseline, winner = [100.0] * 60, [90.0] * 60
+    assert paired_saving("tokens", baseline, winner, Ceiling(110.0, "")).shown
+    assert not paired_saving("tokens", baseline, winner, Ceiling(1100.0, "")).shown
+    rng, claims = np.random.default_rng(4), 0
+    for _ in range(100):
+        loops = np.where(rng.random(60) < 0.01, 1090.0, 90.0)
+        claims += paired_saving("tokens", baseline, loops.tolist(), Ceiling(1100.0, "")).shown
+    assert claims == 0, "the true saving is 0"
 
 
 def cheaper_world(rng: np.random.Generator, n: int, loss: float, changed: float, graded: bool) -> Proof:
@@ -214,7 +293,7 @@ def test_no_loss_is_found_to_be_none_with_enough_rows() -> None:
 def test_the_bound_of_a_loss_keeps_the_level_that_earlier_tests_leave() -> None:
     scores = [1.0] * 80
     first, tenth = paired_proof(scores, scores), paired_proof(scores, scores, alpha=0.005)
-    assert first.lowest == first.ci95[0] and first.loss_bounded
+    assert first.ci95[0] < first.lowest and first.loss_bounded, "the test of a gain is exact, that of a margin Tango's"
     assert tenth.lowest < first.lowest and not tenth.loss_bounded and tenth.ci95 == first.ci95
     silent: list[float | None] = [None] * 6
     assert not paired_proof([*scores, *[1.0] * 6], [*scores, *silent]).loss_bounded, "the worst is taken"
@@ -300,8 +379,10 @@ def test_power_at_the_smallest_gain_binary(n, share):
 def test_the_smallest_gain_of_few_rows_is_honest():
     assert paired_proof(*binary_scores(1, 1, 3, 0)).smallest_gain is None, "5 rows can show nothing"
     ten = paired_proof(*binary_scores(1, 1, 8, 0)).smallest_gain
-    assert ten is not None and 0.6 < ten < 0.9, "6 wins of 10 rows are needed"
-    assert stats.binom.sf(5, 10, ten) == pytest.approx(0.8, abs=0.01)
+    assert not paired_proof(*binary_scores(4, 0, 6, 0)).shown and paired_proof(*binary_scores(5, 0, 5, 0)).shown
+    assert ten is not None and stats.binom.sf(4, 10, ten) == pytest.approx(0.8, abs=0.01), (
+        "5 wins of 10 rows are needed"
+    )
 
 
 def test_importing_it_is_cheap():

@@ -16,7 +16,7 @@ from workbench.cli import cli
 from workbench.errors import StoreError
 from workbench.lm import Request
 from workbench.run import Options, optimize, prepare, prepare_stored, resume, train_scores
-from workbench.run.stored_scores import TrainRows
+from workbench.run.stored_scores import ScoredRows, TrainRows
 from workbench.store import Store
 from workbench.study import Evaluation, Optimizer, Result, Study
 from workbench.task import Example
@@ -125,7 +125,7 @@ def test_a_score_takes_the_place_of_a_failure_and_of_nothing_else(tmp_path: Path
     store.execute("insert into runs (run, status, started, spec, options) values ('r', '', '', '', '')")
 
     async def looks() -> None:
-        kept = TrainRows(store, 1, task.dataset.train)
+        kept = TrainRows(store, 1, task.dataset.train, ScoredRows(store, 1, task))
         for score, known in ((None, []), (1.0, [1.0]), (0.0, [1.0])):
             result = Result(row, score, failure=None if score is not None else "connection")
             kept.record(Evaluation(task.workflow, "train", (result,), False))

@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from workbench.errors import SpecError
 from workbench.spec import Strict, spec_error
-from workbench.spec.models import SplitSpec
+from workbench.spec.data import SplitSpec
 
 
 class Server(Strict):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from workbench.errors import SpecError
 from workbench.run import Options, optimize, prepare
 from workbench.task import Example, Repeats, normalised_inputs, tokenize
 from workbench.task import copies as copies_module
-from workbench.task.copies import Copies, number_fields
+from workbench.task.copies import Copies, Words, number_fields
 
 LONG = "the parcel that I ordered two weeks ago has not come and nobody answers my mails"
 
@@ -144,11 +143,11 @@ def test_a_test_of_copies_alone_shows_nothing(tmp_path: Path) -> None:
 
 
 def test_rows_of_a_cluster_count_once_in_a_run(tmp_path: Path) -> None:
-    """P2: six rows, ten times each, by default; and `cluster: user`."""
+    """P2: six rows, ten times each, by default; and `cluster: part`."""
     space = {"nodes.sort.instructions": ["Plain.", "Better."]}
     plant(tmp_path, lambda r: 0.5, {"random": {"trials": 2}}, calls=900, rows=(20, 20, 60), search=space)
     lines = [
-        {"text": f"row {i % 6} topic1 word1: a a-thing" + "!" * (i // 6), "label": "a", "user": i % 20}
+        {"text": f"row {i % 6} topic1 word1: a a-thing" + "!" * (i // 6), "label": "a", "part": i % 20}
         for i in range(60)
     ]
     (tmp_path / "test.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -165,25 +164,25 @@ def test_rows_of_a_cluster_count_once_in_a_run(tmp_path: Path) -> None:
         return report.proof.n, report.proof.n_rows, report.as_dict()["gain"]["rows"]
 
     assert run() == (6, 60, 60)
-    assert run(("data.cluster", "user")) == (20, 60, 60)
+    assert run(("data.cluster", "part")) == (20, 60, 60)
 
 
-def test_long_rows_with_one_header_are_not_compared_token_by_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Documents of thousands of tokens: others are told apart by their tokens, and a near copy needs a narrow band."""
-    bands: list[int] = []
-    whole = copies_module._within_band
+def test_long_rows_with_one_header_are_told_apart_by_their_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Documents of thousands of tokens are aligned only if they have nearly the same ones."""
+    aligned: list[int] = []
+    whole = copies_module._within
 
-    def watched(a: Sequence[str], b: Sequence[str], edits: int) -> bool:
-        bands.append(edits)
+    def watched(a: Words, b: Words, edits: int) -> bool:
+        aligned.append(edits)
         return whole(a, b, edits)
 
-    monkeypatch.setattr(copies_module, "_within_band", watched)
+    monkeypatch.setattr(copies_module, "_within", watched)
     header = " ".join(f"h{i}" for i in range(100))
     documents = [f"{header} " + " ".join(f"w{n}x{i}" for i in range(2000)) for n in range(20)]
     found = Copies([("train", row(text)) for text in documents[:10]], ["text"])
-    assert [found.find(row(text)) for text in documents[10:]] == [None] * 10 and not bands
+    assert [found.find(row(text)) for text in documents[10:]] == [None] * 10 and not aligned
     near = found.find(row(documents[3].replace("h50", "x").replace(" h70", "")))
-    assert near is not None and near[1]["text"] == documents[3] and near[2] and max(bands) == 2
+    assert near is not None and near[1]["text"] == documents[3] and near[2] and len(aligned) == 1
 
 
 def test_a_cluster_field_that_no_row_has_is_refused(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from workbench.evaluation.splits import check_rows, default_split, split_rows
 from workbench.ledger import CallInfo, Ledger
 from workbench.lm import LMPool
 from workbench.plugins import plugins
-from workbench.proof import Report, evaluated_name, sealed_row_keys
+from workbench.proof import Report, evaluated_name
 from workbench.run import (
     Listener,
     Options,
@@ -47,13 +47,14 @@ from workbench.store import (
     RunLock,
     RunRecord,
     SealedTests,
+    SeenRows,
     Store,
     dumps,
     kind_of,
     read_options,
 )
 from workbench.study import Evaluation, Evaluator, Result, unanswered_error
-from workbench.task import Task
+from workbench.task import Task, describe_rows
 from workbench.trackers import RunInfo, Trackers, check_trackers
 
 
@@ -216,8 +217,9 @@ class EvalRun:
             self.runtime, task.metric, spec.concurrency, source=task.source, further=task.further_metrics
         )
         self.rows = split_rows(task, str(options.split))
-        sealed = split_rows(task, "test") if options.split in ("test", "all") else ()
-        self.sealed = dict(zip((row.id for row in sealed), sealed_row_keys(task, sealed), strict=True))
+        # Rows of val may be sealed rows of a later run.
+        described = describe_rows(self.rows, task.inputs)
+        self.seen = dict(zip((row.id for row in self.rows), described, strict=True))
         self.sealed_tests, self.name = SealedTests(store), evaluated_name(task)
         self.results: list[list[Result | None]] = [[None] * len(self.rows) for _ in range(options.repeats)]
         self.row_keys, self.warnings = RowKeys(task), list[str]()
@@ -269,8 +271,10 @@ class EvalRun:
         async def job(number: int) -> None:
             replica, index = divmod(number, n)
             result = await self.evaluator.run_one(program, self.rows[index], Draw(replica=replica), True, split)
-            if result.score is not None and (seen := self.sealed.get(self.rows[index].id)):
-                self.sealed_tests.add_row(self.run_id, self.name, seen)  # with the row: a kill hides no look
+            if result.score is not None:  # with the row: a kill hides no look
+                key, texts = self.seen[self.rows[index].id]
+                SeenRows(self.store).add([(key, texts)])
+                self.sealed_tests.add_row(self.run_id, self.name, key)
             self.evaluations.add_row(
                 workflow.hash, split, replica, index, as_stored_row(result, self.row_keys, whole=True)
             )

@@ -3,7 +3,7 @@
 This room reads, and decides nothing that a search sees.
 """
 
-from workbench.proof.findings import build_report, sealed_row_keys
+from workbench.proof.findings import build_report
 from workbench.proof.judged import (
     LEAST_LABELS,
     JudgeCheck,
@@ -15,10 +15,13 @@ from workbench.proof.judged import (
     mean_labels,
     read_labels,
 )
+from workbench.proof.paired_binary import smallest_binary_gain
 from workbench.proof.prediction_powered import PoweredMean, powered_mean
 from workbench.proof.report import Report
-from workbench.proof.reuse import evaluated_name, level_after, record_test
-from workbench.proof.service_levels import COST_FIELDS, Level, ServiceLevels, few_rows_warning, measure_levels
+from workbench.proof.reuse import evaluated_name, level_after, record_scored, record_test
+from workbench.proof.savings import COST_FIELDS
+from workbench.proof.service_levels import Level, ServiceLevels, few_rows_warning, measure_levels
+from workbench.proof.sides import order_sides
 from workbench.proof.statistics import (
     LEVEL,
     MARGIN,
@@ -26,13 +29,11 @@ from workbench.proof.statistics import (
     describe_proof,
     interval,
     paired_proof,
-    smallest_binary_gain,
 )
 
 __all__ = [
     "Report",
     "build_report",
-    "sealed_row_keys",
     "Proof",
     "paired_proof",
     "PoweredMean",
@@ -53,6 +54,8 @@ __all__ = [
     "interval",
     "smallest_binary_gain",
     "record_test",
+    "record_scored",
+    "order_sides",
     "level_after",
     "ServiceLevels",
     "Level",

@@ -64,9 +64,9 @@ def mean_p(values: Sequence[float], least: float) -> float:
     return min(1.0, max(0.0, math.exp(height) * float(area) / math.pi))
 
 
-def two_sided_mean_p(differences: Sequence[float]) -> float:
-    """Two-sided p-value of "the mean is 0" for values in [-1, 1]."""
-    return min(1.0, 2 * min(mean_p(differences, -1.0), mean_p([-d for d in differences], -1.0)))
+def two_sided_mean_p(differences: Sequence[float], largest: float = 1.0) -> float:
+    """Two-sided p-value of "the mean is 0" for values in [-largest, largest]."""
+    return min(1.0, 2 * min(mean_p(differences, -largest), mean_p([-d for d in differences], -largest)))
 
 
 def mean_interval(values: Sequence[float], least: float, most: float, level: float = 0.95) -> tuple[float, float]:

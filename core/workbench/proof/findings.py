@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from workbench.errors import SpecError
-from workbench.hashing import digest
 from workbench.ledger import Ledger
 from workbench.proof.judged import JudgeCheck, JudgedRow, answer_key, check_judge, mean_labels, read_labels
 from workbench.proof.leakage import Leak, find_leaks
 from workbench.proof.report import Report
-from workbench.proof.reuse import evaluated_name, find_earlier_tests, level_after, reuse_warning
-from workbench.proof.service_levels import COST_FIELDS, ServiceLevels, measure_levels
-from workbench.proof.statistics import Proof, Saving, paired_proof, paired_saving
+from workbench.proof.reuse import find_earlier_tests, level_after, reuse_warning
+from workbench.proof.savings import COST_FIELDS, Ceiling, Saving, find_ceilings, paired_saving
+from workbench.proof.service_levels import ServiceLevels, measure_levels
+from workbench.proof.sides import Pair, check_sent, find_order_effects
+from workbench.proof.statistics import Proof, paired_proof
 from workbench.store import Journal, RunRecord
 from workbench.study import Aims, Evaluation, Result, pareto_set
-from workbench.task import Example, Task, graded_field, normalised_inputs
+from workbench.task import Task, describe_rows, graded_field
 from workbench.workflow import Workflow, setting_at
 
 
@@ -34,14 +36,21 @@ def build_report(
     database: str,
     candidates: int,
     warnings: Sequence[str],
+    kept_state: Sequence[str] = (),
     error: str | None = None,
 ) -> Report:
-    """Build the report of a run. rows: results of the sealed rows, of the baseline, the winner and, with targets, the
-    best candidate on val."""
+    """Build the report of a run.
+
+    Args:
+        rows: results of the sealed rows, of the baseline, the winner and, with targets, the best candidate on val.
+        kept_state: what was seen to outlive a row (`workbench.runtime.Runtime.kept_state`).
+    """
     pairs = [(row[0], row[1]) for row in rows or ()]
     earlier = _find_earlier_tests(task, winner, pairs, ledger)
     alpha = level_after(earlier)
-    (proof, judge, faults), baseline = _proof(task, pairs, alpha), evaluations.get(task.workflow.hash)
+    sent, unsent = check_sent(task.workflow, winner, pairs)
+    (proof, judge, faults), baseline = _proof(task, pairs, sent, alpha), evaluations.get(task.workflow.hash)
+    ceilings = _ceilings(task, rows or (), winner, best)
     leaks = find_leaks(task, winner)
     ledger.store.flush()
     roles = Journal(ledger.store, ledger.run_id).count_answers_by_role()
@@ -60,7 +69,7 @@ def build_report(
         candidates=candidates,
         failures=dict(Counter(b.failure for b in winners if b.failure)),
         pareto=_pareto(task, evaluations),
-        levels=_levels(task, rows or (), winner, best, evaluations, alpha),
+        levels=_levels(task, rows or (), winner, best, evaluations, alpha, ceilings),
         warnings=[*warnings, *faults, *_unusable(baseline), *_warnings(task, winners, earlier, leaks, roles)],
         error=error,
         test_rows=len(pairs),
@@ -69,7 +78,9 @@ def build_report(
         untried=_untried(roles, status) if status in ("finished", "budget") and candidates < 2 else None,
         earlier_tests=earlier,
         leaks=leaks,
-        saving=_saving(task, pairs, alpha) if winner != task.workflow else None,
+        saving=_saving(task, pairs, sent, alpha, ceilings) if winner != task.workflow else None,
+        objections=[*_kept_state(task.workflow, winner, kept_state), *([unsent] if unsent is not None else [])],
+        order_effects=find_order_effects(pairs),
         judge=judge,
         sealed_rows=len(task.dataset.test),
         test_skipped=not pairs and winner == task.workflow and task.spec.proof.when_unchanged == "skip",
@@ -95,21 +106,30 @@ def _find_earlier_tests(
     """The runs that tested changed workflows on these sealed rows before; none if the winner is the baseline."""
     if winner == task.workflow:
         return []
-    keys = sealed_row_keys(task, [a.example for a, _ in pairs] or task.dataset.test.open())
-    own = (task.workflow.hash, evaluated_name(task))
-    return find_earlier_tests(ledger.store, ledger.run_id, winner.hash, own, keys, task.test_hash)
+    described = describe_rows([a.example for a, _ in pairs] or task.dataset.test.open(), task.inputs)
+    return find_earlier_tests(ledger.store, ledger.run_id, winner.hash, task, described)
+
+
+def _kept_state(baseline: Workflow, winner: Workflow, seen: Sequence[str]) -> list[str]:
+    """What outlives a row, by what the nodes say of themselves and what was seen."""
+    nodes = [node.kept_state for workflow in (baseline, winner) for node in workflow.walk()]
+    return [f"no proof: {what}" for what in dict.fromkeys([*seen, *(what for what in nodes if what is not None)])]
 
 
 def _proof(
-    task: Task, pairs: Sequence[tuple[Result, Result]], alpha: float
+    task: Task, pairs: Sequence[Pair], sent: Sequence[bool], alpha: float
 ) -> tuple[Proof | None, JudgeCheck | None, list[str]]:
     """The proof; what is known of the judge, if one scored; and what is wrong with the labels."""
     if not pairs:
         return None, None, []
     clusters = [task.cluster_of(a.example) for a, _ in pairs]
-    margin = task.spec.proof.margin
-    scores = [a.score for a, _ in pairs], [b.score for _, b in pairs]
-    proof = paired_proof(*scores, clusters=clusters, alpha=alpha, margin=margin)
+    baselines, winners = [a.score for a, _ in pairs], [b.score for _, b in pairs]
+    margin, highest = task.spec.proof.margin, task.highest_score
+    proof = paired_proof(baselines, winners, clusters=clusters, alpha=alpha, margin=margin, highest=highest)
+    if not all(sent):  # where the change was not sent, a difference is not its own
+        tied = [b if was else a for was, a, b in zip(sent, baselines, winners, strict=True)]
+        found = paired_proof(baselines, tied, clusters=clusters, alpha=alpha, highest=highest)
+        proof = replace(proof, shown=proof.shown and found.shown)
     if not getattr(task.metric, "needs_lm", False):
         return proof, None, []
     faults, labels = list[str](), []
@@ -162,25 +182,32 @@ def _warnings(
     return warnings
 
 
-def sealed_row_keys(task: Task, rows: Sequence[Example]) -> list[str]:
-    """The keys of sealed rows in the store: hashes of their inputs."""
-    return [digest(normalised_inputs(row, task.inputs)) for row in rows]
+def _ceilings(
+    task: Task, rows: Sequence[tuple[Result, ...]], winner: Workflow, best: Workflow
+) -> Mapping[str, Ceiling]:
+    """The most that a row can cost on any side."""
+    columns = zip(*rows, strict=True)
+    sides = [(side, column) for side, column in zip((task.workflow, winner, best), columns, strict=False)]
+    return find_ceilings(sides, task.spec.proof.ceilings)
 
 
-def _saving(task: Task, pairs: Sequence[tuple[Result, Result]], alpha: float) -> Saving | None:
+def _saving(
+    task: Task, pairs: Sequence[Pair], sent: Sequence[bool], alpha: float, ceilings: Mapping[str, Ceiling]
+) -> Saving | None:
     """The proof of the saving, if a cost decided the pick."""
     objectives = task.spec.objectives
     if len(objectives) < 2 or (task.spec.pick == "score" and task.spec.targets is None):
         return None
     considered = objectives[:2] if task.spec.pick == "knee" else objectives
     cost = next((o for o in considered if o in COST_FIELDS), None)
-    counted = [(a, b) for a, b in pairs if a.score is not None and b.score is not None]
+    counted = [(a, b if was else a) for was, (a, b) in zip(sent, pairs, strict=True) if None not in (a.score, b.score)]
     if cost is None or not counted:
         return None
     baseline, winner = ([float(getattr(r, COST_FIELDS[cost])) for r in side] for side in zip(*counted, strict=True))
     if not any((*baseline, *winner)):  # free on both sides: the cost decided nothing
         return None
-    return paired_saving(cost, baseline, winner, clusters=[task.cluster_of(a.example) for a, _ in counted], alpha=alpha)
+    clusters = [task.cluster_of(a.example) for a, _ in counted]
+    return paired_saving(cost, baseline, winner, ceilings[cost], clusters=clusters, alpha=alpha)
 
 
 def _levels(
@@ -190,6 +217,7 @@ def _levels(
     best: Workflow,
     evaluations: Mapping[str, Evaluation],
     alpha: float,
+    ceilings: Mapping[str, Ceiling],
 ) -> ServiceLevels | None:
     """What the sealed rows show of the targets, if there are some."""
     targets = task.spec.targets
@@ -198,7 +226,6 @@ def _levels(
     aims = Aims.of(task.spec, list(evaluations.values())) if evaluations else None
     lines = _missed(aims, evaluations[winner.hash]) if aims is not None and winner.hash in evaluations else ()
     clusters = [task.cluster_of(row[0].example) for row in rows]
-    most = {o: max((float(getattr(r, of)) for row in rows for r in row), default=0.0) for o, of in COST_FIELDS.items()}
     loss = None
     if rows and winner != best:
         loss = paired_proof(
@@ -207,8 +234,9 @@ def _levels(
             clusters=clusters,
             alpha=alpha,
             margin=task.spec.proof.margin,
+            highest=task.highest_score,
         )
-    levels = measure_levels(targets, [row[1] for row in rows], clusters, most=most, alpha=alpha)
+    levels = measure_levels(targets, [row[1] for row in rows], clusters, ceilings=ceilings, alpha=alpha)
     return ServiceLevels(levels, best.hash, best == task.workflow, loss, task.spec.margin_of_targets is not None, lines)
 
 

@@ -11,8 +11,10 @@ from typing import Any, cast
 from workbench.ledger import describe_reused
 from workbench.proof.judged import JudgeCheck, describe_judged
 from workbench.proof.leakage import Leak
+from workbench.proof.savings import Saving
 from workbench.proof.service_levels import ServiceLevels
-from workbench.proof.statistics import Proof, Saving, describe_proof
+from workbench.proof.sides import OrderEffect
+from workbench.proof.statistics import Proof, describe_proof
 from workbench.runtime import BOUNDARIES
 from workbench.store import Candidates, ReadOnlyStore
 from workbench.workflow import Workflow
@@ -51,6 +53,8 @@ class Report:
     kept: Workflow | None = None  # the workflow in the file `workflow`
     levels: ServiceLevels | None = None  # if the file has targets
     judge: JudgeCheck | None = None  # if a language model scored; `proof` is the one that counts
+    objections: list[str] = field(default_factory=list[str])  # why nothing is shown, whatever the numbers say
+    order_effects: list[OrderEffect] = field(default_factory=list[OrderEffect])
     resumable: bool = True  # False: only another file or other code of its own can mend what ended it
 
     @property
@@ -59,11 +63,18 @@ class Report:
         return next((leak for leak in self.leaks if leak.breaks_proof), None)
 
     @property
+    def objection(self) -> str | None:
+        """Why the sealed rows show nothing, whatever the numbers say."""
+        if (leak := self.repeats_rows) is not None:
+            return f"{leak.address} of the winner repeats {leak.split} rows, e.g. {leak.example}"
+        return self.objections[0] if self.objections else None
+
+    @property
     def saving_shown(self) -> bool:
         """Whether the sealed rows show a winner that was picked by cost to be cheaper, rule out a loss of score of
         the margin or more, and show no smaller loss."""
         bounded = self.proof is not None and self.proof.loss_bounded and not self.loss_shown
-        return self.saving is not None and self.saving.shown and bounded and self.repeats_rows is None
+        return self.saving is not None and self.saving.shown and bounded and self.objection is None
 
     @property
     def proved(self) -> bool:
@@ -74,7 +85,7 @@ class Report:
     def levels_shown(self) -> bool:
         """Whether the sealed rows show that the winner meets all targets, and is not worse than the best candidate.
         Labels are of baseline and winner, so that a judge shows no such thing."""
-        return self.levels is not None and self.levels.shown and self.repeats_rows is None and self.judge is None
+        return self.levels is not None and self.levels.shown and self.objection is None and self.judge is None
 
     @property
     def loss_shown(self) -> bool:
@@ -83,7 +94,7 @@ class Report:
 
     @property
     def gain_shown(self) -> bool:
-        return self.proof is not None and self.proof.shown and self.repeats_rows is None
+        return self.proof is not None and self.proof.shown and self.objection is None
 
     def as_dict(self) -> dict[str, Any]:
         proof = self.proof
@@ -124,6 +135,8 @@ class Report:
             "untried": self.untried,
             "looks": self.earlier_tests,  # the key of stored reports
             "saving": saving,
+            "objections": self.objections,
+            "order": [asdict(effect) for effect in self.order_effects],
             "judge": None if self.judge is None else self.judge.as_dict(),
             "targets": None if self.levels is None else {**self.levels.as_dict(), "shown": self.levels_shown},
             "unproved": self.unproved,
@@ -156,10 +169,9 @@ class Report:
         return lines
 
     def _verdict(self, proof: Proof) -> str:
-        if (leak := self.repeats_rows) is None or not proof.shown:
+        if self.objection is None or not (proof.shown or self.objections):
             return describe_proof(proof) if self.judge is None else describe_judged(proof, self.judge)
-        where = f"{leak.address} of the winner repeats {leak.split} rows, e.g. {leak.example}"
-        return f"The gain is not shown: {where}. Its score ({proof.diff:+.3f}) does not count."
+        return f"The gain is not shown: {self.objection}. Its score ({proof.diff:+.3f}) does not count."
 
     def _saving_verdict(self, saving: Saving) -> str:
         shown = "is shown" if self.saving_shown else "is not shown"
@@ -167,8 +179,10 @@ class Report:
         text = (
             f"It was picked by cost. The saving {shown}: {saving.objective} {saving.baseline_mean:.4g} -> "
             f"{saving.winner_mean:.4g} per row ({share:+.0%}, [{saving.ci95[0]:+.4g}, {saving.ci95[1]:+.4g}], "
-            f"p = {saving.p:.2g})."
+            f"p = {saving.p:.2g}; at most {saving.most:.4g} a row, {saving.bound})."
         )
+        if self.objection is not None:
+            return text
         if not saving.shown or self.proof is None or self.saving_shown:
             return text
         margin = self.proof.margin
@@ -203,6 +217,7 @@ class Report:
                 out.append(f"  {point['workflow'][:8]}  {values}{picked}")
         if self.failures:
             out.append("Failed examples in the test: " + ", ".join(f"{k} {n}" for k, n in self.failures.items()))
+        out += [f"Order: {effect}." for effect in self.order_effects]
         out += [f"Warning: {warning}" for warning in self.warnings]
         out += [f"Rate limited: {lm}: {before} -> {after} at once" for lm, (before, after) in self.rate_limits.items()]
         out.append(self._bill())

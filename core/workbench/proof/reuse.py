@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from workbench.hashing import digest
 from workbench.proof.statistics import LEVEL
-from workbench.store import SealedTests, Store
-from workbench.task import Task
+from workbench.store import SealedTests, SeenRows, Store
+from workbench.task import Task, match_rows
 
 #: Tests that share no more than this part of their rows count as independent.
 OVERLAP = 0.05
 
+#: Rows with their keys and texts (`workbench.task.describe_rows`).
+Described = Sequence[tuple[str, Mapping[str, Any]]]
 
-def record_test(store: Store, run_id: int, candidate: str, rows: Sequence[str]) -> None:
-    """Record a test of a workflow. rows: a hash of each row's inputs. Recording the same test again adds nothing."""
-    tests, rows = SealedTests(store), sorted(set(rows))
-    if rows and tests.find(run_id, candidate, rows) is None:
-        tests.add(run_id, candidate, rows)
+
+def record_test(store: Store, run_id: int, candidate: str, rows: Described) -> None:
+    """Record a test of a workflow. Recording the same test again adds nothing."""
+    tests, keys = SealedTests(store), sorted({key for key, _ in rows})
+    SeenRows(store).add(rows)
+    if keys and tests.find(run_id, candidate, keys) is None:
+        tests.add(run_id, candidate, keys)
+
+
+def record_scored(store: Store, run_id: int, split: str, candidate: str, rows: Described) -> None:
+    """Record that a candidate of a run of `optimize` was scored on train or val. rows: those of the split that were not
+    recorded before."""
+    SeenRows(store).add(rows)
+    SeenRows(store).add_scored(run_id, split, candidate, [key for key, _ in rows])
 
 
 def evaluated_name(task: Task) -> str:
@@ -27,25 +39,33 @@ def evaluated_name(task: Task) -> str:
     return f"{task.workflow.hash} {digest(served)[:16]}"
 
 
-def find_earlier_tests(
-    store: Store, run_id: int, candidate: str, baseline: Collection[str], rows: Sequence[str], test_hash: str = ""
-) -> list[str]:
-    """The names of the runs that tested a workflow on some of these rows before, one for each test.
+def find_earlier_tests(store: Store, run_id: int, candidate: str, task: Task, rows: Described) -> list[str]:
+    """The names of the runs that scored workflows on some of these rows before, one for each workflow.
 
-    Tests of this run's baseline, by its names, do not count: they chose nothing. A test of the same candidate on fewer
-    of the rows does: testing, adding rows and testing again makes two tests. test_hash: `Task.test_hash`, to find the
-    tests of versions without the table `sealed_tests`.
+    These count: what a run of `optimize` tested, on whatever rows; what `workbench eval` scored, in whatever split; and
+    each candidate that was scored on these rows where they were train or val. Rows are the same if they are near
+    copies. Evaluations of this run's baseline do not count: they chose nothing. A test of the same candidate on fewer
+    of the rows does: testing, adding rows and testing again makes two tests.
     """
     store.flush()
-    tests, rows = SealedTests(store), sorted(set(rows))
-    own = tests.find(run_id, candidate, rows)  # tests after it are later ones
-    old = tests.find_unlisted(test_hash, except_run=run_id)
-    return old + tests.find_overlapping(rows, OVERLAP * len(rows), before=own, except_of=baseline)
+    tests, seen = SealedTests(store), SeenRows(store)
+    keys = sorted({key for key, _ in rows})
+    same = {**match_rows(rows, seen.read_texts(without=keys)), **{key: key for key in keys}}
+    own = tests.find(run_id, candidate, keys)  # tests after it are later ones
+    old = tests.find_unlisted(task.test_hash, except_run=run_id)
+    most, baseline = OVERLAP * len(keys), task.workflow.hash
+    tested = tests.find_overlapping(same, most, before=own, except_of=(baseline, evaluated_name(task)))
+    return old + seen.find_selections(same, most, before=run_id, baseline=baseline) + tested
 
 
 def level_after(earlier: Sequence[str]) -> float:
-    """The level of a test after the given earlier ones, such that all together keep LEVEL (Bonferroni)."""
-    return LEVEL / (len(earlier) + 1)
+    """The two-sided level of a test after k earlier ones on the same rows: LEVEL for the first, then LEVEL / (k (k+1)).
+
+    A gain is claimed on one side, so the first test errs in 2.5 of 100 cases, and all later ones together in 2.5 more,
+    however many there are: 1/2 + 1/6 + 1/12 + ... = 1.
+    """
+    k = len(earlier)
+    return LEVEL / (k * (k + 1)) if k else LEVEL
 
 
 def reuse_warning(earlier: Sequence[str]) -> str:
@@ -54,6 +74,6 @@ def reuse_warning(earlier: Sequence[str]) -> str:
     runs = ", ".join(names[-5:]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     times = "once" if len(earlier) == 1 else f"{len(earlier)} times"
     return (
-        f"these sealed rows were tested {times} before (run {runs}). The more tests, the likelier a gain by chance, so "
-        f"p must be below {level_after(earlier):.2g} for this one"
+        f"these sealed rows were tested {times} before (run {runs}). The more workflows are scored on them, the "
+        f"likelier a gain by chance, so p must be below {level_after(earlier):.2g} for this one"
     )

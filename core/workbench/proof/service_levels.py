@@ -6,17 +6,15 @@ Rows that were not answered score 0 here, whoever's fault that was: to whom the 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 from workbench.proof.bounded_mean import mean_interval
+from workbench.proof.savings import COST_FIELDS, Ceiling
 from workbench.proof.statistics import LEVEL, Proof, interval
 from workbench.spec import TargetsSpec
 from workbench.study import SLOW_SHARE, Result, is_slow
-
-#: The field of a result that holds an objective's cost.
-COST_FIELDS = {"usd": "usd", "tokens": "tokens", "calls": "calls", "latency": "seconds"}
 
 #: The fewest rows the slowest of which is above the 95th percentile of all in 97.5 of 100 cases.
 ROWS_OF_PERCENTILE = math.ceil(math.log(LEVEL / 2) / math.log(1 - SLOW_SHARE))
@@ -24,12 +22,14 @@ ROWS_OF_PERCENTILE = math.ceil(math.log(LEVEL / 2) / math.log(1 - SLOW_SHARE))
 
 @dataclass(frozen=True)
 class Level:
-    """One target. value, interval: of the winner on the sealed rows; an end that no row bounds is inf."""
+    """One target. value, interval: of the winner on the sealed rows; an end that no row bounds is inf. bound: the most
+    that a row can cost, and how that is known."""
 
     target: str
     limit: float
     value: float
     interval: tuple[float, float]
+    bound: str = ""
 
     @property
     def verdict(self) -> Literal["met", "missed", "open"]:
@@ -42,7 +42,8 @@ class Level:
     def __str__(self) -> str:
         low, high = (f"{end:.4g}" if math.isfinite(end) else "?" for end in self.interval)
         side = "at least" if self.target == "score" else "at most"
-        return f"{self.target} {self.value:.4g} [{low}, {high}] of {side} {self.limit:g}: {self.verdict}"
+        bound = f" ({self.bound})" if self.bound else ""
+        return f"{self.target} {self.value:.4g} [{low}, {high}] of {side} {self.limit:g}: {self.verdict}{bound}"
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,7 @@ def measure_levels(
     results: Sequence[Result],
     clusters: Sequence[Hashable],
     *,
-    most: dict[str, float],
+    ceilings: Mapping[str, Ceiling],
     alpha: float,
 ) -> tuple[Level, ...]:
     """The levels of a workflow.
@@ -148,12 +149,12 @@ def measure_levels(
         targets: what is asked for.
         results: on sealed rows.
         clusters: one key a row: rows with equal keys count once, in time with their slowest.
-        most: for each cost the largest that was seen on any side: no row is taken to cost more.
+        ceilings: for each cost the most that a row can cost.
         alpha: the level; intervals are of 1 - alpha.
     """
     if not results:
         return ()
-    return tuple(_measure(name, limit, results, clusters, most, alpha) for name, limit in targets.given.items())
+    return tuple(_measure(name, limit, results, clusters, ceilings, alpha) for name, limit in targets.given.items())
 
 
 def _measure(
@@ -161,7 +162,7 @@ def _measure(
     limit: float,
     results: Sequence[Result],
     clusters: Sequence[Hashable],
-    most: dict[str, float],
+    ceilings: Mapping[str, Ceiling],
     alpha: float,
 ) -> Level:
     if name == "p95_latency":
@@ -171,11 +172,11 @@ def _measure(
     mean = math.fsum(means) / len(means)
     if name == "score":
         return Level(name, limit, mean, interval(means, 1 - alpha))
-    scale = max(most.get(name, 0.0), *means)
+    scale = max(ceilings[name].most, *means)
     if scale <= 0:
         return Level(name, limit, 0.0, (0.0, 0.0))
     low, high = mean_interval([m / scale for m in means], 0.0, 1.0, 1 - alpha)
-    return Level(name, limit, mean, (scale * low, scale * high))
+    return Level(name, limit, mean, (scale * low, scale * high), str(ceilings[name]))
 
 
 def _measure_percentile(limit: float, results: Sequence[Result], clusters: Sequence[Hashable], alpha: float) -> Level:

@@ -9,12 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
 
 from workbench.proof.bounded_mean import find_root, mean_interval, mean_p, two_sided_mean_p
+from workbench.proof.paired_binary import (
+    critical_value,
+    mcnemar_p,
+    score_interval,
+    smallest_binary_gain,
+    tango_interval,
+)
 
 #: Names of the tests, as reports print them.
-MCNEMAR = "McNemar, exact"
+MCNEMAR = "McNemar, exact unconditional"
 BOUNDED_MEAN = "mean of bounded differences"
 
 #: The level of a test on rows that were not tested before.
@@ -28,11 +34,13 @@ MARGIN = 0.05
 
 @dataclass(frozen=True)
 class Proof:
-    """A paired comparison of scores in [0, 1].
+    """A paired comparison of scores.
 
     Rows that only one side answered are left out of the means. But a slow side may be slow on the rows that it gets
     wrong. So a gain is shown only if it also is with the worst case for those rows (winner 0, baseline 1), and the
     interval covers whatever they would have scored.
+
+    With 0/1 scores, p and interval are of one statistic, so that the interval excludes 0 just where p is below 0.05.
 
     Attributes:
         n: units: clusters of rows, mostly of one row each.
@@ -84,18 +92,21 @@ def paired_proof(
     winner: Sequence[float | None],
     *,
     clusters: Sequence[Hashable] | None = None,
-    alpha: float = 0.05,
+    alpha: float = LEVEL,
     margin: float = MARGIN,
+    highest: float = 1.0,
 ) -> Proof:
-    """Compare paired scores in [0, 1].
+    """Compare paired scores in [0, highest].
 
     Args:
         baseline, winner: one score per row, None where infrastructure failed.
         clusters: one key per row. Rows with equal keys count once, with their mean score. Default: each row by itself.
         alpha, margin: the level of the test, and the loss to rule out.
+        highest: the highest score of the metric. The lowest is that of a failure, 0. The smaller the largest loss, the
+            smaller the gain that graded scores can show.
 
     Raises:
-        ValueError: lengths differ, or a score is not in [0, 1].
+        ValueError: lengths differ, or a score is not in [0, highest].
     """
     if len(baseline) != len(winner) or (clusters is not None and len(clusters) != len(baseline)):
         raise ValueError(f"scores must be paired: {len(baseline)} against {len(winner)}")
@@ -105,10 +116,11 @@ def paired_proof(
     one_sided = sum((a is None) != (b is None) for _, a, b in rows)
     if not answered:
         return Proof(0, 0, len(rows), 0.0, 0.0, 0.0, (0.0, 0.0), 1.0, "none", 0, 0, 0, False, None, one_sided, alpha)
-    found = _compare(_units(answered))
+    found = _compare(cluster_means(answered, highest), highest)
     shown, interval_, lowest = found.is_beyond_chance(alpha), found.interval, found.low(alpha)
     if one_sided:
-        worst, best = (_compare(_units(_completed(rows, a, b))) for a, b in ((1.0, 0.0), (0.0, 1.0)))
+        ends = ((highest, 0.0), (0.0, highest))
+        worst, best = (_compare(cluster_means(_completed(rows, *end), highest), highest) for end in ends)
         shown = shown and worst.is_beyond_chance(alpha)
         interval_ = (min(worst.interval[0], interval_[0]), max(best.interval[1], interval_[1]))
         lowest = min(worst.low(alpha), lowest)
@@ -132,7 +144,7 @@ def paired_proof(
         alpha=alpha,
         lowest=lowest,
         margin=margin,
-        smallest_gain=_smallest_gain(differences, found.test == MCNEMAR, alpha),
+        smallest_gain=_smallest_gain(differences, found.test == MCNEMAR, alpha, highest),
     )
 
 
@@ -155,27 +167,30 @@ class _Comparison:
     interval: tuple[float, float]
     p: float
     test: str
+    highest: float
 
     def is_beyond_chance(self, alpha: float) -> bool:
         return self.diff > 0 and self.p < alpha and self.interval[0] > 0
 
     def low(self, alpha: float) -> float:
-        """The lower end of the interval at the level 1 - alpha."""
-        return self.interval[0] if alpha == LEVEL else _interval_of(self.differences, self.test, 1 - alpha)[0]
+        """The lower end of the interval at the level 1 - alpha. For 0/1 scores it is Tango's: a margin is not 0, where
+        the critical value is exact."""
+        if self.test == MCNEMAR:
+            wins, losses = self.differences.count(1.0), self.differences.count(-1.0)
+            return tango_interval(wins, losses, len(self.differences), 1 - alpha)[0]
+        if alpha == LEVEL:
+            return self.interval[0]
+        return mean_interval(self.differences, -self.highest, self.highest, 1 - alpha)[0]
 
 
-def _interval_of(differences: Sequence[float], test: str, level: float) -> tuple[float, float]:
-    if test == MCNEMAR:
-        return tango_interval(differences.count(1.0), differences.count(-1.0), len(differences), level)
-    return mean_interval(differences, -1.0, 1.0, level)
-
-
-def _units(rows: Sequence[tuple[Hashable, float, float]]) -> list[tuple[float, float]]:
+def cluster_means(rows: Sequence[tuple[Hashable, float, float]], highest: float = 1.0) -> list[tuple[float, float]]:
     """The mean scores of each cluster, in the order of their first rows."""
     found: dict[Hashable, list[tuple[float, float]]] = {}
     for key, a, b in rows:
-        if not (0 <= a <= 1 and 0 <= b <= 1):
-            raise ValueError("scores must be numbers in [0, 1]; write None for a row that could not be scored")
+        if not (0 <= a <= highest and 0 <= b <= highest):
+            raise ValueError(
+                f"scores must be numbers in [0, {highest:g}]; write None for a row that could not be scored"
+            )
         found.setdefault(key, []).append((a, b))
     return [
         (math.fsum(a for a, _ in pairs) / len(pairs), math.fsum(b for _, b in pairs) / len(pairs))
@@ -183,60 +198,28 @@ def _units(rows: Sequence[tuple[Hashable, float, float]]) -> list[tuple[float, f
     ]
 
 
-def _compare(units: Sequence[tuple[float, float]]) -> _Comparison:
+def _compare(units: Sequence[tuple[float, float]], highest: float) -> _Comparison:
     n = len(units)
     differences = [round(b - a, 12) for a, b in units]  # 0.3 - 0.2 and 0.2 - 0.1 are a tie
     means = (math.fsum(a for a, _ in units) / n, math.fsum(b for _, b in units) / n)
     diff = math.fsum(differences) / n
     if all(value in (0.0, 1.0) for unit in units for value in unit):
-        test, p = MCNEMAR, mcnemar_p(differences.count(1.0), differences.count(-1.0))
+        wins, losses = differences.count(1.0), differences.count(-1.0)
+        test, p = MCNEMAR, mcnemar_p(wins, losses, n)
+        ends = score_interval(wins, losses, n, critical_value(n, LEVEL))
     else:
-        test, p = BOUNDED_MEAN, two_sided_mean_p(differences)
-    return _Comparison(differences, means, diff, _interval_of(differences, test, 1 - LEVEL), p, test)
-
-
-# Scores of 0 and 1
-
-
-def mcnemar_p(wins: int, losses: int) -> float:
-    """Exact two-sided McNemar: given the pairs that differ, wins are Binomial(wins + losses, 1/2)."""
-    if wins + losses == 0:
-        return 1.0
-    from scipy import stats  # pyright: ignore[reportMissingTypeStubs]
-
-    return float(cast(Any, stats).binomtest(wins, wins + losses, 0.5).pvalue)
-
-
-def tango_interval(wins: int, losses: int, n: int, level: float = 0.95) -> tuple[float, float]:
-    """The score interval of (wins - losses) / n for n pairs (Tango 1998, Statistics in Medicine 17, 891-908)."""
-    from scipy.special import ndtri  # pyright: ignore[reportMissingTypeStubs]
-
-    bound = float(ndtri((1 + level) / 2))
-
-    def distance(gain: float) -> float:
-        """Standard errors between the pairs seen and a true gain, the share of losses being the likeliest under it."""
-        b, c = (2 * n - wins + losses) * gain - wins - losses, -losses * gain * (1 - gain)
-        lost = (math.sqrt(max(0.0, b * b - 8 * n * c)) - b) / (4 * n)
-        variance = n * (2 * lost + gain * (1 - gain))
-        off = wins - losses - n * gain
-        return off / math.sqrt(variance) if variance > 0 else math.copysign(math.inf, off) if off else 0.0
-
-    diff, edge = (wins - losses) / n, 1 - 1e-9
-    low, high = -1.0, 1.0
-    if diff > -edge and distance(-edge) > bound:
-        low = find_root(lambda gain: distance(gain) - bound, -edge, diff)
-    if diff < edge and distance(edge) < -bound:
-        high = find_root(lambda gain: distance(gain) + bound, diff, edge)
-    return low, high
+        test, p = BOUNDED_MEAN, two_sided_mean_p(differences, highest)
+        ends = mean_interval(differences, -highest, highest)
+    return _Comparison(differences, means, diff, ends, p, test, highest)
 
 
 # What a test of this size can show
 
 
-def _smallest_gain(differences: Sequence[float], binary: bool, alpha: float) -> float | None:
+def _smallest_gain(differences: Sequence[float], binary: bool, alpha: float, highest: float) -> float | None:
     """The true gain that this test shows with 80% power, or None.
 
-    For 0/1 scores: the exact power of McNemar's test, at the share of discordant pairs that was seen (at least 5
+    For 0/1 scores: the exact power of the test, at the share of discordant pairs that was seen (at least 5
     pairs, so that few changes do not look like certainty), or at the gain itself where that is larger. Else the gain
     at which a sample shaped like this one is still shown with its mean 0.84 standard errors too low.
     """
@@ -251,88 +234,15 @@ def _smallest_gain(differences: Sequence[float], binary: bool, alpha: float) -> 
         return None
 
     def excess(gain: float) -> float:
-        return mean_p([d - mean + gain for d in differences], -1.0) - alpha / 2
+        return mean_p([d - mean + gain for d in differences], -highest) - alpha / 2
 
-    if excess(1.0) > 0:
+    if excess(highest) > 0:
         return None
-    gain = find_root(excess, 0.0, 1.0) + float(ndtri(0.8)) * deviation / math.sqrt(n)
-    return gain if gain <= 1 else None
+    gain = find_root(excess, 0.0, highest) + float(ndtri(0.8)) * deviation / math.sqrt(n)
+    return gain if gain <= highest else None
 
 
-def smallest_binary_gain(n: int, share: float, alpha: float = 0.05) -> float | None:
-    """The gain that McNemar's test of n pairs shows with 80% power where `share` of the pairs differ (more, where the
-    gain itself is larger); None where there is none."""
-    import numpy as np
-    from scipy import stats  # pyright: ignore[reportMissingTypeStubs]
-
-    if not n:
-        return None
-    binom = cast(Any, stats).binom
-    pairs = np.arange(n + 1)  # discordant pairs, and how many of them must be wins for p < alpha
-    needed = binom.isf(alpha / 2, pairs, 0.5) + 1
-
-    def power(gain: float) -> float:
-        mixed = min(1.0, max(share, gain))
-        return float(binom.pmf(pairs, n, mixed) @ binom.sf(needed - 1, pairs, (1 + gain / mixed) / 2))
-
-    if power(1.0) < 0.8:
-        return None
-    low, high = 0.0, 1.0
-    for _ in range(20):  # the power grows with the gain: bisect
-        middle = (low + high) / 2
-        low, high = (low, middle) if power(middle) >= 0.8 else (middle, high)
-    return high
-
-
-# Costs, and one side alone
-
-
-@dataclass(frozen=True)
-class Saving:
-    """A paired comparison of what a row costs, in the units of `objective`: usd, tokens, calls or latency.
-
-    diff: winner's mean minus baseline's, below 0 where the winner is cheaper, with a 95% interval. The test is that of
-    graded scores, with costs scaled by the largest one seen: it takes for granted that no row costs more than that.
-    """
-
-    objective: str
-    n: int
-    baseline_mean: float
-    winner_mean: float
-    diff: float
-    ci95: tuple[float, float]
-    p: float
-    shown: bool
-
-
-def paired_saving(
-    objective: str,
-    baseline: Sequence[float],
-    winner: Sequence[float],
-    *,
-    clusters: Sequence[Hashable] | None = None,
-    alpha: float = 0.05,
-) -> Saving:
-    """Compare paired costs: one a row and side, none below 0. clusters, alpha: as of `paired_proof`."""
-    scale = max([*baseline, *winner], default=0.0)
-    if scale <= 0:
-        return Saving(objective, len(baseline), 0.0, 0.0, 0.0, (0.0, 0.0), 1.0, False)
-    keys = range(len(baseline)) if clusters is None else clusters
-    units = _units([(k, b / scale, a / scale) for k, a, b in zip(keys, baseline, winner, strict=True)])
-    saved = [round(a - b, 12) for b, a in units]
-    p = two_sided_mean_p(saved)
-    low, high = mean_interval(saved, -1.0, 1.0)
-    means = [float(scale * math.fsum(side) / len(units)) for side in zip(*units, strict=True)]
-    return Saving(
-        objective,
-        len(units),
-        means[1],
-        means[0],
-        means[0] - means[1],
-        (-scale * high, -scale * low),
-        p,
-        math.fsum(saved) > 0 and p < alpha and low > 0,
-    )
+# One side alone
 
 
 def interval(scores: Sequence[float], level: float = 0.95) -> tuple[float, float]:
@@ -383,5 +293,5 @@ def describe_proof(proof: Proof) -> str:
 
 def _can_show(proof: Proof) -> bool:
     """Whether the largest gain, 1 on every unit, would be beyond chance."""
-    best = mcnemar_p(proof.n, 0) if proof.test == MCNEMAR else 2 * mean_p([1.0] * proof.n, -1.0)
+    best = mcnemar_p(proof.n, 0, proof.n) if proof.test == MCNEMAR else 2 * mean_p([1.0] * proof.n, -1.0)
     return best < proof.alpha

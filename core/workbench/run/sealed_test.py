@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from workbench.errors import BudgetSpent
 from workbench.ledger import Ledger
-from workbench.proof import record_test, sealed_row_keys
+from workbench.proof import order_sides, record_test
 from workbench.run.stored_scores import RowKeys, store_evaluation
 from workbench.study import Evaluation, Evaluator, Progress, Result, estimate_calls, pick_winner
-from workbench.task import Example, Task
+from workbench.task import Example, Task, describe_rows
 from workbench.workflow import Workflow
 
 #: The largest share of a ceiling that is reserved.
@@ -56,8 +57,11 @@ async def run_sealed_test(
     sides: Sequence[Workflow],
     row_keys: RowKeys,
     on_pair: Callable[[int, int], None],
+    shuffled: bool = True,
 ) -> list[tuple[Result, ...]]:
     """Run each side on the sealed rows, row by row, until the budget ends, and store what came out.
+
+    On each row the sides run one after the other, in an order of its own.
 
     Args:
         task: the file's.
@@ -66,19 +70,21 @@ async def run_sealed_test(
             once.
         row_keys: of the task, for what is stored.
         on_pair: called with the number of rows that are done, and that of all rows.
+        shuffled: in a random order; in that of `sides` for a run that a version before began so.
 
     Returns:
         a result for each side, of the rows that were tested.
     """
-    baseline, test = task.workflow, task.dataset.test.open()
+    baseline, test, seed = task.workflow, task.dataset.test.open(), task.spec.seed
     programs = {side.hash: evaluator.program(side) for side in sides}
     rows: list[tuple[Result, ...] | None] = [None] * len(test)
 
     async def run_row(index: int) -> None:
         example: Example = test[index]
         found: dict[str, Result] = {}
-        for key, program in programs.items():
-            found[key] = await evaluator.run_one(program, example, traces=True, split="test")
+        for turn, key in enumerate(order_sides(seed, example, [*programs]) if shuffled else programs, start=1):
+            result = await evaluator.run_one(programs[key], example, traces=True, split="test")
+            found[key] = replace(result, turn=turn if shuffled and len(programs) > 1 else 0)
         rows[index] = tuple(found[side.hash] for side in sides)
         on_pair(sum(row is not None for row in rows), len(test))
 
@@ -93,6 +99,6 @@ async def run_sealed_test(
         evaluation = Evaluation(workflow, "test", results, len(done) == len(test))
         await store_evaluation(ledger.store, ledger.run_id, evaluation, row_keys)
     if sides[1] != baseline:
-        keys = sealed_row_keys(task, [row[0].example for row in done])
-        record_test(ledger.store, ledger.run_id, sides[1].hash, keys)
+        described = describe_rows([row[0].example for row in done], task.inputs)
+        record_test(ledger.store, ledger.run_id, sides[1].hash, described)
     return done

@@ -32,7 +32,7 @@ from workbench.run.cost_estimate import budget_warnings
 from workbench.run.options import Listener, Options
 from workbench.run.preflight import obstacles, settings_to_compare, wrong_in_file
 from workbench.run.sealed_test import reserve_for_proof, run_sealed_test
-from workbench.run.stored_scores import RowKeys, TrainRows, find_evaluation, store_evaluation
+from workbench.run.stored_scores import RowKeys, ScoredRows, TrainRows, find_evaluation, store_evaluation
 from workbench.runtime import Runtime
 from workbench.signals import catch_signals
 from workbench.steering import Steering
@@ -71,6 +71,7 @@ class Session:
     ):
         self.store, self.run_id, self.run, self.task = store, run_id, run, task
         self.record, self.row_keys = RunRecord(store, run_id), RowKeys(task)
+        self.scored = ScoredRows(store, run_id, task)
         self.optimizers, self.options = optimizers, options
         self.listener = listener or (lambda kind, data: None)
         budget, settings = task.spec.budget.model_dump(exclude_none=True), settings_to_compare(task, optimizers)
@@ -85,7 +86,7 @@ class Session:
             self._on_candidate,
             self._on_evaluation,
             on_note=self._on_note,
-            on_rows=TrainRows(store, run_id, task.dataset.train).record,
+            on_rows=TrainRows(store, run_id, task.dataset.train, self.scored).record,
             stored=lambda workflow: find_evaluation(store, run_id, workflow, task.dataset.val),
         )
         self.steering = Steering(
@@ -95,6 +96,7 @@ class Session:
         self._candidates, self._set_aside = set[str](), set(plugins().set_aside)
         self._watched = bool(plugins().manager.hook.call_settled.get_hookimpls())
         self._saved_seconds = 0.0
+        self.shuffled = True  # whether the sides of the sealed test run in random order
 
     async def go(self) -> Report:
         """Run to the end and return the report, which says how it ended. Bugs are raised after the report is saved."""
@@ -153,7 +155,7 @@ class Session:
             return self._report(status, winner, None, broken)
         sides = [baseline, winner, self._best()][: task.spec.tested_sides]
         self._emit("testing", winner=winner.hash, changed=winner != baseline, sides=len({*sides}))
-        rows = await run_sealed_test(task, self.evaluator, sides, self.row_keys, self._on_row)
+        rows = await run_sealed_test(task, self.evaluator, sides, self.row_keys, self._on_row, self.shuffled)
         if status == "finished" and len(rows) < len(task.dataset.test):
             status = "budget"  # a larger budget can test the rest
         return self._report(status, winner, rows, broken)
@@ -294,6 +296,7 @@ class Session:
     async def _on_evaluation(self, evaluation: Evaluation) -> None:
         if Evaluations(self.store, self.run_id).find(evaluation.workflow.hash, "val", 0) is None:
             self.steering.take(evaluation.workflow.hash)
+        self.scored.record(evaluation)
         await store_evaluation(self.store, self.run_id, evaluation, self.row_keys)
         self._reserve_for_proof()
         self.store.event(self.run_id, "evaluated", candidate=evaluation.workflow.hash, calls=self.ledger.paid.calls)
@@ -336,6 +339,7 @@ class Session:
             ledger=self.ledger,
             database=str(self.store.path),
             candidates=len(self._candidates),
+            kept_state=self.runtime.kept_state(),
             warnings=warnings,
             error=error,
         )

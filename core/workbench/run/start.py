@@ -80,7 +80,7 @@ def optimize(
         check_trackers(task.spec.track)
     store = Store(database)
     try:
-        stored = {**options.as_dict(), **_hashes(task), "outside": outer_settings(source)}
+        stored = {**options.as_dict(), **_hashes(task), "outside": outer_settings(source), "order": "random"}
         steps = list(optimizers) if optimizers is not None else named
         with interrupted_by_sigterm():
             run, run_id = add_started_run(store, "optimize", place_of(path), task, stored)
@@ -157,10 +157,12 @@ def resume(
             raise StoreError(
                 f"a file that the workflow of run {row['run']} refers to has changed since it started; start a new run"
             )
-        if options.sets or stored.get("referred") is None:  # a later resume uses them, too
+        stored = {**stored, "order": "random"} if begins else stored
+        if begins or options.sets or stored.get("referred") is None:  # a later resume uses them, too
             RunRecord(store, row["id"]).replace_options(dumps({**stored, "sets": sets, "referred": task.external_hash}))
         steps = list(optimizers) if optimizers is not None else named
         session = Session(store, row["id"], row["run"], task, steps, merged, listener, row["seconds"], pool)
+        session.shuffled = stored.get("order") == "random"
         return run_in_loop(session.go())
     finally:
         store.close()

@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from workbench.hashing import digest
+from workbench.proof import record_scored
 from workbench.store import Evaluations, ResultRow, Store, dumps, parse_json
 from workbench.study import Evaluation, Result
-from workbench.task import Example, Task, content_id
+from workbench.task import Example, Task, content_id, describe_rows
 from workbench.workflow import Workflow
 
 
@@ -87,6 +88,7 @@ def _as_result(row: Mapping[str, Any], example: Example) -> Result:
 def as_stored_row(result: Result, keys: RowKeys, whole: bool = False) -> ResultRow:
     """A result as it is stored. whole: with the row itself."""
     cost = {"calls": result.calls, "tokens": result.tokens, "usd": result.usd, "seconds": result.seconds}
+    cost |= {"turn": result.turn} if result.turn else {}
     return ResultRow(
         result.example.id,
         None if result.score is None else float(result.score),
@@ -102,6 +104,22 @@ def as_stored_row(result: Result, keys: RowKeys, whole: bool = False) -> ResultR
     )
 
 
+class ScoredRows:
+    """Records on which rows of train and val the candidates of a run were scored: a later run may have these in its
+    test."""
+
+    def __init__(self, store: Store, run_id: int, task: Task):
+        self._store, self._run_id, self._inputs = store, run_id, task.inputs
+        self._recorded = set[tuple[str, str]]()
+
+    def record(self, evaluation: Evaluation) -> None:
+        split, rows = evaluation.split, [result.example for result in evaluation.results]
+        new = [row for row in rows if (split, row.id) not in self._recorded]
+        self._recorded |= {(split, row.id) for row in new}
+        described = describe_rows(new, self._inputs)
+        record_scored(self._store, self._run_id, split, evaluation.workflow.hash, described)
+
+
 class TrainRows:
     """Stores the scores of train rows, once for each candidate and replica, so that a replay adds nothing.
 
@@ -109,8 +127,8 @@ class TrainRows:
     whose own n and score stay empty. Only a row's score and kind of failure are stored; answers are in `calls`.
     """
 
-    def __init__(self, store: Store, run_id: int, train: Sequence[Example]):
-        self.evaluations = Evaluations(store, run_id)
+    def __init__(self, store: Store, run_id: int, train: Sequence[Example], scored: ScoredRows):
+        self.evaluations, self.scored = Evaluations(store, run_id), scored
         self.places = {example.id: (place, example) for place, example in enumerate(train)}
 
     def record(self, evaluation: Evaluation) -> None:
@@ -118,6 +136,7 @@ class TrainRows:
         seen = [(*self.places[r.example.id], r) for r in evaluation.results if r.example.id in self.places]
         rows = [(place, r.example.id, r.score, r.failure) for place, example, r in seen if example == r.example]
         if rows:
+            self.scored.record(evaluation)
             self.evaluations.add_train(evaluation.workflow.hash, evaluation.replica, rows)
 
 

@@ -209,7 +209,9 @@ class Context:
         except LMError:
             self._failed.append((request.key(runtime.pool.get(spec).identity), role))
             raise
-        self._record(begun, _call_record(request, response, role, spec.model, paid))
+        usd = runtime.pool.get(spec).price(response.prompt_tokens, request.max_tokens)
+        most = (request.max_tokens, usd, spec.attempts * spec.timeout)
+        self._record(begun, _call_record(request, response, role, spec.model, paid, most))
         return response
 
     async def samples(self, messages: Sequence[Message], count: int, **settings: Any) -> list[Response]:
@@ -249,7 +251,8 @@ class Context:
         for messages, call in paid:
             assert call.response is not None
             seen = replace(call.response, text=f"({len(messages)} vectors)")
-            record = _call_record(Request(messages), seen, role, lm.model, call)
+            most = (0, call.usd, lm.attempts * lm.timeout)
+            record = _call_record(Request(messages), seen, role, lm.model, call, most)
             self._record(begun, record)
             record.number = 0  # no step: vectors are not repaired
         return vectors
@@ -285,7 +288,10 @@ class Context:
             ran = True
             result = await run()
             made = [call for call in self.span.calls[begun:] if call.key]
-            calls = [[c.key, c.role, c.lm, None if c.number else c.response.text] for c in made]
+            calls = [
+                [c.key, c.role, c.lm, None if c.number else c.response.text, c.max_tokens, c.most_usd, c.most_seconds]
+                for c in made
+            ]
             return {"result": result, "calls": calls, "failed": self._failed[failed:]}
 
         found = await self.effect(kind, content, whole)
@@ -298,13 +304,14 @@ class Context:
         ledger = self.program.runtime.ledger
         for key, role in recorded["failed"]:
             await ledger.recall(key, role)
-        for key, role, model, vectors in recorded["calls"]:
+        for key, role, model, vectors, *most in recorded["calls"]:  # `most` is not in journals of before
             paid, asked = await ledger.recall(key, role), ledger.journal.read_call(key)
             if paid is None or paid.response is None or asked is None:
                 raise StoreError(f"the call {key[:16]} is lost, which a recorded run of node '{self.node}' made")
             request = Request(tuple(asked["request"]["messages"]), tools=tuple(asked["request"].get("tools", ())))
             response = paid.response if vectors is None else replace(paid.response, text=vectors)
-            self._record(self._begin_call(), record := _call_record(request, response, role, model, paid))
+            record = _call_record(request, response, role, model, paid, most or _UNKNOWN_MOST)
+            self._record(self._begin_call(), record)
             if vectors is not None:
                 record.number = 0  # as `embed` has it
 
@@ -337,9 +344,17 @@ class Context:
         return await self.program.runtime.shared_effect(kind, content, run)
 
 
-def _call_record(request: Request, response: Response, role: str, model: str, paid: Settled) -> CallRecord:
+#: The end of a call's record where nothing tells what it could have cost.
+_UNKNOWN_MOST = (0, None, 0.0)
+
+
+def _call_record(
+    request: Request, response: Response, role: str, model: str, paid: Settled, most: Sequence[Any]
+) -> CallRecord:
+    """most: max_tokens, most_usd and most_seconds of the record."""
     cost = (paid.cached, paid.usd, paid.seconds, paid.queued)
     asked = {"tools": request.tools, "response_format": request.response_format}
+    asked |= dict(zip(("max_tokens", "most_usd", "most_seconds"), most, strict=True))
     return CallRecord(request.messages, response, role, model, *cost, key=paid.key, **asked)
 
 

@@ -22,7 +22,10 @@ Consent = Callable[[str, Mapping[str, Any]], bool]
 
 
 class Shared(Protocol):
-    """What `Runtime.shared` keeps. warnings: lines for the report of the run."""
+    """What `Runtime.shared` keeps. warnings: lines for the report of the run.
+
+    One with a method `kept_state() -> list[str]` says what outlived a row, as `NodeKind.kept_state` does.
+    """
 
     def warnings(self) -> list[str]: ...
 
@@ -93,6 +96,10 @@ class Runtime:
     def warnings(self) -> list[str]:
         """What the shared things have to say at the end of a run."""
         return [line for thing in self._shared.values() for line in thing.warnings()]
+
+    def kept_state(self) -> list[str]:
+        """What outlived a row, by the shared things that watch for it."""
+        return [line for thing in self._shared.values() for line in getattr(thing, "kept_state", list[str])()]
 
     async def aclose(self) -> None:
         """Close the language models, the sandbox, and what is shared."""

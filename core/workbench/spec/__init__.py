@@ -4,11 +4,11 @@ Text in, `Spec` and `Source` out. This room knows no data, no node kind and no l
 """
 
 from workbench.spec.base import NODE_KEYS, Strict
+from workbench.spec.data import DataSpec
 from workbench.spec.messages import spec_error
 from workbench.spec.models import (
     BudgetSpec,
     ConfigurationSpec,
-    DataSpec,
     DomainSpec,
     LMSpec,
     ProofSpec,

@@ -11,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from workbench.hashing import canonical
 from workbench.spec import defaults
 from workbench.spec.base import Strict, Track
+from workbench.spec.data import DataSpec
 from workbench.spec.policy import PolicySpec
 from workbench.type_guards import is_dict, is_list
 
@@ -56,56 +57,6 @@ def _with_model(value: Any) -> Any:
     return {"model": value} if isinstance(value, str) else value
 
 
-class SplitSpec(Strict):
-    """Rows for each split: counts, or shares that add up to at most 1."""
-
-    train: int | float = Field(ge=0)
-    val: int | float = Field(gt=0)
-    test: int | float = Field(gt=0)
-    by: str | None = Field(
-        None,
-        description="a field such as user: rows with the same value stay in one split, which may then be larger or "
-        "smaller than asked",
-    )
-
-
-class DataSpec(Strict):
-    """Where the examples come from: one file with a seeded split, or one file for each split."""
-
-    file: str | None = Field(
-        None, description="one file for all splits: .jsonl, .json, .csv, .parquet, or READER:PLACE"
-    )
-    split: SplitSpec | None = Field(None, description="how many rows of the file go where; default: a third each")
-    seed: int = Field(0, description="of the split")
-    train: str | None = Field(None, description="in place of file: rows that optimizers learn from")
-    val: str | None = Field(None, description="in place of file: rows that candidates are selected on")
-    test: str | None = Field(None, description="in place of file: sealed rows, read once for the proof")
-    fields: dict[str, str] = Field(default_factory=dict, description="new name: name in the row, dotted if nested")
-    limit: int | None = Field(None, ge=1, description="use at most so many rows of each file")
-    options: dict[str, Any] = Field(default_factory=dict, description="passed to the reader")
-    cluster: str | None = Field(
-        None, description="rows with the same value here count once in the proof; default: rows with the same inputs"
-    )
-    label_as_input: bool = Field(
-        False,
-        description="let nodes read the field that the metric compares with, as where a text is to be edited; "
-        "otherwise such a workflow is refused, for it is shown the right answers",
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _file_alone(cls, value: Any) -> Any:
-        return {"file": value} if isinstance(value, str) else value
-
-    @model_validator(mode="after")
-    def _one_form(self) -> DataSpec:
-        if self.file is None and not (self.train or self.val or self.test):
-            raise ValueError("give either 'file', with 'split', or the files 'train', 'val' and 'test'")
-        if self.file is not None and (self.train or self.val or self.test):
-            raise ValueError("'file' and separate 'train', 'val', 'test' files exclude each other")
-        return self
-
-
 class BudgetSpec(Strict):
     """Hard ceilings for all roles together, retries included. What is not given has no limit."""
 
@@ -135,6 +86,16 @@ class ProofSpec(Strict):
         description="file of labels by people (`workbench label`), without which a judge proves nothing; it may "
         "be made after the run",
     )
+    ceiling: dict[Literal["usd", "tokens", "calls", "latency"], Annotated[float, Field(gt=0)]] = Field(
+        default={},
+        description="what a row can cost at most, where you know better than the worst case of its calls: the lower it "
+        "is, the smaller the saving that can be shown",
+    )
+
+    @property
+    def ceilings(self) -> dict[str, float]:
+        """The ceilings by objective."""
+        return {**self.ceiling}
 
 
 class TargetsSpec(Strict):

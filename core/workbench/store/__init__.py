@@ -6,7 +6,7 @@ This room knows no budget and no optimizer.
 from workbench.store.candidates import Candidates, read_trees, read_val_scores
 from workbench.store.content import parse_json, read_options, read_report, read_spec
 from workbench.store.database import IN_MEMORY, LISTED, REMOVED, TABLES, Store, dumps, kind_of, now, tags_of
-from workbench.store.evaluations import Evaluations, ResultRow, SealedTests
+from workbench.store.evaluations import Evaluations, ResultRow
 from workbench.store.journal import LARGE_TEXT, EarlierCalls, Journal, Usual, read_usual_calls
 from workbench.store.read_only import ReadOnlyStore
 from workbench.store.runs import (
@@ -22,6 +22,7 @@ from workbench.store.runs import (
     remove_unused_texts,
 )
 from workbench.store.schema import SCHEMA
+from workbench.store.sealed_tests import SealedTests, SeenRows
 
 __all__ = [
     "Store",
@@ -51,6 +52,7 @@ __all__ = [
     "Evaluations",
     "ResultRow",
     "SealedTests",
+    "SeenRows",
     "parse_json",
     "read_options",
     "read_report",

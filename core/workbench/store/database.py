@@ -44,8 +44,11 @@ TABLES = {
     "events": "what happened, in order",
     "artifacts": "files that a run wrote",
     "orders": "what users ordered of a run that went on, and what became of it",
-    "sealed_tests": "tests of a changed workflow on sealed rows",
+    "sealed_tests": "tests of a changed workflow on sealed rows, and what `workbench eval` scored",
     "sealed_test_rows": "the rows of each such test, by a hash of their inputs",
+    "seen_rows": "the texts of rows that were scored, by the same hash: near copies are known by them",
+    "scored_rows": "the rows of train and val that a run scored candidates on",
+    "scored_candidates": "these candidates",
 }
 
 #: The kinds of runs that `workbench runs` lists.

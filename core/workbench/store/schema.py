@@ -10,7 +10,7 @@ from typing import Any
 
 from workbench.errors import StoreError
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 M001_INITIAL = """
 create table runs (
     id integer primary key, run text not null unique, name text, status text not null, started text not null,
@@ -93,6 +93,17 @@ create table orders (
     data text not null, candidate text, outcome text);
 create index orders_run on orders(run_id);
 """
+#: Which rows were seen before. `texts`: the words of a row, by which near copies are known. `scored_rows`: those of a
+#: split on which the `scored_candidates` of a run were scored.
+_M008_SEEN_ROWS = """
+create table seen_rows (row text primary key, texts text not null) without rowid;
+create table scored_rows (
+    run_id integer not null references runs(id), split text not null, row text not null,
+    primary key (run_id, split, row)) without rowid;
+create table scored_candidates (
+    run_id integer not null references runs(id), split text not null, candidate text not null,
+    primary key (run_id, split, candidate)) without rowid;
+"""
 _VERSIONS = (
     M001_INITIAL,
     _M002_SEALED_TESTS,
@@ -101,6 +112,7 @@ _VERSIONS = (
     _M005_CALLS_ACROSS_RUNS,
     _M006_PACKED_TOKENS,
     _M007_ORDERS,
+    _M008_SEEN_ROWS,
 )
 #: The statements that make a database of today.
 SCHEMA = "".join(_VERSIONS)
@@ -166,6 +178,10 @@ def make_migrations() -> Any:
     @migrations()
     def m007_orders(db: Any) -> None:
         _run_script(db, _M007_ORDERS)
+
+    @migrations()
+    def m008_seen_rows(db: Any) -> None:
+        _run_script(db, _M008_SEEN_ROWS)
 
     return migrations
 

@@ -45,6 +45,7 @@ class Result:
     queued: float = 0.0  # that its calls waited for a slot, a rate limit or another attempt
     unreadable_calls: int = 0  # of tools, by the model (`Trace.unreadable_calls`)
     scores: Mapping[str, float | None] = field(default_factory=dict[str, float | None])  # by further metrics
+    turn: int = 0  # of a sealed row: when this side ran, 1 being the first; 0 where no other side did
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +336,7 @@ class Evaluator:
             value = metric(example, prediction, trace)
         if inspect.isawaitable(value):
             value = await value
-        return as_score(value)
+        return as_score(value, float(getattr(metric, "highest", 1.0)))
 
     async def _score_by_user_code(
         self, metric: Metric, example: Example, prediction: Mapping[str, Any], trace: Trace

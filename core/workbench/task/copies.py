@@ -1,7 +1,8 @@
-"""Copies: is a row a copy of another row, or does a text repeat a row?
+"""Which rows are the same row: one rule for the splits, within the test, and across runs.
 
-Texts are compared by their tokens: lower-case words and signs of arithmetic. Case, spaces and punctuation make no
-difference, so that a full stop added to a row does not make it a new row.
+Texts are compared by their tokens: lower-case words and signs of arithmetic. Case, spaces, punctuation and characters
+that nobody sees make no difference. Rows are copies if each of their fields is: ten questions on one passage are ten
+rows, however long the passage.
 """
 
 from __future__ import annotations
@@ -9,14 +10,18 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+import zlib
 from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 from workbench.task.dataset import Example
 
-#: A row is a near copy of another if at most one in this many tokens differs. Shorter rows must be equal.
+#: A text is a near copy of another if at most one in this many tokens differs. Shorter texts must be equal.
 TOKENS_AN_EDIT = 10
+
+#: The most tokens that may differ, however long the text: the work grows with their square.
+MOST_EDITS = 64
 
 #: Consecutive tokens that two near copies must share somewhere.
 SHINGLE = 3
@@ -24,23 +29,43 @@ SHINGLE = 3
 #: A shingle in more rows than this belongs to a template and says nothing.
 COMMON = 200
 
+#: Shingles of a text that are looked at, about; of a longer text they are sampled.
+SAMPLE = 2048
+
 #: The most rows that are compared in full with one row.
 CANDIDATES = 20
 
-#: A text repeats a row if a stretch at most twice as long as the row has this share of the row's different tokens.
-COVERED = 0.85
+#: So many rows of one template with other numbers and one label show that the numbers tell nothing.
+ALIKE = 4
 
-#: Of a row with fewer different tokens than this, all must be there;
-WHOLE = 10
-#: and with fewer than this, in their order.
-SHORT = 5
+#: What is not seen: format characters, variation selectors, fillers.
+_UNSEEN = re.compile(
+    "[\u00ad\u034f\u0600-\u0605\u061c\u06dd\u070f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
+    "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
 _TOKEN = re.compile(r"\w+|[-+*/=<>^%$€£]")
+#: Scripts without spaces, in which each character is a token: Thai to Tibetan, Burmese, Khmer, kana, Han.
+_WITHOUT_SPACES = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff"
+_CHARACTER = re.compile(f"[{_WITHOUT_SPACES}]|[^{_WITHOUT_SPACES}]+")
+_ACCENT = re.compile("[\u0300-\u036f]")
+_LATIN = re.compile("[a-z]")
+#: Letters of Greek and Cyrillic that look like a Latin one: in a word with Latin letters they stand for it.
+_LOOKALIKES = str.maketrans("аеорсухіјѕԁӏкмтвнгαοερνικτυχ", "aeopcyxijsdlkmtbhraoepviktux")
 
 
 def tokenize(text: str) -> list[str]:
     """Lower-case words and signs of arithmetic; the whole text if it has neither."""
-    text = unicodedata.normalize("NFKC", text).casefold()
+    text = _UNSEEN.sub("", unicodedata.normalize("NFKC", text).casefold())
     return _TOKEN.findall(text) or ([stripped] if (stripped := text.strip()) else [])
+
+
+def _plain(token: str) -> Iterator[str]:
+    """A token as it is compared: without accents and lookalikes; by characters in scripts without spaces."""
+    if token.isascii():
+        yield token
+        return
+    token = unicodedata.normalize("NFC", _ACCENT.sub("", unicodedata.normalize("NFD", token)))
+    yield from _CHARACTER.findall(token.translate(_LOOKALIKES) if _LATIN.search(token) else token)
 
 
 def _texts_of(value: Any) -> Iterator[str]:
@@ -65,6 +90,68 @@ def normalised_inputs(row: Example, inputs: Sequence[str]) -> str:
     return " ".join(input_tokens(row, inputs))
 
 
+#: A text as it is compared.
+Words = tuple[str, ...]
+
+
+def words_of(row: Example, name: str) -> tuple[Words, ...]:
+    """The texts in a field of a row, as they are compared."""
+    texts = _texts_of(row[name]) if name in row else ()
+    return tuple(tuple(w for token in tokenize(text) for w in _plain(token)) for text in texts)
+
+
+def are_near(a: Words, b: Words) -> bool:
+    """Whether two texts are equal but for one token in ten, and have the same numbers: rows of one template with
+    different numbers are different rows."""
+    if a == b:
+        return True
+    edits = min(max(len(a), len(b)) // TOKENS_AN_EDIT, MOST_EDITS)
+    if not edits or abs(len(a) - len(b)) > edits:
+        return False
+    here, there = Counter(a), Counter(b)
+    if max((here - there).total(), (there - here).total()) > edits:  # an edit mends one token of each
+        return False
+    return [w for w in a if w.isdigit()] == [w for w in b if w.isdigit()] and _within(a, b, edits)
+
+
+def _within(a: Words, b: Words, edits: int) -> bool:
+    """Whether at most so many tokens are added, removed or replaced. For each number of edits, how far on each diagonal
+    the texts can be matched (E. Ukkonen, Algorithms for approximate string matching, 1985, section 3)."""
+    end, reached = len(b) - len(a), {0: _run(a, b, 0, 0)}
+    for _ in range(edits + 1):
+        if reached.get(end, -1) >= len(a):
+            return True
+        following: dict[int, int] = {}
+        for way in {w + step for w in reached for step in (-1, 0, 1)}:
+            # a token replaced, added in b, or removed of a
+            far = max(reached.get(way, -2) + 1, reached.get(way - 1, -1), reached.get(way + 1, -2) + 1)
+            far = min(far, len(a), len(b) - way)
+            if far >= max(0, -way):
+                following[way] = far + _run(a, b, far, far + way)
+        reached = following
+    return False
+
+
+def _run(a: Words, b: Words, i: int, j: int) -> int:
+    """How many tokens are equal from these places on."""
+    start, length = i, 8
+    while length:
+        if i + length <= len(a) and a[i : i + length] == b[j : j + length]:
+            i, j, length = i + length, j + length, 2 * length
+        else:
+            length //= 2
+    return i - start
+
+
+def _shingles(words: Words) -> set[Any]:
+    """Consecutive tokens; of a long text a sample, which is the same in a near copy."""
+    found = {words[i : i + SHINGLE] for i in range(len(words) - SHINGLE + 1)}
+    if len(words) < 2 * SAMPLE:
+        return found
+    every = 1 << (len(words) // SAMPLE).bit_length() - 1  # of a text twice as long, half as many of the same
+    return {shingle for shingle in found if zlib.crc32(" ".join(shingle).encode("utf-8", "replace")) % every == 0}
+
+
 def number_fields(rows: Sequence[Example], inputs: Sequence[str]) -> list[str]:
     """Inputs that only number the rows: a single token that differs in every row, beside texts that already tell most
     rows apart."""
@@ -79,8 +166,47 @@ def number_fields(rows: Sequence[Example], inputs: Sequence[str]) -> list[str]:
     return found if found and telling else []
 
 
+def label_fields(rows: Sequence[Example], inputs: Sequence[str], target: str | None) -> list[str]:
+    """The fields by which rows of one template are told apart: the label, or, where the metric names none, what is no
+    input and has values that repeat."""
+    if target is not None:
+        return [target]
+    names = {name for row in rows for name in row.fields} - {*inputs}
+    kinds = {name: {repr(row.fields.get(name)) for row in rows} for name in sorted(names)}
+    return [name for name, values in kinds.items() if 2 <= len(values) <= len(rows) / 2]
+
+
+class NearTexts:
+    """Finds texts that are near copies of one another. Each is added under a number."""
+
+    def __init__(self) -> None:
+        self._equal: dict[Words, list[int]] = defaultdict(list)
+        self._with: dict[Hashable, list[int]] = defaultdict(list)
+
+    def add(self, words: Words, number: int, of: Mapping[int, int] | None = None) -> None:
+        """of: by number, the group that a text is known to belong to: one of each is enough to find a copy."""
+        self._equal[words].append(number)
+        for shingle in _shingles(words):
+            having = self._with[shingle]
+            if of is None or not any(of[other] == of[number] for other in having[-COMMON:]):
+                having.append(number)
+
+    def equal(self, words: Words) -> Sequence[int]:
+        """The numbers of texts that are equal to this one."""
+        return self._equal.get(words, ())
+
+    def candidates(self, words: Words) -> list[int]:
+        """The numbers of texts that share the rarest shingles with this one, the likeliest first."""
+        shared: Counter[int] = Counter()
+        for shingle in _shingles(words):
+            if len(having := self._with.get(shingle, ())) <= COMMON:
+                for number in having:
+                    shared[number] += 1 / len(having)  # pyright: ignore[reportArgumentType]
+        return [number for number, _ in shared.most_common(CANDIDATES)]
+
+
 class Copies:
-    """Finds the row that another row is a copy of.
+    """Finds the rows that another row is a copy of.
 
     Args:
         rows: the rows to search, each with the name of its split.
@@ -88,6 +214,7 @@ class Copies:
         target: the field with the label, if there is one. Rows with different labels are no near copies: the token
             that differs is the one that matters.
         numbered: fields that only number the rows were left out of inputs; then no copy is exact.
+        labels: the fields with labels, in place of target.
     """
 
     def __init__(
@@ -96,156 +223,94 @@ class Copies:
         inputs: Sequence[str],
         target: str | None = None,
         numbered: bool = False,
+        labels: Sequence[str] | None = None,
     ):
-        self.inputs, self.target, self.numbered = inputs, target, numbered
-        self.rows = [(split, row, input_tokens(row, inputs)) for split, row in rows]
-        self._same: dict[str, list[int]] = defaultdict(list)
-        self._with: dict[Hashable, list[int]] = defaultdict(list)
-        for number, (_, _, words) in enumerate(self.rows):
-            self._same[" ".join(words)].append(number)
-            for shingle in set(_shingles(words)):
-                self._with[shingle].append(number)
+        self.inputs, self.numbered = inputs, numbered
+        self.labels = labels if labels is not None else [target] if target is not None else []
+        self.rows: list[tuple[str, Example, tuple[tuple[Words, ...], ...]]] = []
+        self._near, self._group = NearTexts(), dict[int, int]()
+        for split, row in rows:
+            self.add(split, row)
+
+    def _fields(self, row: Example) -> tuple[tuple[Words, ...], ...]:
+        return tuple(words_of(row, name) for name in self.inputs)
+
+    def add(self, split: str, row: Example, group: int | None = None) -> None:
+        """group: a number of rows that are copies of each other."""
+        fields, number = self._fields(row), len(self.rows)
+        self.rows.append((split, row, fields))
+        self._group[number] = -1 - number if group is None else group
+        self._near.add(_pooled(fields), number, None if group is None else self._group)
 
     def find(self, row: Example) -> tuple[str, Example, bool] | None:
         """(split, row, whether it is only a near copy) of the row that this one is a copy of, or None."""
-        words = input_tokens(row, self.inputs)
-        for number in self._same.get(" ".join(words), ()):
+        for number, near in self.find_all(row):
             split, other, _ = self.rows[number]
-            if not self.numbered or self._same_label(row, other):
-                return split, other, self.numbered
-        if (edits := len(words) // TOKENS_AN_EDIT) == 0:
-            return None
-        for number in self._candidates(words):
-            split, other, theirs = self.rows[number]
-            if self._same_label(row, other) and _within(words, theirs, edits):
-                return split, other, True
+            return split, other, near or self.numbered
         return None
 
-    def _candidates(self, words: Sequence[str]) -> list[int]:
-        """The rows that share the most shingles with these tokens."""
-        shared: Counter[int] = Counter()
-        for shingle in set(_shingles(words)):
-            if len(having := self._with.get(shingle, ())) <= COMMON:
-                shared.update(having)
-        return [number for number, _ in shared.most_common(CANDIDATES)]
+    def find_all(self, row: Example) -> Iterator[tuple[int, bool]]:
+        """(number, whether it is only a near copy) of each row that this one is a copy of, equal ones first."""
+        fields = self._fields(row)
+        words, seen = _pooled(fields), set[int]()
+        for number in self._near.equal(words):
+            seen.add(number)
+            if words and (not self.numbered or self._same_label(row, self.rows[number][1])):
+                yield number, False
+        for number in self._near.candidates(words) if len(words) >= TOKENS_AN_EDIT else ():
+            _, other, theirs = self.rows[number]
+            if number not in seen and self._same_label(row, other) and _are_copies(fields, theirs):
+                yield number, True
 
     def _same_label(self, row: Example, other: Example) -> bool:
-        if self.target is None or self.target not in row or self.target not in other:
-            return True
-        return row[self.target] == other[self.target]
+        known = [name for name in self.labels if name in row and name in other]
+        return all(row[name] == other[name] for name in known)
 
 
-def _shingles(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    return (tuple(words[i : i + SHINGLE]) for i in range(len(words) - SHINGLE + 1))
+def _pooled(fields: Sequence[Sequence[Words]]) -> Words:
+    return tuple(word for texts in fields for words in texts for word in words)
 
 
-def _within(a: Sequence[str], b: Sequence[str], edits: int) -> bool:
-    """Whether at most this many tokens are added, removed or replaced between a and b, none of them a number: rows of
-    one template with different numbers are different rows."""
-    here, there = Counter(a), Counter(b)
-    if max((here - there).total(), (there - here).total()) > edits:  # an edit mends one token of each
-        return False
-    tried = 1  # a narrow band first: most near copies differ in a few tokens of thousands
-    while tried < edits:
-        if _within_band(a, b, tried):
-            return True
-        tried *= 2
-    return _within_band(a, b, edits)
-
-
-def _within_band(a: Sequence[str], b: Sequence[str], edits: int) -> bool:
-    """Levenshtein in a band as wide as the edits allow."""
-    if abs(len(a) - len(b)) > edits:
-        return False
-    far = edits + 1
-    before = [j if j <= edits else far for j in range(len(b) + 1)]
-    for i, word in enumerate(a, start=1):
-        now = [far] * (len(b) + 1)
-        first, last = max(0, i - edits), min(len(b), i + edits)
-        for j in range(first, last + 1):
-            if j == 0:
-                now[0] = i
-                continue
-            other = b[j - 1]
-            cost = 0 if word == other else far if word.isdigit() and other.isdigit() else 1
-            now[j] = min(before[j - 1] + cost, before[j] + 1, now[j - 1] + 1, far)
-        before = now
-        if min(before[first : last + 1]) >= far:
+def _are_copies(a: Sequence[Sequence[Words]], b: Sequence[Sequence[Words]]) -> bool:
+    """Whether all fields are near copies, text by text; lists of different lengths as one text."""
+    for here, there in zip(a, b, strict=True):
+        pairs = zip(here, there, strict=True) if len(here) == len(there) else [(_pooled([here]), _pooled([there]))]
+        if not all(are_near(x, y) for x, y in pairs):
             return False
-    return before[-1] <= edits
+    return True
 
 
-class Repeats:
-    """Finds rows that are repeated by texts.
+def group_copies(rows: Sequence[Example], inputs: Sequence[str], target: str | None = None) -> list[int]:
+    """For each row, the place of the first row that it is a copy of, by way of others too; its own if there is none.
 
-    Args:
-        texts: the texts to search, by address.
-        fair: the tokens of texts that may be repeated, such as train rows; what one of them has whole counts as theirs.
+    Rows that differ in nothing but one token in ten, and that a number, are copies where the labels show that the
+    numbers do not matter: there are ALIKE of them or more, and all have one label.
     """
+    numbers = number_fields(rows, inputs)
+    fields, labels = [name for name in inputs if name not in numbers], label_fields(rows, inputs, target)
+    copies, first = Copies([], fields, numbered=bool(numbers), labels=labels), list[int]()
 
-    def __init__(self, texts: Mapping[str, str], fair: Sequence[Sequence[str]]):
-        self.texts = {address: tokenize(text) for address, text in texts.items()}
-        self.vocabulary = {address: set(words) for address, words in self.texts.items()}
-        self.fair = [set(words) for words in fair]
-        self._fair_with: dict[str, list[int]] = defaultdict(list)
-        for number, words in enumerate(self.fair):
-            for word in words:
-                self._fair_with[word].append(number)
+    def root(place: int) -> int:
+        while first[place] != place:
+            first[place] = first[first[place]]
+            place = first[place]
+        return place
 
-    def find(self, words: Sequence[str], telling: Collection[str] = ()) -> str | None:
-        """The address of the first text that repeats a row, or None.
+    def join(places: Sequence[int]) -> None:
+        roots = {root(place) for place in places}
+        for one in roots:
+            first[one] = min(roots)
 
-        Args:
-            words: the tokens of the row.
-            telling: those that tell the row from others of its kind; a text without them repeats the template only.
-        """
-        for address, text in self.texts.items():
-            there = set(words) & self.vocabulary[address]
-            if not words or len(there) < _needed(set(words)):
-                continue
-            if not self.is_short(words):
-                found = _stretch(words, set(telling), text)
-            else:
-                found = there if _contains(text, words) else None
-            if found and not self._is_fair(found):
-                return address
-        return None
-
-    @staticmethod
-    def is_short(words: Sequence[str]) -> bool:
-        """Whether a row is so short that texts may contain it by chance."""
-        return len(set(words)) < SHORT
-
-    def _is_fair(self, found: set[str]) -> bool:
-        """Whether a single fair text has all repeated tokens."""
-        rarest = min(found, key=lambda word: len(self._fair_with.get(word, ())))
-        return any(found <= self.fair[number] for number in self._fair_with.get(rarest, ()))
-
-
-def _needed(words: Collection[str]) -> float:
-    """How many of a row's different tokens a text must have to repeat the row."""
-    return len(words) if len(words) < WHOLE else COVERED * len(words)
-
-
-def _stretch(words: Sequence[str], telling: set[str], text: Sequence[str]) -> set[str] | None:
-    """The tokens of a row that a stretch of a text has, if these are nearly all of its tokens and of its telling
-    ones."""
-    wanted, length = set(words), 2 * len(words)
-    needed, needed_telling = _needed(wanted), COVERED * len(telling)
-    inside: Counter[str] = Counter()
-    for i, word in enumerate(text):
-        if word in wanted:
-            inside[word] += 1
-        if i >= length and (gone := text[i - length]) in wanted:
-            inside[gone] -= 1
-            if not inside[gone]:
-                del inside[gone]
-        if len(inside) >= needed and len(telling & inside.keys()) >= needed_telling:
-            return set(inside)
-    return None
-
-
-def _contains(text: Sequence[str], words: Sequence[str]) -> bool:
-    """Whether the text has the tokens one after the other."""
-    first, n = words[0], len(words)
-    return any(word == first and list(text[i : i + n]) == list(words) for i, word in enumerate(text))
+    alike: dict[Words, list[int]] = defaultdict(list)
+    for place, row in enumerate(rows):
+        first.append(place)
+        join([place, *(number for number, _ in copies.find_all(row))])
+        copies.add("", row, group=root(place))
+        masked = tuple("0" if w.isdigit() else w for name in fields for words in words_of(row, name) for w in words)
+        if 0 < masked.count("0") <= len(masked) // TOKENS_AN_EDIT:
+            alike[masked].append(place)
+    for places in alike.values() if labels else ():
+        said = {repr([rows[place].get(name) for name in labels]) for place in places}
+        if len({root(place) for place in places}) >= ALIKE and len(said) == 1:
+            join(places)
+    return [root(place) for place in range(len(rows))]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from workbench.errors import PluginError, SpecError, collect_errors, errors_at, suggest
 from workbench.files import file_digest
@@ -15,7 +16,8 @@ from workbench.hashing import digest
 from workbench.lm import check_embeds, lm_prefixes, locate_lms, make_lm, split_model
 from workbench.plugins import plugins
 from workbench.spec import DataSpec, Inherited, LMSpec, Source, Spec, lm_spec
-from workbench.task.copies import Copies, normalised_inputs, number_fields
+from workbench.task.clusters import cluster_rows
+from workbench.task.copies import Copies, label_fields, normalised_inputs, number_fields
 from workbench.task.dataset import Dataset, Example, SealedRows, make_examples, read_rows, split_examples, split_groups
 from workbench.task.metric import Metric, load_metrics, metric_files
 from workbench.task.workflow_file import load_workflow
@@ -34,6 +36,7 @@ class Task:
     metric: Metric
     inputs: tuple[str, ...]
     further_metrics: tuple[tuple[str, Metric], ...] = ()  # by name: what `eval` shows beside the score
+    clusters: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])  # by id of a test row
 
     @property
     def data_hash(self) -> str:
@@ -51,12 +54,23 @@ class Task:
         target = getattr(self.metric, "target", None)
         return target if isinstance(target, str) else None
 
+    @property
+    def highest_score(self) -> float:
+        """The highest score that the metric can give (`workbench.task.Metric`)."""
+        return float(getattr(self.metric, "highest", 1.0))
+
     def cluster_of(self, row: Example) -> str:
-        """The cluster of a row: its value of `data: cluster`, else its inputs. A cluster counts once in the proof."""
-        field = self.spec.data.cluster
-        if field is not None and field in row:
-            return f"{field}: {row[field]!r}"
-        return normalised_inputs(row, self.inputs) or row.id
+        """The cluster of a row (`workbench.task.clusters`). A cluster counts once in the proof."""
+        known = self.clusters.get(row.id) or self._val_clusters.get(row.id) or self._train_clusters.get(row.id)
+        return known or normalised_inputs(row, self.inputs) or row.id
+
+    @cached_property
+    def _val_clusters(self) -> Mapping[str, str]:
+        return cluster_rows(self.dataset.val, self.spec.data.cluster, self.inputs, self.target).of
+
+    @cached_property
+    def _train_clusters(self) -> Mapping[str, str]:
+        return cluster_rows(self.dataset.train, self.spec.data.cluster, self.inputs, self.target).of
 
     @property
     def external_hash(self) -> str:
@@ -87,12 +101,16 @@ def load_task(spec: Spec, source: Source, base: Path) -> Task:
         )
     spec = spec.model_copy(update={"policy": spec.policy.inherit(inherited)})
     task = Task(spec, source, workflow, dataset, metric, inputs, tuple(metrics[1:]))
-    needed = [*inputs, *(name for name in (task.target, spec.data.cluster) if name is not None)]
+    named = (task.target, spec.data.cluster or None)
+    needed = [*inputs, *(name for name in named if name is not None)]
     dataset = _without_copies(_with_warnings(dataset, inputs, needed), inputs, task.target)
+    clusters = cluster_rows(dataset.test.open(), spec.data.cluster, inputs, task.target)
+    others = [*dataset.train, *dataset.val]
+    dataset = replace(dataset, warnings=(*dataset.warnings, *clusters.warnings(others)))
     if getattr(metric, "needs_lm", False) and spec.proof.labels is None:
         said = "a language model scores, and no labels of people are named (proof: {labels: FILE}): it proves no gain"
         dataset = replace(dataset, warnings=(*dataset.warnings, said))
-    return replace(task, dataset=dataset)
+    return replace(task, dataset=dataset, clusters=clusters.of)
 
 
 def section_loaders(spec: Spec, base: Path, inherited: list[Inherited]) -> dict[str, Callable[[], Any]]:
@@ -304,12 +322,12 @@ def _check_metric_fields(metric: Metric, workflow: Workflow, dataset: Dataset) -
         )
 
 
-def _check_cluster(field: str | None, dataset: Dataset) -> None:
+def _check_cluster(field: str | Literal[False] | None, dataset: Dataset) -> None:
     """The cluster field must exist: a mistyped one would make each row its own cluster, and show gains that are not
     real."""
 
     rows = dataset.test.open()
-    if field is not None and rows and not any(field in row for row in rows):
+    if field and rows and not any(field in row for row in rows):
         message = f"no test row has the field '{field}'"
         raise SpecError(message, hint=suggest(field, rows[0]), path=("data", "cluster"))
 
@@ -355,8 +373,10 @@ def _without_copies(dataset: Dataset, inputs: tuple[str, ...], target: str | Non
     """Leave out test rows that are exact or near copies of a train or val row, and warn how many."""
     test = dataset.test.open()
     others = [*(("train", row) for row in dataset.train), *(("val", row) for row in dataset.val)]
-    numbers = number_fields([*(row for _, row in others), *test], inputs)
-    copies = Copies(others, [name for name in inputs if name not in numbers], target, bool(numbers))
+    rows = [*(row for _, row in others), *test]
+    numbers, labels = number_fields(rows, inputs), label_fields(rows, inputs, target)
+    fields = [name for name in inputs if name not in numbers]
+    copies = Copies(others, fields, numbered=bool(numbers), labels=labels)
     found = [(row, copies.find(row)) for row in test]
     copied = [(row, copy) for row, copy in found if copy is not None]
     if not copied:

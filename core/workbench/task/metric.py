@@ -33,6 +33,9 @@ class Metric(Protocol):
     `path_options = ("file",)` reads the files that these options name: they are relative to the workflow file, written
     `metric: {NAME: FILE}`, and a run is not resumed where their content has changed.
 
+    One whose scores never exceed a number below 1 says so by `highest = 0.8`: the smaller the largest loss, the smaller
+    the gain that the proof can show. The lowest is always 0, the score of a failure.
+
     Args:
         example: the whole row, labels included.
         prediction: every field that the workflow's nodes wrote.
@@ -42,15 +45,15 @@ class Metric(Protocol):
     def __call__(self, example: Example, prediction: Mapping[str, Any], trace: Any) -> Any: ...
 
 
-def as_score(value: Any) -> Score:
-    """A metric's return value as a Score. Raises ValueError if it is not a number in [0, 1]."""
+def as_score(value: Any, highest: float = 1.0) -> Score:
+    """A metric's return value as a Score. Raises ValueError if it is not a number in [0, highest]."""
     try:
         score = value if isinstance(value, Score) else Score(float(value))
-        usable = 0.0 <= score.value <= 1.0  # never true of NaN
+        usable = 0.0 <= score.value <= highest  # never true of NaN
     except (TypeError, ValueError):
-        raise ValueError(f"a metric must return a number in [0, 1], not {value!r:.100}") from None
+        raise ValueError(f"a metric must return a number in [0, {highest:g}], not {value!r:.100}") from None
     if not usable:
-        raise ValueError(f"a metric must return a number in [0, 1], not {score.value!r}")
+        raise ValueError(f"a metric must return a number in [0, {highest:g}], not {score.value!r}")
     return score
 
 

@@ -123,6 +123,9 @@ class NodeKind:
     learnable: Mapping[str, str] = {}
     #: Whether what it runs names a temperature of its own, which its setting `temperature` replaces.
     names_temperature: ClassVar[bool] = False
+    #: Whether a program that is not ours makes the requests: a change of the settings acts in those that carry it, and
+    #: in nothing else.
+    foreign: ClassVar[bool] = False
     #: Settings that hold groups of settings by name, and that addresses lead into where the file leaves them out.
     groups: ClassVar[Sequence[str]] = ()
 
@@ -148,6 +151,11 @@ class NodeKind:
     def roles(self) -> tuple[str, ...]:
         """Roles other than the task whose models the node asks; the file must name a model for each."""
         return ()
+
+    @property
+    def kept_state(self) -> str | None:
+        """What outlives a row, in words that can follow "no proof: "; None if nothing does. Then no gain is claimed."""
+        return None
 
     def warnings(self) -> list[str]:
         """What `validate` and `estimate` should say about these settings, e.g. that they cost more than they save."""

@@ -32,6 +32,9 @@ class CallRecord:
     tools: tuple[Mapping[str, Any], ...] = ()
     response_format: Mapping[str, Any] | None = None
     number: int = 0  # among the calls of its span, from 1, in the order of their beginnings; failed ones count, too
+    max_tokens: int = 0
+    most_usd: float | None = None
+    most_seconds: float = 0.0
     at: int = field(default=0, compare=False)  # its place in the trace (`Trace.tick`)
     began: float = field(default=0.0, compare=False)  # in this process, in seconds since 1970; a replay takes no time
 

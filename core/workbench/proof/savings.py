@@ -1,0 +1,127 @@
+"""What a row costs: the most that it can cost, and whether the winner's rows cost less.
+
+A mean of costs cannot be tested without a bound: one row in a hundred may loop and cost more than all the others, and
+a sample need not hold it. So the bound is what the ledger reserves: the calls that a row may make, each at its worst.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+from workbench.proof.bounded_mean import mean_interval, two_sided_mean_p
+from workbench.proof.statistics import LEVEL, cluster_means
+from workbench.study import Result
+from workbench.workflow import CallRecord, Workflow
+
+#: The field of a result that holds an objective's cost.
+COST_FIELDS = {"usd": "usd", "tokens": "tokens", "calls": "calls", "latency": "seconds"}
+
+#: Where no bound is known, no row is taken to cost more than so many times the dearest one seen.
+UNSEEN = 10.0
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """The most that a row can cost, and how that is known."""
+
+    most: float
+    why: str
+
+    def __str__(self) -> str:
+        return f"at most {self.most:.4g} a row, {self.why}"
+
+
+def find_ceilings(
+    sides: Sequence[tuple[Workflow, Sequence[Result]]], declared: Mapping[str, float]
+) -> dict[str, Ceiling]:
+    """The ceiling of each cost, by objective.
+
+    Args:
+        sides: the tested workflows with their results, which have traces.
+        declared: ceilings of the file (`proof: {ceiling: ...}`). One that a row has passed is no ceiling.
+    """
+    seen = {o: max((float(getattr(r, f)) for _, rs in sides for r in rs), default=0.0) for o, f in COST_FIELDS.items()}
+    found: dict[str, Ceiling] = {}
+    for name, most in seen.items():
+        known = max((_worst_row(name, workflow, results) for workflow, results in sides), default=math.inf)
+        if most <= declared.get(name, -1.0):
+            found[name] = Ceiling(declared[name], "by proof: {ceiling: ...}")
+        elif most <= known < math.inf:
+            found[name] = Ceiling(known, "its calls at their worst")
+        else:
+            found[name] = Ceiling(UNSEEN * most, f"{UNSEEN:g} times the dearest row seen, for no bound is known")
+    return found
+
+
+def _worst_row(objective: str, workflow: Workflow, results: Sequence[Result]) -> float:
+    """A row's cost if it made all the calls that it may, each at the worst of those seen; infinite if not known."""
+    calls = [call for result in results if result.trace is not None for call in result.trace.calls]
+    if objective == "calls":
+        return float(workflow.max_calls)
+    if not calls or any(result.trace is None for result in results):
+        return math.inf
+    return workflow.max_calls * max(_worst_call(objective, call) for call in calls)
+
+
+def _worst_call(objective: str, call: CallRecord) -> float:
+    if objective == "tokens":
+        return call.response.prompt_tokens + max(call.max_tokens, call.response.completion_tokens)
+    if objective == "usd":
+        return math.inf if call.most_usd is None else max(call.most_usd, call.usd)
+    return call.most_seconds or math.inf
+
+
+@dataclass(frozen=True)
+class Saving:
+    """A paired comparison of what a row costs, in the units of `objective`: usd, tokens, calls or latency.
+
+    diff: winner's mean minus baseline's, below 0 where the winner is cheaper, with a 95% interval. The test is that of
+    graded scores, with costs scaled by the ceiling. most, bound: of that, and how it is known.
+    """
+
+    objective: str
+    n: int
+    baseline_mean: float
+    winner_mean: float
+    diff: float
+    ci95: tuple[float, float]
+    p: float
+    shown: bool
+    most: float = 0.0
+    bound: str = ""
+
+
+def paired_saving(
+    objective: str,
+    baseline: Sequence[float],
+    winner: Sequence[float],
+    ceiling: Ceiling,
+    *,
+    clusters: Sequence[Hashable] | None = None,
+    alpha: float = LEVEL,
+) -> Saving:
+    """Compare paired costs: one a row and side, none below 0 or above the ceiling. clusters, alpha: as of
+    `paired_proof`."""
+    scale = max([ceiling.most, *baseline, *winner])
+    if scale <= 0:
+        return Saving(objective, len(baseline), 0.0, 0.0, 0.0, (0.0, 0.0), 1.0, False)
+    keys = range(len(baseline)) if clusters is None else clusters
+    units = cluster_means([(k, b / scale, a / scale) for k, a, b in zip(keys, baseline, winner, strict=True)])
+    saved = [round(a - b, 12) for b, a in units]
+    p = two_sided_mean_p(saved)
+    low, high = mean_interval(saved, -1.0, 1.0)
+    means = [float(scale * math.fsum(side) / len(units)) for side in zip(*units, strict=True)]
+    return Saving(
+        objective,
+        len(units),
+        means[1],
+        means[0],
+        means[0] - means[1],
+        (-scale * high, -scale * low),
+        p,
+        math.fsum(saved) > 0 and p < alpha and low > 0,
+        scale,
+        ceiling.why,
+    )

@@ -1,0 +1,122 @@
+"""The two sides of a sealed row: in which order they ran, and whether the change reached what was asked.
+
+Whatever remembers (an agent with notes, a cache of a tool or a server) favours the side that runs second. So the order
+is random for each row: what is remembered is then no gain of either side, though it may hide one.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+from workbench.proof.paired_binary import mcnemar_p
+from workbench.proof.savings import COST_FIELDS
+from workbench.study import Result
+from workbench.task import Example
+from workbench.workflow import NodeKind, Workflow
+
+#: An order effect is reported below this p, since scores and four costs are looked at, and from this size on: a
+#: difference of 0.01 in score, or of this share of a cost.
+LEVEL_OF_ORDER, LEAST_SCORE, LEAST_SHARE = 0.01, 0.01, 0.05
+
+#: A baseline and a winner on a sealed row.
+Pair = tuple[Result, Result]
+
+
+def order_sides(seed: int, row: Example, sides: Sequence[str]) -> list[str]:
+    """The order in which the sides run on a row. It depends on seed and row alone, so that a resumed run keeps it."""
+    order = list(dict.fromkeys(sides))
+    random.Random(f"order:{seed}:{row.id}").shuffle(order)
+    return order
+
+
+@dataclass(frozen=True)
+class OrderEffect:
+    """What the side that ran second had more of: score, or a cost. p: of the sign test over rows."""
+
+    objective: str
+    diff: float
+    p: float
+    n: int
+    more: int
+    less: int
+
+    def __str__(self) -> str:
+        what = "scored" if self.objective == "score" else f"took {self.objective} of"
+        return (
+            f"whichever side ran second on a row {what} {self.diff:+.3g} (higher in {self.more} and lower in "
+            f"{self.less} of {self.n} rows, p = {self.p:.2g}): something remembers from one to the other, such as an "
+            "agent with notes, a tool or a cache. The order was random in each row, so this is no gain or saving, but "
+            "it may hide one"
+        )
+
+
+def find_order_effects(pairs: Sequence[Pair]) -> list[OrderEffect]:
+    """The order effects that are beyond chance, by the sign test: without one, each side is as likely to have more."""
+    found: list[OrderEffect] = []
+    for objective, value in _measures().items():
+        seen = [(value(a), value(b)) if a.turn < b.turn else (value(b), value(a)) for a, b in pairs if a.turn != b.turn]
+        differences = [second - first for first, second in seen if first is not None and second is not None]
+        more, less = sum(d > 1e-12 for d in differences), sum(d < -1e-12 for d in differences)
+        p = mcnemar_p(more, less, len(differences)) if differences else 1.0
+        mean = math.fsum(differences) / max(1, len(differences))
+        usual = math.fsum(first or 0.0 for first, _ in seen) / max(1, len(seen))
+        if p < LEVEL_OF_ORDER and abs(mean) >= (LEAST_SCORE if objective == "score" else LEAST_SHARE * usual):
+            found.append(OrderEffect(objective, mean, p, len(differences), more, less))
+    return found
+
+
+def _measures() -> Mapping[str, Callable[[Result], float | None]]:
+    def cost_of(name: str) -> Callable[[Result], float | None]:
+        return lambda result: None if result.score is None else float(getattr(result, name))
+
+    return {"score": lambda result: result.score, **{o: cost_of(name) for o, name in COST_FIELDS.items()}}
+
+
+def foreign_changes(baseline: Workflow, winner: Workflow) -> list[str]:
+    """The changed nodes whose changes take effect only in the requests that carry them; none if anything else changed,
+    or if such a node is new."""
+    names: dict[str, None] = {}
+    before, after = baseline.enabled_nodes, winner.enabled_nodes
+    for address, *_ in baseline.diff(winner):
+        name = address.removeprefix("nodes.").partition(".")[0]
+        if not address.startswith("nodes.") or name not in before or name not in after:
+            return []
+        if not _is_foreign(before[name]) or not _is_foreign(after[name]):
+            return []
+        names[name] = None
+    return [*names]
+
+
+def _is_foreign(node: NodeKind) -> bool:
+    return any(inner.foreign for inner in node.walk())
+
+
+def was_sent(pair: Pair, nodes: Sequence[str]) -> bool:
+    """Whether the winner's run of these nodes made a request that the baseline's run did not make on this row."""
+    before, after = (_requests(result, nodes) for result in pair)
+    return bool(after - before)
+
+
+def _requests(result: Result, nodes: Sequence[str]) -> set[Hashable]:
+    spans = result.trace.spans if result.trace is not None else ()
+    return {call.key or id(call) for s in spans if s.node.partition(".")[0] in nodes for call in s.calls}
+
+
+def check_sent(baseline: Workflow, winner: Workflow, pairs: Sequence[Pair]) -> tuple[list[bool], str | None]:
+    """Whether the change was sent, row by row, and the objection where most rows that differ did not have it."""
+    nodes = foreign_changes(baseline, winner)
+    sent = [not nodes or was_sent(pair, nodes) for pair in pairs]
+    differ = [was for was, (a, b) in zip(sent, pairs, strict=True) if a.score != b.score or _cost(a) != _cost(b)]
+    if 2 * sum(differ) > len(differ) or not differ:
+        return sent, None
+    return sent, (
+        f"the change was sent in {sum(sent)} of the {len(sent)} test rows: what an agent answers without it says "
+        "nothing of it"
+    )
+
+
+def _cost(result: Result) -> tuple[float, ...]:
+    return tuple(float(getattr(result, name)) for name in COST_FIELDS.values())

@@ -1,0 +1,141 @@
+"""Which rows were seen before: the tests of workflows on sealed rows, and the rows that candidates were scored on."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from workbench.store.database import Store, dumps, now
+
+
+@dataclass(frozen=True, slots=True)
+class SealedTests:
+    """The tests in a database: workflows of which the scores on some rows were seen. rows: keys, each once."""
+
+    store: Store
+
+    def add(self, run_id: int, candidate: str, rows: Sequence[str]) -> None:
+        """Write, at once, that a candidate was tested on these rows."""
+        sql = "insert into sealed_tests (run_id, candidate, n, at) values (?, ?, ?, ?)"
+        cursor = self.store.execute(sql, run_id, candidate, len(rows), now())
+        sql = "insert into sealed_test_rows select ?, value from json_each(?)"
+        self.store.execute(sql, cursor.lastrowid, json.dumps(rows))
+
+    def add_row(self, run_id: int, candidate: str, row: str) -> None:
+        """Queue that a candidate was tested on this row, in one test for each run and candidate."""
+        one = (run_id, candidate)
+        self.store.write(
+            "insert into sealed_tests (run_id, candidate, n, at) select ?, ?, 0, ? where not exists "
+            "(select 1 from sealed_tests where run_id = ? and candidate = ?)",
+            *(*one, now(), *one),
+        )
+        self.store.write(
+            "insert or ignore into sealed_test_rows values "
+            "((select min(id) from sealed_tests where run_id = ? and candidate = ?), ?)",
+            *(*one, row),
+        )
+        self.store.write(
+            "update sealed_tests set n = (select count(*) from sealed_test_rows where test_id = sealed_tests.id) "
+            "where run_id = ? and candidate = ?",
+            *one,
+        )
+
+    def find(self, run_id: int, candidate: str, rows: Sequence[str]) -> int | None:
+        """The number of a test of this candidate in this run on just these rows."""
+        row = self.store.row(
+            "select t.id from sealed_tests t where t.run_id = ? and t.candidate = ? and t.n = ? and not exists "
+            "(select 1 from sealed_test_rows s where s.test_id = t.id and s.row not in "
+            "(select value from json_each(?)))",
+            run_id,
+            candidate,
+            len(rows),
+            json.dumps(list(rows)),
+        )
+        return row["id"] if row else None
+
+    def find_overlapping(
+        self, same: Mapping[str, str], more_than: float, *, before: int | None, except_of: Collection[str]
+    ) -> list[str]:
+        """The runs of tests that share more than so many rows, one name for each test.
+
+        same: the rows that are asked about, by every key that stands for them. before: only tests with a smaller
+        number; except_of: names of workflows whose evaluations (`workbench eval`) are left out. What a run of
+        `optimize` tested was chosen, and counts.
+        """
+        found = self.store.rows(
+            "select t.id, r.run, s.row from sealed_tests t join runs r on r.id = t.run_id join sealed_test_rows s "
+            "on s.test_id = t.id "
+            "where s.row in (select value from json_each(?)) "
+            "and (r.kind is not 'eval' or t.candidate not in (select value from json_each(?))) "
+            "and (? is null or t.id < ?) order by t.id",
+            json.dumps([*same]),
+            json.dumps([*except_of]),
+            before,
+            before,
+        )
+        shared, runs = defaultdict[int, set[str]](set), dict[int, str]()
+        for row in found:
+            shared[row["id"]].add(same[row["row"]])
+            runs[row["id"]] = row["run"]
+        return [runs[test] for test, rows in shared.items() if len(rows) > more_than]
+
+    def find_unlisted(self, test_hash: str, *, except_run: int) -> list[str]:
+        """The runs, one name for each test, that tested a changed workflow on this test set before tests were listed
+        in a table of their own."""
+        found = self.store.rows(
+            "select distinct r.id, r.run, e.candidate from runs r join evaluations e on e.run_id = r.id "
+            "where e.split = 'test' and e.n > 0 and json_extract(r.options, '$.test') = ? and r.id != ? "
+            "and e.candidate != (select hash from candidates where run_id = r.id order by seq limit 1) "
+            "and not exists (select 1 from sealed_tests t where t.run_id = r.id) order by r.id",
+            test_hash,
+            except_run,
+        )
+        return [row["run"] for row in found]
+
+
+@dataclass(frozen=True, slots=True)
+class SeenRows:
+    """The rows that were scored in a database. A row is known by its key; its texts tell near copies."""
+
+    store: Store
+
+    def add(self, rows: Iterable[tuple[str, Mapping[str, object]]]) -> None:
+        """Queue rows with their texts."""
+        for key, texts in rows:
+            self.store.write("insert or ignore into seen_rows values (?, ?)", key, dumps(texts))
+
+    def add_scored(self, run_id: int, split: str, candidate: str, rows: Iterable[str]) -> None:
+        """Queue that a candidate of a run was scored, and these rows of the split if they are new."""
+        self.store.write("insert or ignore into scored_candidates values (?, ?, ?)", run_id, split, candidate)
+        for row in rows:
+            self.store.write("insert or ignore into scored_rows values (?, ?, ?)", run_id, split, row)
+
+    def read_texts(self, without: Collection[str]) -> list[tuple[str, dict[str, object]]]:
+        """(key, texts) of the rows but these."""
+        sql = "select row, texts from seen_rows where row not in (select value from json_each(?)) order by row"
+        return [(row["row"], json.loads(row["texts"])) for row in self.store.rows(sql, json.dumps([*without]))]
+
+    def find_selections(self, same: Mapping[str, str], more_than: float, *, before: int, baseline: str) -> list[str]:
+        """The runs of `optimize` before this one that scored candidates on more than so many of the rows in another
+        split, one name for each candidate but the baseline, since each may have been chosen by it. same: as of
+        `SealedTests.find_overlapping`."""
+        found = self.store.rows(
+            "select run_id, split, row from scored_rows where run_id < ? and row in (select value from json_each(?))",
+            before,
+            json.dumps([*same]),
+        )
+        shared = Counter((run, split) for run, split, _ in {(r["run_id"], r["split"], same[r["row"]]) for r in found})
+        names: list[str] = []
+        for (run_id, split), rows in sorted(shared.items()):
+            if rows > more_than:
+                candidates = self.store.rows(
+                    "select r.run from scored_candidates c join runs r on r.id = c.run_id "
+                    "where c.run_id = ? and c.split = ? and c.candidate != ?",
+                    run_id,
+                    split,
+                    baseline,
+                )
+                names += [row["run"] for row in candidates]
+        return names

@@ -1,0 +1,79 @@
+"""Rows that belong together although nobody says so: turns of one conversation, questions of one user.
+
+Their scores hang together, so that a test that takes them for independent shows gains that are not there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from workbench.hashing import canonical
+from workbench.task.dataset import Example
+
+#: Words in the names of fields that say what rows have in common. Values of such a field that repeat are groups.
+_GROUPS = frozenset(
+    "account article author book call caller case chat client cluster context conv conversation customer dialog "
+    "dialogue doc document employee encounter episode event family game group household interview meeting member "
+    "message page paper paragraph parent participant passage patient person player respondent scene sender session "
+    "source speaker story student subject template thread trajectory trial user video visit visitor worker".split()
+)
+#: Words in the names of fields that sort rows by kind: as many rows of one kind as there are tell nothing.
+_KINDS = frozenset(
+    "answer category class difficulty domain field gold intent kind label lang language level locale score section "
+    "skill split subset subject tag target task topic type variant version year".split()
+)
+_IDS = frozenset("hash id ids identifier ref uid uuid".split())
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+#: What a value without spaces looks like that names one of many: letters and digits, as in c12 or 9f3a-77.
+_NAMES_ONE = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[\w.:/#-]{2,64}|[\d-]{6,}")
+
+#: Fewer groups, or groups of which most have a single row, are none.
+LEAST_GROUPS, LEAST_ROWS = 3, 1.25
+
+
+def find_group_field(rows: Sequence[Example], without: Collection[str]) -> str | None:
+    """The field whose values group the rows, as a conversation does; None if there is none.
+
+    Args:
+        rows: of one split.
+        without: fields that are known for something else: inputs and label.
+    """
+    found: list[tuple[float, str]] = []
+    for name in _fields(rows):
+        if name in without or any(name.startswith(f"{other}.") for other in without):
+            continue
+        values = [row.get(name) for row in rows]
+        given = [canonical(v) for v in values if isinstance(v, str | int) and not isinstance(v, bool)]
+        if len(given) < 0.8 * len(rows):
+            continue
+        sizes = Counter(given)
+        if len(sizes) < LEAST_GROUPS or len(given) < LEAST_ROWS * len(sizes):
+            continue
+        if _names_groups(name, [v for v in values if v is not None], len(sizes)):
+            found.append((len(given) / len(sizes), name))
+    return max(found)[1] if found else None
+
+
+def _names_groups(name: str, values: Sequence[Any], count: int) -> bool:
+    words = {word.casefold() for word in _WORD.findall(name)}
+    plain = words | {word.removesuffix("s") for word in words} | ({"id"} if name.endswith("id") else set())
+    if plain & _KINDS and not plain & (_GROUPS - _KINDS):
+        return False
+    if plain & _GROUPS or plain & _IDS:
+        return True
+    # A field of another name counts only if its values name things, and many of them.
+    return count >= 10 and all(isinstance(v, str) and _NAMES_ONE.fullmatch(v) for v in values)
+
+
+def _fields(rows: Sequence[Example]) -> Iterator[str]:
+    """The names of the fields of all rows, those of objects in them dotted."""
+    seen: dict[str, None] = {}
+    for row in rows:
+        for name, value in row.fields.items():
+            seen[name] = None
+            if isinstance(value, Mapping):
+                seen.update(dict.fromkeys(f"{name}.{inner}" for inner in value))
+    yield from seen

@@ -1,0 +1,105 @@
+"""The same row in another run: rows are known by their own text, whatever the file makes of it.
+
+A file may name other inputs than an earlier one did, rename them, or add one that says nothing. So a row is compared by
+the field that tells it from others, with all texts of the other row.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
+
+from workbench.hashing import digest
+from workbench.task.copies import TOKENS_AN_EDIT, NearTexts, Words, are_near, normalised_inputs, number_fields, words_of
+from workbench.task.dataset import Example
+
+#: A field tells rows apart if this share of them differ in it, and it has so many tokens.
+TELLING, LEAST_TOKENS = 0.5, 3
+
+#: Shorter texts that are no input are not kept: labels, names, numbers.
+LEAST_KEPT = 5
+
+
+def row_key(row: Example, inputs: Sequence[str]) -> str:
+    """The key of a row in the store: a hash of its inputs."""
+    return digest(normalised_inputs(row, inputs))
+
+
+def describe_rows(rows: Sequence[Example], inputs: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
+    """(key, texts) of rows of one split, as the store keeps them.
+
+    texts: `telling`, the texts of the row that tell it from others, and `others`, its other ones: by field, each as
+    tokens with spaces between them.
+    """
+    telling, found = _telling_fields(rows, inputs), list[tuple[str, dict[str, Any]]]()
+    for row in rows:
+        texts = {name: " ".join(w for words in words_of(row, name) for w in words) for name in {*inputs, *row.fields}}
+        kept = {n: t for n, t in texts.items() if n in inputs or t.count(" ") >= LEAST_KEPT - 1}
+        parts = {
+            "telling": {name: texts[name] for name in telling if texts.get(name)},
+            "others": {name: kept[name] for name in sorted(kept.keys() - {*telling}) if kept[name]},
+        }
+        found.append((row_key(row, inputs), parts))
+    return found
+
+
+def _telling_fields(rows: Sequence[Example], inputs: Sequence[str]) -> list[str]:
+    """The longest input that tells rows apart; all that differ, where none does by itself."""
+    numbers = number_fields(rows, inputs)
+    texts = {name: [words_of(row, name) for row in rows] for name in inputs if name not in numbers}
+    lengths = {name: sum(len(w) for of in found for w in of) / max(1, len(rows)) for name, found in texts.items()}
+    apart = [n for n, of in texts.items() if len({*of}) >= TELLING * len(rows) and lengths[n] >= LEAST_TOKENS]
+    if apart:
+        return [max(apart, key=lambda name: lengths[name])]
+    return [name for name, of in texts.items() if len({*of}) > 1] or [*inputs]
+
+
+def match_rows(
+    rows: Iterable[tuple[str, Mapping[str, Any]]], known: Iterable[tuple[str, Mapping[str, Any]]]
+) -> dict[str, str]:
+    """By the key of a known row, the key of the row that it is or nearly is. Both as `describe_rows` gives them.
+
+    Two rows are the same if the telling texts of either are near copies of texts of the other.
+    """
+    index, texts = NearTexts(), list[tuple[str, str, bool, Words]]()
+    wanted: dict[str, int] = {}
+    for key, parts in rows:
+        wanted[key] = len(parts["telling"])
+        for kind in ("telling", "others"):
+            for name, text in cast(Mapping[str, str], parts[kind]).items():
+                words = tuple(text.split())
+                index.add(words, len(texts))
+                texts.append((key, name, kind == "telling", words))
+    found: dict[str, str] = {}
+    for key, parts in known:
+        if (same := _match(parts, index, texts, wanted)) is not None:
+            found[key] = same
+    return found
+
+
+def _match(
+    parts: Mapping[str, Any],
+    index: NearTexts,
+    texts: Sequence[tuple[str, str, bool, Words]],
+    wanted: Mapping[str, int],
+) -> str | None:
+    """The key of the row that a known row is a copy of."""
+    ours, theirs = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
+    for kind in ("telling", "others"):
+        for name, text in cast(Mapping[str, str], parts[kind]).items():
+            words = tuple(text.split())
+            near = index.candidates(words) if len(words) >= TOKENS_AN_EDIT else []
+            for number in dict.fromkeys([*index.equal(words), *near]):
+                key, field, telling, other = texts[number]
+                if (telling or kind == "telling") and are_near(words, other):
+                    if telling:
+                        ours[key].add(field)
+                    if kind == "telling":
+                        theirs[key].add(name)
+    needed = len(parts["telling"]) or math.inf
+    for key in {**ours, **theirs}:
+        if len(ours[key]) >= (wanted[key] or math.inf) or len(theirs[key]) >= needed:
+            return key
+    return None
