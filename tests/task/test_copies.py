@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+import time
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from workbench.errors import SpecError
 from workbench.run import Options, optimize, prepare
 from workbench.task import Example, Repeats, normalised_inputs, tokenize
 from workbench.task import copies as copies_module
-from workbench.task.copies import Copies, Words, number_fields
+from workbench.task.copies import Copies, Words, are_near, group_copies, number_fields
 
 LONG = "the parcel that I ordered two weeks ago has not come and nobody answers my mails"
 
@@ -193,3 +195,105 @@ def test_a_cluster_field_that_no_row_has_is_refused(tmp_path: Path) -> None:
         prepare(path, [("data.cluster", "labl")])
     assert "label" in (found.value.hint or "")
     prepare(path, [("data.cluster", "label")])
+
+
+PASSAGE = " ".join(f"word{i} of the contract" for i in range(50))
+
+
+def test_ten_questions_on_one_passage_are_ten_rows() -> None:
+    """The passage is the same, and the question is what is asked: rows are copies if each of their fields is."""
+    rows = [
+        Example(str(i), {"context": PASSAGE, "question": f"Who signs page {w}?"}) for i, w in enumerate("abcdefghij")
+    ]
+    assert group_copies(rows, ["context", "question"]) == list(range(10))
+    copies = Copies([("train", row) for row in rows[:5]], ["context", "question"])
+    assert [copies.find(row) for row in rows[5:]] == [None] * 5
+    assert copies.find(Example("x", {"context": PASSAGE + " amended", "question": "who signs page C"})) is not None
+    turns = [
+        Example(
+            str(i), {"messages": [{"role": "system", "content": PASSAGE}, {"role": "user", "content": f"Page {w}?"}]}
+        )
+        for i, w in enumerate("abcdef")
+    ]
+    assert group_copies(turns, ["messages"]) == list(range(6)), "nor does a long system text make one row of all"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        LONG.replace("ordered", "bought"),
+        LONG.replace("parcel", "par\u200bcel"),
+        LONG.replace("weeks", "wee\u00adks"),
+        LONG.replace("parcel", "pаrсel"),  # two Cyrillic letters
+        LONG.replace("come", "cóme").replace("mails", "maíls").replace("two", "twô"),
+        "please " + LONG,
+        f"{LONG}'s",
+        LONG.upper().replace(" ", "  "),
+    ],
+)
+def test_a_change_that_nobody_reads_makes_no_other_row(other: str) -> None:
+    assert group_copies([row(LONG), row("something else"), row(other)], ["text"], "label") == [0, 1, 0]
+
+
+def test_scripts_without_spaces_are_compared_by_their_characters() -> None:
+    text = "我昨天在你们的网站上订购的包裹还没有送到请问什么时候能送到"
+    assert group_copies(
+        [row(text), row(text.replace("昨天", "昨日")), row(text.replace("包裹", "冰箱坏了"))], ["text"]
+    ) == [
+        0,
+        0,
+        2,
+    ]
+
+
+def test_copies_of_copies_are_one_group_and_labels_keep_groups_apart() -> None:
+    chain = [LONG, LONG.replace("parcel", "packet"), LONG.replace("parcel", "packet").replace("nobody", "noone")]
+    assert group_copies([row(text) for text in chain], ["text"], "label") == [0, 0, 0]
+    assert group_copies([row(chain[0], "a"), row(chain[1], "b")], ["text"], "label") == [0, 1]
+
+
+def test_a_number_makes_another_row_unless_the_labels_show_that_it_does_not_matter() -> None:
+    asked = "a customer writes that the order with the number {} has not come to his house yet"
+    numbered = [asked.format(4000 + 7 * i) for i in range(6)]
+    assert group_copies([row(text) for text in numbered], ["text"], "label") == [0] * 6
+    assert group_copies([row(text, "ab"[i % 2]) for i, text in enumerate(numbered)], ["text"], "label") == list(
+        range(6)
+    )
+    assert group_copies([row(text) for text in numbered[:3]], ["text"], "label") == [0, 1, 2], "three may be chance"
+
+
+def test_many_copies_of_one_row_are_one_group() -> None:
+    """Their common words are in more rows than a template's."""
+    rows = [row(f"{LONG} {word}") for word in (f"{a}{b}" for a in "bcdfghklmnpr" for b in "aeiouaeiouaeiouaeiouaeiou")]
+    assert len({*group_copies(rows, ["text"], "label")}) == 1
+
+
+@pytest.mark.slow
+def test_rows_of_a_hundred_thousand_words_are_compared_with_bounded_work() -> None:
+    words = [str(i % 9973) for i in range(120_000)]
+    rows = []
+    for place in range(6):
+        order = list(words)
+        random.Random(place).shuffle(order)
+        rows.append(row(" ".join(order)))
+    begun = time.process_time()
+    assert group_copies([*rows, row(rows[2]["text"] + " one more word")], ["text"], "label") == [0, 1, 2, 3, 4, 5, 2]
+    assert time.process_time() - begun < 60
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_texts_are_near_by_the_edit_distance(seed: int) -> None:
+    """Against the whole table of Levenshtein."""
+    rng = random.Random(seed)
+    a = tuple(rng.choice("abcdef") * 2 for _ in range(rng.randrange(12, 40)))
+    b = list(a)
+    for _ in range(rng.randrange(6)):
+        place = rng.randrange(len(b))
+        b[place : place + rng.randrange(2)] = [rng.choice("abcdef") * 2] * rng.randrange(2)
+    table = [list(range(len(b) + 1))]
+    for i, word in enumerate(a, start=1):
+        line = [i]
+        for j, other in enumerate(b, start=1):
+            line.append(min(table[-1][j - 1] + (word != other), table[-1][j] + 1, line[-1] + 1))
+        table.append(line)
+    assert are_near(a, tuple(b)) == (table[-1][-1] <= max(len(a), len(b)) // 10)

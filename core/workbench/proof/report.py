@@ -13,7 +13,7 @@ from workbench.proof.judged import JudgeCheck, describe_judged
 from workbench.proof.leakage import Leak
 from workbench.proof.savings import Saving
 from workbench.proof.service_levels import ServiceLevels
-from workbench.proof.sides import OrderEffect
+from workbench.proof.sides import OrderEffect, describe_order
 from workbench.proof.statistics import Proof, describe_proof
 from workbench.runtime import BOUNDARIES
 from workbench.store import Candidates, ReadOnlyStore
@@ -217,7 +217,7 @@ class Report:
                 out.append(f"  {point['workflow'][:8]}  {values}{picked}")
         if self.failures:
             out.append("Failed examples in the test: " + ", ".join(f"{k} {n}" for k, n in self.failures.items()))
-        out += [f"Order: {effect}." for effect in self.order_effects]
+        out += [f"Order: {describe_order(self.order_effects)}."] if self.order_effects else []
         out += [f"Warning: {warning}" for warning in self.warnings]
         out += [f"Rate limited: {lm}: {before} -> {after} at once" for lm, (before, after) in self.rate_limits.items()]
         out.append(self._bill())

@@ -66,8 +66,10 @@ def _worst_row(objective: str, workflow: Workflow, results: Sequence[Result]) ->
 
 
 def _worst_call(objective: str, call: CallRecord) -> float:
+    if call.response.completion_tokens > call.max_tokens and objective != "latency":
+        return math.inf  # its server does not keep to the number of tokens that it was given
     if objective == "tokens":
-        return call.response.prompt_tokens + max(call.max_tokens, call.response.completion_tokens)
+        return call.response.prompt_tokens + call.max_tokens
     if objective == "usd":
         return math.inf if call.most_usd is None else max(call.most_usd, call.usd)
     return call.most_seconds or math.inf

@@ -17,9 +17,9 @@ from workbench.study import Result
 from workbench.task import Example
 from workbench.workflow import NodeKind, Workflow
 
-#: An order effect is reported below this p, since scores and four costs are looked at, and from this size on: a
-#: difference of 0.01 in score, or of this share of a cost.
-LEVEL_OF_ORDER, LEAST_SCORE, LEAST_SHARE = 0.01, 0.01, 0.05
+#: An order effect is reported below this p, since scores and four costs are looked at, and from a size on that matters:
+#: in score, as a share of a cost, and in seconds.
+LEVEL_OF_ORDER, LEAST_SCORE, LEAST_SHARE, LEAST_SECONDS = 0.01, 0.01, 0.05, 0.001
 
 #: A baseline and a winner on a sealed row.
 Pair = tuple[Result, Result]
@@ -44,13 +44,21 @@ class OrderEffect:
     less: int
 
     def __str__(self) -> str:
-        what = "scored" if self.objective == "score" else f"took {self.objective} of"
         return (
-            f"whichever side ran second on a row {what} {self.diff:+.3g} (higher in {self.more} and lower in "
-            f"{self.less} of {self.n} rows, p = {self.p:.2g}): something remembers from one to the other, such as an "
-            "agent with notes, a tool or a cache. The order was random in each row, so this is no gain or saving, but "
-            "it may hide one"
+            f"{self.objective} {self.diff:+.3g} (more on {self.more} and less on {self.less} of {self.n} rows, p = "
+            f"{self.p:.2g})"
         )
+
+
+def describe_order(effects: Sequence[OrderEffect]) -> str:
+    """The order effects in a line; empty if there are none."""
+    if not effects:
+        return ""
+    return (
+        f"the side that ran second on a row had {', '.join(map(str, effects))}: something remembers, such as an agent "
+        "with notes, a tool or a cache. The order was random on each row, so this is no gain or saving, but it may "
+        "hide one"
+    )
 
 
 def find_order_effects(pairs: Sequence[Pair]) -> list[OrderEffect]:
@@ -63,7 +71,8 @@ def find_order_effects(pairs: Sequence[Pair]) -> list[OrderEffect]:
         p = mcnemar_p(more, less, len(differences)) if differences else 1.0
         mean = math.fsum(differences) / max(1, len(differences))
         usual = math.fsum(first or 0.0 for first, _ in seen) / max(1, len(seen))
-        if p < LEVEL_OF_ORDER and abs(mean) >= (LEAST_SCORE if objective == "score" else LEAST_SHARE * usual):
+        least = LEAST_SCORE if objective == "score" else LEAST_SHARE * usual
+        if p < LEVEL_OF_ORDER and abs(mean) >= max(least, LEAST_SECONDS if objective == "latency" else 0.0):
             found.append(OrderEffect(objective, mean, p, len(differences), more, less))
     return found
 

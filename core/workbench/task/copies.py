@@ -16,6 +16,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 from workbench.task.dataset import Example
+from workbench.task.groups import find_group_field
 
 #: A text is a near copy of another if at most one in this many tokens differs. Shorter texts must be equal.
 TOKENS_AN_EDIT = 10
@@ -171,7 +172,7 @@ def label_fields(rows: Sequence[Example], inputs: Sequence[str], target: str | N
     input and has values that repeat."""
     if target is not None:
         return [target]
-    names = {name for row in rows for name in row.fields} - {*inputs}
+    names = {name for row in rows for name in row.fields} - {*inputs, find_group_field(rows, inputs)}
     kinds = {name: {repr(row.fields.get(name)) for row in rows} for name in sorted(names)}
     return [name for name, values in kinds.items() if 2 <= len(values) <= len(rows) / 2]
 

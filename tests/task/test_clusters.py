@@ -1,0 +1,108 @@
+"""Rows that belong together, by a field that groups them or by being copies, and what the file is told of it."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.helpers.planted import plant
+
+from workbench.run import prepare
+from workbench.task import Example
+from workbench.task.clusters import cluster_rows
+from workbench.task.groups import find_group_field
+
+
+def rows_with(name: str, values: list[Any]) -> list[Example]:
+    return [Example(str(i), {"text": f"text {i}", "label": "ab"[i % 2], name: v}) for i, v in enumerate(values)]
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("conv", [i // 10 for i in range(200)]),
+        ("conversation_id", [f"c{i % 20}" for i in range(200)]),
+        ("sessionId", [f"{i % 12:08x}" for i in range(60)]),
+        ("user", ["anna", "ben", "cora", "dan"] * 10),
+        ("thread", [i % 3 for i in range(30)]),
+        ("doc_uid", [f"d-{i // 4}" for i in range(80)]),
+        ("batch_of", [f"x{i // 3}" for i in range(60)]),
+    ],
+)
+def test_a_field_that_groups_rows_is_found(name: str, values: list[Any]) -> None:
+    assert find_group_field(rows_with(name, values), {"text", "label"}) == name
+    nested = [Example(row.id, {"text": row["text"], "meta": {name: row[name]}}) for row in rows_with(name, values)]
+    assert find_group_field(nested, {"text"}) == f"meta.{name}"
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("topic", ["algebra", "biology", "law", "art"] * 20),
+        ("level", [i % 5 for i in range(100)]),
+        ("language", ["en", "de", "fr"] * 20),
+        ("id", list(range(100))),
+        ("year", [1990 + i % 20 for i in range(100)]),
+        ("user", [f"u{i}" for i in range(99)] + ["u0"]),
+        ("hops", [2 + i % 3 for i in range(60)]),
+        ("flagged", [True, False] * 30),
+        ("tone", ["formal", "rude", "kind", "flat"] * 9),
+        ("category_id", [i % 7 for i in range(70)]),
+    ],
+)
+def test_a_field_that_sorts_or_numbers_rows_is_none(name: str, values: list[Any]) -> None:
+    assert find_group_field(rows_with(name, values), {"text", "label"}) is None
+
+
+def test_inputs_and_labels_are_no_groups() -> None:
+    """A passage that many rows share is a cluster only if the file says so."""
+    rows = rows_with("passage", ["one", "two", "three", "four"] * 5)
+    assert find_group_field(rows, {"text", "label", "passage"}) is None
+    assert cluster_rows(rows, None, ["text", "passage"], "label").guessed is None
+    assert len({*cluster_rows(rows, "passage", ["text", "passage"], "label").of.values()}) == 4
+
+
+def test_a_group_and_copies_across_groups_are_one_cluster() -> None:
+    long = "the parcel that I ordered two weeks ago has not come and nobody answers my mails"
+    texts = [long, "first other text", "second other text", long.replace("come", "arrived"), "third", "fourth"]
+    rows = [Example(str(i), {"text": t, "conv": f"c{i // 2}"}) for i, t in enumerate(texts)]
+    found = cluster_rows(rows, None, ["text"], None)
+    of = [found.of[row.id] for row in rows]
+    assert of[0] == of[1] == of[2] == of[3] and of[4] == of[5] != of[0]
+    assert (found.guessed, found.groups, found.copies, found.example) == ("conv", 3, 1, ("0", "3"))
+
+
+def conversations(folder: Path, **data: Any) -> tuple[list[str], int]:
+    """(warnings, clusters of the test) of a file whose rows are turns of conversations."""
+    plant(folder, lambda r: 0.5, {"random": {"trials": 1}}, calls=200)
+    rng = random.Random(0)
+    lines = [
+        {"text": " ".join(rng.choice("abcdefghij") * 3 for _ in range(12)), "label": "a", "conv": i // 5}
+        for i in range(40)
+    ]
+    (folder / "test.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    spec = json.loads((folder / "workflow.yaml").read_text())
+    task = prepare(folder / "workflow.yaml", [("data", {**spec["data"], **data})])[2]
+    clusters = {task.cluster_of(row) for row in task.dataset.test.open()}
+    return [w for w in task.dataset.warnings if "values of 'conv'" in w], len(clusters)
+
+
+def test_conversations_are_asked_about_and_count_once_until_the_file_says_otherwise(tmp_path: Path) -> None:
+    warned, clusters = conversations(tmp_path / "a")
+    assert clusters == 8 and "8 values of 'conv'" in warned[0] and "{cluster: conv}" in warned[0]
+    assert conversations(tmp_path / "b", cluster="conv") == ([], 8)
+    assert conversations(tmp_path / "c", cluster=False) == ([], 40)
+
+
+def test_copies_within_the_test_are_told(tmp_path: Path) -> None:
+    plant(tmp_path, lambda r: 0.5, {"random": {"trials": 1}}, calls=200)
+    long = "the parcel that I ordered two weeks ago has not come and nobody answers my mails"
+    lines = [{"text": f"{long} {word}", "label": "a"} for word in ("today", "yet", "again", "still")]
+    lines += [{"text": f"other {i}", "label": "b"} for i in range(6)]
+    (tmp_path / "test.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    task = prepare(tmp_path / "workflow.yaml")[2]
+    assert any("3 of the 10 test rows are near copies of others" in w for w in task.dataset.warnings)
+    assert len({task.cluster_of(row) for row in task.dataset.test.open()}) == 7
