@@ -67,6 +67,7 @@ class DSPyModule(SignatureNode):
 
     Config = DSPyConfig
     primary = "module"
+    foreign = True
     groups = ("predictors",)
     config: DSPyConfig
 

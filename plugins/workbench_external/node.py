@@ -66,6 +66,7 @@ class External(SignatureNode):
         "functions": "functions",
     }
     names_temperature = True
+    foreign = True
     config: ExternalConfig
 
     def __init__(self, name: str, config: Any, base: Path):

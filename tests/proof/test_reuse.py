@@ -160,3 +160,110 @@ def test_a_test_that_grows_by_resumes_is_a_look_each_time(tmp_path: Path) -> Non
 
 def warned(report: Report) -> str:
     return "".join(w for w in report.warnings if "sealed rows were tested" in w)
+
+
+LONG = "{} wrote about topic1 word1 since the thing that was ordered last week has not come yet: a {}-thing"
+
+
+def rows_of_words(label: str = "abcd", count: int = 40) -> list[dict[str, Any]]:
+    """Rows that differ in more than a word."""
+    names = [
+        f"{a}{b}" for a in ("anna", "ben", "cleo", "dora", "emil") for b in ("x", "y", "z", "u", "v", "w", "s", "t")
+    ]
+    parts = ("in the morning", "before noon", "at night", "on a sunday")
+    made = [f"{n} {parts[i % 4]} {n[::-1]} {names[i - 7]}" for i, n in enumerate(names[:count])]
+    return [{"text": LONG.format(text, label[i % 4]), "label": label[i % 4]} for i, text in enumerate(made)]
+
+
+def write_rows(folder: Path, name: str, rows: list[dict[str, Any]]) -> None:
+    (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def run_on(folder: Path, lm: PlantedLM, *sets: tuple[str, Any]) -> Report:
+    options = Options(list(sets), str(folder / "o.yaml"), allow_unproved=True)
+    return optimize(folder / "workflow.yaml", database=folder / "run.db", pool=lm, options=options)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda row: {**row, "text": row["text"].replace("ordered", "bought")},
+        lambda row: {**row, "text": "please " + row["text"]},
+        lambda row: {**row, "text": row["text"].replace("thing that", "th\u200bing that")},
+        lambda row: {**row, "text": row["text"].replace("ordered", "оrdered")},
+    ],
+)
+def test_an_edit_of_the_rows_does_not_wipe_the_record_of_their_tests(edit: Any, tmp_path: Path) -> None:
+    _, lm = plant(tmp_path, better, {"random": {"trials": 4}}, calls=600, search=SPACE)
+    write_rows(tmp_path, "test", rows_of_words())
+    first = run_on(tmp_path, lm)
+    assert first.changes and first.earlier_tests == []
+    write_rows(tmp_path, "test", [edit(row) for row in rows_of_words()])
+    assert run_on(tmp_path, lm, ("seed", 1)).earlier_tests == [first.run]
+
+
+def test_another_input_field_does_not_wipe_it_either(tmp_path: Path) -> None:
+    _, lm = plant(tmp_path, better, {"random": {"trials": 4}}, calls=600, search=SPACE)
+    write_rows(tmp_path, "test", rows_of_words())
+    first = run_on(tmp_path, lm)
+    for name in ("train", "val", "test"):
+        rows = [json.loads(line) for line in (tmp_path / f"{name}.jsonl").read_text().splitlines()]
+        write_rows(tmp_path, name, [{"lang": "en", **row} for row in rows])
+    labels = "label: Literal['a', 'b', 'c', 'd']"
+    node = {"predict": f"lang, text -> {labels}", "instructions": "Plain."}
+    assert run_on(tmp_path, lm, ("nodes.sort", node), ("seed", 1)).earlier_tests == [first.run]
+
+
+def test_each_candidate_scored_on_rows_that_were_val_is_a_look(tmp_path: Path) -> None:
+    """evidence, finding 4: best of 60 on val, then the same rows as test: 25% false claims, and no look."""
+    space = {"nodes.sort.instructions": ["Plain.", *(f"Other {i}." for i in range(5)), "Better."]}
+    _, lm = plant(tmp_path, better, {"random": {"trials": 1}}, calls=600, search=space)
+    kept = {name: (tmp_path / f"{name}.jsonl").read_text() for name in ("val", "test")}
+    (tmp_path / "run.db").unlink()
+    write_rows(tmp_path, "val", rows_of_words())
+    search = run_on(tmp_path, lm, ("optimize", [{"random": {"trials": 7}}]), ("budget.calls", 2000))
+    scored = search.candidates - 1
+    assert scored >= 2
+    write_rows(tmp_path, "test", [{**row, "text": row["text"] + "!"} for row in rows_of_words()])
+    (tmp_path / "val.jsonl").write_text(kept["val"])
+    only = ("search", {"nodes.sort.instructions": ["Plain.", "Better."]})
+    report = run_on(tmp_path, lm, only, ("optimize", [{"random": {"trials": 3}}]))
+    assert report.changes and report.earlier_tests == [search.run] * scored
+    assert report.proof is not None and report.proof.alpha == pytest.approx(0.05 / (scored * (scored + 1)))
+
+
+def test_an_eval_on_val_is_a_look_once_these_rows_are_the_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from workbench.evaluation import EvalOptions, evaluate
+
+    _, lm = plant(tmp_path, better, {"random": {"trials": 4}}, calls=600, search=SPACE)
+    (tmp_path / "run.db").unlink()
+    monkeypatch.setattr("workbench.lm.pool.LMPool.get", lambda self, spec: lm)
+    swapped = ("data", {"train": "train.jsonl", "val": "test.jsonl", "test": "val.jsonl"})
+    for wording in ("One.", "Two.", "Plain."):
+        sets = [swapped, ("nodes.sort.instructions", wording)]
+        evaluate(tmp_path / "workflow.yaml", options=EvalOptions(sets, "val"), database=tmp_path / "run.db")
+    report = run_on(tmp_path, lm)
+    assert report.changes and len(report.earlier_tests) == 2, "the file's own wording chose nothing"
+
+
+def test_a_branch_from_a_candidate_that_was_tested_on_these_rows_counts_its_test(tmp_path: Path) -> None:
+    """evidence, finding 6: a score that was seen is not random any more."""
+    from workbench.run import branch_run
+    from workbench.store import Store
+
+    first, lm = plant(tmp_path, better, {"random": {"trials": 4}}, calls=600, search=SPACE)
+    assert first.changes
+    store = Store(tmp_path / "run.db")
+    best = {"nodes.sort.instructions": ["Better.", "Better Best."]}
+    name = branch_run(store, first.run, None, [("search", best), ("seed", 5)])
+    store.close()
+    lm.skill = lambda r: 0.99 if "Best" in str(r.messages[0]) else better(r)
+    options = Options(out=str(tmp_path / "b.yaml"), allow_unproved=True)
+    report = resume(name, database=tmp_path / "run.db", pool=lm, options=options)
+    assert report.changes and report.earlier_tests == [first.run]
+
+
+def test_the_levels_of_all_later_tests_add_up_to_that_of_the_first() -> None:
+    levels = [level_after(["run"] * k) for k in range(2000)]
+    assert levels[0] == 0.05 and levels[1] == 0.025 and levels == sorted(levels, reverse=True)
+    assert sum(levels[1:]) == pytest.approx(0.05, rel=1e-3) and sum(levels[1:]) <= 0.05

@@ -457,3 +457,17 @@ def test_the_interval_covers_the_true_difference() -> None:
         low, high = paired_proof(baseline.tolist(), winner.tolist()).ci95
         covered += low <= true <= high
     assert covered / runs >= 0.95 - 0.035
+
+
+def test_a_metric_that_never_gives_more_shows_smaller_gains() -> None:
+    """The largest loss is that of a whole score, from the highest to 0."""
+    baseline, winner = [0.2] * 30, [0.3] * 30
+    assert not paired_proof(baseline, winner).shown and paired_proof(baseline, winner, highest=0.5).shown
+    wide, narrow = paired_proof(baseline, winner), paired_proof(baseline, winner, highest=0.5)
+    assert narrow.p < wide.p and narrow.ci95[0] > wide.ci95[0] and narrow.ci95[1] < wide.ci95[1]
+    assert narrow.p == pytest.approx(2 * (0.5 / 0.6) ** 30, rel=1e-6), "exact for equal gains"
+    for wrong in ([0.6], [-0.1]):
+        with pytest.raises(ValueError, match=r"in \[0, 0.5\]"):
+            paired_proof([0.1], wrong, highest=0.5)
+    silent: list[float | None] = [*[0.3] * 60, None]
+    assert paired_proof([*[0.2] * 60, 0.2], silent, highest=0.5).shown, "what is not answered counts 0 or the highest"

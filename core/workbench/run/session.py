@@ -54,6 +54,13 @@ from workbench.trackers import RunInfo, Trackers
 from workbench.workflow import Workflow
 
 
+#: Of a run that a version before began: its order is kept, so that its journal holds.
+_ONE_ORDER = (
+    "baseline and winner ran in one order on each sealed row, as the version that began this run did it: what remembers "
+    "from one to the other shows a gain that is none; a new run has a random order"
+)
+
+
 class Session:
     """The course of one run. A resumed run repeats it from the start; the journal answers the paid calls."""
 
@@ -321,6 +328,7 @@ class Session:
     ) -> Report:
         winner = winner or self._best()
         warnings = [
+            *([] if self.shuffled or rows is None else [_ONE_ORDER]),
             *self.task.dataset.warnings,
             *Candidates(self.store, self.run_id).unreached(len(self._candidates), self.run),
             *self.evaluator.faults.lines(),

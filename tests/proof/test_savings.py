@@ -1,0 +1,92 @@
+"""What a row can cost at most, and savings that hold for it, from the file to the report."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.helpers.planted import PlantedLM, plant
+
+from workbench.lm import Request, Response
+from workbench.proof.savings import Ceiling, find_ceilings
+from workbench.run import Options, optimize
+from workbench.study import Result
+from workbench.task import Example
+from workbench.workflow import CallRecord, Span, Trace, Workflow
+
+
+def result(row: int, calls: list[CallRecord], **cost: Any) -> Result:
+    return Result(Example(str(row), {}), 1.0, trace=Trace(str(row), [Span("sort", "Predict", {}, calls=calls)]), **cost)
+
+
+def call(prompt: int, out: int, most: int, usd: float | None = 0.02, seconds: float = 240.0) -> CallRecord:
+    answer = Response("a", "stop", prompt, out, 0.0)
+    record = CallRecord((), answer, "task", "m", False, 0.001, max_tokens=most)
+    record.most_usd, record.most_seconds = usd, seconds
+    return record
+
+
+@pytest.fixture
+def workflow(tmp_path: Path) -> Workflow:
+    node = {"kind": "predict", "signature": "text -> label", "samples": 3}
+    return Workflow({"nodes": {"sort": node}}, tmp_path)
+
+
+def test_a_ceiling_is_what_the_calls_of_a_row_can_cost_at_their_worst(workflow: Workflow) -> None:
+    rows = [result(0, [call(100, 5, 16)], tokens=105), result(1, [call(140, 9, 16), call(20, 1, 64)], tokens=170)]
+    found = find_ceilings([(workflow, rows)], {})
+    assert workflow.max_calls == 3 and found["calls"].most == 3
+    assert found["tokens"] == Ceiling(3 * 156.0, "its calls at their worst")
+    assert found["usd"].most == pytest.approx(0.06) and found["latency"].most == 720
+    assert str(found["tokens"]) == "at most 468 a row, its calls at their worst"
+
+
+def test_where_no_bound_is_known_rows_may_cost_ten_times_the_dearest(workflow: Workflow) -> None:
+    for calls, costs in (
+        ([call(10, 90, 16)], "tokens"),  # the server gave more than it was asked for
+        ([call(10, 5, 16, usd=None)], "usd"),
+        ([call(10, 5, 16, seconds=0.0)], "latency"),
+    ):
+        row = result(0, calls, tokens=100, usd=0.5, seconds=2.0)
+        found = find_ceilings([(workflow, [row])], {})[costs]
+        assert found.why.startswith("10 times the dearest row seen") and found.most == {
+            "tokens": 1000, "usd": 5.0, "latency": 20.0}[costs]  # fmt: skip
+
+
+def test_a_declared_ceiling_counts_until_a_row_passes_it(workflow: Workflow) -> None:
+    rows = [result(0, [call(100, 5, 16)], tokens=105, seconds=2.0)]
+    found = find_ceilings([(workflow, rows)], {"tokens": 150, "latency": 1.5})
+    assert found["tokens"] == Ceiling(150, "by proof: {ceiling: ...}")
+    assert found["latency"].most == 720, "one took 2 s"
+
+
+class Verbose(PlantedLM):
+    """Answers at some length after long instructions; never wrong, whatever these say."""
+
+    async def complete(self, request: Request) -> Response:
+        answer = await super().complete(request)
+        long = "Long." in str(request.messages[0])
+        return Response(answer.text, "stop", 400 if long else 100, 1, 0.0)
+
+
+def saving(folder: Path, **proof: Any) -> tuple[bool, str]:
+    space = {"nodes.sort.instructions": ["Long.", "Short."]}
+    plant(folder, lambda r: 1.0, {"random": {"trials": 3}}, calls=900, rows=(8, 24, 60), search=space)
+    spec = json.loads((folder / "workflow.yaml").read_text())
+    spec["nodes"]["sort"] |= {"instructions": "Long.", "decoding": {"max_tokens": 4000}}
+    spec |= {"objectives": ["score", "tokens"], "pick": "cheapest", "proof": {"margin": 0.2, **proof}}
+    (folder / "workflow.yaml").write_text(json.dumps(spec))
+    options = Options(out=str(folder / "o.yaml"), allow_unproved=True)
+    report = optimize(folder / "workflow.yaml", database=folder / "b.db", pool=Verbose(lambda r: 1.0), options=options)
+    assert report.changes and report.saving is not None
+    return report.saving_shown, next(line for line in report.headline() if "saving" in line)
+
+
+def test_the_line_of_a_saving_says_what_a_row_can_cost(tmp_path: Path) -> None:
+    """300 of 401 tokens saved on each of 60 rows: a test that allows for 4,400 tokens a row shows it just so."""
+    shown, line = saving(tmp_path / "a")
+    assert shown and "at most 4400 a row, its calls at their worst" in line
+    shown, line = saving(tmp_path / "b", ceiling={"tokens": 500})
+    assert shown and "at most 500 a row, by proof: {ceiling: ...}" in line
