@@ -38,7 +38,7 @@ LEVELS: list[Mutant] = [
         ),
         ('return "met" if high <= self.limit else', 'return "met" if self.value <= self.limit else', "of costs, too"),
         ("not self.needs_margin or self.loss.loss_bounded", "True", "a loss is ruled out"),
-        ("max(most.get(name, 0.0), *means)", "max(means)", "the dearest row of any side bounds the cost"),
+        ("max(ceilings[name].most, *means)", "max(means)", "no row is dearer than those seen"),
         ("math.inf if is_slow(r, math.inf) else r.seconds", "r.seconds", "rows without an answer in time"),
         ("ranked[high - 1] if high <= n else math.inf", "ranked[min(high, n) - 1]", "few rows bound nothing"),
         ("sorted(max(of) for of in", "sorted(min(of) for of in", "a cluster is as slow as its slowest row"),

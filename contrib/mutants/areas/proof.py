@@ -11,7 +11,7 @@ SEALED = "tests/run/test_sealed.py"
 COPIES_TESTS = "tests/task/test_copies.py"
 BY_HAND = nodes_of(
     STATS,
-    "test_mcnemar_by_hand_made_counts",
+    "test_binary_scores_have_the_unconditional_p_by_hand_made_counts",
     "test_shown_and_its_words",
     "test_five_wins_cannot_show_a_gain_and_six_can",
     "test_a_loss_is_never_shown",
@@ -56,8 +56,8 @@ PROOF: list[Mutant] = [
         ),
         ("shown = shown and worst.is_beyond_chance(alpha)", "pass", "rows that one side left out do not count"),
         (
-            "for a, b in ((1.0, 0.0), (0.0, 1.0)))",
-            "for a, b in ((0.0, 1.0), (1.0, 0.0)))",
+            "ends = ((highest, 0.0), (0.0, highest))",
+            "ends = ((0.0, highest), (highest, 0.0))",
             "the best is taken for the worst",
         ),
         (
@@ -66,22 +66,16 @@ PROOF: list[Mutant] = [
             "rows that one side answered count as pairs",
         ),
         (
-            "binomtest(wins, wins + losses, 0.5).pvalue",
-            'binomtest(wins, wins + losses, 0.5, alternative="greater").pvalue',
-            "McNemar's test looks at one side",
-        ),
-        (
             "found.setdefault(key, []).append((a, b))",
             "found.setdefault((key, len(found)), []).append((a, b))",
             "each row of a cluster counts",
         ),
-        ("if not (0 <= a <= 1 and 0 <= b <= 1):", "if not (0 <= a and 0 <= b):", "scores above 1 are taken"),
+        ("if not (0 <= a <= highest and 0 <= b <= highest):", "if not (0 <= a and 0 <= b):", "scores above 1 are taken"),
         (
             "differences = [round(b - a, 12) for a, b in units]",
             "differences = [b - a for a, b in units]",
             "rounding makes wins of ties",
         ),
-        ("math.fsum(saved) > 0 and p < alpha and low > 0,", "math.fsum(saved) > 0,", "any saving is shown"),
         (
             "share * (1 - share) / n + z * z / (4 * n * n))",
             "share * (1 - share) / n)",
@@ -90,17 +84,44 @@ PROOF: list[Mutant] = [
         ("n_excluded=len(rows) - len(answered),", "n_excluded=0,", "rows that were left out are not told"),
     ),
     *changes_of(
-        STATISTICS,
+        "core/workbench/proof/paired_binary.py",
         EXACT,
-        ("bound = float(ndtri((1 + level) / 2))", "bound = float(ndtri(level))", "Tango's interval is one of 90%"),
+        ("float(ndtri((1 + level) / 2))", "float(ndtri(level))", "Tango's interval is one of 90%"),
         ("b * b - 8 * n * c)", "b * b - 4 * n * c)", "Tango's share of losses is not the likeliest"),
+        ("return min(1.0, 2 * _tail(", "return min(1.0, _tail(", "McNemar's test looks at one side"),
+        ("float(max(chances @ tails", "float(min(chances @ tails", "the kindest share of differing rows is taken"),
+        ("    return high\n\n\ndef score", "    return 1.96\n\n\ndef score", "the critical value is that of many rows"),
+    ),
+    *changes_of(
+        "core/workbench/proof/savings.py",
+        nodes_of(
+            STATS, "test_a_saving_is_proved_by_the_same_test", "test_a_saving_allows_for_rows_as_dear_as_they_can_be"
+        ),
+        ("math.fsum(saved) > 0 and p < alpha and low > 0,", "math.fsum(saved) > 0,", "any saving is shown"),
+        ("max([ceiling.most, *baseline, *winner])", "max([*baseline, *winner])", "no row is dearer than those seen"),
+    ),
+    *changes_of(
+        "core/workbench/proof/savings.py",
+        "tests/proof/test_savings.py",
+        ("return workflow.max_calls * max(", "return max(", "a row makes one call"),
+        ("if call.response.completion_tokens > call.max_tokens and", "if False and", "max_tokens bounds any server"),
+        ("if most <= declared.get(name, -1.0):", "if name in declared:", "a declared ceiling holds though a row passed it"),
+        ("prompt_tokens + call.max_tokens", "prompt_tokens", "answers cost nothing at their worst"),
+    ),
+    *changes_of(
+        "core/workbench/proof/sides.py",
+        "tests/proof/test_sides.py",
+        (".shuffle(order)", "", "the baseline runs first on each row"),
+        ("if a.turn < b.turn else", "if True else", "the winner is taken for the second"),
+        ("if 2 * sum(differ) > len(differ) or not differ:", "if True:", "a change that was not sent shows a gain"),
+        ("return bool(after - before)", "return bool(after)", "any request carries the change"),
     ),
     *changes_of(
         "core/workbench/proof/bounded_mean.py",
         EXACT,
         (
-            "return min(1.0, 2 * min(mean_p(differences, -1.0), mean_p([-d for d in differences], -1.0)))",
-            "return min(1.0, mean_p(differences, -1.0))",
+            "return min(1.0, 2 * min(mean_p(differences, -largest), mean_p([-d for d in differences], -largest)))",
+            "return min(1.0, mean_p(differences, -largest))",
             "the test of graded scores looks at one side",
         ),
         (
@@ -120,18 +141,14 @@ PROOF: list[Mutant] = [
         ),
     ),
     *changes_of(
-        STATISTICS,
+        "core/workbench/proof/paired_binary.py",
         POWER,
         (
-            "(low, middle) if power(middle) >= 0.8 else",
-            "(low, middle) if power(middle) >= 0.5 else",
+            "if power(n, share, middle, alpha) >= 0.8 else",
+            "if power(n, share, middle, alpha) >= 0.5 else",
             "the smallest gain is found in every second case",
         ),
-        (
-            "needed = binom.isf(alpha / 2, pairs, 0.5) + 1",
-            "needed = binom.isf(alpha * 2, pairs, 0.5) + 1",
-            "power is that of a weaker test",
-        ),
+        ("_wins_needed(bound, n) - 1, pairs", "_wins_needed(bound, n) - 2, pairs", "power is that of a weaker test"),
     ),
     *changes_of(
         STATISTICS,
@@ -141,11 +158,14 @@ PROOF: list[Mutant] = [
     *changes_of(
         "core/workbench/proof/reuse.py",
         REUSE,
-        ("return LEVEL / (len(earlier) + 1)", "return LEVEL", "each test has the whole level"),
-        ("OVERLAP * len(rows), before=own", "len(rows), before=own", "one row fewer makes a fresh test"),
-        ("before=own, except_of=baseline)", "before=None, except_of=baseline)", "a run counts its own test as a look"),
-        ("before=own, except_of=baseline)", 'before=own, except_of="")', "a test of the baseline is a look"),
-        ("rows and tests.find(run_id, candidate, rows) is None:", "False:", "no test is remembered"),
+        ("return LEVEL / (k * (k + 1)) if k else LEVEL", "return LEVEL", "each test has the whole level"),
+        ("LEVEL / (k * (k + 1)) if", "LEVEL / (k + 1) if", "the levels of later tests grow without end"),
+        ("OVERLAP * len(keys)", "1.0 * len(keys)", "one row fewer makes a fresh test"),
+        ("before=own, except_of=(", "before=None, except_of=(", "a run counts its own test as a look"),
+        ("except_of=(baseline, evaluated_name(task))", "except_of=()", "a test of the baseline is a look"),
+        ("keys and tests.find(run_id, candidate, keys) is None:", "False:", "no test is remembered"),
+        ("match_rows(rows, seen.read_texts(without=keys))", "{}", "another word makes a fresh test"),
+        ("seen.find_selections(same, most, before=run_id, baseline=baseline)", "[]", "rows that were val are fresh"),
     ),
     *changes_of(
         "core/workbench/proof/report.py",
@@ -172,7 +192,7 @@ PROOF: list[Mutant] = [
         "core/workbench/proof/report.py",
         LEAKAGE,
         (
-            "self.proof.shown and self.repeats_rows is None",
+            "self.proof.shown and self.objection is None",
             "self.proof.shown",
             "who carries the test rows is shown to be better",
         ),
@@ -191,11 +211,6 @@ PROOF: list[Mutant] = [
         REUSE,
         ("alpha = level_after(earlier)", "alpha = 0.05", "earlier tests do not lower the level"),
         ("warnings.append(reuse_warning(earlier))", "pass", "earlier tests are not reported"),
-        (
-            "[digest(normalised_inputs(row, task.inputs)) for row in rows]",
-            "[digest(dict(row.fields)) for row in rows]",
-            "another spelling makes a fresh test",
-        ),
     ),
     *changes_of(
         "core/workbench/proof/findings.py", LEAKAGE, ("warnings += map(str, leaks)", "pass", "the guard never warns")
@@ -226,9 +241,34 @@ PROOF: list[Mutant] = [
             "capitals make another row",
         ),
         (r'r"\w+|[-+*/=<>^%$€£]"', r'r"\w+"', "3 + 4 is 3 - 4"),
-        ("far if word.isdigit() and other.isdigit() else 1", "1", "rows of one template are copies"),
-        ("if self._same_label(row, other) and _within(", "if _within(", "rows with other labels are near copies"),
-        ("return before[-1] <= edits", "return True", "half a row is a copy"),
+        (
+            "return [w for w in a if w.isdigit()] == [w for w in b if w.isdigit()] and _within",
+            "return _within",
+            "rows of one template are copies",
+        ),
+        ("self._same_label(row, other) and _are_copies(", "_are_copies(", "rows with other labels are near copies"),
+        ("for _ in range(edits + 1):", "for _ in range(9 * edits + 9):", "half a row is a copy"),
+        ("if len(here) == len(there) else", "if False else", "a long text beside a short one hides it"),
+        ("_UNSEEN.sub(\"\", unicodedata", "str(unicodedata", "what nobody sees makes another row"),
+        ("if len({root(place) for place in places}) >= ALIKE and len(said) == 1:", "if False:", "a number makes a row"),
+        ("return found if found and telling else []", "return []", "a number beside the text makes another row"),
+    ),
+    *changes_of(
+        "core/workbench/task/clusters.py",
+        "tests/task/test_clusters.py",
+        ("if named is not None:", "if False:", "`cluster` does nothing"),
+        ("joined = _join(roots, values)", "joined = roots", "turns of a conversation count each"),
+        ("roots = group_copies(rows, inputs, target)", "roots = [*range(len(rows))]", "copies in the test count each"),
+    ),
+    *changes_of(
+        "core/workbench/task/known_rows.py",
+        "tests/task/test_known_rows.py",
+        ("return [max(apart, key=lambda name: lengths[name])]", "return [*inputs]", "a new input makes another row"),
+        ("or len(theirs[key]) >= needed", "", "a row is known by its inputs of today alone"),
+    ),
+    *changes_of(
+        "core/workbench/task/repeats.py",
+        COPIES_TESTS,
         (
             "return any(found <= self.fair[number]",
             "return False and any(found <= self.fair[number]",
@@ -241,6 +281,5 @@ PROOF: list[Mutant] = [
             "any(word == first and bool(n)",
             "one word of a short row repeats it",
         ),
-        ("return found if found and telling else []", "return []", "a number beside the text makes another row"),
     ),
 ]

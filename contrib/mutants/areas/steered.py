@@ -36,8 +36,8 @@ STEERED: list[Mutant] = [
         "core/workbench/run/session.py",
         TESTS,
         (
-            "            self.steering.take(evaluation.workflow.hash)\n        await store_evaluation",
-            "            pass\n        await store_evaluation",
+            "            self.steering.take(evaluation.workflow.hash)\n        self.scored",
+            "            pass\n        self.scored",
             "orders wait for the end of the search",
         ),
     ),
