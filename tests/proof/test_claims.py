@@ -53,14 +53,14 @@ def test_an_objection_ends_every_claim(objection: str, targets: Report, tmp_path
 
 
 class Late(PlantedLM):
-    """Says the same whatever the wording; the short one has no answer in time on some test rows, which cost nothing."""
+    """The short wording is cheaper on val alone; on some test rows it has no answer in time, and these cost nothing."""
 
     async def complete(self, request: Request) -> Response:
         answer = await super().complete(request)
-        short = "Short." in str(request.messages[0])
-        if short and "test " in str(request.messages[-1]) and "topic0" in str(request.messages[-1]):
+        short, row = "Short." in str(request.messages[0]), str(request.messages[-1])
+        if short and "test " in row and "topic0" in row:
             raise LMError("timeout", "no answer in time")
-        return Response(answer.text, "stop", 100, 1, 0.0)
+        return Response(answer.text, "stop", 50 if short and "val " in row else 100, 1, 0.0)
 
 
 def picked_by_cost(folder: Path, lm: PlantedLM, pick: str, objectives: list[str]) -> Report:
