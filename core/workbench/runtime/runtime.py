@@ -22,9 +22,15 @@ Consent = Callable[[str, Mapping[str, Any]], bool]
 
 
 class Shared(Protocol):
-    """What `Runtime.shared` keeps. warnings: lines for the report of the run."""
+    """What `Runtime.shared` keeps.
+
+    warnings: lines for the report of the run. kept_state: what was seen to outlive rows, as parts of a sentence
+    (`NodeKind.kept_state`).
+    """
 
     def warnings(self) -> list[str]: ...
+
+    def kept_state(self) -> list[str]: ...
 
     async def aclose(self) -> None: ...
 
@@ -93,6 +99,10 @@ class Runtime:
     def warnings(self) -> list[str]:
         """What the shared things have to say at the end of a run."""
         return [line for thing in self._shared.values() for line in thing.warnings()]
+
+    def kept_state(self) -> list[str]:
+        """What the shared things saw outlive rows, as parts of a sentence; where something does, no gain is shown."""
+        return [line for thing in self._shared.values() for line in thing.kept_state()]
 
     async def aclose(self) -> None:
         """Close the language models, the sandbox, and what is shared."""

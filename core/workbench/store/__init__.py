@@ -8,7 +8,7 @@ from workbench.store.content import parse_json, read_options, read_report, read_
 from workbench.store.database import IN_MEMORY, LISTED, REMOVED, TABLES, Store, dumps, kind_of, now, tags_of
 from workbench.store.evaluations import Evaluations, ResultRow, SealedTests
 from workbench.store.journal import LARGE_TEXT, EarlierCalls, Journal, Usual, read_usual_calls
-from workbench.store.read_only import ReadOnlyStore
+from workbench.store.read_only import ReadOnlyStore, is_run_database
 from workbench.store.runs import (
     Orders,
     RunLock,
@@ -26,6 +26,7 @@ from workbench.store.schema import SCHEMA
 __all__ = [
     "Store",
     "ReadOnlyStore",
+    "is_run_database",
     "RunLock",
     "Journal",
     "EarlierCalls",

@@ -195,6 +195,12 @@ class NodeKind:
         return None
 
     @property
+    def kept_state(self) -> str | None:
+        """What outlives a row by these settings, as part of a sentence: "the agent keeps its state from row to row".
+        Where something does, the report shows no gain. Not of nodes inside."""
+        return None
+
+    @property
     def observed(self) -> bool:
         """Whether `observe` is to be called: the file leaves out what it would add."""
         return False
