@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from workbench.errors import SpecError
 from workbench.hashing import digest
 from workbench.ledger import Ledger
-from workbench.proof.judged import JudgeCheck, JudgedRow, answer_key, check_judge, mean_labels, read_labels
+from workbench.proof.judged import JudgeCheck, prove_by_labels
 from workbench.proof.leakage import Leak, find_leaks
 from workbench.proof.report import Report
 from workbench.proof.reuse import evaluated_name, find_earlier_tests, level_after, reuse_warning
@@ -17,7 +16,7 @@ from workbench.proof.service_levels import COST_FIELDS, ServiceLevels, measure_l
 from workbench.proof.statistics import Proof, Saving, paired_proof, paired_saving
 from workbench.store import Journal, RunRecord
 from workbench.study import Aims, Evaluation, Result, pareto_set
-from workbench.task import Example, Task, graded_field, normalised_inputs
+from workbench.task import Example, Task, normalised_inputs
 from workbench.workflow import Workflow, setting_at
 
 
@@ -41,7 +40,7 @@ def build_report(
     pairs = [(row[0], row[1]) for row in rows or ()]
     earlier = _find_earlier_tests(task, winner, pairs, ledger)
     alpha = level_after(earlier)
-    (proof, judge, faults), baseline = _proof(task, pairs, alpha), evaluations.get(task.workflow.hash)
+    (proof, judge, faults), baseline = _proof(task, pairs, earlier, ledger), evaluations.get(task.workflow.hash)
     leaks = find_leaks(task, winner)
     ledger.store.flush()
     roles = Journal(ledger.store, ledger.run_id).count_answers_by_role()
@@ -101,7 +100,7 @@ def _find_earlier_tests(
 
 
 def _proof(
-    task: Task, pairs: Sequence[tuple[Result, Result]], alpha: float
+    task: Task, pairs: Sequence[tuple[Result, Result]], earlier: Sequence[str], ledger: Ledger
 ) -> tuple[Proof | None, JudgeCheck | None, list[str]]:
     """The proof; what is known of the judge, if one scored; and what is wrong with the labels."""
     if not pairs:
@@ -109,24 +108,10 @@ def _proof(
     clusters = [task.cluster_of(a.example) for a, _ in pairs]
     margin = task.spec.proof.margin
     scores = [a.score for a, _ in pairs], [b.score for _, b in pairs]
-    proof = paired_proof(*scores, clusters=clusters, alpha=alpha, margin=margin)
+    proof = paired_proof(*scores, clusters=clusters, alpha=level_after(earlier), margin=margin)
     if not getattr(task.metric, "needs_lm", False):
         return proof, None, []
-    faults, labels = list[str](), []
-    path = task.workflow.base / task.spec.proof.labels if task.spec.proof.labels is not None else None
-    try:
-        labels = read_labels(path) if path is not None and path.exists() else []
-    except SpecError as error:  # what was paid for is reported all the same
-        faults = [f"the labels are not used: {error}"]
-    known, field = mean_labels(labels), graded_field(task.spec.metrics[0])
-
-    def said(side: Result) -> float | None:
-        return known.get((side.example.id, answer_key(side.prediction, field)))
-
-    rows = [JudgedRow(c, (a.score, b.score), (said(a), said(b))) for c, (a, b) in zip(clusters, pairs, strict=True)]
-    tested = {a.example.id for a, _ in pairs}
-    skipped = {(one.row, one.answer) for one in labels if one.score is None and one.row in tested} - known.keys()
-    return *check_judge(proof, rows, len(skipped)), faults
+    return prove_by_labels(task, pairs, proof, earlier, ledger)
 
 
 def _pareto(task: Task, evaluations: Mapping[str, Evaluation]) -> list[dict[str, Any]]:
