@@ -3,7 +3,7 @@
 This room knows no budget and no optimizer.
 """
 
-from workbench.store.candidates import Candidates, read_trees, read_val_scores
+from workbench.store.candidates import Candidates, find_choices, read_trees, read_val_scores
 from workbench.store.content import parse_json, read_options, read_report, read_spec
 from workbench.store.database import IN_MEMORY, LISTED, REMOVED, TABLES, Store, dumps, kind_of, now, tags_of
 from workbench.store.evaluations import Evaluations, ResultRow, SealedTests
@@ -48,6 +48,7 @@ __all__ = [
     "list_attributions",
     "Candidates",
     "read_trees",
+    "find_choices",
     "read_val_scores",
     "Evaluations",
     "ResultRow",
