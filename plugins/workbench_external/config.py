@@ -61,6 +61,11 @@ class ExternalConfig(NodeConfig):
     )
     folder: str | None = Field(None, description="copied for each row as its working directory; else an empty one")
     revision: str | None = Field(None, description="of the Git repository `folder`: checked out for each row")
+    state: Literal["fresh", "kept"] | None = Field(
+        None,
+        description="fresh: nothing outlives a row, a service of ours is started anew for each; kept: it has your home "
+        "and may remember, so that no gain is shown; left out: fresh, but a service lives for many rows",
+    )
     env: dict[str, str] = Field(
         default_factory=dict,
         description="further variables of its environment; $NAME: of ours, $OPENAI_BASE_URL: the gateway's",

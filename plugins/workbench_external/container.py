@@ -134,6 +134,9 @@ class Containers:
     def warnings(self) -> list[str]:
         return []
 
+    def kept_state(self) -> list[str]:
+        return []
+
     async def aclose(self) -> None: ...
 
 

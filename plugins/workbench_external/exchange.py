@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from workbench.errors import NodeError, SpecError
+from workbench.kit.beside import NEVER_COPIED
 from workbench.kit.plain_adapter import as_text, convert
+from workbench.user_code import PREFIX, parse_address
 from workbench.workflow import Signature
 from workbench_external.config import ExternalConfig
+from workbench_external.home import home_variables
 from workbench_external.process import MOST_OUTPUT
-from workbench_external.workspace import NEVER_COPIED
 
-#: Variables that an agent inherits; others, keys among them, only by `env`.
+#: Variables that an agent inherits, those of a home only where it keeps its state; others, keys among them, only by
+#: `env`.
 _INHERITED = re.compile(
     r"PATH|HOME|USER|LOGNAME|SHELL|TERM|LANG|LC_\w+|TZ|TMPDIR|VIRTUAL_ENV|PYTHON(?!PATH)\w*|LD_LIBRARY_PATH|NODE_PATH"
     r"|XDG_\w+|SSL_CERT_(?:FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE|NODE_EXTRA_CA_CERTS|SYSTEMROOT"
@@ -36,14 +40,17 @@ _FIELD = re.compile(r"\{(\w+)\}")
 _PART = re.compile(r"\$(?:(?P<variable>\w+)|\{(?P<braced>\w+)\})|\{\w+\}")
 
 
-def environment(config: ExternalConfig, inputs: Mapping[str, Any], gateway: Mapping[str, str]) -> dict[str, str]:
-    """The variables of an agent: a few of ours, those of the file, and those that lead to the gateway, which win.
+def environment(
+    config: ExternalConfig, inputs: Mapping[str, Any], gateway: Mapping[str, str], place: Path
+) -> dict[str, str]:
+    """The variables of an agent: a few of ours, those of its home, those of the file, and those that lead to the
+    gateway, which win.
 
     `$OPENAI_BASE_URL` in the file is the gateway's, so that an agent that reads another variable finds it too, and
     `$OPENAI_API_KEY` never ours.
+
+    place: the working directory, which lies in its home.
     """
-    # An image has a PATH and a HOME of its own.
-    inherited = {n: value for n, value in os.environ.items() if _INHERITED.fullmatch(n) and config.image is None}
 
     def filled(found: re.Match[str]) -> str:  # in one pass: values of inputs name no variables
         if name := found["variable"] or found["braced"]:
@@ -51,6 +58,11 @@ def environment(config: ExternalConfig, inputs: Mapping[str, Any], gateway: Mapp
         return fill_fields(found[0], inputs)
 
     own = {name: _PART.sub(filled, value) for name, value in config.env.items()}
+    inherited: dict[str, str] = {}
+    if config.image is None:  # which has a PATH and a HOME of its own
+        inherited |= {n: value for n, value in os.environ.items() if _INHERITED.fullmatch(n)}
+        if config.state != "kept":
+            inherited |= home_variables(place.parent, own)
     return {**inherited, **_QUIET, **own, **gateway}
 
 
@@ -88,6 +100,21 @@ def in_row(path: Path, folder: Path | None, place: Path) -> Path:
         return path
     inside = path.relative_to(folder)
     return path if NEVER_COPIED & {*inside.parts} else place / inside
+
+
+def find_program_folders(config: ExternalConfig, base: Path, folder: Path | None) -> list[Path]:
+    """The folders of the user's in which the program of a row lies: of scripts and modules that are not copied with
+    `folder`. None for an image, which sees none of ours, and for a service that runs already."""
+    if config.image is not None:
+        return []
+    words = list(config.command or ())
+    if config.mcp is not None:
+        words = shlex.split(config.mcp.rpartition("#")[0])
+    found = [Path(os.path.abspath(base / word)) for word in words if word[:1] != "-" and (base / word).is_file()]
+    if config.python is not None:
+        found.append(parse_address(config.python.removeprefix(PREFIX)).file(base))
+    ours = [path for path in found if in_row(path, folder, Path("/")) == path and not NEVER_COPIED & {*path.parts}]
+    return [*dict.fromkeys(path.parent for path in ours if path.parent.name not in ("bin", "sbin"))]
 
 
 def write_inputs(config: ExternalConfig, inputs: Mapping[str, Any]) -> bytes:

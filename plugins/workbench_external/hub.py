@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.gateway import Gateway
+from workbench.kit.beside import Leftovers
 from workbench.text import short
 from workbench_external.process import kill_abandoned
 from workbench_external.started import Services
@@ -19,8 +20,9 @@ from workbench_external.workspace import Workspaces
 class Hub:
     """Opened by the first row of a run, closed with it.
 
-    rows, missed, diverged, services: by node: rows that were run; texts that matched no slot; rows in which a resumed
-    agent asked otherwise than before; servers that were started. faults: of the gateway.
+    rows, missed, diverged, services, served: by node: rows that were run; texts that matched no slot; rows in which a
+    resumed agent asked otherwise than before; servers that were started; rows whose process may have had earlier ones.
+    faults: of the gateway.
     """
 
     gateway: Gateway
@@ -30,6 +32,8 @@ class Hub:
     diverged: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
     services: dict[str, Services] = field(default_factory=dict[str, Services])
+    leftovers: Leftovers = field(default_factory=Leftovers)
+    served: Counter[str] = field(default_factory=Counter)
     _places: dict[str, asyncio.Semaphore] = field(default_factory=dict[str, asyncio.Semaphore])
 
     @classmethod
@@ -43,9 +47,11 @@ class Hub:
         await asyncio.to_thread(kill_abandoned)
         return cls(await Gateway.open(on_error=note), workspaces, faults=faults)
 
-    def count(self, node: str, notes: Mapping[str, Any]) -> None:
-        """Count the notes of a row, whether it was run or replayed."""
+    def count(self, node: str, notes: Mapping[str, Any], remembers: bool = False) -> None:
+        """Count the notes of a row, whether it was run or replayed. remembers: its process had earlier rows."""
         self.rows[node] += 1
+        self.served[node] += remembers
+        self.leftovers.count(node, notes.get("left_beside", ()))
         if missed := notes.get("missed_slots"):
             self.missed.setdefault(node, Counter()).update(missed)
         self.diverged[node] += "differs_at_call" in notes
@@ -64,15 +70,25 @@ class Hub:
                 f"'{node}': in {rows} rows that were begun before the run was resumed, the agent asked otherwise than "
                 "before; such calls are paid again. Something in its prompts varies."
             )
-        return [*found, *dict.fromkeys(self.faults)]
+        for node, rows in self.served.items():
+            if rows > 1:
+                found.append(
+                    f"'{node}': its service had many rows in one process, and may remember from one to the next. "
+                    "`state: fresh` starts it anew for each row; `state: kept` says that it does remember."
+                )
+        return [*found, *self.leftovers.warnings(), *dict.fromkeys(self.faults)]
+
+    def kept_state(self) -> list[str]:
+        """What was seen to outlive rows, as parts of a sentence."""
+        return self.leftovers.kept_state()
 
     def place_of(self, node: str, most: int) -> asyncio.Semaphore:
         """A place for a program of a node, of which `most` run at once. Waiting takes nothing of a row's time."""
         return self._places.setdefault(node, asyncio.Semaphore(most))
 
-    def services_of(self, node: str, most: int) -> Services:
-        """The services that a node has started, of which there are `most` at once."""
-        return self.services.setdefault(node, Services(most))
+    def services_of(self, node: str, most: int, anew: bool) -> Services:
+        """The services that a node has started, of which there are `most` at once. anew: one for each row."""
+        return self.services.setdefault(node, Services(most, anew))
 
     async def aclose(self) -> None:
         for services in self.services.values():

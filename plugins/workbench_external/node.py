@@ -23,11 +23,13 @@ from workbench_external.exchange import (
     check_output,
     command_line,
     environment,
+    find_program_folders,
     in_row,
     inputs_as_json,
     read_answer,
     write_inputs,
 )
+from workbench_external.home import describe_kept_state
 from workbench_external.hub import Hub
 from workbench_external.process import Finished, last_words, run_program
 from workbench_external.service import ask_service
@@ -111,6 +113,14 @@ class External(SignatureNode):
         return find_missing_files(self.config, self.base, self.folder)
 
     @property
+    def kept_state(self) -> str | None:
+        return describe_kept_state(self.config)
+
+    @cached_property
+    def _program_folders(self) -> list[Path]:
+        return find_program_folders(self.config, self.base.resolve(), self.folder)
+
+    @property
     def observed(self) -> bool:
         return self.config.slots is None
 
@@ -139,7 +149,7 @@ class External(SignatureNode):
         hub = await ctx.shared("external", Hub.open)
         found = await ctx.recorded("external", [ctx.node, dict(inputs)], lambda: self._run(inputs, ctx, hub))
         ctx.note(**found["notes"])
-        hub.count(ctx.node, found["notes"])
+        hub.count(ctx.node, found["notes"], remembers=self.config.url is not None and self.config.state is None)
         if found["failure"] is not None:
             raise NodeError(found["failure"], found["message"])
         return found["outputs"]
@@ -154,6 +164,7 @@ class External(SignatureNode):
 
     async def _run_in_place(self, inputs: Mapping[str, Any], ctx: Context, hub: Hub) -> dict[str, Any]:
         session = RowSession(self.config, self.patches, self.max_calls, inputs, ctx)
+        beside = await hub.leftovers.look(self._program_folders)
         secret = hub.gateway.admit(session)
         failure, outputs = None, {}
         try:
@@ -164,6 +175,8 @@ class External(SignatureNode):
             await session.settle()
             await hub.gateway.dismiss(secret)
         notes = await session.notes()
+        if left := await asyncio.to_thread(beside.find_changed):
+            notes["left_beside"] = left
         if session.error is not None:
             failure = session.error
             if not isinstance(failure, NodeError):
@@ -179,8 +192,8 @@ class External(SignatureNode):
             async with self._service(session, hub) as url:
                 printed = await ask_service(self.config, url, inputs, leading, session)
             return read_answer(self.config, self.signature, printed)
-        env = environment(self.config, inputs, leading)
         async with hub.workspaces.fresh(self.folder, self.config.revision) as place:
+            env = environment(self.config, inputs, leading, place)
             session.missed.update(await asyncio.to_thread(replace_files, place, self._files))
             if self.config.input_file is not None:
                 write_file(place, self.config.input_file, inputs_as_json(inputs))
@@ -213,7 +226,7 @@ class External(SignatureNode):
         if c.command is None:
             yield c.url
             return
-        services = hub.services_of(session.ctx.node, c.services if PORT in c.url else 1)
+        services = hub.services_of(session.ctx.node, c.services if PORT in c.url else 1, anew=c.state == "fresh")
         starting = partial(start_service, c, self.base, self.folder, self._files, hub.gateway, hub.workspaces)
         async with services.lease(key_of(c, self._files), session, starting) as service:
             session.missed.update(service.missed)

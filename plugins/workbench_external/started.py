@@ -47,6 +47,12 @@ def check_service(config: ExternalConfig, signature: Signature) -> None:
             path=("url",),
         )
     if config.command is None:
+        if config.state == "fresh":
+            raise SpecError(
+                "a service that runs already cannot be started anew for each row",
+                hint="Name a `command` that starts it, or leave `state` out.",
+                path=("state",),
+            )
         return
     inputs = [field.name for field in signature.inputs]
     told = [*config.command, *config.env.values()]
@@ -116,9 +122,11 @@ class StartedService:
 
 @dataclass
 class Services:
-    """The services of a node: at most so many at once, begun when rows need them, and used again for later rows."""
+    """The services of a node: at most so many at once, begun when rows need them, and used again for later rows unless
+    each has one `anew`."""
 
     most: int
+    anew: bool = False
     idle: list[StartedService] = field(default_factory=list[StartedService])
     running: int = 0
 
@@ -150,7 +158,7 @@ class Services:
                 raise
             finally:
                 service.turns.row = None
-                if keep and service.process.returncode is None:
+                if keep and not self.anew and service.process.returncode is None:
                     self.idle.append(service)
                 else:
                     await self._close(service)
@@ -204,7 +212,7 @@ async def start_service(
         program = running(
             command_line(config, known, base, folder, place),
             cwd=place,
-            env=environment(config, known, leading),
+            env=environment(config, known, leading, place),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=errors,

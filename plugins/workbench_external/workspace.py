@@ -5,25 +5,23 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import sqlite3
 import stat
 import subprocess
 import tempfile
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, closing, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
-from urllib.parse import quote
 
 from workbench.errors import SpecError
+from workbench.kit.beside import NEVER_COPIED
+from workbench.store import is_run_database
 
 _PREFIX = "workbench-rows-"
-#: Never copied: large, or made anew.
-NEVER_COPIED = frozenset({".git", "__pycache__", ".venv", "venv", "node_modules"})
 _DATABASES = (".db", ".sqlite", ".sqlite3")
 
 
 class Workspaces:
-    """The working directories of the rows of a run, in one place that goes with it."""
+    """The working directories and homes of the rows of a run, in one place that goes with it."""
 
     def __init__(self) -> None:
         _remove_abandoned()
@@ -31,7 +29,7 @@ class Workspaces:
 
     @asynccontextmanager
     async def fresh(self, folder: Path | None, revision: str | None = None) -> AsyncGenerator[Path]:
-        """A working directory that goes at the end.
+        """A working directory that goes at the end, in a home that goes with it (`home_variables`).
 
         Args:
             folder: whose files it gets; None: it is empty.
@@ -40,7 +38,7 @@ class Workspaces:
         made = Path(tempfile.mkdtemp(dir=self.root))
         try:
             await asyncio.to_thread(_fill, made, folder, revision)
-            yield made
+            yield made / "work"
         finally:
             await asyncio.to_thread(shutil.rmtree, made, ignore_errors=True)
 
@@ -48,7 +46,10 @@ class Workspaces:
         shutil.rmtree(self.root, ignore_errors=True)
 
 
-def _fill(made: Path, folder: Path | None, revision: str | None) -> None:
+def _fill(place: Path, folder: Path | None, revision: str | None) -> None:
+    made = place / "work"
+    for one in (made, place / "tmp"):
+        one.mkdir(mode=0o700)
     if folder is not None and revision is not None:
         _clone(folder, revision, made)
     elif folder is not None:
@@ -61,7 +62,7 @@ def _fill(made: Path, folder: Path | None, revision: str | None) -> None:
 
 def _left_out(place: str, names: list[str]) -> set[str]:
     """What is not copied of a folder: databases of runs, perhaps of this one, and what is neither file nor folder."""
-    runs = tuple(name for name in names if name.endswith(_DATABASES) and _is_of_runs(Path(place, name)))
+    runs = tuple(name for name in names if name.endswith(_DATABASES) and is_run_database(Path(place, name)))
     return {
         name
         for name in names
@@ -71,14 +72,6 @@ def _left_out(place: str, names: list[str]) -> set[str]:
 
 def _can_be_copied(mode: int) -> bool:
     return stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)
-
-
-def _is_of_runs(path: Path) -> bool:
-    """Whether a file is a run database. An agent may have databases of its own, which it needs."""
-    address = f"file:{quote(str(path.resolve()))}?mode=ro"
-    with suppress(sqlite3.Error), closing(sqlite3.connect(address, timeout=0.1, uri=True)) as found:
-        return found.execute("select 1 from sqlite_master where name = 'sealed_tests'").fetchone() is not None
-    return False
 
 
 def write_file(folder: Path, name: str, content: bytes) -> None:

@@ -28,7 +28,6 @@ _SHOWN = 4000
 @click.option("--by", help="Who labels (default: the name of the account).")
 @click.option("--field", help="The field with the answer (default: the one that the metric reads; of a file: output).")
 @click.option("--rows", "most", type=click.IntRange(min=1), help="Stop after so many answers.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the order.")
 @click.option("--report", is_flag=True, help="Ask nothing: say how far labellers agree, and how a judge does.")
 @DB
 @click.option("--json", "as_json", is_flag=True, help="With --report: one line of JSON on stdout.")
@@ -38,7 +37,6 @@ def label_command(
     by: str | None,
     field: str | None,
     most: int | None,
-    seed: int,
     report: bool,
     db: str,
     as_json: bool,
@@ -70,7 +68,7 @@ def label_command(
         return _report(labels, found, as_json)
     name = by or getpass.getuser()
     done = {(label.row, label.answer) for label in labels if label.by == name}
-    items = order_items(answers, seed)
+    items = order_items(answers)
     left = [item for item in items if (item.row, item.key) not in done]
     say(f"{len(items)} answers, {len(items) - len(left)} of them labelled by {one_line(name)}")
     given = _label_all(left[:most], place, name)

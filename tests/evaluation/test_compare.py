@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import json
+from contextlib import redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner
 from tests.evaluation.conftest import WriteFile, echo
-from tests.helpers.planted import plant
+from tests.helpers.planted import PlantedLM, plant
 from tests.helpers.scripted import Script
 
 from workbench.cli import cli
+from workbench.cli.progress import print_evaluation
 from workbench.errors import LMError, StoreError
-from workbench.evaluation import EvalOptions, compare_sides, evaluate, not_worse, read_side
+from workbench.evaluation import (
+    Difference,
+    EvalOptions,
+    EvalReport,
+    compare_sides,
+    evaluate,
+    evaluate_matrix,
+    not_worse,
+    parse_axis,
+    read_side,
+    write_markdown,
+)
 from workbench.evaluation.compare import ScoredRow, Side
 from workbench.lm import Request
-from workbench.proof import paired_proof
-from workbench.store import ReadOnlyStore, Store
+from workbench.proof import Report, paired_proof
+from workbench.store import Evaluations, ReadOnlyStore, Store
 
 
 def always(request: Request) -> str:
@@ -149,6 +166,7 @@ def test_a_run_of_optimize_is_compared_with_its_own_baseline_and_with_evals(tmp_
         cli, ["compare", f"{report.run}:baseline@val", f"{report.run}:{report.winner.hash[:8]}@val", *database]
     )
     assert named.exit_code == 0 and "2 against 1: +" in named.output, named.output
+    assert named.output.count("chosen on these rows: no evidence") == 1 and "better\n" not in named.output
     missing = CliRunner().invoke(cli, ["compare", report.run, f"{report.run}:ffff", *database])
     assert "no candidate 'ffff'" in str(missing.exception)
 
@@ -196,3 +214,124 @@ def test_damaged_rows_end_in_a_message(write: WriteFile, tmp_path: Path, change:
     with pytest.raises(StoreError, match="table results.* is damaged"):
         read_side(store, "last")
     store.close()
+
+
+# Rows by whose scores a side was chosen
+
+
+@pytest.fixture(scope="module")
+def chosen(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Report]:
+    """A run that chose a candidate by its rows of val."""
+    folder = tmp_path_factory.mktemp("chosen")
+    report, _ = plant(
+        folder,
+        lambda r: 0.9 if "Better" in str(r.messages[0]) else 0.2,
+        {"random": {"trials": 3}},
+        calls=900,
+        search={"nodes.sort.instructions": ["Better.", "Plain."]},
+    )
+    assert report.winner.hash != report.baseline["workflow"]
+    return folder, report
+
+
+def planted() -> PlantedLM:
+    return PlantedLM(lambda r: 0.9 if "Better" in str(r.messages[0]) else 0.2)
+
+
+def score(folder: Path, report: Report, split: str, better: bool = True, name: str = "w") -> EvalReport:
+    """Evaluate the winner, or the baseline, from a file of its own."""
+    spec = yaml.safe_load((folder / "workflow.yaml").read_text())
+    del spec["search"]
+    if better:
+        spec["nodes"]["sort"]["instructions"] = report.winner.nodes["sort"]["instructions"]
+    (folder / f"{name}.yaml").write_text(yaml.safe_dump(spec))
+    pool = planted()
+    return evaluate(folder / f"{name}.yaml", options=EvalOptions(split=split), database=folder / "run.db", pool=pool)
+
+
+def compared(folder: Path, *names: str) -> Difference:
+    store = ReadOnlyStore(folder / "run.db")
+    try:
+        return compare_sides([read_side(store, name) for name in names])[0]
+    finally:
+        store.close()
+
+
+def test_a_candidate_on_the_rows_that_it_was_chosen_by_is_no_evidence(chosen: tuple[Path, Report]) -> None:
+    folder, report = chosen
+    found = compared(folder, f"{report.run}:baseline@val", f"{report.run}@val")
+    assert found.proof.shown and not found.shown and not found.evidence
+    assert found.chosen == found.proof.n_rows and found.chosen_in == report.run
+    assert (found.as_dict()["shown"], found.as_dict()["evidence"]) == ("", False)
+    sealed = compared(folder, f"{report.run}:baseline@test", f"{report.run}@test")
+    assert sealed.evidence and sealed.shown == "gain" and sealed.chosen == 0
+
+
+def test_the_choice_of_another_run_counts_and_rows_that_took_no_part_are_left(chosen: tuple[Path, Report]) -> None:
+    """The winner in a file of its own is evaluated on the rows that the run chose it by."""
+    folder, report = chosen
+    val, plain = score(folder, report, "val"), score(folder, report, "val", better=False)
+    assert val.workflow == report.winner.hash
+    found = compared(folder, plain.run, val.run)
+    assert not found.evidence and found.chosen_in == report.run
+    both = [score(folder, report, "all", better) for better in (False, True)]
+    found = compared(folder, both[0].run, both[1].run)
+    assert found.evidence and found.shown == "gain" and found.chosen and found.proof.n_rows + found.chosen == both[0].n
+    assert found.proof.n_rows >= report.test_rows
+    shown = CliRunner().invoke(cli, ["compare", both[0].run, both[1].run, "--db", str(folder / "run.db")]).output
+    assert f"{found.chosen} rows were val or train of run {report.run}" in shown and "they are left out" in shown
+
+
+def test_rows_of_train_that_an_optimizer_saw_took_part_too(chosen: tuple[Path, Report]) -> None:
+    """They are stored without a key: they are known by their id in the same data."""
+    folder, report = chosen
+    runs = [score(folder, report, "train", better).run for better in (False, True)]
+    found = compared(folder, *runs)
+    assert found.evidence and not found.chosen, "random search looks at no row of train"
+    store = Store(folder / "run.db")
+    seen = [row.example for row in read_side(store, runs[0]).rows.values()][:5]
+    baseline = str(report.baseline["workflow"])  # its scores made demos of the winner, say
+    scores = [(place, example, 1.0, None) for place, example in enumerate(seen)]
+    number = store.find_run(report.run)["id"]
+
+    async def write() -> None:
+        Evaluations(store, number).add_train(baseline, 0, scores)
+
+    asyncio.run(write())
+    store.close()
+    assert compared(folder, *runs).chosen == 5
+
+
+def test_the_baseline_of_a_run_was_not_chosen_by_its_rows(chosen: tuple[Path, Report]) -> None:
+    folder, report = chosen
+    plain = score(folder, report, "val", better=False)
+    found = compared(folder, plain.run, f"{report.run}:baseline@val")
+    assert found.evidence and found.chosen == 0
+
+
+def test_a_gate_on_rows_that_a_side_was_chosen_by_fails_and_says_why(chosen: tuple[Path, Report]) -> None:
+    folder, report = chosen
+    val = score(folder, report, "val")
+    store = ReadOnlyStore(folder / "run.db")
+    sides = read_side(store, f"{report.run}:baseline@val"), read_side(store, val.run)
+    store.close()
+    passed, found = not_worse(*sides, 0.9)
+    assert not passed and found.proof.lowest > -0.9, "it would have passed"
+    write_markdown([val], folder / "t.md", [(sides[0], found)])
+    assert "chosen on these rows: no evidence" in (folder / "t.md").read_text()
+    assert not_worse(*(replace(side, chosen={}) for side in sides), 0.9)[0]
+    output = io.StringIO()
+    with redirect_stdout(output):
+        print_evaluation(val, False, (passed, found))
+    assert "chosen on these rows: no evidence" in output.getvalue() and f"of run {report.run}" in output.getvalue()
+
+
+def test_a_matrix_with_a_cell_that_was_chosen_by_its_rows_says_so(chosen: tuple[Path, Report]) -> None:
+    folder, report = chosen
+    score(folder, report, "val")
+    axis = parse_axis(f"nodes.sort.instructions=Plain.,{report.winner.nodes['sort']['instructions']}")
+    options, pool = EvalOptions(split="val"), planted()
+    cells = evaluate_matrix(folder / "w.yaml", [axis], options=options, database=folder / "run.db", pool=pool)
+    names = [cell.run for cell in cells]
+    found = compared(folder, *names)
+    assert not found.evidence and found.shown == ""

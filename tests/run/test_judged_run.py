@@ -10,11 +10,11 @@ import yaml
 from tests.run.test_judge_and_minutes import Saying, judging, write
 
 from workbench import Optimizer, Patch, Study, Workflow
-from workbench.evaluation import read_side
+from workbench.labels import order_items, run_answers
 from workbench.lm import Request
-from workbench.proof import Report, answer_key
+from workbench.proof import Report, answer_key, level_after
 from workbench.run import Options, optimize, prepare, resume
-from workbench.store import Store
+from workbench.store import ReadOnlyStore
 
 
 class Once(Optimizer):
@@ -49,11 +49,11 @@ def again(folder: Path) -> tuple[Report, Saying]:
     return resume("last", database=folder / "r.db", pool=lm, optimizers=[("once", Once())], options=options), lm
 
 
-def label(folder: Path, report: Report, better: float, rows: int = 40) -> None:
-    """People score `plain` with 0.5 and `better` with this."""
+def label(folder: Path, better: float, rows: int = 40) -> None:
+    """People score `plain` with 0.5 and `better` with this, in the order of `workbench label`."""
     lines = [
         {"row": row, "answer": answer_key({"label": answer}, "label"), **more}
-        for row in ids(folder, report)[:rows]
+        for row in drawn(folder)[:rows]
         for answer, more in (
             ("plain", {"by": "ann", "score": 0.5}),
             ("better", {"by": "ann", "score": better}),
@@ -62,10 +62,12 @@ def label(folder: Path, report: Report, better: float, rows: int = 40) -> None:
     (folder / "labels.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def ids(folder: Path, report: Report) -> list[str]:
-    store = Store(folder / "r.db")
+def drawn(folder: Path) -> list[str]:
+    """The sealed rows in the order in which they are labelled."""
+    store = ReadOnlyStore(str(folder / "r.db"))
     try:
-        return [row.example for row in read_side(store, f"{report.run}:winner@test").rows.values()]
+        items = order_items([(one.cluster, one.item) for one in run_answers(store, "last").answers])
+        return [*dict.fromkeys(item.row for item in items)]
     finally:
         store.close()
 
@@ -78,7 +80,7 @@ def test_a_judge_decides_once_people_agree_and_nothing_is_paid_again(tmp_path: P
     assert "instructions" not in kept["nodes"]["s"] and kept["proof"]["labels"] == "labels.jsonl"
     assert (tmp_path / "o.unproved.yaml").exists()
 
-    label(tmp_path, first, better=0.8, rows=32)
+    label(tmp_path, better=0.8, rows=32)
     second, lm = again(tmp_path)
     assert second.gain_shown and second.proved and lm.requests == 0
     assert second.proof is not None and abs(second.proof.diff - 0.3) < 1e-9 and "PPI++" in second.proof.test
@@ -87,13 +89,38 @@ def test_a_judge_decides_once_people_agree_and_nothing_is_paid_again(tmp_path: P
 
 
 def test_people_who_see_no_gain_overrule_the_judge(tmp_path: Path) -> None:
-    first = run(tmp_path, labels="labels.jsonl")
-    label(tmp_path, first, better=0.5)
+    run(tmp_path, labels="labels.jsonl")
+    label(tmp_path, better=0.5)
     second, _ = again(tmp_path)
     assert not second.gain_shown and second.judge is not None and second.judge.calibrated
-    label(tmp_path, first, better=0.8, rows=29)
+    label(tmp_path, better=0.8, rows=29)
     third, _ = again(tmp_path)
     assert not third.gain_shown and third.judge is not None and third.judge.labelled == 29
+
+
+def test_each_report_with_other_labels_is_a_further_test_and_the_same_labels_are_none(tmp_path: Path) -> None:
+    run(tmp_path, labels="labels.jsonl")
+    levels: list[float] = []
+    for rows in (29, 30, 30, 35, 32, 30):
+        label(tmp_path, better=0.8, rows=rows)
+        report, _ = again(tmp_path)
+        assert report.proof is not None and report.judge is not None
+        levels.append(report.proof.alpha)
+    first, second, third = (level_after(["labels"] * looks) for looks in range(3))
+    assert levels == [first, first, first, second, third, first]
+    assert report.judge.looks == 0
+    label(tmp_path, better=0.8, rows=35)
+    assert "looked at once before" in "\n".join(again(tmp_path)[0].lines())
+
+
+def test_labels_without_those_that_speak_against_the_winner_show_nothing(tmp_path: Path) -> None:
+    run(tmp_path, labels="labels.jsonl")
+    label(tmp_path, better=0.8)
+    lines = (tmp_path / "labels.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "labels.jsonl").write_text("".join(line for i, line in enumerate(lines) if i // 2 % 7 != 5))
+    report, _ = again(tmp_path)
+    assert not report.gain_shown and report.judge is not None and report.judge.labelled == 5
+    assert f"row {drawn(tmp_path)[5]}, drawn before them, has none" in "\n".join(report.lines())
 
 
 def test_a_broken_file_of_labels_loses_no_report(tmp_path: Path) -> None:

@@ -5,10 +5,11 @@
 No language model takes part, and no people: scores of both are drawn. Each run has 1,000 sealed rows with a judge's
 scores, and labels for 100 of them. Targets, for the judge with a planted bias of 10 points: the 95% interval covers the
 true gain in 93 to 97% of the runs; labels alone would need as many that 40% or more are saved; and where nothing was
-gained, at most 5% of the runs claim a gain (the exact 95% interval of their share does not lie above it). For a judge
+gained, at most 5% of the runs claim a gain (the upper end of the exact 95% interval of their share). For a judge
 that says nothing, the interval has to cover as often, and must not be wider than that of labels alone. Exits 1 if a
-target is missed. Where ruins are rare, the interval of few labels
-does not cover, and what is asked is only that no gain is claimed.
+target is missed. Where ruins are rare, the interval of few labels does not cover, and what is asked is only that no
+gain is claimed. For the nulls that are worst for few labels, those of two values (a small gain, or ruin), with a judge
+that says nothing, the share of false claims is calculated without simulation: at most 2.5%, as for other proofs.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import binomtest
+from scipy.stats import binom, binomtest
 
 from workbench.proof import JudgedRow, Proof, check_judge
 
@@ -89,7 +90,7 @@ def as_rows(a: Any, b: Any, judged_a: Any, judged_b: Any, labels: int) -> list[J
 
 def judge_alone(rows: list[JudgedRow]) -> Proof:
     """The judge's own gain, with the interval of many rows."""
-    found = np.array([row.differences for row in rows], dtype=float)[:, 0]
+    found = np.array([(row.judge[1] or 0.0) - (row.judge[0] or 0.0) for row in rows])
     diff, half = float(found.mean()), 1.96 * float(found.std(ddof=1)) / math.sqrt(len(found))
     return Proof(len(rows), len(rows), 0, 0.5, 0.5, diff, (diff - half, diff + half), 0.0, "", 0, 0, 0, True, None)
 
@@ -118,6 +119,23 @@ def measure(world: World, runs: int, labels: int, seed: int = 0) -> dict[str, An
     }
 
 
+def worst_two_valued(labels: int, shares: int = 16) -> float:
+    """The largest share of false claims over nulls of two values: ruin in a share q of the rows, and on the others a
+    gain of q / (1 - q), which the judge scores alike. Exact: the number of ruins among the labels is binomial."""
+    worst = 0.0
+    for q in np.linspace(0.5, 8, shares) / labels:
+        gain, claimed = q / (1 - q), 0.0
+        for ruins in range(labels + 1):
+            if (chance := float(binom.pmf(ruins, labels, q))) < 1e-6:
+                continue
+            differences = [-1.0] * ruins + [gain] * (labels - ruins)
+            rows = [JudgedRow(i, (0.5, 0.5), (max(0.0, -d), max(0.0, d))) for i, d in enumerate(differences)]
+            rows += [JudgedRow(labels + i, (0.5, 0.5)) for i in range(labels)]
+            claimed += chance * check_judge(judge_alone(rows), rows)[0].shown
+        worst = max(worst, claimed)
+    return worst
+
+
 def failures(world: World, found: dict[str, Any], runs: int) -> list[str]:
     """The targets that are missed. The band of the coverage is widened by the noise of fewer than 1,000 runs."""
     noise = max(0.0, 2 * math.sqrt(0.05 * 0.95) * (1 / math.sqrt(runs) - 1 / math.sqrt(1000)))
@@ -128,7 +146,7 @@ def failures(world: World, found: dict[str, Any], runs: int) -> list[str]:
         missed.append(f"only {found['fewer_labels']:.0%} fewer labels")
     if world.noise is None and found["fewer_labels"] < -0.05:
         missed.append("a judge that says nothing makes it worse")
-    if world.gain == 0 and found["claimed_ci95"][0] > 0.05:
+    if world.gain == 0 and found["claimed_ci95"][1] > 0.05:
         missed.append(f"{found['claimed']:.1%} false claims")
     return missed
 
@@ -149,6 +167,10 @@ def main() -> None:
             f"claims a gain {found['claimed']:.1%}, {fewer:.0%} fewer labels",
             flush=True,
         )
+    for labels in (30, 60, 100, 200):
+        results[f"two values, {labels} labels"] = share = worst_two_valued(labels)
+        missed += [f"two values, {labels} labels: {share:.1%} false claims"] if share > 0.025 else []
+        print(f"nulls of two values, {labels:>3} labels: at most {share:.1%} false claims", flush=True)
     if options.out:
         made = {"simulated": True, "runs": options.runs, "labels": options.labels, "worlds": results}
         options.out.write_text(json.dumps(made, indent=1) + "\n")

@@ -113,4 +113,22 @@ EVALUATED: list[Mutant] = [
             "cancelling does nothing",
         ),
     ),
+    *changes_of(
+        "core/workbench/evaluation/compare.py",
+        "tests/evaluation/test_compare.py",
+        ("if not self.evidence:", "if False:", "a candidate is better on the rows that it was chosen by"),
+        (
+            "return found.evidence and proof.lowest",
+            "return proof.lowest",
+            "a gate passes on rows that a side was chosen by",
+        ),
+        ("kept = [key for key in asked if key not in runs]", "kept = asked", "rows that chose a side count"),
+        ('if found["data_hash"] == data_hash:', "if False:", "rows of train that an optimizer saw count"),
+    ),
+    *changes_of(
+        "core/workbench/store/candidates.py",
+        "tests/evaluation/test_compare.py",
+        ("c.optimizer, '') != 'baseline'", "c.optimizer, '') != ''", "a baseline was chosen by its rows"),
+        ("in ('val', 'train') ", "in ('val') ", "an optimizer does not look at train"),
+    ),
 ]

@@ -8,6 +8,7 @@ FOLDER = "plugins/workbench_external/"
 TESTS = "tests/plugins/external/"
 ROWS, PATCHES, TEMPLATES = (f"{TESTS}test_{name}.py" for name in ("rows", "patches", "templates"))
 RUNS, FUNCTIONS, SERVICES = (f"{TESTS}test_{name}.py" for name in ("runs", "functions", "services"))
+ISOLATION = f"{TESTS}test_isolation.py"
 RESTLESS = nodes_of(RUNS, "test_a_row_that_has_ended_is_not_run_again_though_its_agent_asks_otherwise_each_time")
 
 EXTERNAL: list[Mutant] = [
@@ -61,6 +62,46 @@ EXTERNAL: list[Mutant] = [
         ('keep = error.kind == "exit"', "keep = True", "a service that is still at work gets the next row"),
         ("one.process.returncode is not None", "False", "a service that has ended gets the next row"),
         ("if await _listens(url):", "if False:", "another program gets the rows"),
+    ),
+    *changes_of(
+        f"{FOLDER}home.py",
+        (ISOLATION,),
+        ('"XDG_CACHE_HOME": ".cache"', '"XDG_CACHE_HOME": "/tmp"', "a cache outlives the row"),
+        ("if config.image is None and (shared", "if (shared", "a container's home counts as one of all rows"),
+        ('.startswith(("/", "~", "$"))', "", "a folder of the row counts as one of all rows"),
+        ('if config.state == "kept":', "if False:", "an agent that keeps its state has a proof"),
+    ),
+    *changes_of(
+        f"{FOLDER}exchange.py",
+        (ISOLATION,),
+        ('if config.state != "kept":', "if False:", "an agent remembers in the user's home"),
+    ),
+    *changes_of(
+        f"{FOLDER}started.py",
+        (ISOLATION,),
+        ("if keep and not self.anew and", "if keep and", "a fresh service has many rows"),
+    ),
+    *changes_of(
+        f"{FOLDER}hub.py",
+        (ISOLATION,),
+        ('self.leftovers.count(node, notes.get("left_beside", ()))', "pass", "what an agent leaves is not noticed"),
+        ("self.served[node] += remembers", "pass", "nobody hears that a service may remember"),
+    ),
+    *changes_of(
+        "core/workbench/kit/beside.py",
+        (ISOLATION,),
+        ("if len(changes) >= LEAST_CHANGES", "", "an edit by hand ends the claim"),
+        ("before.keys() | now.keys()", "before.keys() & now.keys()", "new files are not noticed"),
+        ("if not _is_of_workbench(Path(name))", "", "another run's result ends the claim"),
+    ),
+    *changes_of(
+        "core/workbench/kit/tools.py",
+        ("tests/plugins/tools/test_leftovers.py",),
+        (
+            'leftovers.count(ctx.node, found.get("left_beside", ()))',
+            "pass",
+            "a database that rows change is not noticed",
+        ),
     ),
     *changes_of(
         f"{FOLDER}process.py",

@@ -98,7 +98,7 @@ VIEWED: list[Mutant] = [
         f"{FOLDER}server/labelling.py",
         LABELLING,
         (
-            "order_items([(one.cluster, one.item) for one in found.answers], 0)",
+            "order_items([(one.cluster, one.item) for one in found.answers])",
             "[one.item for one in found.answers]",
             "the answers that come first are no draw",
         ),

@@ -140,12 +140,18 @@ def _say_parts(found: dict[str, Any], failures: bool) -> None:
         for name, value in (f["inputs"] or {}).items():
             say(f"    {one_line(name)}: {short(value, 200)}")
         say(f"    -> {short(f['prediction'], 200)}")
+        for name, value in f["further"].items():
+            say(f"    the row's {one_line(name)}: {short(value, 200)}")
     if failures and not found["failures"]:
         say("No stored row scores below 1." if found["status"] == "finished" else "No row with a score is stored.")
     for r in found["row"]:
         times = f", repeat {r['replica'] + 1}" if r["replica"] else ""
         say(f"row {one_line(r['example'])} of {one_line(r['split'])}{times}, by {r['candidate'][:8]}", bold=True)
         for name, value in (r["inputs"] or {}).items():
+            say(f"  {one_line(name)}: {indented(value)}")
+        if r["further"]:
+            say("not read by the workflow:")
+        for name, value in r["further"].items():
             say(f"  {one_line(name)}: {indented(value)}")
         if r["spans"] is None:
             say("  (the steps of this row are not stored; those of test rows and of evaluations are)")

@@ -264,6 +264,8 @@ def print_report(report: Report) -> None:
 
 def print_evaluation(report: EvalReport, as_json: bool, compared: tuple[bool, Difference] | None = None) -> None:
     """Print an evaluation on stdout, and how it compares with the run that it must not be worse than."""
+    from workbench.evaluation import NO_EVIDENCE, describe_choice
+
     if as_json:
         gate = {"not_worse": compared[0], "against": compared[1].as_dict()} if compared else {}
         return echo_json({**report.as_dict(), **gate})
@@ -272,8 +274,11 @@ def print_evaluation(report: EvalReport, as_json: bool, compared: tuple[bool, Di
     if compared:
         passed, found = compared
         low, high = found.proof.ci95
-        word = "is ruled out" if passed else "is NOT ruled out"
-        say(f"Against {found.first}: {found.proof.diff:+.3f} [{low:+.3f}, {high:+.3f}]; a loss of the margin {word}.")
+        word = "a loss of the margin is ruled out" if passed else "a loss of the margin is NOT ruled out"
+        word = word if found.evidence else NO_EVIDENCE
+        say(f"Against {found.first}: {found.proof.diff:+.3f} [{low:+.3f}, {high:+.3f}]; {word}.")
+        if found.chosen:
+            say(f"  {indented(describe_choice(found))}.")
 
 
 def exit_code(report: EvalReport) -> int:

@@ -5,10 +5,12 @@ A workflow is scored as it is; nothing here changes one.
 
 from workbench.attribution import ReplayReport, RowDiagnosis
 from workbench.evaluation.compare import (
+    NO_EVIDENCE,
     Difference,
     Side,
     compare_sides,
     comparison_lines,
+    describe_choice,
     not_worse,
     read_side,
 )
@@ -31,6 +33,8 @@ __all__ = [
     "parse_axis",
     "Side",
     "Difference",
+    "NO_EVIDENCE",
+    "describe_choice",
     "read_side",
     "compare_sides",
     "comparison_lines",

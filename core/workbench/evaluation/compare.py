@@ -1,4 +1,7 @@
-"""Compares any two evaluations, runs or candidates, row by row, by the paired test of the proof."""
+"""Compares any two evaluations, runs or candidates, row by row, by the paired test of the proof.
+
+Rows by whose scores a side was chosen say nothing of it: they are left out, or the comparison is no evidence.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,12 @@ from typing import Any
 from workbench.errors import StoreError
 from workbench.evaluation.rows import COSTS, find_candidate, read_rows
 from workbench.proof import LEVEL, MARGIN, Proof, paired_proof
-from workbench.store import Evaluations, Store, kind_of, read_report
+from workbench.store import Evaluations, Store, find_choices, kind_of, read_report
 
 #: Rows that changed sides are listed up to this many.
 LISTED_ROWS = 20
+#: The verdict where all rows took part in choosing a side.
+NO_EVIDENCE = "chosen on these rows: no evidence"
 
 
 @dataclass(frozen=True)
@@ -30,7 +35,8 @@ class ScoredRow:
 class Side:
     """What is compared: the rows of an evaluation, or of a candidate in a run, by a key that is equal for equal rows.
 
-    cost: means per row of tokens, calls, usd, seconds, where they are stored.
+    cost: means per row of tokens, calls, usd, seconds, where they are stored. chosen: of rows that took part in
+    choosing the workflow, as val or train of a run of `optimize` that proposed it, the name of that run.
     """
 
     name: str
@@ -41,6 +47,7 @@ class Side:
     rows: Mapping[str, ScoredRow]
     cost: Mapping[str, float]
     label: str = ""
+    chosen: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def score(self) -> float:
@@ -57,6 +64,8 @@ class Difference:
         p: adjusted for the number of comparisons (Holm).
         better, worse: ids of rows that score higher, and lower, on the second side.
         only: rows that only one side has.
+        chosen, chosen_in: rows by whose scores a side was chosen, and the run that did so. They are left out.
+        evidence: whether other rows are left. If not, the proof is of these, and shows nothing.
     """
 
     first: str
@@ -66,10 +75,15 @@ class Difference:
     better: list[str] = field(default_factory=list[str])
     worse: list[str] = field(default_factory=list[str])
     only: int = 0
+    chosen: int = 0
+    chosen_in: str = ""
+    evidence: bool = True
 
     @property
     def shown(self) -> str:
         """`gain`, `loss`, or nothing where no difference is shown."""
+        if not self.evidence:
+            return ""
         if self.proof.shown and self.p < LEVEL:
             return "gain"
         return "loss" if self.p < LEVEL and self.proof.ci95[1] < 0 else ""
@@ -88,6 +102,9 @@ class Difference:
             "clusters": proof.n,
             "excluded": proof.n_excluded,
             "only": self.only,
+            "chosen": self.chosen,
+            "chosen_in": self.chosen_in,
+            "evidence": self.evidence,
             "better": self.better,
             "worse": self.worse,
         }
@@ -120,8 +137,24 @@ def read_side(store: Store, name: str) -> Side:
         what = f"{split or 'any split'}" + (f" by {candidate}" if candidate else "")
         raise StoreError(f"run {row['run']} ({kind_of(row)}) has stored no rows of {what}{offered}")
     label = report["label"] if report and report.get("kind") == "eval" else ""
-    means = _mean_costs(rows)
-    return Side(name, row["run"], split, str(hash_), row["data_hash"], _by_key(rows), means, label)
+    keyed, means = _by_key(rows), _mean_costs(rows)
+    chosen = _find_chosen(store, str(hash_), row["data_hash"], keyed)
+    return Side(name, row["run"], split, str(hash_), row["data_hash"], keyed, means, label, chosen)
+
+
+def _find_chosen(store: Store, workflow: str, data_hash: str | None, rows: Mapping[str, ScoredRow]) -> dict[str, str]:
+    """The rows that took part in choosing a workflow, with the run that did so."""
+    by_key, by_id = dict[str, str](), dict[str, str]()
+    for found in find_choices(store, workflow):
+        if found["row_key"] is not None:
+            by_key[found["row_key"]] = found["run"]
+        if found["data_hash"] == data_hash:
+            by_id[found["example"]] = found["run"]
+    made: dict[str, str] = {}
+    for key, row in rows.items():
+        if run := by_key.get(key.rpartition(" ")[0]) or by_id.get(row.example):
+            made[key] = run
+    return made
 
 
 def _by_key(rows: Sequence[Mapping[str, Any]]) -> dict[str, ScoredRow]:
@@ -154,15 +187,15 @@ def compare_sides(sides: Sequence[Side]) -> list[Difference]:
     """
     first, others = sides[0], sides[1:]
     paired = [_pair(first, other) for other in others]
-    plain = [_test(rows) for rows, _ in paired]
+    plain = [_test(pair.rows) for pair in paired]
     order = sorted(range(len(others)), key=lambda i: plain[i].p)
     found: dict[int, Difference] = {}
     adjusted = 0.0
     for rank, index in enumerate(order):
         left = len(others) - rank
         adjusted = max(adjusted, min(1.0, plain[index].p * left))
-        rows, only = paired[index]
-        changed = [(a, b) for a, b in rows if a.score is not None and b.score is not None and a.score != b.score]
+        pair = paired[index]
+        changed = [(a, b) for a, b in pair.rows if a.score is not None and b.score is not None and a.score != b.score]
         found[index] = Difference(
             first.name,
             others[index].name,
@@ -170,13 +203,24 @@ def compare_sides(sides: Sequence[Side]) -> list[Difference]:
             adjusted,
             better=[b.example for a, b in changed if (b.score or 0) > (a.score or 0)],
             worse=[b.example for a, b in changed if (b.score or 0) < (a.score or 0)],
-            only=only,
+            only=pair.only,
+            **pair.choice,
         )
     return [found[i] for i in range(len(others))]
 
 
-def _pair(first: Side, other: Side) -> tuple[list[tuple[ScoredRow, ScoredRow]], int]:
-    """The rows that both sides have, and how many only one has."""
+@dataclass(frozen=True)
+class _Pair:
+    """The rows of two sides that are compared. only: how many one side alone has. choice: fields of a Difference."""
+
+    rows: list[tuple[ScoredRow, ScoredRow]]
+    only: int
+    choice: dict[str, Any]
+
+
+def _pair(first: Side, other: Side, lacking: bool = False) -> _Pair:
+    """The rows that both sides have, without those by which a side was chosen, if any are left. lacking: with those
+    that the second side lacks."""
     shared = [key for key in first.rows if key in other.rows]
     if not shared:
         why = (
@@ -185,7 +229,17 @@ def _pair(first: Side, other: Side) -> tuple[list[tuple[ScoredRow, ScoredRow]], 
             else "they are of different splits; RUN@SPLIT names another one, e.g. " + f"{first.run}@{other.split}"
         )
         raise StoreError(f"{first.name} ({first.split}) and {other.name} ({other.split}) share no rows: {why}")
-    return [(first.rows[k], other.rows[k]) for k in shared], len(first.rows) + len(other.rows) - 2 * len(shared)
+    asked = [*first.rows] if lacking else shared
+    runs = {key: run for key in asked if (run := first.chosen.get(key) or other.chosen.get(key))}
+    kept = [key for key in asked if key not in runs]
+    evidence = any(key in other.rows for key in kept)
+    rows = [
+        (one, other.rows.get(key) or ScoredRow(one.example, None, one.cluster))
+        for key, one in first.rows.items()
+        if key in (kept if evidence else asked)
+    ]
+    choice = {"chosen": len(runs), "chosen_in": next(iter(runs.values()), ""), "evidence": evidence}
+    return _Pair(rows, len(first.rows) + len(other.rows) - 2 * len(shared), choice)
 
 
 def _test(rows: Sequence[tuple[ScoredRow, ScoredRow]]) -> Proof:
@@ -194,12 +248,11 @@ def _test(rows: Sequence[tuple[ScoredRow, ScoredRow]]) -> Proof:
 
 def not_worse(first: Side, second: Side, margin: float = MARGIN) -> tuple[bool, Difference]:
     """Non-inferiority: whether the second side rules out a loss of `margin` or more against the first, at the 2.5%
-    level, on all rows of the first. Rows that the second lacks count as in the proof: by the worst case."""
-    rows, _ = _pair(first, second)
-    lacking = [row for key, row in first.rows.items() if key not in second.rows]
-    rows += [(row, ScoredRow(row.example, None, row.cluster)) for row in lacking]
-    proof = _test(rows)
-    return proof.lowest > -margin, Difference(first.name, second.name, proof, proof.p)
+    level, on all rows of the first. Rows that the second lacks count as in the proof: by the worst case. Not where all
+    rows took part in choosing a side."""
+    pair = _pair(first, second, lacking=True)
+    found = Difference(first.name, second.name, proof := _test(pair.rows), proof.p, **pair.choice)
+    return found.evidence and proof.lowest > -margin, found
 
 
 def comparison_lines(sides: Sequence[Side], differences: Sequence[Difference], rows: bool = False) -> list[str]:
@@ -217,9 +270,16 @@ def comparison_lines(sides: Sequence[Side], differences: Sequence[Difference], r
     return lines
 
 
+def describe_choice(found: Difference) -> str:
+    """What rows took part in choosing a side, as a sentence without its full stop."""
+    rows = f"{found.chosen} rows were val or train of run {found.chosen_in}, which chose one of the sides by them"
+    return f"{rows}; they are left out" if found.evidence else f"all {rows}. Compare on rows that no run chose by: test"
+
+
 def _difference_lines(place: int, found: Difference, number: int, rows: bool) -> list[str]:
     proof = found.proof
     verdict = {"gain": "better", "loss": "WORSE", "": "no difference is shown"}[found.shown]
+    verdict = verdict if found.evidence else NO_EVIDENCE
     adjusted = f", by Holm's method for {number} comparisons" if number > 1 else ""
     lines = [
         f"{place} against 1: {proof.diff:+.3f} [{proof.ci95[0]:+.3f}, {proof.ci95[1]:+.3f}] on {proof.n_rows} "
@@ -228,6 +288,8 @@ def _difference_lines(place: int, found: Difference, number: int, rows: bool) ->
     ]
     if proof.n_excluded:
         lines.append(f"  {proof.n_excluded} rows are left out: infrastructure failed on one side or both")
+    if found.chosen:
+        lines.append(f"  {describe_choice(found)}")
     if found.only:
         lines.append(f"  {found.only} rows are on one side only, and left out")
     for word, ids in (("better", found.better), ("worse", found.worse)) if rows else ():

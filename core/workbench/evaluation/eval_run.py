@@ -115,6 +115,7 @@ def evaluate(
     store = Store(database)
     try:
         stored = {**options.as_dict(), "referred": task.external_hash, "outside": outer_settings(source)}
+        stored["inputs"] = [*task.inputs]  # which of a row's fields the workflow reads, for whoever looks at it later
         with interrupted_by_sigterm():
             run, run_id = add_started_run(store, "eval", place_of(path), task, stored)
             course = EvalRun(store, run_id, run, task, options, listener, pool=pool)

@@ -9,7 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from workbench.errors import StoreError
-from workbench.evaluation.compare import Difference, Side
+from workbench.evaluation.compare import NO_EVIDENCE, Difference, Side, describe_choice
 from workbench.evaluation.eval_report import EvalReport
 from workbench.files import write_whole
 from workbench.text import visible
@@ -77,7 +77,9 @@ def write_markdown(
         lines += [
             "",
             f"Against {_cell(side.name)} ({side.score:.3f}): {proof.diff:+.3f} [{proof.ci95[0]:+.3f}, "
-            f"{proof.ci95[1]:+.3f}], p = {found.p:.2g}, {proof.n_rows} rows.",
+            f"{proof.ci95[1]:+.3f}], p = {found.p:.2g}, {proof.n_rows} rows."
+            + ("" if found.evidence else f" **{NO_EVIDENCE}.**")
+            + (f" {_cell(describe_choice(found))}." if found.chosen else ""),
         ]
     _write(path, "\n".join(lines) + "\n")
 

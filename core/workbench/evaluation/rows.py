@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from workbench.errors import StoreError, suggest
-from workbench.run import candidates, row_inputs, winner_of
+from workbench.run import candidates, read_input_names, row_inputs, winner_of
 from workbench.store import Candidates, Evaluations, Journal, Store, kind_of, list_attributions, read_report
 
 
@@ -18,9 +18,7 @@ def failed_rows(store: Store, row: Any, report: Mapping[str, Any] | None) -> lis
     if kind_of(row) != "eval":
         found = [r for r in found if r["split"] == "test"] or [r for r in found if r["split"] == "val"]
     wrong = [r for r in found if r["score"] is None or r["score"] < 1]
-    known = row_inputs(store, row) if any(r["fields"] is None for r in wrong) else {}
-    for one in wrong:
-        one["inputs"] = one["fields"] if one["fields"] is not None else known.get(one["example"])
+    _add_inputs(store, row, wrong)
     return sorted(wrong, key=lambda r: -1.0 if r["score"] is None else r["score"])
 
 
@@ -116,18 +114,30 @@ def row_details(
 def add_details(
     store: Store, row: Any, results: Sequence[dict[str, Any]], inputs: Mapping[str, Any] | None = None
 ) -> list[dict[str, Any]]:
-    """Results of `read_rows` with what else is known of them: `inputs`, prompts in their spans, and `diagnoses`.
+    """Results of `read_rows` with what else is known of them: `inputs`, which the workflow reads; `further`, the other
+    fields of a row of an evaluation, the label among them; prompts in their spans; and `diagnoses`.
 
     inputs: those of the run's rows by id, if they have been read before.
     """
-    if inputs is None:
-        inputs = row_inputs(store, row) if any(r["fields"] is None for r in results) else {}
+    _add_inputs(store, row, results, inputs)
     journal = Journal(store, row["id"])
     for one in results:
-        one["inputs"] = one["fields"] if one["fields"] is not None else inputs.get(one["example"])
         _add_prompts(one["spans"] or (), journal)
         one["diagnoses"] = find_diagnoses(store, row["run"], one["example"], one["candidate"], one["replica"])
     return [*results]
+
+
+def _add_inputs(
+    store: Store, row: Any, results: Sequence[dict[str, Any]], inputs: Mapping[str, Any] | None = None
+) -> None:
+    whole = [one for one in results if one["fields"] is not None]
+    names = read_input_names(store, row) if whole else []
+    if inputs is None:
+        inputs = row_inputs(store, row) if len(whole) < len(results) else {}
+    for one in results:
+        fields = one["fields"]
+        one["inputs"] = inputs.get(one["example"]) if fields is None else {n: fields[n] for n in names if n in fields}
+        one["further"] = {n: value for n, value in (fields or {}).items() if n not in names and n != "id"}
 
 
 def find_diagnoses(store: Store, run: str, example: str, candidate: str, replica: int) -> list[dict[str, Any]]:

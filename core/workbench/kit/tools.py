@@ -23,6 +23,7 @@ from typing import Any, Protocol
 
 from workbench.concurrency import run_in_thread
 from workbench.errors import NodeError, SpecError
+from workbench.kit.beside import Leftovers
 from workbench.kit.call_parser import Reading, correction, read_text
 from workbench.kit.mcp import McpCall
 from workbench.lm import Response
@@ -48,7 +49,8 @@ LONGEST_ERROR = 2_000
 
 @dataclass(frozen=True)
 class Tool:
-    """A callable with a name, a description and a JSON Schema of its arguments."""
+    """A callable with a name, a description and a JSON Schema of its arguments. folder: where what it leaves in files
+    is looked for: beside its code, or where its server runs."""
 
     name: str
     description: str
@@ -57,6 +59,7 @@ class Tool:
     source: str = field(default="")
     is_async: bool = False
     defaults: Mapping[str, Any] = field(default_factory=dict)  # of arguments, in addition to those in the schema
+    folder: Path | None = None
 
     @property
     def all_defaults(self) -> dict[str, Any]:
@@ -114,7 +117,9 @@ async def call_tool(ctx: Context, tool: Tool, arguments: Mapping[str, Any], live
     if tool.source == INTERPRETER:
         return await run_in_sandbox(ctx, Tool("run", "", tool.schema, tool.call, _INTERPRET), arguments)
 
-    async def run() -> dict[str, Any]:
+    leftovers = await ctx.shared("tools", Leftovers.open)
+
+    async def call() -> dict[str, Any]:
         try:
             if live is not None:
                 return {"value": await live.call(ctx, tool, arguments)}
@@ -122,7 +127,16 @@ async def call_tool(ctx: Context, tool: Tool, arguments: Mapping[str, Any], live
         except NodeError as error:
             return {"error": str(error)}
 
+    async def run() -> dict[str, Any]:
+        if tool.folder is None:
+            return await call()
+        beside = await leftovers.look([tool.folder])
+        found = await call()
+        left = await asyncio.to_thread(beside.find_changed)
+        return {**found, "left_beside": left} if left else found
+
     found = await ctx.effect("tool", [tool.source, dict(arguments)], run)
+    leftovers.count(ctx.node, found.get("left_beside", ()))
     if "error" in found:
         raise NodeError("tool", found["error"])
     return found["value"]
@@ -200,9 +214,8 @@ def _load_tool(address: str, base: Path) -> Tool:
         command, mark, name = address.removeprefix("mcp:").rpartition("#")
         if not mark or not command.strip() or not name:
             raise SpecError(f"'{address}' does not name an MCP tool", hint="Write mcp:COMMAND ARGS#tool_name.")
-        return Tool(
-            name, f"The tool {name} of an MCP server.", {}, McpCall(tuple(shlex.split(command)), name, base), address
-        )
+        call = McpCall(tuple(shlex.split(command)), name, base)
+        return Tool(name, f"The tool {name} of an MCP server.", {}, call, address, folder=base.resolve())
     raise SpecError(
         f"'{address}' is not a tool",
         hint="Write python:file.py:function, mcp:COMMAND ARGS#tool_name or sandbox:python.",
@@ -224,8 +237,9 @@ def _python_tool(address: str, base: Path) -> Tool:
         return await coroutine
 
     doc, is_async = inspect.getdoc(function) or "", inspect.iscoroutinefunction(function)
-    name, run = parse_address(address).name, acall if is_async else call
-    return Tool(name, doc, _schema(function), run, address, is_async, _defaults(function))
+    place, run = parse_address(address), acall if is_async else call
+    folder = place.file(base).parent
+    return Tool(place.name, doc, _schema(function), run, address, is_async, _defaults(function), folder)
 
 
 def _defaults(function: Callable[..., Any]) -> dict[str, Any]:

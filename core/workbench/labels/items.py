@@ -13,7 +13,7 @@ from typing import Any
 from workbench.errors import SpecError, StoreError, suggest
 from workbench.evaluation import add_details, read_rows
 from workbench.hashing import digest
-from workbench.proof import answer_key
+from workbench.proof import answer_key, place_in_draw
 from workbench.run import read_stored_source, winner_of
 from workbench.spec import check_nodes
 from workbench.store import Candidates, Store, kind_of, read_report
@@ -45,12 +45,13 @@ class Answer:
     score: float
 
 
-def order_items(answers: Sequence[tuple[str, Item]], seed: int) -> list[Item]:
-    """Items, each once, in an order by the seed alone: rows of one cluster one after the other, and the answers to one
-    row, whoever wrote them, too. The first so many clusters are a draw of all. answers: each with its cluster."""
+def order_items(answers: Sequence[tuple[str, Item]]) -> list[Item]:
+    """Items, each once, in the order of the draw: rows of one cluster one after the other, and the answers to one row,
+    whoever wrote them, too. The first so many clusters are a draw of all, by which a judge is corrected, and labels out
+    of this order do not count there. answers: each with its cluster."""
     kept = {(item.row, item.key): (cluster, item) for cluster, item in answers}
     order = [
-        (digest([seed, cluster]), digest([seed, "row", item.row]), digest([seed, "answer", item.row, item.key]), item)
+        (place_in_draw(cluster), digest([0, "row", item.row]), digest([0, "answer", item.row, item.key]), item)
         for cluster, item in kept.values()
     ]
     return [item for *_, item in sorted(order, key=lambda one: one[:3])]
@@ -106,7 +107,8 @@ def run_answers(store: Store, name: str, field: str | None = None) -> RunAnswers
             said = one["prediction"] or {}
             shown = said.get(field, said) if field else said
             shown = f"(no answer: {one['failure']})" if one["failure"] else shown
-            item = Item(one["example"], answer_key(said, field), one["inputs"] or {}, shown)
+            given = {name: value for name, value in (one["inputs"] or {}).items() if name != field}  # that is the label
+            item = Item(one["example"], answer_key(said, field), given, shown)
             found.append(Answer(item, one["cluster"] or one["example"], side, float(one["score"])))
     if not found:
         what = "no sealed rows: nothing beat the baseline, or the budget ended" if sealed else "no scored rows"

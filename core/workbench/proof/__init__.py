@@ -6,13 +6,17 @@ This room reads, and decides nothing that a search sees.
 from workbench.proof.findings import build_report
 from workbench.proof.judged import (
     LEAST_LABELS,
+    Drawn,
     JudgeCheck,
     JudgedRow,
     Label,
     answer_key,
     check_judge,
+    describe_gap,
     describe_judged,
+    follow_draw,
     mean_labels,
+    place_in_draw,
     read_labels,
 )
 from workbench.proof.paired_binary import smallest_binary_gain
@@ -44,6 +48,10 @@ __all__ = [
     "LEAST_LABELS",
     "answer_key",
     "check_judge",
+    "Drawn",
+    "follow_draw",
+    "place_in_draw",
+    "describe_gap",
     "describe_judged",
     "mean_labels",
     "read_labels",

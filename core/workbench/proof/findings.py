@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from workbench.errors import SpecError
 from workbench.ledger import Ledger
-from workbench.proof.judged import JudgeCheck, JudgedRow, answer_key, check_judge, mean_labels, read_labels
+from workbench.proof.judged import JudgeCheck, prove_by_labels
 from workbench.proof.leakage import Leak, find_leaks
 from workbench.proof.report import Report
 from workbench.proof.reuse import find_earlier_tests, level_after, reuse_warning
@@ -19,7 +18,7 @@ from workbench.proof.sides import Pair, check_sent, find_order_effects
 from workbench.proof.statistics import Proof, paired_proof
 from workbench.store import Journal, RunRecord
 from workbench.study import Aims, Evaluation, Result, pareto_set
-from workbench.task import Task, describe_rows, graded_field
+from workbench.task import Task, describe_rows
 from workbench.workflow import Workflow, setting_at
 
 
@@ -49,8 +48,8 @@ def build_report(
     earlier = _find_earlier_tests(task, winner, pairs, ledger)
     alpha = level_after(earlier)
     sent, unsent = check_sent(task.workflow, winner, pairs)
-    (proof, judge, faults), baseline = _proof(task, pairs, sent, alpha), evaluations.get(task.workflow.hash)
-    ceilings = _ceilings(task, rows or (), winner, best)
+    proof, judge, faults = _proof(task, pairs, sent, earlier, ledger)
+    baseline, ceilings = evaluations.get(task.workflow.hash), _ceilings(task, rows or (), winner, best)
     leaks = find_leaks(task, winner)
     ledger.store.flush()
     roles = Journal(ledger.store, ledger.run_id).count_answers_by_role()
@@ -117,14 +116,14 @@ def _kept_state(baseline: Workflow, winner: Workflow, seen: Sequence[str]) -> li
 
 
 def _proof(
-    task: Task, pairs: Sequence[Pair], sent: Sequence[bool], alpha: float
+    task: Task, pairs: Sequence[Pair], sent: Sequence[bool], earlier: Sequence[str], ledger: Ledger
 ) -> tuple[Proof | None, JudgeCheck | None, list[str]]:
     """The proof; what is known of the judge, if one scored; and what is wrong with the labels."""
     if not pairs:
         return None, None, []
     clusters = [task.cluster_of(a.example) for a, _ in pairs]
     baselines, winners = [a.score for a, _ in pairs], [b.score for _, b in pairs]
-    margin, highest = task.spec.proof.margin, task.highest_score
+    alpha, margin, highest = level_after(earlier), task.spec.proof.margin, task.highest_score
     proof = paired_proof(baselines, winners, clusters=clusters, alpha=alpha, margin=margin, highest=highest)
     if not all(sent):  # where the change was not sent, a difference is not its own
         tied = [b if was else a for was, a, b in zip(sent, baselines, winners, strict=True)]
@@ -132,21 +131,7 @@ def _proof(
         proof = replace(proof, shown=proof.shown and found.shown)
     if not getattr(task.metric, "needs_lm", False):
         return proof, None, []
-    faults, labels = list[str](), []
-    path = task.workflow.base / task.spec.proof.labels if task.spec.proof.labels is not None else None
-    try:
-        labels = read_labels(path) if path is not None and path.exists() else []
-    except SpecError as error:  # what was paid for is reported all the same
-        faults = [f"the labels are not used: {error}"]
-    known, field = mean_labels(labels), graded_field(task.spec.metrics[0])
-
-    def said(side: Result) -> float | None:
-        return known.get((side.example.id, answer_key(side.prediction, field)))
-
-    rows = [JudgedRow(c, (a.score, b.score), (said(a), said(b))) for c, (a, b) in zip(clusters, pairs, strict=True)]
-    tested = {a.example.id for a, _ in pairs}
-    skipped = {(one.row, one.answer) for one in labels if one.score is None and one.row in tested} - known.keys()
-    return *check_judge(proof, rows, len(skipped)), faults
+    return prove_by_labels(task, pairs, proof, earlier, ledger)
 
 
 def _pareto(task: Task, evaluations: Mapping[str, Evaluation]) -> list[dict[str, Any]]:

@@ -1,26 +1,35 @@
 """The proof where a judge scores: a language model's opinion decides nothing until people's labels correct it.
 
 The labels are of some sealed rows, drawn at random, whose answers of both sides people scored without knowing whose
-they were (`workbench label`). They are made after the winner was chosen, and nothing but the report reads them.
+they were (`workbench label`). They are made after the winner was chosen, and nothing but the report reads them. The
+draw is an order of the clusters (`place_in_draw`), and labels count as far as they follow it without a gap.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
 from workbench.errors import SpecError
 from workbench.hashing import digest
-from workbench.proof.prediction_powered import PoweredMean, powered_mean
+from workbench.ledger import Ledger
+from workbench.proof.prediction_powered import PoweredMean, lowest_mean, powered_mean
+from workbench.proof.reuse import level_after
 from workbench.proof.statistics import LEVEL, Proof, describe_proof, paired_proof
+from workbench.store import RunRecord
+from workbench.study import Result
+from workbench.task import Task, graded_field
+from workbench.text import one_line
 
 #: Fewer units with labels show nothing: the interval holds for many.
 LEAST_LABELS = 30
 
+#: The event of a report that was made with labels.
+_LOOK = "labels_looked_at"
 _FORM = 'A line is {"row": ID, "answer": HASH, "by": NAME, "score": 0 to 1}, as `workbench label` writes it.'
 
 
@@ -34,6 +43,14 @@ class Label:
     score: float | None = None
     edit: str | None = None
     comment: str | None = None
+
+
+def place_in_draw(cluster: str) -> str:
+    """Where a cluster stands in the order in which answers are labelled: the first so many are a draw of all.
+
+    It is the same in all runs, so that nobody chooses it. cluster: as the rows of a run are stored with it.
+    """
+    return digest([0, cluster])
 
 
 def answer_key(prediction: Mapping[str, Any], field: str | None) -> str:
@@ -90,19 +107,66 @@ def mean_labels(labels: Sequence[Label]) -> dict[tuple[str, str], float]:
 
 @dataclass(frozen=True)
 class JudgedRow:
-    """A sealed row: its cluster, the judge's scores of baseline and winner, and those of people (None: no labels)."""
+    """A sealed row: its cluster, and by side (baseline, winner) the judge's scores and those of people.
+
+    people: None for an answer without a score; seen: whether somebody saw that answer and skipped it. place: in the
+    draw (`place_in_draw`); rows with equal ones are in theirs. row: its id.
+    """
 
     cluster: Hashable
     judge: tuple[float | None, float | None]
     people: tuple[float | None, float | None] = (None, None)
+    seen: tuple[bool, bool] = (False, False)
+    place: str = ""
+    row: str = ""
 
     @property
-    def differences(self) -> tuple[float, float | None] | None:
-        """(by the judge, by people); None if the judge scored one side alone or none."""
-        (a, b), (x, y) = self.judge, self.people
-        if a is None or b is None:
-            return None
-        return b - a, None if x is None or y is None else y - x
+    def is_seen(self) -> bool:
+        """Whether people scored or skipped both answers."""
+        return all(said is not None or seen for said, seen in zip(self.people, self.seen, strict=True))
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The units of a draw, which are clusters with a judge's scores on both sides.
+
+    labelled: (by people, by the judge), the differences of those that have labels, as far as they follow the draw;
+    skipped: by the judge, of those among them that somebody saw and did not score; others: of all others. later: units
+    with labels after the first one without, which do not count; missing: a row of that one.
+    """
+
+    labelled: Sequence[tuple[float, float]]
+    skipped: Sequence[float]
+    others: Sequence[float]
+    later: int = 0
+    missing: str = ""
+
+
+def follow_draw(rows: Sequence[JudgedRow]) -> Drawn:
+    """The units that labels cover from the beginning of the draw: of labels with gaps, whoever leaves some out may
+    choose what they show."""
+    clusters: dict[Hashable, list[JudgedRow]] = {}
+    for row in sorted(rows, key=lambda row: row.place):
+        if None not in row.judge:
+            clusters.setdefault(row.cluster, []).append(row)
+    labelled, skipped, others = list[tuple[float, float]](), list[float](), list[float]()
+    later, missing = 0, None
+    for members in clusters.values():
+        judge = _mean_difference([row.judge for row in members])
+        scored = all(None not in row.people for row in members)
+        if missing is None and scored:
+            labelled.append((_mean_difference([row.people for row in members]), judge))
+        elif missing is None and all(row.is_seen for row in members):
+            skipped.append(judge)
+        else:
+            missing = members[0].row if missing is None else missing
+            later += scored
+            others.append(judge)
+    return Drawn(labelled, skipped, others, later, missing or "")
+
+
+def _mean_difference(sides: Sequence[tuple[float | None, float | None]]) -> float:
+    return math.fsum(b - a for a, b in sides if a is not None and b is not None) / len(sides)
 
 
 @dataclass(frozen=True)
@@ -111,16 +175,20 @@ class JudgeCheck:
 
     Attributes:
         diff, ci95: the gain by the judge alone.
-        labelled: units whose answers people scored on both sides.
-        skipped: answers that people saw and did not score.
+        drawn: which units have labels.
         powered: the gain by labels and judge together; None if there are too few labels.
+        looks: reports of this run with other labels before, each of which lowers the level.
     """
 
     diff: float
     ci95: tuple[float, float]
-    labelled: int = 0
-    skipped: int = 0
+    drawn: Drawn = field(default_factory=lambda: Drawn((), (), ()))
     powered: PoweredMean | None = None
+    looks: int = 0
+
+    @property
+    def labelled(self) -> int:
+        return len(self.drawn.labelled)
 
     @property
     def calibrated(self) -> bool:
@@ -128,102 +196,167 @@ class JudgeCheck:
 
     def as_dict(self) -> dict[str, Any]:
         found = {"diff": self.diff, "ci95": list(self.ci95), "labelled": self.labelled, "calibrated": self.calibrated}
+        found |= {"skipped": len(self.drawn.skipped), "out_of_order": self.drawn.later, "looks": self.looks}
         if self.powered is not None:
             found |= {"weight": self.powered.weight, "labels_alone": self.powered.labels_alone}
         return found
 
 
-def check_judge(proof: Proof, rows: Sequence[JudgedRow], skipped: int = 0) -> tuple[Proof, JudgeCheck]:
+def check_judge(proof: Proof, rows: Sequence[JudgedRow], looks: int = 0) -> tuple[Proof, JudgeCheck]:
     """The proof that counts where a judge scored: by PPI++ with LEAST_LABELS labels or more, else the judge's own,
     which shows nothing.
 
     A cluster is a unit, and has a label if all its rows have. Rows that one side alone answered count as in
-    `paired_proof`: a gain is shown only with the worst case for them. With labels for all units, the proof is
-    `paired_proof` of these.
+    `paired_proof`: a gain is shown only with the worst case for them, and so with answers that people skipped. With
+    labels for all units, the proof is `paired_proof` of these.
 
-    The interval holds for many labels, and few may hold no case of a rare disaster. So, as Gaffke's test does, a gain
-    is shown, and a loss ruled out, only if it still is with one more label, the worst that there could be.
+    The interval holds for many labels, and few may hold no case of a rare disaster. So a gain is shown, and a loss
+    ruled out, only if `lowest_mean` allows it, too.
 
     Args:
-        proof: by the judge's scores.
+        proof: by the judge's scores, at the level that counts.
         rows: the tested rows.
-        skipped: answers that people saw and did not score.
+        looks: for `JudgeCheck`.
     """
-    units = list(_units(rows))
-    labelled = [(people, judge) for judge, people in units if people is not None]
-    check = JudgeCheck(proof.diff, proof.ci95, len(labelled), skipped)
-    if len(labelled) < LEAST_LABELS:
+    drawn = follow_draw(rows)
+    check = JudgeCheck(proof.diff, proof.ci95, drawn, looks=looks)
+    if check.labelled < LEAST_LABELS:
         return replace(proof, shown=False, lowest=-1.0), check
-    others = [judge for judge, people in units if people is None]
-    people, judge = [said for said, _ in labelled], [judged for _, judged in labelled]
-    found = powered_mean(people, judge, others)
+    people, judge = [said for said, _ in drawn.labelled], [judged for _, judged in drawn.labelled]
+    found = powered_mean(people, judge, drawn.others)
     check = replace(check, powered=found)
-    if not others:  # nothing is left to the judge
+    if not drawn.others:  # nothing is left to the judge
         return _by_people(proof, rows), check
-    sided, n = proof.n_one_sided, len(units)
-    worst = powered_mean([*people, -1.0], [*judge, math.fsum(judge) / len(judge)], others)
+    judge += drawn.skipped
+    worst, best = ([*people, *[end] * len(drawn.skipped)] for end in (-1.0, 1.0))
+    sided, n = proof.n_one_sided, len(drawn.labelled) + len(drawn.skipped) + len(drawn.others)
 
-    def bounds(mean: PoweredMean, level: float) -> tuple[float, float]:
-        low, high = mean.interval(level)
-        return max(-1.0, (n * low - sided) / (n + sided)), min(1.0, (n * high + sided) / (n + sided))
+    def bounded(value: float, end: float) -> float:
+        """A bound, with the worst case for rows that one side alone answered."""
+        return max(-1.0, min(1.0, (n * value + sided * end) / (n + sided)))
 
-    lowest = bounds(worst, 1 - proof.alpha)[0]
+    low, high = powered_mean(worst, judge, drawn.others), powered_mean(best, judge, drawn.others)
+    below = lowest_mean(worst, judge, drawn.others, proof.alpha / 2)
+    lowest = bounded(min(below, low.interval(1 - proof.alpha)[0]), -1.0)
     made = replace(
         proof,
         diff=found.estimate,
-        ci95=bounds(found, 1 - LEVEL),
+        ci95=(bounded(low.interval(1 - LEVEL)[0], -1.0), bounded(high.interval(1 - LEVEL)[1], 1.0)),
         p=found.p,
-        test=f"PPI++, {len(labelled)} labelled rows",
+        test=f"PPI++, {check.labelled} labelled rows",
         shown=found.estimate > 0 and found.p < proof.alpha and lowest > 0,
-        smallest_gain=_smallest_gain(found, worst, proof.alpha),
+        smallest_gain=_smallest_gain(found.estimate - below + 0.8416 * found.error),
         lowest=lowest,
     )
     return made, check
 
 
 def _by_people(proof: Proof, rows: Sequence[JudgedRow]) -> Proof:
-    """The proof by people's scores, who scored every answer."""
-    baseline, winner = ([row.people[side] if row.judge[side] is not None else None for row in rows] for side in (0, 1))
+    """The proof by people's scores, who saw every answer. A row with one that they skipped counts by the worst case."""
+    sides: list[tuple[float | None, float | None]] = []
+    for row in rows:
+        a, b = (said if judge is not None else None for judge, said in zip(row.judge, row.people, strict=True))
+        sides.append((None, 0.0) if None not in row.judge and (a is None or b is None) else (a, b))
+    baseline, winner = zip(*sides, strict=True)
     clusters = [row.cluster for row in rows]
     return paired_proof(baseline, winner, clusters=clusters, alpha=proof.alpha, margin=proof.margin)
 
 
-def _units(rows: Sequence[JudgedRow]) -> Iterator[tuple[float, float | None]]:
-    """(difference by the judge, by people) of each cluster."""
-    clusters: dict[Hashable, list[tuple[float, float | None]]] = {}
-    for row in rows:
-        if row.differences is not None:
-            clusters.setdefault(row.cluster, []).append(row.differences)
-    for members in clusters.values():
-        people = [said for _, said in members if said is not None]
-        whole = len(people) == len(members)
-        judge = math.fsum(judged for judged, _ in members) / len(members)
-        yield judge, math.fsum(people) / len(people) if whole else None
-
-
-def _smallest_gain(found: PoweredMean, worst: PoweredMean, alpha: float) -> float | None:
+def _smallest_gain(gain: float) -> float | None:
     """The true gain that is shown in 4 of 5 cases with as many labels, by the standard errors."""
-    gain = found.estimate - worst.interval(1 - alpha)[0] + 0.8416 * found.error
     return gain if 0 < gain <= 1 else None
 
 
 def describe_judged(proof: Proof, check: JudgeCheck) -> str:
-    """The proof in a sentence or two. proof: the one that counts."""
+    """The proof in a few sentences. proof: the one that counts."""
     said = f"{check.diff:+.3f} [{check.ci95[0]:+.3f}, {check.ci95[1]:+.3f}]"
     if check.powered is None:
-        labels = (
-            f"{check.labelled} of them have labels of people on both sides" if check.labelled else "none has labels"
-        )
         return (
-            f"The gain is not shown: {said} is the opinion of a judge, on {proof.n_rows} sealed test rows; {labels}, "
-            f"and {LEAST_LABELS} are needed (workbench label RUN, proof: {{labels: FILE}})."
+            f"The gain is not shown: {said} is the opinion of a judge, on {proof.n_rows} sealed test rows; "
+            f"{describe_labelled(check.drawn)}, and {LEAST_LABELS} are needed (workbench label RUN, proof: {{labels: "
+            "FILE}})."
         )
     worth = f"as much as {check.powered.labels_alone:.0f} labels without it"
-    undone = ""
+    undone = more = ""
     if not proof.shown and proof.ci95[0] > 0 and proof.p < proof.alpha:
-        undone = " With one more label, the worst that there could be, it would not be shown: label more rows."
-    skipped = f" {check.skipped} answers were skipped, as if they were like the others." if check.skipped else ""
+        undone = " A rare disaster, which so few labels may not hold, could undo it: label more rows."
+    if skipped := len(check.drawn.skipped):
+        more = f" {skipped} rows with skipped answers count by the worst case."
+    if check.drawn.later:
+        more += f" {describe_gap(check.drawn)}."
+    if check.looks:
+        times = "once" if check.looks == 1 else f"{check.looks} times"
+        more += f" Other labels of this run were looked at {times} before, so p must be below {proof.alpha:.2g}."
     return (
         f"{describe_proof(proof)} By the judge alone {said}; labels of people correct it, and with its scores (weight "
-        f"{check.powered.weight:.2f}) they say {worth}.{undone}{skipped}"
+        f"{check.powered.weight:.2f}) they say {worth}.{undone}{more}"
     )
+
+
+def describe_labelled(drawn: Drawn) -> str:
+    """How many rows have labels, as part of a sentence."""
+    n = len(drawn.labelled)
+    labels = f"{n} of them have labels of people on both sides" if n else "none has labels"
+    return f"{labels} ({describe_gap(drawn)})" if drawn.later else labels
+
+
+def describe_gap(drawn: Drawn) -> str:
+    """Why labels do not count, in a sentence without its full stop."""
+    return (
+        f"{drawn.later} more with labels do not count: row {one_line(drawn.missing)}, drawn before them, has none on "
+        "one side or both, and what is left out may decide what they show"
+    )
+
+
+def prove_by_labels(
+    task: Task, pairs: Sequence[tuple[Result, Result]], proof: Proof, earlier: Sequence[str], ledger: Ledger
+) -> tuple[Proof, JudgeCheck, list[str]]:
+    """The proof that counts of a run that a judge scored; what is known of the judge; what is wrong with the labels.
+
+    A report with other labels than an earlier one of the same run is a further test: it has the level that is left
+    after these, and after the `earlier` tests on these rows.
+
+    Args:
+        proof: by the judge's scores.
+        earlier: the names of the runs that tested on these rows before.
+    """
+    faults, labels = list[str](), list[Label]()
+    path = task.workflow.base / task.spec.proof.labels if task.spec.proof.labels is not None else None
+    try:
+        labels = read_labels(path) if path is not None and path.exists() else []
+    except SpecError as error:  # what was paid for is reported all the same
+        faults = [f"the labels are not used: {error}"]
+    rows = _judged_rows(task, pairs, labels)
+    drawn = follow_draw(rows)
+    looks = _count_looks(ledger, digest([drawn.labelled, drawn.skipped])) if len(drawn.labelled) >= LEAST_LABELS else 0
+    alpha = level_after([*earlier, *["labels"] * looks])
+    return *check_judge(replace(proof, alpha=alpha), rows, looks), faults
+
+
+def _judged_rows(task: Task, pairs: Sequence[tuple[Result, Result]], labels: Sequence[Label]) -> list[JudgedRow]:
+    known, field = mean_labels(labels), graded_field(task.spec.metrics[0])
+    skipped = {(one.row, one.answer) for one in labels if one.score is None}
+    made: list[JudgedRow] = []
+    for pair in pairs:
+        row, (a, b) = pair[0].example, ((side.example.id, answer_key(side.prediction, field)) for side in pair)
+        cluster = task.cluster_of(row)
+        made.append(
+            JudgedRow(
+                cluster,
+                (pair[0].score, pair[1].score),
+                (known.get(a), known.get(b)),
+                (a in skipped, b in skipped),
+                place_in_draw(digest(cluster)),
+                row.id,
+            )
+        )
+    return made
+
+
+def _count_looks(ledger: Ledger, labels: str) -> int:
+    """How many other sets of labels this run was reported with before this one, which is recorded."""
+    ledger.store.flush()
+    known = [event["labels"] for event in RunRecord(ledger.store, ledger.run_id).read_events(_LOOK)]
+    if labels not in known:
+        ledger.store.event(ledger.run_id, _LOOK, labels=labels)
+    return known.index(labels) if labels in known else len(known)

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from workbench.proof.bounded_mean import find_root, mean_p
+
 
 @dataclass(frozen=True)
 class PoweredMean:
@@ -32,7 +34,7 @@ class PoweredMean:
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """The interval by Student's t."""
-        half = self._quantile((1 + level) / 2) * self.error
+        half = self.quantile((1 + level) / 2) * self.error
         return self.estimate - half, self.estimate + half
 
     @property
@@ -49,7 +51,8 @@ class PoweredMean:
         """How many labels would give an interval as narrow without the judge."""
         return self.labelled * (self.label_error / self.error) ** 2 if self.error else float(self.labelled)
 
-    def _quantile(self, share: float) -> float:
+    def quantile(self, share: float) -> float:
+        """Of Student's t."""
         from scipy.special import stdtrit  # pyright: ignore[reportMissingTypeStubs]
 
         return float(cast(Any, stdtrit)(self.labelled - 1, share))
@@ -83,12 +86,48 @@ def powered_mean(labels: Sequence[float], scores: Sequence[float], others: Seque
         mean, judge = math.fsum(labels) / n, math.fsum(scores) / n
         shared = math.fsum((y - mean) * (f - judge) for y, f in zip(labels, scores, strict=True)) / n
         weight = min(1.0, max(0.0, shared / ((1 + n / others_n) * every))) if every > 0 else 0.0
-    rest = [y - weight * f for y, f in zip(labels, scores, strict=True)]
+    rest = _subtract(labels, scores, weight)
     estimate, variance = math.fsum(rest) / n, _variance(rest) / n
     if weight:
         estimate += weight * math.fsum(others) / others_n
         variance += weight**2 * _variance(others) / others_n
     return PoweredMean(estimate, weight, math.sqrt(variance), n, others_n, math.sqrt(alone))
+
+
+def lowest_mean(labels: Sequence[float], scores: Sequence[float], others: Sequence[float], tail: float) -> float:
+    """How far down the mean of `powered_mean` may lie, with a probability of `tail` for an error.
+
+    Student's t allows for no ruin that few labels do not hold. Gaffke's test does (`workbench.proof.bounded_mean`): of
+    the labels alone, or of what the judge's scores leave of them, whichever is closer to its estimate. How wrong the
+    judge may be on an answer that nobody labelled is not known, so that a ruin has its kindest score.
+
+    Args: as for `powered_mean`; labels are in [-1, 1].
+    """
+    found = powered_mean(labels, scores, others)
+
+    def low(weight: float) -> tuple[float, float]:
+        """(distance from its estimate, itself)"""
+        rest = _subtract(labels, scores, weight)
+        mean, shift, half = math.fsum(rest) / len(rest), 0.0, 0.0
+        if weight:
+            shift = weight * math.fsum(others) / len(others)
+            half = found.quantile(1 - tail) * weight * math.sqrt(_variance(others) / len(others))
+        distance = math.hypot(mean - _lowest(rest, -1 - weight * max(0.0, *scores, *others), tail), half)
+        return distance, mean + shift - distance
+
+    return min(low(weight) for weight in {0.0, found.weight})[1]
+
+
+def _lowest(values: Sequence[float], least: float, tail: float) -> float:
+    """The lower end of Gaffke's interval of a mean of values that are `least` or more."""
+    mean = math.fsum(values) / len(values)
+    if mean - least < 1e-9:
+        return least
+    return find_root(lambda g: mean_p([v - g for v in values], least - g) - tail, least + 1e-9, mean, within=1e-6)
+
+
+def _subtract(labels: Sequence[float], scores: Sequence[float], weight: float) -> list[float]:
+    return [y - weight * f for y, f in zip(labels, scores, strict=True)]
 
 
 def _variance(values: Sequence[float]) -> float:

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from workbench._version import __version__
 from workbench.errors import PluginError, SpecError, StoreError, suggest
@@ -79,6 +79,19 @@ def winner_of(report: Mapping[str, Any] | None) -> str | None:
     if report is None or report.get("kind") == "attribute":
         return None
     return report["workflow"] if report.get("kind") == "eval" else report["best"]["workflow"]
+
+
+def read_input_names(store: Store, row: Any) -> list[str]:
+    """The fields that the workflow of an evaluation reads from a row. Of an evaluation by an older version, those that
+    its tree names without its code."""
+    if isinstance(names := read_options(row).get("inputs"), list):
+        return [str(name) for name in cast(list[Any], names)]
+    try:
+        base = candidate_workflow(store, row["id"], None)
+        with without_user_code("names"):
+            return [] if base is None else Workflow(base.tree, read_stored_file(row).base).input_fields
+    except (SpecError, PluginError):
+        return []
 
 
 def row_inputs(store: Store, row: Any) -> dict[str, dict[str, Any]]:

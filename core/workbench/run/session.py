@@ -53,11 +53,10 @@ from workbench.task import Task, write_workflow
 from workbench.trackers import RunInfo, Trackers
 from workbench.workflow import Workflow
 
-
 #: Of a run that a version before began: its order is kept, so that its journal holds.
 _ONE_ORDER = (
-    "baseline and winner ran in one order on each sealed row, as the version that began this run did it: what remembers "
-    "from one to the other shows a gain that is none; a new run has a random order"
+    "baseline and winner ran in one order on each sealed row, as the version that began this run did it: what "
+    "remembers from one to the other shows a gain that is none; a new run has a random order"
 )
 
 

@@ -22,12 +22,15 @@ Consent = Callable[[str, Mapping[str, Any]], bool]
 
 
 class Shared(Protocol):
-    """What `Runtime.shared` keeps. warnings: lines for the report of the run.
+    """What `Runtime.shared` keeps.
 
-    One with a method `kept_state() -> list[str]` says what outlived a row, as `NodeKind.kept_state` does.
+    warnings: lines for the report of the run. kept_state: what was seen to outlive rows, as parts of a sentence
+    (`NodeKind.kept_state`).
     """
 
     def warnings(self) -> list[str]: ...
+
+    def kept_state(self) -> list[str]: ...
 
     async def aclose(self) -> None: ...
 
@@ -98,8 +101,8 @@ class Runtime:
         return [line for thing in self._shared.values() for line in thing.warnings()]
 
     def kept_state(self) -> list[str]:
-        """What outlived a row, by the shared things that watch for it."""
-        return [line for thing in self._shared.values() for line in getattr(thing, "kept_state", list[str])()]
+        """What the shared things saw outlive rows, as parts of a sentence; where something does, no gain is shown."""
+        return [line for thing in self._shared.values() for line in thing.kept_state()]
 
     async def aclose(self) -> None:
         """Close the language models, the sandbox, and what is shared."""

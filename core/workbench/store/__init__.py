@@ -3,12 +3,12 @@
 This room knows no budget and no optimizer.
 """
 
-from workbench.store.candidates import Candidates, read_trees, read_val_scores
+from workbench.store.candidates import Candidates, find_choices, read_trees, read_val_scores
 from workbench.store.content import parse_json, read_options, read_report, read_spec
 from workbench.store.database import IN_MEMORY, LISTED, REMOVED, TABLES, Store, dumps, kind_of, now, tags_of
 from workbench.store.evaluations import Evaluations, ResultRow
 from workbench.store.journal import LARGE_TEXT, EarlierCalls, Journal, Usual, read_usual_calls
-from workbench.store.read_only import ReadOnlyStore
+from workbench.store.read_only import ReadOnlyStore, is_run_database
 from workbench.store.runs import (
     Orders,
     RunLock,
@@ -27,6 +27,7 @@ from workbench.store.sealed_tests import SealedTests, SeenRows
 __all__ = [
     "Store",
     "ReadOnlyStore",
+    "is_run_database",
     "RunLock",
     "Journal",
     "EarlierCalls",
@@ -48,6 +49,7 @@ __all__ = [
     "list_attributions",
     "Candidates",
     "read_trees",
+    "find_choices",
     "read_val_scores",
     "Evaluations",
     "ResultRow",

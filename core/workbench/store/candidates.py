@@ -99,6 +99,22 @@ class Candidates:
         return place
 
 
+def find_choices(store: Store, hash_: str) -> list[sqlite3.Row]:
+    """run, data_hash, row_key and example of each row of val and train in the runs of `optimize` that proposed a
+    workflow: by their scores it was made, and chosen or not. None of runs that began with it. Versions that stored no
+    key of a row, and rows of train, are known by `example` and `data_hash`."""
+    return list(
+        store.rows(
+            "select distinct u.run, u.data_hash, r.row_key, r.example from candidates c join runs u on u.id = c.run_id "
+            "join evaluations e on e.run_id = c.run_id join results r on r.evaluation_id = e.id "
+            "where c.hash = ? and coalesce(c.optimizer, '') != 'baseline' and e.split in ('val', 'train') "
+            "and coalesce(u.kind, 'optimize') = 'optimize' "
+            "and c.seq > (select min(seq) from candidates f where f.run_id = c.run_id)",
+            hash_,
+        )
+    )
+
+
 def read_trees(store: Store) -> list[str]:
     """The trees of the candidates of all runs, in order, as JSON."""
     return [row["tree"] for row in store.rows("select tree from candidates order by run_id, seq")]

@@ -162,6 +162,7 @@ _OPTIONS: Mapping[str, Check] = {
     "sandbox": _maybe(_text),
     "split": _maybe(_text),
     "label": _maybe(_text),
+    "inputs": lambda value: isinstance(value, list) and all(map(_text, value)),
     "repeats": lambda value: isinstance(value, int) and 0 < value < 10_000,
     "keep_unproved": lambda value: isinstance(value, bool),
     "referred": _maybe(_text),

@@ -9,6 +9,7 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import quote
@@ -171,3 +172,11 @@ def _said(error: Exception) -> str:
     if "too big" in words:
         return f"it has a text of more than {LONGEST / 1e6:g} MB"
     return " ".join(words.split())[:300]
+
+
+def is_run_database(path: Path) -> bool:
+    """Whether a file is a database of runs. Agents may have databases of their own."""
+    address = f"file:{quote(str(path.resolve()))}?mode=ro"
+    with suppress(sqlite3.Error), closing(sqlite3.connect(address, timeout=0.1, uri=True)) as found:
+        return found.execute("select 1 from sqlite_master where name = 'sealed_tests'").fetchone() is not None
+    return False

@@ -152,11 +152,6 @@ class NodeKind:
         """Roles other than the task whose models the node asks; the file must name a model for each."""
         return ()
 
-    @property
-    def kept_state(self) -> str | None:
-        """What outlives a row, in words that can follow "no proof: "; None if nothing does. Then no gain is claimed."""
-        return None
-
     def warnings(self) -> list[str]:
         """What `validate` and `estimate` should say about these settings, e.g. that they cost more than they save."""
         return []
@@ -200,6 +195,12 @@ class NodeKind:
         of the node. Returns the settings to add, which must change nothing that the node does; raises SpecError if the
         runs show that a search would be in vain.
         """
+        return None
+
+    @property
+    def kept_state(self) -> str | None:
+        """What outlives a row by these settings, as part of a sentence: "the agent keeps its state from row to row".
+        Where something does, the report shows no gain. Not of nodes inside."""
         return None
 
     @property

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from workbench.errors import StoreError
-from workbench.evaluation import Difference, Side, compare_sides, read_side
+from workbench.evaluation import NO_EVIDENCE, Difference, Side, compare_sides, describe_choice, read_side
 from workbench.run import candidate_workflow
 from workbench.store import Store, find_exact_run, find_runs, kind_of, list_run_heads, read_report
 from workbench_view.server.runs import list_names
@@ -65,7 +65,9 @@ def describe_difference(found: Difference, sides: list[Side]) -> str:
     proof = found.proof
     figures = f"{proof.diff:+.3f} [{proof.ci95[0]:+.3f}, {proof.ci95[1]:+.3f}], p = {found.p:.2g} ({proof.test})"
     word = {"gain": "The second is better", "loss": "The second is worse", "": "No difference is shown"}[found.shown]
-    return f"{word}: {figures}, on {proof.n_rows} rows that both have."
+    word = word if found.evidence else NO_EVIDENCE.capitalize()
+    more = f" {describe_choice(found)[:1].upper()}{describe_choice(found)[1:]}." if found.chosen else ""
+    return f"{word}: {figures}, on {proof.n_rows} rows that both have.{more}"
 
 
 def matrix_page(site: Site, store: Store, request: Request) -> Response:

@@ -86,16 +86,14 @@ def _of_run(site: Site, store: Store, row: Any) -> _Labelled:
 
 
 def _in_order(found: RunAnswers) -> tuple[RunAnswers, list[Item]]:
-    return found, order_items([(one.cluster, one.item) for one in found.answers], 0)
+    return found, order_items([(one.cluster, one.item) for one in found.answers])
 
 
 def _of_rows(site: Site) -> _Labelled:
     rows, place = site.labels.rows, site.labels.row_labels
     if rows is None or place is None:
         raise NotFound("No file of rows is labelled here; start the page with: workbench view --rows FILE.")
-    items = site.remember(
-        ("rows", rows.stat().st_mtime_ns), lambda: order_items(file_items(rows, site.labels.field), 0)
-    )
+    items = site.remember(("rows", rows.stat().st_mtime_ns), lambda: order_items(file_items(rows, site.labels.field)))
     return _Labelled("/label", f"Label the rows of {rows.name}", None, items, place)
 
 

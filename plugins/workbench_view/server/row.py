@@ -40,6 +40,7 @@ def row_page(site: Site, store: Store, request: Request) -> Response:
         winner=winner_of(report) if kind_of(row) == "optimize" else None,
         baseline=baseline,
         inputs=found[0]["inputs"] or {},
+        further=found[0]["further"],
         times=[_described(one) for one in found],
         others=_others(store, row, report, (baseline, winner_of(report)), candidate, split, example),
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import random
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -73,16 +75,13 @@ def test_the_end_of_input_loses_nothing(tmp_path: Path) -> None:
     assert done.exit_code != 0 and len(read_labels(tmp_path / "rows.labels.jsonl")) == 2
 
 
-def test_the_order_is_the_seeds_and_not_the_files(tmp_path: Path) -> None:
-    file = rows_file(tmp_path, 30)
-    shown = [label(file, "--seed", seed, keys="y\n\n\n" * 5 + "q\n").output for seed in (0, 0, 1)]
-    (tmp_path / "rows.labels.jsonl").unlink()
-    orders = []
-    for seed in (0, 0, 1):
-        text = label(file, "--seed", seed, keys="y\n\n\n" * 5 + "q\n").output
+def test_the_order_is_that_of_a_draw_and_not_the_files(tmp_path: Path) -> None:
+    file, orders = rows_file(tmp_path, 30), list[list[str]]()
+    for _ in range(2):
+        text = label(file, keys="y\n\n\n" * 5 + "q\n").output
         orders.append([line for line in text.splitlines() if line.startswith("input: ")])
         (tmp_path / "rows.labels.jsonl").unlink()
-    assert orders[0] == orders[1] != orders[2] and len(shown) == 3
+    assert orders[0] == orders[1] and orders[0] != [f"input: Question {i}?" for i in range(6)]
 
 
 def test_hostile_cells_reach_no_terminal_and_forge_no_line(tmp_path: Path) -> None:
@@ -145,9 +144,9 @@ def test_labels_of_a_run_without_a_judge_question_no_gain(judged: Path) -> None:
     """The gain by a metric such as exact_match is not "the opinion of a judge", and needs no labels."""
     found = answers_of(judged)
     labels = [Label(a.item.row, a.item.key, "ann", a.score) for a in found.answers[:20]]
-    assert found.judged and any("opinion" in line for line in calibrate(found.answers, labels).lines())
+    assert found.judged and any("are needed for a proof" in line for line in calibrate(found.answers, labels).lines())
     other = calibrate(found.answers, labels, judged=False)
-    assert other.proof is None and other.agreement is not None and not any("judge" in line for line in other.lines())
+    assert other.drawn is None and other.agreement is not None and not any("proof" in line for line in other.lines())
 
 
 def test_nothing_shown_tells_which_side_wrote_an_answer(judged: Path) -> None:
@@ -155,11 +154,10 @@ def test_nothing_shown_tells_which_side_wrote_an_answer(judged: Path) -> None:
     found = answers_of(judged)
     assert len(found.answers) == 80 and found.labels is not None and found.labels.name == "labels.jsonl"
     side = {(a.item.row, a.item.key): a.side for a in found.answers}
-    for seed in range(3):
-        items = order_items([(a.cluster, a.item) for a in found.answers], seed)
-        first = [side[item.row, item.key] for item in items[::2]]
-        assert [item.row for item in items[::2]] == [item.row for item in items[1::2]]  # both answers to a row
-        assert 8 <= sum(first) <= 32
+    items = order_items([(a.cluster, a.item) for a in found.answers])
+    first = [side[item.row, item.key] for item in items[::2]]
+    assert [item.row for item in items[::2]] == [item.row for item in items[1::2]]  # both answers to a row
+    assert 8 <= sum(first) <= 32
     assert set(vars(items[0])) == {"row", "key", "inputs", "answer"}
     shown = label("last", "--db", judged / "r.db", "--labels", judged / "x.jsonl", keys="y\n\n\n" * 80).output
     assert "baseline" not in shown and "winner" not in shown and "score: 9" not in shown
@@ -171,21 +169,23 @@ def test_two_sides_with_one_answer_are_labelled_once() -> None:
     from workbench.labels import Item
 
     same = Item("r", "k", {}, "x")
-    assert order_items([("c", same), ("c", Item("r", "k", {}, "x"))], 0) == [same]
+    assert order_items([("c", same), ("c", Item("r", "k", {}, "x"))]) == [same]
 
 
 def test_labels_at_the_terminal_let_the_judge_prove_the_gain(tmp_path: Path) -> None:
     run(tmp_path, labels="labels.jsonl")
     opinion = label("last", "--db", tmp_path / "r.db", "--report").output
     assert "fewer than 3 of its answers" in opinion
-    items = order_items([(a.cluster, a.item) for a in answers_of(tmp_path).answers], 0)
+    items = order_items([(a.cluster, a.item) for a in answers_of(tmp_path).answers])
     keys = "".join(("0.8" if item.answer == "better" else "0.5") + "\n\n\n" for item in items[:64]) + "q\n"
     done = label("last", "--db", tmp_path / "r.db", "--by", "ann", keys=keys)
     assert done.exit_code == 0 and "64 labels written" in done.output
     told = label("last", "--db", tmp_path / "r.db", "--report")
-    assert "The gain is shown: +0.300" in told.output and "too kind by" in told.output, told.output
+    assert "32 sealed rows have labels on both sides; 30 are needed" in told.output and "too kind by" in told.output
+    assert "workbench resume RUN" in told.output and "+0.300" not in told.output, "a look that nobody counts"
     asked = json.loads(label("last", "--db", tmp_path / "r.db", "--report", "--json").output)
-    assert asked["judge"]["gain"]["judge"]["labelled"] == 32 and asked["labellers"]["answers"] == 64
+    drawn = {"labelled": 32, "skipped": 0, "rows": 40, "out_of_order": 0}
+    assert asked["judge"]["drawn"] == drawn and asked["labellers"]["answers"] == 64
     report, lm = again(tmp_path)
     assert report.gain_shown and lm.requests == 0 and report.judge is not None and report.judge.labelled == 32
 
@@ -197,7 +197,7 @@ def test_the_rows_of_an_evaluation_can_be_labelled_too(tmp_path: Path) -> None:
     done = label(*path, keys="".join(f"0.{n}\n\n\n" for n in range(1, 9)))
     assert done.exit_code == 0 and "8 labels written" in done.output and "text: val " in done.output
     told = label(*path, "--report").output
-    assert "against people, on 8 answers" in told and "The gain" not in told
+    assert "against people, on 8 answers" in told and "needed for a proof" not in told
 
 
 # Agreement
@@ -262,4 +262,38 @@ def test_an_evaluation_has_no_sides_and_no_gain(judged: Path) -> None:
     one_side = [a for a in answers_of(judged).answers if a.side == 0]
     labels = [Label(a.item.row, a.item.key, "ann", 0.5) for a in one_side]
     found = calibrate(one_side, labels)
-    assert found.proof is None and found.agreement is not None and found.agreement.n == 40
+    assert found.drawn is None and found.agreement is not None and found.agreement.n == 40
+
+
+# Blind, also where the rows of an evaluation are stored whole
+
+
+def evaluated(folder: Path) -> Path:
+    """An evaluation of rows with an id, a label and a note."""
+    rows = [{"id": f"id-{i}", "text": f"val {i}", "label": f"gold {i}", "note": f"noted {i}"} for i in range(4)]
+    file = write(folder)
+    (folder / "val.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    evaluate(file, options=EvalOptions(split="val"), database=folder / "r.db", pool=Saying(say))
+    return folder / "r.db"
+
+
+def test_the_labeller_of_an_evaluation_sees_the_workflows_inputs_and_nothing_else_of_the_row(tmp_path: Path) -> None:
+    shown = label("last", "--db", evaluated(tmp_path), "--labels", tmp_path / "l.jsonl", keys="y\n\n\n" * 4).output
+    assert shown.count("text: val ") == 4 and shown.count("Answer: plain") == 4
+    assert not [word for word in ("gold", "noted", "label: ", "id-") if word in shown], shown
+
+
+def test_show_prints_what_the_workflow_does_not_read_under_its_own_heading(tmp_path: Path) -> None:
+    db = evaluated(tmp_path)
+    row = CliRunner().invoke(cli, ["show", "last", "--row", "id-2", "--db", str(db)]).output
+    inputs, _, rest = row.partition("not read by the workflow:\n")
+    assert "text: val 2" in inputs and "gold" not in inputs and "  label: gold 2\n  note: noted 2\n" in rest
+    failed = CliRunner().invoke(cli, ["show", "last", "--failures", "--db", str(db)]).output
+    assert '    text: "val 2"\n    -> ' in failed and '    the row\'s label: "gold 2"' in failed
+    with closing(sqlite3.connect(db)) as old:  # as older versions stored it
+        old.execute("update runs set options = json_remove(options, '$.inputs')")
+        old.commit()
+    (found,) = json.loads(CliRunner().invoke(cli, ["show", "last", "--row", "id-2", "--db", str(db), "--json"]).output)[
+        "row"
+    ]
+    assert found["inputs"] == {"text": "val 2"} and [*found["further"]] == ["label", "note"]

@@ -15,6 +15,7 @@ pytest.importorskip("starlette")
 pytest.importorskip("jinja2")
 
 from starlette.testclient import TestClient
+from tests.plugins.label.test_label import evaluated
 from tests.plugins.view.conftest import BASE, HOSTILE, improve
 from tests.run.test_judged_run import again, run
 
@@ -84,7 +85,7 @@ def test_labels_of_the_page_let_the_judge_prove_the_gain(judged: Path) -> None:
     store = ReadOnlyStore(str(judged / "r.db"))
     found = run_answers(store, "last")
     store.close()
-    order = [(item.row, item.key) for item in order_items([(a.cluster, a.item) for a in found.answers], 0)]
+    order = [(item.row, item.key) for item in order_items([(a.cluster, a.item) for a in found.answers])]
     for number in range(64):
         shown = ann.fields()
         assert (shown["row"], shown["answer"]) == order[number], "in the order of the terminal"
@@ -94,7 +95,7 @@ def test_labels_of_the_page_let_the_judge_prove_the_gain(judged: Path) -> None:
             == 200
         )
     told = said(ann.open("?by=ann&report=1"))
-    assert "The gain is shown: +0.300" in told and "64 answers labelled by 1: ann" in told
+    assert "32 sealed rows have labels on both sides" in told and "64 answers labelled by 1: ann" in told
     report, lm = again(judged)
     assert report.gain_shown and lm.requests == 0 and report.judge is not None and report.judge.labelled == 32
     site.close()
@@ -110,6 +111,15 @@ def test_the_page_tells_nothing_of_the_side_the_judge_or_the_expected_answer(jud
         assert ann.send("good") == 200
     assert "baseline" not in (judged / "labels.jsonl").read_text()
     site.close()
+
+
+def test_the_page_of_an_evaluation_shows_the_workflows_inputs_and_not_the_label(tmp_path: Path) -> None:
+    evaluated(tmp_path)
+    _, ann = of_run(tmp_path)
+    ann.open()
+    main = ann.page.partition("<main")[2].partition("</main>")[0]
+    assert "val " in main and "plain" in main
+    assert not [word for word in ("gold", "noted", "id-") if word in said(main)]
 
 
 def test_the_last_label_counts_and_labellers_do_not_see_each_other(judged: Path) -> None:
