@@ -126,7 +126,7 @@ def test_friction_3_the_export_scores_the_same_as_here_on_fifty_rows(tmp_path: P
     assert len(rows) == 50
 
     there = Answers(nano)
-    outcomes = run_rows(workflow, rows, here := Script(nano_in_loop), tmp_path / "run.db")
+    outcomes = run_rows(workflow, rows, here := Script(nano), tmp_path / "run.db")
     export(workflow, tmp_path / "out", spec=spec)
     with loaded(tmp_path / "out") as program:
         found = [ask_program(program, {"text": row["text"]}, there)[0] for row in rows]
@@ -134,14 +134,6 @@ def test_friction_3_the_export_scores_the_same_as_here_on_fifty_rows(tmp_path: P
     assert as_sent(there.requests) == as_sent(here.requests)
     right = sum(f["label"] == row["label"] for f, row in zip(found, rows, strict=True) if f)
     assert 10 < right < 50, "an agreement of random or perfect answers would show little"
-
-
-def nano_in_loop(request: Request) -> Any:
-    """`nano` where an event loop is running."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(nano, request).result()
 
 
 PROGRAM = """
