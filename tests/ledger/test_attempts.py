@@ -349,6 +349,36 @@ def test_a_dead_server_stops_the_run_after_a_bounded_number_of_requests(
     run(course)
 
 
+@pytest.mark.parametrize("answered", [False, True])
+def test_where_nothing_was_answered_before_the_budget_ended_all_is_asked_again(answered: bool, tmp_path: Path) -> None:
+    """Failures that end a call are kept, since asking again would give the same; but not those of a server that gave
+    no answer at all. What was sent stays on the bill."""
+    alive = answered
+
+    def answer(request: Request) -> Any:
+        return reply() if alive else failure("timeout")
+
+    async def course() -> None:
+        nonlocal alive
+        lm = FakeLM(answer)
+        with journal(tmp_path / "run.db", calls=3) as ledger:
+            for n in range(3):
+                await ledger.call(lm, ask(str(n)), "task", spec(attempts=1))
+                alive = False
+            if answered:
+                ledger.bill.check_answered()
+            else:
+                with pytest.raises(ServerDead, match="none of 3 requests was answered"):
+                    ledger.bill.check_answered()
+        alive = True
+        with journal(tmp_path / "run.db", calls=6) as ledger:
+            found = [await ledger.call(lm, ask(str(n)), "task", spec(attempts=1)) for n in range(3)]
+            assert [settled.error is None for settled in found] == ([True, False, False] if answered else [True] * 3)
+            assert len(lm.requests) == ledger.sent.calls == (3 if answered else 6)
+
+    run(course)
+
+
 def test_an_answer_in_between_keeps_the_run_alive(tmp_path: Path) -> None:
     async def course() -> None:
         with journal(tmp_path / "run.db", calls=500) as ledger:

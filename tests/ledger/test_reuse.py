@@ -180,3 +180,16 @@ def test_a_model_that_remembers_is_told_of_what_an_earlier_run_answered(tmp_path
         lm.recall = lambda request, response: told.append((request.replica, response.text))
         settle(ledger, lm, *DRAWS[:2])
         assert told == [(0, "draw 0"), (1, "draw 1")]
+
+
+def test_a_run_that_goes_on_takes_nothing_from_a_later_one(tmp_path: Path) -> None:
+    """What it finds must not depend on who ran meanwhile."""
+    path = tmp_path / "run.db"
+    with ledger_of(path, 1):
+        pass
+    with ledger_of(path, 2) as ledger:
+        settle(ledger, FakeLM(lambda request: reply("later")), *DRAWS)
+    with ledger_of(path, 1) as ledger:
+        lm = FakeLM(lambda request: reply("own"))
+        found = settle(ledger, lm, *DRAWS)
+        assert len(lm.requests) == 3 and [s.response.text for s in found if s.response] == ["own"] * 3
