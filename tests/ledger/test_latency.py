@@ -62,8 +62,7 @@ def ledger_rows(path: Path) -> list[tuple[float, float]]:
 
 def test_the_pause_before_another_attempt_is_no_latency(tmp_path: Path) -> None:
     left, took = [failure("server"), failure("rate_limit"), None], list[float]()
-    with journal(tmp_path / "run.db", pauses=True) as ledger:
-        ledger._pause = lambda attempt, error: 0.2
+    with journal(tmp_path / "run.db", pause=0.2) as ledger:
 
         async def course() -> None:
             lm = FakeLM(lambda request: left.pop(0) or serving(took)(request))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helpers.journal import FakeLM, ask, failure, reply, run, spec
+from tests.helpers.journal import FakeLM, ask, failure, pausing, reply, run, spec
 
 from workbench.errors import BudgetSpent
 from workbench.ledger import CallInfo, Ledger, Settled
@@ -26,8 +26,8 @@ def ledger_of(path: Path, number: int, *, reuse: bool = True, searching: bool = 
         if store.row("select 1 from runs where id = ?", number) is None:
             assert add_run(store, run=f"r{number}", name="n", status="", spec="", options="{}") == number
         ledger = Ledger(store, number, BudgetSpec.model_validate(budget), reuse=reuse, searching=searching)
-        ledger._pause = lambda attempt, error: 0.0
-        yield ledger
+        with pausing(0.0):
+            yield ledger
         ledger.close()
     finally:
         store.close()

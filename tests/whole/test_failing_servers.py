@@ -35,8 +35,7 @@ def call_all(
     lm = make_lm(lm_spec({"model": "openai/m", "api_base": base, "concurrency": 8}))
 
     async def course() -> list[Any]:
-        with journal(database, calls=20_000) as ledger:
-            ledger._pause = lambda attempt, error: 0.01
+        with journal(database, pause=0.01, calls=20_000) as ledger:
             jobs = (ledger.call(lm, ask(f"call {n}"), "task", spec(**settings)) for n in range(count))
             found = await asyncio.gather(*jobs, return_exceptions=True)
             look(ledger)

@@ -145,7 +145,8 @@ def test_of_places_that_overlap_one_is_written_whole(tmp_path: Path) -> None:
     apart, beside = Place(path, 13, 17, "warm"), Place(path, 8, 13, ", yet ")
     assert write_places([first, apart, beside]) == {path: "Be brief, yet warm."}, "places that touch do not overlap"
     across = Place(path, 3, 12, "curt but")
-    for places in ([first, across], [across, first], [across, beside], [beside, across]):
+    by_one = Place(path, 3, 9, "curt, ")
+    for places in ([first, across], [across, first], [across, beside], [beside, across], [by_one, beside]):
         (text,) = write_places(places).values()
         assert text in [write_places([one])[path] for one in places], text
 
