@@ -30,6 +30,15 @@ TIERS = {
 }
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A tier that `-m` excludes is not imported either: torch's tests take seconds to collect in each worker."""
+    expression = config.option.markexpr
+    excluded = {part.strip() for part in expression.split(" and ")} if " or " not in expression else set()
+    place = collection_path.relative_to(HERE).as_posix() if collection_path.is_relative_to(HERE) else ""
+    # None leaves the question to pytest; what is named on the command line is asked about, too.
+    return True if f"not {TIERS.get(place)}" in excluded else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         place = item.path.relative_to(HERE).as_posix()

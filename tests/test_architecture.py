@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -74,6 +74,11 @@ def imports(tree: ast.AST) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
+@cache
+def imported(path: Path) -> tuple[str, ...]:
+    return tuple(imports(parsed(path)))
+
+
 def module_of(path: Path, root: Path = CORE.parent) -> str:
     parts = path.relative_to(root).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
@@ -89,9 +94,15 @@ def room(module: str) -> str:
     )
 
 
-def target(imported: str, known: set[str]) -> str:
+@cache
+def known() -> frozenset[str]:
+    """The modules of core."""
+    return frozenset(module_of(p) for p in modules(CORE))
+
+
+def target(name: str, among: Collection[str]) -> str:
     """The module that an imported name comes from."""
-    return imported if imported in known else imported.rpartition(".")[0]
+    return name if name in among else name.rpartition(".")[0]
 
 
 def texts(path: Path) -> Iterator[str]:
@@ -115,56 +126,67 @@ def named(paths: list[Path]) -> dict[str, Path]:
     return {str(p.relative_to(ROOT)): p for p in paths}
 
 
-@pytest.mark.parametrize("path", modules(CORE), ids=module_of)
-def test_a_room_imports_only_what_stands_below_it(path: Path) -> None:
-    here, known = room(module_of(path)), {module_of(p) for p in modules(CORE)}
-    for imported in imports(parsed(path)):
-        there = room(target(imported, known)) if imported.startswith("workbench.") else ""
-        if here and there and there != here:
-            assert there in ROOMS, f"{there} has no room"
-            assert FLOORS.index(there) < FLOORS.index(here), f"{here} imports {imported}, which stands above it"
-            assert there not in SHELVES, f"{here} imports {imported}: {there} is for plugins and authors"
+def test_a_room_imports_only_what_stands_below_it() -> None:
+    wrong = []
+    for path in modules(CORE):
+        here = room(module_of(path))
+        for name in imported(path):
+            there = room(target(name, known())) if name.startswith("workbench.") else ""
+            if not here or not there or there == here:
+                continue
+            if there not in ROOMS:
+                wrong.append(f"{path}: {there} has no room")
+            elif FLOORS.index(there) >= FLOORS.index(here):
+                wrong.append(f"{path}: {here} imports {name}, which stands above it")
+            elif there in SHELVES:
+                wrong.append(f"{path}: {here} imports {name}: {there} is for plugins and authors")
+    assert not wrong, "\n".join(wrong)
 
 
 def test_there_are_no_circles() -> None:
     """Between files, wherever an import stands: in a function or for types alone, too."""
     for folder in (CORE, *(ROOT / "plugins").iterdir()):
-        known = {module_of(p, folder.parent): p for p in modules(folder)}
+        own = {module_of(p, folder.parent): p for p in modules(folder)}
         graph = networkx.DiGraph()
-        for name, path in known.items():
-            found = {target(i, set(known)) for i in imports(parsed(path))} & known.keys() - {name, folder.name}
+        for name, path in own.items():
+            found = {target(i, own) for i in imported(path)} & own.keys() - {name, folder.name}
             graph.add_edges_from((name, other) for other in found)
         assert not [c for c in networkx.strongly_connected_components(graph) if len(c) > 1]
 
 
-@pytest.mark.parametrize("path", [p for p in modules(CORE) if CORE / "cli" not in p.parents], ids=module_of)
-def test_nothing_of_ours_is_imported_inside_a_function(path: Path) -> None:
-    for node in ast.walk(parsed(path)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name != "__getattr__":
-            assert not [i for i in imports(node) if i.startswith("workbench")], f"{path}: {node.name}"
+def test_nothing_of_ours_is_imported_inside_a_function() -> None:
+    wrong = [
+        f"{path}: {node.name}"
+        for path in modules(CORE)
+        if CORE / "cli" not in path.parents
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name != "__getattr__"
+        if any(name.startswith("workbench") for name in imports(node))
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize(
-    "path", files("core", "plugins", "tests", "contrib", "docs"), ids=lambda p: str(p.relative_to(ROOT))
-)
-def test_a_room_is_entered_by_its_face(path: Path) -> None:
+def test_a_room_is_entered_by_its_face() -> None:
     """Only its own files and its own tests go further in. A test may take what is private, or a whole module to plant a
     fault."""
-    parts = path.relative_to(ROOT).parts
-    known = {module_of(p) for p in modules(CORE)}
-    for imported in imports(parsed(path)):
-        door, name = target(imported, known), imported.rpartition(".")[2]
-        if not door.startswith("workbench.") or door.count(".") < 2 or room(door) in (*SHELVES, *parts):
-            continue
-        tested = parts[0] in ("tests", "contrib") and (imported == door or name[0] == "_")
-        assert tested or name == "defaults", f"{path}: from workbench.{room(door)} import {name}"
+    wrong = []
+    for path in files("core", "plugins", "tests", "contrib", "docs"):
+        parts = path.relative_to(ROOT).parts
+        for whole in imported(path):
+            door, name = target(whole, known()), whole.rpartition(".")[2]
+            if not door.startswith("workbench.") or door.count(".") < 2 or room(door) in (*SHELVES, *parts):
+                continue
+            tested = parts[0] in ("tests", "contrib") and (whole == door or name[0] == "_")
+            if not tested and name != "defaults":
+                wrong.append(f"{path}: from workbench.{room(door)} import {name}")
+    assert not wrong, "\n".join(wrong)
 
 
 def test_core_imports_no_plugin_and_no_plugin_another() -> None:
     for path in files("core", "plugins"):
-        for imported in imports(parsed(path)):
-            first = imported.split(".")[0]
-            assert not first.startswith("workbench_") or first in path.parts, f"{path}: {imported}"
+        for name in imported(path):
+            first = name.split(".")[0]
+            assert not first.startswith("workbench_") or first in path.parts, f"{path}: {name}"
 
 
 def test_sql_stands_in_the_store() -> None:
@@ -176,7 +198,7 @@ def test_sql_stands_in_the_store() -> None:
 
 def test_only_the_command_line_knows_click() -> None:
     for path in files("core", "plugins"):
-        if any(i.split(".")[0] == "click" for i in imports(parsed(path))):
+        if any(i.split(".")[0] == "click" for i in imported(path)):
             assert CORE / "cli" in path.parents or path.name == "commands.py", path
 
 
@@ -189,7 +211,7 @@ def test_nothing_of_ours_reads_pickles_or_runs_code_of_a_checkpoint() -> None:
     found = []
     for path in [*modules(CORE), *modules(ROOT / "plugins")]:
         tree = parsed(path)
-        found += [f"{path.name} imports {name}" for name in imports(tree) if name.split(".")[0] in UNSAFE]
+        found += [f"{path.name} imports {name}" for name in imported(path) if name.split(".")[0] in UNSAFE]
         for node in ast.walk(tree):
             if isinstance(node, ast.Call):
                 called = ast.unparse(node.func)
@@ -233,7 +255,7 @@ def test_all_output_passes_one_function() -> None:
     live = [line for line in found if line.startswith("core/workbench/cli/progress.py:") and line.endswith("Console")]
     assert found == live and len(live) == 1, "use workbench.cli.say"
     for path in files("core", "plugins"):
-        assert path in allowed or not {"click.echo", "click.style", "rich.print"} & set(imports(parsed(path))), path
+        assert path in allowed or not {"click.echo", "click.style", "rich.print"} & set(imported(path)), path
 
 
 def test_core_names_plugins_in_one_place() -> None:
@@ -333,3 +355,16 @@ def test_top_level_is_as_it_was_asked_for() -> None:
         ".pre-commit-config.yaml",
         "justfile",
     }
+
+
+@pytest.mark.parametrize(
+    ("expression", "left_out"),
+    [("not slow and not training", True), ("training", False), ("", False), ("slow or not training", False)],
+)
+def test_only_a_tier_that_is_excluded_is_left_out_of_collection(
+    expression: str, left_out: bool, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pytestconfig.option, "markexpr", expression)
+    for place, skipped in (("plugins/training", left_out), ("plugins/sandbox", False), ("", False)):
+        path = ROOT / "tests" / place
+        assert bool(pytestconfig.hook.pytest_ignore_collect(collection_path=path, config=pytestconfig)) == skipped

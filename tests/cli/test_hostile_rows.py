@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -18,13 +18,14 @@ from workbench.text import visible
 FILE = """\
 name: hostile rows
 lm: bundled/nano
-data: {{file: {file}, split: {{train: 3, val: 3, test: 3}}}}
+data: {data}
 metric: exact_match(label)
 nodes:
   sort: {{predict: "text -> label: Literal['a', 'b']"}}
 optimize: [{{random: {{trials: 1}}}}]
-budget: {{calls: 40}}
+budget: {{calls: 100}}
 """
+SPLIT = "{{file: {}, split: {{train: 3, val: 3, test: 3}}}}"
 #: name: (cell, part of what is shown of it)
 CELLS = {
     "1 MB": ("x" * 1_000_000, "xxxx"),
@@ -55,36 +56,47 @@ def invoke(*words: str) -> Result:
     return done
 
 
-def write(folder: Path, cell: Any) -> None:
-    words = "apple brick cloud drift ember flint grove hinge ivory".split()  # no row is like another
-    rows = [{"text": f"{word * 9} {cell}", "label": "neither", "number": 1} for word in words]
-    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (folder / "w.yaml").write_text(FILE.format(file="rows.jsonl"))
+WORDS = "apple brick cloud drift ember flint grove hinge ivory joker kiosk".split()  # no row is like another
 
 
-@pytest.mark.parametrize("name", [pytest.param("1 MB", marks=pytest.mark.slow), *list(CELLS)[1:]])
-def test_a_hostile_cell_is_shown_with_escapes_and_kept_as_it_is(name: str, folder: Path) -> None:
-    cell, shown = CELLS[name]
-    write(folder, cell)
+def write(path: Path, cells: Sequence[str], repeated: int = 9) -> None:
+    rows = [
+        {"text": f"{word * repeated} {cell}", "label": "neither", "number": 1}
+        for word, cell in zip(WORDS, cells, strict=False)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.mark.parametrize("names", [pytest.param(["1 MB"] * 3, marks=pytest.mark.slow), list(CELLS)[1:]], ids=len)
+def test_hostile_cells_are_shown_with_escapes_and_kept_as_they_are(names: list[str], folder: Path) -> None:
+    """Each cell is in a row of train, of val and of test."""
+    cells = [CELLS[name][0] for name in names]
+    for repeated, split in enumerate(("train", "val", "test"), 7):
+        write(folder / f"{split}.jsonl", cells, repeated)
+    (folder / "w.yaml").write_text(FILE.format(data="{train: train.jsonl, val: val.jsonl, test: test.jsonl}"))
     assert invoke("validate", "w.yaml").exit_code == 0
-    said = invoke("run", "w.yaml", "--example", "0")
-    assert said.output.splitlines()[1].startswith("  text: ") and shown in said.output
-    row = json.loads(invoke("run", "w.yaml", "--example", "0", "--json").output)["row"]
-    assert row["text"].endswith(f" {cell}")
+    for n, name in enumerate(names):
+        cell, shown = CELLS[name]
+        said = invoke("run", "w.yaml", "--example", str(n))
+        assert said.output.splitlines()[1].startswith("  text: ") and shown in said.output, name
+        row = json.loads(invoke("run", "w.yaml", "--example", str(n), "--json").output)["row"]
+        assert row["text"].endswith(f" {cell}"), name
     done = invoke("optimize", "w.yaml", "--set", "proof.when_unchanged=test")
     assert done.exit_code == 0, done.output
-    assert invoke("show", "--failures", "--calls", "2").exit_code == 0
-    found = json.loads(invoke("show", "--failures", "--calls", "2", "--json").output)
-    if name != "1 MB":  # whose rows are nearly the same, and so not tested
-        assert len(found["failures"]) == 3
-    assert all(f["inputs"]["text"].endswith(f" {cell}") for f in found["failures"])
-    assert cell.strip() in found["calls"][0]["messages"][-1]["content"], "the model reads it as it is"
+    assert invoke("show", "--failures", "--calls", "99").exit_code == 0
+    found = json.loads(invoke("show", "--failures", "--calls", "99", "--json").output)
+    if "1 MB" not in names:  # whose rows are nearly the same, and so not tested
+        kept = {failure["inputs"]["text"].partition(" ")[2] for failure in found["failures"]}
+        assert kept == set(cells)
+    asked = [call["messages"][-1]["content"] for call in found["calls"]]
+    assert all(any(cell.strip() in text for text in asked) for cell in cells), "the model reads them as they are"
     assert invoke("validate", "optimized.yaml").exit_code == 0
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
 def test_a_number_that_is_none_is_refused_at_its_line(number: str, folder: Path) -> None:
-    write(folder, "x")
+    write(folder / "rows.jsonl", ["x"] * 9)
+    (folder / "w.yaml").write_text(FILE.format(data=SPLIT.format("rows.jsonl")))
     lines = (folder / "rows.jsonl").read_text().splitlines()
     (folder / "rows.jsonl").write_text("\n".join([*lines, f'{{"text": "x", "label": "a", "number": {number}}}\n']))
     refused = CliRunner().invoke(cli, ["validate", "w.yaml"]).exception
@@ -97,7 +109,7 @@ def test_cells_of_a_table_are_read_as_they_are_and_go_nowhere_else_as_a_table(fo
     cells = [cell for name, (cell, _) in CELLS.items() if name not in ("1 MB", "lone surrogate", "control")]
     with (folder / "rows.csv").open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([("text", "label"), *((cell, "ab"[n % 2]) for n, cell in enumerate(cells))])
-    (folder / "w.yaml").write_text(FILE.format(file="rows.csv"))
+    (folder / "w.yaml").write_text(FILE.format(data=SPLIT.format("rows.csv")))
     seen = [json.loads(invoke("run", "w.yaml", "--example", str(n), "--json").output)["row"]["text"] for n in range(3)]
     assert set(seen) <= set(cells) and len(set(seen)) == 3
     assert invoke("optimize", "w.yaml").exit_code == 0

@@ -323,6 +323,14 @@ evaluate({str(path)!r}, options=EvalOptions(split="test"), database={str(tmp_pat
     assert len(looks(database)) == 12, "one test, of all rows"
 
 
+@pytest.mark.parametrize(("split", "seen"), [("train", 0), ("val", 0), ("test", 12), ("all", 12)])
+def test_each_split_that_holds_sealed_rows_is_a_look_at_them_and_no_other(
+    split: Any, seen: int, write: WriteFile, script: Script, tmp_path: Path
+) -> None:
+    report = evaluate(write(), options=EvalOptions(split=split), database=tmp_path / "a.db", pool=script)
+    assert report.complete and len(looks(tmp_path / "a.db")) == seen
+
+
 def test_rows_that_nobody_answered_were_not_looked_at(write: WriteFile, tmp_path: Path) -> None:
     def dead(request: Request) -> str:
         raise LMError("connection", "refused")

@@ -13,9 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.helpers.gateway_sessions import CALLS, ScriptedSession
 
-from workbench.gateway import Refused
+from workbench.errors import BudgetSpent, Interrupted, LMError, NodeError, ServerDead
+from workbench.gateway import Refused, refusal_of
 from workbench.gateway import endpoints as e
 from workbench.gateway.access import Admitted
+from workbench.gateway.fields import MOST_STOPS
 from workbench.lm import Request, estimate_tokens
 
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
@@ -230,6 +232,61 @@ def test_any_object_is_read_or_refused(path: str, body: dict[str, Any]) -> None:
 def test_what_cannot_be_served_is_refused_by_its_place(path: str, change: dict[str, Any], place: str) -> None:
     found = answered(path, {**FULL[path], **change})
     assert isinstance(found, Refused) and found.field == place
+
+
+#: The fields of each API that are numbers.
+NUMBERS = {
+    "/chat/completions": ("n", "seed", "temperature", "top_p", "max_tokens", "max_completion_tokens"),
+    "/responses": ("max_output_tokens", "temperature", "top_p"),
+    "/messages": ("max_tokens", "temperature", "top_p"),
+}
+
+
+@pytest.mark.parametrize(("path", "field"), [(path, field) for path, names in NUMBERS.items() for field in names])
+@pytest.mark.parametrize("value", [True, False, "1", [1], float("inf"), float("nan")])
+def test_a_number_is_a_number_and_nothing_that_python_takes_for_one(path: str, field: str, value: Any) -> None:
+    plain = {name: given for name, given in FULL[path].items() if name not in NUMBERS[path] or name == "max_tokens"}
+    found = answered(path, {**plain, field: value})
+    assert isinstance(found, Refused) and found.field == field, found
+
+
+@pytest.mark.parametrize(("path", "field"), [("/chat/completions", "stop"), ("/messages", "stop_sequences")])
+def test_the_texts_that_stop_a_model_are_so_many_and_none_is_empty(path: str, field: str) -> None:
+    most = [f"s{n}" for n in range(MOST_STOPS)]
+    assert isinstance(answered(path, {**FULL[path], field: most}), ScriptedSession)
+    found = answered(path, {**FULL[path], field: [*most, "one more"]})
+    assert isinstance(found, Refused) and found.field == field and str(MOST_STOPS) in found.message
+    empty = answered(path, {**FULL[path], field: ["a", ""]})
+    assert isinstance(empty, Refused) and empty.field == f"{field}[1]"
+
+
+PRIVATE = "http://10.0.0.1/?key=sk-private"
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (BudgetSpent("calls", 5, 6, 0), 429),
+        (Interrupted(PRIVATE), 429),
+        (LMError("rate_limit", PRIVATE), 429),
+        (ServerDead(PRIVATE), 503),
+        (LMError("server", PRIVATE), 502),
+        (LMError("connection", PRIVATE), 502),
+        (LMError("timeout", PRIVATE), 504),
+        (LMError("too_long", PRIVATE), 400),
+        (LMError("bad_request", PRIVATE), 400),
+        (LMError("unsupported", PRIVATE), 400),
+        (NodeError("refused", PRIVATE), 400),
+        (NodeError("policy", PRIVATE), 403),
+        (RuntimeError(PRIVATE), 500),
+    ],
+    ids=lambda value: f"{type(value).__name__} {getattr(value, 'kind', '')}" if isinstance(value, Exception) else "",
+)
+def test_the_status_says_whose_fault_it_is_and_whether_to_wait(error: Exception, status: int) -> None:
+    """4xx: the agent asks otherwise; 429: it waits or ends; 500: ours; 502 to 504: the model's server. None names what
+    only we should know."""
+    refused = refusal_of(error)
+    assert refused.status == status and PRIVATE not in refused.message
 
 
 def test_the_same_request_is_the_same_ask_whatever_its_api() -> None:

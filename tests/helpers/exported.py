@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import dspy
 from dspy import lm15
 
-from workbench.lm import LMPool, Request, Response
+from workbench.lm import Request, Response
 from workbench.spec import lm_spec
+from workbench_nano.provider import NanoLM, bundled
 
 
 class Answers:
@@ -89,14 +90,14 @@ def as_sent(requests: list[Request]) -> list[dict[str, Any]]:
     return [{**r.as_dict(), "replica": 0} for r in requests]
 
 
+@cache
+def _nano() -> NanoLM:
+    return bundled("nano", lm_spec("bundled/nano"))
+
+
 def nano(request: Request) -> Response:
-    """The answer of the bundled model."""
-
-    async def answer() -> Response:
-        pool = LMPool()
-        try:
-            return await pool.get(lm_spec("bundled/nano")).complete(request)
-        finally:
-            await pool.aclose()
-
-    return asyncio.run(answer())
+    """The answer of the bundled model, whose weights are read once. No event loop is needed, and none disturbs it."""
+    (found,) = _nano()._generate([request])
+    if isinstance(found, Exception):
+        raise found
+    return found

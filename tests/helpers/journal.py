@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from workbench.errors import LMError
 from workbench.ledger import Ledger
 from workbench.lm import Request, Response
@@ -61,16 +63,24 @@ def spec(**settings: Any) -> LMSpec:
 
 
 @contextmanager
-def journal(path: Path, *, pauses: bool = False, **budget: Any) -> Iterator[Ledger]:
-    """The ledger of run 1 in a database, as of a new process on each call. Without pauses, retries are immediate."""
+def pausing(seconds: float | None) -> Iterator[None]:
+    """All ledgers wait so long before they ask again; None: as long as for a user."""
+    with pytest.MonkeyPatch.context() as patch:
+        if seconds is not None:
+            patch.setattr("workbench.ledger.ledger.pause_before", lambda attempt, asked, jitter: seconds)
+        yield
+
+
+@contextmanager
+def journal(path: Path, *, pause: float | None = 0.0, **budget: Any) -> Iterator[Ledger]:
+    """The ledger of run 1 in a database, as of a new process on each call. pause: as for `pausing`."""
     store = Store(path)
     if store.row("select 1 from runs") is None:
         store.execute("insert into runs (id, run, status, started, spec, options) values (1, 'r', '', '', '', '')")
     ledger = Ledger(store, 1, BudgetSpec.model_validate(budget))
-    if not pauses:
-        ledger._pause = lambda attempt, error: 0.0
     try:
-        yield ledger
+        with pausing(pause):
+            yield ledger
         ledger.close()
     finally:
         store.close()

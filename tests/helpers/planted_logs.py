@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from workbench.kit.agent_log import Log, LogStep
@@ -55,11 +55,11 @@ def oracle(say: Callable[[Messages], str] = say_rule, seen: list[Messages] | Non
     return ask
 
 
-def diagnose(log: Log, method: str, ask: Ask, **settings: Any) -> Diagnosis:
-    """The diagnosis of one log by a judge that is a function."""
+def diagnose(log: Log, method: str, ask: Ask, logs: Sequence[Log] = (), **settings: Any) -> Diagnosis:
+    """The diagnosis of one log by a judge that is a function. logs: of the command, this one among them."""
 
     async def course() -> Diagnosis:
         judging = Judging.model_validate({"method": method, **settings})
-        return await METHODS[method](log, Judge(ask, judging, (log,)))
+        return await METHODS[method](log, Judge(ask, judging, tuple(logs) or (log,)))
 
     return asyncio.run(course())

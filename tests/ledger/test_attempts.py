@@ -8,7 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helpers.journal import FakeLM, ask, failure, journal, nothing_reserved, reply, run, scripted, spec, turns
+from tests.helpers.journal import (
+    FakeLM,
+    ask,
+    failure,
+    journal,
+    nothing_reserved,
+    reply,
+    run,
+    run_without_waiting,
+    scripted,
+    spec,
+    turns,
+)
 
 from workbench.errors import BudgetSpent, LMError, ServerDead
 from workbench.failures import FailureKind
@@ -30,8 +42,7 @@ def test_a_cancelled_call_leaves_no_reservation(where: str, tmp_path: Path) -> N
     lm = FakeLM(hang, concurrency=1 if where == "waiting for a slot" else 8)
 
     async def course() -> tuple[int, int]:
-        with journal(tmp_path / "run.db", calls=9, tokens=5000, usd=5.0) as ledger:
-            ledger._pause = lambda attempt, error: 3600.0
+        with journal(tmp_path / "run.db", pause=3600.0, calls=9, tokens=5000, usd=5.0) as ledger:
             other = asyncio.create_task(ledger.call(lm, ask("other"), "task", spec()))
             await turns(5)
             call = asyncio.create_task(ledger.call(lm, ask("cancelled"), "task", spec()))
@@ -311,6 +322,7 @@ def test_a_dead_server_stops_the_run_after_a_bounded_number_of_requests(
     attempts: int, kind: str, tmp_path: Path
 ) -> None:
     alive, places = False, asyncio.Semaphore(1)
+    pause = None if kind == "rate_limit" else 0.0  # one rate limit a second counts
 
     async def answer(request: Request) -> Any:
         await turns(random.Random(str(request.messages)).randrange(4))
@@ -327,7 +339,7 @@ def test_a_dead_server_stops_the_run_after_a_bounded_number_of_requests(
     async def course() -> None:
         nonlocal alive, places
         places = asyncio.Semaphore(at_once)
-        with journal(tmp_path / "run.db", calls=5000) as ledger:
+        with journal(tmp_path / "run.db", pause=pause, calls=5000) as ledger:
             outcomes = await asyncio.gather(*(one(ledger, n) for n in range(200)), return_exceptions=True)
             dead = [o for o in outcomes if isinstance(o, ServerDead)]
             assert len(outcomes) - len(dead) == DEAD_AFTER - 1, "those before the end were told their own failure"
@@ -340,11 +352,41 @@ def test_a_dead_server_stops_the_run_after_a_bounded_number_of_requests(
                 await one(ledger, 999)
             assert len(lm.requests) == sent
         alive = True
-        with journal(tmp_path / "run.db", calls=5000) as ledger:
+        with journal(tmp_path / "run.db", pause=pause, calls=5000) as ledger:
             for n in range(200):
                 settled = await one(ledger, n)
                 assert settled.response is not None, "a resumed run asks again"
             assert ledger.spent.calls == ledger.sent.calls == len(lm.requests)
+
+    (run_without_waiting if kind == "rate_limit" else run)(course)
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_where_nothing_was_answered_before_the_budget_ended_all_is_asked_again(answered: bool, tmp_path: Path) -> None:
+    """Failures that end a call are kept, since asking again would give the same; but not those of a server that gave
+    no answer at all. What was sent stays on the bill."""
+    alive = answered
+
+    def answer(request: Request) -> Any:
+        return reply() if alive else failure("timeout")
+
+    async def course() -> None:
+        nonlocal alive
+        lm = FakeLM(answer)
+        with journal(tmp_path / "run.db", calls=3) as ledger:
+            for n in range(3):
+                await ledger.call(lm, ask(str(n)), "task", spec(attempts=1))
+                alive = False
+            if answered:
+                ledger.bill.check_answered()
+            else:
+                with pytest.raises(ServerDead, match="none of 3 requests was answered"):
+                    ledger.bill.check_answered()
+        alive = True
+        with journal(tmp_path / "run.db", calls=6) as ledger:
+            found = [await ledger.call(lm, ask(str(n)), "task", spec(attempts=1)) for n in range(3)]
+            assert [settled.error is None for settled in found] == ([True, False, False] if answered else [True] * 3)
+            assert len(lm.requests) == ledger.sent.calls == (3 if answered else 6)
 
     run(course)
 

@@ -14,7 +14,7 @@ from tests.helpers.journal import FakeLM, ask, journal, nothing_reserved, reply,
 
 from workbench.errors import BudgetSpent, LMError, SpecError
 from workbench.ledger import Ledger, Spend
-from workbench.lm import Request, Response, estimate_tokens
+from workbench.lm import MOST_TOKENS, Request, Response, estimate_tokens
 
 # The ceiling
 
@@ -217,6 +217,42 @@ def test_minutes_count_earlier_processes(tmp_path: Path) -> None:
             assert ledger.remaining("minutes") == 0
 
     run(course)
+
+
+def test_what_is_held_for_the_proof_counts_in_each_kind_of_budget(tmp_path: Path) -> None:
+    """Search sees the same whether it asks what is left or asks for a call."""
+    budget = {"calls": 5, "tokens": 10_000, "usd": 1.0, "minutes": 10}
+    with journal(tmp_path / "run.db", **budget) as ledger:
+        for what, ceiling in budget.items():
+            ledger.reserve_for_proof()
+            assert ledger.remaining(what) == pytest.approx(ceiling, rel=0.01)
+            ledger.reserve_for_proof(**{what: 0.75 * ceiling})
+            assert ledger.remaining(what) == pytest.approx(0.25 * ceiling, rel=0.01)
+            ledger.reserve_for_proof(**{what: ceiling})
+            assert ledger.remaining(what) == 0
+            with pytest.raises(BudgetSpent, match=what):
+                run(lambda: ledger.call(FakeLM(), ask(), "task", spec()))
+
+
+def test_counts_that_no_model_can_have_are_bounded(tmp_path: Path) -> None:
+    """A server says how many tokens there were; the database and the bill take no more than a model can read."""
+    with journal(tmp_path / "run.db") as ledger:
+        for n, count in enumerate((MOST_TOKENS + 1, 10**30)):
+            lm = FakeLM(lambda request, count=count: reply(prompt=count, completion=count))
+            run(lambda lm=lm, n=n: ledger.call(lm, ask(str(n)), "task", spec()))
+            assert ledger.spent.prompt_tokens == ledger.spent.completion_tokens == (n + 1) * MOST_TOKENS
+    with journal(tmp_path / "run.db") as again:
+        assert again.store.row("select max(prompt_tokens) as most from calls")["most"] == MOST_TOKENS
+
+
+def test_the_largest_prompt_of_a_role_is_the_largest_in_any_order(tmp_path: Path) -> None:
+    with journal(tmp_path / "run.db") as ledger:
+        for role, prompts in (("task", (50, 5)), ("judge", (7, 70, 8))):
+            for count in prompts:
+                lm = FakeLM(lambda request, count=count: reply(prompt=count))
+                run(lambda lm=lm, role=role, count=count: ledger.call(lm, ask(f"{role} {count}"), role, spec()))
+        found = ledger.summary()["by_role"]
+        assert {role: bill["largest_prompt"] for role, bill in found.items()} == {"task": 50, "judge": 70}
 
 
 def test_dollars_need_a_price(tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ def test_all_wait_for_one_pause_also_those_who_come_later() -> None:
         return starts
 
     starts = run(course)
-    assert min(starts) >= 0.199 and max(starts) < 2.0
+    assert min(starts) >= 0.199 and len(starts) == 4
 
 
 def test_cancelling_in_a_pause_gives_the_slot_back() -> None:
@@ -209,7 +209,7 @@ def test_a_server_that_asks_to_wait_is_left_alone_by_every_call(attempts: int, t
     lm = FakeLM(answer, concurrency=2)
 
     async def course() -> None:
-        with journal(tmp_path / "run.db", pauses=True, calls=50) as ledger:
+        with journal(tmp_path / "run.db", pause=None, calls=50) as ledger:
             await asyncio.gather(*(ledger.call(lm, ask(str(n)), "task", spec(attempts=attempts)) for n in range(8)))
 
     run(course)
@@ -261,7 +261,7 @@ def test_200_calls_of_8_workers_outlast_every_rate_limit(asked: float | None, tm
     lm = FakeLM(answer, concurrency=8)
 
     async def course() -> None:
-        with journal(tmp_path / "run.db", pauses=True, calls=5000) as ledger:
+        with journal(tmp_path / "run.db", pause=None, calls=5000) as ledger:
             jobs = (ledger.call(lm, ask(str(n)), "task", spec(attempts=4)) for n in range(200))
             settled = await asyncio.gather(*jobs)
             assert [s.error for s in settled] == [None] * 200
@@ -281,7 +281,7 @@ def test_a_server_that_only_refuses_pauses_the_run_and_a_resumed_one_asks_again(
 
     async def course() -> None:
         loop = asyncio.get_running_loop()
-        with journal(tmp_path / "run.db", pauses=True, calls=5000) as ledger:
+        with journal(tmp_path / "run.db", pause=None, calls=5000) as ledger:
             begun = loop.time()
             jobs = (ledger.call(lm, ask(str(n)), "task", spec(attempts=4)) for n in range(40))
             outcomes = await asyncio.gather(*jobs, return_exceptions=True)
@@ -290,7 +290,7 @@ def test_a_server_that_only_refuses_pauses_the_run_and_a_resumed_one_asks_again(
             assert 120 * (MOST_PAUSES - 1) <= loop.time() - begun <= 160 * MOST_PAUSES, "two minutes at most each time"
             assert len(lm.requests) < 40
         lm.answer = lambda request: reply()
-        with journal(tmp_path / "run.db", pauses=True, calls=5000) as ledger:
+        with journal(tmp_path / "run.db", pause=None, calls=5000) as ledger:
             settled = [await ledger.call(lm, ask(str(n)), "task", spec(attempts=4)) for n in range(40)]
             assert [s.error for s in settled] == [None] * 40
             assert ledger.sent.calls == ledger.spent.calls == len(lm.requests)
@@ -302,7 +302,7 @@ def test_one_call_that_alone_is_refused_ends_and_the_others_go_on(tmp_path: Path
     lm = FakeLM(lambda request: failure("rate_limit") if "never" in str(request) else reply(), concurrency=4)
 
     async def course() -> None:
-        with journal(tmp_path / "run.db", pauses=True, calls=500) as ledger:
+        with journal(tmp_path / "run.db", pause=None, calls=500) as ledger:
             refused = asyncio.create_task(ledger.call(lm, ask("never"), "task", spec(attempts=4)))
             for n in range(200):
                 assert (await ledger.call(lm, ask(str(n)), "task", spec())).error is None
@@ -318,7 +318,7 @@ def test_a_rate_limit_uses_up_no_attempt(tmp_path: Path) -> None:
     lm = scripted(*[RATE] * 9, *[failure("server")] * 3, RATE, reply())
 
     async def course() -> None:
-        with journal(tmp_path / "run.db", pauses=True, calls=99) as ledger:
+        with journal(tmp_path / "run.db", pause=None, calls=99) as ledger:
             settled = await ledger.call(lm, ask(), "task", spec(attempts=4))
             assert settled.response == reply() and settled.attempts == ledger.sent.calls == 14
 

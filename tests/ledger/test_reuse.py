@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helpers.journal import FakeLM, ask, failure, reply, run, spec
+from tests.helpers.journal import FakeLM, ask, failure, pausing, reply, run, spec
 
 from workbench.errors import BudgetSpent
 from workbench.ledger import CallInfo, Ledger, Settled
@@ -26,8 +26,8 @@ def ledger_of(path: Path, number: int, *, reuse: bool = True, searching: bool = 
         if store.row("select 1 from runs where id = ?", number) is None:
             assert add_run(store, run=f"r{number}", name="n", status="", spec="", options="{}") == number
         ledger = Ledger(store, number, BudgetSpec.model_validate(budget), reuse=reuse, searching=searching)
-        ledger._pause = lambda attempt, error: 0.0
-        yield ledger
+        with pausing(0.0):
+            yield ledger
         ledger.close()
     finally:
         store.close()
@@ -180,3 +180,16 @@ def test_a_model_that_remembers_is_told_of_what_an_earlier_run_answered(tmp_path
         lm.recall = lambda request, response: told.append((request.replica, response.text))
         settle(ledger, lm, *DRAWS[:2])
         assert told == [(0, "draw 0"), (1, "draw 1")]
+
+
+def test_a_run_that_goes_on_takes_nothing_from_a_later_one(tmp_path: Path) -> None:
+    """What it finds must not depend on who ran meanwhile."""
+    path = tmp_path / "run.db"
+    with ledger_of(path, 1):
+        pass
+    with ledger_of(path, 2) as ledger:
+        settle(ledger, FakeLM(lambda request: reply("later")), *DRAWS)
+    with ledger_of(path, 1) as ledger:
+        lm = FakeLM(lambda request: reply("own"))
+        found = settle(ledger, lm, *DRAWS)
+        assert len(lm.requests) == 3 and [s.response.text for s in found if s.response] == ["own"] * 3

@@ -115,7 +115,18 @@ CASES: dict[str, dict[str, Callable[[Path], Any]]] = {
 SUITES = {"metrics": metric_checks, "readers": reader_checks, "lms": lm_checks, "node_kinds": node_checks}
 
 
-@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, found in CASES.items() for name in found])
+#: Each check of these starts a sandbox or reads weights; their plugins' own tests are in the fast tier.
+SLOW = {("node_kinds", "code"), ("lms", "bundled")}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        pytest.param(kind, name, marks=pytest.mark.slow if (kind, name) in SLOW else ())
+        for kind, found in CASES.items()
+        for name in found
+    ],
+)
 def test_what_a_plugin_registers_passes_the_suite_of_its_contract(kind: str, name: str, tmp_path: Path) -> None:
     case = CASES[kind][name](tmp_path)
     assert broken(SUITES[kind](), case) == {}
@@ -142,7 +153,13 @@ def without(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> 
     plugins.cache_clear()
 
 
-@pytest.mark.parametrize("without", OURS, ids=lambda entry: entry.value, indirect=True)
+@pytest.mark.parametrize(
+    "without",
+    [  # all plugins are loaded anew for each: one in eight in the fast tier
+        pytest.param(entry, id=entry.value, marks=pytest.mark.slow if n % 8 else ()) for n, entry in enumerate(OURS)
+    ],
+    indirect=True,
+)
 def test_without_its_folder_the_command_line_works_and_names_what_is_missing(without: EntryPoint) -> None:
     listed = CliRunner().invoke(cli, ["plugins"])
     assert listed.exit_code == 0 and without.name in listed.output, listed.output

@@ -253,10 +253,11 @@ def test_friction_20_a_server_has_one_latency_whatever_we_send_at_once(at_once: 
         lm = {"model": "openai/m", "api_base": server.base, "concurrency": at_once}
         path = task_file(tmp_path, rows=16, lm=lm)
         found = evaluate(path, options=EvalOptions([], "val"), database=tmp_path / "run.db")
-    assert 0.05 <= found.cost["latency"] < 0.15
     rows = list(Store(tmp_path / "run.db").rows("select seconds, queued from calls"))
-    assert len(rows) == 16 and all(0.05 <= row["seconds"] < 0.3 for row in rows)
-    assert max(row["queued"] for row in rows) > 0.3 or at_once == 16
+    assert len(rows) == 16 and all(row["seconds"] >= 0.05 for row in rows)
+    # Seven calls are waited for, however long each takes on a busy machine.
+    latency, waited = found.cost["latency"], max(row["queued"] for row in rows)
+    assert latency >= 0.05 and (waited > max(0.3, 4 * latency) if at_once == 2 else waited < 4 * latency)
 
 
 def test_friction_40_run_and_report_say_that_the_server_slowed_it(tmp_path: Path) -> None:

@@ -192,9 +192,9 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_wrong_files_are_refused_at_once(parser, name):
     text, message, place = HOSTILE[name]
-    start = time.perf_counter()
+    start = time.process_time()
     error = refused(text)
-    assert time.perf_counter() - start < 1.0
+    assert time.process_time() - start < 1.0
     assert message in error.message
     if place:
         assert (error.line, error.column) == place
@@ -204,9 +204,13 @@ def test_a_mistake_at_the_end_of_a_large_file_is_found_in_time():
     if not hasattr(yaml, "CSafeLoader"):
         pytest.skip("PyYAML was built without libyaml")
     text = "a:\n" + "".join(f"  key{i}: v\n" for i in range(60_000)) + "z: 1\nz: 2\n"
-    start = time.perf_counter()
+    start = time.process_time()
+    for _ in yaml.parse(text, Loader=yaml.CSafeLoader):
+        pass
+    once = time.process_time() - start
+    start = time.process_time()
     assert refused(text).line == 60_003
-    assert time.perf_counter() - start < 2.0
+    assert time.process_time() - start < 1 + 20 * once
 
 
 def test_hostile_files_cost_no_memory(parser):

@@ -71,13 +71,14 @@ def test_what_is_no_database_is_named_and_left_alone(tmp_path: Path) -> None:
 
 OPEN_AND_WRITE = """
 import sys
+import time
 from pathlib import Path
 import sqlite_utils
 from workbench.store import Store
 name = sys.argv[1]
 print("ready", flush=True)
 for n in range(5):
-    while not Path(f"go{n}").exists(): pass
+    while not Path(f"go{n}").exists(): time.sleep(0.0005)
     store = Store(f"run{n}.db")
     store.execute("insert into runs (run, status, started, spec, options) values (?, '', '', '', '')", name)
     store.close()

@@ -84,8 +84,7 @@ def test_the_loop_goes_on_while_another_process_writes(store: Store) -> None:
         await asyncio.wait_for(asyncio.gather(done, later), 5)
         return turns
 
-    begun = time.monotonic()
-    assert asyncio.run(course()) == 20 and time.monotonic() - begun < 3
+    assert asyncio.run(course()) == 20
     assert kinds(store.path) == ["waited", "later"]
 
 

@@ -78,6 +78,7 @@ def test_without_another_model_the_spectra_of_runs_are_compared(tmp_path: Path) 
     assert next(iter(blame.decisive)) == f"node{int(guided.NODES * guided.hash_of('faulty', 0))}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["textgrad"])
 def test_guided_search_takes_fewer_calls(name: str) -> None:
     """The small tier of contrib/bench/optimizers/guided.py."""

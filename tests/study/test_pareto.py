@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from workbench.spec import Spec
-from workbench.study import Evaluation, Result, objective_sign, pareto_set, pick
+from workbench.study import Choice, Evaluation, Result, objective_sign, pareto_set, pick
 from workbench.task import Example
 from workbench.workflow import Workflow
 
@@ -122,3 +122,31 @@ def test_objectives_that_mean_nothing_are_refused(settings: dict[str, Any], word
     Spec.model_validate({**good, "objectives": BOTH, "pick": "knee"})
     with pytest.raises(ValidationError, match=words):
         Spec.model_validate({**good, **settings})
+
+
+@pytest.mark.parametrize("loss", [0.5, 0.05, 0.01, 0.001])
+def test_the_cheapest_never_scores_less_than_the_baseline(loss: float) -> None:
+    """However little less it is, and however much cheaper."""
+    points = [point("a", 0.9, 100), point("b", 0.9 - loss, 1), point("c", 0.9, 99), point("d", 0.95, 100)]
+    assert names([pick(points, BOTH, "cheapest")]) == "c"
+    assert names([pick([points[0], points[1]], BOTH, "cheapest")]) == "a"
+
+
+@pytest.mark.parametrize("rows", range(1, 62))
+def test_at_most_one_row_in_twenty_is_slower_than_the_95th_percentile(rows: int) -> None:
+    """It is the least of the seconds of which this is so."""
+    seconds = [float(n) for n in range(rows)]
+    results = tuple(Result(ROW, 1.0, seconds=one) for one in reversed(seconds))
+    found = Evaluation(Workflow({"nodes": {}}), "val", results, True).objectives["p95_latency"]
+    assert sum(one > found for one in seconds) <= 0.05 * rows < sum(one >= found for one in seconds)
+
+
+def test_a_candidate_is_pinned_or_dropped_and_the_last_word_counts() -> None:
+    choice = Choice()
+    choice.pin("a")
+    choice.drop("b")
+    assert (choice.pinned, choice.able("abc")) == ("a", ["a"])
+    choice.drop("a")
+    assert (choice.pinned, choice.able("abc")) == (None, ["c"])
+    choice.pin("b")
+    assert (choice.pinned, choice.able("abc"), choice.dropped) == ("b", ["b"], {"a"})

@@ -43,7 +43,7 @@ class Child:
     async def call(self, source: str, function: str, arguments: Any, *, timeout: float = 5.0) -> SandboxResult:
         asked = json.dumps({"source": source, "function": function, "arguments": dict(arguments)}).encode()
         pipe = asyncio.subprocess.PIPE
-        child = await asyncio.create_subprocess_exec(sys.executable, "-c", _CHILD, stdin=pipe, stdout=pipe)
+        child = await asyncio.create_subprocess_exec(sys.executable, "-I", "-S", "-c", _CHILD, stdin=pipe, stdout=pipe)
         try:
             out, _ = await asyncio.wait_for(child.communicate(asked), timeout)
         except TimeoutError:

@@ -70,7 +70,13 @@ def put_on_path(project: Path, site: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join((str(site), str(project)))}
 
 
-@pytest.mark.parametrize("kind", PLUGIN_KINDS)
+#: Made in the fast tier, besides an optimizer above and an exporter below.
+FAST = ("metric", "lm")
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=() if kind in FAST else pytest.mark.slow) for kind in PLUGIN_KINDS]
+)
 def test_a_new_plugin_of_each_kind_works_and_passes_its_own_test_frictions_30_44(kind: str, tmp_path: Path) -> None:
     project = new_plugin("my-thing", tmp_path, kind)
     env = put_on_path(project, tmp_path / "site")

@@ -54,7 +54,7 @@ def test_random_kills_change_nothing(server: SimulatedServer, whole: dict, tmp_p
     "step",
     [
         "commit-before:9",
-        "commit-after:9",
+        pytest.param("commit-after:9", marks=pytest.mark.slow),
         pytest.param("send-before:5", marks=pytest.mark.slow),
         pytest.param("send-after:5", marks=pytest.mark.slow),
         pytest.param("evaluated:2", marks=pytest.mark.slow),

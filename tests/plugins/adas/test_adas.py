@@ -179,6 +179,7 @@ def test_a_few_parents_are_shown_however_large_the_archive(tmp_path: Path) -> No
     assert max(map(len, meta.asked)) < 1.5 * len(meta.asked[3])
 
 
+@pytest.mark.slow
 def test_the_seeds_alone_are_a_search(tmp_path: Path) -> None:
     """Where a second look helps, the seeds that look twice win; no proposer is asked."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.helpers.planted_logs import diagnose, oracle, planted
 
@@ -85,6 +87,20 @@ def test_majority_is_the_busiest_agent() -> None:
     truth = Log("x", (LogStep("A", ""), LogStep("B", ""), LogStep("B", "")))
     said = diagnose(truth, "majority", oracle())
     assert (said.agent, said.step, said.calls) == ("B", 1, 0)
+
+
+def test_majority_looks_at_other_logs_and_never_at_the_label_of_its_own() -> None:
+    """Whatever the mistake of a log is said to be, its diagnosis stays the same."""
+    logs = [log(step=step, steps=6) for step in (0, 1, 2, 3, 3)]
+    logs = [replace(one, id=f"log{n}") for n, one in enumerate(logs)]
+    expected = diagnose(logs[0], "majority", oracle(), logs=logs)
+    assert expected.step == 3 and "2 of 4 other logs" in expected.evidence
+    for step in (0, 1, 2, 4, None):
+        own = replace(logs[0], gold_step=step)
+        assert diagnose(own, "majority", oracle(), logs=[own, *logs[1:]]) == expected
+    for step in (1, 2):  # as often as the other, were it counted
+        own = replace(logs[4], gold_step=step)
+        assert diagnose(own, "majority", oracle(), logs=[*logs[:4], own]).step == 0, "a tie of four, the earliest"
 
 
 @pytest.mark.parametrize(

@@ -118,30 +118,23 @@ def test_friction_4_each_file_of_the_gallery_gives_equal_predictions_or_is_refus
     assert predicted == len(rows)
 
 
-def test_friction_3_the_export_scores_the_same_as_here_on_fifty_rows(tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [12, pytest.param(50, marks=pytest.mark.slow)])
+def test_friction_3_the_export_scores_the_same_as_here_row_by_row(count: int, tmp_path: Path) -> None:
     spec, _, task = prepare(ROOT / "workflows/quickstart.yaml")[:3]
     demos = [{"text": row["text"], "label": row["label"]} for row in task.dataset.train[:4]]
     workflow = task.workflow.patched({"nodes.sort.demos": demos, "nodes.sort.show_values": False})
-    rows = [dict(row) for row in task.dataset.val[:50]]
-    assert len(rows) == 50
+    rows = [dict(row) for row in task.dataset.val[:count]]
+    assert len(rows) == count
 
     there = Answers(nano)
-    outcomes = run_rows(workflow, rows, here := Script(nano_in_loop), tmp_path / "run.db")
+    outcomes = run_rows(workflow, rows, here := Script(nano), tmp_path / "run.db")
     export(workflow, tmp_path / "out", spec=spec)
     with loaded(tmp_path / "out") as program:
         found = [ask_program(program, {"text": row["text"]}, there)[0] for row in rows]
     assert found == [dict(outcome.prediction) for outcome in outcomes]
     assert as_sent(there.requests) == as_sent(here.requests)
     right = sum(f["label"] == row["label"] for f, row in zip(found, rows, strict=True) if f)
-    assert 10 < right < 50, "an agreement of random or perfect answers would show little"
-
-
-def nano_in_loop(request: Request) -> Any:
-    """`nano` where an event loop is running."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(nano, request).result()
+    assert count / 5 < right < count, "an agreement of random or perfect answers would show little"
 
 
 PROGRAM = """

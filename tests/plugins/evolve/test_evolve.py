@@ -91,7 +91,7 @@ def test_without_a_proposer_it_searches_the_space_alone() -> None:
     assert all(r.accuracy > 0.8 and r.proposer["calls"] == 0 for r in found), found
 
 
-@pytest.mark.parametrize("world", ["null", "null_rules"])
+@pytest.mark.parametrize("world", ["null", pytest.param("null_rules", marks=pytest.mark.slow)])
 def test_claims_nothing_where_nothing_helps(world: str) -> None:
     assert sum(run_world(WORLDS[world], "evolve", calls=400, seed=s).claimed for s in range(8)) <= 1
 

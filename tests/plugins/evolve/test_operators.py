@@ -240,6 +240,7 @@ def swarm_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evolve, "list_operators", lambda breeder, proposals: {"move": breeder.move})
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("swarm_alone")
 def test_a_swarm_alone_beats_random_search() -> None:
     differences = []

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from workbench.cli import cli
 from workbench.errors import StoreError
-from workbench_external.apply import describe_changes, find_places, write_places
+from workbench_external.apply import Place, describe_changes, find_places, write_places
 from workbench_external.commands import _write_files
 from workbench_external.config import Slot
 
@@ -135,6 +135,34 @@ def test_a_file_that_was_changed_since_has_no_place_and_newlines_stay_what_they_
     assert write_places(find_places(found, tmp_path)) == {tmp_path / "SKILL.md": "line\r\nnew"}
     (tmp_path / "SKILL.md").write_bytes(b"line\r\nmine")
     assert find_places(found, tmp_path) == []
+
+
+def test_of_places_that_overlap_one_is_written_whole(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("Be short and kind.")
+    first, second = Place(path, 0, 8, "Be brief"), Place(path, 0, 8, "Be terse")
+    assert write_places([first, second]) == {path: "Be brief and kind."}, "of two slots with one text the first"
+    apart, beside = Place(path, 13, 17, "warm"), Place(path, 8, 13, ", yet ")
+    assert write_places([first, apart, beside]) == {path: "Be brief, yet warm."}, "places that touch do not overlap"
+    across = Place(path, 3, 12, "curt but")
+    by_one = Place(path, 3, 9, "curt, ")
+    for places in ([first, across], [across, first], [across, beside], [beside, across], [by_one, beside]):
+        (text,) = write_places(places).values()
+        assert text in [write_places([one])[path] for one in places], text
+
+
+def test_a_link_is_no_file_of_the_folder(tmp_path: Path) -> None:
+    """Through it a file elsewhere would be written, or one file twice."""
+    inside, elsewhere = tmp_path / "agent", tmp_path / "elsewhere"
+    for folder in (inside, elsewhere):
+        folder.mkdir()
+    for path in (elsewhere / "theirs.txt", inside / "own.txt"):
+        path.write_text("Be short.")
+    (inside / "link.txt").symlink_to(elsewhere / "theirs.txt")
+    (inside / "again.txt").symlink_to(inside / "own.txt")
+    (inside / "folder").symlink_to(elsewhere)
+    found = find_places(slot("Be short.", "Be kind."), inside)
+    assert [place.path for place in found] == [inside / "own.txt"]
 
 
 def test_the_diff_is_one_that_git_applies(tmp_path: Path) -> None:

@@ -181,15 +181,12 @@ def forge(folder: Path, *answers: str, seed: int = 0) -> tuple[Any, Script]:
 
 
 def test_forge_writes_a_function_for_an_agent_that_knows_nothing_of_it(tmp_path: Path) -> None:
+    """The baseline of the run is what was observed and scored, not the workflow of the file, which has no slots and no
+    rows."""
     report, script = forge(tmp_path, WRONG, GOOD)
     assert [f["name"] for f in report.winner.get("nodes.solve.functions")] == ["vowels"]
     assert report.best["test"]["score"] == 1.0 and report.gain_shown
     assert report.spent["calls"] == len(script.requests), "those that the agent did not see are paid for, too"
-
-
-def test_the_baseline_of_a_run_is_what_was_observed_and_scored(tmp_path: Path) -> None:
-    """Not the workflow of the file, which has no slots and no rows."""
-    report, _ = forge(tmp_path, GOOD)
     store = Store(tmp_path / "run.db")
     row = store.find_run(report.run)
     prune_run(store, row)

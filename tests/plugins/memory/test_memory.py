@@ -54,7 +54,9 @@ def test_it_beats_random_search_at_the_same_number_of_calls(skill: Any, make: An
     assert statistics.mean(differences) > 0.05 and lower_bound(differences) > 0, differences
 
 
-@pytest.mark.parametrize("nodes", [PREDICT, RECALL], ids=["demos", "recall"])
+@pytest.mark.parametrize(
+    "nodes", [pytest.param(PREDICT, id="demos", marks=pytest.mark.slow), pytest.param(RECALL, id="recall")]
+)
 def test_where_nothing_helps_no_gain_is_claimed(nodes: dict[str, Any], tmp_path: Path) -> None:
     claimed = 0
     for seed in range(8):

@@ -27,7 +27,9 @@ def course(folder: Path, poison: int, seen: float) -> tuple[dict[bool, float], f
     return found, len(bad & aside) / max(1, len(bad))
 
 
-@pytest.mark.parametrize("poison", [1, 5, 20])
+@pytest.mark.parametrize(
+    "poison", [pytest.param(1, marks=pytest.mark.slow), 5, pytest.param(20, marks=pytest.mark.slow)]
+)
 def test_what_val_never_saw_harms_inputs_with_the_trigger_alone(poison: int, tmp_path: Path) -> None:
     """The bound: inputs without the trigger lose nothing, so no more is lost than the share of inputs that carry it."""
     clean, _ = course(tmp_path / "clean", 0, 0.0)

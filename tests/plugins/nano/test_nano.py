@@ -206,6 +206,7 @@ def test_effect_of_examples(nano: Nano):
     assert two_similar > max(0.9, two + 0.4), (two, two_similar)
 
 
+@pytest.mark.slow
 def test_effect_of_votes(nano: Nano):
     data = rows("sums", 60)
     chats = [chat(STEPS, f"question: {r['question']}\nsteps:") for r in data]

@@ -119,10 +119,10 @@ def test_no_body_is_a_bug(choice: Any, message: Any, whole: Any) -> None:
     ids=lambda value: value[:30],
 )
 def test_a_retry_after_that_means_harm_is_bounded_or_nothing(value: str) -> None:
-    begun = time.monotonic()
+    begun = time.process_time()
     found = wire.retry_after({"Retry-After": value})
     assert found is None or (0 <= found <= wire.MAX_RETRY_AFTER and math.isfinite(found))
-    assert time.monotonic() - begun < 1
+    assert time.process_time() - begun < 1
 
 
 @pytest.mark.parametrize(

@@ -53,12 +53,16 @@ def test_every_sampler_finds_better_numbers(sampler: str, tmp_path: Path) -> Non
         assert values["nodes.sort.retrieve"] in (1, 2, 3, 4)
 
 
-@pytest.mark.parametrize("sampler", [s for s in Searcher.SAMPLERS if s != "cmaes"])
-@pytest.mark.parametrize("objectives", [["score", "tokens"], ["tokens", "score"], ["score", "tokens", "calls"]])
+FRONTS = [["score", "tokens"], ["tokens", "score"], ["score", "tokens", "calls"]]
+
+
+@pytest.mark.parametrize(
+    ("sampler", "objectives"),
+    [(s, objectives) for s in Searcher.SAMPLERS if s not in ("cmaes", "gp") for objectives in FRONTS]
+    + [pytest.param("gp", FRONTS[0], marks=pytest.mark.slow)],  # once is enough: it takes its time
+)
 def test_every_sampler_gives_a_front_of_several_objectives(sampler: str, objectives: list[str], tmp_path: Path) -> None:
     """More demos are better and cost more tokens, so the front has several points."""
-    if sampler == "gp" and objectives != ["score", "tokens"]:
-        pytest.skip("once is enough: it takes its time")
     needed(sampler)
 
     def by_demos(request: Request) -> float:

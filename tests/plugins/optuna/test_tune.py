@@ -60,6 +60,7 @@ def told(folder: Path) -> list[str]:
     return [json.loads(row["data"])["message"] for row in rows]
 
 
+@pytest.mark.slow
 def test_it_finds_settings_that_the_optimizer_does_better_with(tmp_path: Path) -> None:
     """Against the optimizer as written, at the same ceiling of calls, over eight seeds."""
     gains = []

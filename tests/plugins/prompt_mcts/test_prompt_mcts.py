@@ -173,7 +173,7 @@ def test_under_a_ceiling_of_tokens_too_the_best_has_its_turn_on_val(
 SEEDS = range(6)
 
 
-@pytest.mark.parametrize("name", ["rules", "conflict"])
+@pytest.mark.parametrize("name", ["rules", pytest.param("conflict", marks=pytest.mark.slow)])
 def test_it_beats_random_search_with_as_many_calls(name: str) -> None:
     world = WORLDS[name]
     ours, drawn = ([run_world(world, o, calls=700, seed=s) for s in SEEDS] for o in ("prompt_mcts", "random"))

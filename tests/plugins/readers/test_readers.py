@@ -164,9 +164,9 @@ def test_a_cell_of_a_megabyte(file):
 def test_100k_rows_take_about_a_second(file):
     row = json.dumps({"text": "some words " * 10, "label": "billing", "score": 0.25})
     location = file("\n".join([row] * 100_000))
-    start = time.perf_counter()
+    start = time.process_time()
     assert len(read_jsonl(location, {})) == 100_000
-    assert time.perf_counter() - start < 4.0, "0.4 s when nothing else runs"
+    assert time.process_time() - start < 4.0, "0.4 s when nothing else runs"
 
 
 def parquet_file(tmp_path, columns, name="r.parquet"):

@@ -18,6 +18,7 @@ from workbench_route.features import Features, FeatureSpace
 from workbench_route.fitting import (
     FEW_ROWS,
     LEAST_ROWS,
+    _choose_kinds,
     check_library,
     export_linear,
     export_trees,
@@ -168,6 +169,29 @@ def test_heads_that_the_text_says_nothing_about_are_constants_all_of_them_or_non
         constant += heads["seen"].constant
         assert max(abs(heads["blind"](row) - 0.5) for row in rows) < 0.35
     assert constant
+
+
+@pytest.mark.parametrize(("count", "calibrated"), [(12, False), (49, False), (50, True)])
+def test_few_rows_calibrate_nothing(count: int, calibrated: bool) -> None:
+    pytest.importorskip("sklearn")
+    made = [f"{'easy' if i % 2 else 'hard'} {'abc'[i % 3]}" for i in range(count)]
+    predictor, _ = fit_predictor(features_of(made), [float(i % 2) for i in range(count)], SPACE.size, 0)
+    assert not predictor.constant and (predictor.calibration != Sigmoid(slope=1.0, bias=0.0)) == calibrated
+
+
+@pytest.mark.parametrize(("better", "taken"), [(2, False), (20, True)])
+def test_boosting_is_taken_where_it_gains_more_than_chance(better: int, taken: bool) -> None:
+    """On most of 40 rows it is as good as the linear model, on some better and on one worse."""
+    wanted = [float(i % 2) for i in range(40)]
+
+    def predicted(*right: float) -> list[float]:
+        return [p if y else 1 - p for p, y in zip(right, wanted, strict=True)]
+
+    linear, trees = [0.7] * 40, [0.9] * better + [0.5] + [0.7] * (39 - better)
+    gain = better * math.log(0.9 / 0.7) - math.log(0.7 / 0.5)
+    assert gain > 0, "the mean is for it in both cases"
+    kinds = _choose_kinds({"constant": [0.5] * 40, "linear": predicted(*linear), "trees": predicted(*trees)}, wanted)
+    assert ("trees" in kinds) == taken
 
 
 def test_a_model_that_is_too_sure_is_judged_by_its_order() -> None:

@@ -249,6 +249,21 @@ def test_predictions_of_a_cross_table_have_not_seen_the_row() -> None:
     assert len(blind.scores) == len(rows) and blind.found == seen.found
 
 
+def test_what_a_row_came_to_has_no_part_in_its_own_prediction() -> None:
+    """Another outcome of one row changes predictions of others in a cross table, and not its own."""
+    rows = planted_rows(0, 24)
+    router = learn_router(problem(), rows, 0)
+    other = [
+        replace(row, samples={model: tuple(replace(s, score=1 - s.score) for s in found) for model, found in turned})
+        for row in rows[:3]
+        for turned in [row.samples.items()]
+    ]
+    whole = cross_table(problem(), router, rows, 0).scores
+    for i, turned in enumerate(other):
+        changed = cross_table(problem(), router, [*rows[:i], turned, *rows[i + 1 :]], 0).scores
+        assert changed[i] == whole[i] and changed != whole
+
+
 def test_a_point_is_chosen_by_its_aim() -> None:
     points = [Point(0.9, 10.0, 0.0), Point(0.92, 8.0, 0.1), Point(0.85, 3.0, 0.2), Point(0.5, 1.0, 0.3)]
     assert choose_point(points, least=0.9) == points[1]
@@ -256,6 +271,14 @@ def test_a_point_is_chosen_by_its_aim() -> None:
     assert choose_point(points, least=0.0, save=False) == points[1]
     assert choose_point(points, least=0.0, ceiling=5.0, save=False) == points[2]
     assert choose_point(points, least=0.95) is None and choose_point(points, least=0.9, ceiling=5.0) is None
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_of_points_with_the_same_aim_the_better_or_the_cheaper_is_chosen(turned: bool) -> None:
+    same_cost = [Point(0.8, 2.0, 0.0), Point(0.9, 2.0, 0.1)][:: -1 if turned else 1]
+    assert choose_point(same_cost, least=0.5) == Point(0.9, 2.0, 0.1)
+    same_score = [Point(0.9, 2.0, 0.0), Point(0.9, 1.0, 0.1)][:: -1 if turned else 1]
+    assert choose_point(same_score, least=0.5, save=False) == Point(0.9, 1.0, 0.1)
 
 
 def test_areas_and_costs_by_hand() -> None:

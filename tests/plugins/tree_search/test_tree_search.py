@@ -404,10 +404,10 @@ def test_where_the_pages_say_nothing_no_gain_is_claimed(tmp_path: Path) -> None:
         assert not report.gain_shown
 
 
-def test_a_run_that_was_killed_ends_as_if_it_never_was(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kill_at", [pytest.param(400, marks=pytest.mark.slow), 1200])
+def test_a_run_that_was_killed_ends_as_if_it_never_was(kill_at: int, tmp_path: Path) -> None:
     """In the midst of looking around on train, and while the learned value is tried on val."""
     whole = fitted(tmp_path / "whole", 0, {"fit_value": {}})
-    for kill_at in (400, 1200):
-        again = fitted(tmp_path / f"killed{kill_at}", 0, {"fit_value": {}}, kill_at=kill_at)
-        assert again.winner.get("nodes.n.weights") == whole.winner.get("nodes.n.weights")
-        assert again.best["test"] == whole.best["test"] and again.spent["calls"] <= whole.spent["calls"] + 8
+    again = fitted(tmp_path / "killed", 0, {"fit_value": {}}, kill_at=kill_at)
+    assert again.winner.get("nodes.n.weights") == whole.winner.get("nodes.n.weights")
+    assert again.best["test"] == whole.best["test"] and again.spent["calls"] <= whole.spent["calls"] + 8
