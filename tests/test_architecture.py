@@ -49,7 +49,7 @@ ROOMS = {
 FLOORS = [*ROOMS]
 SHELVES = ("kit", "testing", "cli")  # no room imports these
 
-LINES, FILES, FUNCTION = 400, 9, 55
+LINES, FUNCTION = 400, 55
 LONG = {"contrib/bench/training/trl_speed.py"}
 
 #: Names of plugins that are words of their own.
@@ -272,15 +272,12 @@ def test_a_noun_names_one_class() -> None:
     assert [name for name, count in classes.items() if count > 1] == []
 
 
-def test_files_rooms_and_functions_fit_in_a_head() -> None:
+def test_files_and_functions_fit_in_a_head() -> None:
     for name, path in named(files("core", "plugins", "contrib")).items():
         assert name in LONG or len(path.read_text(encoding="utf-8").splitlines()) <= LINES, name
         for node in ast.walk(parsed(path)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not name.startswith("contrib"):
                 assert (node.end_lineno or 0) - node.lineno < FUNCTION, f"{name}: {node.name}"
-    for place in CORE.iterdir():
-        if place.is_dir() and place.name != "kit":
-            assert len(list(place.glob("*.py"))) <= FILES + 1, place  # and its face
 
 
 @pytest.mark.parametrize("what", ["import workbench", "from workbench.cli import main; main(['--help'])"])

@@ -70,7 +70,11 @@ PROOF: list[Mutant] = [
             "found.setdefault((key, len(found)), []).append((a, b))",
             "each row of a cluster counts",
         ),
-        ("if not (0 <= a <= highest and 0 <= b <= highest):", "if not (0 <= a and 0 <= b):", "scores above 1 are taken"),
+        (
+            "if not (0 <= a <= highest and 0 <= b <= highest):",
+            "if not (0 <= a and 0 <= b):",
+            "scores above the highest are taken",
+        ),
         (
             "differences = [round(b - a, 12) for a, b in units]",
             "differences = [b - a for a, b in units]",
@@ -105,7 +109,11 @@ PROOF: list[Mutant] = [
         "tests/proof/test_savings.py",
         ("return workflow.max_calls * max(", "return max(", "a row makes one call"),
         ("if call.response.completion_tokens > call.max_tokens and", "if False and", "max_tokens bounds any server"),
-        ("if most <= declared.get(name, -1.0):", "if name in declared:", "a declared ceiling holds though a row passed it"),
+        (
+            "if most <= declared.get(name, -1.0):",
+            "if name in declared:",
+            "a declared ceiling holds though a row passed it",
+        ),
         ("prompt_tokens + call.max_tokens", "prompt_tokens", "answers cost nothing at their worst"),
     ),
     *changes_of(
@@ -249,7 +257,7 @@ PROOF: list[Mutant] = [
         ("self._same_label(row, other) and _are_copies(", "_are_copies(", "rows with other labels are near copies"),
         ("for _ in range(edits + 1):", "for _ in range(9 * edits + 9):", "half a row is a copy"),
         ("if len(here) == len(there) else", "if False else", "a long text beside a short one hides it"),
-        ("_UNSEEN.sub(\"\", unicodedata", "str(unicodedata", "what nobody sees makes another row"),
+        ('_UNSEEN.sub("", unicodedata', "str(unicodedata", "what nobody sees makes another row"),
         ("if len({root(place) for place in places}) >= ALIKE and len(said) == 1:", "if False:", "a number makes a row"),
         ("return found if found and telling else []", "return []", "a number beside the text makes another row"),
     ),

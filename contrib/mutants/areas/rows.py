@@ -109,7 +109,11 @@ ROWS: list[Mutant] = [
     *changes_of(
         "core/workbench/run/sealed_test.py",
         REUSE,
-        ("record_test(ledger.store, ledger.run_id, sides[1].hash, described)", "pass", "a run does not remember its test"),
+        (
+            "record_test(ledger.store, ledger.run_id, sides[1].hash, described)",
+            "pass",
+            "a run does not remember its test",
+        ),
     ),
     *changes_of(
         START, SEALED, ('if task.data_hash != row["data_hash"]:', "if False:", "a run goes on with other data")
