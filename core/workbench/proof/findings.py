@@ -46,11 +46,9 @@ def build_report(
     """
     pairs = [(row[0], row[1]) for row in rows or ()]
     earlier = _find_earlier_tests(task, winner, pairs, ledger)
-    alpha = level_after(earlier)
-    sent, unsent = check_sent(task.workflow, winner, pairs)
-    proof, judge, faults = _proof(task, pairs, sent, earlier, ledger)
-    baseline, ceilings = evaluations.get(task.workflow.hash), _ceilings(task, rows or (), winner, best)
-    leaks = find_leaks(task, winner)
+    claims, faults = _claims(task, rows or (), winner, best, evaluations, earlier, ledger)
+    proof, baseline, leaks = claims["proof"], evaluations.get(task.workflow.hash), find_leaks(task, winner)
+    unsent = claims.pop("unsent")
     ledger.store.flush()
     roles = Journal(ledger.store, ledger.run_id).count_answers_by_role()
     baselines, winners = [a for a, _ in pairs], [b for _, b in pairs]
@@ -61,14 +59,13 @@ def build_report(
         changes=_changes(task.workflow, winner),
         baseline=_side(baseline, baselines, task.workflow, proof and proof.baseline_mean),
         best=_side(evaluations.get(winner.hash), winners, winner, proof and proof.winner_mean),
-        proof=proof,
+        **claims,
         spent=ledger.summary(),
         budget=ledger.budget.model_dump(exclude_none=True),
         database=database,
         candidates=candidates,
         failures=dict(Counter(b.failure for b in winners if b.failure)),
         pareto=_pareto(task, evaluations),
-        levels=_levels(task, rows or (), winner, best, evaluations, alpha, ceilings),
         warnings=[*warnings, *faults, *_unusable(baseline), *_warnings(task, winners, earlier, leaks, roles)],
         error=error,
         test_rows=len(pairs),
@@ -77,13 +74,36 @@ def build_report(
         untried=_untried(roles, status) if status in ("finished", "budget") and candidates < 2 else None,
         earlier_tests=earlier,
         leaks=leaks,
-        saving=_saving(task, pairs, sent, alpha, ceilings) if winner != task.workflow else None,
-        objections=[*_kept_state(task.workflow, winner, kept_state), *([unsent] if unsent is not None else [])],
-        order_effects=find_order_effects(pairs),
-        judge=judge,
+        objections=[*_kept_state(task.workflow, winner, kept_state), *unsent],
         sealed_rows=len(task.dataset.test),
         test_skipped=not pairs and winner == task.workflow and task.spec.proof.when_unchanged == "skip",
     )
+
+
+def _claims(
+    task: Task,
+    rows: Sequence[tuple[Result, ...]],
+    winner: Workflow,
+    best: Workflow,
+    evaluations: Mapping[str, Evaluation],
+    earlier: Sequence[str],
+    ledger: Ledger,
+) -> tuple[dict[str, Any], list[str]]:
+    """What the sealed rows show, by the fields of a report, and `unsent`: the objection that a change was not sent;
+    then what is wrong with the labels."""
+    pairs, alpha = [(row[0], row[1]) for row in rows], level_after(earlier)
+    sent, unsent = check_sent(task.workflow, winner, pairs)
+    proof, judge, faults = _proof(task, pairs, sent, earlier, ledger)
+    ceilings = _ceilings(task, rows, winner, best)
+    claims = {
+        "proof": proof,
+        "judge": judge,
+        "saving": _saving(task, pairs, sent, alpha, ceilings) if winner != task.workflow else None,
+        "levels": _levels(task, rows, winner, best, evaluations, alpha, ceilings),
+        "order_effects": find_order_effects(pairs),
+        "unsent": [unsent] if unsent is not None else [],
+    }
+    return claims, faults
 
 
 def _unusable(baseline: Evaluation | None) -> list[str]:
