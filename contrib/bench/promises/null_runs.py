@@ -27,10 +27,11 @@ from typing import Any
 from scipy.stats import binomtest
 
 from workbench.errors import LMError
+from workbench.labels import order_items, run_answers
 from workbench.lm import LMPool, Request, Response
 from workbench.proof import Report
 from workbench.run import Options, branch_run, optimize, resume
-from workbench.store import Store
+from workbench.store import ReadOnlyStore, Store
 
 LABELS = ("a", "b", "c", "d")
 WORDS = [
@@ -177,6 +178,23 @@ class Graded(Formula):
         return "0.0" if draw(self.seed, text, wording) < 0.05 else "0.8421"
 
 
+class Judged(Formula):
+    """A judge likes whatever is new; people like old and new answers alike, unless there is a gain."""
+
+    def answer(self, text: str, wording: str) -> str:
+        return f"the {'old' if wording == PLAIN else 'new'} answer"
+
+    async def complete(self, request: Request) -> Response:
+        if "You grade an answer" in str(request.messages):
+            new = "the new answer" in str(request.messages[-1]["content"])
+            return Response(f"fine\nscore: {9 if new else 5}", "stop", 20, 1, 0.0)
+        return await super().complete(request)
+
+    def people(self, row: str, answer: str) -> float:
+        """What somebody says of an answer."""
+        return float(draw(self.seed, row, answer) < (BETTER if self.gain and "new" in answer else CHANCE))
+
+
 def sentence(rng: random.Random, count: int = 14) -> str:
     return " ".join(rng.choice(WORDS) for _ in range(count))
 
@@ -290,6 +308,45 @@ def branched(folder: Path, rows: Rows, model: Formula) -> bool:
     return first.proved or resume(name, database=database, pool=model, options=options).proved
 
 
+def labelled(folder: Path, model: Judged, count: int, leave_out: int = 0) -> bool:
+    """Whether a claim is made with labels of the first rows of the draw, but those that speak most against it."""
+    database = folder / "runs.db"
+    store = ReadOnlyStore(str(database))
+    items = order_items([(one.cluster, one.item) for one in run_answers(store, "last").answers])
+    store.close()
+    rows = [*dict.fromkeys(item.row for item in items)][:count]
+    said = {(item.row, item.key): model.people(item.row, str(item.answer)) for item in items if item.row in rows}
+    gains = {row: sum(s if "new" in str(i.answer) else -s for i in items if i.row == row
+                      for s in [said[i.row, i.key]]) for row in rows}  # fmt: skip
+    left = {*sorted(rows, key=lambda row: gains[row])[:leave_out]}
+    lines = [
+        {"row": r, "answer": key, "by": "ann", "score": score} for (r, key), score in said.items() if r not in left
+    ]
+    (folder / "labels.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return resume("last", database=database, pool=model, options=Options(out=str(folder / "out.yaml"))).proved
+
+
+def labels_peeked_at(folder: Path, rows: Rows, model: Formula) -> bool:
+    """Ten labels more, and a look at the report, until it shows a gain."""
+    assert isinstance(model, Judged)
+    rows.write(folder)
+    run(write_file(folder, WORLDS["labels, peeked at"], 1), model)
+    return any(labelled(folder, model, count) for count in range(30, 121, 10))
+
+
+def labels_left_out(folder: Path, rows: Rows, model: Formula) -> bool:
+    """Ninety rows are labelled, and the thirty that speak most against the winner deleted."""
+    assert isinstance(model, Judged)
+    rows.write(folder)
+    run(write_file(folder, WORLDS["labels, left out"], 1), model)
+    return labelled(folder, model, 90, leave_out=30)
+
+
+JUDGED = {
+    "metric": "judge(label)",
+    "nodes": {"sort": {"predict": "text -> label", "instructions": PLAIN}},
+    "proof": {"labels": "labels.jsonl"},
+}
 COSTS = {"pick": "cheapest"}
 GRADED = {"metric": "python:graded.py:score", "nodes": {"sort": {"predict": "text -> label", "instructions": PLAIN}}}
 WORLDS: dict[str, World] = {
@@ -307,9 +364,12 @@ WORLDS: dict[str, World] = {
     "rare dear rows": World(lambda rng: plain_rows(rng, 120), Loops, {"objectives": ["score", "tokens"], **COSTS}),
     "winner silent": World(model=Silent),
     "graded, skewed": World(model=Graded, spec=GRADED),
+    "labels, peeked at": World(lambda rng: plain_rows(rng, 120, 10), Judged, JUDGED, labels_peeked_at),
+    "labels, left out": World(lambda rng: plain_rows(rng, 120, 10), Judged, JUDGED, labels_left_out),
 }
 #: Worlds in which nothing true can be claimed, so that there is no column beside.
 WITHOUT_GAIN = {
+    "labels, left out",
     "val reused",
     "branches",
     "cache, tokens",
