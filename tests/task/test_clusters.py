@@ -72,7 +72,38 @@ def test_a_group_and_copies_across_groups_are_one_cluster() -> None:
     found = cluster_rows(rows, None, ["text"], None)
     of = [found.of[row.id] for row in rows]
     assert of[0] == of[1] == of[2] == of[3] and of[4] == of[5] != of[0]
-    assert (found.guessed, found.groups, found.copies, found.example) == ("conv", 3, 1, ("0", "3"))
+    assert found.guessed == "conv" and "1 of the 6 test rows are near copies" in found.notes[0]
+    assert "e.g. 3 with 0" in found.notes[0] and "3 values of 'conv'" in found.notes[1]
+
+
+def test_ids_that_name_a_conversation_and_a_turn_group_rows() -> None:
+    turns = [Example(str(i), {"id": f"conv{i // 4}-turn{i % 4}", "text": f"text {i}"}) for i in range(48)]
+    found = cluster_rows(turns, None, ["text"], None)
+    assert (
+        len({*found.of.values()}) == 12 and "the ids of the 48 test rows name 12 groups, e.g. conv0" in found.notes[0]
+    )
+    for name in ("gsm8k/train/{}", "algebra_{}", "row-{}", "{}", "9f3a{}"):
+        rows = [Example(str(i), {"id": name.format(i), "text": f"text {i}"}) for i in range(48)]
+        assert cluster_rows(rows, None, ["text"], None).notes == (), name
+    kinds = "abcdefghijkl"
+    subjects = [Example(str(i), {"id": f"mmlu/{kinds[i % 12]}law/{i}", "text": f"text {i}"}) for i in range(48)]
+    assert cluster_rows(subjects, None, ["text"], None).notes == (), "kinds of tasks are no conversations"
+
+
+def test_a_turn_whose_history_begins_with_an_earlier_one_belongs_to_it() -> None:
+    talks = [[f"talk {t} says {'abc'[k]} {t * 7 + k} and waits for what comes" for k in range(3)] for t in range(5)]
+    rows = []
+    for number, talk in enumerate(talks):
+        for k in range(3):
+            said = [{"role": "system", "content": "You are kind."}]
+            said += [{"role": "user", "content": text} for text in talk[: k + 1]]
+            rows.append(Example(f"{number}.{k}", {"messages": said, "label": "ab"[k % 2]}))
+    random.Random(0).shuffle(rows)
+    found = cluster_rows(rows, None, ["messages"], "label")
+    assert len({*found.of.values()}) == 5
+    assert all(found.of[row.id] == found.of[f"{row.id.split('.')[0]}.0"] for row in rows)
+    assert "10 of the 15 test rows begin with all of another row" in found.notes[0]
+    assert cluster_rows(rows, False, ["messages"], "label").of == {}
 
 
 def conversations(folder: Path, **data: Any) -> tuple[list[str], int]:

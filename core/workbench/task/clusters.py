@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from workbench.hashing import digest
-from workbench.task.copies import group_copies, normalised_inputs
+from workbench.task.copies import group_copies
 from workbench.task.dataset import Example
-from workbench.task.groups import find_group_field
+from workbench.task.groups import find_continuations, find_group_field, find_groups_of_ids
+from workbench.task.tokens import normalised_inputs
 
 
 @dataclass(frozen=True)
@@ -18,35 +19,20 @@ class Clusters:
 
     Attributes:
         of: by id of a row, a key that is equal for the rows of a cluster.
-        guessed: the field that groups the rows, if the file does not say so.
-        groups: how many values it has.
-        copies: rows that are near copies of an earlier one; example: two of them.
-        rows: of the split.
+        notes: what the proof takes for one row although nobody said so, in sentences.
+        guessed: the field that groups the rows, if the file names none.
     """
 
     of: Mapping[str, str] = field(default_factory=dict[str, str])
+    notes: tuple[str, ...] = ()
     guessed: str | None = None
-    groups: int = 0
-    copies: int = 0
-    example: tuple[str, str] = ("", "")
-    rows: int = 0
 
     def warnings(self, others: Sequence[Example]) -> Iterator[str]:
-        """What the proof takes for one row although nobody said so. others: the rows of the other splits."""
-        if self.copies:
-            yield (
-                f"{self.copies} of the {self.rows} test rows are near copies of others, e.g. {self.example[1]} of "
-                f"{self.example[0]}: near copies count once (data: {{cluster: false}} counts each)"
-            )
-        if self.guessed is not None:
-            text = (
-                f"the {self.rows} test rows have {self.groups} values of '{self.guessed}', as turns of conversations "
-                f"have: rows with one value count once. Write data: {{cluster: {self.guessed}}} if that is right, "
-                "data: {cluster: false} if such rows are independent"
-            )
-            if any(self.guessed in row for row in others):
-                text += f"; split: {{by: {self.guessed}}} keeps rows with one value in one split"
-            yield text
+        """The notes. others: the rows of the other splits."""
+        yield from self.notes
+        if self.guessed is not None and any(self.guessed in row for row in others):
+            field = self.guessed
+            yield f"rows with one '{field}' may be in several splits; split: {{by: {field}}} keeps them in one"
 
 
 def cluster_rows(
@@ -57,28 +43,54 @@ def cluster_rows(
     Args:
         rows: of one split.
         named: the field that the file names (`data: cluster`). Where it names none, near copies are a cluster, and so
-            are rows with one value of a field that groups them. False: only rows with the same inputs.
+            are the turns of a conversation: rows with one value of a field that groups them, or with ids that do, and
+            rows that continue others. False: only rows with the same inputs.
         inputs, target: the fields that the workflow reads, and the one that the metric compares with.
     """
     if named is False:
         return Clusters()
     if named is not None:
         return Clusters({row.id: f"{named}: {row[named]!r}" for row in rows if named in row})
-    roots = group_copies(rows, inputs, target)
-    exact = [normalised_inputs(row, inputs) for row in rows]
-    near = [place for place, root in enumerate(roots) if exact[place] != exact[root]]
+    roots, later = group_copies(rows, inputs, target), find_continuations(rows, inputs)
     guessed = find_group_field(rows, {*inputs, *([target] if target is not None else [])})
-    values = [row.get(guessed) if guessed is not None else None for row in rows]
-    joined = _join(roots, values)
+    groups: Sequence[object] = [row.get(guessed) for row in rows] if guessed is not None else find_groups_of_ids(rows)
+    exact = [normalised_inputs(row, inputs) for row in rows]
+    joined = _join(_join(roots, later), groups or [None] * len(rows))
     keys = {root: digest(exact[root] or rows[root].id) for root in {*joined}}
-    return Clusters(
-        {row.id: keys[root] for row, root in zip(rows, joined, strict=True)},
-        guessed,
-        len({repr(value) for value in values if value is not None}),
-        len(near),
-        (rows[roots[near[0]]].id, rows[near[0]].id) if near else ("", ""),
-        len(rows),
+    of = {row.id: keys[root] for row, root in zip(rows, joined, strict=True)}
+    near = [(place, root) for place, root in enumerate(roots) if exact[place] != exact[root]]
+    further = [(place, root) for place, root in enumerate(later) if roots[place] != roots[root]]
+    notes = (
+        *_note_pairs(rows, near, "are near copies of others: near copies"),
+        *_note_pairs(rows, further, "begin with all of another row, as a later turn of a conversation does: they"),
+        *_note_groups(groups, guessed),
     )
+    return Clusters(of, notes, guessed)
+
+
+def _note_pairs(rows: Sequence[Example], pairs: Sequence[tuple[int, int]], what: str) -> Iterator[str]:
+    if pairs:
+        place, root = pairs[0]
+        yield (
+            f"{len(pairs)} of the {len(rows)} test rows {what} count once (e.g. {rows[place].id} with "
+            f"{rows[root].id}); data: {{cluster: false}} counts each"
+        )
+
+
+def _note_groups(groups: Sequence[object], field: str | None) -> Iterator[str]:
+    count = len({repr(value) for value in groups if value is not None})
+    if field is not None:
+        yield (
+            f"the {len(groups)} test rows have {count} values of '{field}', as turns of conversations have: rows with "
+            f"one value count once. Write data: {{cluster: {field}}} if that is right, data: {{cluster: false}} if "
+            "such rows are independent"
+        )
+    elif count:
+        yield (
+            f"the ids of the {len(groups)} test rows name {count} groups, e.g. {groups[0]}, as turns of conversations "
+            "do: rows of one count once. Write data: {cluster: FIELD} with a field that tells them, or data: {cluster: "
+            "false} if such rows are independent"
+        )
 
 
 def _join(roots: Sequence[int], values: Sequence[object]) -> list[int]:

@@ -12,10 +12,11 @@ from typing import Any
 
 from workbench.hashing import canonical
 from workbench.task.dataset import Example
+from workbench.task.tokens import input_tokens
 
 #: Words in the names of fields that say what rows have in common. Values of such a field that repeat are groups.
 _GROUPS = frozenset(
-    "account article author book call caller case chat client cluster context conv conversation customer dialog "
+    "account article author book caller case chat client cluster context conv conversation customer dialog "
     "dialogue doc document employee encounter episode event family game group household interview meeting member "
     "message page paper paragraph parent participant passage patient person player respondent scene sender session "
     "source speaker story student subject template thread trajectory trial user video visit visitor worker".split()
@@ -26,12 +27,20 @@ _KINDS = frozenset(
     "skill split subset subject tag target task topic type variant version year".split()
 )
 _IDS = frozenset("hash id ids identifier ref uid uuid".split())
+_DIGIT = re.compile(r"\d")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 #: What a value without spaces looks like that names one of many: letters and digits, as in c12 or 9f3a-77.
 _NAMES_ONE = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[\w.:/#-]{2,64}|[\d-]{6,}")
 
-#: Fewer groups, or groups of which most have a single row, are none.
+#: Fewer groups, or groups of which most have a single row, are none; by ids and values alone, it takes more.
 LEAST_GROUPS, LEAST_ROWS = 3, 1.25
+SURE_GROUPS, SURE_ROWS = 10, 2.0
+
+#: A row continues another one if it begins with all of its tokens, so many at least.
+LEAST_START = 8
+
+#: The end of an id that numbers the rows of a group: conv12-turn3, 9f3a7/2.
+_NUMBERED = re.compile(r"[\W_]+[A-Za-z]{0,9}[\W_]*\d+$")
 
 
 def find_group_field(rows: Sequence[Example], without: Collection[str]) -> str | None:
@@ -65,7 +74,31 @@ def _names_groups(name: str, values: Sequence[Any], count: int) -> bool:
     if plain & _GROUPS or plain & _IDS:
         return True
     # A field of another name counts only if its values name things, and many of them.
-    return count >= 10 and all(isinstance(v, str) and _NAMES_ONE.fullmatch(v) for v in values)
+    return count >= SURE_GROUPS and all(isinstance(v, str) and _NAMES_ONE.fullmatch(v) for v in values)
+
+
+def find_groups_of_ids(rows: Sequence[Example]) -> list[str]:
+    """For each row the group that its id names, as conv12-3 names conv12; empty if the ids name none."""
+    groups = [_NUMBERED.sub("", str(row.get("id", ""))) for row in rows]
+    count = len({*groups})
+    named = all(_DIGIT.search(group) for group in groups) and len({str(row.get("id")) for row in rows}) == len(rows)
+    return groups if named and count >= SURE_GROUPS and len(rows) >= SURE_ROWS * count else []
+
+
+def find_continuations(rows: Sequence[Example], inputs: Sequence[str]) -> list[int]:
+    """For each row, the place of the first row that it continues, as a later turn does whose history begins with all
+    of an earlier one; its own if there is none."""
+    texts = [input_tokens(row, inputs) for row in rows]
+    found, whole = [*range(len(rows))], dict[int, int]()  # by the rolling hash of all tokens of a row, its place
+    for place in sorted(found, key=lambda place: len(texts[place])):
+        rolling = 0
+        for count, token in enumerate(texts[place], start=1):
+            rolling = hash((rolling, token))
+            other = whole.get(rolling) if LEAST_START <= count < len(texts[place]) else None
+            if other is not None and texts[other] == texts[place][:count]:
+                found[place] = found[other]
+        whole.setdefault(rolling, place)
+    return found
 
 
 def _fields(rows: Sequence[Example]) -> Iterator[str]:

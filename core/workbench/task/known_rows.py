@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from workbench.hashing import digest
-from workbench.task.copies import TOKENS_AN_EDIT, NearTexts, Words, are_near, normalised_inputs, number_fields, words_of
+from workbench.task.copies import TOKENS_AN_EDIT, NearTexts, are_near, number_fields
 from workbench.task.dataset import Example
+from workbench.task.tokens import Words, normalised_inputs, words_of
 
 #: A field tells rows apart if this share of them differ in it, and it has so many tokens.
 TELLING, LEAST_TOKENS = 0.5, 3

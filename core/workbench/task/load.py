@@ -17,9 +17,10 @@ from workbench.lm import check_embeds, lm_prefixes, locate_lms, make_lm, split_m
 from workbench.plugins import plugins
 from workbench.spec import DataSpec, Inherited, LMSpec, Source, Spec, lm_spec
 from workbench.task.clusters import cluster_rows
-from workbench.task.copies import Copies, label_fields, normalised_inputs, number_fields
+from workbench.task.copies import Copies, label_fields, number_fields
 from workbench.task.dataset import Dataset, Example, SealedRows, make_examples, read_rows, split_examples, split_groups
 from workbench.task.metric import Metric, load_metrics, metric_files
+from workbench.task.tokens import normalised_inputs
 from workbench.task.workflow_file import load_workflow
 from workbench.user_code import code_files
 from workbench.workflow import NodeKind, Workflow, forget_nodes

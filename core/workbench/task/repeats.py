@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
-from workbench.task.copies import tokenize
+from workbench.task.tokens import tokenize
 
 #: A text repeats a row if a stretch at most twice as long as the row has this share of the row's different tokens.
 COVERED = 0.85

@@ -1,0 +1,75 @@
+"""The tokens of texts: lower-case words and signs of arithmetic.
+
+Case, spaces, punctuation and characters that nobody sees make no difference.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from workbench.task.dataset import Example
+
+#: What is not seen: format characters, variation selectors, fillers.
+_UNSEEN = re.compile(
+    "[\u00ad\u034f\u0600-\u0605\u061c\u06dd\u070f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
+    "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+_TOKEN = re.compile(r"\w+|[-+*/=<>^%$€£]")
+#: Scripts without spaces, in which each character is a token: Thai to Tibetan, Burmese, Khmer, kana, Han.
+_WITHOUT_SPACES = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff"
+_CHARACTER = re.compile(f"[{_WITHOUT_SPACES}]|[^{_WITHOUT_SPACES}]+")
+_ACCENT = re.compile("[\u0300-\u036f]")
+_LATIN = re.compile("[a-z]")
+#: Letters of Greek and Cyrillic that look like a Latin one: in a word with Latin letters they stand for it.
+_LOOKALIKES = str.maketrans("аеорсухіјѕԁӏкмтвнгαοερνικτυχ", "aeopcyxijsdlkmtbhraoepviktux")
+
+
+def tokenize(text: str) -> list[str]:
+    """Lower-case words and signs of arithmetic; the whole text if it has neither."""
+    text = _UNSEEN.sub("", unicodedata.normalize("NFKC", text).casefold())
+    return _TOKEN.findall(text) or ([stripped] if (stripped := text.strip()) else [])
+
+
+def _plain(token: str) -> Iterator[str]:
+    """A token as it is compared: without accents and lookalikes; by characters in scripts without spaces."""
+    if token.isascii():
+        yield token
+        return
+    token = unicodedata.normalize("NFC", _ACCENT.sub("", unicodedata.normalize("NFD", token)))
+    yield from _CHARACTER.findall(token.translate(_LOOKALIKES) if _LATIN.search(token) else token)
+
+
+def _texts_of(value: Any) -> Iterator[str]:
+    """Every text and number in a JSON value, in order."""
+    if isinstance(value, Mapping):
+        for inner in value.values():
+            yield from _texts_of(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _texts_of(inner)
+    elif value is not None:
+        yield value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def input_tokens(row: Example, inputs: Sequence[str]) -> list[str]:
+    """The tokens of some fields of a row."""
+    return [token for name in inputs if name in row for text in _texts_of(row[name]) for token in tokenize(text)]
+
+
+def normalised_inputs(row: Example, inputs: Sequence[str]) -> str:
+    """The inputs of a row as one text: equal texts mean the same row."""
+    return " ".join(input_tokens(row, inputs))
+
+
+#: A text as it is compared.
+Words = tuple[str, ...]
+
+
+def words_of(row: Example, name: str) -> tuple[Words, ...]:
+    """The texts in a field of a row, as they are compared."""
+    texts = _texts_of(row[name]) if name in row else ()
+    return tuple(tuple(w for token in tokenize(text) for w in _plain(token)) for text in texts)
