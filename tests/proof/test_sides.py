@@ -12,7 +12,7 @@ from tests.helpers.planted import PlantedLM, plant
 
 from workbench.lm import Request, Response
 from workbench.proof import Report, order_sides
-from workbench.proof.sides import Pair, check_sent, describe_order, find_order_effects
+from workbench.proof.sides import Pair, check_sent, describe_order, explained_by_order, find_order_effects
 from workbench.run import Options, optimize, resume
 from workbench.store import Store
 from workbench.study import Result
@@ -174,3 +174,23 @@ def test_an_agent_with_a_notebook_shows_no_gain(tmp_path: Path) -> None:
     )
     assert report.changes and not report.proved and report.order_effects
     assert any("the change was sent in" in line for line in report.headline())
+
+
+def test_what_the_order_explains_is_no_gain() -> None:
+    """Eight rows, and by chance the winner ran second on seven of them."""
+    made = pairs_of([0.0] * 8, [1.0] * 8)
+    lucky = [pair if pair[1].turn == 2 else pair[::-1] for pair in made]
+    lucky[0] = lucky[0][::-1]  # type: ignore[assignment]
+    effects = find_order_effects(lucky)
+    assert effects[0].diff == 1.0 and explained_by_order(effects, "score", lucky) == pytest.approx(6 / 8)
+    assert explained_by_order(effects, "tokens", lucky) == 0 == explained_by_order([], "score", lucky)
+
+
+@pytest.mark.slow
+def test_few_rows_and_a_large_effect_show_no_gain_for_any_seed(tmp_path: Path) -> None:
+    for seed in range(40):
+        folder = tmp_path / str(seed)
+        plant(folder, lambda r: 0.5, {"random": {"trials": 1}}, calls=900, rows=(8, 24, 9), search=SPACE, seed=seed)
+        options = Options(out=str(folder / "o.yaml"))
+        report = optimize(folder / "workflow.yaml", database=folder / "two.db", pool=Remembers(), options=options)
+        assert not report.proved, seed

@@ -28,17 +28,30 @@ def test_tests_overlap_where_they_share_more_than_so_many_rows(shared: int, stor
     tests = SealedTests(store)
     asked = [*ROWS, *(f"own{n}" for n in range(20))]
     tests.add(1, "one", [*ROWS[:shared], *(f"other{n}" for n in range(30))])
-    assert tests.find_overlapping(asked, 0.05 * len(asked), before=None, except_of=[]) == ["r"] * (shared > 2)
+    same = {row: row for row in asked}
+    assert tests.find_overlapping(same, 0.05 * len(asked), before=None, except_of=[]) == ["r"] * (shared > 2)
 
 
-def test_the_test_itself_later_ones_and_those_of_a_candidate_are_left_out(store: Store) -> None:
+def test_a_row_counts_once_by_whatever_key_it_is_known(store: Store) -> None:
     tests = SealedTests(store)
+    tests.add(1, "one", ["row0", "edited0", "renamed0"])
+    same = {"row0": "row0", "edited0": "row0", "renamed0": "row0", "row1": "row1"}
+    assert tests.find_overlapping(same, 0.9, before=None, except_of=[]) == ["r"]
+    assert tests.find_overlapping(same, 1, before=None, except_of=[]) == []
+
+
+def test_the_test_itself_later_ones_and_evaluations_of_a_candidate_are_left_out(store: Store) -> None:
+    tests, same = SealedTests(store), {row: row for row in ROWS}
     for run, candidate in ((2, "first"), (3, "own"), (4, "later")):
         store.execute(NEW_RUN, f"r{run}")
         tests.add(run, candidate, ROWS)
     own = tests.find(3, "own", ROWS)
-    assert tests.find_overlapping(ROWS, 1, before=own, except_of=[]) == ["r2"]
-    assert tests.find_overlapping(ROWS, 1, before=None, except_of=["own"]) == ["r2", "r4"]
+    assert tests.find_overlapping(same, 1, before=own, except_of=[]) == ["r2"]
+    assert tests.find_overlapping(same, 1, before=None, except_of=["own"]) == ["r2", "r3", "r4"], (
+        "what was chosen counts"
+    )
+    store.execute("update runs set kind = 'eval' where run in ('r3', 'r4')")
+    assert tests.find_overlapping(same, 1, before=None, except_of=["own"]) == ["r2", "r4"]
 
 
 def test_a_rate_limit_is_remembered_by_the_most_before_and_the_least_after(store: Store) -> None:

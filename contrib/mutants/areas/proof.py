@@ -217,7 +217,7 @@ PROOF: list[Mutant] = [
     *changes_of(
         "core/workbench/proof/findings.py",
         REUSE,
-        ("alpha = level_after(earlier)", "alpha = 0.05", "earlier tests do not lower the level"),
+        ("highest = level_after(earlier),", "highest = 0.05,", "earlier tests do not lower the level"),
         ("warnings.append(reuse_warning(earlier))", "pass", "earlier tests are not reported"),
     ),
     *changes_of(
@@ -241,7 +241,7 @@ PROOF: list[Mutant] = [
         ("if match is not None and match[2] in inputs:", "if False:", "a demo with several inputs hides a row"),
     ),
     *changes_of(
-        "core/workbench/task/copies.py",
+        "core/workbench/task/tokens.py",
         COPIES_TESTS,
         (
             'unicodedata.normalize("NFKC", text).casefold()',
@@ -249,6 +249,11 @@ PROOF: list[Mutant] = [
             "capitals make another row",
         ),
         (r'r"\w+|[-+*/=<>^%$€£]"', r'r"\w+"', "3 + 4 is 3 - 4"),
+        ('_UNSEEN.sub("", unicodedata', "str(unicodedata", "what nobody sees makes another row"),
+    ),
+    *changes_of(
+        "core/workbench/task/copies.py",
+        COPIES_TESTS,
         (
             "return [w for w in a if w.isdigit()] == [w for w in b if w.isdigit()] and _within",
             "return _within",
@@ -257,7 +262,6 @@ PROOF: list[Mutant] = [
         ("self._same_label(row, other) and _are_copies(", "_are_copies(", "rows with other labels are near copies"),
         ("for _ in range(edits + 1):", "for _ in range(9 * edits + 9):", "half a row is a copy"),
         ("if len(here) == len(there) else", "if False else", "a long text beside a short one hides it"),
-        ('_UNSEEN.sub("", unicodedata', "str(unicodedata", "what nobody sees makes another row"),
         ("if len({root(place) for place in places}) >= ALIKE and len(said) == 1:", "if False:", "a number makes a row"),
         ("return found if found and telling else []", "return []", "a number beside the text makes another row"),
     ),
@@ -265,8 +269,9 @@ PROOF: list[Mutant] = [
         "core/workbench/task/clusters.py",
         "tests/task/test_clusters.py",
         ("if named is not None:", "if False:", "`cluster` does nothing"),
-        ("joined = _join(roots, values)", "joined = roots", "turns of a conversation count each"),
-        ("roots = group_copies(rows, inputs, target)", "roots = [*range(len(rows))]", "copies in the test count each"),
+        ("groups or [None] * len(rows))", "[None] * len(rows))", "turns of a conversation count each"),
+        ("_join(roots, later)", "roots", "a turn that continues another one counts by itself"),
+        ("= group_copies(rows, inputs, target),", "= [*range(len(rows))],", "copies in the test count each"),
     ),
     *changes_of(
         "core/workbench/task/known_rows.py",

@@ -14,7 +14,7 @@ from workbench.proof.report import Report
 from workbench.proof.reuse import find_earlier_tests, level_after, reuse_warning
 from workbench.proof.savings import COST_FIELDS, Ceiling, Saving, find_ceilings, paired_saving
 from workbench.proof.service_levels import ServiceLevels, measure_levels
-from workbench.proof.sides import Pair, check_sent, find_order_effects
+from workbench.proof.sides import Pair, check_sent, explained_by_order, find_order_effects
 from workbench.proof.statistics import Proof, paired_proof
 from workbench.store import Journal, RunRecord
 from workbench.study import Aims, Evaluation, Result, pareto_set
@@ -48,7 +48,7 @@ def build_report(
     earlier = _find_earlier_tests(task, winner, pairs, ledger)
     claims, faults = _claims(task, rows or (), winner, best, evaluations, earlier, ledger)
     proof, baseline, leaks = claims["proof"], evaluations.get(task.workflow.hash), find_leaks(task, winner)
-    unsent = claims.pop("unsent")
+    claims["objections"] = [*_kept_state(task.workflow, winner, kept_state), *claims["objections"]]
     ledger.store.flush()
     roles = Journal(ledger.store, ledger.run_id).count_answers_by_role()
     baselines, winners = [a for a, _ in pairs], [b for _, b in pairs]
@@ -74,7 +74,6 @@ def build_report(
         untried=_untried(roles, status) if status in ("finished", "budget") and candidates < 2 else None,
         earlier_tests=earlier,
         leaks=leaks,
-        objections=[*_kept_state(task.workflow, winner, kept_state), *unsent],
         sealed_rows=len(task.dataset.test),
         test_skipped=not pairs and winner == task.workflow and task.spec.proof.when_unchanged == "skip",
     )
@@ -89,19 +88,24 @@ def _claims(
     earlier: Sequence[str],
     ledger: Ledger,
 ) -> tuple[dict[str, Any], list[str]]:
-    """What the sealed rows show, by the fields of a report, and `unsent`: the objection that a change was not sent;
-    then what is wrong with the labels."""
+    """What the sealed rows show, by the fields of a report; then what is wrong with the labels."""
     pairs, alpha = [(row[0], row[1]) for row in rows], level_after(earlier)
     sent, unsent = check_sent(task.workflow, winner, pairs)
     proof, judge, faults = _proof(task, pairs, sent, earlier, ledger)
-    ceilings = _ceilings(task, rows, winner, best)
+    ceilings, effects = _ceilings(task, rows, winner, best), find_order_effects(pairs)
+    saving = _saving(task, pairs, sent, alpha, ceilings) if winner != task.workflow else None
+    objections = [unsent] if unsent is not None else []
+    if proof is not None and proof.shown and proof.ci95[0] <= (more := explained_by_order(effects, "score", pairs)):
+        objections.append(f"the winner ran second on more rows, which explains {more:+.3f} of it")
+    if saving is not None and saving.ci95[1] >= explained_by_order(effects, saving.objective, pairs):
+        saving = replace(saving, shown=False)
     claims = {
         "proof": proof,
         "judge": judge,
-        "saving": _saving(task, pairs, sent, alpha, ceilings) if winner != task.workflow else None,
+        "saving": saving,
         "levels": _levels(task, rows, winner, best, evaluations, alpha, ceilings),
-        "order_effects": find_order_effects(pairs),
-        "unsent": [unsent] if unsent is not None else [],
+        "order_effects": effects,
+        "objections": objections,
     }
     return claims, faults
 

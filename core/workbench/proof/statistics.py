@@ -102,8 +102,7 @@ def paired_proof(
         baseline, winner: one score per row, None where infrastructure failed.
         clusters: one key per row. Rows with equal keys count once, with their mean score. Default: each row by itself.
         alpha, margin: the level of the test, and the loss to rule out.
-        highest: the highest score of the metric. The lowest is that of a failure, 0. The smaller the largest loss, the
-            smaller the gain that graded scores can show.
+        highest: score of the metric. The lowest is 0, that of a failure.
 
     Raises:
         ValueError: lengths differ, or a score is not in [0, highest].
@@ -119,13 +118,15 @@ def paired_proof(
     found = _compare(cluster_means(answered, highest), highest)
     shown, interval_, lowest = found.is_beyond_chance(alpha), found.interval, found.low(alpha)
     if one_sided:
-        ends = ((highest, 0.0), (0.0, highest))
-        worst, best = (_compare(cluster_means(_completed(rows, *end), highest), highest) for end in ends)
+        worst, best = _extremes(rows, highest)
         shown = shown and worst.is_beyond_chance(alpha)
         interval_ = (min(worst.interval[0], interval_[0]), max(best.interval[1], interval_[1]))
         lowest = min(worst.low(alpha), lowest)
-    differences, n = found.differences, len(found.differences)
-    wins, losses = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
+    n, wins, losses = (
+        len(found.differences),
+        sum(d > 0 for d in found.differences),
+        sum(d < 0 for d in found.differences),
+    )
     return Proof(
         n=n,
         n_rows=len(answered),
@@ -144,8 +145,17 @@ def paired_proof(
         alpha=alpha,
         lowest=lowest,
         margin=margin,
-        smallest_gain=_smallest_gain(differences, found.test == MCNEMAR, alpha, highest),
+        smallest_gain=_smallest_gain(found.differences, found.test == MCNEMAR, alpha, highest),
     )
+
+
+def _extremes(
+    rows: Sequence[tuple[Hashable, float | None, float | None]], highest: float
+) -> tuple[_Comparison, _Comparison]:
+    """The comparison with the worst for rows that one side alone answered, and with the best."""
+    ends = ((highest, 0.0), (0.0, highest))
+    worst, best = (_compare(cluster_means(_completed(rows, *end), highest), highest) for end in ends)
+    return worst, best
 
 
 def _completed(
