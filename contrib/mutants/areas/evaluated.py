@@ -35,10 +35,14 @@ EVALUATED: list[Mutant] = [
         ("plain[index].p * left", "plain[index].p", "several comparisons are not adjusted"),
         ("adjusted = max(adjusted, ", "adjusted = min(1.0, ", "Holm's steps may fall"),
         ("[a.cluster for a, _ in rows]", "[a.example for a, _ in rows]", "rows of a cluster count each"),
-        ("return proof.lowest > -margin,", "return proof.diff > -margin,", "a loss by chance is taken for none"),
         (
-            "    rows += [(row, ScoredRow(row.example, None, row.cluster)) for row in lacking]\n",
-            "",
+            "evidence and proof.lowest > -margin,",
+            "evidence and proof.diff > -margin,",
+            "a loss by chance is taken for none",
+        ),
+        (
+            "asked = [*first.rows] if lacking else shared",
+            "asked = shared",
             "rows left out help",
         ),
         ('key = same[0]["row_key"] or f"id {example}"', 'key = f"id {example}"', "rows are paired by their place"),

@@ -38,11 +38,16 @@ LABELLED: list[Mutant] = [
             "the judge's own scatter does not count",
         ),
         ("return [y - weight * f for", "return [y - f for", "the judge's errors are taken out in full"),
+    ),
+    *changes_of(
+        "core/workbench/proof/prediction_powered.py",
+        (JUDGED,),
         (
             "for weight in {0.0, found.weight})[1]",
             "for weight in {0.0, found.weight})[1] + 1",
             "few labels rule out all",
         ),
+        ("-1 - weight * max(0.0, *scores, *others)", "-0.1", "a ruin that no label holds is no ruin"),
     ),
     *changes_of(
         "core/workbench/proof/judged.py",

@@ -235,8 +235,7 @@ def _pair(first: Side, other: Side, lacking: bool = False) -> _Pair:
     evidence = any(key in other.rows for key in kept)
     rows = [
         (one, other.rows.get(key) or ScoredRow(one.example, None, one.cluster))
-        for key, one in first.rows.items()
-        if key in (kept if evidence else asked)
+        for key, one in ((key, first.rows[key]) for key in (kept if evidence else asked))
     ]
     choice = {"chosen": len(runs), "chosen_in": next(iter(runs.values()), ""), "evidence": evidence}
     return _Pair(rows, len(first.rows) + len(other.rows) - 2 * len(shared), choice)

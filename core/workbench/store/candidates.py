@@ -108,8 +108,7 @@ def find_choices(store: Store, hash_: str) -> list[sqlite3.Row]:
             "select distinct u.run, u.data_hash, r.row_key, r.example from candidates c join runs u on u.id = c.run_id "
             "join evaluations e on e.run_id = c.run_id join results r on r.evaluation_id = e.id "
             "where c.hash = ? and coalesce(c.optimizer, '') != 'baseline' and e.split in ('val', 'train') "
-            "and coalesce(u.kind, 'optimize') = 'optimize' "
-            "and c.seq > (select min(seq) from candidates f where f.run_id = c.run_id)",
+            "and coalesce(u.kind, 'optimize') = 'optimize'",
             hash_,
         )
     )
