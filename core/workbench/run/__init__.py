@@ -3,6 +3,7 @@
 The only room that knows the whole order.
 """
 
+from workbench.run.choice import explain_choice, search_warnings
 from workbench.run.cost_estimate import budget_warnings, estimate
 from workbench.run.doctor import find_origins, run_checks
 from workbench.run.history import (
@@ -51,6 +52,8 @@ __all__ = [
     "as_stored_row",
     "estimate",
     "budget_warnings",
+    "explain_choice",
+    "search_warnings",
     "candidate_workflow",
     "candidates",
     "draw_winner",

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from workbench.errors import SandboxError, SpecError, WorkbenchError, collect_errors, errors_at
+from workbench.files import file_digest
 from workbench.ledger import price_of
 from workbench.runtime import Runtime
 from workbench.spec import LMSpec
+from workbench.store import RunRecord
 from workbench.study import Optimizer, Study
 from workbench.task import Task, variants
 from workbench.workflow import called_lms
@@ -78,6 +81,16 @@ def _elsewhere(task: Task, lms: Iterable[LMSpec]) -> Iterator[str]:
 
 def _prefix(spec: LMSpec) -> str:
     return spec.model.partition("/")[0]
+
+
+def result_warnings(record: RunRecord, out: Path, name: str) -> list[str]:
+    """That the result of a run will replace a file of another workflow, or one that was edited since."""
+    try:
+        known = not out.is_file() or record.is_result_of_namesake(str(out.resolve()), file_digest(out))
+    except OSError:  # it cannot be read; whether it can be written is told in the end
+        return []
+    told = f"{out} will be replaced: {name} did not write it, or it was edited since; --out names another file"
+    return [] if known else [told]
 
 
 def lms_not_ready(lms: Iterable[LMSpec], runtime: Runtime, target_usd: float | None = None) -> Iterator[WorkbenchError]:

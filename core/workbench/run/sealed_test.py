@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
@@ -14,40 +13,52 @@ from workbench.study import Evaluation, Evaluator, Progress, Result, estimate_ca
 from workbench.task import Example, Task
 from workbench.workflow import Workflow
 
-#: The largest share of a ceiling that is reserved.
+#: The largest share of a ceiling that is reserved for what does not fit: a baseline and its proof that take more than
+#: the ceiling, or a winner that takes more than the baseline. Without this limit nothing would be left for the search.
 LARGEST_RESERVE = 0.5
 
 #: Safety factors on the cost of val rows, since sealed rows may cost more. The number of calls hardly varies, tokens
 #: and dollars vary more, and minutes vary most, with the speed of the server.
-MORE_CALLS, MORE_TOKENS, MORE_MINUTES = 1.02, 1.1, 1.5
+MORE = {"calls": 1.02, "tokens": 1.1, "usd": 1.1, "minutes": 1.5}
 
 
-def reserve_for_proof(task: Task, evaluator: Evaluator, progress: Progress, ledger: Ledger) -> None:
-    """Reserve the estimated cost of testing the baseline and the best candidate, at the retry rate so far."""
-    n, budget, judging, sides = len(task.dataset.test), ledger.budget, evaluator.judging, task.spec.tested_sides
+def reserve_for_proof(task: Task, evaluator: Evaluator, progress: Progress, ledger: Ledger, *, whole: bool) -> None:
+    """Reserve the estimated cost of testing the baseline and the best candidate, at the retry rate so far.
+
+    whole: of a winner that takes no more than the baseline all of it, where it fits, as `workbench estimate` subtracts
+    it; without, never more than half of a ceiling (the rule of runs begun before this one).
+    """
+    n, judging, sides = len(task.dataset.test), evaluator.judging, task.spec.tested_sides
     base = progress.complete.get(task.workflow.hash)
     best = progress.best or base
-    calls, tokens, usd, minutes = float(sides) * n * judging.calls, math.inf, math.inf, math.inf
     if base is None or best is None:
-        calls += sides * n * evaluator.program(task.workflow).max_calls
-    else:
-        spent = ledger.spent
-        waste = spent.calls / max(1, spent.calls - ledger.retries)
-        # While the baseline is best, it counts for all sides; a later winner replaces this reserve. What is picked by
-        # a cost may be cheap in dollars and take more calls than the best.
-        winner = pick_winner(progress.eligible, task.spec)
-        runs = [base, winner, best][:sides]
-        calls = (calls + sum(estimate_calls(e, n) for e in runs)) * waste * MORE_CALLS
-        tokens = sum(e.objectives["tokens"] + judging.tokens for e in runs) * n * waste * MORE_TOKENS
-        usd = sum(e.objectives["usd"] + judging.usd for e in runs) * n * waste * MORE_TOKENS
-        seconds = sum(e.objectives["latency"] + e.queued + judging.seconds for e in runs) * n
-        minutes = seconds / max(1, min(n, evaluator.concurrency)) / 60 * waste * MORE_MINUTES
-    ledger.reserve_for_proof(
-        calls=min(calls, (budget.calls or 0) * LARGEST_RESERVE),
-        tokens=min(tokens, (budget.tokens or 0) * LARGEST_RESERVE),
-        usd=min(usd, (budget.usd or 0) * LARGEST_RESERVE),
-        minutes=min(minutes, (budget.minutes or 0) * LARGEST_RESERVE),
-    )
+        calls = sides * n * (judging.calls + evaluator.program(task.workflow).max_calls)
+        largest = {w: LARGEST_RESERVE * (getattr(ledger.budget, w) or 0) for w in ("calls", "tokens", "usd", "minutes")}
+        return ledger.reserve_for_proof(**{**largest, "calls": min(calls, largest["calls"])})
+    spent = ledger.spent
+    waste = spent.calls / max(1, spent.calls - ledger.retries)
+    # While the baseline is best, it counts for all sides; a later winner replaces this reserve. What is picked by
+    # a cost may be cheap in dollars and take more calls than the best.
+    runs = [base, pick_winner(progress.eligible, task.spec), best][:sides]
+    at_once = max(1, min(n, evaluator.concurrency)) * 60
+
+    def cost(e: Evaluation, rows: int) -> dict[str, float]:
+        return {
+            "calls": rows * judging.calls + estimate_calls(e, rows),
+            "tokens": rows * (e.objectives["tokens"] + judging.tokens),
+            "usd": rows * (e.objectives["usd"] + judging.usd),
+            "minutes": rows * (e.objectives["latency"] + e.queued + judging.seconds) / at_once,
+        }
+
+    tests, own, val = [cost(e, n) for e in runs], cost(base, n), cost(base, len(task.dataset.val))
+    reserve: dict[str, float] = {}
+    for what, more in MORE.items():
+        ceiling, safety = getattr(ledger.budget, what) or 0, waste * more
+        most = LARGEST_RESERVE * ceiling
+        if whole and val[what] + sides * own[what] <= ceiling:
+            most = max(most, min(sides * own[what] * safety, ceiling - val[what]))
+        reserve[what] = min(sum(test[what] for test in tests) * safety, most)
+    ledger.reserve_for_proof(**reserve)
 
 
 async def run_sealed_test(

@@ -20,6 +20,7 @@ from workbench.errors import (
     PluginError,
     SearchStopped,
     ServerDead,
+    ShareSpent,
     WorkbenchError,
     merge_errors,
 )
@@ -28,9 +29,10 @@ from workbench.ledger import CallInfo, Ledger
 from workbench.lm import LMPool
 from workbench.plugins import plugins
 from workbench.proof import Report, build_report
+from workbench.run.choice import explain_choice, search_warnings
 from workbench.run.cost_estimate import budget_warnings
 from workbench.run.options import Listener, Options
-from workbench.run.preflight import obstacles, settings_to_compare, wrong_in_file
+from workbench.run.preflight import obstacles, result_warnings, settings_to_compare, wrong_in_file
 from workbench.run.sealed_test import reserve_for_proof, run_sealed_test
 from workbench.run.stored_scores import RowKeys, TrainRows, find_evaluation, store_evaluation
 from workbench.runtime import Runtime
@@ -101,10 +103,13 @@ class Session:
         with RunLock(self.store, self.run):
             self.record.mark_running(os.getpid(), os.uname().nodename)
             warned = [*self.task.dataset.warnings, *budget_warnings(self.task), *disk_warnings(self.store.path)]
-            warned += self._result_warnings()
+            warned += search_warnings(self.task, self.optimizers)
+            warned += result_warnings(self.record, self.options.path, self.task.spec.name)
             self.trackers = Trackers.watching(self.task.spec.track, self.info, self.evaluator, self.ledger.resumed)
             self.store.event(self.run_id, "machine", **describe_machine())
             self._emit("run_started", run=self.info, warnings=warned)
+            if (chosen := self.options.chosen) is not None:
+                self._on_note("default", explain_choice(self.task, chosen), {"optimizers": chosen})
             course = asyncio.current_task()
             assert course is not None
             restore_signals = catch_signals(course, self._stop, f"workbench resume {self.run} --db {self.store.path}")
@@ -165,11 +170,13 @@ class Session:
             baseline = current = await self._observe()
             self._check_answered(await self._study(baseline, 0, "baseline").evaluate(baseline))
             self._reserve_for_proof()
-            for turn in range(self.task.spec.rounds):
-                for index, (name, optimizer) in enumerate(self.optimizers):
-                    study = self._study(current, turn * len(self.optimizers) + index + 1, name)
+            turns = self.optimizers * self.task.spec.rounds
+            for number, (name, optimizer) in enumerate(turns):
+                left = len(turns) - number if self.options.shares else 1
+                study = await self._study(current, number + 1, name).take_share(left)
+                with suppress(ShareSpent):
                     await self._improve(study, optimizer)
-                    current = study.best
+                current = study.best
         except SearchStopped:
             return "finished", None
         except BudgetSpent as spent:
@@ -234,7 +241,7 @@ class Session:
         await self._study(workflow, 0, "hand").evaluate(workflow)
 
     def _reserve_for_proof(self) -> None:
-        reserve_for_proof(self.task, self.evaluator, self.progress, self.ledger)
+        reserve_for_proof(self.task, self.evaluator, self.progress, self.ledger, whole=self.options.shares)
 
     def _best(self) -> Workflow:
         """The best on val."""
@@ -319,6 +326,7 @@ class Session:
         winner = winner or self._best()
         warnings = [
             *self.task.dataset.warnings,
+            *search_warnings(self.task, self.optimizers),
             *Candidates(self.store, self.run_id).unreached(len(self._candidates), self.run),
             *self.evaluator.faults.lines(),
             *self.runtime.warnings(),
@@ -360,16 +368,6 @@ class Session:
         late = [w for w in plugins().warnings(self._set_aside) if w not in told]
         report.warnings += [*late, *self.trackers.close()]  # shown, not stored
         self.store.flush()
-
-    def _result_warnings(self) -> list[str]:
-        """That the result will replace a file of another workflow, or one that was edited since."""
-        out, name = self.options.path, self.task.spec.name
-        try:
-            known = not out.is_file() or self.record.is_result_of_namesake(str(out.resolve()), file_digest(out))
-        except OSError:  # it cannot be read; whether it can be written is told in the end
-            return []
-        told = f"{out} will be replaced: {name} did not write it, or it was edited since; --out names another file"
-        return [] if known else [told]
 
     def _stop(self) -> bool:
         """Send nothing new from now on. False if that was the case already."""
