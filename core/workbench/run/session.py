@@ -30,8 +30,8 @@ from workbench.lm import LMPool
 from workbench.plugins import plugins
 from workbench.proof import Report, build_report
 from workbench.run.choice import explain_choice, search_warnings
-from workbench.run.cost_estimate import budget_warnings
 from workbench.run.options import Listener, Options
+from workbench.run.payable import budget_warnings
 from workbench.run.preflight import obstacles, result_warnings, settings_to_compare, wrong_in_file
 from workbench.run.sealed_test import reserve_for_proof, run_sealed_test
 from workbench.run.stored_scores import RowKeys, TrainRows, find_evaluation, store_evaluation

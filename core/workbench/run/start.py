@@ -21,8 +21,8 @@ from workbench.lm import LMPool
 from workbench.plugins import plugins
 from workbench.proof import Report
 from workbench.run.choice import choose
-from workbench.run.cost_estimate import find_unpayable_proof
 from workbench.run.options import Listener, Options
+from workbench.run.payable import find_impossible_proof
 from workbench.run.preflight import check_optimizers, lm_warnings
 from workbench.run.session import Session
 from workbench.signals import interrupted_by_sigterm
@@ -75,7 +75,7 @@ def optimize(
     _, source, task, named = prepare(path, options.sets)
     if (error := lacks_rows(task)) is not None:
         raise task.source.locate(error)
-    if not options.allow_unproved and (lacking := find_unpayable_proof(task)) is not None:
+    if not options.allow_unproved and (lacking := find_impossible_proof(task)) is not None:
         raise task.source.locate(lacking)
     with task.source.locating():
         check_trackers(task.spec.track)
@@ -151,7 +151,7 @@ def resume(
         _, _, task, named = _stored(row, sets, stored.get("outside"), chosen)
         merged.shares = begins or stored.get("shares", False)
         merged.chosen = [name for name, _ in named] if optimizers is None and not task.spec.optimize else None
-        if begins and not options.allow_unproved and (lacking := find_unpayable_proof(task)) is not None:
+        if begins and not options.allow_unproved and (lacking := find_impossible_proof(task)) is not None:
             raise task.source.locate(lacking)
         if row["status"] == "finished" and options.sets:
             raise StoreError(f"run {row['run']} is finished and proved; start a new run with the other settings")
