@@ -36,8 +36,9 @@ def unnamed(folder: Path, **spec: Any) -> Path:
     [
         ({}, ["bootstrap"]),
         ({"search": SEARCH}, ["optuna"]),
-        ({"roles": PROPOSER}, ["textgrad", "bootstrap"]),
-        ({"roles": PROPOSER, "search": SEARCH}, ["textgrad", "READER"]),
+        ({"roles": PROPOSER}, ["textgrad", "evolve"]),
+        ({"roles": PROPOSER, "search": SEARCH}, ["textgrad", "evolve"]),
+        ({"roles": PROPOSER, "search": SEARCH, "objectives": ["score", "tokens"]}, ["textgrad", "optuna"]),
         ({"roles": {"judge": PROPOSER["proposer"]}}, ["bootstrap"]),
         ({"roles": PROPOSER, "nodes": CODE}, ["bootstrap"]),
     ],
@@ -48,16 +49,16 @@ def test_the_default_is_chosen_by_what_the_file_has(spec: Mapping[str, Any], cho
 
 
 def test_an_optimizer_that_is_not_loaded_is_not_chosen() -> None:
-    every = {"texts", "search", "demos"}
-    assert list(choose_optimizers(every, {"random", "bootstrap"})) == ["random", "bootstrap"]
-    assert list(choose_optimizers(every, {"rewrite"})) == ["rewrite"]
-    assert list(choose_optimizers({"search"}, {"bootstrap"})) == ["bootstrap"]
-    assert list(choose_optimizers(set(), {"bootstrap", "optuna"})) == ["bootstrap"]
+    steps = [["texts"], ["mixed", "search"]]
+    assert list(choose_optimizers(steps, {"random", "bootstrap"})) == ["random"]
+    assert list(choose_optimizers(steps, {"rewrite", "optuna"})) == ["rewrite", "optuna"]
+    assert list(choose_optimizers([["search"]], {"bootstrap"})) == ["bootstrap"]
+    assert list(choose_optimizers([], {"bootstrap", "optuna"})) == ["bootstrap"]
 
 
 def test_validate_estimate_and_the_run_say_what_was_chosen_and_why(tmp_path: Path) -> None:
     file = unnamed(tmp_path, search=SEARCH)
-    why = "The file names no optimizer. Chosen: optuna, since it has a `search:`."
+    why = "The file names no optimizer. Chosen: optuna, since the file has a `search:`."
     told = CliRunner().invoke(cli, ["validate", str(file)], catch_exceptions=False).output
     assert why in " ".join(told.split()) and "Optimizers: optuna" in told
     _, _, task, optimizers = prepare(file)

@@ -13,14 +13,14 @@ from workbench.workflow import learnable_addresses
 
 def choose(task: Task) -> dict[str, str]:
     """The names of the optimizers for a file that names none, each with the reason."""
-    spec, possible = task.spec, list[str]()
-    if "proposer" in spec.roles and learnable_addresses(task.workflow, "text"):
-        possible.append("texts")
-    if spec.search:
-        possible.append("search")  # it lists what may change; examples are searched if they are in the list
-    elif learnable_addresses(task.workflow, "demos"):
-        possible.append("demos")
-    return defaults.choose_optimizers(possible, plugins().names("optimizers"))
+    spec, workflow = task.spec, task.workflow
+    # `search:` lists what may change: where there is one, examples are searched only if it names them.
+    rest = "search" if spec.search else "demos" if learnable_addresses(workflow, "demos") else None
+    steps = [[rest]] if rest else []
+    if "proposer" in spec.roles and learnable_addresses(workflow, "text"):
+        mixed = ["mixed"] if len(spec.objectives) == 1 else []  # its individuals are compared by score alone
+        steps = [["texts"], [*mixed, *([rest] if rest else [])]]
+    return defaults.choose_optimizers(steps, plugins().names("optimizers"))
 
 
 def explain_choice(task: Task, chosen: Sequence[str]) -> str:
