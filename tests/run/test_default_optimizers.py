@@ -13,7 +13,7 @@ from tests.helpers.planted import PlantedLM, plant
 
 from workbench.cli import cli
 from workbench.run import Options, estimate, optimize, prepare, resume
-from workbench.spec.defaults import choose_optimizers
+from workbench.spec import defaults
 from workbench.store import Store
 
 PROPOSER = {"proposer": {"model": "openai/writer", "api_base": "http://127.0.0.1:9/v1"}}
@@ -50,10 +50,10 @@ def test_the_default_is_chosen_by_what_the_file_has(spec: Mapping[str, Any], cho
 
 def test_an_optimizer_that_is_not_loaded_is_not_chosen() -> None:
     steps = [["texts"], ["mixed", "search"]]
-    assert list(choose_optimizers(steps, {"random", "bootstrap"})) == ["random"]
-    assert list(choose_optimizers(steps, {"rewrite", "optuna"})) == ["rewrite", "optuna"]
-    assert list(choose_optimizers([["search"]], {"bootstrap"})) == ["bootstrap"]
-    assert list(choose_optimizers([], {"bootstrap", "optuna"})) == ["bootstrap"]
+    assert list(defaults.choose_optimizers(steps, {"random", "bootstrap"})) == ["random"]
+    assert list(defaults.choose_optimizers(steps, {"rewrite", "optuna"})) == ["rewrite", "optuna"]
+    assert list(defaults.choose_optimizers([["search"]], {"bootstrap"})) == ["bootstrap"]
+    assert list(defaults.choose_optimizers([], {"bootstrap", "optuna"})) == ["bootstrap"]
 
 
 def test_validate_estimate_and_the_run_say_what_was_chosen_and_why(tmp_path: Path) -> None:

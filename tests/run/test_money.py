@@ -57,7 +57,7 @@ def test_friction_16_dollars_and_tokens_are_told_for_baseline_search_and_proof(t
     assert found["baseline"]["input_tokens"] == 10 * tokens and found["baseline"]["most_output_tokens"] == 1000
     most = 1e-3 * tokens + 2e-3 * 100
     assert found["baseline"]["most_usd"] == pytest.approx(10 * most)
-    assert found["proof"]["most_usd"] == pytest.approx(20 * most)
+    assert 20 * most <= found["proof"]["most_usd"] < 20.2 * most, "of the longest row"
     whole = (found["baseline"], found["search"], found["proof"])
     assert found["total"]["most_usd"] == pytest.approx(sum(part["most_usd"] for part in whole), abs=1e-5)
     assert found["baseline"]["usd"] is None is found["baseline"]["output_tokens"], "no earlier run tells it"

@@ -34,8 +34,8 @@ def estimate(
     run; it is None if an optimizer does not bound its calls, or the metric calls a model. `candidates`: evaluations on
     val that the budget leaves for the search. `lines`: the estimate as text.
     """
-    data, calls = task.dataset, task.workflow.max_calls
-    models, budget = models_of(task, database), task.spec.budget
+    data, calls, budget = task.dataset, task.workflow.max_calls, task.spec.budget
+    models = models_of(task, database)
     row = row_cost(task, models, seconds_per_call)
     baseline, proof = row.times(len(data.val)), row.times(task.spec.tested_sides * len(data.test))
     search = _bounds(task, optimizers)
@@ -43,22 +43,20 @@ def estimate(
     bounded = bool(search) and all(most is not None for _, most in search)
     total = baseline.calls + proof.calls + known if bounded else None
     candidates = _candidates(task, baseline, proof, 0 if bounded else known)
-    searching = row.times(known / max(1, calls)) if bounded else None
-    if candidates is not None and (searching is None or candidates * baseline.calls < searching.calls):
-        searching = baseline.times(candidates) + row.times(0 if bounded else known / max(1, calls))
+    searching = _search_cost(baseline, row.times(known / max(1, calls)), bounded, candidates)
     smallest, shown = _smallest_gain(task)
-    lines = list(_search_lines(task, search, known, total, baseline, proof))
+    of_search = list(_search_lines(task, search, known, total, baseline, proof))
     proof, searching = _at_the_dearest(task, proof, searching)
-    parts = {"baseline": baseline, "search": searching, "proof": proof}
+    whole = None if searching is None else baseline + proof + searching
+    parts = {"baseline": baseline, "search": searching, "proof": proof, "total": whole}
     parts = {name: None if part is None else part.within(budget) for name, part in parts.items()}
-    whole = None if searching is None else (baseline + proof + searching).within(budget)
     lines = [
         *([] if task.spec.optimize else [explain_choice(task, [name for name, _ in optimizers])]),
         f"At most {calls} call(s) per example, {_call_text(row, calls, models)}.",
         f"Baseline on val: {parts['baseline']}.",
-        f"Sealed test of baseline{', best candidate' if task.spec.targets else ''} and winner: {parts['proof']}.",
-        *lines,
-        *([f"In all, search included: {whole}."] if whole else []),
+        f"Sealed test of baseline{', best candidate' * bool(task.spec.targets)} and winner: {parts['proof']}.",
+        *of_search,
+        *([f"In all, search included: {parts['total']}."] if whole else []),
         *_unknown_lines(task, row, proof, models, database),
         *(f"Warning: {line}" for line in _warnings(task, optimizers)),
         shown,
@@ -69,13 +67,21 @@ def estimate(
         "baseline_calls": baseline.calls,
         "proof_calls": proof.calls,
         "input_tokens": round(row.input_tokens / max(1, calls)),
-        **{name: None if part is None else part.as_dict() for name, part in {**parts, "total": whole}.items()},
+        **{name: None if part is None else part.as_dict() for name, part in parts.items()},
         "candidates": candidates,
         "optimizer_calls": [{"optimizer": name, "calls": most} for name, most in search],
         "most_calls": total if total is None or budget.calls is None else min(total, budget.calls),
         "smallest_gain": smallest,
         "lines": lines,
     }
+
+
+def _search_cost(baseline: Cost, known: Cost, bounded: bool, candidates: int | None) -> Cost | None:
+    """What the search takes: what its optimizers bound it to, or what the ceilings leave for candidates, if that is
+    less."""
+    if candidates is None or (bounded and candidates * baseline.calls >= known.calls):
+        return known if bounded else None
+    return baseline.times(candidates) + (Cost() if bounded else known)
 
 
 def _at_the_dearest(task: Task, proof: Cost, searching: Cost | None) -> tuple[Cost, Cost | None]:

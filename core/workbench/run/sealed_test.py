@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
@@ -50,14 +51,20 @@ def reserve_for_proof(task: Task, evaluator: Evaluator, progress: Progress, ledg
             "minutes": rows * (e.objectives["latency"] + e.queued + judging.seconds) / at_once,
         }
 
-    tests, own, val = [cost(e, n) for e in runs], cost(base, n), cost(base, len(task.dataset.val))
+    def test_cost(e: Evaluation) -> dict[str, float]:
+        safe = {what: value * MORE[what] for what, value in cost(e, n).items()}
+        worst = n * (judging.calls + evaluator.program(e.workflow).max_calls) if whole else math.inf
+        return {what: waste * value for what, value in {**safe, "calls": min(safe["calls"], worst)}.items()}
+
+    tests, own, own_test, val = map(test_cost, runs), cost(base, n), test_cost(base), cost(base, len(task.dataset.val))
+    needed = {what: sum(costs) for what, *costs in zip(MORE, *(test.values() for test in tests), strict=True)}
     reserve: dict[str, float] = {}
-    for what, more in MORE.items():
-        ceiling, safety = getattr(ledger.budget, what) or 0, waste * more
+    for what in MORE:
+        ceiling = getattr(ledger.budget, what) or 0
         most = LARGEST_RESERVE * ceiling
         if whole and val[what] + sides * own[what] <= ceiling:
-            most = max(most, min(sides * own[what] * safety, ceiling - val[what]))
-        reserve[what] = min(sum(test[what] for test in tests) * safety, most)
+            most = max(most, min(sides * own_test[what], ceiling - val[what]))
+        reserve[what] = min(needed[what], most)
     ledger.reserve_for_proof(**reserve)
 
 
