@@ -13,6 +13,7 @@ from workbench.run.call_costs import Cost, Model, dearest_usd, format_usd, model
 from workbench.run.choice import explain_choice, search_warnings
 from workbench.run.payable import budget_warnings
 from workbench.run.preflight import lm_warnings
+from workbench.spec import BudgetSpec
 from workbench.study import Optimizer
 from workbench.task import Task
 
@@ -47,16 +48,14 @@ def estimate(
     smallest, shown = _smallest_gain(task)
     of_search = list(_search_lines(task, search, known, total, baseline, proof))
     proof, searching = _at_the_dearest(task, proof, searching)
-    whole = None if searching is None else baseline + proof + searching
-    parts = {"baseline": baseline, "search": searching, "proof": proof, "total": whole}
-    parts = {name: None if part is None else part.within(budget) for name, part in parts.items()}
+    parts = _parts(budget, baseline, searching, proof)
     lines = [
         *([] if task.spec.optimize else [explain_choice(task, [name for name, _ in optimizers])]),
         f"At most {calls} call(s) per example, {_call_text(row, calls, models)}.",
         f"Baseline on val: {parts['baseline']}.",
         f"Sealed test of baseline{', best candidate' * bool(task.spec.targets)} and winner: {parts['proof']}.",
         *of_search,
-        *([f"In all, search included: {parts['total']}."] if whole else []),
+        *([f"In all, search included: {parts['total']}."] if parts["total"] else []),
         *_unknown_lines(task, row, proof, models, database),
         *(f"Warning: {line}" for line in _warnings(task, optimizers)),
         shown,
@@ -82,6 +81,13 @@ def _search_cost(baseline: Cost, known: Cost, bounded: bool, candidates: int | N
     if candidates is None or (bounded and candidates * baseline.calls >= known.calls):
         return known if bounded else None
     return baseline.times(candidates) + (Cost() if bounded else known)
+
+
+def _parts(budget: BudgetSpec, baseline: Cost, searching: Cost | None, proof: Cost) -> dict[str, Cost | None]:
+    """The parts of a run and their sum, none of them above a ceiling."""
+    whole = None if searching is None else baseline + proof + searching
+    parts = {"baseline": baseline, "search": searching, "proof": proof, "total": whole}
+    return {name: None if part is None else part.within(budget) for name, part in parts.items()}
 
 
 def _at_the_dearest(task: Task, proof: Cost, searching: Cost | None) -> tuple[Cost, Cost | None]:
