@@ -16,7 +16,7 @@ from tests.helpers.planted import PlantedLM
 from workbench import Optimizer, Patch, Study, Workflow
 from workbench.lm import Request, Response
 from workbench.run import Options, optimize, prepare, resume
-from workbench.run.payable import budget_warnings
+from workbench.run.cost_estimate import budget_warnings
 
 Say = Callable[[Request], Any]
 

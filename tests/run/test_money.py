@@ -184,7 +184,7 @@ def test_friction_17_a_budget_that_cannot_pay_for_the_proof_is_refused(budget: A
 
 def test_friction_17_a_budget_that_just_pays_for_the_proof_is_not_refused(tmp_path: Path) -> None:
     prepared = prepare(task_file(tmp_path, budget={"calls": 30}))[2]
-    from workbench.run.payable import find_impossible_proof
+    from workbench.run.cost_estimate import find_impossible_proof
 
     assert find_impossible_proof(prepared) is None
 

@@ -54,20 +54,20 @@ def spent_of(log: list[tuple[int, int]]) -> list[int]:
 
 def test_optimizers_of_a_chain_share_what_is_left(tmp_path: Path) -> None:
     _, log = run_chain(tmp_path, 1000, 1000, 1000)
-    assert spent_of(log) == [96, 96, 102], "294 calls are left for search: 98 each, 4 evaluations of 24; the last all"
+    assert spent_of(log) == [96, 96, 104], "296 calls are left for search: 98 or more each, 4 evaluations of 24; the last all"
 
 
 def test_a_single_optimizer_has_the_whole_budget(tmp_path: Path) -> None:
-    assert spent_of(run_chain(tmp_path, 1000)[1]) == [294]
+    assert spent_of(run_chain(tmp_path, 1000)[1]) == [296]
 
 
 def test_what_one_leaves_over_goes_to_those_after_it(tmp_path: Path) -> None:
-    assert spent_of(run_chain(tmp_path, 1, 1000, 1000)[1]) == [24, 120, 150]
+    assert spent_of(run_chain(tmp_path, 1, 1000, 1000)[1]) == [24, 120, 152]
 
 
 def test_rounds_are_turns_that_share_too(tmp_path: Path) -> None:
     _, log = run_chain(tmp_path, 1000, 1000, sets=[("rounds", 3)])
-    assert spent_of(log) == [48, 48, 48, 48, 48, 54]
+    assert spent_of(log) == [48, 48, 48, 48, 48, 56]
 
 
 def test_without_a_ceiling_that_can_be_shared_nothing_is_shared(tmp_path: Path) -> None:

@@ -3,8 +3,7 @@
 The only room that knows the whole order.
 """
 
-from workbench.run.choice import explain_choice, search_warnings
-from workbench.run.cost_estimate import estimate
+from workbench.run.cost_estimate import budget_warnings, estimate
 from workbench.run.doctor import find_origins, run_checks
 from workbench.run.history import (
     branch_run,
@@ -22,8 +21,14 @@ from workbench.run.history import (
     winner_of,
 )
 from workbench.run.options import Listener, Options
-from workbench.run.payable import budget_warnings
-from workbench.run.preflight import lms_not_ready, lms_of, settings_to_compare, wrong_in_file
+from workbench.run.preflight import (
+    explain_choice,
+    lms_not_ready,
+    lms_of,
+    search_warnings,
+    settings_to_compare,
+    wrong_in_file,
+)
 from workbench.run.start import (
     add_started_run,
     find_obstacles,

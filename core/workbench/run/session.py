@@ -29,10 +29,16 @@ from workbench.ledger import CallInfo, Ledger
 from workbench.lm import LMPool
 from workbench.plugins import plugins
 from workbench.proof import Report, build_report
-from workbench.run.choice import explain_choice, search_warnings
+from workbench.run.cost_estimate import budget_warnings
 from workbench.run.options import Listener, Options
-from workbench.run.payable import budget_warnings
-from workbench.run.preflight import obstacles, result_warnings, settings_to_compare, wrong_in_file
+from workbench.run.preflight import (
+    explain_choice,
+    obstacles,
+    result_warnings,
+    search_warnings,
+    settings_to_compare,
+    wrong_in_file,
+)
 from workbench.run.sealed_test import reserve_for_proof, run_sealed_test
 from workbench.run.stored_scores import RowKeys, TrainRows, find_evaluation, store_evaluation
 from workbench.runtime import Runtime
@@ -196,10 +202,7 @@ class Session:
         return observed
 
     def _check_answered(self, baseline: Evaluation) -> None:
-        """Raise LMError if no row of the baseline was answered, e.g. for a mistyped model or a server that is down.
-
-        The failures are deleted, so that a resumed run sends the calls again.
-        """
+        """Raise LMError if no row of the baseline was answered, and delete the failures: a resumed run asks again."""
         if (error := unanswered_error(baseline)) is not None:
             self.ledger.bill.forget_unanswered()
             Evaluations(self.store, self.run_id).delete_val()

@@ -20,10 +20,9 @@ from workbench.files import check_writable, file_digest
 from workbench.lm import LMPool
 from workbench.plugins import plugins
 from workbench.proof import Report
-from workbench.run.choice import choose
+from workbench.run.cost_estimate import find_impossible_proof
 from workbench.run.options import Listener, Options
-from workbench.run.payable import find_impossible_proof
-from workbench.run.preflight import check_optimizers, lm_warnings
+from workbench.run.preflight import check_optimizers, choose_optimizers, lm_warnings
 from workbench.run.session import Session
 from workbench.signals import interrupted_by_sigterm
 from workbench.spec import (
@@ -263,7 +262,7 @@ def _prepare(
     with source.locating():
         task, optimizers = collect_errors((made, lambda: load_optimizers(spec.optimize, source)))
         if not spec.optimize:
-            names = choose(task) if chosen is None else chosen
+            names = choose_optimizers(task) if chosen is None else chosen
             optimizers = load_optimizers([{name: {}} for name in names], source)
     check_optimizers(task, optimizers)
     return spec, source, task, optimizers
