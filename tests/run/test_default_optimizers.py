@@ -63,6 +63,7 @@ def test_validate_estimate_and_the_run_say_what_was_chosen_and_why(tmp_path: Pat
     assert why in " ".join(told.split()) and "Optimizers: optuna" in told
     _, _, task, optimizers = prepare(file)
     assert why in estimate(task, optimizers)["lines"]
+    assert not any("optimizer" in line or "search:" in line for line in estimate(task)["lines"]), "none was given"
     heard: list[str] = []
 
     def listen(event: str, data: dict[str, Any]) -> None:

@@ -54,7 +54,9 @@ def spent_of(log: list[tuple[int, int]]) -> list[int]:
 
 def test_optimizers_of_a_chain_share_what_is_left(tmp_path: Path) -> None:
     _, log = run_chain(tmp_path, 1000, 1000, 1000)
-    assert spent_of(log) == [96, 96, 104], "296 calls are left for search: 98 or more each, 4 evaluations of 24; the last all"
+    assert spent_of(log) == [96, 96, 104], (
+        "296 calls are left for search: 98 each for 4 evaluations of 24; the last all"
+    )
 
 
 def test_a_single_optimizer_has_the_whole_budget(tmp_path: Path) -> None:

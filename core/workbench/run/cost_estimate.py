@@ -53,7 +53,7 @@ def estimate(
     proof, searching = _at_the_dearest(task, proof, searching)
     parts = _parts(budget, baseline, searching, proof)
     lines = [
-        *([] if task.spec.optimize else [explain_choice(task, [name for name, _ in optimizers])]),
+        *([] if task.spec.optimize or not optimizers else [explain_choice(task, [name for name, _ in optimizers])]),
         f"At most {calls} call(s) per example, {_call_text(row, calls, models)}.",
         f"Baseline on val: {parts['baseline']}.",
         f"Sealed test of baseline{', best candidate' * bool(task.spec.targets)} and winner: {parts['proof']}.",

@@ -69,7 +69,7 @@ def explain_choice(task: Task, chosen: Sequence[str]) -> str:
 
 def search_warnings(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> list[str]:
     """A warning where no optimizer searches what the file lists under `search:`."""
-    if not task.spec.search or any(optimizer.reads_search() for _, optimizer in optimizers):
+    if not task.spec.search or not optimizers or any(optimizer.reads_search() for _, optimizer in optimizers):
         return []
     named = ", ".join(dict.fromkeys(name for name, _ in optimizers))
     return [
