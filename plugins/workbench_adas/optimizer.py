@@ -76,6 +76,9 @@ class Adas(Optimizer):
     shown: int = Field(3000, ge=0, description="characters of examples in a prompt")
     temperature: float = Field(0.8, ge=0, le=2, description="of the proposer")
 
+    def reads_search(self) -> bool:
+        return False
+
     async def ready(self, study: Study) -> None:
         self._target(study.workflow)
         await study.open_sandbox()

@@ -32,6 +32,9 @@ class PlanMemory(Optimizer):
     weights: list[float] = Field([0.5, 0.8], min_length=1, description="values of alpha and beta to compare")
     tries: int = Field(4, ge=1, le=50, description="memories evaluated on val in a round")
 
+    def reads_search(self) -> bool:
+        return False
+
     def lacking(self, workflow: Workflow) -> str | None:
         return None if learnable_addresses(workflow, "plans") else "a node of the kind `astar`"
 

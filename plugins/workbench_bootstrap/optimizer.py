@@ -38,6 +38,9 @@ class Bootstrap(Optimizer):
     nearest: bool = Field(True, description="also try showing the demos nearest to each input")
     race: bool = Field(True, description="stop candidates early that are clearly worse than the best so far")
 
+    def reads_search(self) -> bool:
+        return False
+
     async def optimize(self, study: Study) -> Workflow:
         addresses = list(learnable_addresses(study.workflow, "demos"))
         if not addresses or not study.train:

@@ -19,6 +19,9 @@ from workbench.workflow import learnable_addresses
 class _DSPyOptimizer(Optimizer):
     """What all of them share: the program, the rows, the thread, and how it ends."""
 
+    def reads_search(self) -> bool:
+        return False
+
     async def optimize(self, study: Study) -> Workflow:
         from dspy.utils.exceptions import AdapterParseError
         from dspy.utils.exceptions import LMError as DSPyLMError

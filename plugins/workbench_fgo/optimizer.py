@@ -67,6 +67,9 @@ class Fgo(Optimizer):
             raise ValueError("`divide: type` needs `by`, the field of the data that holds the type")
         return self
 
+    def reads_search(self) -> bool:
+        return make_optimizer(self.inner).reads_search()
+
     def lacking(self, workflow: Workflow) -> str | None:
         return make_optimizer(self.inner).lacking(workflow)
 

@@ -28,6 +28,9 @@ class Rewrite(Optimizer):
         False, description="spend edits on the nodes that decide failures, found by repeating failed rows"
     )
 
+    def reads_search(self) -> bool:
+        return False
+
     async def optimize(self, study: Study) -> Workflow:
         addresses = list(learnable_addresses(study.workflow, "text"))
         misses = 0

@@ -74,6 +74,9 @@ class Forge(Optimizer):
         False, description="spend edits on the nodes that decide failures, found by repeating failed rows"
     )
 
+    def reads_search(self) -> bool:
+        return False
+
     async def ready(self, study: Study) -> None:
         if learnable_addresses(study.workflow, "functions") or learnable_addresses(study.workflow, "code"):
             await study.open_sandbox()

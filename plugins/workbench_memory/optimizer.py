@@ -66,6 +66,9 @@ class Memory(Optimizer):
     shown: int = Field(6000, ge=500, description="characters of traces in a prompt of the proposer")
     temperature: float = Field(0.0, ge=0, le=2, description="of the proposer")
 
+    def reads_search(self) -> bool:
+        return False
+
     async def optimize(self, study: Study) -> Workflow:
         banks = [Bank(site) for site in find_sites(study.workflow)]
         if banks and study.train:

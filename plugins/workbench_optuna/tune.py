@@ -68,6 +68,9 @@ class Tune(Optimizer):
         first = {name: found[0] for name, found in values.items()}
         return [{**first, name: value} for name, found in values.items() for value in found]
 
+    def reads_search(self) -> bool:
+        return self._with({}).reads_search()
+
     def lacking(self, workflow: Workflow) -> str | None:
         return self._with({}).lacking(workflow)
 

@@ -65,6 +65,9 @@ class PromptMCTS(Optimizer):
     shown: int = Field(4000, ge=500, description="characters of examples in a prompt")
     temperature: float = Field(0.8, ge=0, le=2, description="of the proposer")
 
+    def reads_search(self) -> bool:
+        return False
+
     async def optimize(self, study: Study) -> Workflow:
         addresses = list(learnable_addresses(study.best, "text"))
         settings = self.sized(study)

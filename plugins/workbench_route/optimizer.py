@@ -94,6 +94,9 @@ class LearnRoute(Optimizer):
                 raise ValueError(f"{error.message}. {error.hint or ''}".strip()) from None
         return value
 
+    def reads_search(self) -> bool:
+        return False
+
     def lacking(self, workflow: Workflow) -> str | None:
         if find_sites(wrap_nodes(workflow, self.lms)):
             return None

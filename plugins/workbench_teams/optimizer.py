@@ -29,6 +29,9 @@ class Team(Optimizer):
     rows: int = Field(24, ge=1, le=10_000, description="training rows that members are measured on")
     race: bool = Field(True, description="stop candidates early that are clearly worse than the best so far")
 
+    def reads_search(self) -> bool:
+        return False
+
     def lacking(self, workflow: Workflow) -> str | None:
         return None if _teams(workflow) else "a team (`captain`, `contest`, `dylan`, `selforg`)"
 

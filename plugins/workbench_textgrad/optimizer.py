@@ -64,6 +64,9 @@ class TextGrad(Optimizer):
             raise ValueError(f"{error.message}. {error.hint or ''}".strip()) from None
         return value
 
+    def reads_search(self) -> bool:
+        return False
+
     async def optimize(self, study: Study) -> Workflow:
         if study.train and any(layer.learns for layer in layers_of(study.best).values()):
             descent = _Descent(self, study)

@@ -48,6 +48,9 @@ class ToolDocs(Optimizer):
     shown: int = Field(4000, ge=500, description="characters of results and examples in a prompt")
     temperature: float = Field(0.8, ge=0, le=2, description="of the proposer")
 
+    def reads_search(self) -> bool:
+        return False
+
     async def ready(self, study: Study) -> None:
         if self.write != "descriptions" and learnable_addresses(study.workflow, "wrappers"):
             await study.open_sandbox()

@@ -81,6 +81,9 @@ class TrainingOptimizer(Optimizer):
             raise ValueError("batching is how this process draws, and here a server does: remove `batching`")
         return self
 
+    def reads_search(self) -> bool:
+        return False
+
     @property
     def server_settings(self) -> ServerSettings | None:
         """Of the server that samples; None where this process does."""

@@ -34,6 +34,9 @@ class FitValue(Optimizer):
     words: int = Field(200, ge=1, le=5000, description="words with a weight, the most frequent ones")
     penalty: float = Field(1.0, gt=0, le=1000, description="L2 penalty of the weights")
 
+    def reads_search(self) -> bool:
+        return False
+
     def lacking(self, workflow: Workflow) -> str | None:
         return None if _searches(workflow) else "a node of the kind `tree_search`"
 

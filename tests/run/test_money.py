@@ -51,17 +51,17 @@ def estimated(path: Path, *given: Any) -> dict[str, Any]:
 
 
 def test_friction_16_dollars_and_tokens_are_told_for_baseline_search_and_proof(tmp_path: Path) -> None:
-    found = estimated(task_file(tmp_path))
+    found = estimated(task_file(tmp_path, search={"nodes.sort.reasoning": [False]}))
     tokens = found["input_tokens"]
     assert found["baseline"]["calls"] == 10 and found["proof"]["calls"] == 20
     assert found["baseline"]["input_tokens"] == 10 * tokens and found["baseline"]["most_output_tokens"] == 1000
     most = 1e-3 * tokens + 2e-3 * 100
     assert found["baseline"]["most_usd"] == pytest.approx(10 * most)
-    assert found["proof"]["most_usd"] == pytest.approx(20 * most)
+    assert 20 * most <= found["proof"]["most_usd"] < 20.2 * most, "of the longest row"
     whole = (found["baseline"], found["search"], found["proof"])
     assert found["total"]["most_usd"] == pytest.approx(sum(part["most_usd"] for part in whole), abs=1e-5)
     assert found["baseline"]["usd"] is None is found["baseline"]["output_tokens"], "no earlier run tells it"
-    assert f"at most ${10 * most:.2f}" in found["lines"][1]
+    assert f"up to about ${10 * most:.2f}" in found["lines"][1]
 
 
 @pytest.mark.parametrize(
@@ -184,9 +184,9 @@ def test_friction_17_a_budget_that_cannot_pay_for_the_proof_is_refused(budget: A
 
 def test_friction_17_a_budget_that_just_pays_for_the_proof_is_not_refused(tmp_path: Path) -> None:
     prepared = prepare(task_file(tmp_path, budget={"calls": 30}))[2]
-    from workbench.run.cost_estimate import find_unpayable_proof
+    from workbench.run.cost_estimate import find_impossible_proof
 
-    assert find_unpayable_proof(prepared) is None
+    assert find_impossible_proof(prepared) is None
 
 
 def unproved(folder: Path, calls: int) -> Report:

@@ -8,6 +8,8 @@ LEDGER = "core/workbench/ledger/ledger.py"
 BUDGET, ATTEMPTS, JOURNAL = (f"tests/ledger/test_{name}.py" for name in ("budget", "attempts", "journal"))
 REUSE, MONEY = "tests/ledger/test_reuse.py", "tests/run/test_money.py"
 REPORT_TESTS = "tests/proof/test_report.py"
+SHARES, BOUNDS = "tests/run/test_shares.py", "tests/run/test_estimate_bounds.py"
+CHOICE = "tests/run/test_default_optimizers.py"
 PAID: list[Mutant] = [
     *changes_of(
         LEDGER,
@@ -229,5 +231,57 @@ PAID: list[Mutant] = [
             "if self._successes >= self.size:",
             "more requests at once than configured",
         ),
+    ),
+    *changes_of(
+        "core/workbench/study/study.py",
+        SHARES,
+        ("part = self.narrow(share=1 / left)", "part = self.narrow(share=1.0)", "the first of a chain takes all"),
+        (
+            'limits=await self.ledger.effect("share", [self.run_id, self.name, left], limits)',
+            "limits=part.limits",
+            "a resumed chain gives other shares",
+        ),
+        (
+            "self._within_limits(self.evaluator.program(workflow).max_calls)",
+            "pass",
+            "a run without a score passes the end of a share",
+        ),
+    ),
+    *changes_of(
+        "core/workbench/run/session.py",
+        SHARES,
+        (
+            "len(turns) - number if self.options.shares else 1",
+            "len(turns) - number",
+            "an older run is resumed with shares",
+        ),
+        ("turns = self.optimizers * self.task.spec.rounds", "turns = self.optimizers", "rounds are left out"),
+    ),
+    *changes_of(
+        "core/workbench/run/sealed_test.py",
+        BOUNDS,
+        ("if whole and val[what]", "if False and val[what]", "a paid proof is cut"),
+        ("if whole and val[what]", "if val[what]", "an older run reserves more than it did"),
+    ),
+    *changes_of(
+        "core/workbench/run/cost_estimate.py",
+        BOUNDS,
+        ("if not len(task.dataset.test):", "if False:", "a run begins that no row can prove"),
+    ),
+    *changes_of(
+        "core/workbench/runtime/expected_cost.py",
+        BOUNDS,
+        (
+            "models = models_of(task, searched=True)",
+            "models = models_of(task)",
+            "a dearer model of the search is left out",
+        ),
+        ("prompt += _demo_tokens(task, address) * (domain.demos or 0)", "pass", "demos of the search cost nothing"),
+        ("min(1.0, budget.calls / self.calls)", "1.0", "an estimate names more calls than there are"),
+    ),
+    *changes_of(
+        "core/workbench/run/start.py",
+        CHOICE,
+        ('return stored.get("chosen") or [', "return [", "a resumed run does not go on with what was chosen"),
     ),
 ]

@@ -51,6 +51,8 @@ def _say_summary(file: Path, summary: dict[str, Any], run_code: bool) -> None:
     say("Rows: " + ", ".join(f"{k} {v}" for k, v in summary["rows"].items()))
     say("Optimizers: " + one_line(", ".join(summary["optimizers"])))
     say("Learnable: " + one_line(", ".join(summary["learnable"]) or "nothing"))
+    if summary["choice"]:
+        say(indented(summary["choice"]))
     for warning in summary["warnings"]:
         say(f"Warning: {indented(warning)}")
     for line in summary["advice"]:
@@ -74,7 +76,15 @@ def _summary(file: Path, settings: list[tuple[str, Any]], deep: bool) -> dict[st
     from workbench.cli.trust.powers import file_powers
     from workbench.errors import merge_errors
     from workbench.inference import check_configurations
-    from workbench.run import budget_warnings, find_obstacles, lacks_rows, prepare, wrong_in_file
+    from workbench.run import (
+        budget_warnings,
+        explain_choice,
+        find_obstacles,
+        lacks_rows,
+        prepare,
+        search_warnings,
+        wrong_in_file,
+    )
     from workbench.task import find_defects, lint_task
     from workbench.workflow import learnable_addresses
 
@@ -92,11 +102,12 @@ def _summary(file: Path, settings: list[tuple[str, Any]], deep: bool) -> dict[st
         "nodes": list(task.workflow.nodes),
         "inputs": list(task.inputs),
         "rows": {"train": len(data.train), "val": len(data.val), "test": len(data.test)},
-        "optimizers": [name for name, _ in optimizers],
+        "optimizers": (names := [name for name, _ in optimizers]),
+        "choice": None if spec.optimize else explain_choice(task, names),
         "learnable": learnable_addresses(task.workflow),
         "warnings": [
             *data.warnings,
-            *([] if evaluable else budget_warnings(task)),
+            *([] if evaluable else (*budget_warnings(task), *search_warnings(task, optimizers))),
             *lint_task(task, unread=not deep),
             *(f"a run would fail here: {error}" for error in lacking),
             *([f"it can be evaluated only: {evaluable.message}"] if evaluable else []),

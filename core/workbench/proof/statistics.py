@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from workbench.proof.bounded_mean import find_root, mean_interval, mean_p, two_sided_mean_p
 from workbench.proof.paired_binary import (
@@ -122,30 +123,15 @@ def paired_proof(
         shown = shown and worst.is_beyond_chance(alpha)
         interval_ = (min(worst.interval[0], interval_[0]), max(best.interval[1], interval_[1]))
         lowest = min(worst.low(alpha), lowest)
-    n, wins, losses = (
-        len(found.differences),
-        sum(d > 0 for d in found.differences),
-        sum(d < 0 for d in found.differences),
-    )
-    return Proof(
-        n=n,
+    return found.as_proof(
         n_rows=len(answered),
         n_excluded=len(rows) - len(answered),
-        baseline_mean=found.means[0],
-        winner_mean=found.means[1],
-        diff=found.diff,
         ci95=interval_,
-        p=found.p,
-        test=found.test,
-        wins=wins,
-        losses=losses,
-        ties=n - wins - losses,
         shown=shown,
         n_one_sided=one_sided,
         alpha=alpha,
         lowest=lowest,
         margin=margin,
-        smallest_gain=_smallest_gain(found.differences, found.test == MCNEMAR, alpha, highest),
     )
 
 
@@ -178,6 +164,25 @@ class _Comparison:
     p: float
     test: str
     highest: float
+
+    def as_proof(self, *, alpha: float, **more: Any) -> Proof:
+        """more: the fields that depend on rows without an answer."""
+        n, wins = len(self.differences), sum(d > 0 for d in self.differences)
+        losses = sum(d < 0 for d in self.differences)
+        return Proof(
+            n=n,
+            baseline_mean=self.means[0],
+            winner_mean=self.means[1],
+            diff=self.diff,
+            p=self.p,
+            test=self.test,
+            wins=wins,
+            losses=losses,
+            ties=n - wins - losses,
+            smallest_gain=_smallest_gain(self.differences, self.test == MCNEMAR, alpha, self.highest),
+            alpha=alpha,
+            **more,
+        )
 
     def is_beyond_chance(self, alpha: float) -> bool:
         return self.diff > 0 and self.p < alpha and self.interval[0] > 0

@@ -22,7 +22,14 @@ from workbench.run.history import (
     winner_of,
 )
 from workbench.run.options import Listener, Options
-from workbench.run.preflight import lms_not_ready, lms_of, settings_to_compare, wrong_in_file
+from workbench.run.preflight import (
+    explain_choice,
+    lms_not_ready,
+    lms_of,
+    search_warnings,
+    settings_to_compare,
+    wrong_in_file,
+)
 from workbench.run.start import (
     add_started_run,
     find_obstacles,
@@ -52,6 +59,8 @@ __all__ = [
     "as_stored_row",
     "estimate",
     "budget_warnings",
+    "explain_choice",
+    "search_warnings",
     "candidate_workflow",
     "candidates",
     "draw_winner",

@@ -1,107 +1,24 @@
 """Estimates, before a run: what it takes in calls, tokens, dollars and minutes, the smallest gain that its test can
-show, and whether its budget can pay for the proof."""
+show, and whether it can end with a proof."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from workbench.errors import SpecError, StoreError, WorkbenchError
-from workbench.lm import LM, estimate_tokens, make_lm
+from workbench.errors import SpecError
 from workbench.proof import few_rows_warning, smallest_binary_gain
-from workbench.run.preflight import lm_warnings
-from workbench.spec import LMSpec
-from workbench.store import ReadOnlyStore, Usual, read_usual_calls
+from workbench.run.preflight import explain_choice, lm_warnings, search_warnings
+from workbench.runtime import Cost, Model, dearest_usd, format_usd, models_of, prompt_tokens, row_cost
+from workbench.spec import BudgetSpec
 from workbench.study import Optimizer
-from workbench.task import Example, Task
-from workbench.workflow import NodeKind, called_lms
-
-#: The output tokens of a call where no setting bounds them (`Request.max_tokens`).
-MAX_TOKENS = 512
+from workbench.task import Task
+from workbench.workflow import NodeKind
 
 #: A token stands for at most so many times the bytes that `estimate_tokens`, which is high, takes it for.
 LEAST_TOKENS = 0.5
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What a part of a run takes. expected: None where nothing tells it; most: without retries; dollars and minutes
-    are None where no price and no time of a call are known."""
-
-    calls: int = 0
-    input_tokens: float = 0.0
-    output_tokens: float | None = 0.0
-    most_output_tokens: float = 0.0
-    usd: float | None = 0.0
-    most_usd: float | None = 0.0
-    minutes: float | None = 0.0
-
-    def __add__(self, other: Cost) -> Cost:
-        return Cost(
-            self.calls + other.calls,
-            self.input_tokens + other.input_tokens,
-            _sum(self.output_tokens, other.output_tokens),
-            self.most_output_tokens + other.most_output_tokens,
-            _sum(self.usd, other.usd),
-            _sum(self.most_usd, other.most_usd),
-            _sum(self.minutes, other.minutes),
-        )
-
-    def times(self, n: float) -> Cost:
-        scaled: dict[str, Any] = {k: None if v is None else v * n for k, v in vars(self).items()}
-        return Cost(**{**scaled, "calls": round(self.calls * n)})
-
-    @property
-    def tokens(self) -> float:
-        """Tokens in and out: expected, or at most where nothing tells what is to be expected."""
-        return self.input_tokens + (self.most_output_tokens if self.output_tokens is None else self.output_tokens)
-
-    @property
-    def likely_usd(self) -> float | None:
-        return self.most_usd if self.usd is None else self.usd
-
-    def as_dict(self) -> dict[str, Any]:
-        digits = {"usd": 6, "most_usd": 6, "minutes": 5}
-        return {k: v if v is None else round(v, digits.get(k)) for k, v in vars(self).items()}
-
-    def __str__(self) -> str:
-        out = f"at most {self.most_output_tokens:.0f}" if self.output_tokens is None else f"{self.output_tokens:.0f}"
-        parts = [f"{self.calls} calls", f"about {self.input_tokens:.0f} tokens in and {out} out"]
-        if self.most_usd is not None:
-            most = f"at most {_usd(self.most_usd)}"
-            parts.append(most if self.usd is None else f"about {_usd(self.usd)} ({most})")
-        if self.minutes is not None:
-            parts.append(f"about {self.minutes:.1f} minutes")
-        return ", ".join(parts)
-
-
-def _sum(a: float | None, b: float | None) -> float | None:
-    return None if a is None or b is None else a + b
-
-
-def _usd(amount: float) -> str:
-    return "$0" if not amount else f"${amount:.4f}" if amount < 1 else f"${amount:.2f}"
-
-
-@dataclass(frozen=True)
-class _Model:
-    """A language model as far as it is known without asking it."""
-
-    spec: LMSpec
-    lm: LM | None
-    usual: Usual | None
-
-    def seconds(self, given: float | None) -> float | None:
-        return given if given is not None else self.usual.seconds if self.usual is not None else None
-
-    def usd(self, prompt: float, completion: float) -> float | None:
-        if self.lm is None or getattr(self.lm, "assumed_free", False):
-            return None
-        return self.lm.price(math.ceil(prompt), math.ceil(completion))
 
 
 def estimate(
@@ -121,29 +38,29 @@ def estimate(
     run; it is None if an optimizer does not bound its calls, or the metric calls a model. `candidates`: evaluations on
     val that the budget leaves for the search. `lines`: the estimate as text.
     """
-    data, calls = task.dataset, task.workflow.max_calls
-    models = _models(task, database)
-    row = _row_cost(task, models, seconds_per_call)
+    data, calls, budget = task.dataset, task.workflow.max_calls, task.spec.budget
+    models = models_of(task, database)
+    row = row_cost(task, models, seconds_per_call)
     baseline, proof = row.times(len(data.val)), row.times(task.spec.tested_sides * len(data.test))
     search = _bounds(task, optimizers)
     known = sum(most for _, most in search if most is not None)
     bounded = bool(search) and all(most is not None for _, most in search)
     total = baseline.calls + proof.calls + known if bounded else None
     candidates = _candidates(task, baseline, proof, 0 if bounded else known)
-    searching = row.times(known / max(1, calls)) if bounded else None
-    if candidates is not None and (searching is None or candidates * baseline.calls < searching.calls):
-        searching = baseline.times(candidates) + row.times(0 if bounded else known / max(1, calls))
+    searching = _search_cost(baseline, row.times(known / max(1, calls)), bounded, candidates)
     smallest, shown = _smallest_gain(task)
-    parts = {"baseline": baseline, "search": searching, "proof": proof}
-    parts["total"] = None if searching is None else baseline + proof + searching
+    of_search = list(_search_lines(task, search, known, total, baseline, proof))
+    proof, searching = _at_the_dearest(task, proof, searching)
+    parts = _parts(budget, baseline, searching, proof)
     lines = [
+        *([] if task.spec.optimize or not optimizers else [explain_choice(task, [name for name, _ in optimizers])]),
         f"At most {calls} call(s) per example, {_call_text(row, calls, models)}.",
-        f"Baseline on val: {baseline}.",
-        f"Sealed test of baseline{', best candidate' if task.spec.targets else ''} and winner: {proof}.",
-        *_search_lines(task, search, known, total, baseline, proof),
+        f"Baseline on val: {parts['baseline']}.",
+        f"Sealed test of baseline{', best candidate' * bool(task.spec.targets)} and winner: {parts['proof']}.",
+        *of_search,
         *([f"In all, search included: {parts['total']}."] if parts["total"] else []),
-        *_unknown_lines(row, models, database),
-        *(f"Warning: {line}" for line in (*budget_warnings(task), *lm_warnings(task))),
+        *_unknown_lines(task, row, proof, models, database),
+        *(f"Warning: {line}" for line in _warnings(task, optimizers)),
         shown,
         *(line for node in task.workflow.walk() for line in node.warnings()),
     ]
@@ -155,10 +72,42 @@ def estimate(
         **{name: None if part is None else part.as_dict() for name, part in parts.items()},
         "candidates": candidates,
         "optimizer_calls": [{"optimizer": name, "calls": most} for name, most in search],
-        "most_calls": total,
+        "most_calls": total if total is None or budget.calls is None else min(total, budget.calls),
         "smallest_gain": smallest,
         "lines": lines,
     }
+
+
+def _search_cost(baseline: Cost, known: Cost, bounded: bool, candidates: int | None) -> Cost | None:
+    """What the search takes: what its optimizers bound it to, or what the ceilings leave for candidates, if that is
+    less."""
+    if candidates is None or (bounded and candidates * baseline.calls >= known.calls):
+        return known if bounded else None
+    return baseline.times(candidates) + (Cost() if bounded else known)
+
+
+def _parts(budget: BudgetSpec, baseline: Cost, searching: Cost | None, proof: Cost) -> dict[str, Cost | None]:
+    """The parts of a run and their sum, none of them above a ceiling."""
+    whole = None if searching is None else baseline + proof + searching
+    parts = {"baseline": baseline, "search": searching, "proof": proof, "total": whole}
+    return {name: None if part is None else part.within(budget) for name, part in parts.items()}
+
+
+def _at_the_dearest(task: Task, proof: Cost, searching: Cost | None) -> tuple[Cost, Cost | None]:
+    """Proof and search with the most dollars that a candidate of the space may take."""
+    most, calls = dearest_usd(task), max(1, task.workflow.max_calls)
+    sides = task.spec.tested_sides
+    if most is None or proof.most_usd is None:
+        dearest = None
+    else:
+        dearest = proof.most_usd / sides + most * (sides - 1) * len(task.dataset.test)
+    if searching is not None:
+        searching = replace(searching, most_usd=None if most is None else most * searching.calls / calls)
+    return replace(proof, most_usd=dearest), searching
+
+
+def _warnings(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> list[str]:
+    return [*budget_warnings(task), *search_warnings(task, optimizers), *lm_warnings(task)]
 
 
 def _bounds(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> list[tuple[str, int | None]]:
@@ -178,7 +127,10 @@ def _search_lines(
     in_rounds = f" in {rounds} rounds" if rounds > 1 else ""
     yield from (f"{name}: at most {most} calls{in_rounds}." for name, most in search if most is not None)
     if total is not None:
-        yield f"Total: at most {total} calls, without retries."
+        ceiling = (
+            "" if budget.calls is None or total <= budget.calls else f" by these, and {budget.calls} by the budget"
+        )
+        yield f"Total: at most {total} calls, without retries{ceiling}."
     if budget.calls is not None:
         rest = max(0, budget.calls - baseline.calls - proof.calls)
         if known > rest:
@@ -188,7 +140,7 @@ def _search_lines(
             count = rest // max(1, baseline.calls)
             yield f"Of {budget.calls} calls, {rest} are left for search: about {count} candidates."
     for what, left, each in _other_ceilings(task, baseline, proof):
-        text = {"tokens": f"{left:.0f} tokens", "usd": _usd(left), "minutes": f"{left:.1f} minutes"}[what]
+        text = {"tokens": f"{left:.0f} tokens", "usd": format_usd(left), "minutes": f"{left:.1f} minutes"}[what]
         ceiling = getattr(budget, what)
         whole = {"tokens": f"{ceiling} tokens", "usd": f"${ceiling:g}", "minutes": f"{ceiling:g} minutes"}[what]
         some = f": about {int(left / each)} candidates" if each else ""
@@ -213,7 +165,7 @@ def _candidates(task: Task, baseline: Cost, proof: Cost, known: int) -> int | No
     return int(min(found)) if found else None
 
 
-def _call_text(row: Cost, calls: int, models: Sequence[_Model]) -> str:
+def _call_text(row: Cost, calls: int, models: Sequence[Model]) -> str:
     each = max(1, calls)
     most = f"at most {row.most_output_tokens / each:.0f} output tokens each"
     text = f"about {row.input_tokens / each:.0f} input tokens and {most}"
@@ -223,10 +175,13 @@ def _call_text(row: Cost, calls: int, models: Sequence[_Model]) -> str:
     return text
 
 
-def _unknown_lines(row: Cost, models: Sequence[_Model], database: str | Path | None) -> Iterator[str]:
+def _unknown_lines(
+    task: Task, row: Cost, proof: Cost, models: Sequence[Model], database: str | Path | None
+) -> Iterator[str]:
     """What is not known, and what would tell it."""
-    if row.most_usd is None:
-        names = ", ".join(sorted({model.spec.model for model in models if model.usd(1, 1) is None}))
+    if proof.most_usd is None:
+        every = models_of(task, searched=True)
+        names = ", ".join(sorted({model.spec.model for model in every if model.usd(1, 1) is None}))
         yield (
             f"Dollars are not known: there is no price of {names}; write price: {{input: ..., output: ...}} (dollars "
             "per million tokens) beside its name."
@@ -238,72 +193,6 @@ def _unknown_lines(row: Cost, models: Sequence[_Model], database: str | Path | N
             f"Minutes are not known: no earlier run{where} tells how long a call of {names} takes (--seconds-per-call "
             "tells it)."
         )
-
-
-def _models(task: Task, database: str | Path | None) -> list[_Model]:
-    """The models that the workflow as written calls."""
-    store: ReadOnlyStore | None = None
-    with suppress(StoreError):  # an older file lacks what is asked; a damaged one tells nothing
-        store = ReadOnlyStore(database) if database is not None else None
-    found = dict[str, _Model]()
-    try:
-        for spec in called_lms(task.workflow, task.spec.lm):
-            key, lm, usual = spec.model_dump_json(), None, None
-            if key in found:
-                continue
-            with suppress(WorkbenchError):  # what cannot be made has no price
-                lm = make_lm(spec)
-            with suppress(StoreError):
-                usual = read_usual_calls(store, lm.identity) if store is not None and lm is not None else None
-            found[key] = _Model(spec, lm, usual)
-    finally:
-        if store is not None:
-            store.close()
-    return list(found.values())
-
-
-def _row_cost(task: Task, models: Sequence[_Model], seconds_per_call: float | None) -> Cost:
-    """What one example takes. A node that may ask several models is taken to ask the dearest and slowest."""
-    prompt, whole = _prompt_tokens(task, task.dataset.val[:20]), Cost()
-    by_spec = {model.spec.model_dump_json(): model for model in models}
-    for node in task.workflow.enabled_nodes.values():
-        asked = [by_spec[spec.model_dump_json()] for spec in called_lms(task.workflow, task.spec.lm, node)]
-        calls = node.max_calls
-        if not calls or not asked:
-            continue
-        most = max(_max_tokens(inner, model.spec) for inner in node.walk() for model in asked)
-        usual = [min(most, model.usual.completion_tokens) if model.usual else None for model in asked]
-        out = None if None in usual else max(n for n in usual if n is not None)
-        likely = None if out is None else [model.usd(prompt, out) for model in asked]
-        dearest = [model.usd(prompt, most) for model in asked]
-        seconds = [model.seconds(seconds_per_call) for model in asked]
-        at_once = min(
-            model.spec.concurrency or getattr(model.lm, "concurrency", task.spec.concurrency) for model in asked
-        )
-        slowest = _largest(seconds)
-        one = Cost(
-            1,
-            prompt,
-            out,
-            most,
-            None if likely is None else _largest(likely),
-            _largest(dearest),
-            None if slowest is None else slowest / 60 / max(1, min(at_once, task.spec.concurrency)),
-        )
-        whole += one.times(calls)
-    return whole
-
-
-def _largest(values: Sequence[float | None]) -> float | None:
-    """The largest value; None if one is not known."""
-    return None if None in values else max(value for value in values if value is not None)
-
-
-def _max_tokens(node: NodeKind, spec: LMSpec) -> int:
-    """The output tokens of one call of a node at most."""
-    settings: Any = getattr(node, "settings", None) or {}
-    own = settings.get("max_tokens") or getattr(node.config, "max_tokens", None)
-    return own or spec.max_tokens or MAX_TOKENS
 
 
 def _smallest_gain(task: Task) -> tuple[float | None, str]:
@@ -329,14 +218,7 @@ def detectable_gain(n: int, discordant: float = 0.3) -> float | None:
     return None if gain is None else round(gain, 4)
 
 
-def _prompt_tokens(task: Task, rows: tuple[Example, ...]) -> int:
-    """Mean input tokens of a call, estimated from the rows' inputs: inputs of later nodes are not known yet."""
-    system = sum(len(str(t.get("instructions", ""))) for t in task.workflow.nodes.values()) // 3
-    texts = [sum(estimate_tokens(({"content": str(row[n])},)) for n in task.inputs) for row in rows]
-    return system + (sum(texts) // len(texts) if texts else 0)
-
-
-# Whether the budget can pay for the proof
+# Whether the run can end with a proof
 
 
 def budget_warnings(task: Task) -> list[str]:
@@ -345,7 +227,7 @@ def budget_warnings(task: Task) -> list[str]:
     needed = calls * (len(task.dataset.val) + task.spec.tested_sides * len(task.dataset.test))
     sealed = len({task.cluster_of(row) for row in task.dataset.test.open()})
     most, warned = task.spec.budget.calls, few_rows_warning(task.spec.targets, sealed)
-    if (lacking := find_unpayable_proof(task)) is not None:
+    if (lacking := find_impossible_proof(task)) is not None:
         return [f"{lacking.message}; `workbench optimize` refuses that without --allow-unproved", *warned]
     if most is None or most >= needed:
         return warned
@@ -356,24 +238,31 @@ def budget_warnings(task: Task) -> list[str]:
     ]
 
 
-def find_unpayable_proof(task: Task) -> SpecError | None:
-    """The error of a budget that ends before baseline and sealed test could, however little these take; else None.
+def find_impossible_proof(task: Task) -> SpecError | None:
+    """The error of a file without sealed rows, or of a budget that ends before baseline and sealed test could, however
+    little these take; else None.
 
     The least is one call for each node that calls a model, and one for a row of the winner; of tokens and dollars, the
     inputs alone.
     """
+    if not len(task.dataset.test):
+        return SpecError(
+            "there is no row to prove a gain on: of the test rows none is left that is not in train or val, too",
+            hint="Name rows of test that are in no other split, or add --allow-unproved to search all the same.",
+            path=("data",),
+        )
     least = sum(map(_least_calls, task.workflow.enabled_nodes.values()))
     val, test, budget = len(task.dataset.val), len(task.dataset.test), task.spec.budget
     calls = least * (val + test) + min(1, least) * test
-    inputs = LEAST_TOKENS * _prompt_tokens(task, task.dataset.val[:20]) * calls
+    inputs = LEAST_TOKENS * prompt_tokens(task, task.dataset.val[:20]) * calls
     needed: dict[str, float] = {"calls": calls, "tokens": inputs}
     if budget.usd is not None and calls:
-        prices = [model.usd(inputs, 0) for model in _models(task, None)]
+        prices = [model.usd(inputs, 0) for model in models_of(task)]
         needed["usd"] = 0.0 if None in prices or not prices else min(price for price in prices if price is not None)
     for what, least_needed in needed.items():
         ceiling = getattr(budget, what)
         if ceiling is not None and least_needed > ceiling:
-            amounts = [_usd(a) if what == "usd" else f"{a:.0f} {what}" for a in (ceiling, least_needed)]
+            amounts = [format_usd(a) if what == "usd" else f"{a:.0f} {what}" for a in (ceiling, least_needed)]
             return SpecError(
                 f"the budget of {amounts[0]} cannot pay for the proof: the baseline on val, and the sealed test of it "
                 f"and a winner, take at least {amounts[1]}",

@@ -22,6 +22,9 @@ class Options:
     keep_unproved: bool = False  # write the best candidate to `out` even if its gain is not shown
     sandbox: SandboxChoice = field(default_factory=SandboxChoice.from_environment)
     allow_unproved: bool = False  # begin even if the budget cannot pay for the proof; a resumed run is not asked
+    # Not of the command line; kept for a resumed run. Runs that older versions began have no shares, and reserve less.
+    shares: bool = True  # each of a chain has its share of the budget, and all that the proof takes is reserved
+    chosen: list[str] | None = None  # the optimizers that were chosen, where the file names none
 
     @property
     def path(self) -> Path:
@@ -40,4 +43,6 @@ class Options:
             "out": self.out,
             "keep_unproved": self.keep_unproved,
             "sandbox": self.sandbox.name,
+            "shares": self.shares,
+            "chosen": self.chosen,
         }

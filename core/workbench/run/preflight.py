@@ -1,18 +1,23 @@
-"""Checks before a run of a valid file: missing keys, prices, packages or sandboxes. Calls no model."""
+"""Checks before a run of a valid file: missing keys, prices, packages or sandboxes; and which optimizers run where the
+file names none. Calls no model."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from workbench.errors import SandboxError, SpecError, WorkbenchError, collect_errors, errors_at
+from workbench.files import file_digest
 from workbench.ledger import price_of
+from workbench.plugins import plugins
 from workbench.runtime import Runtime
-from workbench.spec import LMSpec
+from workbench.spec import LMSpec, defaults
+from workbench.store import RunRecord
 from workbench.study import Optimizer, Study
 from workbench.task import Task, variants
-from workbench.workflow import called_lms
+from workbench.workflow import called_lms, learnable_addresses
 
 
 def lms_of(task: Task) -> Iterator[LMSpec]:
@@ -40,6 +45,37 @@ def settings_to_compare(task: Task, optimizers: Sequence[tuple[str, Optimizer]] 
             f"optimize.{index}.{key}": value for key, value in optimizer.model_dump(mode="json", fallback=str).items()
         }
     return found
+
+
+def choose_optimizers(task: Task) -> dict[str, str]:
+    """The names of the optimizers for a file that names none, each with the reason."""
+    spec, workflow = task.spec, task.workflow
+    # `search:` lists what may change: where there is one, examples are searched only if it names them.
+    rest = "search" if spec.search else "demos" if learnable_addresses(workflow, "demos") else None
+    steps = [[rest]] if rest else []
+    if "proposer" in spec.roles and learnable_addresses(workflow, "text"):
+        mixed = ["mixed"] if len(spec.objectives) == 1 else []  # its individuals are compared by score alone
+        steps = [["texts"], [*mixed, *([rest] if rest else [])]]
+    return defaults.choose_optimizers(steps, plugins().names("optimizers"))
+
+
+def explain_choice(task: Task, chosen: Sequence[str]) -> str:
+    """What was chosen for a file that names no optimizer, and why."""
+    reasons = choose_optimizers(task)
+    if list(reasons) != list(chosen):  # other plugins are loaded now, or another version chose
+        return f"The file names no optimizer. Chosen when the run began: {', '.join(chosen)}."
+    return f"The file names no optimizer. Chosen: {'; '.join(f'{n}, since {why}' for n, why in reasons.items())}."
+
+
+def search_warnings(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> list[str]:
+    """A warning where no optimizer searches what the file lists under `search:`."""
+    if not task.spec.search or not optimizers or any(optimizer.reads_search() for _, optimizer in optimizers):
+        return []
+    named = ", ".join(dict.fromkeys(name for name, _ in optimizers))
+    return [
+        f"`search:` is not searched: {named} does not read it. Add an optimizer that does to `optimize:`, e.g. "
+        f"{defaults.OPTIMIZERS['search'][1][0]}, or remove `search:`"
+    ]
 
 
 def check_optimizers(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> None:
@@ -78,6 +114,16 @@ def _elsewhere(task: Task, lms: Iterable[LMSpec]) -> Iterator[str]:
 
 def _prefix(spec: LMSpec) -> str:
     return spec.model.partition("/")[0]
+
+
+def result_warnings(record: RunRecord, out: Path, name: str) -> list[str]:
+    """That the result of a run will replace a file of another workflow, or one that was edited since."""
+    try:
+        known = not out.is_file() or record.is_result_of_namesake(str(out.resolve()), file_digest(out))
+    except OSError:  # it cannot be read; whether it can be written is told in the end
+        return []
+    told = f"{out} will be replaced: {name} did not write it, or it was edited since; --out names another file"
+    return [] if known else [told]
 
 
 def lms_not_ready(lms: Iterable[LMSpec], runtime: Runtime, target_usd: float | None = None) -> Iterator[WorkbenchError]:

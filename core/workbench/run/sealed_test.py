@@ -15,40 +15,65 @@ from workbench.study import Evaluation, Evaluator, Progress, Result, estimate_ca
 from workbench.task import Example, Task, describe_rows
 from workbench.workflow import Workflow
 
-#: The largest share of a ceiling that is reserved.
+#: The largest share of a ceiling that is reserved for what does not fit: a baseline and its proof that take more than
+#: the ceiling, or a winner that takes more than the baseline. Without this limit nothing would be left for the search.
 LARGEST_RESERVE = 0.5
 
 #: Safety factors on the cost of val rows, since sealed rows may cost more. The number of calls hardly varies, tokens
 #: and dollars vary more, and minutes vary most, with the speed of the server.
-MORE_CALLS, MORE_TOKENS, MORE_MINUTES = 1.02, 1.1, 1.5
+MORE = {"calls": 1.02, "tokens": 1.1, "usd": 1.1, "minutes": 1.5}
 
 
-def reserve_for_proof(task: Task, evaluator: Evaluator, progress: Progress, ledger: Ledger) -> None:
-    """Reserve the estimated cost of testing the baseline and the best candidate, at the retry rate so far."""
-    n, budget, judging, sides = len(task.dataset.test), ledger.budget, evaluator.judging, task.spec.tested_sides
+#: Of a run that a version before began: its order is kept, so that its journal holds.
+ONE_ORDER = (
+    "baseline and winner ran in one order on each sealed row, as the version that began this run did it: what "
+    "remembers from one to the other shows a gain that is none; a new run has a random order"
+)
+
+
+def reserve_for_proof(task: Task, evaluator: Evaluator, progress: Progress, ledger: Ledger, *, whole: bool) -> None:
+    """Reserve the estimated cost of testing the baseline and the best candidate, at the retry rate so far.
+
+    whole: of a winner that takes no more than the baseline all of it, where it fits, as `workbench estimate` subtracts
+    it; without, never more than half of a ceiling (the rule of runs begun before this one).
+    """
+    n, judging, sides = len(task.dataset.test), evaluator.judging, task.spec.tested_sides
     base = progress.complete.get(task.workflow.hash)
     best = progress.best or base
-    calls, tokens, usd, minutes = float(sides) * n * judging.calls, math.inf, math.inf, math.inf
     if base is None or best is None:
-        calls += sides * n * evaluator.program(task.workflow).max_calls
-    else:
-        spent = ledger.spent
-        waste = spent.calls / max(1, spent.calls - ledger.retries)
-        # While the baseline is best, it counts for all sides; a later winner replaces this reserve. What is picked by
-        # a cost may be cheap in dollars and take more calls than the best.
-        winner = pick_winner(progress.eligible, task.spec)
-        runs = [base, winner, best][:sides]
-        calls = (calls + sum(estimate_calls(e, n) for e in runs)) * waste * MORE_CALLS
-        tokens = sum(e.objectives["tokens"] + judging.tokens for e in runs) * n * waste * MORE_TOKENS
-        usd = sum(e.objectives["usd"] + judging.usd for e in runs) * n * waste * MORE_TOKENS
-        seconds = sum(e.objectives["latency"] + e.queued + judging.seconds for e in runs) * n
-        minutes = seconds / max(1, min(n, evaluator.concurrency)) / 60 * waste * MORE_MINUTES
-    ledger.reserve_for_proof(
-        calls=min(calls, (budget.calls or 0) * LARGEST_RESERVE),
-        tokens=min(tokens, (budget.tokens or 0) * LARGEST_RESERVE),
-        usd=min(usd, (budget.usd or 0) * LARGEST_RESERVE),
-        minutes=min(minutes, (budget.minutes or 0) * LARGEST_RESERVE),
-    )
+        calls = sides * n * (judging.calls + evaluator.program(task.workflow).max_calls)
+        largest = {w: LARGEST_RESERVE * (getattr(ledger.budget, w) or 0) for w in ("calls", "tokens", "usd", "minutes")}
+        return ledger.reserve_for_proof(**{**largest, "calls": min(calls, largest["calls"])})
+    spent = ledger.spent
+    waste = spent.calls / max(1, spent.calls - ledger.retries)
+    # While the baseline is best, it counts for all sides; a later winner replaces this reserve. What is picked by
+    # a cost may be cheap in dollars and take more calls than the best.
+    runs = [base, pick_winner(progress.eligible, task.spec), best][:sides]
+    at_once = max(1, min(n, evaluator.concurrency)) * 60
+
+    def cost(e: Evaluation, rows: int) -> dict[str, float]:
+        return {
+            "calls": rows * judging.calls + estimate_calls(e, rows),
+            "tokens": rows * (e.objectives["tokens"] + judging.tokens),
+            "usd": rows * (e.objectives["usd"] + judging.usd),
+            "minutes": rows * (e.objectives["latency"] + e.queued + judging.seconds) / at_once,
+        }
+
+    def test_cost(e: Evaluation) -> dict[str, float]:
+        safe = {what: value * MORE[what] for what, value in cost(e, n).items()}
+        worst = n * (judging.calls + evaluator.program(e.workflow).max_calls) if whole else math.inf
+        return {what: waste * value for what, value in {**safe, "calls": min(safe["calls"], worst)}.items()}
+
+    tests, own, own_test, val = map(test_cost, runs), cost(base, n), test_cost(base), cost(base, len(task.dataset.val))
+    needed = {what: sum(costs) for what, *costs in zip(MORE, *(test.values() for test in tests), strict=True)}
+    reserve: dict[str, float] = {}
+    for what in MORE:
+        ceiling = getattr(ledger.budget, what) or 0
+        most = LARGEST_RESERVE * ceiling
+        if whole and val[what] + sides * own[what] <= ceiling:
+            most = max(most, min(sides * own_test[what], ceiling - val[what]))
+        reserve[what] = min(needed[what], most)
+    ledger.reserve_for_proof(**reserve)
 
 
 async def run_sealed_test(

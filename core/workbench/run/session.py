@@ -20,6 +20,7 @@ from workbench.errors import (
     PluginError,
     SearchStopped,
     ServerDead,
+    ShareSpent,
     WorkbenchError,
     merge_errors,
 )
@@ -28,10 +29,10 @@ from workbench.ledger import CallInfo, Ledger
 from workbench.lm import LMPool
 from workbench.plugins import plugins
 from workbench.proof import Report, build_report
+from workbench.run import preflight
 from workbench.run.cost_estimate import budget_warnings
 from workbench.run.options import Listener, Options
-from workbench.run.preflight import obstacles, settings_to_compare, wrong_in_file
-from workbench.run.sealed_test import reserve_for_proof, run_sealed_test
+from workbench.run.sealed_test import ONE_ORDER, reserve_for_proof, run_sealed_test
 from workbench.run.stored_scores import RowKeys, ScoredRows, TrainRows, find_evaluation, store_evaluation
 from workbench.runtime import Runtime
 from workbench.signals import catch_signals
@@ -53,12 +54,6 @@ from workbench.task import Task, write_workflow
 from workbench.trackers import RunInfo, Trackers
 from workbench.workflow import Workflow
 
-#: Of a run that a version before began: its order is kept, so that its journal holds.
-_ONE_ORDER = (
-    "baseline and winner ran in one order on each sealed row, as the version that began this run did it: what "
-    "remembers from one to the other shows a gain that is none; a new run has a random order"
-)
-
 
 class Session:
     """The course of one run. A resumed run repeats it from the start; the journal answers the paid calls."""
@@ -76,11 +71,17 @@ class Session:
         pool: LMPool | None = None,
     ):
         self.store, self.run_id, self.run, self.task = store, run_id, run, task
-        self.record, self.row_keys = RunRecord(store, run_id), RowKeys(task)
-        self.scored = ScoredRows(store, run_id, task)
+        self.record, self.row_keys, self.scored = (
+            RunRecord(store, run_id),
+            RowKeys(task),
+            ScoredRows(store, run_id, task),
+        )
         self.optimizers, self.options = optimizers, options
         self.listener = listener or (lambda kind, data: None)
-        budget, settings = task.spec.budget.model_dump(exclude_none=True), settings_to_compare(task, optimizers)
+        budget, settings = (
+            task.spec.budget.model_dump(exclude_none=True),
+            preflight.settings_to_compare(task, optimizers),
+        )
         self.info = RunInfo(run, task.spec.name, str(store.path), budget, settings=settings)
         self.trackers = Trackers((), self.info)
         self.ledger = Ledger(store, run_id, task.spec.budget, self._on_call, earlier_seconds)
@@ -101,25 +102,27 @@ class Session:
         self.steering.running = self.evaluator.running
         self._candidates, self._set_aside = set[str](), set(plugins().set_aside)
         self._watched = bool(plugins().manager.hook.call_settled.get_hookimpls())
-        self._saved_seconds = 0.0
-        self.shuffled = True  # whether the sides of the sealed test run in random order
+        self._saved_seconds, self.shuffled = 0.0, True  # whether the sides of the sealed test run in random order
 
     async def go(self) -> Report:
         """Run to the end and return the report, which says how it ended. Bugs are raised after the report is saved."""
         with RunLock(self.store, self.run):
             self.record.mark_running(os.getpid(), os.uname().nodename)
             warned = [*self.task.dataset.warnings, *budget_warnings(self.task), *disk_warnings(self.store.path)]
-            warned += self._result_warnings()
+            warned += preflight.search_warnings(self.task, self.optimizers)
+            warned += preflight.result_warnings(self.record, self.options.path, self.task.spec.name)
             self.trackers = Trackers.watching(self.task.spec.track, self.info, self.evaluator, self.ledger.resumed)
             self.store.event(self.run_id, "machine", **describe_machine())
             self._emit("run_started", run=self.info, warnings=warned)
+            if (chosen := self.options.chosen) is not None:
+                self._on_note("default", preflight.explain_choice(self.task, chosen), {"optimizers": chosen})
             course = asyncio.current_task()
             assert course is not None
             restore_signals = catch_signals(course, self._stop, f"workbench resume {self.run} --db {self.store.path}")
             try:
                 with self.task.dataset.test.sealed():
                     found = [] if self.ledger.resumed else await self.find_obstacles()
-                if wrong := wrong_in_file(found):
+                if wrong := preflight.wrong_in_file(found):
                     raise merge_errors(wrong)
                 lacking = "\n".join(str(error) for error in found)
                 report = self._report("failed", error=lacking) if found else await self._course()
@@ -130,7 +133,7 @@ class Session:
             except BaseException as error:
                 ours = isinstance(error, WorkbenchError)
                 report = self._report("failed", error=str(error) if ours else f"{type(error).__name__}: {error}")
-                report.resumable = not (ours and wrong_in_file([error]))
+                report.resumable = not (ours and preflight.wrong_in_file([error]))
                 self._finish(report)
                 raise
             finally:
@@ -145,7 +148,7 @@ class Session:
     async def find_obstacles(self) -> list[WorkbenchError]:
         """Errors that would stop the run, found without a call. A resumed run skips this: its journal may suffice."""
         studies = [(self._study(self.task.workflow, i + 1, name), o) for i, (name, o) in enumerate(self.optimizers)]
-        return await obstacles(self.task, self.runtime, studies)
+        return await preflight.obstacles(self.task, self.runtime, studies)
 
     async def _course(self) -> Report:
         async with self.steering:
@@ -173,11 +176,13 @@ class Session:
             baseline = current = await self._observe()
             self._check_answered(await self._study(baseline, 0, "baseline").evaluate(baseline))
             self._reserve_for_proof()
-            for turn in range(self.task.spec.rounds):
-                for index, (name, optimizer) in enumerate(self.optimizers):
-                    study = self._study(current, turn * len(self.optimizers) + index + 1, name)
+            turns = self.optimizers * self.task.spec.rounds
+            for number, (name, optimizer) in enumerate(turns):
+                left = len(turns) - number if self.options.shares else 1
+                study = await self._study(current, number + 1, name).take_share(left)
+                with suppress(ShareSpent):
                     await self._improve(study, optimizer)
-                    current = study.best
+                current = study.best
         except SearchStopped:
             return "finished", None
         except BudgetSpent as spent:
@@ -197,10 +202,7 @@ class Session:
         return observed
 
     def _check_answered(self, baseline: Evaluation) -> None:
-        """Raise LMError if no row of the baseline was answered, e.g. for a mistyped model or a server that is down.
-
-        The failures are deleted, so that a resumed run sends the calls again.
-        """
+        """Raise LMError if no row of the baseline was answered, and delete the failures: a resumed run asks again."""
         if (error := unanswered_error(baseline)) is not None:
             self.ledger.bill.forget_unanswered()
             Evaluations(self.store, self.run_id).delete_val()
@@ -242,7 +244,7 @@ class Session:
         await self._study(workflow, 0, "hand").evaluate(workflow)
 
     def _reserve_for_proof(self) -> None:
-        reserve_for_proof(self.task, self.evaluator, self.progress, self.ledger)
+        reserve_for_proof(self.task, self.evaluator, self.progress, self.ledger, whole=self.options.shares)
 
     def _best(self) -> Workflow:
         """The best on val."""
@@ -327,8 +329,9 @@ class Session:
     ) -> Report:
         winner = winner or self._best()
         warnings = [
-            *([] if self.shuffled or rows is None else [_ONE_ORDER]),
+            *([] if self.shuffled or rows is None else [ONE_ORDER]),
             *self.task.dataset.warnings,
+            *preflight.search_warnings(self.task, self.optimizers),
             *Candidates(self.store, self.run_id).unreached(len(self._candidates), self.run),
             *self.evaluator.faults.lines(),
             *self.runtime.warnings(),
@@ -371,16 +374,6 @@ class Session:
         late = [w for w in plugins().warnings(self._set_aside) if w not in told]
         report.warnings += [*late, *self.trackers.close()]  # shown, not stored
         self.store.flush()
-
-    def _result_warnings(self) -> list[str]:
-        """That the result will replace a file of another workflow, or one that was edited since."""
-        out, name = self.options.path, self.task.spec.name
-        try:
-            known = not out.is_file() or self.record.is_result_of_namesake(str(out.resolve()), file_digest(out))
-        except OSError:  # it cannot be read; whether it can be written is told in the end
-            return []
-        told = f"{out} will be replaced: {name} did not write it, or it was edited since; --out names another file"
-        return [] if known else [told]
 
     def _stop(self) -> bool:
         """Send nothing new from now on. False if that was the case already."""

@@ -20,9 +20,9 @@ from workbench.files import check_writable, file_digest
 from workbench.lm import LMPool
 from workbench.plugins import plugins
 from workbench.proof import Report
-from workbench.run.cost_estimate import find_unpayable_proof
+from workbench.run.cost_estimate import find_impossible_proof
 from workbench.run.options import Listener, Options
-from workbench.run.preflight import check_optimizers, lm_warnings
+from workbench.run.preflight import check_optimizers, choose_optimizers, lm_warnings
 from workbench.run.session import Session
 from workbench.signals import interrupted_by_sigterm
 from workbench.spec import (
@@ -74,10 +74,12 @@ def optimize(
     _, source, task, named = prepare(path, options.sets)
     if (error := lacks_rows(task)) is not None:
         raise task.source.locate(error)
-    if not options.allow_unproved and (lacking := find_unpayable_proof(task)) is not None:
+    if not options.allow_unproved and (lacking := find_impossible_proof(task)) is not None:
         raise task.source.locate(lacking)
     with task.source.locating():
         check_trackers(task.spec.track)
+    if optimizers is None and not task.spec.optimize:
+        options = replace(options, chosen=[name for name, _ in named])
     store = Store(database)
     try:
         stored = {**options.as_dict(), **_hashes(task), "outside": outer_settings(source), "order": "random"}
@@ -139,13 +141,16 @@ def resume(
         sets = [*stored["sets"], *options.sets]
         keep = stored.get("keep_unproved", False) or options.keep_unproved
         sandbox = replace(options.sandbox, name=options.sandbox.name or stored.get("sandbox"))
+        begins = row["status"] == "ready"  # a branch
+        chosen = None if begins else _chosen(stored)
         merged = Options(sets, options.out or stored["out"], keep, sandbox)
         if options.out is None:
             _check_stored_out(RunRecord(store, row["id"]), row["run"], merged)
         check_writable(merged.path)
-        _, _, task, named = _stored(row, sets, stored.get("outside"))
-        begins = row["status"] == "ready"  # a branch
-        if begins and not options.allow_unproved and (lacking := find_unpayable_proof(task)) is not None:
+        _, _, task, named = _stored(row, sets, stored.get("outside"), chosen)
+        merged.shares = begins or stored.get("shares", False)
+        merged.chosen = [name for name, _ in named] if optimizers is None and not task.spec.optimize else None
+        if begins and not options.allow_unproved and (lacking := find_impossible_proof(task)) is not None:
             raise task.source.locate(lacking)
         if row["status"] == "finished" and options.sets:
             raise StoreError(f"run {row['run']} is finished and proved; start a new run with the other settings")
@@ -159,13 +164,19 @@ def resume(
             )
         stored = {**stored, "order": "random"} if begins else stored
         if begins or options.sets or stored.get("referred") is None:  # a later resume uses them, too
-            RunRecord(store, row["id"]).replace_options(dumps({**stored, "sets": sets, "referred": task.external_hash}))
+            kept = {"sets": sets, "referred": task.external_hash, "shares": merged.shares, "chosen": merged.chosen}
+            RunRecord(store, row["id"]).replace_options(dumps({**stored, **kept}))
         steps = list(optimizers) if optimizers is not None else named
         session = Session(store, row["id"], row["run"], task, steps, merged, listener, row["seconds"], pool)
         session.shuffled = stored.get("order") == "random"
         return run_in_loop(session.go())
     finally:
         store.close()
+
+
+def _chosen(stored: Mapping[str, Any]) -> Sequence[str]:
+    """The optimizers that were chosen for a run when it began, if its file names none."""
+    return stored.get("chosen") or [defaults.FORMER_OPTIMIZER]
 
 
 def _check_stored_out(record: RunRecord, run: str, options: Options) -> None:
@@ -236,7 +247,11 @@ def find_obstacles(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> l
 
 
 def _prepare(
-    source: Source, base: Path, sets: Sequence[tuple[str, Any]], outside: Sequence[tuple[str, Any]] | None = None
+    source: Source,
+    base: Path,
+    sets: Sequence[tuple[str, Any]],
+    outside: Sequence[tuple[str, Any]] | None = None,
+    chosen: Sequence[str] | None = None,
 ) -> tuple[Spec, Source, Task, list[tuple[str, Optimizer]]]:
     spec, source = _checked(apply_overrides(source, sets, outside), base)
 
@@ -247,7 +262,10 @@ def _prepare(
         return replace(task, dataset=replace(data, warnings=(*data.warnings, *lm_warnings(task))))
 
     with source.locating():
-        task, optimizers = collect_errors((made, lambda: load_optimizers(spec, source)))
+        task, optimizers = collect_errors((made, lambda: load_optimizers(spec.optimize, source)))
+        if not spec.optimize:
+            names = choose_optimizers(task) if chosen is None else chosen
+            optimizers = load_optimizers([{name: {}} for name in names], source)
     check_optimizers(task, optimizers)
     return spec, source, task, optimizers
 
@@ -269,7 +287,7 @@ def _wrong_elsewhere(source: Source, error: SpecError, base: Path) -> list[SpecE
     whole = {key: value for key, value in source.value.items() if key not in broken}
     try:
         spec = Spec.model_validate({**STAND_INS, **whole})
-        jobs = {**section_loaders(spec, base, []), "optimize": lambda: load_optimizers(spec, source)}
+        jobs = {**section_loaders(spec, base, []), "optimize": lambda: load_optimizers(spec.optimize, source)}
         with source.locating():
             collect_errors(job for key, job in jobs.items() if key not in broken)
     except ValidationError:  # from sections in combination, e.g. `pick` without `objectives`
@@ -280,10 +298,13 @@ def _wrong_elsewhere(source: Source, error: SpecError, base: Path) -> list[SpecE
 
 
 def _stored(
-    row: Any, sets: Sequence[tuple[str, Any]], outside: Sequence[tuple[str, Any]] | None
+    row: Any,
+    sets: Sequence[tuple[str, Any]],
+    outside: Sequence[tuple[str, Any]] | None,
+    chosen: Sequence[str] | None = None,
 ) -> tuple[Spec, Source, Task, list[tuple[str, Optimizer]]]:
     file = _file_of(row, read_options(row))
-    return _prepare(load_yaml(read_spec(row), file), Path(file).parent, sets, outside)
+    return _prepare(load_yaml(read_spec(row), file), Path(file).parent, sets, outside, chosen)
 
 
 def _file_of(row: Any, stored: Mapping[str, Any]) -> str:
@@ -297,7 +318,7 @@ def prepare_stored(row: Any) -> Task:
     """The task of a stored run, with the file, flags and outer settings that it started with. Loads the code that the
     file names."""
     stored = read_options(row)
-    return _stored(row, stored["sets"], stored["outside"])[2]
+    return _stored(row, stored["sets"], stored["outside"], _chosen(stored))[2]
 
 
 @dataclass(frozen=True)
@@ -334,8 +355,8 @@ def read_stored_source(row: Any) -> tuple[Source, Path, Source]:
     return source, Path(file).parent, apply_overrides(source, stored["sets"], stored["outside"])
 
 
-def load_optimizers(spec: Spec, source: Source) -> list[tuple[str, Optimizer]]:
-    """The optimizers of the file with their parameters; bootstrap if it names none."""
+def load_optimizers(entries: Sequence[Mapping[str, Any]], source: Source) -> list[tuple[str, Optimizer]]:
+    """Optimizers with their parameters. entries: (name: parameters) each, as under `optimize:` of the file."""
 
     def load(index: int, name: str, parameters: Any) -> tuple[str, Optimizer]:
         path = ("optimize", index) if source.has(("optimize", index)) else ("optimize",)
@@ -347,6 +368,5 @@ def load_optimizers(spec: Spec, source: Source) -> list[tuple[str, Optimizer]]:
         except ValidationError as error:
             raise spec_error(error, cls, (*path, name)) from None
 
-    entries = spec.optimize or [{defaults.OPTIMIZER: {}}]
     named = [next(iter(entry.items())) for entry in entries]
     return collect_errors(partial(load, index, *entry) for index, entry in enumerate(named))

@@ -2,11 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 #: The language model.
 LM = "bundled/nano"
 
-#: The optimizer that runs when a file names none.
-OPTIMIZER = "bootstrap"
+#: The optimizer of runs that a version began which always took the same one.
+FORMER_OPTIMIZER = "bootstrap"
 
 #: A metric for rows with a single label.
 METRIC = "exact_match(label)"
+
+#: What can be searched in a file that names no optimizer: why an optimizer is taken, and those that can do it, the best
+#: first. `texts` come before `mixed`: a text that a proposer writes is worth most before examples and settings are
+#: fitted to the old one, and `evolve` keeps it while it searches these; one that draws from lists would not. The
+#: measurements: docs/benchmarks.md.
+OPTIMIZERS = {
+    "texts": ("the file names a proposer, which rewrites texts after their failures", ("textgrad", "rewrite")),
+    "mixed": ("what the texts leave open is searched together with them", ("evolve",)),
+    "search": ("the file has a `search:`", ("optuna", "evolve", "random")),
+    "demos": ("labelled rows can be shown as examples", (FORMER_OPTIMIZER,)),
+}
+
+
+def choose_optimizers(steps: Sequence[Sequence[str]], known: Collection[str]) -> dict[str, str]:
+    """Names of optimizers for a file that names none, in their order, each with the reason.
+
+    steps: what is searched, in order, as keys of `OPTIMIZERS`; of each step the first that can be had. known: the
+    optimizers that are installed and loaded.
+    """
+    found = [
+        [(name, OPTIMIZERS[key][0]) for key in step for name in OPTIMIZERS[key][1] if name in known] for step in steps
+    ]
+    return dict(step[0] for step in found if step) or {FORMER_OPTIMIZER: "nothing else is known to fit"}

@@ -258,7 +258,7 @@ class Spec(Strict):
     )
     optimize: list[dict[str, dict[str, Any]]] = Field(
         default=[],
-        description="optimizers in their order (none: bootstrap), each from the winner so far (see optimizers.md)",
+        description="optimizers in their order, each from the winner so far (see optimizers.md); none: by the file",
     )
     rounds: int = Field(1, ge=1, le=100, description="run the list of optimizers so many times, alternating")
     budget: BudgetSpec = Field(

@@ -58,6 +58,10 @@ class Optimizer(BaseModel):
         """
         return None
 
+    def reads_search(self) -> bool:
+        """Whether it searches what the file lists under `search:`. Users are warned where no optimizer does."""
+        return True
+
     def most_calls(self, workflow: Workflow, train: Sequence[Example], val: Sequence[Example]) -> int | None:
         """The most calls that `optimize` makes on this workflow and these rows without a budget (`workbench estimate`).
 
@@ -244,7 +248,8 @@ class Study:
         await self.evaluator.runtime.sandbox()
 
     async def run(self, workflow: Workflow, example: Example, replica: int = 0) -> ExampleRun:
-        """Run a workflow on one example without scoring it."""
+        """Run a workflow on one example without scoring it. Raises as `evaluate`."""
+        self._within_limits(self.evaluator.program(workflow).max_calls)
         return await self.evaluator.run_unscored(workflow, example, Draw(replica))
 
     async def score(self, example: Example, prediction: Mapping[str, Any], trace: Trace) -> Score:
@@ -338,6 +343,21 @@ class Study:
             limits=limits if share < 1 else self.limits,
             progress=self.progress if val is None else self.progress.apart(_unrecorded),
         )
+
+    async def take_share(self, left: int) -> Study:
+        """This study with 1/left of the calls, tokens and usd that are left, for the first of `left` optimizers.
+
+        The last one has all of the rest. Minutes are not shared: a resumed run would end a share elsewhere.
+        """
+        part = self.narrow(share=1 / left) if left > 1 else self
+
+        async def limits() -> Mapping[str, float]:
+            return part.limits
+
+        if not part.limits:
+            return part
+        # Journalled, so that a run resumed with a larger budget repeats what was searched with the smaller one.
+        return replace(part, limits=await self.ledger.effect("share", [self.run_id, self.name, left], limits))
 
     async def improve(self, optimizer: Optimizer) -> Workflow:
         """Run an inner optimizer on this study, usually a narrowed one, and return its best.

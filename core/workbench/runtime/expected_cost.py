@@ -1,0 +1,220 @@
+"""What calls cost before they are made: tokens, dollars and minutes of an example, as the file is written and at the
+dearest that `search:` can make of it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from workbench.errors import StoreError, WorkbenchError
+from workbench.lm import LM, estimate_tokens, make_lm
+from workbench.spec import BudgetSpec, LMSpec
+from workbench.store import ReadOnlyStore, Usual, read_usual_calls
+from workbench.task import Example, Task, default_space, labelled_demo, variants
+from workbench.workflow import NodeKind, Workflow, called_lms, node_at
+
+#: The output tokens of a call where no setting bounds them (`Request.max_tokens`).
+MAX_TOKENS = 512
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a part of a run takes. output_tokens and usd: None where nothing tells what to expect; most_usd: without
+    retries; dollars and minutes are None where no price and no time of a call are known."""
+
+    calls: int = 0
+    input_tokens: float = 0.0
+    output_tokens: float | None = 0.0
+    most_output_tokens: float = 0.0
+    usd: float | None = 0.0
+    most_usd: float | None = 0.0
+    minutes: float | None = 0.0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(
+            self.calls + other.calls,
+            self.input_tokens + other.input_tokens,
+            _sum(self.output_tokens, other.output_tokens),
+            self.most_output_tokens + other.most_output_tokens,
+            _sum(self.usd, other.usd),
+            _sum(self.most_usd, other.most_usd),
+            _sum(self.minutes, other.minutes),
+        )
+
+    def times(self, n: float) -> Cost:
+        scaled: dict[str, Any] = {k: None if v is None else v * n for k, v in vars(self).items()}
+        return Cost(**{**scaled, "calls": round(self.calls * n)})
+
+    def within(self, budget: BudgetSpec) -> Cost:
+        """The same with no more than the ceilings of a budget."""
+        share = 1.0 if budget.calls is None or not self.calls else min(1.0, budget.calls / self.calls)
+        cut = self.times(share)
+        most = {what: getattr(budget, what) or math.inf for what in ("usd", "minutes")}
+        usd, dearest, minutes = (
+            None if value is None else min(value, most[what])
+            for value, what in ((cut.usd, "usd"), (cut.most_usd, "usd"), (cut.minutes, "minutes"))
+        )
+        return replace(cut, usd=usd, most_usd=dearest, minutes=minutes)
+
+    @property
+    def tokens(self) -> float:
+        """Tokens in and out: expected, or at most where nothing tells what is to be expected."""
+        return self.input_tokens + (self.most_output_tokens if self.output_tokens is None else self.output_tokens)
+
+    @property
+    def likely_usd(self) -> float | None:
+        return self.most_usd if self.usd is None else self.usd
+
+    def as_dict(self) -> dict[str, Any]:
+        digits = {"usd": 6, "most_usd": 6, "minutes": 5}
+        return {k: v if v is None else round(v, digits.get(k)) for k, v in vars(self).items()}
+
+    def __str__(self) -> str:
+        out = f"at most {self.most_output_tokens:.0f}" if self.output_tokens is None else f"{self.output_tokens:.0f}"
+        parts = [f"{self.calls} calls", f"about {self.input_tokens:.0f} tokens in and {out} out"]
+        if self.most_usd is not None:
+            most = f"up to about {format_usd(self.most_usd)}"
+            parts.append(most if self.usd is None else f"about {format_usd(self.usd)} ({most})")
+        if self.minutes is not None:
+            parts.append(f"about {self.minutes:.1f} minutes")
+        return ", ".join(parts)
+
+
+def _sum(a: float | None, b: float | None) -> float | None:
+    return None if a is None or b is None else a + b
+
+
+def format_usd(amount: float) -> str:
+    return "$0" if not amount else f"${amount:.4f}" if amount < 1 else f"${amount:.2f}"
+
+
+@dataclass(frozen=True)
+class Model:
+    """A language model as far as it is known without asking it."""
+
+    spec: LMSpec
+    lm: LM | None
+    usual: Usual | None
+
+    def seconds(self, given: float | None) -> float | None:
+        return given if given is not None else self.usual.seconds if self.usual is not None else None
+
+    def usd(self, prompt: float, completion: float) -> float | None:
+        if self.lm is None or getattr(self.lm, "assumed_free", False):
+            return None
+        return self.lm.price(math.ceil(prompt), math.ceil(completion))
+
+
+def models_of(task: Task, database: str | Path | None = None, *, searched: bool = False) -> list[Model]:
+    """The models that the workflow as written calls; searched: those, too, that `search:` may put in their place."""
+    store: ReadOnlyStore | None = None
+    with suppress(StoreError):  # an older file lacks what is asked; a damaged one tells nothing
+        store = ReadOnlyStore(database) if database is not None else None
+    found = dict[str, Model]()
+    try:
+        for spec in (spec for workflow in _workflows(task, searched) for spec in called_lms(workflow, task.spec.lm)):
+            key, lm, usual = spec.model_dump_json(), None, None
+            if key in found:
+                continue
+            with suppress(WorkbenchError):  # what cannot be made has no price
+                lm = make_lm(spec)
+            with suppress(StoreError):
+                usual = read_usual_calls(store, lm.identity) if store is not None and lm is not None else None
+            found[key] = Model(spec, lm, usual)
+    finally:
+        if store is not None:
+            store.close()
+    return list(found.values())
+
+
+def _workflows(task: Task, searched: bool) -> Iterator[Workflow]:
+    yield task.workflow
+    if searched:
+        yield from (changed for _, changed in variants(task.spec.search, task.workflow))
+
+
+def row_cost(task: Task, models: Sequence[Model], seconds_per_call: float | None) -> Cost:
+    """What one example takes. A node that may ask several models is taken to ask the dearest and slowest."""
+    prompt, whole = prompt_tokens(task, task.dataset.val[:20]), Cost()
+    by_spec = {model.spec.model_dump_json(): model for model in models}
+    for node in task.workflow.enabled_nodes.values():
+        asked = [by_spec[spec.model_dump_json()] for spec in called_lms(task.workflow, task.spec.lm, node)]
+        calls = node.max_calls
+        if not calls or not asked:
+            continue
+        most = max(_max_tokens(inner, model.spec) for inner in node.walk() for model in asked)
+        usual = [min(most, model.usual.completion_tokens) if model.usual else None for model in asked]
+        out = None if None in usual else max(n for n in usual if n is not None)
+        likely = None if out is None else [model.usd(prompt, out) for model in asked]
+        dearest = [model.usd(prompt, most) for model in asked]
+        seconds = [model.seconds(seconds_per_call) for model in asked]
+        at_once = min(
+            model.spec.concurrency or getattr(model.lm, "concurrency", task.spec.concurrency) for model in asked
+        )
+        slowest = _largest(seconds)
+        one = Cost(
+            1,
+            prompt,
+            out,
+            most,
+            None if likely is None else _largest(likely),
+            _largest(dearest),
+            None if slowest is None else slowest / 60 / max(1, min(at_once, task.spec.concurrency)),
+        )
+        whole += one.times(calls)
+    return whole
+
+
+def dearest_usd(task: Task) -> float | None:
+    """Dollars of one example at the most that `search:` can make of the workflow: its dearest model, all of its demos,
+    its longest texts, the longest row, and answers as long as they may be. None where a price is not known.
+
+    What a node adds to a prompt, and what a proposer or an earlier node writes into it, is not known here.
+    """
+    workflow, spec, calls = task.workflow, task.spec, Counter[str]()
+    for address, changed in variants(spec.search, workflow):
+        calls[address] = max(calls[address], changed.max_calls - workflow.max_calls)
+    models = models_of(task, searched=True)
+    nodes = [node for w in _workflows(task, searched=True) for node in w.walk()]
+    out = max((_max_tokens(node, model.spec) for node in nodes for model in models), default=MAX_TOKENS)
+    prompt = max(prompt_tokens(task, (row,)) for row in (task.dataset.val or task.dataset.train or (Example("", {}),)))
+    for address, domain in (spec.search or default_space(workflow)).items():
+        prompt += max((len(text) // 3 for text in domain.choice or () if isinstance(text, str)), default=0)
+        prompt += _demo_tokens(task, address) * (domain.demos or 0)
+        out = max(out, domain.int_[1] if domain.int_ and address.endswith("max_tokens") else 0)
+    dearest = _largest([model.usd(prompt, out) for model in models] or [0.0])
+    return None if dearest is None else dearest * (workflow.max_calls + calls.total())
+
+
+def _demo_tokens(task: Task, address: str) -> int:
+    """Tokens of the longest demo that a node can be shown."""
+    try:
+        node = node_at(task.workflow, address)
+    except KeyError:  # of an alternative that is not in the workflow as written
+        return 0
+    demos = (labelled_demo(node, row) for row in task.dataset.train)
+    return max((sum(estimate_tokens(({"content": str(v)},)) for v in d.values()) for d in demos if d), default=0)
+
+
+def _largest(values: Sequence[float | None]) -> float | None:
+    """The largest value; None if one is not known."""
+    return None if None in values else max(value for value in values if value is not None)
+
+
+def _max_tokens(node: NodeKind, spec: LMSpec) -> int:
+    """The output tokens of one call of a node at most."""
+    settings: Any = getattr(node, "settings", None) or {}
+    own = settings.get("max_tokens") or getattr(node.config, "max_tokens", None)
+    return own or spec.max_tokens or MAX_TOKENS
+
+
+def prompt_tokens(task: Task, rows: tuple[Example, ...]) -> int:
+    """Mean input tokens of a call, estimated from the rows' inputs: inputs of later nodes are not known yet."""
+    system = sum(len(str(t.get("instructions", ""))) for t in task.workflow.nodes.values()) // 3
+    texts = [sum(estimate_tokens(({"content": str(row[n])},)) for n in task.inputs) for row in rows]
+    return system + (sum(texts) // len(texts) if texts else 0)
