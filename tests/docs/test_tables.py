@@ -122,4 +122,5 @@ def test_every_table_of_benchmarks_follows_a_command_with_its_date_and_commit() 
         if "\n| " in section:
             title = section.splitlines()[0] or "the first"
             assert re.search(r"^    (python|workbench) ", section, re.MULTILINE), f"no command: {title}"
-            assert re.search(r"\b[0-9a-f]{8}\b.*\b2026-\d\d-\d\d|\b2026-\d\d-\d\d.*\b[0-9a-f]{8}\b", section), title
+            dated = r"\b\d{1,2}\s+[A-Z][a-z]+\s+2026\s+\([0-9a-f]{8}\b"
+            assert re.search(dated, section), f"no date and commit: {title}"

@@ -116,8 +116,9 @@ def test_the_end_of_a_share_ends_a_rollout_too(tmp_path: Path) -> None:
 
     class Runs(Optimizer):
         async def optimize(self, study: Study) -> Workflow:
-            for replica in range(1000):
-                await study.run(study.workflow, study.train[0], replica)
+            for number in range(1000):
+                other = study.workflow.patched(Patch({"nodes.sort.instructions": f"Wording {number}."}))
+                await study.run(other, study.train[0])
             return study.best
 
     log: list[tuple[int, int]] = []

@@ -110,7 +110,7 @@ def test_what_the_last_trial_finds_is_not_lost_where_the_budget_ends_it(
     assert report.status in ("finished", "budget") and report.as_dict()["best"]["test"]["score"] > 0.8
 
 
-@pytest.mark.parametrize(("calls", "count"), [(240, 5), (193, 3), (150, 2), (60, 0)])
+@pytest.mark.parametrize(("calls", "count"), [(240, 5), (193, 3), (155, 2), (60, 0)])
 def test_fewer_trials_are_run_where_the_shares_of_all_would_be_too_small_and_that_is_told(
     calls: int, count: int, tmp_path: Path
 ) -> None:
