@@ -71,17 +71,12 @@ class Session:
         pool: LMPool | None = None,
     ):
         self.store, self.run_id, self.run, self.task = store, run_id, run, task
-        self.record, self.row_keys, self.scored = (
-            RunRecord(store, run_id),
-            RowKeys(task),
-            ScoredRows(store, run_id, task),
-        )
+        self.record, self.row_keys = RunRecord(store, run_id), RowKeys(task)
+        self.scored = ScoredRows(store, run_id, task)
         self.optimizers, self.options = optimizers, options
         self.listener = listener or (lambda kind, data: None)
-        budget, settings = (
-            task.spec.budget.model_dump(exclude_none=True),
-            preflight.settings_to_compare(task, optimizers),
-        )
+        budget = task.spec.budget.model_dump(exclude_none=True)
+        settings = preflight.settings_to_compare(task, optimizers)
         self.info = RunInfo(run, task.spec.name, str(store.path), budget, settings=settings)
         self.trackers = Trackers((), self.info)
         self.ledger = Ledger(store, run_id, task.spec.budget, self._on_call, earlier_seconds)

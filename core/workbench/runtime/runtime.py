@@ -102,10 +102,8 @@ class Runtime:
 
     def kept_state(self) -> list[str]:
         """What the shared things saw outlive rows, as parts of a sentence; where something does, no gain is shown."""
-        known = [
-            getattr(thing, "kept_state", list[str]) for thing in self._shared.values()
-        ]  # plugins of before have none
-        return [line for said in known for line in said()]
+        # Plugins of before have no such method.
+        return [line for thing in self._shared.values() for line in getattr(thing, "kept_state", list[str])()]
 
     async def aclose(self) -> None:
         """Close the language models, the sandbox, and what is shared."""
