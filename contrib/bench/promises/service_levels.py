@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import binomtest
 
-from workbench.proof import COST_FIELDS, ServiceLevels, measure_levels, paired_proof
+from workbench.proof import Ceiling, ServiceLevels, measure_levels, paired_proof
 from workbench.spec import ConfigurationSpec, TargetsSpec
 from workbench.study import Aims, Evaluation, Result, pick_by_targets
 from workbench.task import Example
@@ -38,6 +38,10 @@ Rng = np.random.Generator
 MARGIN = 0.05
 TARGETS = TargetsSpec(score=0.8, usd=0.004, p95_latency=3.0)
 OBJECTIVES = ("score", "usd", "p95_latency")
+
+
+#: A row costs at most so many times the mean of its candidate.
+DEAREST = 1.5
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,7 @@ class Candidate:
         noise = rng.random(len(difficulty))
         right = np.where(rng.random(len(difficulty)) < 0.7, difficulty, noise) < self.accuracy
         seconds = self.seconds * np.exp(0.5 * rng.standard_normal(len(difficulty)))
-        usd = self.usd * rng.uniform(0.5, 1.5, len(difficulty))
+        usd = self.usd * rng.uniform(0.5, DEAREST, len(difficulty))
         rows = zip(right, seconds, usd, strict=True)
         return tuple(
             Result(Example(str(i), {}), float(r), usd=float(u), seconds=float(s)) for i, (r, s, u) in enumerate(rows)
@@ -102,8 +106,8 @@ def one_run(rng: Rng, val: int, test: int, pick: Pick, margin: float | None) -> 
     sealed = rng.random(test)
     first = winner.results(rng, sealed)
     second = first if best == winner else best.results(rng, sealed)
-    most = {o: max(float(getattr(r, of)) for r in (*first, *second)) for o, of in COST_FIELDS.items()}
-    levels = measure_levels(TARGETS, first, range(test), most=most, alpha=0.05)
+    ceilings = {"usd": Ceiling(DEAREST * max(winner.usd, best.usd), "by the formula")}
+    levels = measure_levels(TARGETS, first, range(test), ceilings=ceilings, alpha=0.05)
     loss = None
     if best != winner and margin is not None:
         loss = paired_proof([r.score for r in second], [r.score for r in first], margin=margin)

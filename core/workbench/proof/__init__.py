@@ -23,7 +23,7 @@ from workbench.proof.paired_binary import smallest_binary_gain
 from workbench.proof.prediction_powered import PoweredMean, powered_mean
 from workbench.proof.report import Report
 from workbench.proof.reuse import evaluated_name, level_after, record_scored, record_test
-from workbench.proof.savings import COST_FIELDS
+from workbench.proof.savings import Ceiling
 from workbench.proof.service_levels import Level, ServiceLevels, few_rows_warning, measure_levels
 from workbench.proof.sides import order_sides
 from workbench.proof.statistics import (
@@ -68,6 +68,6 @@ __all__ = [
     "ServiceLevels",
     "Level",
     "measure_levels",
-    "COST_FIELDS",
+    "Ceiling",
     "few_rows_warning",
 ]
