@@ -101,7 +101,7 @@ def test_several_comparisons_are_adjusted_by_holm() -> None:
     sides = [side(base)]
     for wins in (12, 6, 7):
         sides.append(side({key: float(i < wins) for i, key in enumerate(base)}, f"w{wins}"))
-    plain = {wins: 2 * 0.5**wins for wins in (12, 6, 7)}  # McNemar's exact test without losses
+    plain = {wins: paired_proof([0.0] * 20, [1.0] * wins + [0.0] * (20 - wins)).p for wins in (12, 6, 7)}
     found = {d.second: d for d in compare_sides(sides)}
     assert found["w12"].p == pytest.approx(3 * plain[12])
     assert found["w7"].p == pytest.approx(2 * plain[7])

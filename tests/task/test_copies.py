@@ -138,7 +138,7 @@ def test_a_test_of_copies_alone_shows_nothing(tmp_path: Path) -> None:
         tmp_path / "workflow.yaml",
         database=tmp_path / "two.db",
         pool=PlantedLM(lambda r: 0.99 if "Better" in str(r.messages[0]) else 0.3),
-        options=Options([("search", space)], str(tmp_path / "o.yaml")),
+        options=Options([("search", space)], str(tmp_path / "o.yaml"), allow_unproved=True),
     )
     assert report.changes and report.proof is None and not report.proved
     assert "The gain is not shown: no test rows are left." in report.headline()

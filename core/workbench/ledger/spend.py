@@ -56,6 +56,7 @@ class Settled:
     seconds: float
     queued: float = 0.0
     key: str = ""  # under which it is journalled
+    most_usd: float | None = None  # what an answer of all its tokens would have cost; None if that is not known
 
 
 #: The number of the row that is run or scored here (`workbench.study.RowRun`); 0 outside of rows.

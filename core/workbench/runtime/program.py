@@ -209,8 +209,7 @@ class Context:
         except LMError:
             self._failed.append((request.key(runtime.pool.get(spec).identity), role))
             raise
-        usd = runtime.pool.get(spec).price(response.prompt_tokens, request.max_tokens)
-        most = (request.max_tokens, usd, spec.attempts * spec.timeout)
+        most = (request.max_tokens, paid.most_usd, spec.attempts * spec.timeout)
         self._record(begun, _call_record(request, response, role, spec.model, paid, most))
         return response
 

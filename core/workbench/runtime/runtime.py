@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar, cast
 
 from workbench.errors import SandboxError, SpecError
@@ -131,7 +131,8 @@ class Runtime:
         if settled.error is not None:
             raise settled.error
         assert settled.response is not None
-        return settled.response, settled
+        most = lm.price(settled.response.prompt_tokens, request.max_tokens)
+        return settled.response, replace(settled, most_usd=most)
 
     async def shared_effect(self, kind: str, content: Any, run: Callable[[], Awaitable[Any]]) -> Any:
         """An effect whose JSON result does not depend on who asks for it: run once for this content, and journalled.

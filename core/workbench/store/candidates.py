@@ -103,12 +103,15 @@ def find_choices(store: Store, hash_: str) -> list[sqlite3.Row]:
     """run, data_hash, row_key and example of each row of val and train in the runs of `optimize` that proposed a
     workflow: by their scores it was made, and chosen or not. None of runs that began with it. Versions that stored no
     key of a row, and rows of train, are known by `example` and `data_hash`."""
+    key, of_optimize = "r.row_key", "and coalesce(u.kind, 'optimize') = 'optimize'"
+    if store.row("select 1 from pragma_table_info('results') where name = 'row_key'") is None:  # an older version's
+        key, of_optimize = "null as row_key", ""
     return list(
         store.rows(
-            "select distinct u.run, u.data_hash, r.row_key, r.example from candidates c join runs u on u.id = c.run_id "
+            f"select distinct u.run, u.data_hash, {key}, r.example from candidates c join runs u on u.id = c.run_id "
             "join evaluations e on e.run_id = c.run_id join results r on r.evaluation_id = e.id "
             "where c.hash = ? and coalesce(c.optimizer, '') != 'baseline' and e.split in ('val', 'train') "
-            "and coalesce(u.kind, 'optimize') = 'optimize'",
+            + of_optimize,
             hash_,
         )
     )
