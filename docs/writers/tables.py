@@ -27,6 +27,7 @@ def fields(model: Any) -> str:
 def _rows(model: Any, prefix: str = "", inside: tuple[Any, ...] = ()) -> Iterator[str]:
     for name, field in model.model_fields.items():
         kind = str(inspect.formatannotation(field.annotation)).replace("typing.", "").replace("|", "or")
+        kind = re.sub(r"Annotated\[(.+?), FieldInfo\(.*?\)\]\)\]", r"\1", kind)
         default = "required" if field.is_required() else _default(field)
         text = (field.description or "").replace("|", "\\|")
         key = f"{prefix}{field.alias or name}"

@@ -67,6 +67,7 @@ def picked_by_cost(folder: Path, lm: PlantedLM, pick: str, objectives: list[str]
     space = {"nodes.sort.instructions": ["Long.", "Short."]}
     plant(folder, lambda r: 1.0, {"random": {"trials": 3}}, calls=900, rows=(8, 24, 60), search=space)
     spec = json.loads((folder / "workflow.yaml").read_text()) | {"objectives": objectives, "pick": pick}
+    spec["proof"] = {"margin": 0.2}
     spec["nodes"]["sort"]["instructions"], spec["lm"]["attempts"] = "Long.", 1
     (folder / "workflow.yaml").write_text(json.dumps(spec))
     options = Options(out=str(folder / "o.yaml"), allow_unproved=True)
@@ -86,6 +87,26 @@ class Priced(PlantedLM):
     async def complete(self, request: Request) -> Response:
         answer = await super().complete(request)
         return Response(answer.text, "stop", 20 if "Short." in str(request.messages[0]) else 100, 1, 0.0)
+
+
+class Looping(PlantedLM):
+    """The short wording is cheaper, but on some test rows it loops until there is no answer in time."""
+
+    async def complete(self, request: Request) -> Response:
+        answer = await super().complete(request)
+        short, row = "Short." in str(request.messages[0]), str(request.messages[-1])
+        if short and "test " in row and "topic0" in row:
+            raise LMError("timeout", "no answer in time")
+        return Response(answer.text, "stop", 40 if short else 100, 1, 0.0)
+
+
+def test_rows_that_the_winner_did_not_answer_may_have_cost_the_most(tmp_path: Path) -> None:
+    """They are left out of the means, and a saving is shown only if it is with the worst case for them."""
+    report = picked_by_cost(tmp_path / "a", Looping(lambda r: 1.0), "cheapest", ["score", "tokens"])
+    assert report.changes and report.failures.get("timeout", 0) >= 3 and report.saving is not None
+    assert report.saving.diff == -60 and report.saving.p < 0.001 and not report.saving_shown
+    answered = picked_by_cost(tmp_path / "b", Priced(lambda r: 1.0), "cheapest", ["score", "tokens"])
+    assert answered.saving_shown
 
 
 def test_the_knee_proves_the_cost_that_it_weighs(tmp_path: Path) -> None:

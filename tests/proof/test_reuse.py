@@ -35,7 +35,7 @@ def test_each_test_of_a_change_on_the_same_rows_is_a_look(tmp_path: Path) -> Non
 
     second = again(("seed", 1))
     assert second.changes and second.earlier_tests == [first.run]
-    assert f"tested once before (run {first.run})" in warned(second) and "p must be below 0.025" in warned(second)
+    assert f"sealed rows once before (run {first.run})" in warned(second) and "p must be below 0.025" in warned(second)
     assert second.proof is not None and second.proof.alpha == 0.025
     third = again(("rounds", 2))
     assert third.earlier_tests == [first.run, second.run] == third.as_dict()[
@@ -159,7 +159,7 @@ def test_a_test_that_grows_by_resumes_is_a_look_each_time(tmp_path: Path) -> Non
 
 
 def warned(report: Report) -> str:
-    return "".join(w for w in report.warnings if "sealed rows were tested" in w)
+    return "".join(w for w in report.warnings if "scored on these sealed rows" in w)
 
 
 LONG = "{} wrote about topic1 word1 since the thing that was ordered last week has not come yet: a {}-thing"
@@ -267,3 +267,28 @@ def test_the_levels_of_all_later_tests_add_up_to_that_of_the_first() -> None:
     levels = [level_after(["run"] * k) for k in range(2000)]
     assert levels[0] == 0.05 and levels[1] == 0.025 and levels == sorted(levels, reverse=True)
     assert sum(levels[1:]) == pytest.approx(0.05, rel=1e-3) and sum(levels[1:]) <= 0.05
+
+
+def test_train_rows_of_another_question_on_a_passage_are_no_looks(tmp_path: Path) -> None:
+    """Optimizers score train rows a few at a time, which do not show by themselves that all share the passage."""
+    passage = " ".join(f"clause {w} of the contract" for w in "abcdefghij")
+    rows = [{"context": passage, "question": f"who pays {n}: a {'abcd'[i % 4]}-thing", "label": "abcd"[i % 4]}
+            for i, n in enumerate(f"{a}{b}{c}" for a in "xyz" for b in "klmnop" for c in "rstu")]  # fmt: skip
+    plant(tmp_path, better, {"random": {"trials": 1}}, calls=600, search=SPACE)
+    (tmp_path / "run.db").unlink()
+    node = {"predict": "context, question -> label: Literal['a', 'b', 'c', 'd']", "instructions": "Plain."}
+
+    class Batches(Optimizer):
+        async def optimize(self, study: Study) -> Workflow:
+            for i in range(0, 12, 2):
+                made = study.workflow.patched(Patch({"nodes.sort.instructions": f"Try {i}."}))
+                await study.evaluate(made, study.train[i : i + 2])
+            return study.best
+
+    lm, sets = PlantedLM(better), [("nodes.sort", node), ("search", {"nodes.sort.instructions": ["Plain.", "Better."]})]
+    for name, part in (("train", rows[:24]), ("val", rows[24:40]), ("test", rows[40:])):
+        write_rows(tmp_path, name, part)
+    options = Options(sets, str(tmp_path / "o.yaml"), allow_unproved=True)
+    optimize(tmp_path / "workflow.yaml", database=tmp_path / "run.db", pool=lm, options=options,
+             optimizers=[("batches", Batches())])  # fmt: skip
+    assert run_on(tmp_path, lm, *sets, ("optimize", [{"random": {"trials": 3}}])).earlier_tests == []

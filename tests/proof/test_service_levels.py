@@ -121,3 +121,15 @@ def test_the_lines_say_what_is_met_and_what_is_not() -> None:
     assert told[1] == "  usd 1 [0.9, 1.1] of at most 2: met"
     assert told[2] == "  p95_latency 2 [1.5, ?] of at most 3: open"
     assert "abcdefgh, the best candidate on val" in told[3] and "a loss of 0.05 is ruled out" in told[3]
+
+
+def test_what_the_second_side_has_for_less_is_measured_where_the_workflow_ran_first() -> None:
+    """A cache of the other side's answers: 1 s without it, and a target of 0.7."""
+    found = [Result(Example(str(i), {}), 1.0, seconds=1.0 if i % 2 else 0.1, turn=1 if i % 2 else 2) for i in range(80)]
+    ceilings = {"latency": Ceiling(3.0, "known")}
+    whole = measure_levels(TargetsSpec(latency=0.7), found, range(80), ceilings=ceilings, alpha=0.05)
+    assert whole[0].value == pytest.approx(0.55)
+    cold = measure_levels(TargetsSpec(latency=0.7), found, range(80), ceilings=ceilings, alpha=0.05, warmed={"latency"})
+    assert (
+        cold[0].value == 1.0 and cold[0].verdict == "missed" and "on the 40 rows that it ran first on" in str(cold[0])
+    )

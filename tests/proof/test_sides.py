@@ -59,7 +59,12 @@ def test_an_order_effect_is_found_whichever_side_had_the_second_turn() -> None:
 def ran(row: int, keys: str, score: float, node: str = "agent") -> Result:
     """A result whose node made the requests with these keys."""
     calls = [CallRecord((), Response("x", "stop", 1, 1, 0.0), "task", "m", False, 0.0, key=key) for key in keys]
-    return Result(Example(str(row), {}), score, trace=Trace(str(row), [Span(node, "External", {}, calls=calls)]))
+    return Result(
+        Example(str(row), {}),
+        score,
+        seconds=0.1 * row + len(keys),
+        trace=Trace(str(row), [Span(node, "External", {}, calls=calls)]),
+    )
 
 
 def workflows(tmp_path: Path, changed: dict[str, Any], kind: str = "external") -> tuple[Workflow, Workflow]:

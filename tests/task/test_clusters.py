@@ -27,6 +27,7 @@ def rows_with(name: str, values: list[Any]) -> list[Example]:
         ("conversation_id", [f"c{i % 20}" for i in range(200)]),
         ("sessionId", [f"{i % 12:08x}" for i in range(60)]),
         ("user", ["anna", "ben", "cora", "dan"] * 10),
+        ("source", [f"s{i // 3}" for i in range(60)]),
         ("thread", [i % 3 for i in range(30)]),
         ("doc_uid", [f"d-{i // 4}" for i in range(80)]),
         ("batch_of", [f"x{i // 3}" for i in range(60)]),
@@ -51,10 +52,19 @@ def test_a_field_that_groups_rows_is_found(name: str, values: list[Any]) -> None
         ("flagged", [True, False] * 30),
         ("tone", ["formal", "rude", "kind", "flat"] * 9),
         ("category_id", [i % 7 for i in range(70)]),
+        ("source", ["wiki", "news", "reddit"] * 100),
+        ("template", [i % 4 for i in range(40)]),
+        ("conv_type", ["chat", "mail", "phone"] * 20),
+        ("session", ["morning", "noon", "night"] * 60),
     ],
 )
 def test_a_field_that_sorts_or_numbers_rows_is_none(name: str, values: list[Any]) -> None:
     assert find_group_field(rows_with(name, values), {"text", "label"}) is None
+
+
+def test_of_several_fields_the_finest_groups_rows() -> None:
+    rows = [Example(str(i), {"text": f"t{i}", "user": i // 20, "conv_id": f"c{i // 2}"}) for i in range(100)]
+    assert find_group_field(rows, {"text"}) == "conv_id"
 
 
 def test_inputs_and_labels_are_no_groups() -> None:

@@ -209,6 +209,9 @@ def test_ten_questions_on_one_passage_are_ten_rows() -> None:
     copies = Copies([("train", row) for row in rows[:5]], ["context", "question"])
     assert [copies.find(row) for row in rows[5:]] == [None] * 5
     assert copies.find(Example("x", {"context": PASSAGE + " amended", "question": "who signs page C"})) is not None
+    asked = ("the first page", "what nobody read aloud", "for all heirs of the house", "where it was lost")
+    inlined = [Example(w, {"text": f"{PASSAGE} Question: who signs {w} and what follows?"}) for w in asked]
+    assert group_copies(inlined, ["text"]) == list(range(4)), "nor if they stand in one field"
     turns = [
         Example(
             str(i), {"messages": [{"role": "system", "content": PASSAGE}, {"role": "user", "content": f"Page {w}?"}]}
@@ -296,4 +299,8 @@ def test_texts_are_near_by_the_edit_distance(seed: int) -> None:
         for j, other in enumerate(b, start=1):
             line.append(min(table[-1][j - 1] + (word != other), table[-1][j] + 1, line[-1] + 1))
         table.append(line)
-    assert are_near(a, tuple(b)) == (table[-1][-1] <= max(len(a), len(b)) // 10)
+    distance, longest = table[-1][-1], max(len(a), len(b))
+    start = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+    end = next((i for i, (x, y) in enumerate(zip(a[::-1], b[::-1], strict=False)) if x != y), min(len(a), len(b)))
+    middle = longest - start - min(end, min(len(a), len(b)) - start)
+    assert are_near(a, tuple(b)) == (distance <= min(longest // 10, max(3, middle // 10)))

@@ -23,8 +23,6 @@ _MOST = 2000
 _KEPT = 3
 #: Compiled code, and what shells and programs write of how it goes.
 _IGNORED = (".pyc", ".log", "nohup.out")
-#: A database, with the files that are kept beside it.
-_DATABASE = re.compile(r"(.*\.(?:db|sqlite3?))(?:-.*)?")
 
 
 class Beside:
@@ -116,8 +114,10 @@ def _files(folder: Path) -> Iterator[tuple[str, tuple[int, int]]]:
 
 def _is_of_workbench(path: Path) -> bool:
     """Whether a file is a run database or beside one, or a workflow file, as a result of another run is."""
-    if (found := _DATABASE.fullmatch(path.name)) is not None and is_run_database(path.with_name(found[1])):
-        return True
+    for end in [found.start() for found in re.finditer("-", path.name)] + [len(path.name)]:
+        database = path.with_name(path.name[:end] or path.name)
+        if database.is_file() and is_run_database(database):
+            return True
     if path.suffix in (".yaml", ".yml"):
         with suppress(OSError, UnicodeDecodeError):
             return re.search(r"(?m)^nodes:", path.read_text(encoding="utf-8")) is not None

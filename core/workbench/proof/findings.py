@@ -14,7 +14,7 @@ from workbench.proof.report import Report
 from workbench.proof.reuse import find_earlier_tests, level_after, reuse_warning
 from workbench.proof.savings import COST_FIELDS, Ceiling, Saving, find_ceilings, paired_saving
 from workbench.proof.service_levels import ServiceLevels, measure_levels
-from workbench.proof.sides import Pair, check_sent, explained_by_order, find_order_effects
+from workbench.proof.sides import OrderEffect, Pair, check_sent, explained_by_order, find_order_effects
 from workbench.proof.statistics import Proof, paired_proof
 from workbench.store import Journal, RunRecord
 from workbench.study import Aims, Evaluation, Result, pareto_set
@@ -98,12 +98,12 @@ def _claims(
     if proof is not None and proof.shown and proof.ci95[0] <= (more := explained_by_order(effects, "score", pairs)):
         objections.append(f"the winner ran second on more rows, which explains {more:+.3f} of it")
     if saving is not None and saving.ci95[1] >= explained_by_order(effects, saving.objective, pairs):
-        saving = replace(saving, shown=False)
+        saving = replace(saving, shown=False, bound=f"{saving.bound}; the order of the sides may explain it")
     claims = {
         "proof": proof,
         "judge": judge,
         "saving": saving,
-        "levels": _levels(task, rows, winner, best, evaluations, alpha, ceilings),
+        "levels": _levels(task, rows, winner, best, evaluations, alpha, ceilings, effects),
         "order_effects": effects,
         "objections": objections,
     }
@@ -150,12 +150,17 @@ def _proof(
     alpha, margin, highest = level_after(earlier), task.spec.proof.margin, task.highest_score
     proof = paired_proof(baselines, winners, clusters=clusters, alpha=alpha, margin=margin, highest=highest)
     if not all(sent):  # where the change was not sent, a difference is not its own
-        tied = [b if was else a for was, a, b in zip(sent, baselines, winners, strict=True)]
+        tied = [b.score for _, b in _tied(pairs, sent)]
         found = paired_proof(baselines, tied, clusters=clusters, alpha=alpha, highest=highest)
-        proof = replace(proof, shown=proof.shown and found.shown)
+        proof = replace(proof, shown=proof.shown and found.shown, lowest=min(proof.lowest, found.lowest))
     if not getattr(task.metric, "needs_lm", False):
         return proof, None, []
-    return prove_by_labels(task, pairs, proof, earlier, ledger)
+    return prove_by_labels(task, _tied(pairs, sent), proof, earlier, ledger)
+
+
+def _tied(pairs: Sequence[Pair], sent: Sequence[bool]) -> list[Pair]:
+    """The pairs with the baseline on both sides where the change was not sent."""
+    return [(a, b if was else a) for was, (a, b) in zip(sent, pairs, strict=True)]
 
 
 def _pareto(task: Task, evaluations: Mapping[str, Evaluation]) -> list[dict[str, Any]]:
@@ -209,14 +214,25 @@ def _saving(
         return None
     considered = objectives[:2] if task.spec.pick == "knee" else objectives
     cost = next((o for o in considered if o in COST_FIELDS), None)
-    counted = [(a, b if was else a) for was, (a, b) in zip(sent, pairs, strict=True) if None not in (a.score, b.score)]
-    if cost is None or not counted:
+    tied, most = _tied(pairs, sent), ceilings.get(cost or "")
+    if cost is None or most is None:
         return None
-    baseline, winner = ([float(getattr(r, COST_FIELDS[cost])) for r in side] for side in zip(*counted, strict=True))
-    if not any((*baseline, *winner)):  # free on both sides: the cost decided nothing
+
+    def compare(counted: Sequence[tuple[Result, Result]]) -> Saving:
+        def costs(side: int, unanswered: float) -> list[float]:
+            found = [float(getattr(pair[side], COST_FIELDS[cost])) for pair in counted]
+            return [unanswered if p[side].score is None else c for p, c in zip(counted, found, strict=True)]
+
+        clusters = [task.cluster_of(a.example) for a, _ in counted]
+        return paired_saving(cost, costs(0, 0.0), costs(1, most.most), most, clusters=clusters, alpha=alpha)
+
+    answered = [pair for pair in tied if pair[0].score is not None and pair[1].score is not None]
+    found = compare(answered) if answered else None
+    if found is None or not (found.baseline_mean or found.winner_mean):  # free on both sides: it decided nothing
         return None
-    clusters = [task.cluster_of(a.example) for a, _ in counted]
-    return paired_saving(cost, baseline, winner, ceilings[cost], clusters=clusters, alpha=alpha)
+    # Rows that one side alone answered: the winner may be slow on just those that cost it most.
+    sided = [pair for pair in tied if pair[0].score is not None or pair[1].score is not None]
+    return replace(found, shown=found.shown and compare(sided).shown)
 
 
 def _levels(
@@ -227,6 +243,7 @@ def _levels(
     evaluations: Mapping[str, Evaluation],
     alpha: float,
     ceilings: Mapping[str, Ceiling],
+    effects: Sequence[OrderEffect],
 ) -> ServiceLevels | None:
     """What the sealed rows show of the targets, if there are some."""
     targets = task.spec.targets
@@ -245,7 +262,8 @@ def _levels(
             margin=task.spec.proof.margin,
             highest=task.highest_score,
         )
-    levels = measure_levels(targets, [row[1] for row in rows], clusters, ceilings=ceilings, alpha=alpha)
+    warmed = {effect.objective for effect in effects}
+    levels = measure_levels(targets, [row[1] for row in rows], clusters, ceilings=ceilings, alpha=alpha, warmed=warmed)
     return ServiceLevels(levels, best.hash, best == task.workflow, loss, task.spec.margin_of_targets is not None, lines)
 
 

@@ -346,7 +346,7 @@ def _judged_rows(task: Task, pairs: Sequence[tuple[Result, Result]], labels: Seq
                 (pair[0].score, pair[1].score),
                 (known.get(a), known.get(b)),
                 (a in skipped, b in skipped),
-                place_in_draw(digest(cluster)),
+                place_in_draw(cluster),
                 row.id,
             )
         )
@@ -356,7 +356,7 @@ def _judged_rows(task: Task, pairs: Sequence[tuple[Result, Result]], labels: Seq
 def _count_looks(ledger: Ledger, labels: str) -> int:
     """How many other sets of labels this run was reported with before this one, which is recorded."""
     ledger.store.flush()
-    known = [event["labels"] for event in RunRecord(ledger.store, ledger.run_id).read_events(_LOOK)]
+    known = [event.get("labels") for event in RunRecord(ledger.store, ledger.run_id).read_events(_LOOK)]
     if labels not in known:
         ledger.store.event(ledger.run_id, _LOOK, labels=labels)
     return known.index(labels) if labels in known else len(known)

@@ -74,6 +74,6 @@ def reuse_warning(earlier: Sequence[str]) -> str:
     runs = ", ".join(names[-5:]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     times = "once" if len(earlier) == 1 else f"{len(earlier)} times"
     return (
-        f"these sealed rows were tested {times} before (run {runs}). The more workflows are scored on them, the "
+        f"workflows were scored on these sealed rows {times} before (run {runs}). The more of them, the "
         f"likelier a gain by chance, so p must be below {level_after(earlier):.2g} for this one"
     )

@@ -1,7 +1,7 @@
 """What a row costs: the most that it can cost, and whether the winner's rows cost less.
 
 A mean of costs cannot be tested without a bound: one row in a hundred may loop and cost more than all the others, and
-a sample need not hold it. So the bound is what the ledger reserves: the calls that a row may make, each at its worst.
+a sample need not hold it. So the bound is the worst case of a row: all the calls that it may make, each at its worst.
 """
 
 from __future__ import annotations
@@ -56,13 +56,19 @@ def find_ceilings(
 
 
 def _worst_row(objective: str, workflow: Workflow, results: Sequence[Result]) -> float:
-    """A row's cost if it made all the calls that it may, each at the worst of those seen; infinite if not known."""
+    """A row's cost if it made all the calls that it may, each with the longest prompt seen, all answers before it, and
+    an answer of all its tokens; infinite if not known."""
     calls = [call for result in results if result.trace is not None for call in result.trace.calls]
     if objective == "calls":
         return float(workflow.max_calls)
     if not calls or any(result.trace is None for result in results):
         return math.inf
-    return workflow.max_calls * max(_worst_call(objective, call) for call in calls)
+    worst, times = max(_worst_call(objective, call) for call in calls), workflow.max_calls
+    if objective == "tokens":  # a prompt may hold all answers before it
+        worst += max(call.max_tokens for call in calls) * (times - 1) / 2
+    elif objective == "usd" and times > 1:
+        worst *= 1 + (times - 1) / 2
+    return times * worst
 
 
 def _worst_call(objective: str, call: CallRecord) -> float:

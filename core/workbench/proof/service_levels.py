@@ -6,8 +6,8 @@ Rows that were not answered score 0 here, whoever's fault that was: to whom the 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
 from workbench.proof.bounded_mean import mean_interval
@@ -142,6 +142,7 @@ def measure_levels(
     *,
     ceilings: Mapping[str, Ceiling],
     alpha: float,
+    warmed: Collection[str] = (),
 ) -> tuple[Level, ...]:
     """The levels of a workflow.
 
@@ -151,10 +152,20 @@ def measure_levels(
         clusters: one key a row: rows with equal keys count once, in time with their slowest.
         ceilings: for each cost the most that a row can cost.
         alpha: the level; intervals are of 1 - alpha.
+        warmed: objectives of which the side that ran second on a row has more or less. They are measured where the
+            workflow ran first.
     """
     if not results:
         return ()
-    return tuple(_measure(name, limit, results, clusters, ceilings, alpha) for name, limit in targets.given.items())
+    cold = [place for place, result in enumerate(results) if result.turn <= 1]
+    found: list[Level] = []
+    for name, limit in targets.given.items():
+        counted = cold if name.removeprefix("p95_") in warmed and cold else range(len(results))
+        rows, keys = [results[place] for place in counted], [clusters[place] for place in counted]
+        level = _measure(name, limit, rows, keys, ceilings, alpha)
+        first = f"on the {len(rows)} rows that it ran first on" if len(rows) < len(results) else ""
+        found.append(replace(level, bound=", ".join(filter(None, (level.bound, first)))))
+    return tuple(found)
 
 
 def _measure(

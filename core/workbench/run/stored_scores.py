@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from workbench.hashing import digest
 from workbench.proof import record_scored
 from workbench.store import Evaluations, ResultRow, Store, dumps, parse_json
 from workbench.study import Evaluation, Result
@@ -24,7 +23,7 @@ class RowKeys:
 
     def __call__(self, row: Example) -> tuple[str, str]:
         if row.id not in self._known:
-            self._known[row.id] = content_id(row.fields), digest(self._task.cluster_of(row))
+            self._known[row.id] = content_id(row.fields), self._task.cluster_of(row)
         return self._known[row.id]
 
 
@@ -110,13 +109,20 @@ class ScoredRows:
 
     def __init__(self, store: Store, run_id: int, task: Task):
         self._store, self._run_id, self._inputs = store, run_id, task.inputs
+        self._splits = {"train": task.dataset.train, "val": task.dataset.val}
+        self._described = dict[str, dict[str, tuple[str, Any]]]()
         self._recorded = set[tuple[str, str]]()
 
     def record(self, evaluation: Evaluation) -> None:
         split, rows = evaluation.split, [result.example for result in evaluation.results]
         new = [row for row in rows if (split, row.id) not in self._recorded]
         self._recorded |= {(split, row.id) for row in new}
-        described = describe_rows(new, self._inputs)
+        if split not in self._described:  # as a whole: a few rows do not show which of their fields tells them apart
+            whole = self._splits.get(split, rows)
+            found = describe_rows(whole, self._inputs)
+            self._described[split] = dict(zip((row.id for row in whole), found, strict=True))
+        known = self._described[split]
+        described = [known.get(row.id) or describe_rows([row], self._inputs)[0] for row in new]
         record_scored(self._store, self._run_id, split, evaluation.workflow.hash, described)
 
 

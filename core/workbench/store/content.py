@@ -166,6 +166,9 @@ _OPTIONS: Mapping[str, Check] = {
     "repeats": lambda value: isinstance(value, int) and 0 < value < 10_000,
     "keep_unproved": lambda value: isinstance(value, bool),
     "referred": _maybe(_text),
+    "order": lambda value: value in (None, "random"),
+    "shares": lambda value: isinstance(value, bool),
+    "chosen": _maybe(lambda value: isinstance(value, list) and all(map(_text, value))),
     "branched_from.run": _text,
     "branched_from.candidate": _text,
 }

@@ -6,8 +6,11 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from workbench.store.content import parse_json
 from workbench.store.database import Store, dumps, now
+from workbench.type_guards import is_dict
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +40,8 @@ class SealedTests:
             *(*one, row),
         )
         self.store.write(
-            "update sealed_tests set n = (select count(*) from sealed_test_rows where test_id = sealed_tests.id) "
-            "where run_id = ? and candidate = ?",
+            "update sealed_tests set n = n + changes() where id = (select min(id) from sealed_tests where run_id = ? "
+            "and candidate = ?)",
             *one,
         )
 
@@ -95,6 +98,10 @@ class SealedTests:
         return [row["run"] for row in found]
 
 
+def _are_texts(value: Any) -> bool:
+    return is_dict(value) and all(isinstance(text, str) for text in value.values())
+
+
 @dataclass(frozen=True, slots=True)
 class SeenRows:
     """The rows that were scored in a database. A row is known by its key; its texts tell near copies."""
@@ -115,7 +122,9 @@ class SeenRows:
     def read_texts(self, without: Collection[str]) -> list[tuple[str, dict[str, object]]]:
         """(key, texts) of the rows but these."""
         sql = "select row, texts from seen_rows where row not in (select value from json_each(?)) order by row"
-        return [(row["row"], json.loads(row["texts"])) for row in self.store.rows(sql, json.dumps([*without]))]
+        rows = self.store.rows(sql, json.dumps([*without]))
+        found = [(row["row"], parse_json(row["texts"], "the table seen_rows", dict)) for row in rows]
+        return [(row, texts) for row, texts in found if all(map(_are_texts, map(texts.get, ("telling", "others"))))]
 
     def find_selections(self, same: Mapping[str, str], more_than: float, *, before: int, baseline: str) -> list[str]:
         """The runs of `optimize` before this one that scored candidates on more than so many of the rows in another

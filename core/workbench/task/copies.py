@@ -39,12 +39,20 @@ ALIKE = 4
 
 def are_near(a: Words, b: Words) -> bool:
     """Whether two texts are equal but for one token in ten, and have the same numbers: rows of one template with
-    different numbers are different rows."""
+    different numbers are different rows.
+
+    Edits of a copy are scattered. Where more than SHINGLE tokens in one place differ, as the question behind a passage
+    does, the rows are different ones.
+    """
     if a == b:
         return True
     edits = min(max(len(a), len(b)) // TOKENS_AN_EDIT, MOST_EDITS)
     if not edits or abs(len(a) - len(b)) > edits:
         return False
+    start = _run(a, b, 0, 0)
+    end = min(_run(a[::-1], b[::-1], 0, 0), min(len(a), len(b)) - start)
+    a, b = a[start : len(a) - end], b[start : len(b) - end]
+    edits = min(edits, max(SHINGLE, max(len(a), len(b)) // TOKENS_AN_EDIT))
     here, there = Counter(a), Counter(b)
     if max((here - there).total(), (there - here).total()) > edits:  # an edit mends one token of each
         return False

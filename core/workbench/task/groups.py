@@ -6,7 +6,6 @@ Their scores hang together, so that a test that takes them for independent shows
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -21,6 +20,11 @@ _GROUPS = frozenset(
     "message page paper paragraph parent participant passage patient person player respondent scene sender session "
     "source speaker story student subject template thread trajectory trial user video visit visitor worker".split()
 )
+#: Those that name nothing else, so that few groups are enough.
+_TALKS = frozenset(
+    "chat conv conversation customer dialog dialogue encounter episode interview participant patient respondent "
+    "session speaker student thread trajectory user visit visitor".split()
+)
 #: Words in the names of fields that sort rows by kind: as many rows of one kind as there are tell nothing.
 _KINDS = frozenset(
     "answer category class difficulty domain field gold intent kind label lang language level locale score section "
@@ -33,7 +37,7 @@ _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _NAMES_ONE = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[\w.:/#-]{2,64}|[\d-]{6,}")
 
 #: Fewer groups, or groups of which most have a single row, are none; by ids and values alone, it takes more.
-LEAST_GROUPS, LEAST_ROWS = 3, 1.25
+LEAST_GROUPS, LEAST_ROWS, MOST_ROWS = 3, 1.25, 50
 SURE_GROUPS, SURE_ROWS = 10, 2.0
 
 #: A row continues another one if it begins with all of its tokens, so many at least.
@@ -58,21 +62,23 @@ def find_group_field(rows: Sequence[Example], without: Collection[str]) -> str |
         given = [canonical(v) for v in values if isinstance(v, str | int) and not isinstance(v, bool)]
         if len(given) < 0.8 * len(rows):
             continue
-        sizes = Counter(given)
-        if len(sizes) < LEAST_GROUPS or len(given) < LEAST_ROWS * len(sizes):
+        count = len({*given})
+        if count < LEAST_GROUPS or not LEAST_ROWS * count <= len(given) <= MOST_ROWS * count:
             continue
-        if _names_groups(name, [v for v in values if v is not None], len(sizes)):
-            found.append((len(given) / len(sizes), name))
+        if _names_groups(name, [v for v in values if v is not None], count):
+            found.append((count, name))
     return max(found)[1] if found else None
 
 
 def _names_groups(name: str, values: Sequence[Any], count: int) -> bool:
     words = {word.casefold() for word in _WORD.findall(name)}
     plain = words | {word.removesuffix("s") for word in words} | ({"id"} if name.endswith("id") else set())
-    if plain & _KINDS and not plain & (_GROUPS - _KINDS):
+    if plain & _KINDS:
         return False
-    if plain & _GROUPS or plain & _IDS:
+    if plain & _TALKS:
         return True
+    if plain & _GROUPS or plain & _IDS:
+        return count >= SURE_GROUPS
     # A field of another name counts only if its values name things, and many of them.
     return count >= SURE_GROUPS and all(isinstance(v, str) and _NAMES_ONE.fullmatch(v) for v in values)
 

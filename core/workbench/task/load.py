@@ -61,9 +61,9 @@ class Task:
         return float(getattr(self.metric, "highest", 1.0))
 
     def cluster_of(self, row: Example) -> str:
-        """The cluster of a row (`workbench.task.clusters`). A cluster counts once in the proof."""
+        """The key of a row's cluster (`workbench.task.clusters`). A cluster counts once in the proof."""
         known = self.clusters.get(row.id) or self._val_clusters.get(row.id) or self._train_clusters.get(row.id)
-        return known or normalised_inputs(row, self.inputs) or row.id
+        return known or digest(normalised_inputs(row, self.inputs) or row.id)
 
     @cached_property
     def _val_clusters(self) -> Mapping[str, str]:

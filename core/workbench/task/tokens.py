@@ -72,4 +72,7 @@ Words = tuple[str, ...]
 def words_of(row: Example, name: str) -> tuple[Words, ...]:
     """The texts in a field of a row, as they are compared."""
     texts = _texts_of(row[name]) if name in row else ()
-    return tuple(tuple(w for token in tokenize(text) for w in _plain(token)) for text in texts)
+    return tuple(
+        tuple(tokenize(text) if text.isascii() else (w for token in tokenize(text) for w in _plain(token)))
+        for text in texts
+    )
