@@ -88,7 +88,7 @@ LABELLED: list[Mutant] = [
         ("answer_key(side.prediction, field))", 'answer_key({"": ""}, field))', "labels are of no answer"),
         ('level_after([*earlier, *["labels"] * looks])', "level_after(earlier)", "looks at labels are free"),
         ("if labels not in known:", "if True:", "the same labels are a further look"),
-        ("place_in_draw(digest(cluster))", '""', "the report follows another draw than the labellers"),
+        ("place_in_draw(cluster),", '"",', "the report follows another draw than the labellers"),
     ),
     *changes_of(
         "core/workbench/task/write.py",

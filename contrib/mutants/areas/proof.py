@@ -107,7 +107,7 @@ PROOF: list[Mutant] = [
     *changes_of(
         "core/workbench/proof/savings.py",
         "tests/proof/test_savings.py",
-        ("return workflow.max_calls * max(", "return max(", "a row makes one call"),
+        ("return times * worst", "return worst", "a row makes one call"),
         ("if call.response.completion_tokens > call.max_tokens and", "if False and", "max_tokens bounds any server"),
         (
             "if most <= declared.get(name, -1.0):",
