@@ -25,7 +25,7 @@ from workbench.proof import (
     powered_mean,
     read_labels,
 )
-from workbench.proof.judged import LEAST_LABELS, describe_judged
+from workbench.proof.judged import LEAST_LABELS, Label, describe_judged, whole_labellers
 
 BENCH = Path(__file__).parents[2] / "contrib" / "bench" / "promises" / "judged.py"
 
@@ -268,3 +268,18 @@ def test_a_wrong_line_of_labels_is_named(line: str, words: str, tmp_path: Path) 
 def test_an_answer_is_known_by_what_the_judge_reads_of_it() -> None:
     assert answer_key({"answer": "x", "thought": "a"}, "answer") == answer_key({"answer": "x"}, "answer")
     assert answer_key({"answer": "x", "thought": "a"}, None) != answer_key({"answer": "x"}, None)
+
+
+def test_who_labels_some_rows_again_does_not_choose_what_they_show() -> None:
+    """Only who saw all that the first labeller saw counts beside them; what is left is counted once."""
+    ann = [Label(f"r{i}", side, "ann", 0.5) for i in range(10) for side in ("a", "b")]
+    bob = [Label(f"r{i}", "b", "bob", 1.0) for i in range(3)]
+    assert whole_labellers([*ann, *bob]) == ann
+    skipped = [replace(one, score=None) if one.row == "r0" else one for one in ann]
+    assert whole_labellers([*skipped, *bob]) == skipped, "what ann skipped stays skipped"
+    both = [*ann, *(replace(one, by="cleo") for one in ann)]
+    assert whole_labellers(both) == both
+    shared = [*ann, *(Label(f"r{i}", side, "bob", 1.0) for i in range(10, 14) for side in ("a", "b"))]
+    assert whole_labellers(shared) == shared, "two may share the work"
+    third = [*shared, Label("r10", "a", "cleo", 0.0)]
+    assert whole_labellers(third) == shared

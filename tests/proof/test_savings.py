@@ -60,7 +60,7 @@ def test_where_no_bound_is_known_rows_may_cost_ten_times_the_dearest(workflow: W
 def test_a_declared_ceiling_counts_until_a_row_passes_it(workflow: Workflow) -> None:
     rows = [result(0, [call(100, 5, 16)], tokens=105, seconds=2.0)]
     found = find_ceilings([(workflow, rows)], {"tokens": 150, "latency": 1.5})
-    assert found["tokens"] == Ceiling(150, "by proof: {ceiling: ...}")
+    assert found["tokens"] == Ceiling(150, "by proof: {ceiling: ...}; its calls could cost 396"), "3 * (116 + 16)"
     assert found["latency"].most == 720, "one took 2 s"
 
 
@@ -91,4 +91,4 @@ def test_the_line_of_a_saving_says_what_a_row_can_cost(tmp_path: Path) -> None:
     shown, line = saving(tmp_path / "a")
     assert shown and "at most 4400 a row, its calls at their worst" in line
     shown, line = saving(tmp_path / "b", ceiling={"tokens": 500})
-    assert shown and "at most 500 a row, by proof: {ceiling: ...}" in line
+    assert shown and "at most 500 a row, by proof: {ceiling: ...}; its calls could cost 4400" in line

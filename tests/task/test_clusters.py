@@ -27,10 +27,11 @@ def rows_with(name: str, values: list[Any]) -> list[Example]:
         ("conversation_id", [f"c{i % 20}" for i in range(200)]),
         ("sessionId", [f"{i % 12:08x}" for i in range(60)]),
         ("user", ["anna", "ben", "cora", "dan"] * 10),
-        ("source", [f"s{i // 3}" for i in range(60)]),
         ("thread", [i % 3 for i in range(30)]),
         ("doc_uid", [f"d-{i // 4}" for i in range(80)]),
-        ("batch_of", [f"x{i // 3}" for i in range(60)]),
+        ("ticket", [4000 + i // 3 for i in range(60)]),
+        ("dlg", [float(i // 6) for i in range(60)]),
+        ("topic_session", [i // 6 for i in range(60)]),
     ],
 )
 def test_a_field_that_groups_rows_is_found(name: str, values: list[Any]) -> None:
@@ -54,6 +55,12 @@ def test_a_field_that_groups_rows_is_found(name: str, values: list[Any]) -> None
         ("category_id", [i % 7 for i in range(70)]),
         ("source", ["wiki", "news", "reddit"] * 100),
         ("template", [i % 4 for i in range(40)]),
+        ("customer_segment", ["small", "large", "state"] * 20),
+        ("conversation_length", [2 + i % 9 for i in range(90)]),
+        ("source_language", [f"l{i % 12}" for i in range(60)]),
+        ("created", [f"2024-01-{1 + i % 20:02}" for i in range(60)]),
+        ("course", [f"CS1{i % 12:02}" for i in range(60)]),
+        ("user_level", [i % 5 for i in range(60)]),
         ("conv_type", ["chat", "mail", "phone"] * 20),
         ("session", ["morning", "noon", "night"] * 60),
     ],
@@ -92,7 +99,7 @@ def test_ids_that_name_a_conversation_and_a_turn_group_rows() -> None:
     assert (
         len({*found.of.values()}) == 12 and "the ids of the 48 test rows name 12 groups, e.g. conv0" in found.notes[0]
     )
-    for name in ("gsm8k/train/{}", "algebra_{}", "row-{}", "{}", "9f3a{}"):
+    for name in ("gsm8k/train/{}", "algebra_{}", "row-{}", "{}", "9f3a{}", "2024-01-05-{}", "L3-{}"):
         rows = [Example(str(i), {"id": name.format(i), "text": f"text {i}"}) for i in range(48)]
         assert cluster_rows(rows, None, ["text"], None).notes == (), name
     kinds = "abcdefghijkl"
@@ -114,6 +121,25 @@ def test_a_turn_whose_history_begins_with_an_earlier_one_belongs_to_it() -> None
     assert all(found.of[row.id] == found.of[f"{row.id.split('.')[0]}.0"] for row in rows)
     assert "10 of the 15 test rows begin with all of another row" in found.notes[0]
     assert cluster_rows(rows, False, ["messages"], "label").of == {}
+
+
+def test_a_question_after_its_history_belongs_to_the_turns_before() -> None:
+    """Of two fields, as chats are often kept, with the roles between them."""
+    rows = []
+    for talk in range(4):
+        history: list[dict[str, str]] = []
+        for turn in range(3):
+            question = f"talk {talk} asks for the {'abc'[turn]} of its {talk * 7} parts"
+            rows.append(Example(f"{talk}.{turn}", {"history": [*history], "question": question}))
+            history += [{"role": "user", "content": question}, {"role": "assistant", "content": f"It is {turn}."}]
+    found = cluster_rows(rows, None, ["history", "question"], None)
+    assert len({*found.of.values()}) == 4
+
+
+def test_what_many_rows_begin_with_is_a_template() -> None:
+    start, words = "answer the question that follows in one word please", ("ab", "cd", "ef", "gh")
+    rows = [Example(w, {"text": f"{start} {w} {w[::-1]} and the rest of {w * 2}"}) for w in words]
+    assert len({*cluster_rows([Example("x", {"text": start}), *rows], None, ["text"], None).of.values()}) == 5
 
 
 def conversations(folder: Path, **data: Any) -> tuple[list[str], int]:

@@ -304,3 +304,38 @@ def test_texts_are_near_by_the_edit_distance(seed: int) -> None:
     end = next((i for i, (x, y) in enumerate(zip(a[::-1], b[::-1], strict=False)) if x != y), min(len(a), len(b)))
     middle = longest - start - min(end, min(len(a), len(b)) - start)
     assert are_near(a, tuple(b)) == (distance <= min(longest // 10, max(3, middle // 10)))
+
+
+def test_a_word_or_two_beside_the_text_make_no_other_row() -> None:
+    rows = [Example(str(i), {"text": LONG, "note": w, "label": "a"}) for i, w in enumerate(("one", "two words", "x9"))]
+    assert group_copies(rows, ["text", "note"], "label") == [0, 0, 0]
+    asked = [Example(str(i), {"text": LONG, "question": q}) for i, q in enumerate(("who is it", "what has come"))]
+    assert group_copies(asked, ["text", "question"]) == [0, 1]
+
+
+def test_markup_is_not_read() -> None:
+    marked = f"<p>{LONG.replace('nobody', '<b>nobody</b>')}</p><br>"
+    assert group_copies([row(LONG), row(marked), row(LONG.replace("has", "h&#97;s"))], ["text"], "label") == [0, 0, 0]
+    assert tokenize("3 < 4 & 5 > 2") == ["3", "<", "4", "5", ">", "2"], "signs are no tags"
+
+
+def test_rows_with_other_references_are_other_rows_whatever_the_metric_reads() -> None:
+    asked = "please tell me in one short sentence what a good {} is and where it can be bought"
+    things = ("lamp", "chair", "horse", "violin")
+    rows = [Example(t, {"text": asked.format(t), "reference": f"a {t} that lasts, in a shop for {t}s"}) for t in things]
+    assert group_copies(rows, ["text"]) == [0, 1, 2, 3]
+    numbered = [Example(t, {"text": asked.format(t), "row_id": f"r-{i}"}) for i, t in enumerate(things)]
+    assert group_copies(numbered, ["text"]) == [0, 0, 0, 0]
+
+
+def test_who_says_that_rows_are_independent_keeps_near_copies_in_the_test(tmp_path: Path) -> None:
+    plant(tmp_path, lambda r: 0.5, {"random": {"trials": 1}}, calls=200)
+    for name, word in (("train", "today"), ("test", "again")):
+        lines = [{"text": f"{LONG} {word} {i * 7}", "label": "a"} for i in range(10)]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    file = tmp_path / "workflow.yaml"
+    kept = [len(prepare(file, sets)[2].dataset.test) for sets in ([], [("data.cluster", False)])]
+    assert kept == [0, 10]
+    lines = [{"text": f"{LONG} today {i * 7}!", "label": "a"} for i in range(10)]
+    (tmp_path / "test.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert len(prepare(file, [("data.cluster", False)])[2].dataset.test) == 0, "equal rows are no test"

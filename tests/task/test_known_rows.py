@@ -73,3 +73,12 @@ def test_other_rows_are_other_rows() -> None:
     ]
     assert matched(now, ["context", "question"], before, ["context", "question"]) == 0, "other questions on one passage"
     assert matched(now, ["context", "question"], now, ["context", "question"]) == 4
+
+
+@pytest.mark.parametrize(
+    "wrapped",
+    [lambda t: f"Classify this ticket: {t}", lambda t: f"1. {t} Answer with one of the words billing, app or other.",
+     lambda t: " ".join(t.split()[:10]), lambda t: f"<p>{t}</p>"],
+)  # fmt: skip
+def test_a_row_in_a_template_is_the_same_row(wrapped: Any) -> None:
+    assert matched(rows(wrapped), ["text"], rows(), ["text"]) == 4

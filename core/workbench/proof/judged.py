@@ -105,6 +105,23 @@ def mean_labels(labels: Sequence[Label]) -> dict[tuple[str, str], float]:
     return {key: math.fsum(given) / len(given) for key, given in scores.items()}
 
 
+def whole_labellers(labels: Sequence[Label]) -> list[Label]:
+    """The labels that count: of who labelled most answers, of others who saw all of these too, and what nobody of them
+    saw. Who labels some rows a second time may choose which, and by that what the labels show."""
+    seen: dict[str, set[tuple[str, str]]] = {}
+    for one in labels:
+        seen.setdefault(one.by, set()).add((one.row, one.answer))
+    first = max(seen.values(), key=len, default=set[tuple[str, str]]())
+    whole = {by for by, answers in seen.items() if answers >= first}
+    settled: dict[tuple[str, str], str] = {}
+    found: list[Label] = []
+    for one in labels:
+        answer = (one.row, one.answer)
+        if one.by in whole or (answer not in first and settled.setdefault(answer, one.by) == one.by):
+            found.append(one)
+    return found
+
+
 @dataclass(frozen=True)
 class JudgedRow:
     """A sealed row: its cluster, and by side (baseline, winner) the judge's scores and those of people.
@@ -334,8 +351,8 @@ def prove_by_labels(
 
 
 def _judged_rows(task: Task, pairs: Sequence[tuple[Result, Result]], labels: Sequence[Label]) -> list[JudgedRow]:
-    known, field = mean_labels(labels), graded_field(task.spec.metrics[0])
-    skipped = {(one.row, one.answer) for one in labels if one.score is None}
+    labels, field = whole_labellers(labels), graded_field(task.spec.metrics[0])
+    known, skipped = mean_labels(labels), {(one.row, one.answer) for one in labels if one.score is None}
     made: list[JudgedRow] = []
     for pair in pairs:
         row, (a, b) = pair[0].example, ((side.example.id, answer_key(side.prediction, field)) for side in pair)

@@ -47,7 +47,8 @@ def find_ceilings(
     for name, most in seen.items():
         known = max((_worst_row(name, workflow, results) for workflow, results in sides), default=math.inf)
         if most <= declared.get(name, -1.0):
-            found[name] = Ceiling(declared[name], "by proof: {ceiling: ...}")
+            worst = f"; its calls could cost {known:.4g}" if declared[name] < known < math.inf else ""
+            found[name] = Ceiling(declared[name], f"by proof: {{ceiling: ...}}{worst}")
         elif most <= known < math.inf:
             found[name] = Ceiling(known, "its calls at their worst")
         else:

@@ -178,7 +178,11 @@ def _measure(
 ) -> Level:
     if name == "p95_latency":
         return _measure_percentile(limit, results, clusters, alpha)
-    values = [r.score or 0.0 if name == "score" else float(getattr(r, COST_FIELDS[name])) for r in results]
+    if name == "score":
+        values = [r.score or 0.0 for r in results]
+    else:  # what a row took that was not answered is not known
+        most, field_ = ceilings[name].most, COST_FIELDS[name]
+        values = [most if r.score is None else float(getattr(r, field_)) for r in results]
     means = [math.fsum(of) / len(of) for of in _by_cluster(values, clusters)]
     mean = math.fsum(means) / len(means)
     if name == "score":

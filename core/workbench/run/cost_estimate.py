@@ -227,6 +227,8 @@ def budget_warnings(task: Task) -> list[str]:
     needed = calls * (len(task.dataset.val) + task.spec.tested_sides * len(task.dataset.test))
     sealed = len({task.cluster_of(row) for row in task.dataset.test.open()})
     most, warned = task.spec.budget.calls, few_rows_warning(task.spec.targets, sealed)
+    kept = [f"no gain can be shown: {node.kept_state}" for node in task.workflow.walk() if node.kept_state is not None]
+    warned += dict.fromkeys(kept)
     if (lacking := find_impossible_proof(task)) is not None:
         return [f"{lacking.message}; `workbench optimize` refuses that without --allow-unproved", *warned]
     if most is None or most >= needed:

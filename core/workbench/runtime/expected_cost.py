@@ -3,6 +3,7 @@ dearest that `search:` can make of it."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -17,6 +18,9 @@ from workbench.spec import BudgetSpec, LMSpec
 from workbench.store import ReadOnlyStore, Usual, read_usual_calls
 from workbench.task import Example, Task, default_space, labelled_demo, variants
 from workbench.workflow import NodeKind, Workflow, called_lms, node_at
+
+#: Tokens of a prompt that say in which form to answer, and of its roles, about.
+FORM = 40
 
 #: The output tokens of a call where no setting bounds them (`Request.max_tokens`).
 MAX_TOKENS = 512
@@ -214,7 +218,8 @@ def _max_tokens(node: NodeKind, spec: LMSpec) -> int:
 
 
 def prompt_tokens(task: Task, rows: tuple[Example, ...]) -> int:
-    """Mean input tokens of a call, estimated from the rows' inputs: inputs of later nodes are not known yet."""
-    system = sum(len(str(t.get("instructions", ""))) for t in task.workflow.nodes.values()) // 3
+    """Mean input tokens of a call, estimated from the rows' inputs and all that the nodes say, examples and signatures
+    included: inputs of later nodes are not known yet."""
+    system = sum(len(json.dumps(t, default=str, ensure_ascii=False)) // 3 + FORM for t in task.workflow.nodes.values())
     texts = [sum(estimate_tokens(({"content": str(row[n])},)) for n in task.inputs) for row in rows]
     return system + (sum(texts) // len(texts) if texts else 0)

@@ -50,7 +50,8 @@ def cluster_rows(
     if named is False:
         return Clusters()
     if named is not None:
-        return Clusters({row.id: digest(f"{named}: {row[named]!r}") for row in rows if named in row})
+        of = {row.id: digest(f"{named}: {row[named]!r}") for row in rows if named in row}
+        return Clusters(of if len({*of.values()}) < len(of) else {})  # a field that numbers rows groups none
     roots, later = group_copies(rows, inputs, target), find_continuations(rows, inputs)
     guessed = find_group_field(rows, {*inputs, *([target] if target is not None else [])})
     groups: Sequence[object] = [row.get(guessed) for row in rows] if guessed is not None else find_groups_of_ids(rows)

@@ -27,6 +27,9 @@ SHINGLE = 3
 #: A shingle in more rows than this belongs to a template and says nothing.
 COMMON = 200
 
+#: Tokens of a field that says nothing beside longer ones.
+LEAST_SAID = 2
+
 #: Shingles of a text that are looked at, about; of a longer text they are sampled.
 SAMPLE = 2048
 
@@ -117,8 +120,14 @@ def label_fields(rows: Sequence[Example], inputs: Sequence[str], target: str | N
     if target is not None:
         return [target]
     names = {name for row in rows for name in row.fields} - {*inputs, find_group_field(rows, inputs)}
-    kinds = {name: {repr(row.fields.get(name)) for row in rows} for name in sorted(names)}
-    return [name for name, values in kinds.items() if 2 <= len(values) <= len(rows) / 2]
+    kinds = {name: {repr(row.fields.get(name)) for row in rows} for name in sorted(name for name in names if name)}
+    return [name for name, values in kinds.items() if 2 <= len(values) <= len(rows) / 2 or _are_references(rows, name)]
+
+
+def _are_references(rows: Sequence[Example], name: str) -> bool:
+    """Whether the values of a field are answers in words, and not ids or dates."""
+    words = [word for row in rows for text in words_of(row, name) for word in text if word.isalpha()]
+    return len(words) >= 2 * len(rows)
 
 
 class NearTexts:
@@ -187,11 +196,12 @@ class Copies:
         self._group[number] = -1 - number if group is None else group
         self._near.add(_pooled(fields), number, None if group is None else self._group)
 
-    def find(self, row: Example) -> tuple[str, Example, bool] | None:
-        """(split, row, whether it is only a near copy) of the row that this one is a copy of, or None."""
+    def find(self, row: Example, exact: bool = False) -> tuple[str, Example, bool] | None:
+        """(split, row, whether it is only a near copy) of the row that this one is a copy of, or None. exact: not of
+        one that it is only a near copy of."""
         for number, near in self.find_all(row):
             split, other, _ = self.rows[number]
-            return split, other, near or self.numbered
+            return None if near and exact else (split, other, near or self.numbered)
         return None
 
     def find_all(self, row: Example) -> Iterator[tuple[int, bool]]:
@@ -217,8 +227,11 @@ def _pooled(fields: Sequence[Sequence[Words]]) -> Words:
 
 
 def _are_copies(a: Sequence[Sequence[Words]], b: Sequence[Sequence[Words]]) -> bool:
-    """Whether all fields are near copies, text by text; lists of different lengths as one text."""
+    """Whether all fields are near copies, text by text; lists of different lengths as one text. A field of a word or
+    two beside longer texts makes no other row."""
     for here, there in zip(a, b, strict=True):
+        if len(_pooled([here])) <= LEAST_SAID >= len(_pooled([there])) and len(_pooled(a)) >= TOKENS_AN_EDIT:
+            continue
         pairs = zip(here, there, strict=True) if len(here) == len(there) else [(_pooled([here]), _pooled([there]))]
         if not all(are_near(x, y) for x, y in pairs):
             return False

@@ -19,6 +19,9 @@ from workbench.task.tokens import Words, normalised_inputs, words_of
 #: A field tells rows apart if this share of them differ in it, and it has so many tokens.
 TELLING, LEAST_TOKENS = 0.5, 3
 
+#: A text of so many tokens that stands in another one is the same row in a template.
+LEAST_HELD = 8
+
 #: Shorter texts that are no input are not kept: labels, names, numbers.
 LEAST_KEPT = 5
 
@@ -80,6 +83,12 @@ def match_rows(
     return found
 
 
+def _hold(a: Words, b: Words) -> bool:
+    """Whether one text stands in the other, as a row does in a template."""
+    short, long = sorted((a, b), key=len)
+    return len(short) >= LEAST_HELD and f" {' '.join(short)} " in f" {' '.join(long)} "
+
+
 def _match(
     parts: Mapping[str, Any],
     index: NearTexts,
@@ -94,7 +103,7 @@ def _match(
             near = index.candidates(words) if len(words) >= TOKENS_AN_EDIT else []
             for number in dict.fromkeys([*index.equal(words), *near]):
                 key, field, telling, other = texts[number]
-                if (telling or kind == "telling") and are_near(words, other):
+                if (telling or kind == "telling") and (are_near(words, other) or _hold(words, other)):
                     if telling:
                         ours[key].add(field)
                     if kind == "telling":

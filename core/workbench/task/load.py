@@ -19,7 +19,7 @@ from workbench.spec import DataSpec, Inherited, LMSpec, Source, Spec, lm_spec
 from workbench.task.clusters import cluster_rows
 from workbench.task.copies import Copies, label_fields, number_fields
 from workbench.task.dataset import Dataset, Example, SealedRows, make_examples, read_rows, split_examples, split_groups
-from workbench.task.metric import Metric, load_metrics, metric_files
+from workbench.task.metric import Metric, graded_field, load_metrics, metric_files
 from workbench.task.tokens import normalised_inputs
 from workbench.task.workflow_file import load_workflow
 from workbench.user_code import code_files
@@ -56,6 +56,14 @@ class Task:
         return target if isinstance(target, str) else None
 
     @property
+    def label(self) -> str | None:
+        """The field of a row that holds the right answer, as far as that is known: `target`, or the field of the rows
+        that is named like the one that the metric reads."""
+        field = graded_field(self.spec.metrics[0])
+        named = field if field is not None and any(field in row for row in self.dataset.val[:1]) else None
+        return self.target or (named if named not in self.inputs else None)
+
+    @property
     def highest_score(self) -> float:
         """The highest score that the metric can give (`workbench.task.Metric`)."""
         return float(getattr(self.metric, "highest", 1.0))
@@ -67,11 +75,11 @@ class Task:
 
     @cached_property
     def _val_clusters(self) -> Mapping[str, str]:
-        return cluster_rows(self.dataset.val, self.spec.data.cluster, self.inputs, self.target).of
+        return cluster_rows(self.dataset.val, self.spec.data.cluster, self.inputs, self.label).of
 
     @cached_property
     def _train_clusters(self) -> Mapping[str, str]:
-        return cluster_rows(self.dataset.train, self.spec.data.cluster, self.inputs, self.target).of
+        return cluster_rows(self.dataset.train, self.spec.data.cluster, self.inputs, self.label).of
 
     @property
     def external_hash(self) -> str:
@@ -104,8 +112,9 @@ def load_task(spec: Spec, source: Source, base: Path) -> Task:
     task = Task(spec, source, workflow, dataset, metric, inputs, tuple(metrics[1:]))
     named = (task.target, spec.data.cluster or None)
     needed = [*inputs, *(name for name in named if name is not None)]
-    dataset = _without_copies(_with_warnings(dataset, inputs, needed), inputs, task.target)
-    clusters = cluster_rows(dataset.test.open(), spec.data.cluster, inputs, task.target)
+    apart = spec.data.cluster is False
+    dataset = _without_copies(_with_warnings(dataset, inputs, needed), inputs, task.label, exact=apart)
+    clusters = cluster_rows(dataset.test.open(), spec.data.cluster, inputs, task.label)
     others = [*dataset.train, *dataset.val]
     dataset = replace(dataset, warnings=(*dataset.warnings, *clusters.warnings(others)))
     if getattr(metric, "needs_lm", False) and spec.proof.labels is None:
@@ -370,15 +379,15 @@ def _with_warnings(dataset: Dataset, inputs: tuple[str, ...], needed: Sequence[s
     return replace(dataset, warnings=(*dataset.warnings, *warnings))
 
 
-def _without_copies(dataset: Dataset, inputs: tuple[str, ...], target: str | None) -> Dataset:
-    """Leave out test rows that are exact or near copies of a train or val row, and warn how many."""
+def _without_copies(dataset: Dataset, inputs: tuple[str, ...], label: str | None, exact: bool) -> Dataset:
+    """Leave out test rows that are copies of a train or val row, and warn how many. exact: not near copies."""
     test = dataset.test.open()
     others = [*(("train", row) for row in dataset.train), *(("val", row) for row in dataset.val)]
     rows = [*(row for _, row in others), *test]
-    numbers, labels = number_fields(rows, inputs), label_fields(rows, inputs, target)
+    numbers, labels = number_fields(rows, inputs), label_fields(rows, inputs, label)
     fields = [name for name in inputs if name not in numbers]
     copies = Copies(others, fields, numbered=bool(numbers), labels=labels)
-    found = [(row, copies.find(row)) for row in test]
+    found = [(row, copies.find(row, exact)) for row in test]
     copied = [(row, copy) for row, copy in found if copy is not None]
     if not copied:
         return dataset

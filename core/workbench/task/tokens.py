@@ -5,6 +5,7 @@ Case, spaces, punctuation and characters that nobody sees make no difference.
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import unicodedata
@@ -18,6 +19,7 @@ _UNSEEN = re.compile(
     "[\u00ad\u034f\u0600-\u0605\u061c\u06dd\u070f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
     "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
+_TAG = re.compile(r"</?[a-z][^<>]{0,200}>")
 _TOKEN = re.compile(r"\w+|[-+*/=<>^%$€£]")
 #: Scripts without spaces, in which each character is a token: Thai to Tibetan, Burmese, Khmer, kana, Han.
 _WITHOUT_SPACES = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff"
@@ -31,6 +33,8 @@ _LOOKALIKES = str.maketrans("аеорсухіјѕԁӏкмтвнгαοερνικ�
 def tokenize(text: str) -> list[str]:
     """Lower-case words and signs of arithmetic; the whole text if it has neither."""
     text = _UNSEEN.sub("", unicodedata.normalize("NFKC", text).casefold())
+    if "<" in text or "&" in text:
+        text = _TAG.sub(" ", html.unescape(text))
     return _TOKEN.findall(text) or ([stripped] if (stripped := text.strip()) else [])
 
 
