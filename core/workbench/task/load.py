@@ -57,11 +57,10 @@ class Task:
 
     @property
     def label(self) -> str | None:
-        """The field of a row that holds the right answer, as far as that is known: `target`, or the field of the rows
-        that is named like the one that the metric reads."""
+        """The field with the right answer, as far as known: `target`, or one named like what the metric reads."""
         field = graded_field(self.spec.metrics[0])
-        named = field if field is not None and any(field in row for row in self.dataset.val[:1]) else None
-        return self.target or (named if named not in self.inputs else None)
+        known = field is not None and field not in self.inputs and any(field in row for row in self.dataset.val[:1])
+        return self.target or (field if known else None)
 
     @property
     def highest_score(self) -> float:
@@ -110,13 +109,12 @@ def load_task(spec: Spec, source: Source, base: Path) -> Task:
         )
     spec = spec.model_copy(update={"policy": spec.policy.inherit(inherited)})
     task = Task(spec, source, workflow, dataset, metric, inputs, tuple(metrics[1:]))
-    named = (task.target, spec.data.cluster or None)
-    needed = [*inputs, *(name for name in named if name is not None)]
+    needed = [*inputs, *(name for name in (task.target, spec.data.cluster) if name)]
     apart = spec.data.cluster is False
     dataset = _without_copies(_with_warnings(dataset, inputs, needed), inputs, task.label, exact=apart)
     clusters = cluster_rows(dataset.test.open(), spec.data.cluster, inputs, task.label)
-    others = [*dataset.train, *dataset.val]
-    dataset = replace(dataset, warnings=(*dataset.warnings, *clusters.warnings(others)))
+    warnings = (*dataset.warnings, *clusters.warnings([*dataset.train, *dataset.val]))
+    dataset = replace(dataset, warnings=warnings)
     if getattr(metric, "needs_lm", False) and spec.proof.labels is None:
         said = "a language model scores, and no labels of people are named (proof: {labels: FILE}): it proves no gain"
         dataset = replace(dataset, warnings=(*dataset.warnings, said))
@@ -391,8 +389,8 @@ def _without_copies(dataset: Dataset, inputs: tuple[str, ...], label: str | None
     copied = [(row, copy) for row, copy in found if copy is not None]
     if not copied:
         return dataset
-    near = sum(is_near for _, (_, _, is_near) in copied)
     row, (split, other, _) = copied[0]
+    near = sum(is_near for _, (_, _, is_near) in copied)
     kind = " (" + (f"{near} of them nearly, " if near else "") + f"e.g. {row.id} of the {split} row {other.id})"
     warning = (
         f"{len(copied)} of the {len(test)} test rows have the same inputs as a train or val row{kind}: they are left "
