@@ -110,8 +110,9 @@ CELLS: Mapping[str, tuple[tuple[str, str, str, str], Callable[[], list[float]]]]
 @pytest.mark.parametrize("name", CELLS)
 def test_a_cell_of_each_table_comes_out_again(name: str) -> None:
     place, calculate = CELLS[name]
-    told = figures(cell(*place))
-    assert told and told == pytest.approx([*calculate()][: len(told)], abs=6e-4 if name != "structure" else 0.06)
+    told, found = figures(cell(*place)), [*calculate()]
+    both = min(len(told), len(found))
+    assert both and told[:both] == pytest.approx(found[:both], abs=6e-4 if name != "structure" else 0.06)
 
 
 def test_every_table_of_benchmarks_follows_a_command_with_its_date_and_commit() -> None:

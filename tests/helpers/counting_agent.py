@@ -85,7 +85,9 @@ class LoggedScript(Script):
 
 def main() -> None:
     folder, kill_at, again = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "True"
-    pool = LoggedScript(count_and_propose(WRONG, GOOD), folder / f"keys_{os.getpid()}.txt", kill_at)
+    keys = folder.with_name(f"{folder.name}-keys")  # not beside the agent, where it would be taken for its memory
+    keys.mkdir(exist_ok=True)
+    pool = LoggedScript(count_and_propose(WRONG, GOOD), keys / f"keys_{os.getpid()}.txt", kill_at)
     settings: dict[str, Any] = {"database": folder / "run.db", "pool": pool}
     settings["options"] = Options(out=str(folder / "out.yaml"))
     if again:

@@ -107,11 +107,14 @@ def find_choices(store: Store, hash_: str) -> list[sqlite3.Row]:
     if store.row("select 1 from pragma_table_info('results') where name = 'row_key'") is None:  # an older version's
         key, of_optimize = "null as row_key", ""
     return list(
-        store.rows(
-            f"select distinct u.run, u.data_hash, {key}, r.example from candidates c join runs u on u.id = c.run_id "
-            "join evaluations e on e.run_id = c.run_id join results r on r.evaluation_id = e.id "
-            "where c.hash = ? and coalesce(c.optimizer, '') != 'baseline' and e.split in ('val', 'train') "
-            + of_optimize,
+        store.rows(  # of val one evaluation shows all rows: the largest
+            "with of as (select distinct u.id, u.run, u.data_hash from candidates c join runs u on u.id = c.run_id "
+            f"where c.hash = ? and coalesce(c.optimizer, '') != 'baseline' {of_optimize}), "
+            "scored as (select of.id as run_id, (select e.id from evaluations e where e.run_id = of.id and "
+            "e.split = 'val' order by e.n desc limit 1) as id from of union select of.id, e.id from of join "
+            "evaluations e on e.run_id = of.id where e.split = 'train') "
+            f"select distinct of.run, of.data_hash, {key}, r.example from scored join of on of.id = scored.run_id "
+            "join results r on r.evaluation_id = scored.id",
             hash_,
         )
     )

@@ -95,7 +95,7 @@ def test_the_command_compares_with_random_and_draws(tmp_path: Path) -> None:
         "--optimizers",
         "bootstrap",
         "--budget",
-        "250,400",
+        "225,400",
         "--seeds",
         "2",
         "--json",
@@ -107,7 +107,7 @@ def test_the_command_compares_with_random_and_draws(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, ["bench", *flags])
     assert done.exit_code == 0, done.output
     first, second = [json.loads(line) for line in done.stdout.splitlines()]
-    assert (first["world"], first["budget"], second["budget"], first["seeds"]) == ("retrieval", 250, 400, 2)
+    assert (first["world"], first["budget"], second["budget"], first["seeds"]) == ("retrieval", 225, 400, 2)
     assert list(second["results"]) == ["random", "bootstrap"] and "vs_random" not in second["results"]["random"]
     found = second["results"]["bootstrap"]
     assert first["results"]["bootstrap"]["measured"] == 0  # its first candidate does not fit

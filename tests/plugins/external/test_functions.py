@@ -230,7 +230,7 @@ def test_killed_and_resumed_it_pays_no_call_twice_and_finds_the_same(kill_at: in
     assert run_to(tmp_path / "cut", kill_at) == -signal.SIGKILL
     before = recorded_keys(tmp_path / "cut/run.db")
     assert run_to(tmp_path / "cut", 0, again=True) == 0
-    _, second = sorted((tmp_path / "cut").glob("keys_*.txt"), key=lambda path: path.stat().st_mtime)
+    _, second = sorted((tmp_path / "cut-keys").glob("keys_*.txt"), key=lambda path: path.stat().st_mtime)
     assert not before & {*second.read_text().split()} and len(before) > kill_at / 2
     cut, whole = (yaml.safe_load((tmp_path / name / "out.yaml").read_text()) for name in ("cut", "whole"))
     assert cut == whole and cut["nodes"]["solve"]["functions"]

@@ -159,14 +159,15 @@ def finished(page: Any, address: str) -> None:
 
 
 def test_a_newcomer_finds_what_matters_from_the_page_alone(page: Any, address: str, folder: Path) -> None:
-    """Which prompt won, on which rows it lost, what a call cost, how to deploy it: by reading, and following links."""
+    """Which prompt or examples won, on which rows, what a call cost, how to deploy it: by reading and following links."""
     finished(page, address)
     store = ReadOnlyStore(folder / "run.db")
     row = store.find_run("last", kinds=("optimize",))
     report = json.loads(row["report"])
-    prompt = json.loads(
+    node = json.loads(
         store.row("select tree from candidates where hash = ?", report["best"]["workflow"])["tree"]  # type: ignore[index]
-    )["nodes"]["sort"]["instructions"]
+    )["nodes"]["sort"]
+    prompt = node.get("instructions") or node["demos"][0]["text"]
     lost = {
         one["example"]
         for one in store.rows(

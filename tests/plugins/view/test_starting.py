@@ -26,7 +26,7 @@ from workbench_view.server.starting import Starter
 WORKFLOW = """
 name: letters
 lm: bundled/nano
-data: {train: ../rows.jsonl, val: ../rows.jsonl, test: ../rows.jsonl}
+data: {train: ../rows.jsonl, val: ../rows.jsonl, test: ../test.jsonl}
 metric: exact_match(label)
 nodes: {sort: {predict: "text -> label"}}
 optimize: []
@@ -40,6 +40,7 @@ def ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, str]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("WORKBENCH_TRUST", str(tmp_path))
     (tmp_path / "rows.jsonl").write_text('{"text": "where is my parcel", "label": "shipping"}\n')
+    (tmp_path / "test.jsonl").write_text('{"text": "the bill is wrong", "label": "billing"}\n')
     folder = tmp_path / "project"  # its data are outside it, so that it must be trusted
     folder.mkdir()
     (folder / "workflow.yaml").write_text(WORKFLOW)
