@@ -133,6 +133,6 @@ EVALUATED: list[Mutant] = [
         "core/workbench/store/candidates.py",
         "tests/evaluation/test_compare.py",
         ("c.optimizer, '') != 'baseline'", "c.optimizer, '') != ''", "a baseline was chosen by its rows"),
-        ("in ('val', 'train') ", "in ('val') ", "an optimizer does not look at train"),
+        ("where e.split = 'train') ", "where e.split = 'none') ", "an optimizer does not look at train"),
     ),
 ]

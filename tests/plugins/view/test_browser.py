@@ -159,7 +159,7 @@ def finished(page: Any, address: str) -> None:
 
 
 def test_a_newcomer_finds_what_matters_from_the_page_alone(page: Any, address: str, folder: Path) -> None:
-    """Which prompt or examples won, on which rows, what a call cost, how to deploy it: by reading and following links."""
+    """Which prompt or examples won, on which rows, what a call cost, how to deploy it: by reading alone."""
     finished(page, address)
     store = ReadOnlyStore(folder / "run.db")
     row = store.find_run("last", kinds=("optimize",))
