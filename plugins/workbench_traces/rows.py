@@ -134,20 +134,14 @@ def group_rows(rows: Sequence[Row], by: str) -> list[str]:
     Rows without a conversation belong to one where they begin with the same question and answer, as the parts of a chat
     that was recorded turn by turn do.
     """
-    parent = list(range(len(rows)))
+    from networkx.utils import UnionFind  # pyright: ignore[reportMissingTypeStubs]
 
-    def root(n: int) -> int:
-        while parent[n] != n:
-            parent[n] = parent[parent[n]]
-            n = parent[n]
-        return n
-
+    groups: Any = UnionFind(range(len(rows)))
     first: dict[tuple[str, str], int] = {}
     for number, row in enumerate(rows):
-        for key in _links(row, by):
-            parent[root(number)] = root(first.setdefault(key, number))
+        groups.union(number, *(first.setdefault(key, number) for key in _links(row, by)))
     names: dict[int, str] = {}
-    return [names.setdefault(root(n), f"group-{len(names) + 1}") for n in range(len(rows))]
+    return [names.setdefault(groups[n], f"group-{len(names) + 1}") for n in range(len(rows))]
 
 
 def _links(row: Row, by: str) -> Iterable[tuple[str, str]]:

@@ -40,7 +40,7 @@ def row(text: str, label: str = "a", **more: object) -> Example:
     ],
 )
 def test_a_copy_is_found_whatever_its_case_spaces_and_stops(other: str, copied: str | None) -> None:
-    copies = Copies([("train", row("something else")), ("train", row(LONG))], ["text"], "label")
+    copies = Copies([("train", row("something else")), ("train", row(LONG))], ["text"], ["label"])
     found = copies.find(row(other))
     assert (None if found is None else "near" if found[2] else "exact") == copied
     if found:
@@ -50,9 +50,9 @@ def test_a_copy_is_found_whatever_its_case_spaces_and_stops(other: str, copied: 
 def test_rows_of_one_template_are_rows_of_their_own() -> None:
     """One token differs, and it is what matters: a number, or a word that changes the label."""
     asked = "a train goes {} miles an hour for three hours without a stop how far does it come"
-    copies = Copies([("train", row(asked.format(60), "180"))], ["text"], "label")
+    copies = Copies([("train", row(asked.format(60), "180"))], ["text"], ["label"])
     assert copies.find(row(asked.format(50), "180")) is None and copies.find(row(asked.format(60), "180"))
-    other = Copies([("train", row(LONG, "shipping"))], ["text"], "label")
+    other = Copies([("train", row(LONG, "shipping"))], ["text"], ["label"])
     assert other.find(row(LONG.replace("parcel", "refund"), "billing")) is None
     assert Copies([("train", row("3 + 4 - 2"))], ["text"]).find(row("3 - 4 + 2")) is None, "signs are no punctuation"
     assert Copies([("train", row("capital of France"))], ["text"]).find(row("capital of Spain")) is None
@@ -62,7 +62,7 @@ def test_a_number_beside_the_text_makes_no_other_row() -> None:
     texts = [f"{LONG} and this is case {word}" for word in ("one", "two", "three", "four")]
     rows = [row(text, user=f"u{i}") for i, text in enumerate(texts)]
     assert number_fields(rows, ["user", "text"]) == ["user"]
-    copies = Copies([("train", r) for r in rows], ["text"], "label", numbered=True)
+    copies = Copies([("train", r) for r in rows], ["text"], ["label"], numbered=True)
     assert copies.find(row(texts[2].upper(), user="u99")) is not None
     assert copies.find(row(texts[2], label="b", user="u99")) is None
     sums = [Example(str(i), {"a": i, "b": i % 2}) for i in range(9)]

@@ -262,7 +262,7 @@ PROOF: list[Mutant] = [
         ("self._same_label(row, other) and _are_copies(", "_are_copies(", "rows with other labels are near copies"),
         ("for _ in range(edits + 1):", "for _ in range(9 * edits + 9):", "half a row is a copy"),
         ("if len(here) == len(there) else", "if False else", "a long text beside a short one hides it"),
-        ("if len({root(place) for place in places}) >= ALIKE and len(said) == 1:", "if False:", "a number makes a row"),
+        ("if len({groups[place] for place in places}) >= ALIKE and len(said) == 1:", "if False:", "numbers tell"),
         ("return found if found and telling else []", "return []", "a number beside the text makes another row"),
     ),
     *changes_of(

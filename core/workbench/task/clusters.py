@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal, cast
 
 from workbench.hashing import digest
-from workbench.task.copies import group_copies
+from workbench.task.copies import first_of_groups, group_copies
 from workbench.task.dataset import Example
 from workbench.task.groups import find_continuations, find_group_field, find_groups_of_ids
 from workbench.task.tokens import normalised_inputs
@@ -96,15 +96,10 @@ def _note_groups(groups: Sequence[object], field: str | None) -> Iterator[str]:
 
 def _join(roots: Sequence[int], values: Sequence[object]) -> list[int]:
     """The roots with those that share a value made one."""
-    first, by_value = {root: root for root in roots}, dict[str, int]()
+    from networkx.utils import UnionFind  # pyright: ignore[reportMissingTypeStubs]
 
-    def root_of(place: int) -> int:
-        while first[place] != place:
-            place = first[place]
-        return place
-
+    groups, by_value = cast(Any, UnionFind(roots)), dict[str, int]()
     for root, value in zip(roots, values, strict=True):
         if value is not None:
-            here, there = root_of(root), root_of(by_value.setdefault(repr(value), root))
-            first[max(here, there)] = min(here, there)
-    return [root_of(root) for root in roots]
+            groups.union(root, by_value.setdefault(repr(value), root))
+    return first_of_groups(groups, roots)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from workbench.task.dataset import Example
@@ -38,6 +38,9 @@ CANDIDATES = 20
 
 #: So many rows of one template with other numbers and one label show that the numbers tell nothing.
 ALIKE = 4
+
+#: The texts of a row, by field.
+Fields = tuple[tuple[Words, ...], ...]
 
 
 def are_near(a: Words, b: Words) -> bool:
@@ -165,33 +168,31 @@ class Copies:
     Args:
         rows: the rows to search, each with the name of its split.
         inputs: the fields to compare.
-        target: the field with the label, if there is one. Rows with different labels are no near copies: the token
-            that differs is the one that matters.
+        labels: the fields with labels. Rows with different ones are no near copies: the token that differs is the one
+            that matters.
         numbered: fields that only number the rows were left out of inputs; then no copy is exact.
-        labels: the fields with labels, in place of target.
     """
 
     def __init__(
         self,
         rows: Sequence[tuple[str, Example]],
         inputs: Sequence[str],
-        target: str | None = None,
+        labels: Sequence[str] = (),
         numbered: bool = False,
-        labels: Sequence[str] | None = None,
     ):
-        self.inputs, self.numbered = inputs, numbered
-        self.labels = labels if labels is not None else [target] if target is not None else []
-        self.rows: list[tuple[str, Example, tuple[tuple[Words, ...], ...]]] = []
+        self.inputs, self.labels, self.numbered = inputs, labels, numbered
+        self.rows: list[tuple[str, Example, Fields]] = []
         self._near, self._group = NearTexts(), dict[int, int]()
         for split, row in rows:
-            self.add(split, row)
+            self.add(split, row, self.fields_of(row))
 
-    def _fields(self, row: Example) -> tuple[tuple[Words, ...], ...]:
+    def fields_of(self, row: Example) -> Fields:
+        """The texts of a row that are compared."""
         return tuple(words_of(row, name) for name in self.inputs)
 
-    def add(self, split: str, row: Example, group: int | None = None) -> None:
+    def add(self, split: str, row: Example, fields: Fields, group: int | None = None) -> None:
         """group: a number of rows that are copies of each other."""
-        fields, number = self._fields(row), len(self.rows)
+        number = len(self.rows)
         self.rows.append((split, row, fields))
         self._group[number] = -1 - number if group is None else group
         self._near.add(_pooled(fields), number, None if group is None else self._group)
@@ -199,14 +200,13 @@ class Copies:
     def find(self, row: Example, exact: bool = False) -> tuple[str, Example, bool] | None:
         """(split, row, whether it is only a near copy) of the row that this one is a copy of, or None. exact: not of
         one that it is only a near copy of."""
-        for number, near in self.find_all(row):
+        for number, near in self.find_all(row, self.fields_of(row)):
             split, other, _ = self.rows[number]
             return None if near and exact else (split, other, near or self.numbered)
         return None
 
-    def find_all(self, row: Example) -> Iterator[tuple[int, bool]]:
+    def find_all(self, row: Example, fields: Fields) -> Iterator[tuple[int, bool]]:
         """(number, whether it is only a near copy) of each row that this one is a copy of, equal ones first."""
-        fields = self._fields(row)
         words, seen = _pooled(fields), set[int]()
         for number in self._near.equal(words):
             seen.add(number)
@@ -244,31 +244,27 @@ def group_copies(rows: Sequence[Example], inputs: Sequence[str], target: str | N
     Rows that differ in nothing but one token in ten, and that a number, are copies where the labels show that the
     numbers do not matter: there are ALIKE of them or more, and all have one label.
     """
-    numbers = number_fields(rows, inputs)
-    fields, labels = [name for name in inputs if name not in numbers], label_fields(rows, inputs, target)
-    copies, first = Copies([], fields, numbered=bool(numbers), labels=labels), list[int]()
+    from networkx.utils import UnionFind  # pyright: ignore[reportMissingTypeStubs]
 
-    def root(place: int) -> int:
-        while first[place] != place:
-            first[place] = first[first[place]]
-            place = first[place]
-        return place
-
-    def join(places: Sequence[int]) -> None:
-        roots = {root(place) for place in places}
-        for one in roots:
-            first[one] = min(roots)
-
+    numbers, labels = number_fields(rows, inputs), label_fields(rows, inputs, target)
+    copies = Copies([], [name for name in inputs if name not in numbers], labels, numbered=bool(numbers))
+    groups: Any = UnionFind(range(len(rows)))
     alike: dict[Words, list[int]] = defaultdict(list)
     for place, row in enumerate(rows):
-        first.append(place)
-        join([place, *(number for number, _ in copies.find_all(row))])
-        copies.add("", row, group=root(place))
-        masked = tuple("0" if w.isdigit() else w for name in fields for words in words_of(row, name) for w in words)
+        fields = copies.fields_of(row)
+        groups.union(place, *(number for number, _ in copies.find_all(row, fields)))
+        copies.add("", row, fields, group=groups[place])
+        masked = tuple("0" if word.isdigit() else word for word in _pooled(fields))
         if 0 < masked.count("0") <= len(masked) // TOKENS_AN_EDIT:
             alike[masked].append(place)
     for places in alike.values() if labels else ():
         said = {repr([rows[place].get(name) for name in labels]) for place in places}
-        if len({root(place) for place in places}) >= ALIKE and len(said) == 1:
-            join(places)
-    return [root(place) for place in range(len(rows))]
+        if len({groups[place] for place in places}) >= ALIKE and len(said) == 1:
+            groups.union(*places)
+    return first_of_groups(groups, range(len(rows)))
+
+
+def first_of_groups(groups: Any, places: Iterable[int]) -> list[int]:
+    """For each place, the first one of its group. groups: a union-find of places."""
+    first = dict[int, int]()
+    return [first.setdefault(groups[place], place) for place in places]

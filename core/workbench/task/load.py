@@ -384,7 +384,7 @@ def _without_copies(dataset: Dataset, inputs: tuple[str, ...], label: str | None
     rows = [*(row for _, row in others), *test]
     numbers, labels = number_fields(rows, inputs), label_fields(rows, inputs, label)
     fields = [name for name in inputs if name not in numbers]
-    copies = Copies(others, fields, numbered=bool(numbers), labels=labels)
+    copies = Copies(others, fields, labels, numbered=bool(numbers))
     found = [(row, copies.find(row, exact)) for row in test]
     copied = [(row, copy) for row, copy in found if copy is not None]
     if not copied:
