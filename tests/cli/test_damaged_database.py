@@ -92,14 +92,14 @@ def without_inputs(shown: str) -> list[str]:
     return [line for line in shown.splitlines() if not re.match(r"    \w+: ", line)]
 
 
-@pytest.mark.parametrize("flips", [20, pytest.param(100, marks=pytest.mark.slow)])
-def test_flipped_bits_never_change_what_is_shown_as_paid_for(flips: int, database: Path) -> None:
+def test_flipped_bits_never_change_what_is_shown_as_paid_for(database: Path) -> None:
     """Report, tree and answers; numbers and notes beside them have no checksum."""
     whole, before = {tuple(words): look(database, *words) for words in LOOKS}, database.read_bytes()
     assert not any(isinstance(text, StoreError) for text in whole.values())
+    written = [place for place, byte in enumerate(before) if byte]  # half of a small database is empty
     rng, refusals = random.Random(22), 0
-    for _ in range(flips):
-        place = rng.randrange(len(before))
+    for _ in range(100):
+        place = rng.choice(written)
         flipped = bytearray(before)
         flipped[place] ^= 1 << rng.randrange(8)
         database.write_bytes(flipped)
@@ -119,7 +119,7 @@ def test_flipped_bits_never_change_what_is_shown_as_paid_for(flips: int, databas
                 assert shown <= real, place
             elif words != ("runs",):
                 raise AssertionError(f"byte {place}: {words} shows {found[:500]}")
-    assert refusals > flips / 2
+    assert refusals > 50
 
 
 def test_what_has_no_checksum_is_shown(database: Path) -> None:
