@@ -18,7 +18,7 @@ from workbench.proof.sides import OrderEffect, Pair, check_sent, explained_by_or
 from workbench.proof.statistics import Proof, paired_proof
 from workbench.store import Journal, RunRecord
 from workbench.study import Aims, Evaluation, Result, pareto_set
-from workbench.task import Task, describe_rows
+from workbench.task import Task, describe_rows, highest_score
 from workbench.workflow import Workflow, setting_at
 
 
@@ -147,7 +147,7 @@ def _proof(
         return None, None, []
     clusters = [task.cluster_of(a.example) for a, _ in pairs]
     baselines, winners = [a.score for a, _ in pairs], [b.score for _, b in pairs]
-    alpha, margin, highest = level_after(earlier), task.spec.proof.margin, task.highest_score
+    alpha, margin, highest = level_after(earlier), task.spec.proof.margin, highest_score(task.metric)
     proof = paired_proof(baselines, winners, clusters=clusters, alpha=alpha, margin=margin, highest=highest)
     if not all(sent):  # where the change was not sent, a difference is not its own
         tied = [b.score for _, b in _tied(pairs, sent)]
@@ -202,7 +202,7 @@ def _ceilings(
     """The most that a row can cost on any side."""
     columns = zip(*rows, strict=True)
     sides = [(side, column) for side, column in zip((task.workflow, winner, best), columns, strict=False)]
-    return find_ceilings(sides, task.spec.proof.ceilings)
+    return find_ceilings(sides, {**task.spec.proof.ceiling})
 
 
 def _saving(
@@ -260,7 +260,7 @@ def _levels(
             clusters=clusters,
             alpha=alpha,
             margin=task.spec.proof.margin,
-            highest=task.highest_score,
+            highest=highest_score(task.metric),
         )
     warmed = {effect.objective for effect in effects}
     levels = measure_levels(targets, [row[1] for row in rows], clusters, ceilings=ceilings, alpha=alpha, warmed=warmed)

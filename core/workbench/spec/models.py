@@ -92,11 +92,6 @@ class ProofSpec(Strict):
         "is, the smaller the saving that can be shown",
     )
 
-    @property
-    def ceilings(self) -> dict[str, float]:
-        """The ceilings by objective."""
-        return {**self.ceiling}
-
 
 class TargetsSpec(Strict):
     """Service levels: the cheapest candidate that meets them is taken. Score, dollars, tokens and calls are means."""

@@ -20,7 +20,7 @@ from workbench.ledger import Spend, current_row
 from workbench.runtime import FIRST_DRAW, Draw, Program, Runtime, ends_run, make_request
 from workbench.spec import Source
 from workbench.study.racing import Race
-from workbench.task import Example, Metric, MetricFaults, Score, as_score
+from workbench.task import Example, Metric, MetricFaults, Score, as_score, highest_score
 from workbench.workflow import ExampleRun, Trace, Workflow
 
 #: How the message of a row begins that failed in the metric. The rest may quote the right answer.
@@ -336,7 +336,7 @@ class Evaluator:
             value = metric(example, prediction, trace)
         if inspect.isawaitable(value):
             value = await value
-        return as_score(value, float(getattr(metric, "highest", 1.0)))
+        return as_score(value, highest_score(metric))
 
     async def _score_by_user_code(
         self, metric: Metric, example: Example, prediction: Mapping[str, Any], trace: Trace

@@ -5,10 +5,10 @@ Everything that can be done with a file before a call is paid for.
 
 from workbench.task.alternatives import variants
 from workbench.task.dataset import Dataset, Example, Score, SealedRows, content_id, make_examples, read_rows
-from workbench.task.known_rows import describe_rows, match_rows, row_key
+from workbench.task.known_rows import describe_rows, match_rows
 from workbench.task.lint import find_defects, lint_task
 from workbench.task.load import Task, check_lms, check_node_lms, load_data, load_task, section_loaders
-from workbench.task.metric import Metric, MetricFaults, as_score, graded_field
+from workbench.task.metric import Metric, MetricFaults, as_score, graded_field, highest_score
 from workbench.task.repeats import Repeats
 from workbench.task.search_space import Space, check_search, default_space, draw_demos, labelled_demo, suggest_value
 from workbench.task.tokens import input_tokens, normalised_inputs, tokenize
@@ -47,10 +47,10 @@ __all__ = [
     "MetricFaults",
     "as_score",
     "graded_field",
+    "highest_score",
     "normalised_inputs",
     "describe_rows",
     "match_rows",
-    "row_key",
     "input_tokens",
     "tokenize",
     "Repeats",

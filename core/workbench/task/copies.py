@@ -119,7 +119,7 @@ def number_fields(rows: Sequence[Example], inputs: Sequence[str]) -> list[str]:
 
 def label_fields(rows: Sequence[Example], inputs: Sequence[str], target: str | None) -> list[str]:
     """The fields by which rows of one template are told apart: the label, or, where the metric names none, what is no
-    input and has values that repeat."""
+    input and has values that repeat or answers in words."""
     if target is not None:
         return [target]
     names = {name for row in rows for name in row.fields} - {*inputs, find_group_field(rows, inputs)}

@@ -27,7 +27,8 @@ _TALKS = frozenset(
 _IDS = frozenset("hash id ids identifier ref uid uuid".split())
 _DIGIT = re.compile(r"\d")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
-#: Fewer groups, or groups of which most have a single row, are none; by ids and values alone, it takes more.
+#: Fewer groups, or groups of which most have a single row, are none. By ids, or by words that may name other things,
+#: it takes more.
 LEAST_GROUPS, LEAST_ROWS, MOST_ROWS = 3, 1.25, 50
 SURE_GROUPS, SURE_ROWS = 10, 2.0
 
@@ -47,7 +48,7 @@ def find_group_field(rows: Sequence[Example], without: Collection[str]) -> str |
         rows: of one split.
         without: fields that are known for something else: inputs and label.
     """
-    found: list[tuple[float, str]] = []
+    found: list[tuple[int, str]] = []
     for name in _fields(rows):
         if name in without or any(name.startswith(f"{other}.") for other in without):
             continue

@@ -26,16 +26,11 @@ LEAST_HELD = 8
 LEAST_KEPT = 5
 
 
-def row_key(row: Example, inputs: Sequence[str]) -> str:
-    """The key of a row in the store: a hash of its inputs."""
-    return digest(normalised_inputs(row, inputs))
-
-
 def describe_rows(rows: Sequence[Example], inputs: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
     """(key, texts) of rows of one split, as the store keeps them.
 
-    texts: `telling`, the texts of the row that tell it from others, and `others`, its other ones: by field, each as
-    tokens with spaces between them.
+    key: a hash of the inputs. texts: `telling`, the texts of the row that tell it from others, and `others`, its other
+    ones: by field, each as tokens with spaces between them.
     """
     telling, found = _telling_fields(rows, inputs), list[tuple[str, dict[str, Any]]]()
     for row in rows:
@@ -45,7 +40,7 @@ def describe_rows(rows: Sequence[Example], inputs: Sequence[str]) -> list[tuple[
             "telling": {name: texts[name] for name in telling if texts.get(name)},
             "others": {name: kept[name] for name in sorted(kept.keys() - {*telling}) if kept[name]},
         }
-        found.append((row_key(row, inputs), parts))
+        found.append((digest(normalised_inputs(row, inputs)), parts))
     return found
 
 
@@ -65,7 +60,7 @@ def match_rows(
 ) -> dict[str, str]:
     """By the key of a known row, the key of the row that it is or nearly is. Both as `describe_rows` gives them.
 
-    Two rows are the same if the telling texts of either are near copies of texts of the other.
+    Two rows are the same if the telling texts of either are near copies of texts of the other, or stand in them.
     """
     index, texts = NearTexts(), list[tuple[str, str, bool, Words]]()
     wanted: dict[str, int] = {}

@@ -62,11 +62,6 @@ class Task:
         known = field is not None and field not in self.inputs and any(field in row for row in self.dataset.val[:1])
         return self.target or (field if known else None)
 
-    @property
-    def highest_score(self) -> float:
-        """The highest score that the metric can give (`workbench.task.Metric`)."""
-        return float(getattr(self.metric, "highest", 1.0))
-
     def cluster_of(self, row: Example) -> str:
         """The key of a row's cluster (`workbench.task.clusters`). A cluster counts once in the proof."""
         known = self.clusters.get(row.id) or self._val_clusters.get(row.id) or self._train_clusters.get(row.id)

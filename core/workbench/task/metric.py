@@ -45,6 +45,11 @@ class Metric(Protocol):
     def __call__(self, example: Example, prediction: Mapping[str, Any], trace: Any) -> Any: ...
 
 
+def highest_score(metric: Metric) -> float:
+    """The highest score that a metric can give."""
+    return float(getattr(metric, "highest", 1.0))
+
+
 def as_score(value: Any, highest: float = 1.0) -> Score:
     """A metric's return value as a Score. Raises ValueError if it is not a number in [0, highest]."""
     try:
