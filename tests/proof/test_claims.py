@@ -52,15 +52,21 @@ def test_an_objection_ends_every_claim(objection: str, targets: Report, tmp_path
     assert f"The gain is not shown: {objection}" in "".join(replace(gain, objections=[objection]).lines())
 
 
-class Late(PlantedLM):
-    """The short wording is cheaper on val alone; on some test rows it has no answer in time, and these cost nothing."""
+class Priced(PlantedLM):
+    """A call takes 100 tokens, with the short wording so many on rows of val, and on others. late: on some test rows
+    the short wording has no answer in time."""
+
+    def __init__(self, on_val: int, on_others: int, late: bool):
+        super().__init__(lambda r: 1.0)
+        self.on_val, self.on_others, self.late = on_val, on_others, late
 
     async def complete(self, request: Request) -> Response:
         answer = await super().complete(request)
         short, row = "Short." in str(request.messages[0]), str(request.messages[-1])
-        if short and "test " in row and "topic0" in row:
+        if self.late and short and "test " in row and "topic0" in row:
             raise LMError("timeout", "no answer in time")
-        return Response(answer.text, "stop", 50 if short and "val " in row else 100, 1, 0.0)
+        of_short = self.on_val if "val " in row else self.on_others
+        return Response(answer.text, "stop", of_short if short else 100, 1, 0.0)
 
 
 def picked_by_cost(folder: Path, lm: PlantedLM, pick: str, objectives: list[str]) -> Report:
@@ -75,43 +81,24 @@ def picked_by_cost(folder: Path, lm: PlantedLM, pick: str, objectives: list[str]
 
 
 def test_a_row_that_was_not_answered_is_no_saving(tmp_path: Path) -> None:
-    """It cost nothing because it gave nothing."""
-    report = picked_by_cost(tmp_path, Late(lambda r: 1.0), "cheapest", ["score", "tokens"])
+    """It cost nothing because it gave nothing: the short wording is cheaper on val alone."""
+    report = picked_by_cost(tmp_path, Priced(50, 100, late=True), "cheapest", ["score", "tokens"])
     assert report.changes and report.failures.get("timeout", 0) >= 3
     assert report.saving is not None and report.saving.diff == 0 and not report.saving_shown
 
 
-class Priced(PlantedLM):
-    """Fewer tokens and more seconds for the short wording."""
-
-    async def complete(self, request: Request) -> Response:
-        answer = await super().complete(request)
-        return Response(answer.text, "stop", 20 if "Short." in str(request.messages[0]) else 100, 1, 0.0)
-
-
-class Looping(PlantedLM):
-    """The short wording is cheaper, but on some test rows it loops until there is no answer in time."""
-
-    async def complete(self, request: Request) -> Response:
-        answer = await super().complete(request)
-        short, row = "Short." in str(request.messages[0]), str(request.messages[-1])
-        if short and "test " in row and "topic0" in row:
-            raise LMError("timeout", "no answer in time")
-        return Response(answer.text, "stop", 40 if short else 100, 1, 0.0)
-
-
 def test_rows_that_the_winner_did_not_answer_may_have_cost_the_most(tmp_path: Path) -> None:
     """They are left out of the means, and a saving is shown only if it is with the worst case for them."""
-    report = picked_by_cost(tmp_path / "a", Looping(lambda r: 1.0), "cheapest", ["score", "tokens"])
+    report = picked_by_cost(tmp_path / "a", Priced(40, 40, late=True), "cheapest", ["score", "tokens"])
     assert report.changes and report.failures.get("timeout", 0) >= 3 and report.saving is not None
     assert report.saving.diff == -60 and report.saving.p < 0.001 and not report.saving_shown
-    answered = picked_by_cost(tmp_path / "b", Priced(lambda r: 1.0), "cheapest", ["score", "tokens"])
+    answered = picked_by_cost(tmp_path / "b", Priced(20, 20, late=False), "cheapest", ["score", "tokens"])
     assert answered.saving_shown
 
 
 def test_the_knee_proves_the_cost_that_it_weighs(tmp_path: Path) -> None:
     """It looks at the first two objectives; cheapest at all."""
-    report = picked_by_cost(tmp_path, Priced(lambda r: 1.0), "knee", ["score", "tokens", "latency"])
+    report = picked_by_cost(tmp_path, Priced(20, 20, late=False), "knee", ["score", "tokens", "latency"])
     assert report.changes and report.saving is not None and report.saving.objective == "tokens"
 
 

@@ -6,11 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.helpers.planted import PlantedLM, plant
 
 from workbench.lm import Request, Response
-from workbench.proof.savings import Ceiling, find_ceilings
+from workbench.proof.savings import Ceiling, find_ceilings, paired_saving
 from workbench.run import Options, optimize
 from workbench.study import Result
 from workbench.task import Example
@@ -92,3 +93,33 @@ def test_the_line_of_a_saving_says_what_a_row_can_cost(tmp_path: Path) -> None:
     assert shown and "at most 4400 a row, its calls at their worst" in line
     shown, line = saving(tmp_path / "b", ceiling={"tokens": 500})
     assert shown and "at most 500 a row, by proof: {ceiling: ...}; its calls could cost 4400" in line
+
+
+def test_a_saving_is_proved_by_the_same_test() -> None:
+    rng = np.random.default_rng(9)
+    dear = rng.uniform(80, 120, 60)
+    most = Ceiling(300.0, "its calls at their worst")
+    cheap = paired_saving("tokens", dear.tolist(), (dear * 0.6).tolist(), most)
+    assert (
+        cheap.shown
+        and cheap.diff == pytest.approx(-0.4 * dear.mean())
+        and cheap.ci95[0] < cheap.diff < cheap.ci95[1] < 0
+    )
+    assert not paired_saving("tokens", dear.tolist(), rng.permutation(dear).tolist(), most).shown
+    assert not paired_saving("tokens", (dear * 0.6).tolist(), dear.tolist(), most).shown, "dearer"
+    assert not paired_saving("usd", [0.0] * 9, [0.0] * 9, Ceiling(0.0, "")).shown
+    outliers = paired_saving("tokens", [100.0] * 20, [99.0] * 19 + [110.0], most)
+    assert not outliers.shown, "the ranks say less, the mean does not"
+    assert cheap.most == 300 and cheap.bound == "its calls at their worst"
+
+
+def test_a_saving_allows_for_rows_as_dear_as_they_can_be() -> None:
+    """Each row 10 cheaper, and a row that costs 1,000 more in one of a hundred was not seen in 60."""
+    baseline, winner = [100.0] * 60, [90.0] * 60
+    assert paired_saving("tokens", baseline, winner, Ceiling(110.0, "")).shown
+    assert not paired_saving("tokens", baseline, winner, Ceiling(1100.0, "")).shown
+    rng, claims = np.random.default_rng(4), 0
+    for _ in range(100):
+        loops = np.where(rng.random(60) < 0.01, 1090.0, 90.0)
+        claims += paired_saving("tokens", baseline, loops.tolist(), Ceiling(1100.0, "")).shown
+    assert claims == 0, "the true saving is 0"

@@ -13,15 +13,7 @@ import pytest
 from scipy import stats
 
 from workbench.proof import Proof, describe_proof, interval, paired_proof
-from workbench.proof.bounded_mean import mean_interval, mean_p
-from workbench.proof.paired_binary import (
-    critical_value,
-    mcnemar_p,
-    power,
-    score_interval,
-    tango_interval,
-)
-from workbench.proof.savings import Ceiling, paired_saving
+from workbench.proof.bounded_mean import mean_p
 from workbench.proof.statistics import BOUNDED_MEAN, MARGIN
 
 
@@ -97,33 +89,6 @@ def test_bad_input_is_refused():
             paired_proof([1.0, 0.5], [wrong, 0.5])
 
 
-@pytest.mark.parametrize("n", [1, 5, 20, 60])
-@pytest.mark.parametrize("shift", [-0.1, 0.0, 0.15])
-def test_the_test_of_a_mean_is_gaffkes_by_simulation(n: int, shift: float) -> None:
-    """Random weights, uniform on the simplex, drawn a million times."""
-    rng = np.random.default_rng(n)
-    values = np.clip(rng.normal(shift, 0.3, n), -1, 1)
-    weights = rng.exponential(size=(1_000_000 // (n + 1), n + 1))
-    share = (weights @ np.append(values, -1.0) <= 0).mean()
-    assert mean_p(values.tolist(), -1.0) == pytest.approx(share, abs=4 * math.sqrt(0.25 / len(weights)))
-
-
-@pytest.mark.parametrize(
-    ("n", "gain"), [(1, 0.5), (20, 0.2), (60, 0.05), (500, 0.01), (200, 0.9), (3000, 0.4), (5000, 0.001)]
-)
-def test_the_test_of_a_mean_is_exact_for_equal_gains(n: int, gain: float) -> None:
-    """A loss of everything in a share of gain / (1 + gain) rows has the mean 0, and is not seen in (1 / (1 + gain)) **
-    n."""
-    assert mean_p([gain] * n, -1.0) == pytest.approx((1 / (1 + gain)) ** n, rel=1e-7)
-
-
-@pytest.mark.parametrize(("hits", "n"), [(0, 10), (3, 10), (9, 10), (10, 10), (130, 200)])
-def test_the_interval_of_a_mean_is_clopper_pearsons_for_scores_of_0_and_1(hits: int, n: int) -> None:
-    reference = stats.binomtest(hits, n).proportion_ci(method="exact")
-    found = mean_interval([1.0] * hits + [0.0] * (n - hits), 0.0, 1.0)
-    assert found == pytest.approx((reference.low, reference.high), abs=1e-6)
-
-
 def test_graded_scores_are_tested_by_their_mean_and_the_interval_agrees() -> None:
     rng = np.random.default_rng(3)
     seen = set()
@@ -136,72 +101,6 @@ def test_graded_scores_are_tested_by_their_mean_and_the_interval_agrees() -> Non
             assert proof.shown == (proof.ci95[0] > 0)
             seen.add(proof.shown)
     assert seen == {True, False}
-
-
-@pytest.mark.parametrize(("wins", "losses", "n"), [(50, 8, 200), (9, 3, 44), (0, 0, 20), (6, 0, 6), (5, 12, 40)])
-def test_tangos_interval_has_the_score_test_at_its_ends(wins: int, losses: int, n: int) -> None:
-    """The ends are where the score statistic, with the likelihood maximised numerically, is 1.96, or another bound."""
-    from scipy.optimize import minimize_scalar
-
-    def statistic(gain: float) -> float:
-        low, high = max(0.0, -gain) + 1e-12, (1 - gain) / 2 - 1e-12
-
-        def unlikely(lost: float) -> float:
-            return -(
-                wins * math.log(lost + gain)
-                + losses * math.log(lost)
-                + (n - wins - losses) * math.log(1 - 2 * lost - gain)
-            )
-
-        lost = minimize_scalar(unlikely, bounds=(low, high), method="bounded", options={"xatol": 1e-12}).x
-        return (wins - losses - n * gain) / math.sqrt(n * (2 * lost + gain - gain**2))
-
-    for bound, ends in ((1.95996, tango_interval(wins, losses, n)), (2.3, score_interval(wins, losses, n, 2.3))):
-        for end, sign in zip(ends, (1, -1), strict=True):
-            if abs(end) < 1:
-                assert sign * statistic(end) == pytest.approx(bound, abs=2e-3)
-        assert ends[0] <= (wins - losses) / n <= ends[1]
-
-
-@pytest.mark.parametrize("n", [7, 20, 33])
-def test_the_interval_excludes_0_just_where_p_is_below_its_level(n: int) -> None:
-    for wins in range(n + 1):
-        for losses in range(n + 1 - wins):
-            low, high = score_interval(wins, losses, n, critical_value(n, 0.05))
-            assert (low > 0 or high < 0) == (mcnemar_p(wins, losses, n) < 0.05), (wins, losses)
-
-
-#: Rows, share that differs, gain, power: by an independent check (exact, no simulation).
-KNOWN_POWER = [
-    (20, 0.30, 0.20, 0.314),
-    (20, 0.15, 0.10, 0.064),
-    (60, 0.30, 0.20, 0.822),
-    (60, 0.15, 0.10, 0.511),
-    (60, 0.10, 0.06, 0.248),
-    (200, 0.30, 0.10, 0.738),
-    (200, 0.10, 0.06, 0.793),
-]
-
-
-@pytest.mark.parametrize(("n", "share", "gain", "known"), KNOWN_POWER)
-def test_the_power_for_binary_scores_is_that_of_the_unconditional_test(
-    n: int, share: float, gain: float, known: float
-) -> None:
-    assert power(n, share, gain) == pytest.approx(known, abs=6e-4)
-    conditional = stats.binom.isf(0.025, np.arange(n + 1), 0.5) + 1  # McNemar's own exact test
-    wins = stats.binom.sf(conditional - 1, np.arange(n + 1), (1 + gain / share) / 2)
-    assert power(n, share, gain) > stats.binom.pmf(np.arange(n + 1), n, share) @ wins
-
-
-@pytest.mark.parametrize(("n", "alpha"), [(20, 0.05), (60, 0.05), (200, 0.05), (60, 0.0083), (37, 0.025)])
-def test_the_level_for_binary_scores_holds_for_every_share(n: int, alpha: float) -> None:
-    bound = critical_value(n, alpha)
-    pairs = np.arange(1, n + 1)
-    wins = np.arange(n + 1)[:, None]
-    reached = (2 * wins - pairs) / np.sqrt(pairs) > bound
-    tails = (stats.binom.pmf(wins, pairs, 0.5) * (reached & (wins <= pairs))).sum(axis=0)
-    levels = [stats.binom.pmf(pairs, n, share) @ tails for share in np.linspace(0.001, 1, 1000)]
-    assert max(levels) <= alpha / 2 and max(levels) > 0.6 * alpha / 2
 
 
 def test_a_gain_needs_its_interval_above_zero_as_well_as_its_p(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,36 +129,6 @@ def test_rows_of_one_cluster_count_once() -> None:
     assert (mixed.baseline_mean, mixed.winner_mean, mixed.test) == (0.5, 0.75, BOUNDED_MEAN)
     with pytest.raises(ValueError, match="paired"):
         paired_proof([1.0], [1.0], clusters=[1, 2])
-
-
-def test_a_saving_is_proved_by_the_same_test() -> None:
-    rng = np.random.default_rng(9)
-    dear = rng.uniform(80, 120, 60)
-    most = Ceiling(300.0, "its calls at their worst")
-    cheap = paired_saving("tokens", dear.tolist(), (dear * 0.6).tolist(), most)
-    assert (
-        cheap.shown
-        and cheap.diff == pytest.approx(-0.4 * dear.mean())
-        and cheap.ci95[0] < cheap.diff < cheap.ci95[1] < 0
-    )
-    assert not paired_saving("tokens", dear.tolist(), rng.permutation(dear).tolist(), most).shown
-    assert not paired_saving("tokens", (dear * 0.6).tolist(), dear.tolist(), most).shown, "dearer"
-    assert not paired_saving("usd", [0.0] * 9, [0.0] * 9, Ceiling(0.0, "")).shown
-    outliers = paired_saving("tokens", [100.0] * 20, [99.0] * 19 + [110.0], most)
-    assert not outliers.shown, "the ranks say less, the mean does not"
-    assert cheap.most == 300 and cheap.bound == "its calls at their worst"
-
-
-def test_a_saving_allows_for_rows_as_dear_as_they_can_be() -> None:
-    """Each row 10 cheaper, and a row that costs 1,000 more in one of a hundred was not seen in 60."""
-    baseline, winner = [100.0] * 60, [90.0] * 60
-    assert paired_saving("tokens", baseline, winner, Ceiling(110.0, "")).shown
-    assert not paired_saving("tokens", baseline, winner, Ceiling(1100.0, "")).shown
-    rng, claims = np.random.default_rng(4), 0
-    for _ in range(100):
-        loops = np.where(rng.random(60) < 0.01, 1090.0, 90.0)
-        claims += paired_saving("tokens", baseline, loops.tolist(), Ceiling(1100.0, "")).shown
-    assert claims == 0, "the true saving is 0"
 
 
 def cheaper_world(rng: np.random.Generator, n: int, loss: float, changed: float, graded: bool) -> Proof:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from areas.mutant import Mutant, changes_of, nodes_of
 
 STATISTICS = "core/workbench/proof/statistics.py"
-STATS = "tests/proof/test_statistics.py"
+STATS, BINARY = "tests/proof/test_statistics.py", "tests/proof/test_paired_binary.py"
 REUSE, LEAKAGE = "tests/proof/test_reuse.py", "tests/proof/test_leakage.py"
 SEALED = "tests/run/test_sealed.py"
 COPIES_TESTS = "tests/task/test_copies.py"
@@ -20,17 +20,13 @@ BY_HAND = nodes_of(
     "test_a_gain_needs_its_interval_above_zero_as_well_as_its_p",
     "test_a_smaller_level_shows_less",
     "test_rows_of_one_cluster_count_once",
-    "test_a_saving_is_proved_by_the_same_test",
     "test_rounding_of_binary_fractions_is_no_difference",
     "test_rows_that_one_side_alone_left_unanswered_count_against_a_gain",
     "test_interval_of_a_share_is_wilsons",
     "test_words_without_evidence",
 )
-EXACT = nodes_of(
+GRADED = nodes_of(
     STATS,
-    "test_tangos_interval_has_the_score_test_at_its_ends",
-    "test_the_test_of_a_mean_is_exact_for_equal_gains",
-    "test_the_interval_of_a_mean_is_clopper_pearsons_for_scores_of_0_and_1",
     "test_graded_scores_are_tested_by_their_mean_and_the_interval_agrees",
     "test_a_test_of_graded_scores_looks_at_both_sides",
 )
@@ -89,7 +85,7 @@ PROOF: list[Mutant] = [
     ),
     *changes_of(
         "core/workbench/proof/paired_binary.py",
-        EXACT,
+        (*GRADED, BINARY, *BY_HAND),
         ("float(ndtri((1 + level) / 2))", "float(ndtri(level))", "Tango's interval is one of 90%"),
         ("b * b - 8 * n * c)", "b * b - 4 * n * c)", "Tango's share of losses is not the likeliest"),
         ("return min(1.0, 2 * _tail(", "return min(1.0, _tail(", "McNemar's test looks at one side"),
@@ -98,15 +94,9 @@ PROOF: list[Mutant] = [
     ),
     *changes_of(
         "core/workbench/proof/savings.py",
-        nodes_of(
-            STATS, "test_a_saving_is_proved_by_the_same_test", "test_a_saving_allows_for_rows_as_dear_as_they_can_be"
-        ),
+        "tests/proof/test_savings.py",
         ("math.fsum(saved) > 0 and p < alpha and low > 0,", "math.fsum(saved) > 0,", "any saving is shown"),
         ("max([ceiling.most, *baseline, *winner])", "max([*baseline, *winner])", "no row is dearer than those seen"),
-    ),
-    *changes_of(
-        "core/workbench/proof/savings.py",
-        "tests/proof/test_savings.py",
         ("return times * worst", "return worst", "a row makes one call"),
         ("if call.response.completion_tokens > call.max_tokens and", "if False and", "max_tokens bounds any server"),
         (
@@ -126,7 +116,7 @@ PROOF: list[Mutant] = [
     ),
     *changes_of(
         "core/workbench/proof/bounded_mean.py",
-        EXACT,
+        (*GRADED, "tests/proof/test_bounded_mean.py"),
         (
             "return min(1.0, 2 * min(mean_p(differences, -largest), mean_p([-d for d in differences], -largest)))",
             "return min(1.0, mean_p(differences, -largest))",
