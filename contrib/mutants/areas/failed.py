@@ -21,6 +21,10 @@ FAILED: list[Mutant] = [
             "{FailureKind.BROKEN, FailureKind.BAD_BODY}",
             "a timeout is not billed",
         ),
+    ),
+    *changes_of(
+        FAILURES,
+        "tests/ledger/test_dead_server.py",
         ("return self in _RETRYABLE or self is FailureKind.PROVIDER", "return False", "no server is ever dead"),
     ),
     *changes_of(

@@ -1,0 +1,123 @@
+"""A server that is gone: the run stops after a bounded number of requests, and asks again when it is resumed."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.helpers.journal import (
+    FakeLM,
+    ask,
+    failure,
+    journal,
+    nothing_reserved,
+    reply,
+    run,
+    run_without_waiting,
+    spec,
+    turns,
+)
+
+from workbench.errors import ServerDead
+from workbench.failures import FailureKind
+from workbench.ledger import Ledger
+from workbench.ledger.dead_server import DEAD_AFTER
+from workbench.lm import Request
+
+
+@pytest.mark.parametrize(
+    ("attempts", "kind"),
+    [
+        (1, "connection"),
+        (3, "connection"),
+        *((1, str(kind)) for kind in FailureKind if kind.dead_server and kind != "connection"),
+    ],
+)
+def test_a_dead_server_stops_the_run_after_a_bounded_number_of_requests(
+    attempts: int, kind: str, tmp_path: Path
+) -> None:
+    alive, places = False, asyncio.Semaphore(1)
+    pause = None if kind == "rate_limit" else 0.0  # one rate limit a second counts
+
+    async def answer(request: Request) -> Any:
+        await turns(random.Random(str(request.messages)).randrange(4))
+        return reply() if alive else failure(kind)
+
+    lm = FakeLM(answer, concurrency=8)
+
+    at_once = 16  # examples under way, as an evaluation has them
+
+    async def one(ledger: Ledger, n: int) -> Any:
+        async with places:
+            return await ledger.call(lm, ask(str(n)), "task", spec(attempts=attempts))
+
+    async def course() -> None:
+        nonlocal alive, places
+        places = asyncio.Semaphore(at_once)
+        with journal(tmp_path / "run.db", pause=pause, calls=5000) as ledger:
+            outcomes = await asyncio.gather(*(one(ledger, n) for n in range(200)), return_exceptions=True)
+            dead = [o for o in outcomes if isinstance(o, ServerDead)]
+            assert len(outcomes) - len(dead) == DEAD_AFTER - 1, "those before the end were told their own failure"
+            assert len(lm.requests) <= (DEAD_AFTER + at_once) * attempts
+            assert f"planted {kind}" in str(dead[0]) and nothing_reserved(ledger)
+            ledger.store.flush()
+            assert ledger.store.row("select 1 from calls") is None, "what failed meanwhile is no lasting outcome"
+            sent = len(lm.requests)
+            with pytest.raises(ServerDead):
+                await one(ledger, 999)
+            assert len(lm.requests) == sent
+        alive = True
+        with journal(tmp_path / "run.db", pause=pause, calls=5000) as ledger:
+            for n in range(200):
+                settled = await one(ledger, n)
+                assert settled.response is not None, "a resumed run asks again"
+            assert ledger.spent.calls == ledger.sent.calls == len(lm.requests)
+
+    (run_without_waiting if kind == "rate_limit" else run)(course)
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_where_nothing_was_answered_before_the_budget_ended_all_is_asked_again(answered: bool, tmp_path: Path) -> None:
+    """Failures that end a call are kept, since asking again would give the same; but not those of a server that gave
+    no answer at all. What was sent stays on the bill."""
+    alive = answered
+
+    def answer(request: Request) -> Any:
+        return reply() if alive else failure("timeout")
+
+    async def course() -> None:
+        nonlocal alive
+        lm = FakeLM(answer)
+        with journal(tmp_path / "run.db", calls=3) as ledger:
+            for n in range(3):
+                await ledger.call(lm, ask(str(n)), "task", spec(attempts=1))
+                alive = False
+            if answered:
+                ledger.bill.check_answered()
+            else:
+                with pytest.raises(ServerDead, match="none of 3 requests was answered"):
+                    ledger.bill.check_answered()
+        alive = True
+        with journal(tmp_path / "run.db", calls=6) as ledger:
+            found = [await ledger.call(lm, ask(str(n)), "task", spec(attempts=1)) for n in range(3)]
+            assert [settled.error is None for settled in found] == ([True, False, False] if answered else [True] * 3)
+            assert len(lm.requests) == ledger.sent.calls == (3 if answered else 6)
+
+    run(course)
+
+
+def test_an_answer_in_between_keeps_the_run_alive(tmp_path: Path) -> None:
+    async def course() -> None:
+        with journal(tmp_path / "run.db", calls=500) as ledger:
+            for n in range(4 * DEAD_AFTER):
+                lm = FakeLM(lambda request, n=n: failure("server") if n % DEAD_AFTER else reply())
+                await ledger.call(lm, ask(str(n)), "task", spec(attempts=1))
+            for n in range(2 * DEAD_AFTER):  # errors of the request say nothing about the server
+                await ledger.call(FakeLM(lambda r: failure("bad_request")), ask(f"bad {n}"), "task", spec(attempts=1))
+            row = ledger.store.row("select count(*) from calls")
+            assert row is not None and row[0] == 6 * DEAD_AFTER
+
+    run(course)
