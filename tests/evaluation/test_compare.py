@@ -149,14 +149,18 @@ def test_rows_that_the_second_side_lacks_count_against_it() -> None:
     assert not not_worse(side(base), side({k: v for k, v in base.items() if int(k[1:]) >= 30}))[0]
 
 
+def skill(request: Request) -> float:
+    return 0.9 if "Better" in str(request.messages[0]) else 0.2
+
+
+def improve(folder: Path, trials: int = 3) -> Report:
+    """A run that chooses the better of two wordings by its rows of val."""
+    space = {"nodes.sort.instructions": ["Better.", "Plain."]}
+    return plant(folder, skill, {"random": {"trials": trials}}, calls=900, search=space)[0]
+
+
 def test_a_run_of_optimize_is_compared_with_its_own_baseline_and_with_evals(tmp_path: Path) -> None:
-    report, _ = plant(
-        tmp_path,
-        lambda r: 0.9 if "Better" in str(r.messages[0]) else 0.2,
-        {"random": {"trials": 3}},
-        calls=900,
-        search={"nodes.sort.instructions": ["Better.", "Plain."]},
-    )
+    report = improve(tmp_path)
     database = ["--db", str(tmp_path / "run.db")]
     done = CliRunner().invoke(cli, ["compare", "last", "--json", *database])
     assert done.exit_code == 0, done.output
@@ -190,14 +194,7 @@ def test_a_row_that_one_side_could_not_answer_is_left_out_and_counted(write: Wri
 
 def test_a_run_without_a_result_is_not_compared_by_the_mean_of_its_candidates(tmp_path: Path) -> None:
     """As one that was killed: its rows are those of every candidate."""
-    space = {"nodes.sort.instructions": ["Better.", "Plain."]}
-    plant(
-        tmp_path,
-        lambda r: 0.9 if "Better" in str(r.messages[0]) else 0.2,
-        {"random": {"trials": 2}},
-        calls=900,
-        search=space,
-    )
+    improve(tmp_path, trials=2)
     store = Store(tmp_path / "run.db")
     store.execute("update runs set report = null, checksum = null, status = 'running'")
     with pytest.raises(StoreError, match=r"\(optimize\) has no result yet; name a candidate of it"):
@@ -223,19 +220,9 @@ def test_damaged_rows_end_in_a_message(write: WriteFile, tmp_path: Path, change:
 def chosen(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Report]:
     """A run that chose a candidate by its rows of val."""
     folder = tmp_path_factory.mktemp("chosen")
-    report, _ = plant(
-        folder,
-        lambda r: 0.9 if "Better" in str(r.messages[0]) else 0.2,
-        {"random": {"trials": 3}},
-        calls=900,
-        search={"nodes.sort.instructions": ["Better.", "Plain."]},
-    )
+    report = improve(folder)
     assert report.winner.hash != report.baseline["workflow"]
     return folder, report
-
-
-def planted() -> PlantedLM:
-    return PlantedLM(lambda r: 0.9 if "Better" in str(r.messages[0]) else 0.2)
 
 
 def score(folder: Path, report: Report, split: str, better: bool = True, name: str = "w") -> EvalReport:
@@ -245,7 +232,7 @@ def score(folder: Path, report: Report, split: str, better: bool = True, name: s
     if better:
         spec["nodes"]["sort"]["instructions"] = report.winner.nodes["sort"]["instructions"]
     (folder / f"{name}.yaml").write_text(yaml.safe_dump(spec))
-    pool = planted()
+    pool = PlantedLM(skill)
     return evaluate(folder / f"{name}.yaml", options=EvalOptions(split=split), database=folder / "run.db", pool=pool)
 
 
@@ -330,7 +317,7 @@ def test_a_matrix_with_a_cell_that_was_chosen_by_its_rows_says_so(chosen: tuple[
     folder, report = chosen
     score(folder, report, "val")
     axis = parse_axis(f"nodes.sort.instructions=Plain.,{report.winner.nodes['sort']['instructions']}")
-    options, pool = EvalOptions(split="val"), planted()
+    options, pool = EvalOptions(split="val"), PlantedLM(skill)
     cells = evaluate_matrix(folder / "w.yaml", [axis], options=options, database=folder / "run.db", pool=pool)
     names = [cell.run for cell in cells]
     found = compared(folder, *names)
