@@ -77,7 +77,13 @@ class WorkflowProgram(dspy.Module):
             hot = {f"{a}.decoding.temperature": temperature for a in self.addresses.values()}
             workflow = workflow.patched({k: v for k, v in hot.items() if _takes(workflow, k)})
         study = self.bridge.study
-        outcome = self.bridge.wait(lambda: study.run(workflow, Example("dspy", inputs), replica))
+
+        async def run() -> ExampleRun:
+            if rollout is None:
+                study.add_candidate(workflow)
+            return await study.run(workflow, Example("dspy", inputs), replica)
+
+        outcome = self.bridge.wait(run)
         self._trace(outcome)
         extra = {"workbench_failure": f"{outcome.failure}: {outcome.message}"} if outcome.failure else {}
         return dspy.Prediction(**dict(outcome.prediction), **extra)

@@ -56,7 +56,7 @@ def test_a_proposer_that_fails_is_told(answer: str | None, tmp_path: Path) -> No
         pool=pool,
         options=Options(out=str(tmp_path / "o.yaml")),
     )
-    why = "none of the proposer's 2 answers could be used"
+    why = "none of the proposer's 2 answers made a new candidate"
     if answer is None:
         assert "2 of 2 calls of the proposer failed (too_long): the prompt is too long" in report.warnings
         why = "the proposer gave no answer: all 2 of its calls failed (too_long)"
