@@ -99,6 +99,13 @@ def test_ids_that_name_a_conversation_and_a_turn_group_rows() -> None:
     assert (
         len({*found.of.values()}) == 12 and "the ids of the 48 test rows name 12 groups, e.g. conv0" in found.notes[0]
     )
+    for field, end in (("turn_id", ""), ("utterance", "#"), ("key", "turn"), ("id", "utt")):
+        ids = [f"c{i // 4}-{end}{i % 4}" for i in range(48)]
+        rows = [Example(str(i), {field: name, "text": f"text {i}"}) for i, name in enumerate(ids)]
+        found = cluster_rows(rows, None, ["text"], None)
+        assert len({*found.of.values()}) == 12 and "name 12 groups, e.g. c0" in found.notes[0], field
+    turns = [Example(str(i), {"turn_id": i % 12, "qid": f"d{i // 4}-{i % 4}", "text": f"text {i}"}) for i in range(48)]
+    assert cluster_rows(turns, None, ["text"], None).notes == (), "numbers of turns, and questions on one document"
     for name in ("gsm8k/train/{}", "algebra_{}", "row-{}", "{}", "9f3a{}", "2024-01-05-{}", "L3-{}"):
         rows = [Example(str(i), {"id": name.format(i), "text": f"text {i}"}) for i in range(48)]
         assert cluster_rows(rows, None, ["text"], None).notes == (), name

@@ -36,6 +36,8 @@ def row(text: str, label: str = "a", **more: object) -> Example:
         (LONG.replace("ordered", "bought").removesuffix(" mails"), None),
         (LONG.replace("my mails", "mails my"), None),
         ("my invoice is wrong and nobody answers my mails", None),
+        (f"order 4711 and 12: {LONG}", None),
+        (f"somebody from the office over there wrote that {LONG}", None),
         (LONG + " so please send it at once or give me my money back", None),
     ],
 )
@@ -230,6 +232,7 @@ def test_ten_questions_on_one_passage_are_ten_rows() -> None:
         LONG.replace("parcel", "pаrсel"),  # two Cyrillic letters
         LONG.replace("come", "cóme").replace("mails", "maíls").replace("two", "twô"),
         "please " + LONG,
+        "Hi there, one quick question: " + LONG,
         f"{LONG}'s",
         LONG.upper().replace(" ", "  "),
     ],

@@ -248,7 +248,7 @@ class Study:
         await self.evaluator.runtime.sandbox()
 
     def add_candidate(self, workflow: Workflow) -> None:
-        """Record a workflow as a candidate. `evaluate` does; one whose rows are only `run` is not recorded otherwise."""
+        """Record a workflow as a candidate, as `evaluate` does and `run` does not."""
         self.progress.on_candidate(workflow, self.name)
 
     async def run(self, workflow: Workflow, example: Example, replica: int = 0) -> ExampleRun:

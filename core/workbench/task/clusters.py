@@ -53,8 +53,10 @@ def cluster_rows(
         of = {row.id: digest(f"{named}: {row[named]!r}") for row in rows if named in row}
         return Clusters(of if len({*of.values()}) < len(of) else {})  # a field that numbers rows groups none
     roots, later = group_copies(rows, inputs, target), find_continuations(rows, inputs)
-    guessed = find_group_field(rows, {*inputs, *([target] if target is not None else [])})
-    groups: Sequence[object] = [row.get(guessed) for row in rows] if guessed is not None else find_groups_of_ids(rows)
+    known = {*inputs, *([target] if target is not None else [])}
+    guessed = find_group_field(rows, known)
+    groups: Sequence[object] = find_groups_of_ids(rows, known)
+    groups = [row.get(guessed) for row in rows] if guessed is not None else groups
     exact = [normalised_inputs(row, inputs) for row in rows]
     joined = _join(_join(roots, later), groups or [None] * len(rows))
     keys = {root: digest(exact[root] or rows[root].id) for root in {*joined}}

@@ -21,6 +21,9 @@ TOKENS_AN_EDIT = 10
 #: The most tokens that may differ, however long the text: the work grows with their square.
 MOST_EDITS = 64
 
+#: The most tokens of a greeting before a copy.
+GREETING = 6
+
 #: Consecutive tokens that two near copies must share somewhere.
 SHINGLE = 3
 
@@ -50,7 +53,7 @@ def are_near(a: Words, b: Words) -> bool:
     Edits of a copy are scattered. Where more than SHINGLE tokens in one place differ, as the question behind a passage
     does, the rows are different ones.
     """
-    if a == b:
+    if a == b or _greets(a, b) or _greets(b, a):
         return True
     edits = min(max(len(a), len(b)) // TOKENS_AN_EDIT, MOST_EDITS)
     if not edits or abs(len(a) - len(b)) > edits:
@@ -63,6 +66,14 @@ def are_near(a: Words, b: Words) -> bool:
     if max((here - there).total(), (there - here).total()) > edits:  # an edit mends one token of each
         return False
     return [w for w in a if w.isdigit()] == [w for w in b if w.isdigit()] and _within(a, b, edits)
+
+
+def _greets(a: Words, b: Words) -> bool:
+    """Whether one text is the other after a few words, as after "Hi there, one quick question"."""
+    extra = len(a) - len(b)
+    if not 0 < extra <= GREETING or len(b) < TOKENS_AN_EDIT:
+        return False
+    return a[extra:] == b and not any(word.isdigit() for word in a[:extra])
 
 
 def _within(a: Words, b: Words, edits: int) -> bool:

@@ -38,7 +38,10 @@ LEAST_START = 8
 MOST_FOLLOWERS = 2
 
 #: The end of an id that numbers the rows of a group: conv12-turn3, 9f3a7/2.
+LONGEST_ID = 100
 _NUMBERED = re.compile(r"[\W_]+[A-Za-z]{0,9}[\W_]*\d+$")
+#: Words for the parts of a conversation: a field `turn_id`, an id c12-turn3.
+_TURNS = frozenset("message msg turn utt utterance".split())
 
 
 def find_group_field(rows: Sequence[Example], without: Collection[str]) -> str | None:
@@ -66,7 +69,7 @@ def find_group_field(rows: Sequence[Example], without: Collection[str]) -> str |
 
 def _names_groups(name: str, count: int) -> bool:
     """Whether the name of a field says what rows have in common: by its last word, `id` and the like aside."""
-    words = [word.casefold() for word in _WORD.findall(name.rpartition(".")[2])]
+    words = _words(name.rpartition(".")[2])
     while words and words[-1] in _IDS:
         words.pop()
     if not words:
@@ -75,12 +78,34 @@ def _names_groups(name: str, count: int) -> bool:
     return last in _TALKS or (last in _GROUPS and count >= SURE_GROUPS)
 
 
-def find_groups_of_ids(rows: Sequence[Example]) -> list[str]:
-    """For each row the group that its id names, as conv12-3 names conv12; empty if the ids name none."""
-    groups = [_NUMBERED.sub("", str(row.get("id", ""))) for row in rows]
-    count = len({*groups})
-    named = all(_TALKS & {*_WORD.findall(group.casefold())} and _DIGIT.search(group) for group in groups)
-    return groups if named and count >= SURE_GROUPS and len(rows) >= SURE_ROWS * count else []
+def find_groups_of_ids(rows: Sequence[Example], without: Collection[str] = ()) -> list[str]:
+    """For each row the group that an id of it names, as conv12-3 and c12-turn3 name conv12 and c12; empty if none does.
+
+    without: as of `find_group_field`.
+    """
+    for name in ("id", *_fields(rows)):
+        if name in without or any(len(str(row.get(name, ""))) > LONGEST_ID for row in rows):
+            continue
+        ids = [str(row.get(name, "")) for row in rows]
+        groups = [_NUMBERED.sub("", value) for value in ids]
+        count = len({*groups})
+        if not all(0 < len(a) < len(b) for a, b in zip(groups, ids, strict=True)):
+            continue
+        if not SURE_GROUPS <= count <= len(rows) / SURE_ROWS:
+            continue
+        if {*_words(name)} & _TURNS or all(map(_names_conversation, ids, groups)):
+            return groups
+    return []
+
+
+def _names_conversation(value: str, group: str) -> bool:
+    """Whether an id names a conversation before the number of a row."""
+    said = {*_words(group)} & _TALKS or {*_words(value[len(group) :])} & _TURNS
+    return bool(said) and _DIGIT.search(group) is not None
+
+
+def _words(name: str) -> list[str]:
+    return [word.casefold() for word in _WORD.findall(name)]
 
 
 def find_continuations(rows: Sequence[Example], inputs: Sequence[str]) -> list[int]:
