@@ -18,9 +18,9 @@ from click.testing import CliRunner
 
 from workbench.cli import cli
 from workbench.errors import LMError, NodeError, PluginError, SpecError, StoreError
+from workbench.kit.answers import parse
 from workbench.kit.bounded_http import BodyError, BodyReader
 from workbench.kit.call_parser import answer_text, correction, read_text
-from workbench.kit.plain_adapter import parse
 from workbench.kit.proposer import read_objects, read_prompt
 from workbench.lm import Request
 from workbench.spec import Spec, check_spec, load_yaml

@@ -20,6 +20,7 @@ from pydantic import Field
 
 from workbench.concurrency import gather_all
 from workbench.errors import NodeError, SpecError
+from workbench.kit import answers
 from workbench.kit import plain_adapter as plain
 from workbench.runtime import Context
 from workbench.workflow import NodeConfig, SignatureNode, parse_signature
@@ -139,10 +140,10 @@ class Program(SignatureNode):
             missing = [f.name for f in self.signature.outputs if f.name not in value]
             if missing:
                 raise NodeError("code", f"the agent returned no '{missing[0]}'")
-            return {f.name: plain.convert(f, plain.as_text(value[f.name]))[0] for f in self.signature.outputs}
+            return {f.name: answers.convert(f, plain.as_text(value[f.name]))[0] for f in self.signature.outputs}
         if value is None or not plain.as_text(value).strip():
             raise NodeError("empty", "the agent returned nothing")
-        return plain.parse(self.signature, plain.as_text(value))[0]
+        return answers.parse(self.signature, plain.as_text(value))[0]
 
 
 def check_source(source: str) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 from workbench.defects import Defect
 from workbench.errors import NodeError, SpecError, suggest
+from workbench.kit import answers
 from workbench.kit import plain_adapter as plain
 from workbench.kit.tool_defects import find_tool_defects
 from workbench.kit.tools import Tool, call_tool, calls_in, describe_tool, load_tool
@@ -137,7 +138,7 @@ class AStar(NodeKind):
         ctx.note(task=question, plan=[name for name, _ in path])
         field = self.signature.outputs[0]
         result = await self._carry_out(path, inputs, ctx)
-        value = result if field.type is Any else plain.convert(field, plain.as_text(result))[0]
+        value = result if field.type is Any else answers.convert(field, plain.as_text(result))[0]
         return {field.name: value, "plan": [{"tool": name, "arguments": json.loads(text)} for name, text in path]}
 
     def question(self, inputs: Mapping[str, Any]) -> str:

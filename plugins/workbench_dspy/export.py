@@ -66,12 +66,16 @@ class NodeError(Exception):
 '''
 
 #: Modules of the kit that the exported classes use.
-_KIT = ("plain_adapter", "call_parser", "loose_json", "nearest_demos", "tfidf")
+_KIT = ("plain_adapter", "call_parser", "nearest_demos", "tfidf")
+#: The reader of answers; a module of it is called answers_NAME there.
+_ANSWERS = ("choices", "conclusions", "json_text", "numbers", "shapes", "typed")
 _OWN = ("predictor", "agent", "flow")
 _IMPORTS = (
     (r"from workbench\.errors import", "from .fields import"),
     (r"from workbench\.workflow import", "from .fields import"),
     (r"from workbench\.kit import", "from . import"),
+    (r"from workbench\.kit\.answers\.", "from .answers_"),
+    (r"from workbench\.lm\.", "from ."),
     (r"from workbench\.kit\.", "from ."),
     (r"from workbench_dspy\.exported\.", "from ."),
 )
@@ -143,9 +147,13 @@ def _as_words(text: str) -> str:
 def _parts() -> dict[str, str]:
     """The modules of `program_parts`, by name, with their imports turned into those of one package."""
     found = {"fields": "\n\n".join([_FIELDS.strip("\n") + "\n", *(inspect.getsource(c) for c in (Field, Signature))])}
-    places = {**dict.fromkeys(_KIT, "workbench.kit"), **dict.fromkeys(_OWN, "workbench_dspy.exported")}
-    for name, package in places.items():
-        text = (files(package) / f"{name}.py").read_text(encoding="utf-8")
+    places = {name: ("workbench.kit", name) for name in _KIT} | {
+        f"answers_{n}": ("workbench.kit.answers", n) for n in _ANSWERS
+    }
+    places |= {name: ("workbench_dspy.exported", name) for name in _OWN}
+    places |= {"answers": ("workbench.kit.answers", "__init__"), "thoughts": ("workbench.lm", "thoughts")}
+    for name, (package, module) in places.items():
+        text = (files(package) / f"{module}.py").read_text(encoding="utf-8")
         for pattern, new in _IMPORTS:
             text = re.sub(rf"(?m)^{pattern}", new, text)
         found[name] = text

@@ -21,6 +21,7 @@ from dspy.utils.exceptions import AdapterParseError
 
 from workbench.concurrency import run_in_thread
 from workbench.errors import LMError, NodeError
+from workbench.kit.said import check_said
 from workbench.runtime import Context
 from workbench.workflow import NodeConfig, NodeKind
 from workbench_dspy.bridge import Ended, as_chat, as_response
@@ -143,10 +144,7 @@ class ModuleRun:
         # The replica of a predictor's call is that of its node.
         replica = self.draw([messages, settings]) if ctx is self.ctx else 0
         answer = await ctx.complete(messages, lm=self.node.lm, replica=replica, **settings)
-        if answer.finish == "refusal":
-            raise NodeError("refused", f"the model refused: {answer.text[:200]!r}")
-        if not answer.text.strip():
-            raise NodeError("empty", "the model gave an empty answer")
+        check_said(answer)
         return as_response(answer, request.model)
 
     def wait(self, make: Callable[[], Awaitable[T]]) -> T:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import NodeError, SpecError
+from workbench.kit.answers import as_text, convert
 from workbench.kit.beside import NEVER_COPIED
-from workbench.kit.plain_adapter import as_text, convert
 from workbench.user_code import PREFIX, parse_address
 from workbench.workflow import Signature
 from workbench_external.config import ExternalConfig

@@ -9,9 +9,9 @@ from typing import Any
 from workbench.errors import NodeError
 from workbench.gateway import Ask
 from workbench.hashing import digest
+from workbench.kit.answers import as_text
 from workbench.kit.forged import Forged
 from workbench.kit.native_calls import same_said, to_message
-from workbench.kit.plain_adapter import as_text
 from workbench.kit.tools import Tool, check_arguments, load_arguments
 from workbench.lm import Response
 from workbench_external.slots.discover import texts_of

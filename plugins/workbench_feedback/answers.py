@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 from workbench.errors import LMError, WorkbenchError
 from workbench.failures import FailureKind
 from workbench.kit.agent_log import Log, step_text
-from workbench.kit.loose_json import read_object
+from workbench.kit.answers.json_text import read_object
 from workbench.lm import Response
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from workbench.errors import NodeError
-from workbench.kit import plain_adapter as plain
+from workbench.kit import answers
 from workbench.workflow import Signature
 
 
@@ -59,9 +59,9 @@ def parse(config: Any, signature: Signature, text: str, cut: bool) -> tuple[dict
     cls = dspy_signature(signature, config.instructions, tuple(sorted(config.descriptions.items())))
     try:
         found = get_adapter(config.adapter).parse(cls, text)
-        return {f.name: plain.as_json(f, found[f.name]) for f in signature.outputs}, False
+        return {f.name: answers.as_json(f, found[f.name]) for f in signature.outputs}, False
     except (AdapterParseError, ValueError, TypeError):
         if cut and not signature.outputs[-1].closed:
             raise NodeError("cut", f"the answer was cut at max_tokens: {text[:200]!r}") from None
-        values, _ = plain.parse(signature, text, cut)
+        values, _ = answers.parse(signature, text, cut)
         return values, True

@@ -14,11 +14,13 @@ from pydantic import Field
 
 from workbench.defects import Defect
 from workbench.errors import LMError, NodeError, SpecError
+from workbench.kit import answers
 from workbench.kit import plain_adapter as plain
 from workbench.kit import prompt_defects as prompts
 from workbench.kit.images import as_urls, image_inputs, user_content
 from workbench.kit.named_types import NAMED_TYPES, NamedTypes, load_types
 from workbench.kit.nearest_demos import Nearest
+from workbench.kit.said import check_said
 from workbench.lm import Response
 from workbench.runtime import Context
 from workbench.spec import lm_spec
@@ -191,20 +193,16 @@ class Predict(SignatureNode):
 
     def _read(self, response: Response, ctx: Context) -> dict[str, Any]:
         """Typed outputs of one answer; a refused, empty, cut or unreadable answer is a NodeError of that kind."""
-        if response.finish == "refusal":
-            raise NodeError("refused", f"the model refused: {response.text[:200]!r}")
-        if response.finish == "empty" or not response.text.strip():
-            raise NodeError("empty", "the model gave an empty answer")
-        cut = response.finish == "length"
+        text, cut = check_said(response)
         if self.config.adapter == "plain":
-            values, read = plain.parse(self.asked, response.text, cut)
+            values, read = answers.parse(self.asked, text, cut)
         else:
             from workbench_predict.dspy_adapters import parse
 
-            values, read = parse(self.config, self.asked, response.text, cut)
+            values, read = parse(self.config, self.asked, text, cut)
         if read:
             if not self.config.fallback:
-                raise NodeError("cut" if cut else "unparsed", f"no clean answer: {response.text[:200]!r}")
+                raise NodeError("cut" if cut else "unparsed", f"no clean answer: {text[:200]!r}")
             ctx.note(fallback=ctx.span.notes.get("fallback", 0) + 1)
         if cut:
             ctx.note(cut=ctx.span.notes.get("cut", 0) + 1)

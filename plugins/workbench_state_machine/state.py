@@ -12,8 +12,10 @@ from typing import Any
 
 from workbench.defects import Defect
 from workbench.errors import NodeError, SpecError
+from workbench.kit import answers
 from workbench.kit import plain_adapter as plain
 from workbench.kit.call_parser import UNREADABLE, Reading
+from workbench.kit.said import check_said
 from workbench.kit.tools import Tool, call_tool, describe_tool, load_tool, read_calls, unreadable_call
 from workbench.lm import Response
 from workbench.runtime import Context
@@ -144,8 +146,7 @@ class State(NodeKind):
         response = await ctx.complete(
             messages, lm=self.lm, temperature=self.machine.temperature, max_tokens=self.machine.max_tokens
         )
-        if response.finish == "refusal":
-            raise NodeError("refused", f"the model refused: {response.text[:200]!r}")
+        check_said(response)
         turn = await self._act(response, inputs, ctx)
         said = [*inputs["history"], {"role": "assistant", "content": response.text}]
         to, kept, turn = await self._next(turn, response.text, inputs["kept"], said, ctx)
@@ -251,7 +252,7 @@ class State(NodeKind):
         messages = [{"role": "system", "content": _JUDGE}, *said, {"role": "user", "content": asked}]
         response = await ctx.complete(messages, lm=self.lm, max_tokens=16)
         try:
-            return plain.convert(_YES_NO, response.text)[0] == "yes"
+            return answers.convert(_YES_NO, response.text)[0] == "yes"
         except NodeError:
             ctx.note(unreadable=response.text[:200])
             return False
@@ -262,10 +263,10 @@ class State(NodeKind):
         for field in self.signature.outputs:
             if field.name == step.keep:
                 given = (turn.arguments or {}).get(field.name, turn.action)
-                found |= plain.parse(Signature((), (field,)), plain.as_text(given))[0]
+                found |= answers.parse(Signature((), (field,)), plain.as_text(given))[0]
         if step.to != END:
             return found
         missing = [f.name for f in self.signature.outputs if f.name not in found and f not in self.answers]
         if missing:
             raise NodeError("unparsed", f"there is no '{missing[0]}' yet")
-        return found | plain.parse(Signature((), self.answers), reply)[0] if self.answers else found
+        return found | answers.parse(Signature((), self.answers), reply)[0] if self.answers else found

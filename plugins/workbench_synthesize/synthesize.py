@@ -250,7 +250,7 @@ class _Course:
         heat = self.spec.temperature if role == "proposer" else 0.0
         request = make_request(spec, messages, replica, {"temperature": heat, "max_tokens": self.spec.max_tokens})
         try:
-            return (await self.runtime.complete(spec, request, role))[0].text
+            return (await self.runtime.complete(spec, request, role))[0].without_thoughts().text
         except LMError as error:
             if error.kind == "auth":
                 raise

@@ -21,8 +21,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from workbench.defects import Defect, DefectKind
 from workbench.errors import NodeError, SpecError, suggest
+from workbench.kit import answers
 from workbench.kit import plain_adapter as plain
 from workbench.kit import prompt_defects as prompts
+from workbench.kit.said import check_said
 from workbench.kit.tfidf import TfIdf
 from workbench.kit.tool_defects import find_tool_defects
 from workbench.kit.tools import Tool, call_tool, describe_tool, load_tool, read_calls, unreadable_call
@@ -178,7 +180,7 @@ class Captain(SignatureNode):
                 corrected, told = True, unreadable
             elif not calls:
                 try:
-                    found = plain.parse(self.signature, response.text, response.finish == "length")[0]
+                    found = answers.parse(self.signature, response.text, response.finish == "length")[0]
                     self._note(groups, ctx)
                     return found
                 except NodeError as error:
@@ -205,8 +207,7 @@ class Captain(SignatureNode):
         response = await ctx.complete(
             messages, lm=self.lm, temperature=c.temperature, max_tokens=max_tokens or c.max_tokens
         )
-        if response.finish == "refusal":
-            raise NodeError("refused", f"the model refused: {response.text[:200]!r}")
+        check_said(response)
         return response
 
     async def _team(self, call: Mapping[str, Any], groups: dict[str, Group], ctx: Context) -> str:

@@ -15,10 +15,12 @@ from typing import Any
 
 from workbench.defects import Defect
 from workbench.errors import NodeError, SpecError, suggest
+from workbench.kit import answers
 from workbench.kit import plain_adapter as plain
 from workbench.kit.named_types import load_types
 from workbench.kit.native_calls import to_message
 from workbench.kit.prefill import join_prefill, split_prefill
+from workbench.kit.said import check_said
 from workbench.kit.tools import (
     Tool,
     call_tool,
@@ -258,7 +260,7 @@ class Agent(SignatureNode):
                     continue
             if not calls:
                 try:
-                    return plain.parse(self.signature, response.text, response.finish == "length")[0]
+                    return answers.parse(self.signature, response.text, response.finish == "length")[0]
                 except NodeError as error:
                     messages += [
                         to_message(response),
@@ -327,16 +329,13 @@ class Agent(SignatureNode):
             failed = any(text.startswith("error:") for text in told)
             return Attempt(response, None if failed else json.dumps(["calls", *told]), results)
         try:
-            answer = plain.parse(self.signature, response.text, response.finish == "length")[0]
+            answer = answers.parse(self.signature, response.text, response.finish == "length")[0]
         except NodeError:
             return Attempt(response, None)
         return Attempt(response, None if reading.fault else json.dumps(["answer", answer], default=str))
 
     def _checked(self, response: Response) -> Response:
-        if response.finish == "refusal":
-            raise NodeError("refused", f"the model refused: {response.text[:200]!r}")
-        if not response.text.strip() and not response.tool_calls:
-            raise NodeError("empty", "the model gave an empty answer")
+        check_said(response)
         return response
 
     async def _result(self, call: Mapping[str, Any], shown: Shown, ctx: Context) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from workbench.errors import NodeError
+from workbench.kit import answers
 from workbench.kit import plain_adapter as plain
 from workbench.kit.environment import Position
 from workbench.workflow import Field
@@ -66,7 +67,7 @@ def read_action(text: str, hints: Sequence[str] | None) -> str | None:
     if not hints:
         return None
     try:
-        return plain.convert(Field("action", str, tuple(hints)), body)[0]
+        return answers.convert(Field("action", str, tuple(hints)), body)[0]
     except NodeError:
         return None
 
@@ -75,7 +76,7 @@ def read_verdict(text: str) -> float | None:
     """1, 0.5 or 0; None for what is no judgement."""
     body = re.sub(r"(?i)\A\s*judgement\s*:", "", text).strip()
     try:
-        return VERDICTS[plain.convert(Field("judgement", str, tuple(VERDICTS)), body)[0]]
+        return VERDICTS[answers.convert(Field("judgement", str, tuple(VERDICTS)), body)[0]]
     except NodeError:
         return None
 

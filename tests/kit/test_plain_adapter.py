@@ -9,6 +9,7 @@ import pytest
 from tests.helpers.scripted import run_node
 
 from workbench.errors import NodeError
+from workbench.kit import answers
 from workbench.kit import plain_adapter as plain
 from workbench.workflow import parse_signature
 
@@ -44,10 +45,10 @@ READ = [
     ("grade: Literal['A', 'A+', 'A-']", "A-", "A-", False),
     ("sign: Literal[-1, 0, 1]", "Rating: 1", 1, True),
     ("sign: Literal[-1, 0, 1]", "Rating: -1", -1, True),
-    ("sign: Literal[-1, 0, 1]", "\u22121", -1, True),
+    ("sign: Literal[-1, 0, 1]", "\u22121", -1, False),
     ("op: Literal['+', '-', '*', '/']", "*", "*", False),
     ("ok: bool", "True.", True, False),
-    ("ok: bool", "no", False, True),
+    ("ok: bool", "no", False, False),
     ("n: int", "1,234", 1234, False),
     ("n: int", "12345678901234567890", 12345678901234567890, False),
     ("n: int", "3 plus 4 is 7.", 7, True),
@@ -72,7 +73,7 @@ READ = [
 
 @pytest.mark.parametrize(("output", "answer", "value", "loose"), READ)
 def test_each_type_is_read(output: str, answer: str, value: Any, loose: bool) -> None:
-    values, read = plain.parse(parse_signature(f"text -> {output}"), answer)
+    values, read = answers.parse(parse_signature(f"text -> {output}"), answer)
     got = values[output.split(":")[0]]
     assert (got, type(got), read) == (value, type(value), loose)
 
@@ -96,16 +97,16 @@ def test_each_type_is_read(output: str, answer: str, value: Any, loose: bool) ->
 )
 def test_what_is_not_of_the_type_is_unparsed(output: str, answer: str) -> None:
     with pytest.raises(NodeError) as caught:
-        plain.parse(parse_signature(f"text -> {output}"), answer)
+        answers.parse(parse_signature(f"text -> {output}"), answer)
     assert caught.value.kind == "unparsed"
 
 
 @pytest.mark.parametrize("answer", ["first words\nn: 3\nlabel: no", "first words\nlabel: no\nN : 3"])
 def test_several_outputs_stand_on_lines_of_their_own_in_any_order(answer: str) -> None:
     signature = parse_signature("text -> free, n: int, label: Literal['yes', 'no']")
-    assert plain.parse(signature, answer) == ({"free": "first words", "n": 3, "label": "no"}, False)
+    assert answers.parse(signature, answer) == ({"free": "first words", "n": 3, "label": "no"}, False)
     reversed_ = parse_signature("text -> a: int, b: int")
-    assert plain.parse(reversed_, "b: 2\na: 1") == ({"a": 1, "b": 2}, False)
+    assert answers.parse(reversed_, "b: 2\na: 1") == ({"a": 1, "b": 2}, False)
 
 
 @pytest.mark.parametrize(
@@ -125,14 +126,14 @@ def test_a_cut_answer_counts_only_where_its_value_is_surely_whole(output: str, a
     signature = parse_signature(f"text -> {output}")
     if value is None:
         with pytest.raises(NodeError) as caught:
-            plain.parse(signature, answer, cut=True)
+            answers.parse(signature, answer, cut=True)
         assert caught.value.kind == "cut"
     else:
-        assert plain.parse(signature, answer, cut=True)[0][signature.outputs[-1].name] == value
+        assert answers.parse(signature, answer, cut=True)[0][signature.outputs[-1].name] == value
 
 
 @pytest.mark.parametrize("text", ["yes", "a\nb: c", "ü 漢 {x}", "[1", "-"])
 def test_a_rendered_demo_is_read_back(text: str) -> None:
     signature = parse_signature("q -> free, n: int, items: list[str], ok: bool")
     values = {"free": text, "n": -3, "items": ["x", "y, z"], "ok": False}
-    assert plain.parse(signature, plain.assistant_text(signature, values)) == (values, False)
+    assert answers.parse(signature, plain.assistant_text(signature, values)) == (values, False)

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-import workbench.kit.plain_adapter as plain
 from workbench.errors import NodeError, SpecError
+from workbench.kit import answers
 from workbench.kit.call_parser import read_text
 from workbench.kit.proposer import read_prompt
 from workbench.workflow import parse_signature
@@ -77,12 +77,12 @@ TOOLS = {"look": ["where"], "pay": ["to", "amount"]}
 
 def _field(kind: str) -> Callable[[str], Any]:
     signature = parse_signature(f"text -> label: {kind}")
-    return lambda text: plain.parse(signature, text)
+    return lambda text: answers.parse(signature, text)
 
 
 READERS: dict[str, Callable[[str], Any]] = {
     **{kind: _field(kind) for kind in ("str", "int", "float", "bool", "list[str]", "dict", "Literal['a', 'b']")},
-    "two fields": lambda text: plain.parse(parse_signature("text -> label, other"), text),
+    "two fields": lambda text: answers.parse(parse_signature("text -> label, other"), text),
     "calls": lambda text: read_text(text, TOOLS, ["label"], False),
     "cut calls": lambda text: read_text(text, TOOLS, ["label"], True),
     "prompt": read_prompt,

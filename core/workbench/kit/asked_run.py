@@ -84,7 +84,8 @@ class AskedRun:
         """
         spec = self.runtime.lm
         settings = {"temperature": spec.temperature or temperature, "max_tokens": spec.max_tokens or max_tokens}
-        return await self.runtime.complete(spec, make_request(spec, messages, replica, settings), role)
+        response, settled = await self.runtime.complete(spec, make_request(spec, messages, replica, settings), role)
+        return response.without_thoughts(), settled
 
     def go(self, course: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine to its end. The run takes no call afterwards."""

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from workbench.kit.loose_json import find_balanced, load, read_literal, read_object
+from workbench.kit.answers.json_text import find_balanced, load, read_literal, read_object
 
 Call = dict[str, Any]  # name, arguments; for a native call also id
 Tools = Mapping[str, Sequence[str]]  # argument names by tool name

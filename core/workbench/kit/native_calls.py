@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from workbench.errors import LMError
-from workbench.kit.loose_json import load
+from workbench.kit.answers.json_text import load
 from workbench.lm import Request, Response
 from workbench.type_guards import is_dict, is_list
 

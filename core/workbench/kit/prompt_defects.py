@@ -14,6 +14,7 @@ from typing import Any
 from workbench.defects import Defect, DefectKind
 from workbench.errors import suggest
 from workbench.kit import plain_adapter as plain
+from workbench.kit.answers.shapes import object_shape
 from workbench.workflow import Field, Signature
 
 Place = tuple[str | int, ...]
@@ -247,7 +248,7 @@ def tokens_of_answer(signature: Signature, *, labels: bool = False) -> int:
     total = 0
     for number, field in enumerate(signature.outputs):
         total += fewest_tokens(field.name) if labels or number else 0
-        shape = plain.object_shape(field.type)
+        shape = object_shape(field.type)
         values = [fewest_tokens(plain.as_text(value)) for value in field.allowed]
         total += max(values, default=fewest_tokens(shape) if shape else 1 if field.closed else 2)
     return total

@@ -31,6 +31,7 @@ from workbench.lm.protocol import (
     estimate_tokens,
     offset_seed,
 )
+from workbench.lm.thoughts import split_thoughts
 from workbench.lm.weights import LM_KEYS, locate_lms, locate_weights, relocate_weights, weights_folder
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "split_model",
     "lm_prefixes",
     "MOST_TOKENS",
+    "split_thoughts",
     "split_tokens",
     "unpack_tokens",
     "MAX_BODY",

@@ -8,10 +8,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast, runtime_checkable
 
 from workbench.errors import LMError, SpecError
+from workbench.lm.thoughts import split_thoughts
 
 #: Characters of an answer: so many for each token that was asked for, and some more. What is longer floods the journal.
 TOKEN_CHARACTERS, SPARE_CHARACTERS = 16, 1 << 16
@@ -78,6 +79,9 @@ class Response:
     """One answer.
 
     finish: `stop`, `length` (cut at max_tokens), `refusal`, `empty` (no text at all), `tool_calls`.
+    thoughts: what the model thought before it said `text`, where the provider tells.
+    message: the message as the provider sent it, if it holds more than text and calls. Some providers refuse the next
+    request of a conversation without what they added, e.g. a signature.
     usd: None where the price is unknown. token_ids, logprobs: one a completion token, where the provider
     gives them; prompt_ids likewise. They make a trace into a rollout that training can use: token_ids include the
     end token and tokens of a stop string that `text` leaves out, and logprobs are the model's own, before
@@ -94,6 +98,16 @@ class Response:
     token_ids: tuple[int, ...] | None = None
     logprobs: tuple[float, ...] | None = None
     estimated: bool = False  # token counts were estimated: the server gave none
+    thoughts: str = ""
+    message: Mapping[str, Any] | None = None
+
+    def without_thoughts(self) -> Response:
+        """The same answer with the thoughts in its text apart. If nothing is left and it was not cut, it is empty."""
+        thoughts, said = split_thoughts(self.text)
+        if said == self.text:
+            return self
+        finish = "empty" if self.finish == "stop" and not said.strip() else self.finish
+        return replace(self, text=said, thoughts="\n\n".join(filter(None, (self.thoughts, thoughts))), finish=finish)
 
     def as_dict(self) -> dict[str, Any]:
         out: dict[str, Any] = {"text": self.text, "finish": self.finish}
@@ -103,6 +117,10 @@ class Response:
                 out[name] = list(value)
         if self.estimated:
             out["estimated"] = True
+        if self.thoughts:
+            out["thoughts"] = self.thoughts
+        if self.message is not None:
+            out["message"] = dict(self.message)
         return out
 
 

@@ -185,7 +185,8 @@ class Context:
         """Ask the node's language model. Settings are those of `workbench.lm.Request`.
 
         Raises LMError if all attempts failed, BudgetSpent at the ceiling. A refused, empty or cut answer is
-        returned with its `finish`: the node decides what it means.
+        returned with its `finish`: the node decides what it means. Thoughts are apart from its text; the trace keeps
+        both as they came.
         """
         runtime = self.program.runtime
         spec = lm or runtime.lm_spec(role, self.program.workflow)
@@ -203,7 +204,7 @@ class Context:
         request = make_request(spec, messages, drawn, settings)
         if repair is not None and repair.response is not None:
             self._record(begun, CallRecord(request.messages, repair.response, role, spec.model, True, 0.0))
-            return repair.response
+            return repair.response.without_thoughts()
         try:
             response, paid = await runtime.complete(spec, request, role)
         except LMError:
@@ -211,7 +212,7 @@ class Context:
             raise
         most = (request.max_tokens, paid.most_usd, spec.attempts * spec.timeout)
         self._record(begun, _call_record(request, response, role, spec.model, paid, most))
-        return response
+        return response.without_thoughts()
 
     async def samples(self, messages: Sequence[Message], count: int, **settings: Any) -> list[Response]:
         """Draw `count` answers to one prompt: replicas 0, 1, ..., in order, sent at once. Settings as in `complete`.

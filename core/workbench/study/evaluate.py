@@ -374,6 +374,6 @@ class Evaluator:
             if spent is not None:
                 waited = paid.seconds + paid.queued  # what the minutes of the proof are reserved by
                 spent.add(Spend(1, 0, response.prompt_tokens, response.completion_tokens, paid.usd, waited))
-            return response
+            return response.without_thoughts()
 
         return complete

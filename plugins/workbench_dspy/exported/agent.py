@@ -16,6 +16,7 @@ from typing import Any
 import dspy
 
 from workbench.errors import NodeError
+from workbench.kit import answers
 from workbench.kit import plain_adapter as plain
 from workbench.kit.call_parser import correction, read_text
 from workbench_dspy.exported.predictor import PlainAdapter, ask, read_signature
@@ -157,7 +158,7 @@ class Agent(dspy.Predict):
                 continue
             if not reading.calls:
                 try:
-                    return plain.parse(read_signature(self.signature), text, cut)[0]
+                    return answers.parse(read_signature(self.signature), text, cut)[0]
                 except NodeError as error:
                     told = f"{error}. Give the answer in the form asked for."
                     messages += [said, {"role": "user", "content": told}]

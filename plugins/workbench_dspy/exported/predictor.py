@@ -17,8 +17,10 @@ from dspy.clients.backend_selection import CLIENT_KEYS
 from dspy.utils.exceptions import AdapterParseError
 
 from workbench.errors import NodeError
+from workbench.kit import answers
 from workbench.kit import plain_adapter as plain
 from workbench.kit.nearest_demos import Nearest
+from workbench.lm.thoughts import split_thoughts
 from workbench.workflow import Field, Signature
 
 #: Number of the draw that a module is run for; with a temperature, other numbers are other answers.
@@ -77,12 +79,15 @@ def ask(lm: Any, messages: Sequence[Mapping[str, Any]], settings: Mapping[str, A
 
 
 def read_response(response: Any) -> tuple[str, bool]:
-    text = response.text or ""
+    thoughts, text = split_thoughts(response.text or "")
+    cut = response.finish_reason == "length"
     if response.finish_reason == "content_filter":
         raise NodeError("refused", f"the model refused: {text[:200]!r}")
+    if not text.strip() and cut:
+        raise NodeError("cut", f"the answer was cut {'in its thoughts' if thoughts else 'before its first word'}")
     if not text.strip():
         raise NodeError("empty", "the model gave an empty answer")
-    return text, response.finish_reason == "length"
+    return text, cut
 
 
 def read_signature(declared: Any) -> Signature:
@@ -135,14 +140,14 @@ class PlainAdapter(dspy.Adapter):
         """The typed outputs of an answer. cut: whether it ended at max_tokens. Raises NodeError."""
         fields = read_signature(signature)
         if self.form == "plain":
-            values, loose = plain.parse(fields, text, cut)
+            values, loose = answers.parse(fields, text, cut)
         else:
             try:
                 values, loose = dict(_ADAPTERS[self.form]().parse(signature, text)), False
             except (AdapterParseError, ValueError, TypeError):
                 if cut and not fields.outputs[-1].closed:
                     raise NodeError("cut", f"the answer was cut at max_tokens: {text[:200]!r}") from None
-                values, loose = plain.parse(fields, text, cut)[0], True
+                values, loose = answers.parse(fields, text, cut)[0], True
         if loose and not self.fallback:
             raise NodeError("cut" if cut else "unparsed", f"no clean answer: {text[:200]!r}")
         return values

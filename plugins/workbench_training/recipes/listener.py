@@ -23,7 +23,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from workbench.kit.plain_adapter import as_text
+from workbench.kit.answers import as_text
 from workbench.lm import Response
 from workbench_training.rewards import Rollout
 from workbench_training.rollouts.token_rows import Row

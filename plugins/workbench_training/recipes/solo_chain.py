@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from workbench.errors import SpecError
-from workbench.kit.plain_adapter import as_text
+from workbench.kit.answers import as_text
 from workbench.workflow import Trace, Workflow, node_tree
 from workbench_training.rewards import Rollout
 from workbench_training.rollouts.sft_data import SFTExample

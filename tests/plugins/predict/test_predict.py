@@ -26,7 +26,7 @@ def test_allowed_values_can_be_kept_from_the_model(tmp_path: Path) -> None:
         (Response("", "empty"), "empty"),
         (Response(" \n"), "empty"),
         (Response("maybe"), "unparsed"),
-        (Response("", "length"), "empty"),
+        (Response("", "length"), "cut"),
     ],
 )
 def test_no_answer_is_a_failure_of_its_own_kind(response: Response, kind: str, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from tests.helpers.scripted import Script, make_workflow, run_rows
 import workbench
 from workbench.cli import cli
 from workbench.errors import SpecError
-from workbench.kit import plain_adapter as plain
+from workbench.kit.answers.shapes import object_shape
 from workbench.lm import Request
 from workbench.workflow import parse_signature, with_inputs
 
@@ -166,4 +166,4 @@ def test_the_shape_of_a_type_that_holds_itself_ends() -> None:
         name: str
         children: list[Tree] = []
 
-    assert plain.object_shape(Tree).count("name") < 10 and plain.object_shape(list[str]) == ""
+    assert object_shape(Tree).count("name") < 10 and object_shape(list[str]) == ""

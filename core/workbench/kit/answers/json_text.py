@@ -1,23 +1,56 @@
-"""Reads JSON as language models write it: with line breaks in strings, single quotes, Python literals, trailing commas
-or missing brackets.
+"""The reader of JSON as language models write it: with line breaks in strings, single quotes, Python literals, trailing
+commas or missing brackets, and words around it.
 """
 
 from __future__ import annotations
 
 import ast
 import json
+import re
+from collections.abc import Iterator
 from typing import Any
+
+_BRACKET = re.compile(r"[\[{]")
+#: Brackets that are tried, so that a long text of them takes no time.
+MANY = 50
+
+
+def _refuse(name: str) -> float:
+    raise ValueError(f"{name} is not JSON")
+
+
+_DECODER = json.JSONDecoder(strict=False, parse_constant=_refuse)
+
+
+def read_values(text: str) -> Iterator[tuple[Any, int, int]]:
+    """(value, start, end) of the outermost lists and objects in a text, in order."""
+    place, failed = 0, 0
+    while failed < MANY and (found := _BRACKET.search(text, place)):
+        value, end, why = read_object(text, found.start())
+        if why or value is None:
+            failed, place = failed + 1, found.end()
+        else:
+            yield value, found.start(), end
+            place = max(end, found.end())
+
+
+def read_objects(text: str) -> Iterator[dict[str, Any]]:
+    """The outermost objects in a text, also those in a list."""
+    for value, _, _ in read_values(text):
+        yield from (one for one in (value if isinstance(value, list) else [value]) if isinstance(one, dict))
 
 
 def read_object(text: str, start: int) -> tuple[Any, int, str]:
     """Read the JSON value, Python literal or malformed JSON at `start`: (value, end, error)."""
     try:
-        value, end = json.JSONDecoder(strict=False).raw_decode(text, start)
+        value, end = _DECODER.raw_decode(text, start)
         return value, end, ""
     except RecursionError:
         return None, len(text), "it is nested too deeply"
     except json.JSONDecodeError as error:
         why = f"{error.msg} at its character {error.pos - start + 1}"
+    except ValueError as error:  # NaN, or a number of thousands of digits
+        why = str(error)
     raw = find_balanced(text, start)
     end = min(len(text), start + len(raw))
     straight = raw.translate({0x201C: '"', 0x201D: '"', 0x2018: "'", 0x2019: "'"})
@@ -75,6 +108,6 @@ def read_literal(node: ast.expr) -> Any:
 
 def load(text: str) -> Any:
     try:
-        return json.loads(text, strict=False)
+        return _DECODER.decode(text)
     except (ValueError, RecursionError):
         return None

@@ -1,0 +1,86 @@
+"""What a model says, as typed values: the one reader of answers.
+
+    parse, convert      an answer by the outputs of a signature, or by one of them (`typed`)
+    conclusions         where an answer says its result: labels, boxes, tags, `the answer is`
+    choices             allowed values and truth values; never a guess
+    numbers             numbers of all countries
+    json_text           JSON as models write it
+
+Thoughts are taken off before (`workbench.lm.split_thoughts`).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from workbench.errors import NodeError
+from workbench.kit.answers.choices import TRUTH, choices_of
+from workbench.kit.answers.conclusions import find_object, split_fields
+from workbench.kit.answers.json_text import read_object, read_objects, read_values
+from workbench.kit.answers.numbers import find_numbers, normalise, read_number
+from workbench.kit.answers.typed import as_json, as_text, convert
+from workbench.workflow import Field, Signature
+
+__all__ = [
+    "TRUTH",
+    "as_json",
+    "as_text",
+    "choices_of",
+    "convert",
+    "find_numbers",
+    "find_object",
+    "normalise",
+    "parse",
+    "read_number",
+    "read_object",
+    "read_objects",
+    "read_values",
+    "split_fields",
+]
+
+
+def parse(signature: Signature, text: str, cut: bool = False) -> tuple[dict[str, Any], bool]:
+    """Parse an answer into (outputs, loose). loose: whether a value was found in plain text, not after its label.
+
+    cut: whether the answer ended at max_tokens; then free text is incomplete, and short values must be whole.
+    Raises NodeError("unparsed") and NodeError("cut").
+    """
+    names = [field.name for field in signature.outputs]
+    if (objects := _read_whole_object(text, names)) is not None:
+        parts = {name: as_text(value) for name, value in objects.items()}
+    else:
+        parts = split_fields(text, names)
+    values, read = dict[str, Any](), False
+    for field in signature.outputs:
+        if field.name in parts:
+            values[field.name], loose = convert(field, parts[field.name])
+        elif field.closed:
+            values[field.name], loose = convert(field, text)[0], True  # one plain reading of the whole answer
+        else:
+            raise NodeError("cut" if cut else "unparsed", f"no line '{field.name}: ...' in the answer: {text[:200]!r}")
+        read = read or loose
+        if cut and (not field.closed and field is signature.outputs[-1]):
+            raise NodeError("cut", f"the answer was cut at max_tokens: {text[:200]!r}")
+        if cut and field.closed and not _is_whole(field, values[field.name], text):
+            raise NodeError("cut", f"the answer was cut at max_tokens, maybe within a value: {text[:200]!r}")
+    return values, read
+
+
+def _read_whole_object(text: str, names: list[str]) -> dict[str, Any] | None:
+    """The outputs in an answer that is one JSON object of them; of several outputs, also with words around it."""
+    bare = text.strip()
+    if "{" not in bare or (len(names) == 1 and not re.match(r"(?s)(?:```\w*\s*)?\{.*\}\s*(?:```)?\Z", bare)):
+        return None
+    return next((found for value, _, _ in read_values(bare) if (found := find_object(value, names)) is not None), None)
+
+
+def _is_whole(field: Field, value: Any, text: str) -> bool:
+    """Whether a value in a cut answer is certainly complete: `12` at the end may be the beginning of `125`."""
+    end = text.rstrip().lower()
+    if not field.allowed:
+        return not end[-1:].isdigit()
+    said = as_text(value).lower()
+    return not end.endswith(said) or not any(
+        (other := as_text(v).lower()) != said and other.startswith(said) for v in field.allowed
+    )

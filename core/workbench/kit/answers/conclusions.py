@@ -1,0 +1,112 @@
+"""Where an answer says its result: fields behind their labels, and what is boxed, tagged or introduced as the answer.
+
+Of several the last counts: a model that corrects itself says the right one last.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+
+#: What stands before a label at the beginning of a line: marks of Markdown, numbers of lists.
+DECORATION = r"[ \t>*_`#-]*(?:\d{1,3}[.)][ \t]*)?[*_`]*"
+_AFTER = r"[*_`\]]*[ \t]*(?::(?!:)|\uff1a|=(?!=)|\uff1d)[ \t]*[*_`]*[ \t]*"
+#: Words that introduce a result, whatever the field is called.
+_WORDS = "answer|conclusion|verdict|result|choice|decision|solution|label|category|classification|output|total"
+_IS = r"(?:is|are|was|would be|should be|must be|has to be|remains|equals)(?: (?:thus|therefore|then|clearly|hence))?"
+#: Verbs that do so without a noun.
+_CHOOSES = (
+    r"\bI(?:'d|'ll|'m)?(?: would| will| am)? (?:pick|picking|choose|choosing|select|say|go with|going with|"
+    r"classify (?:it|this) as)|\b(?:classified|labell?ed|categori[sz]ed) as|\b(?:falls under|belongs to|best fits?)"
+)
+_BOXED = re.compile(r"\\boxed\s*\{")
+_INNER = re.compile(r"\\(?:text|mathrm|mathbf|textbf)\s*\{([^{}]*)\}")
+#: The end of a statement.
+_STOP = re.compile(r"\n|(?<=[.!?;])\s|[\u3002\uff01\uff1f\uff1b]|[,\s](?:because|since)\b")
+#: The most results that are looked at, the last ones of a text.
+MANY = 20
+
+
+@lru_cache(maxsize=512)
+def _name(field: str) -> str:
+    """The pattern of a field's name: first_name is also First Name, first-name and firstName."""
+    return r"[\s_-]?".join(map(re.escape, field.split("_")))
+
+
+@lru_cache(maxsize=512)
+def _label(field: str) -> re.Pattern[str]:
+    """A label at the beginning of a line, with its colon, as a heading, or as DSPy marks it."""
+    name = _name(field)
+    return re.compile(
+        rf"(?im)^(?:{DECORATION}(?:final[ \t]+|the[ \t]+)?{name}{_AFTER}|\#{{1,6}}[ \t]*{name}[ \t]*\#*$|"
+        rf"\*\*{name}\*\*[ \t]*$|\[\[ \#\# {name} \#\# \]\])"
+    )
+
+
+def split_fields(text: str, names: Sequence[str]) -> dict[str, str]:
+    """The texts behind the labels of fields, each up to the next label; of each field the last one.
+
+    What stands before all labels is that of the first field, if it has no label of its own.
+    """
+    found = sorted((m.start(), m.end(), name) for name in names for m in _label(name).finditer(text))
+    found = [one for n, one in enumerate(found) if not n or one[0] >= found[n - 1][1]]
+    parts, ends = dict[str, str](), [one[0] for one in found[1:]] + [len(text)]
+    for (_, start, name), end in zip(found, ends, strict=False):
+        part = text[start:end].strip()
+        if part or name not in parts:
+            parts[name] = part
+    for name in names:
+        if name not in parts and (tagged := _tagged(text, _name(name))):
+            parts[name] = tagged[-1].strip()
+    before = text[: found[0][0]].strip() if found else text.strip()
+    if names and before and not parts.get(names[0]):
+        parts[names[0]] = before
+    return parts
+
+
+def _tagged(text: str, name: str) -> list[str]:
+    """What stands between the tags of a name."""
+    low = text.lower()
+    if "</" not in low:
+        return []
+    return re.findall(rf"(?is)<(?:{name})>((?:(?!</?(?:{name})>).){{0,20000}})</(?:{name})>", text)
+
+
+def find_boxed(text: str) -> str | None:
+    r"""What the last \boxed{...} of LaTeX holds."""
+    for opening in [*_BOXED.finditer(text)][::-1][:MANY]:
+        depth = 1
+        for place in range(opening.end(), min(len(text), opening.end() + 2000)):
+            depth += {"{": 1, "}": -1}.get(text[place], 0)
+            if not depth:
+                return _INNER.sub(r"\1", text[opening.end() : place]).strip(" $")
+    return None
+
+
+@lru_cache(maxsize=512)
+def _introduced(field: str) -> re.Pattern[str]:
+    noun = rf"\b(?:{_name(field)}|{_WORDS})\b[*_`\"']*"
+    article = r"[ \t]*:?[ \t]*(?:(?:the|option|choice|category|class|label)[ \t]+)*"
+    return re.compile(rf"(?im)(?:{noun}(?:[ \t]+{_IS}\b|{_AFTER})|(?:{_CHOOSES})\b|^[ \t]*\#{{4}}){article}")
+
+
+def find_conclusions(text: str, field: str) -> Iterator[str]:
+    """The places of a text that say its result, the likeliest first: boxed, tagged, then the last one introduced."""
+    if boxed := find_boxed(text):
+        yield boxed
+    yield from reversed(_tagged(text, "answer|final_answer")[-MANY:] if "answer>" in text.lower() else [])
+    for found in [*_introduced(field).finditer(text)][::-1][:MANY]:
+        ending = _STOP.search(text, found.end())
+        said = text[found.end() : ending.start() if ending else len(text)].strip()
+        if said and not said.endswith(("?", "\uff1f")):
+            yield said
+
+
+def find_object(value: object, names: Sequence[str]) -> dict[str, object] | None:
+    """The outputs in an object whose keys name all of them, however they are written; None for another value."""
+    if not isinstance(value, Mapping) or not value:
+        return None
+    plain = {re.sub(r"[\s_-]", "", str(key)).lower(): inner for key, inner in value.items()}
+    found = {name: plain[key] for name in names if (key := name.replace("_", "").lower()) in plain}
+    return found if len(found) == len(names) else None

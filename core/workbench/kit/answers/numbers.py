@@ -1,0 +1,157 @@
+"""The reader of numbers: in answers, labels and grades.
+
+Reads signs, currencies, groups of thousands and decimals of either kind (1,234.5 and 1.234,5), powers, fractions, and
+words such as million. Units are not read: 5 km is 5, and so is 5 m.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from workbench.kit.answers.conclusions import find_conclusions
+
+#: Signs that stand for ASCII ones: minus and dashes before a digit, Arabic separators.
+_SIGNS = str.maketrans(
+    {"\u2212": "-", "\u066b": ".", "\u066c": ",", "\u2044": "/", "\u2009": "\u00a0", "\u202f": "\u00a0"}
+)
+_DIGITS = r"\d+(?:[.,'\u2019\u00a0]\d+)*"
+_NUMBER = re.compile(
+    rf"""(?<![^\W_]) (?<![^\W_]\.) (?<!\d,)              # not inside a word (CO2) or a version
+    (?P<sign> (?<![\d)])(?<![\d)]\s)[-+]\s? )?             # no dash between two numbers
+    [$\u20ac\u00a3\u00a5\u20b9]?\s? (?P<second>-)?
+    (?: (?P<whole>\d+)\ (?=\d+/\d) )?                      # 1 1/2
+    (?P<digits> {_DIGITS} | (?<![\w.])\.\d+ )
+    (?: (?P<ten> e | \s?[x\u00d7*\u00b7]\s?10\s?(?:\^|\*\*)\s? | \^ | \*\* )
+        [{{(]?(?P<power>[-+]?\d{{1,4}})(?!\w)[}})]? )?
+    (?: \s?/\s?(?P<below>{_DIGITS})(?!/) )?
+    (?: \s?(?P<percent>%) | \ (?P<word>thousand|million|billion|trillion)\b )?""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_FRACTION = re.compile(r"\\[dt]?frac\s*\{\s*(-?[\d.,]+)\s*\}\s*\{\s*([\d.,]+)\s*\}")
+_WORDS = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+_SUPERSCRIPT = re.compile("(?<=10)[\u207b\u2070\u00b9\u00b2\u00b3\u2074-\u2079]+")
+#: Characters at the end of a long answer in which numbers are looked for.
+_TAIL = 4_000
+#: What follows a number that is the answer by itself, at the beginning of one: `42 apples, which took 3 steps.`
+_BEGINS = re.compile(r"(?:\s?[^\W\d]+){0,3}\s*(?:[,.;:(\n!](?!\d)|\u2014|\s-\s|$)")
+#: Words of a calculation, whose last number is the answer.
+_REASONS = re.compile(
+    r"=|\b(?:so|thus|therefore|hence|total|altogether|left|leaving|leaves|remain\w*|makes?)\b", re.IGNORECASE
+)
+_BRACKETED = re.compile(r"\([^()]*\)|\[[^\[\]]*\]")
+
+
+class Number(NamedTuple):
+    """A number in a text. A whole number is an int, exact however long. percent: whether % follows it."""
+
+    value: float
+    start: int
+    end: int
+    percent: bool = False
+
+
+def normalise(text: str) -> str:
+    """A text in which every number is written as ASCII writes it. Places are those of the result."""
+    text = _SUPERSCRIPT.sub(lambda found: "^" + unicodedata.normalize("NFKC", found[0]).replace("\u2212", "-"), text)
+    if not text.isascii():
+        text = re.sub("(?<=\\d)(?=[\u00bc-\u00be\u2150-\u215e])", " ", text)
+        text = re.sub("[\uff00-\uffef\u00bc-\u00be\u2150-\u215e]", lambda m: unicodedata.normalize("NFKC", m[0]), text)
+        text = text.translate(_SIGNS)
+    return _FRACTION.sub(r"\1/\2", text) if "frac" in text else text
+
+
+def find_numbers(text: str) -> Iterator[Number]:
+    """The numbers in a normalised text. Lists such as 1,2,3 are several, versions such as 1.2.3 none."""
+    for found in _NUMBER.finditer(text):
+        below = _read_digits(found["below"]) if found["below"] else [1.0]
+        sign = -1 if "-" in (found["sign"] or "") or found["second"] else 1
+        values = _read_digits(found["digits"])
+        for value in values:
+            number = _finished(found, value, sign if value is values[0] else 1, below)
+            if number is not None:
+                yield Number(number, found.start(), found.end(), found["percent"] is not None)
+
+
+def _finished(found: re.Match[str], value: float, sign: int, below: list[float]) -> float | None:
+    """A number with its power, fraction and word; None for one that is none, or too large."""
+    try:
+        if found["power"]:
+            power = int(found["power"])
+            value = float(value) ** power if found["ten"] in ("^", "**") else value * 10.0**power
+        if found["below"]:
+            if len(below) != 1 or not below[0]:
+                return None
+            value = value / below[0] + (int(found["whole"]) if found["whole"] else 0)
+        value *= sign * _WORDS.get((found["word"] or "").lower(), 1)
+        return value if math.isfinite(value) else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def _read_digits(run: str) -> list[float]:
+    """The numbers in digits with separators between them: one, or those of a list, or none of a version."""
+    kinds = {char for char in run if not char.isdigit()}
+    if not kinds:
+        return [_whole(run)]
+    last = max(run.rfind(char) for char in kinds)
+    head, tail, mark = run[:last], run[last + 1 :], run[last]
+    others = {char for char in head if not char.isdigit()}
+    if _is_grouped(run, kinds):
+        return [_whole(re.sub(r"\D", "", run))]
+    if mark in ".," and mark not in others and (not others or _is_grouped(head, others, 1)):
+        return [float(f"{re.sub(r'[^0-9]', '', _ascii(head)) or '0'}.{_ascii(tail)}")]
+    return [] if kinds == {"."} else [one for part in re.split(r"[,'\u2019\u00a0]", run) for one in _read_digits(part)]
+
+
+def _is_grouped(run: str, kinds: set[str], least: int = 2) -> bool:
+    """Whether one kind of separator makes groups of thousands. least: dots that do; a single one is a decimal one."""
+    if len(kinds) != 1:
+        return False
+    first, *rest = re.split(r"\D", run)
+    if (kinds == {"."} and len(rest) < least) or not 1 <= len(first) <= 3 or first.startswith("0"):
+        return False
+    india = kinds == {","} and len(first) <= 2 and all(len(part) == 2 for part in rest[:-1])
+    return len(rest[-1]) == 3 and (india or all(len(part) == 3 for part in rest))
+
+
+def _whole(digits: str) -> float:
+    return int(digits) if len(digits) <= 300 else float(digits)
+
+
+def _ascii(digits: str) -> str:
+    return "".join(str(int(char)) if char.isdigit() else char for char in digits)
+
+
+def read_number(text: str, field: str = "answer") -> tuple[float, bool] | None:
+    """(the number that a text gives, whether among other words); None if there is none.
+
+    What is boxed or introduced as the answer comes first, then a number that begins a short answer, then the last one.
+    field: the name of the output.
+    """
+    text = normalise(text)
+    bare = text[-_TAIL:].strip().strip("\"'`*").strip().rstrip(".").rstrip()
+    for found in find_numbers(bare[:100]):
+        if len(bare) <= 100 and found.start == 0 and found.end == len(bare):
+            return found.value, False
+        break
+    for conclusion in find_conclusions(bare, field):
+        if (concluded := _concluded(conclusion)) is not None:
+            return concluded, True
+    numbers = [*find_numbers(bare)]
+    if not numbers:
+        return None
+    begins = _BEGINS.match(bare, numbers[0].end) and not bare[: numbers[0].start].strip("\"'`*(~ ")
+    short = len(numbers) <= 3 and not _REASONS.search(bare, numbers[0].end)
+    return (numbers[0] if begins and short else numbers[-1]).value, True
+
+
+def _concluded(text: str) -> float | None:
+    """The number in what is introduced as the answer: behind the last `=`, and not in brackets, if it has several."""
+    for part in (_BRACKETED.sub(" ", text).rpartition("=")[2], text):
+        for found in find_numbers(part):
+            return found.value
+    return None

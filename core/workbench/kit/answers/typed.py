@@ -1,0 +1,198 @@
+"""The reader of values: a text as the type of an output, by the readers of choices, numbers and JSON.
+
+Every rule holds inside Optional, unions, lists and objects, too.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, Union, get_args, get_origin
+
+from workbench.errors import NodeError
+from workbench.kit.answers.choices import TRUTH, choices_of
+from workbench.kit.answers.conclusions import find_boxed, find_object, split_fields
+from workbench.kit.answers.json_text import read_values
+from workbench.kit.answers.numbers import read_number
+from workbench.kit.answers.shapes import object_shape, type_adapter
+from workbench.workflow import Field
+
+_NONE = frozenset(("", "none", "null", "n/a", "na", "nil", "unknown", "-", "not given", "not available"))
+_ITEM = re.compile(r"^[ \t]*(?:[-*\u2022\u2013]|\(?\d{1,3}[.)])[ \t]+(.*)$", re.MULTILINE)
+#: Kinds of pydantic's errors of single values, by the type that was wanted.
+_WANTED = {"int": int, "float": float, "bool": bool, "decimal": float}
+
+
+def as_text(value: Any) -> str:
+    """A value as prompts and answers write it."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict | None) else str(value)
+
+
+def convert(field: Field, text: str) -> tuple[Any, bool]:
+    """Convert a text to (typed value, whether it was found within other text). Raises NodeError("unparsed")."""
+    if (found := _read(field.type, text.strip(), field.name)) is not None:
+        return found
+    if field.type is str or field.type is Any:
+        raise NodeError("unparsed", f"no value for '{field.name}'")
+    if field.allowed:
+        raise NodeError("unparsed", f"'{field.name}' is not certainly one of the allowed values: {text[:200]!r}")
+    if field.type in (int, float):
+        kind = "whole number" if field.type is int else "number"
+        raise NodeError("unparsed", f"no {kind} for '{field.name}' that can be kept: {text[:200]!r}")
+    shown = object_shape(field.type) or field.type
+    raise NodeError("unparsed", f"'{field.name}' is not of type {shown}{_explain(field, text)}: {text[:200]!r}")
+
+
+def _explain(field: Field, text: str) -> str:
+    """What is wrong with the first JSON value of a text, in brackets."""
+    from pydantic import ValidationError
+
+    for value, _ in _candidates(text, field.name):
+        try:
+            type_adapter(field.type).validate_python(value)
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(map(str, first["loc"]))
+            return f" ({place}: {first['msg']})" if place else f" ({first['msg']})"
+    return ""
+
+
+def _read(kind: Any, text: str, name: str) -> tuple[Any, bool] | None:
+    """(value, whether among other words) of a text as a type; None if it holds none."""
+    if kind is str or kind is Any:
+        return (_unboxed(text), False) if text else None
+    if kind is bool:
+        return TRUTH.read(text, name)
+    if get_origin(kind) is Literal:
+        values = get_args(kind)
+        if None in values and _is_none(text):
+            return None, False
+        return choices_of(tuple(map(as_text, values)), values).read(text, name)
+    if kind in (int, float):
+        return _as_number(kind, read_number(text, name))
+    if get_origin(kind) in (Union, types.UnionType):
+        return _read_union(get_args(kind), text, name)
+    return _read_structured(kind, text, name)
+
+
+def _unboxed(text: str) -> str:
+    """A text; if its last line ends with a box of LaTeX, what this holds."""
+    last = text.rpartition("\n")[2].rstrip(" .$")
+    return (find_boxed(last) or text) if "\\boxed" in last and last.endswith("}") else text
+
+
+def _as_number(kind: Any, found: tuple[float, bool] | None) -> tuple[Any, bool] | None:
+    if found is None or (kind is int and found[0] != int(found[0])):
+        return None
+    return kind(found[0]), found[1]
+
+
+def _read_union(kinds: Sequence[Any], text: str, name: str) -> tuple[Any, bool] | None:
+    """None words first, then the types that read the whole text, then those that find a value in it, then text."""
+    if type(None) in kinds and _is_none(text):
+        return None, False
+    found = [_read(kind, text, name) for kind in kinds if kind not in (str, Any, type(None))]
+    exact = [one for one in found if one is not None and not one[1]]
+    plain = [_read(kind, text, name) for kind in kinds if kind in (str, Any)]
+    return next((one for one in [*exact, *plain, *found] if one is not None), None)
+
+
+def _is_none(text: str) -> bool:
+    return text.strip(" .\"'`*").casefold() in _NONE
+
+
+def _read_structured(kind: Any, text: str, name: str) -> tuple[Any, bool] | None:
+    """Lists, mappings and objects: the first JSON value that fits, mended where possible; else lines."""
+    adapter = type_adapter(kind)
+    for value, whole in _candidates(text, name):
+        if (fitted := _fit(adapter, value, name)) is not None:
+            return fitted[0], not whole
+    if kind is list or get_origin(kind) is list:
+        return _read_list(kind, text, name)
+    names = _parts(kind)
+    parts = split_fields(text, names) if names else {}
+    if parts and (fitted := _fit(adapter, parts, name)) is not None:
+        return fitted[0], True
+    return None
+
+
+def _candidates(text: str, name: str) -> Iterator[tuple[Any, bool]]:
+    """(value, whether it is the whole text) of the JSON in a text, each also without a wrapper of the output's name."""
+    for value, start, end in read_values(text):
+        whole = not text[:start].strip() and not text[end:].strip()
+        yield value, whole
+        if (inner := find_object(value, [name])) is not None:
+            yield inner[name], whole
+        if isinstance(value, list) and len(value) == 1:
+            yield value[0], whole
+
+
+def _fit(adapter: Any, value: Any, name: str) -> tuple[Any] | None:
+    """A value as plain JSON values of a type, in a tuple; single values in it that do not fit are read as texts."""
+    from pydantic import ValidationError
+
+    for _ in range(2):
+        try:
+            return (adapter.dump_python(adapter.validate_python(value), mode="json"),)
+        except ValidationError as error:
+            value = _mended(value, error.errors())
+        except (ValueError, TypeError, RecursionError, OverflowError):
+            return None
+    return None
+
+
+def _mended(value: Any, errors: Sequence[Mapping[str, Any]]) -> Any:
+    """A value with those parts read as texts that pydantic refused."""
+    value = json.loads(json.dumps(value))
+    for error in errors[:100]:
+        place, holder = list(error["loc"]), value
+        while len(place) > 1 and isinstance(holder, list | dict):
+            try:
+                holder = holder[place.pop(0)]
+            except (KeyError, IndexError, TypeError):
+                break
+        given = error["input"]
+        if not place or not isinstance(given, str) or not isinstance(holder, list | dict):
+            continue
+        with_type = _WANTED.get(error["type"].partition("_")[0])
+        found = _read(with_type, given, str(place[0])) if with_type else None
+        if error["type"] == "literal_error":
+            wanted = re.findall(r"'((?:[^'\\]|\\.)*)'", error["ctx"]["expected"])
+            found = choices_of(tuple(wanted), tuple(wanted)).read(given) if wanted else None
+        try:
+            holder[place[0]] = None if _is_none(given) else found[0] if found is not None else given  # type: ignore[index]
+        except (KeyError, IndexError, TypeError):
+            continue
+    return value
+
+
+def _read_list(kind: Any, text: str, name: str) -> tuple[Any, bool] | None:
+    """A list in lines, which are items as they are, or with commas; an empty one where the text says so."""
+    if _is_none(text) or text.casefold() in ("empty", "no items", "[]"):
+        return [], False
+    items = [part.strip() for part in _ITEM.findall(text)]
+    if not items:
+        lines = [line.strip() for line in text.split("\n") if line.strip()]
+        items = lines if len(lines) > 1 else [part.strip().strip("\"'") for part in re.split(r",(?!\d{3}\b)|;", text)]
+    inner = (get_args(kind) or (Any,))[0]
+    found = [_read(inner, item, name) for item in items if item]
+    values = [one[0] for one in found if one is not None]
+    return (values, True) if found and len(values) == len(found) else None
+
+
+def _parts(kind: Any) -> list[str]:
+    """The names of the parts of a type of objects."""
+    return [*getattr(kind, "model_fields", getattr(kind, "__annotations__", {}))] if isinstance(kind, type) else []
+
+
+def as_json(field: Field, value: Any) -> Any:
+    """A value of the field's type as plain JSON values: a class of pydantic as a mapping."""
+    if isinstance(value, str | int | float | bool):
+        return value
+    return type_adapter(field.type).dump_python(value, mode="json")
