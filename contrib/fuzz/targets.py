@@ -18,10 +18,10 @@ from click.testing import CliRunner
 
 from workbench.cli import cli
 from workbench.errors import LMError, NodeError, PluginError, SpecError, StoreError
-from workbench.kit.answers import parse
+from workbench.kit.answers import parse, read_objects
 from workbench.kit.bounded_http import BodyError, BodyReader
 from workbench.kit.call_parser import answer_text, correction, read_text
-from workbench.kit.proposer import read_objects, read_prompt
+from workbench.kit.proposer import read_prompt
 from workbench.lm import Request
 from workbench.spec import Spec, check_spec, load_yaml
 from workbench.workflow import parse_signature

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 
 from workbench import Evaluation, Patch, Study
 from workbench.errors import SpecError
+from workbench.kit.answers import read_objects
 from workbench.kit.edits import Menu, describe_edit, edit_options, places, read_edit
-from workbench.kit.proposer import Proposer, read_objects, runs_left, show_results
+from workbench.kit.proposer import Proposer, runs_left, show_results
 from workbench.kit.tree_search import Node, Widening, back_up, draw, pool, select, softmix, uct
 from workbench.study import Blame, node_of
 from workbench.task import Space

@@ -15,7 +15,6 @@ from workbench.errors import NodeError, SpecError
 from workbench.kit import answers
 from workbench.kit import plain_adapter as plain
 from workbench.kit.call_parser import UNREADABLE, Reading
-from workbench.kit.said import check_said
 from workbench.kit.tools import Tool, call_tool, describe_tool, load_tool, read_calls, unreadable_call
 from workbench.lm import Response
 from workbench.runtime import Context
@@ -146,7 +145,8 @@ class State(NodeKind):
         response = await ctx.complete(
             messages, lm=self.lm, temperature=self.machine.temperature, max_tokens=self.machine.max_tokens
         )
-        check_said(response)
+        if response.finish == "refusal":
+            raise NodeError("refused", f"the model refused: {response.text[:200]!r}")
         turn = await self._act(response, inputs, ctx)
         said = [*inputs["history"], {"role": "assistant", "content": response.text}]
         to, kept, turn = await self._next(turn, response.text, inputs["kept"], said, ctx)

@@ -23,7 +23,7 @@ from workbench.concurrency import run_in_loop
 from workbench.errors import BudgetSpent, LMError, NodeError, ServerDead, SpecError
 from workbench.files import write_whole
 from workbench.hashing import digest
-from workbench.kit.proposer import read_objects
+from workbench.kit.answers import read_objects
 from workbench.kit.tools import check_call, schema_defaults
 from workbench.ledger import Ledger
 from workbench.lm import LMPool

@@ -24,7 +24,6 @@ from workbench.errors import NodeError, SpecError, suggest
 from workbench.kit import answers
 from workbench.kit import plain_adapter as plain
 from workbench.kit import prompt_defects as prompts
-from workbench.kit.said import check_said
 from workbench.kit.tfidf import TfIdf
 from workbench.kit.tool_defects import find_tool_defects
 from workbench.kit.tools import Tool, call_tool, describe_tool, load_tool, read_calls, unreadable_call
@@ -207,7 +206,8 @@ class Captain(SignatureNode):
         response = await ctx.complete(
             messages, lm=self.lm, temperature=c.temperature, max_tokens=max_tokens or c.max_tokens
         )
-        check_said(response)
+        if response.finish == "refusal":
+            raise NodeError("refused", f"the model refused: {response.text[:200]!r}")
         return response
 
     async def _team(self, call: Mapping[str, Any], groups: dict[str, Group], ctx: Context) -> str:

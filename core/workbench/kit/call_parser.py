@@ -18,24 +18,33 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from workbench.kit.answers.json_text import find_balanced, load, read_literal, read_object
+from workbench.kit.answers.conclusions import DECORATION
+from workbench.kit.answers.json_text import find_balanced, load, load_loose, read_literal, read_object
+from workbench.lm.thoughts import split_thoughts
 
 Call = dict[str, Any]  # name, arguments; for a native call also id
 Tools = Mapping[str, Sequence[str]]  # argument names by tool name
 _STRICT = re.compile(r"(?im)^[ \t]*+call:\s*+(\{.*\})\s*$")
-_DECORATION = r"[ \t>*_`#-]*(?:\d+[.)][ \t]*)?"
-_MARK = re.compile(rf"(?im)^{_DECORATION}(?:tool[ _-]?|function[ _-]?)?call[*_`]*[ \t]*:[*_]*")
+_MARK = re.compile(rf"(?im)^{DECORATION}(?:tool[ _-]?|function[ _-]?)?call[*_`]*[ \t]*:[*_]*")
 _INLINE = re.compile(r"(?i)(?<=[ \t])call:")
-_TAG = re.compile(r"(?i)<\|?(?:tool_call|function_call|tool_use|python_tag)\|?>|\[TOOL_CALLS?\]")
+_TAG = re.compile(
+    r"(?im)<\|?(?:tool_call|function_call|tool_use|python_tag|tool_call_begin|start_action)\|?>|\[TOOL_CALLS?\]|"
+    r"<\uff5ctool\u2581call\u2581begin\uff5c>(?:function<\uff5ctool\u2581sep\uff5c>)?|"
+    r"<\|channel\|>(?:commentary|analysis) to=|^>>>[ \t]*"
+)
+#: What stands between the name of a tool and its arguments: `:0`, special tokens, a fence.
+_BETWEEN = re.compile(
+    r"(?::\d+)?(?:\[ARGS\]|<\|[^|>]{1,40}\|>|<\uff5c[^\uff5c]{1,40}\uff5c>|json\b|[ \t`:\n])*(?:```\w*\s*)?"
+)
+_PAIRS = re.compile(r"(?s)<arg_key>([^<]*)</arg_key>\s*<arg_value>((?:(?!</?arg_).)*)</arg_value>")
 _ELEMENT = re.compile(r"(?i)<(?:function=|invoke name=)[\"']?([\w.-]+)[\"']?>")
 _PARAMETER = re.compile(r"(?is)<parameter(?:=| name=)[\"']?([\w.-]+)[\"']?>\n?(.*?)\n?</parameter>")
-_ACTION = re.compile(rf"(?im)^{_DECORATION}action[*_]*[ \t]*:[*_]*[ \t]*(\S.*)$")
-_ACTION_INPUT = re.compile(rf"(?im)\A(?:[ \t]*\n)*+{_DECORATION}action[ _]input[*_]*[ \t]*:[*_]*")
+_ACTION = re.compile(rf"(?im)^{DECORATION}action[*_]*[ \t]*:[*_]*[ \t]*(\S.*)$")
+_ACTION_INPUT = re.compile(rf"(?im)\A(?:[ \t]*\n)*+{DECORATION}action[ _]input[*_]*[ \t]*:[*_]*")
 _FENCE = re.compile(r"(?s)```([\w+-]*)\s*(.*?)(?:```|\Z)")
 _BARE = re.compile(r"(?m)^[ \t]*(?=[\[{])")
 _OPENING = re.compile(r"\s*(?:```[\w+-]*\s*|[`*_]+)?\s*")
 _NAME = re.compile(r"[A-Za-z_][\w-]*(?:\.\w+)*")
-_THOUGHT = re.compile(r"(?is)<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)")
 _ARGUMENTS = ("arguments", "parameters", "args", "input", "tool_input", "params")
 _CODE_FENCES = frozenset({"python", "py", "tool_code"})
 _CALL_FENCES = frozenset({"tool_code", "tool_call", "function_call"})
@@ -71,16 +80,16 @@ def read_text(text: str, tools: Tools, outputs: Collection[str] = (), cut: bool 
     outputs: labels that begin the answer. cut: whether the reply ended at max_tokens. Without tools, only the line
     `call: {...}` is read.
     """
+    text = split_thoughts(text)[1]
     strict = _STRICT.search(text)
     body = load(strict.group(1)) if strict else None
     if isinstance(body, dict) and (body.get("tool") or body.get("name") or not tools):
         return Reading([_call(body, tools)])
     if not tools:
         return Reading([{"name": None, "arguments": None}]) if strict else NOTHING
-    shown = _THOUGHT.sub(lambda found: " " * len(found.group()), text)
-    first = _first(shown, tools, outputs)
+    first = _first(text, tools, outputs)
     # The probe behind the text changes the reading of a cut call, and not that of a complete one.
-    if cut and first.calls and first.calls != _first(f'{shown}~"', tools, outputs).calls:
+    if cut and first.calls and first.calls != _first(f'{text}~"', tools, outputs).calls:
         first = Reading(fault=_CUT, tool=str(first.calls[0]["name"]))
     if strict and not first.calls:
         fault = first.fault or "what follows `call:` is not a JSON object that names a tool"
@@ -113,17 +122,17 @@ def answer_text(text: str, outputs: Collection[str]) -> str | None:
 
     A reply with the label of an output is an answer, and says nothing to the user.
     """
+    text = split_thoughts(text)[1]
     found = re.fullmatch(r"(?is)\s*say:\s*(\S.*)", text)
     if found is None and _answer_begins(text, outputs) == len(text):
-        shown = _THOUGHT.sub(lambda thought: " " * len(thought.group()), text)
-        found = re.search(rf"(?is)(?:^|\n){_DECORATION}say[*_`]*:[*_`]*\s*(\S.*)", shown)
+        found = re.search(rf"(?is)(?:^|\n){DECORATION}say[*_`]*:[*_`]*\s*(\S.*)", text)
     return found.group(1).strip() if found else None
 
 
 def _answer_begins(text: str, outputs: Collection[str]) -> int:
     """The index of the first output label; the length of the text if there is none."""
     names = "|".join(re.escape(name) for name in outputs)
-    found = re.search(rf"(?im)^{_DECORATION}(?:{names})[*_`]*[ \t]*:", text) if names else None
+    found = re.search(rf"(?im)^{DECORATION}(?:{names})[*_`]*[ \t]*:", text) if names else None
     return found.start() if found else len(text)
 
 
@@ -250,12 +259,15 @@ def _read_at(text: str, place: int, tools: Tools) -> tuple[Reading, int]:
     name, end = found.group(), found.end()
     if text[end : end + 1] == "(":
         return _python_at(text, start, end, name, tools)
-    spaces = re.compile(r"[ \t`]*:?\s*(?:```\w*\s*)?").match(text, end)
-    after = spaces.end() if spaces else end
+    between = _BETWEEN.match(text, end)
+    after = between.end() if between else end
+    if text.startswith("<arg_key>", after):
+        arguments = {key.strip(): _value(value) for key, value in _PAIRS.findall(text[after:])}
+        return Reading([{"name": _known(name, tools) or name, "arguments": arguments}]), len(text)
     if text[after : after + 1] == "{":
         arguments, stop, why = read_object(text, after)
         if isinstance(arguments, dict):
-            return Reading([{"name": name, "arguments": arguments}]), stop
+            return Reading([{"name": _known(name, tools) or name, "arguments": arguments}]), stop
         fault = Reading(fault=f"its arguments cannot be read: {why}", tool=name)
         return (fault if name in tools else NOTHING), stop
     if name not in tools:
@@ -283,6 +295,8 @@ def _json_at(text: str, start: int, tools: Tools, marked: bool) -> Reading:
         )
         return Reading(fault=f"its JSON cannot be read: {why}", tool=name) if attempt else NOTHING
     body = _unwrapped(body, tools if marked else {})
+    if isinstance(body, dict):
+        body = {k: _known(v, tools) or v if k in ("tool", "name") else v for k, v in body.items()}
     if isinstance(body, dict) and isinstance(body.get("tool") or body.get("name"), str):
         return Reading([_call(body, tools)]) if marked or _is_call(body, tools) else NOTHING
     known = isinstance(body, dict) and ("arguments" in body or not body)
@@ -304,9 +318,19 @@ def _unwrapped(body: Any, tools: Tools) -> Any:
         return {"name": body["function"], **{k: v for k, v in body.items() if k not in ("function", "type")}}
     if isinstance(body.get("action"), str) and "action_input" in body:
         return {"name": body["action"], "arguments": body["action_input"]}
+    if isinstance(body.get("tool_name"), str):
+        body = {"name": body["tool_name"], **{k: v for k, v in body.items() if k not in ("tool_name", "tool_call_id")}}
     if len(body) == 1 and (name := next(iter(body))) in tools and isinstance(body[name], dict):
         return {"name": name, "arguments": body[name]}
     return body
+
+
+def _known(name: Any, tools: Tools) -> str | None:
+    """The tool that a name means, also with a namespace before it, e.g. `functions.search`; None if none does."""
+    if not isinstance(name, str) or name in tools:
+        return name if isinstance(name, str) else None
+    last = re.split(r"[.:/]", name.removesuffix(".call"))[-1]
+    return last if last in tools else None
 
 
 def _is_call(body: Mapping[str, Any], tools: Tools) -> bool:
@@ -331,7 +355,7 @@ def _call(body: Mapping[str, Any], tools: Tools) -> Call:
             given = beside
         elif named is not None:
             given = named
-    if isinstance(given, str) and isinstance(parsed := load(given), dict):
+    if isinstance(given, str) and isinstance(parsed := load_loose(given), dict):
         given = parsed
     return {"name": name, "arguments": given}
 
@@ -340,7 +364,8 @@ def _python_at(text: str, start: int, opening: int, name: str, tools: Tools) -> 
     """A call `NAME(...)`. An unknown tool counts only with keyword arguments and at the end of a line."""
     raw = find_balanced(text, opening)
     end = opening + len(raw)
-    if name in tools:
+    if (known := _known(name, tools)) is not None:
+        name = known
         reading = _expression(f"{name}{raw}", tools)
         return reading or Reading(fault=f"the arguments of {name}(...) cannot be read", tool=name), end
     try:
@@ -361,18 +386,16 @@ def _python_at(text: str, start: int, opening: int, name: str, tools: Tools) -> 
 
 def _expression(text: str, tools: Tools) -> Reading | None:
     """The reading of a text that is one tool call in Python syntax; None for any other text."""
-    if not re.match(r"(?:print\()?[A-Za-z_][\w.-]*\(", text):
+    if not re.match(r"\[?\s*(?:print\()?[A-Za-z_][\w.-]*\(", text):
         return None
     try:
         call: Any = ast.parse(text, mode="eval").body
-        if (
-            isinstance(call, ast.Call)
-            and isinstance(call.func, ast.Name)
-            and call.func.id == "print"
-            and len(call.args) == 1
-        ):
+        if isinstance(call, ast.List) and call.elts:
+            call = call.elts[0]
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "print" and len(call.args) == 1:
             call = call.args[0]
-        if not isinstance(call, ast.Call) or (name := ast.unparse(call.func)) not in tools:
+        name = _known(ast.unparse(call.func), tools) if isinstance(call, ast.Call) else None
+        if name is None:
             return None
         given = [read_literal(part) for part in call.args]
         named = {str(k.arg): read_literal(k.value) for k in call.keywords}

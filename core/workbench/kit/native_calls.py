@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from workbench.errors import LMError
-from workbench.kit.answers.json_text import load
+from workbench.kit.answers.json_text import load_loose
 from workbench.lm import Request, Response
 from workbench.type_guards import is_dict, is_list
 
@@ -58,9 +58,9 @@ def read_native_calls(response: Response, request: Request) -> Response:
 def _split(text: str, names: Collection[str]) -> tuple[str, list[tuple[str, str]]]:
     """(the text around the calls, (name, arguments as JSON) of each call); no calls where one cannot be read."""
     if blocks := list(_BLOCK.finditer(text)):
-        calls = [_call(load(block[1])) for block in blocks]
+        calls = [_call(load_loose(block[1])) for block in blocks]
         return _BLOCK.sub("", text).strip(), [call for call in calls if call] if all(calls) else []
-    body = load(_MARK.sub("", text))
+    body = load_loose(_MARK.sub("", text))
     calls = [_call(one) for one in (body if is_list(body) else [body])]
     if all(call and call[0] in names for call in calls):
         return "", [call for call in calls if call]
@@ -102,7 +102,7 @@ def to_template(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def _with_object(call: Mapping[str, Any]) -> dict[str, Any]:
     function = call["function"]
     arguments = function["arguments"]
-    loaded = load(arguments) if isinstance(arguments, str) else arguments
+    loaded = load_loose(arguments) if isinstance(arguments, str) else arguments
     return {**call, "function": {**function, "arguments": loaded if is_dict(loaded) else arguments}}
 
 

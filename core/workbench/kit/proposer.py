@@ -5,13 +5,12 @@ In messages to and from the proposer, a prompt is enclosed in <prompt> and </pro
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from workbench.errors import BudgetSpent, LMError
+from workbench.kit.answers import read_objects
 from workbench.lm import Response
 from workbench.study import Result, Study
 from workbench.task import Example
@@ -20,6 +19,13 @@ from workbench.workflow import NodeKind, Workflow
 
 #: Characters; longer texts are not accepted as instructions.
 MAX_PROMPT = 6000
+
+_PROMPT = re.compile(r"(?is)<prompt>((?:(?!<prompt>).)*?)(?:</prompt>|\Z)")
+_FENCE = re.compile(r"(?s)```[\w+-]*[ \t]*\n(.*?)\n[ \t]*```")
+#: Names under which models give a prompt in JSON.
+_NAMES = frozenset("prompt instruction instructions new_instruction new_instructions improved_instruction".split())
+_PREAMBLE = re.compile(r"(?i)\W*(?:sure|certainly|of course|okay|here(?:'s| is| are)|below is)\b.*:\W*$")
+_LABEL = re.compile(r"(?i)\A\W*(?:(?:the )?(?:new|better|improved|revised|final) )?(?:instructions?|prompt)\**:\**\s*")
 
 
 @dataclass(frozen=True)
@@ -116,13 +122,25 @@ def wrap_in_tags(prompt: str) -> str:
 def read_prompt(text: str) -> str | None:
     """The text between the last <prompt> and </prompt>; None if it is empty or too long for an instruction.
 
-    Small models forget the tags: a short answer without them is taken whole, without fences and quotes. The evaluation
-    shows whether it is any good.
+    Models forget the tags. A short answer without them is taken without the words around it: what a fence, or a JSON
+    object under a name for a prompt, holds; else the whole. The evaluation shows whether it is any good.
     """
-    found = re.findall(r"<prompt>(.*?)(?:</prompt>|\Z)", text, re.DOTALL)
-    body = found[-1] if found else re.sub(r"</?prompt>|```\w*", "", text)
+    found = _PROMPT.findall(text)
+    body = found[-1] if found else _bare_prompt(text)
     body = body.strip().strip('"').strip()
     return body if 0 < len(body) <= (MAX_PROMPT if found else 1200) else None
+
+
+def _bare_prompt(text: str) -> str:
+    """The prompt in an answer without tags."""
+    named = [str(one[key]) for one in read_objects(text) for key in one if key.lower() in _NAMES]
+    if named:
+        return named[-1]
+    if fences := _FENCE.findall(text):
+        return max(fences, key=len)
+    text = re.sub(r"(?i)</?prompt>|```\w*", "", text).strip()
+    first, line, rest = text.partition("\n")
+    return rest if line and _PREAMBLE.match(first) else _LABEL.sub("", text)
 
 
 def prompt_in_use(address: str, prompt: str, results: Sequence[Result]) -> str | None:
@@ -234,20 +252,3 @@ def _line(result: Result, share: int) -> str:
 def outline(workflow: Workflow) -> str:
     """The nodes of a workflow with their addresses and settings, one per line."""
     return "\n".join(f"- nodes.{name}: {short(tree, 600)}" for name, tree in workflow.nodes.items())
-
-
-def read_objects(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the outermost JSON objects in a text, whatever surrounds them."""
-    decoder, place = json.JSONDecoder(parse_constant=_no_number), text.find("{")
-    while place != -1:
-        try:
-            value, end = decoder.raw_decode(text, place)
-        except (ValueError, RecursionError):  # ValueError: also a number of thousands of digits
-            end = place + 1
-        else:
-            yield value
-        place = text.find("{", end)
-
-
-def _no_number(name: str) -> float:
-    raise ValueError(f"{name} is not JSON")

@@ -23,6 +23,7 @@ from typing import Any, Protocol
 
 from workbench.concurrency import run_in_thread
 from workbench.errors import NodeError, SpecError
+from workbench.kit.answers.json_text import load_loose
 from workbench.kit.beside import Leftovers
 from workbench.kit.call_parser import Reading, correction, read_text
 from workbench.kit.mcp import McpCall
@@ -317,9 +318,4 @@ def unreadable_call(
 
 def load_arguments(text: Any) -> Any:
     """The arguments of a native call, which servers give as JSON; None for what is none."""
-    if not isinstance(text, str):
-        return text
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):  # the former also for a number of too many digits
-        return None
+    return load_loose(text) if isinstance(text, str) else text

@@ -382,4 +382,4 @@ def test_an_exported_program_can_be_awaited(tmp_path: Path) -> None:
         return [one.label for one in found]
 
     with loaded(tmp_path / "out") as program:
-        assert asyncio.run(both(program)) == ["one\nlabel:", "two\nlabel:"]
+        assert asyncio.run(both(program)) == ["one", "two"]

@@ -16,7 +16,7 @@ from tests.helpers.scripted import Script
 
 from workbench.cli import cli
 from workbench.errors import LMError, SpecError
-from workbench.kit.proposer import read_objects
+from workbench.kit.answers import read_objects
 from workbench.lm import Request
 from workbench_synthesize.apis import find_misfit, load_apis
 from workbench_synthesize.chains import Links
