@@ -389,16 +389,16 @@ def _expression(text: str, tools: Tools) -> Reading | None:
     if not re.match(r"\[?\s*(?:print\()?[A-Za-z_][\w.-]*\(", text):
         return None
     try:
-        call: Any = ast.parse(text, mode="eval").body
-        if isinstance(call, ast.List) and call.elts:
-            call = call.elts[0]
-        if isinstance(call, ast.Call) and ast.unparse(call.func) == "print" and len(call.args) == 1:
-            call = call.args[0]
-        name = _known(ast.unparse(call.func), tools) if isinstance(call, ast.Call) else None
-        if name is None:
+        tree: ast.expr = ast.parse(text, mode="eval").body
+        if isinstance(tree, ast.List) and tree.elts:
+            tree = tree.elts[0]
+        if isinstance(tree, ast.Call) and ast.unparse(tree.func) == "print" and len(tree.args) == 1:
+            tree = tree.args[0]
+        name = _known(ast.unparse(tree.func), tools) if isinstance(tree, ast.Call) else None
+        if not isinstance(tree, ast.Call) or name is None:
             return None
-        given = [read_literal(part) for part in call.args]
-        named = {str(k.arg): read_literal(k.value) for k in call.keywords}
+        given = [read_literal(part) for part in tree.args]
+        named = {str(k.arg): read_literal(k.value) for k in tree.keywords}
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     known = list(tools[name])

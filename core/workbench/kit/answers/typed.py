@@ -36,7 +36,8 @@ def as_text(value: Any) -> str:
 
 def convert(field: Field, text: str) -> tuple[Any, bool]:
     """Convert a text to (typed value, whether it was found within other text). Raises NodeError("unparsed")."""
-    if (found := _read(field.type, text.strip(), field.name)) is not None:
+    kind = Literal[field.values] if field.values else field.type  # type: ignore[valid-type]
+    if (found := _read(kind, text.strip(), field.name)) is not None:
         return found
     if field.type is str or field.type is Any:
         raise NodeError("unparsed", f"no value for '{field.name}'")
