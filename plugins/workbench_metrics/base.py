@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from workbench.lm import split_thoughts
 from workbench.task import Example, Score
 
 
@@ -23,6 +24,8 @@ class FieldMetric:
 
     def __call__(self, example: Example, prediction: Mapping[str, Any], trace: Any = None) -> Score:
         given, wanted = get_field(prediction, self.field, "prediction"), get_field(example, self.target, "row")
+        if isinstance(given, str):
+            given = split_thoughts(given)[1]
         accepted = [wanted]
         if self.lists_are_choices and isinstance(wanted, list) and wanted:
             accepted = [*wanted, wanted] if isinstance(given, list) else wanted

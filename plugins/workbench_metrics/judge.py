@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from workbench.errors import NodeError
+from workbench.kit.answers import find_object, read_objects
 from workbench.task import Example, Score
 from workbench_metrics.base import get_field
 
@@ -19,8 +20,10 @@ score: N
 where N is a whole number from 0 (wrong) to {scale} (fully right)."""
 
 
+_NAMES = "score|grade|rating"
 # The last one counts: the sentence before it may quote the answer.
-_GRADE = re.compile(r"(?i)(?<!\*)\**+\bscore\b\s*+\**+\s*+[:=]\s*+\**+\s*+(\d+(?:\.\d+)?)")
+_VALUE = r"-?\d+(?:[.,]\d+)?(?:\s*(?:/|out of|of)\s*\d+)?"
+_GRADE = re.compile(rf"(?i)\b(?:{_NAMES})\b[\"'*_`]*\s*(?:[:=\uff1a]|is|of)\s*[\"'*_`]*\s*({_VALUE})")
 
 
 class Judge:
@@ -64,11 +67,34 @@ class Judge:
             {"role": "user", "content": "\n".join(parts)},
         ]
         response = await lm(messages, max_tokens=self.max_tokens)
-        grades = list(_GRADE.finditer(response.text))
-        if not grades or float(grades[-1][1]) > self.scale:
-            raise NodeError("judge", f"the judge gave no grade from 0 to {self.scale}: {response.text[:200]!r}")
-        words = response.text[: grades[-1].start()].strip()
-        return Score(float(grades[-1][1]) / self.scale, words or None)
+        text, cut = response.text, response.finish == "length"
+        grade = None if cut else read_grade(text, self.scale)
+        if grade is None:
+            why = "its answer was cut (max_tokens)" if cut else f"it gave no grade from 0 to {self.scale}"
+            raise NodeError("judge", f"the judge gave no grade: {why}: {text[:200]!r}")
+        return Score(grade[0], grade[1] or None)
+
+
+def read_grade(text: str, scale: int) -> tuple[float, str] | None:
+    """(the grade as a share, the words with it) of a judge's answer; None without one from 0 to its best.
+
+    `3/5` is 0.6 on any scale. An object with a score, which many judges write, is read as well.
+    """
+    for value in reversed([*read_objects(text)]):
+        for name in _NAMES.split("|"):
+            if (found := find_object(value, [name])) is not None:
+                words = next((v for k, v in value.items() if isinstance(v, str) and k.lower() != name), "")
+                return _share(str(found[name]), scale, words)
+    grades = list(_GRADE.finditer(text))
+    return _share(grades[-1][1].lower(), scale, text[: grades[-1].start()].strip(" \n*_#")) if grades else None
+
+
+def _share(text: str, scale: int, words: str) -> tuple[float, str] | None:
+    if (found := re.search(_VALUE, text)) is None:
+        return None
+    value, _, best = re.sub(r"\s*(?:/|out of|of)\s*", "/", found[0].replace(",", ".")).partition("/")
+    value, best = float(value), float(best or scale)
+    return (value / best, words) if best and 0 <= value <= best else None
 
 
 def _text(value: Any) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import string
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from workbench.kit.answers import read_values
+from workbench.kit.answers.json_text import load_loose
+from workbench.lm import split_thoughts
 from workbench.task import Score
 from workbench_metrics.base import FieldMetric, score_match, shorten
 
@@ -50,7 +51,7 @@ class ToolCallMatch(FieldMetric):
     def compare(self, given: Any, wanted: Any) -> Score:
         expected = read_label(_calls, wanted, self.target)
         try:
-            calls = _calls(given)
+            calls = _calls(given) if _has_json(given) else []
         except ValueError as error:
             return Score(0.0, f"no readable tool call: {error}")
         if len(calls) != len(expected):
@@ -94,18 +95,17 @@ def read_label(read: Callable[[Any], Any], wanted: Any, target: str) -> Any:
 
 
 def parse_json(value: Any) -> Any:
-    """A value as JSON. Texts are parsed, also within a code fence. Raises ValueError."""
+    """A value as JSON. Texts are read: a whole one as JSON, else the first list or object in it. Raises ValueError."""
     if not isinstance(value, str):
         return value
-    text = value.strip()
-    if text.startswith("```") and text.endswith("```") and len(text) >= 6:
-        text = text[3:-3].lstrip(string.ascii_letters)
-    try:
-        value = json.loads(text)
-        _check_depth(value)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-    return value
+    text = split_thoughts(value)[1].strip()
+    found = load_loose(text)
+    if found is None and text != "null":
+        found = next((one for one, _, _ in read_values(text)), None)
+        if found is None:
+            raise ValueError(f"there is no JSON in {shorten(text)}")
+    _check_depth(found)
+    return found
 
 
 def _check_depth(value: Any, depth: int = 0) -> None:
@@ -136,6 +136,8 @@ def _leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any,
 
 
 Call = tuple[str, dict[str, Any]]
+#: What providers and models call the arguments of a call.
+_ARGUMENTS = ("arguments", "args", "input", "parameters")
 
 
 def _calls(value: Any) -> list[Call]:
@@ -143,11 +145,16 @@ def _calls(value: Any) -> list[Call]:
     return [_call(call) for call in (value if isinstance(value, list) else [value])]
 
 
+def _has_json(value: Any) -> bool:
+    """Whether a value may hold calls. A text without a list or an object calls nothing."""
+    return not isinstance(value, str) or next(read_values(value), None) is not None
+
+
 def _call(call: Any) -> Call:
     if isinstance(call, dict) and isinstance(call.get("function"), dict):  # OpenAI's form
         call = call["function"]
     if isinstance(call, dict) and isinstance(call.get("name"), str):
-        arguments = parse_json(call.get("arguments", call.get("args")) or {})
+        arguments = parse_json(next((call[key] for key in _ARGUMENTS if call.get(key)), {}))
         if not isinstance(arguments, dict):
             raise ValueError(f"the arguments of {shorten(call['name'])} are not an object: {shorten(arguments)}")
         return call["name"], arguments

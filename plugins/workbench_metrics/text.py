@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import re
 import string
+import unicodedata
 from collections import Counter
+from decimal import Decimal
 from typing import Any
 
 from workbench.task import Score
 from workbench_metrics.base import FieldMetric, score_match, shorten
+
+#: A number as JSON writes it. `007` and `1_000` are texts, such as ids.
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?")
+_SPACELESS = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff]")
+#: Signs that tell answers apart: of numbers, between their digits, and in names such as C++ and .NET.
+_TELLING = re.compile(r"(?<![\w)])[-+](?=\.?\d)|(?<=\d)[.](?=\d)|(?<=\w)(?:\+\+?|#)(?![\w+#])|(?<!\S)\.(?=[a-z\d])")
 
 
 class ExactMatch(FieldMetric):
@@ -19,7 +27,10 @@ class ExactMatch(FieldMetric):
 
 
 class NormalizedMatch(FieldMetric):
-    """1 if both texts are equal up to case, punctuation, articles and extra spaces (the SQuAD recipe)."""
+    """1 if both texts are equal up to case, punctuation, articles and extra spaces (the SQuAD recipe).
+
+    Unlike there, signs and points of numbers and of names such as C++ count, and so does a text that has nothing else.
+    """
 
     def compare(self, given: Any, wanted: Any) -> Score:
         return score_match(normalize(given) == normalize(wanted), given, wanted)
@@ -28,30 +39,32 @@ class NormalizedMatch(FieldMetric):
 class Contains(FieldMetric):
     """1 if the prediction contains the row's value as whole words, ignoring case.
 
-    Numbers must be whole, too: 3 is not in 3.14. In scripts without spaces between words (Chinese, Japanese, Thai), any
-    position counts.
+    Numbers must be whole, too: 3 is neither in 3.14 nor in -3. In scripts without spaces between words (Chinese,
+    Japanese, Thai), any position counts.
     """
 
     def compare(self, given: Any, wanted: Any) -> Score:
-        text = str(wanted).strip()
+        text, within = _spaced(wanted), _spaced(given)
         if not text:
             raise ValueError(f"the row's '{self.target}' is empty, which every text contains")
-        before = r"(?<![^\W_])(?<!\d[.,])" if text[0].isdigit() else r"(?<![^\W_])"
+        before = r"(?<![^\W_])(?<!\d[.,])(?<!^[-+])(?<![^\w)][-+])" if text[0].isdigit() else r"(?<![^\W_])"
         after = r"(?![^\W_])(?![.,]\d)" if text[-1].isdigit() else r"(?![^\W_])"
-        pattern = f"{'' if _spaceless(text[0]) else before}{re.escape(text)}{'' if _spaceless(text[-1]) else after}"
-        return score_match(re.search(pattern, str(given), flags=re.IGNORECASE) is not None, given, wanted)
+        before, after = ("" if _SPACELESS.match(c) else p for c, p in ((text[0], before), (text[-1], after)))
+        found = re.search(f"{before}{re.escape(text)}{after}", within, flags=re.IGNORECASE)
+        return score_match(found is not None, given, wanted)
 
 
 class F1(FieldMetric):
-    """Token F1 of the normalised texts, as in SQuAD: harmonic mean of precision and recall over words."""
+    """Token F1 of the normalised texts, as in SQuAD: harmonic mean of precision and recall over words.
+
+    In scripts without spaces between words each character is one.
+    """
 
     def compare(self, given: Any, wanted: Any) -> Score:
-        a, b = normalize(given).split(), normalize(wanted).split()
-        if not a or not b:
-            return Score(float(a == b), None if a == b else f"expected {shorten(wanted)}, got {shorten(given)}")
+        a, b = _words(given), _words(wanted)
         common = sum((Counter(a) & Counter(b)).values())
         if not common:
-            return Score(0.0, f"expected {shorten(wanted)}, got {shorten(given)}")
+            return score_match(not a and not b, given, wanted)
         precision, recall = common / len(a), common / len(b)
         value = 2 * precision * recall / (precision + recall)
         return Score(value, None if value == 1 else f"expected {shorten(wanted)}, got {shorten(given)}")
@@ -59,25 +72,32 @@ class F1(FieldMetric):
 
 def normalize(value: Any) -> str:
     """A value as text in lower case, without punctuation and articles, with single spaces."""
-    text = "".join(c for c in str(value).lower() if c not in string.punctuation)
-    return " ".join(re.sub(r"\b(a|an|the)\b", " ", text).split())
+    text = _spaced(value).casefold().replace("\u2212", "-")
+    telling = {place for found in _TELLING.finditer(text) for place in range(found.start(), found.end())}
+    kept = "".join(c for n, c in enumerate(text) if n in telling or not _is_punctuation(c))
+    return " ".join(re.sub(r"\b(a|an|the)\b", " ", kept).split()) or text
 
 
-def _spaceless(char: str) -> bool:
-    return "\u0e00" <= char <= "\u0eff" or "\u3040" <= char <= "\u9fff" or "\U00020000" <= char <= "\U0003ffff"
+def _words(value: Any) -> list[str]:
+    return _SPACELESS.sub(lambda found: f" {found[0]} ", normalize(value)).split()
+
+
+def _spaced(value: Any) -> str:
+    """A value as text with single spaces and without compatibility forms."""
+    return " ".join(unicodedata.normalize("NFKC", str(value)).split())
+
+
+def _is_punctuation(char: str) -> bool:
+    return char in string.punctuation or unicodedata.category(char).startswith("P")
 
 
 def _same(a: Any, b: Any) -> bool:
     """Whether two values are equal. A text also equals the number or truth value that it spells."""
     if isinstance(a, bool) or isinstance(b, bool):
         return str(a).strip().lower() == str(b).strip().lower()
-    if (
-        isinstance(a, str) != isinstance(b, str)
-        and isinstance(a, str | int | float)
-        and isinstance(b, str | int | float)
-    ):
-        try:
-            return float(a) == float(b)
-        except ValueError:
-            return False
-    return a.strip() == b.strip() if isinstance(a, str) and isinstance(b, str) else a == b
+    if isinstance(a, str) and isinstance(b, str):
+        return a.strip() == b.strip()
+    if isinstance(a, str | int | float) and isinstance(b, str | int | float):
+        spelled = [str(one).strip() for one in (a, b)]
+        return all(map(_NUMBER.fullmatch, spelled)) and Decimal(spelled[0]) == Decimal(spelled[1])
+    return a == b

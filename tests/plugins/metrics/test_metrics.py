@@ -7,13 +7,13 @@ import string
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import workbench.task.metric as metric_module
 from workbench.plugins import plugins
 from workbench.task import Example, Score
-from workbench_metrics.numbers import find_last_number
+from workbench_metrics.numbers import Numeric
 
 
 def score(call: str, given, wanted, **options) -> Score:
@@ -137,6 +137,7 @@ texts = st.lists(
 @settings(max_examples=300, deadline=None)
 @given(texts.map(" ".join), texts.map(" ".join))
 def test_f1_and_normalized_match_against_the_reference(given, wanted):
+    assume(squad_normal(given) and squad_normal(wanted))  # an answer that is an article alone is one
     assert value("f1", given, wanted) == pytest.approx(float(squad_f1(given, wanted)))
     assert value("normalized_match", given, wanted) == (squad_normal(given) == squad_normal(wanted))
 
@@ -183,14 +184,14 @@ def test_f1_takes_the_best_of_several_answers():
         ("is.5", 5),
     ],
 )
-def test_the_last_number(text, number):
-    assert find_last_number(text) == number
+def test_the_number_of_an_answer(text, number):
+    assert Numeric("x")._number(text) == number
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.decimals(-(10**9), 10**9, places=2), st.sampled_from(["{:,}", "{}", "It is {:,}.", "${:,}", "1 + 1 = {}!"]))
 def test_numbers_as_python_writes_them_are_read_back(number, pattern):
-    assert find_last_number(pattern.format(number)) == float(number)
+    assert Numeric("x")._number(pattern.format(number)) == float(number)
 
 
 def test_numeric_tolerances():

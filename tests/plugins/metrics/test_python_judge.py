@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from workbench.errors import NodeError, SpecError
+from workbench.lm import Response
 from workbench.task import Example, Score
 from workbench_metrics.function import FunctionMetric, load_function
 from workbench_metrics.judge import Judge
@@ -174,7 +175,7 @@ def judged(answer: str, prediction=None, row=ROW, trace=None, **options) -> tupl
 
     async def lm(messages, **settings):
         calls.append((messages, settings))
-        return SimpleNamespace(text=answer)
+        return Response(answer)
 
     return asyncio.run(Judge(**options)(row, {"a": "two"} if prediction is None else prediction, trace, lm=lm)), calls
 

@@ -20,14 +20,14 @@ _SIGNS = str.maketrans(
 )
 _DIGITS = r"\d+(?:[.,'\u2019\u00a0]\d+)*"
 _NUMBER = re.compile(
-    rf"""(?<![^\W_]) (?<![^\W_]\.) (?<!\d,)              # not inside a word (CO2) or a version
+    rf"""(?<![^\W_]) (?<!\d\.) (?<!\d,)              # not inside a word (CO2) or a version
     (?P<sign> (?<![\d)])(?<![\d)]\s)[-+]\s? )?             # no dash between two numbers
     [$\u20ac\u00a3\u00a5\u20b9]?\s? (?P<second>-)?
-    (?: (?P<whole>\d+)\ (?=\d+/\d) )?                      # 1 1/2
+    (?: (?P<whole>\d+)\ (?=\d+/\d+(?![.,]?\d)) )?                      # 1 1/2
     (?P<digits> {_DIGITS} | (?<![\w.])\.\d+ )
     (?: (?P<ten> e | \s?[x\u00d7*\u00b7]\s?10\s?(?:\^|\*\*)\s? | \^ | \*\* )
         [{{(]?(?P<power>[-+]?\d{{1,4}})(?!\w)[}})]? )?
-    (?: \s?/\s?(?P<below>{_DIGITS})(?!/) )?
+    (?: \s?/\s?(?P<below>\d+)(?![.,/]?\d) )?
     (?: \s?(?P<percent>%) | \ (?P<word>thousand|million|billion|trillion)\b )?""",
     re.VERBOSE | re.IGNORECASE,
 )
@@ -67,28 +67,25 @@ def normalise(text: str) -> str:
 def find_numbers(text: str) -> Iterator[Number]:
     """The numbers in a normalised text. Lists such as 1,2,3 are several, versions such as 1.2.3 none."""
     for found in _NUMBER.finditer(text):
-        below = _read_digits(found["below"]) if found["below"] else [1.0]
         sign = -1 if "-" in (found["sign"] or "") or found["second"] else 1
         values = _read_digits(found["digits"])
         for value in values:
-            number = _finished(found, value, sign if value is values[0] else 1, below)
+            number = _finished(found, value, sign if value is values[0] else 1)
             if number is not None:
                 yield Number(number, found.start(), found.end(), found["percent"] is not None)
 
 
-def _finished(found: re.Match[str], value: float, sign: int, below: list[float]) -> float | None:
+def _finished(found: re.Match[str], value: float, sign: int) -> float | None:
     """A number with its power, fraction and word; None for one that is none, or too large."""
     try:
         if found["power"]:
             power = int(found["power"])
             value = float(value) ** power if found["ten"] in ("^", "**") else value * 10.0**power
         if found["below"]:
-            if len(below) != 1 or not below[0]:
-                return None
-            value = value / below[0] + (int(found["whole"]) if found["whole"] else 0)
+            value = value / int(found["below"]) + int(found["whole"] or 0)
         value *= sign * _WORDS.get((found["word"] or "").lower(), 1)
         return value if math.isfinite(value) else None
-    except (ValueError, OverflowError):
+    except (ValueError, OverflowError, ZeroDivisionError):
         return None
 
 
@@ -126,7 +123,7 @@ def _ascii(digits: str) -> str:
     return "".join(str(int(char)) if char.isdigit() else char for char in digits)
 
 
-def read_number(text: str, field: str = "answer") -> tuple[float, bool] | None:
+def read_number(text: str, field: str = "answer") -> tuple[Number, bool] | None:
     """(the number that a text gives, whether among other words); None if there is none.
 
     What is boxed or introduced as the answer comes first, then a number that begins a short answer, then the last one.
@@ -134,24 +131,23 @@ def read_number(text: str, field: str = "answer") -> tuple[float, bool] | None:
     """
     text = normalise(text)
     bare = text[-_TAIL:].strip().strip("\"'`*").strip().rstrip(".").rstrip()
-    for found in find_numbers(bare[:100]):
-        if len(bare) <= 100 and found.start == 0 and found.end == len(bare):
-            return found.value, False
-        break
+    numbers = [*find_numbers(bare)]
+    if len(numbers) == 1 and (numbers[0].start, numbers[0].end) == (0, len(bare)):
+        return numbers[0], False
     for conclusion in find_conclusions(bare, field):
         if (concluded := _concluded(conclusion)) is not None:
             return concluded, True
-    numbers = [*find_numbers(bare)]
     if not numbers:
         return None
     begins = _BEGINS.match(bare, numbers[0].end) and not bare[: numbers[0].start].strip("\"'`*(~ ")
-    short = len(numbers) <= 3 and not _REASONS.search(bare, numbers[0].end)
-    return (numbers[0] if begins and short else numbers[-1]).value, True
+    listed = len(numbers) > 1 and not bare[numbers[0].end : numbers[1].start].strip(" ,;")
+    short = len(numbers) <= 3 and not listed and not _REASONS.search(bare, numbers[0].end)
+    return numbers[0] if begins and short else numbers[-1], True
 
 
-def _concluded(text: str) -> float | None:
+def _concluded(text: str) -> Number | None:
     """The number in what is introduced as the answer: behind the last `=`, and not in brackets, if it has several."""
     for part in (_BRACKETED.sub(" ", text).rpartition("=")[2], text):
-        for found in find_numbers(part):
-            return found.value
+        if (found := next(find_numbers(part), None)) is not None:
+            return found
     return None

@@ -15,7 +15,7 @@ from workbench.errors import NodeError
 from workbench.kit.answers.choices import TRUTH, choices_of
 from workbench.kit.answers.conclusions import find_boxed, find_object, split_fields
 from workbench.kit.answers.json_text import read_values
-from workbench.kit.answers.numbers import read_number
+from workbench.kit.answers.numbers import Number, read_number
 from workbench.kit.answers.shapes import object_shape, type_adapter
 from workbench.workflow import Field
 
@@ -88,10 +88,10 @@ def _unboxed(text: str) -> str:
     return (find_boxed(last) or text) if "\\boxed" in last and last.endswith("}") else text
 
 
-def _as_number(kind: Any, found: tuple[float, bool] | None) -> tuple[Any, bool] | None:
-    if found is None or (kind is int and found[0] != int(found[0])):
+def _as_number(kind: Any, found: tuple[Number, bool] | None) -> tuple[Any, bool] | None:
+    if found is None or (kind is int and found[0].value != int(found[0].value)):
         return None
-    return kind(found[0]), found[1]
+    return kind(found[0].value), found[1]
 
 
 def _read_union(kinds: Sequence[Any], text: str, name: str) -> tuple[Any, bool] | None:
