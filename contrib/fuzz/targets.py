@@ -153,7 +153,7 @@ def server_answer(data: bytes) -> None:
     text = data.decode("utf-8", "replace")
     with suppress(LMError, NodeError, BodyError):
         if kind == 0:
-            response = wire.parse_body(data, _REQUEST, lambda prompt, completion: 0.0)
+            response = wire.parse_body(data, _REQUEST, lambda *tokens: 0.0)
             json.dumps([response.text, list(response.tool_calls), response.logprobs]).encode()
             assert response.prompt_tokens >= 0 and response.completion_tokens >= 0
         elif kind == 1:

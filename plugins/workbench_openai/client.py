@@ -21,6 +21,7 @@ from workbench.lm import (
     Request,
     Response,
     check_extra,
+    dialects,
     estimate_tokens,
     is_loopback,
     is_reasoning,
@@ -77,7 +78,7 @@ class OpenAIChat:
         """
         self.model, self._token_ids = model, token_ids
         base = _base_url(settings.api_base or default_base)
-        self._base, self._url = base, base / "chat/completions"
+        self._base, self._url = base, (base / "chat/completions").with_query(base.query)
         self._hosted, loopback = base.origin() == URL(HOSTED).origin(), is_loopback(str(base))
         self._key_variable = settings.api_key_env
         if self._key_variable is None and (not settings.api_base or self._hosted or loopback):
@@ -91,7 +92,10 @@ class OpenAIChat:
         check_extra(extra, settings.model)
         self._headers = {k: os.path.expandvars(str(v)) for k, v in (extra.pop("headers", None) or {}).items()}
         self._extra = extra
-        self._reasoning = is_reasoning(model)
+        rename = {"max_tokens": "max_completion_tokens"} if is_reasoning(model) else {}
+        omit = {"temperature", "top_p", "stop", "logprobs"} if is_reasoning(model) else set()
+        #: What this endpoint takes differently: as its name says, the file, and what it refused before.
+        self._form = wire.Form(frozenset(omit | {*settings.omit}), {**rename, **settings.rename})
         self._prices = parse_price(settings.price)
         self.reads_images = True
         self.assumed_free = loopback and self._prices is None
@@ -107,19 +111,27 @@ class OpenAIChat:
         extra = self._extra
         if self._token_ids and request.logprobs:
             extra = {"return_token_ids": True, **extra}
-        try:
-            body = wire.build_body(self.model, request, extra, self._reasoning)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise LMError("bad_request", f"the request cannot be written as JSON: {error}") from None
+        while True:
+            form = self._form
+            try:
+                body = wire.build_body(self.model, request, extra, form)
+            except (TypeError, ValueError, RecursionError) as error:
+                raise LMError("bad_request", f"the request cannot be written as JSON: {error}") from None
 
-        def read(status: int, headers: Mapping[str, str], raw: bytes) -> Response:
-            if status == 200:
-                return self._without_key(wire.parse_body(raw, request, self.price))
-            if wire.is_filtered(status, raw):
-                return Response("", "refusal", estimate_tokens(request.messages), usd=0.0, estimated=True)
-            raise wire.error_for(status, headers, raw)
+            def read(status: int, headers: Mapping[str, str], raw: bytes, form: wire.Form = form) -> Response | None:
+                if status == 200:
+                    return self._without_key(wire.parse_body(raw, request, self._price))
+                if dialects.is_filtered(status, wire.body_of(raw)):
+                    return Response("", "refusal", estimate_tokens(request.messages), usd=0.0, estimated=True)
+                refused = dialects.refused_setting(status, wire.body_of(raw))
+                if refused is None or refused in form.omit:
+                    raise wire.error_for(status, headers, raw)
+                if self._form is form:  # else another call has met the same refusal
+                    self._form = form.without(refused)
+                return None
 
-        return await self._sent(self._url, body, read)
+            if (response := await self._sent(self._url, body, read)) is not None:
+                return response
 
     def ready(self) -> None:
         """Raises LMError without the key that the server needs."""
@@ -135,7 +147,7 @@ class OpenAIChat:
             vectors, tokens = wire.parse_vectors(raw, len(texts))
             return vectors, tokens or estimate_tokens(tuple({"content": text} for text in texts))
 
-        return await self._sent(self._base / "embeddings", body, read)
+        return await self._sent((self._base / "embeddings").with_query(self._base.query), body, read)
 
     async def _sent(self, url: URL, body: bytes, read: Callable[[int, Mapping[str, str], bytes], Answer]) -> Answer:
         """What `read` makes of (status, headers, body) of one POST. Raises LMError."""
@@ -212,13 +224,16 @@ class OpenAIChat:
 
     def price(self, prompt_tokens: int, completion_tokens: int) -> float | None:
         """By the settings' price; else 0.0 on loopback, a table for api.openai.com; else None."""
+        return self._price(prompt_tokens, completion_tokens)
+
+    def _price(self, prompt: int, completion: int, cached: int = 0, cache_write: int = 0) -> float | None:
         if self.assumed_free:
             return 0.0
         if self._prices is None and self._hosted:
             self._prices, self._hosted = usd_per_token(self.model), False  # looked up once
         if self._prices is None:
             return None
-        return prompt_tokens * self._prices[0] + completion_tokens * self._prices[1]
+        return self._prices.price(prompt, completion, cached, cache_write)
 
     async def aclose(self) -> None:
         """Close the connections of every event loop that used this LM."""
@@ -246,7 +261,8 @@ def _acknowledge(answer: aiohttp.ClientResponse) -> None:
 
 def _base_url(text: str) -> URL:
     try:
-        url = URL(text.rstrip("/"))
+        url = URL(text)
+        url = url.with_path(url.path.rstrip("/").removesuffix("/chat/completions") or "/").with_query(url.query)
     except ValueError:
         url = URL()
     if url.scheme not in ("http", "https") or not url.host:

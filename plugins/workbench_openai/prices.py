@@ -8,6 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from workbench.lm import Rates
+
 TABLE = "model_prices_and_context_window_backup.json"
 
 
@@ -21,8 +23,11 @@ def _table() -> dict[str, Any]:
     return {}
 
 
-def usd_per_token(model: str) -> tuple[float, float] | None:
-    """(prompt, completion) prices of one token of an OpenAI model; None if the table does not know it."""
+def usd_per_token(model: str) -> Rates | None:
+    """The prices of one token of an OpenAI model; None if the table does not know it."""
     row = _table().get(model) or {}
     prompt, completion = row.get("input_cost_per_token"), row.get("output_cost_per_token")
-    return None if prompt is None or completion is None else (float(prompt), float(completion))
+    if prompt is None or completion is None:
+        return None
+    cached, written = row.get("cache_read_input_token_cost"), row.get("cache_creation_input_token_cost")
+    return Rates(*(float(prompt if rate is None else rate) for rate in (prompt, completion, cached, written)))

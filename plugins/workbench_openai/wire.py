@@ -4,63 +4,90 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from typing import Any
 
 from workbench.errors import LMError
-from workbench.lm import MOST_TOKENS, Request, Response, estimate_tokens, kind_of_status, offset_seed
+from workbench.kit.answers.json_text import load_loose
+from workbench.lm import MOST_TOKENS, Message, Request, Response, dialects, estimate_tokens, offset_seed
 
-Price = Callable[[int, int], float | None]
+Price = Callable[[int, int, int, int], float | None]
 
 MAX_STOPS = 4  # what the API takes; further stops are applied to the text here
 MAX_RETRY_AFTER = 86_400.0
 _ABOVE_ONE = 1e-3  # what rounding may make of the logarithm of a probability of 1
 
-_TOO_LONG = re.compile(
-    r"context[ _](?:length|window|size)|maximum context|exceeds? the (?:available )?context"
-    r"|prompt is too long|too many (?:input )?tokens|max_model_len|input is too long",
-    re.IGNORECASE,
-)
-
 # ensure_ascii also escapes lone surrogates, which would not encode as UTF-8.
 _encode = json.JSONEncoder(separators=(",", ":"), default=dict).encode
 
 
-def build_body(model: str, request: Request, extra: Mapping[str, Any], reasoning: bool) -> bytes:
+@dataclass(frozen=True)
+class Form:
+    """What an endpoint takes differently. omit: settings that are not sent, `system` for the role of that name, which
+    then stands in the user's message. rename: other names of settings."""
+
+    omit: frozenset[str] = frozenset()
+    rename: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def without(self, setting: str) -> Form:
+        """The form for an endpoint that has refused a setting."""
+        other = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}.get(setting)
+        if other is not None and other not in self.rename.values() and setting not in self.rename:
+            return replace(self, rename={**self.rename, "max_tokens": other})
+        return replace(self, omit=self.omit | {"max_tokens" if other else setting})
+
+
+def build_body(model: str, request: Request, extra: Mapping[str, Any], form: Form) -> bytes:
     """The JSON to send. extra: the provider's settings; the request's own extra wins over them."""
     body: dict[str, Any] = {"model": model, "messages": request.messages, **extra, **request.extra}
-    if reasoning:
-        body["max_completion_tokens"] = request.max_tokens
-    else:
-        body["max_tokens"] = request.max_tokens
-        body["temperature"] = request.temperature
-        if request.top_p != 1.0:
-            body["top_p"] = request.top_p
-        if request.stop:
-            body["stop"] = request.stop[:MAX_STOPS]
-        if request.logprobs:
-            body["logprobs"] = True
+    if "system" in form.omit:
+        body["messages"] = _without_system(request.messages)
+    settings: dict[str, Any] = {"max_tokens": request.max_tokens, "temperature": request.temperature}
+    if request.top_p != 1.0:
+        settings["top_p"] = request.top_p
+    # A right answer may begin with the end of a line: such a stop is only for engines that see its first word.
+    if stops := [stop for stop in request.stop if stop.strip()]:
+        settings["stop"] = stops[:MAX_STOPS]
+    if request.logprobs:
+        settings["logprobs"] = True
+    body |= {form.rename.get(name, name): value for name, value in settings.items() if name not in form.omit}
     if request.tools:
         body["tools"] = request.tools
     if request.response_format is not None:
         body["response_format"] = request.response_format
     offset_seed(body, request)
-    return _encode(body).encode("ascii")
+    return _encode({name: value for name, value in body.items() if name not in form.omit}).encode("ascii")
+
+
+def _without_system(messages: Sequence[Message]) -> Sequence[Message]:
+    """The messages with what the system says at the beginning of the first one of the user."""
+    said = "\n\n".join(str(m["content"]) for m in messages if m.get("role") in ("system", "developer"))
+    rest = [dict(m) for m in messages if m.get("role") not in ("system", "developer")]
+    first = next((m for m in rest if m.get("role") == "user"), None)
+    if not said:
+        return rest
+    if first is None:
+        return [{"role": "user", "content": said}, *rest]
+    content = first.get("content")
+    first["content"] = (
+        [{"type": "text", "text": said}, *content] if isinstance(content, list) else f"{said}\n\n{content}"
+    )
+    return rest
 
 
 def parse_body(raw: bytes, request: Request, price: Price) -> Response:
     """The answer in a body that came with status 200. Raises LMError (the caller adds an excerpt)."""
     try:
-        data = json.loads(raw.decode("utf-8-sig"))
+        data = dialects.read_events(raw) or json.loads(raw.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise LMError("bad_body", f"status 200 with an unreadable body ({error})") from None
     if not isinstance(data, dict):
         raise LMError("bad_body", "status 200 with something else than an object")
     if data.get("error"):
-        raise _error_in_200(data["error"])
+        raise _error_in_200(data)
     choices = data.get("choices")
     if not isinstance(choices, list) or not choices:
         raise LMError("bad_body", "status 200 without choices")
@@ -68,23 +95,20 @@ def parse_body(raw: bytes, request: Request, price: Price) -> Response:
     message = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(message, dict):
         raise LMError("bad_body", "status 200 without a message")
-    if choice.get("finish_reason") == "error":
-        raise LMError("broken", "the server broke off the answer", status=200)
-    text = _cut(_text(message.get("content")), request.stop)
-    calls = tuple(map(_tool_call, _listed(message.get("tool_calls"))))
+    if choice.get("error"):
+        kind = dialects.kind_of_error(None, {"error": choice["error"]})
+        raise LMError("broken" if kind == "bad_body" else kind, "the server broke off the answer", status=200)
+    text, thoughts = dialects.read_content(message.get("content"))
+    text = _cut(_clean(text), [stop for stop in request.stop[MAX_STOPS:] if stop.strip()])
+    calls = tuple(_tool_call(call, n, request) for n, call in enumerate(_listed(message.get("tool_calls"))))
     refusal = message.get("refusal")
-    reason = choice.get("finish_reason")
     if refusal and isinstance(refusal, str):
         text, finish = text or _clean(refusal), "refusal"
-    elif reason == "content_filter":
-        finish = "refusal"
-    elif calls:
-        finish = "tool_calls"
-    elif reason == "length":
-        finish = "length"
     else:
-        finish = "stop" if text.strip() else "empty"
-    return _response(text, finish, data, choice, calls, request, price)
+        finish = dialects.read_finish(choice.get("finish_reason"), text, bool(calls))
+    thoughts = "\n".join(filter(None, (_clean(dialects.read_thoughts(message)), _clean(thoughts))))
+    response = _response(text, finish, data, choice, calls, request, price)
+    return replace(response, thoughts=thoughts, message=dialects.unknown_parts(message))
 
 
 def parse_vectors(raw: bytes, count: int) -> tuple[list[list[float]], int]:
@@ -106,21 +130,22 @@ def parse_vectors(raw: bytes, count: int) -> tuple[list[list[float]], int]:
 def _response(
     text: str, finish: str, data: dict, choice: dict, calls: tuple[dict, ...], request: Request, price: Price
 ) -> Response:
-    usage = data.get("usage")
-    usage = usage if isinstance(usage, dict) else {}
-    prompt, completion = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
+    said = text + "".join(str(call["arguments"]) for call in calls)
+    prompt, completion, cached, written = dialects.read_usage(data.get("usage"), bool(said.strip()), MOST_TOKENS)
     estimated = prompt is None or completion is None
     if prompt is None:
         prompt = estimate_tokens(request.messages)
     if completion is None:
-        completion = -(-len(text + "".join(str(call["arguments"]) for call in calls)) // 3)
+        completion = -(-len(said) // 3)
     return Response(
         text,
         finish,
         prompt,
         completion,
-        usd=price(prompt, completion),
+        usd=price(prompt, completion, cached, written),
         tool_calls=calls,
+        cached=cached,
+        cache_write=written,
         prompt_ids=_ids(data.get("prompt_token_ids")),
         token_ids=_ids(choice.get("token_ids")),
         logprobs=_logprobs(choice.get("logprobs")) if request.logprobs else None,
@@ -132,24 +157,13 @@ def _count(value: Any) -> int | None:
     return value if type(value) is int and 0 <= value <= MOST_TOKENS else None
 
 
-def _text(content: Any) -> str:
-    if content is None:
-        return ""
-    if isinstance(content, list):  # some servers answer in parts
-        parts = [part.get("text") for part in content if isinstance(part, dict)]
-        content = "".join(part for part in parts if isinstance(part, str))
-    if not isinstance(content, str):
-        raise LMError("bad_body", "status 200 with content that is not text")
-    return _clean(content)
-
-
 def _clean(text: str) -> str:
     """Lone surrogates (from \\ud800 escapes) cannot be stored as UTF-8, so they become '?'."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _cut(text: str, stops: tuple[str, ...]) -> str:
-    """Apply the stops that were not sent, too many or to a model that takes none."""
+def _cut(text: str, stops: Sequence[str]) -> str:
+    """Apply the stops that were too many to send."""
     for stop in stops:
         if stop:
             text = text.split(stop, 1)[0]
@@ -162,24 +176,23 @@ def _listed(calls: Any) -> list[Any]:
     return calls or []
 
 
-def _tool_call(call: Any) -> dict[str, Any]:
+def _tool_call(call: Any, number: int, request: Request) -> dict[str, Any]:
+    """A call; one without an id gets one of our own, since its result has to name it."""
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict) or not isinstance(function.get("name"), str):
         raise LMError("bad_body", "status 200 with a malformed tool call")
     return {
-        "id": str(call.get("id") or ""),
+        "id": str(call.get("id") or f"call{len(request.messages) % 1000:03d}{number % 100:02d}"),
         "name": function["name"],
         "arguments": _arguments(function.get("arguments")),
     }
 
 
 def _arguments(value: Any) -> Any:
-    """A dict where the model wrote a JSON object; else its own text, so that an agent can complain."""
+    """A dict where the model wrote a JSON object, mended where it has to be; else its own text, so that an agent can
+    complain."""
     if isinstance(value, str):
-        try:
-            parsed = json.loads(value or "{}")
-        except (ValueError, RecursionError):
-            return _clean(value)
+        parsed = load_loose(value or "{}")
         return parsed if isinstance(parsed, dict) else _clean(value)
     return value if isinstance(value, dict) else {}
 
@@ -201,33 +214,21 @@ def _ids(value: Any) -> tuple[int, ...] | None:
 
 def error_for(status: int, headers: Mapping[str, str], raw: bytes) -> LMError:
     """What an answer with another status than 200 means."""
-    text = f"status {status}"
-    code = _error_code(raw)
-    if status == 429 and code == "insufficient_quota":
-        return LMError("auth", text, status=status)  # an empty account: waiting does not help
-    if status != 429 and (code == "context_length_exceeded" or _TOO_LONG.search(text_of(raw))):
-        return LMError("too_long", text, status=status)
-    return LMError(kind_of_status(status), text, retry_after=retry_after(headers), status=status)
+    kind = dialects.kind_of_error(status, body_of(raw))
+    return LMError(kind, f"status {status}", retry_after=retry_after(headers), status=status)
 
 
-def is_filtered(status: int, raw: bytes) -> bool:
-    """Whether a 400 means that the provider's content filter stopped the prompt."""
-    return status == 400 and _error_code(raw) in ("content_filter", "content_policy_violation")
+def _error_in_200(data: Mapping[str, Any]) -> LMError:
+    kind = dialects.kind_of_error(None, data)
+    return LMError(kind, "status 200 with an error", status=200)
 
 
-def _error_code(raw: bytes) -> Any:
+def body_of(raw: bytes) -> Any:
+    """The body of an error as JSON, else as text."""
     try:
-        error = json.loads(raw).get("error")
-        return error.get("code") or error.get("type")
-    except (ValueError, AttributeError, RecursionError):
-        return None
-
-
-def _error_in_200(error: Any) -> LMError:
-    code = error.get("code") if isinstance(error, dict) else None
-    if isinstance(code, int) and 400 <= code < 600:  # gateways pass on the status of the server behind them
-        return error_for(code, {}, _encode({"error": error}).encode())
-    return LMError("bad_body", "status 200 with an error", status=200)
+        return json.loads(raw)
+    except (ValueError, RecursionError):
+        return text_of(raw)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

@@ -3,8 +3,10 @@
 One attempt a call: nothing here retries, counts or stores.
 """
 
+from workbench.lm import dialects
 from workbench.lm.http import (
     MAX_BODY,
+    Rates,
     is_loopback,
     is_reasoning,
     kind_of_status,
@@ -51,8 +53,10 @@ __all__ = [
     "split_tokens",
     "unpack_tokens",
     "MAX_BODY",
+    "Rates",
     "check_embeds",
     "check_extra",
+    "dialects",
     "check_length",
     "content_text",
     "count_images",

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from workbench.failures import FailureKind
@@ -23,6 +23,10 @@ _KINDS = {
     402: FailureKind.AUTH,
     403: FailureKind.AUTH,
     408: FailureKind.TIMEOUT,
+    409: FailureKind.SERVER,  # these pass: the model is loading, or busy with the same
+    423: FailureKind.SERVER,
+    425: FailureKind.SERVER,
+    449: FailureKind.SERVER,
     413: FailureKind.TOO_LONG,
     429: FailureKind.RATE_LIMIT,
 }
@@ -95,9 +99,25 @@ def _echoes(secret: str) -> frozenset[str]:
     return frozenset(forms)
 
 
-def parse_price(price: Any) -> tuple[float, float] | None:
-    """US dollars per prompt and completion token, from settings in dollars per million tokens; None without a price."""
+class Rates(NamedTuple):
+    """US dollars per token. cached, cache_write: of prompt tokens read from the provider's cache and written to it."""
+
+    input: float
+    output: float
+    cached: float
+    cache_write: float
+
+    def price(self, prompt: int, completion: int, cached: int = 0, cache_write: int = 0) -> float:
+        """Of a call. cached, cache_write: of its prompt tokens, those at these rates."""
+        fresh = (prompt - cached - cache_write) * self.input
+        return fresh + cached * self.cached + cache_write * self.cache_write + completion * self.output
+
+
+def parse_price(price: Any) -> Rates | None:
+    """The rates of settings in dollars per million tokens; None without a price."""
     if price is None:
         return None
     values = price if isinstance(price, Mapping) else vars(price)
-    return float(values["input"]) / 1e6, float(values["output"]) / 1e6
+    whole = float(values["input"])
+    read, written = (whole if values.get(name) is None else float(values[name]) for name in ("cached", "cache_write"))
+    return Rates(*(rate / 1e6 for rate in (whole, float(values["output"]), read, written)))

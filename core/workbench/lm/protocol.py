@@ -80,6 +80,7 @@ class Response:
 
     finish: `stop`, `length` (cut at max_tokens), `refusal`, `empty` (no text at all), `tool_calls`.
     thoughts: what the model thought before it said `text`, where the provider tells.
+    cached, cache_write: of the prompt tokens, those read from the provider's cache and those written to it.
     message: the message as the provider sent it, if it holds more than text and calls. Some providers refuse the next
     request of a conversation without what they added, e.g. a signature.
     usd: None where the price is unknown. token_ids, logprobs: one a completion token, where the provider
@@ -100,6 +101,8 @@ class Response:
     estimated: bool = False  # token counts were estimated: the server gave none
     thoughts: str = ""
     message: Mapping[str, Any] | None = None
+    cached: int = 0
+    cache_write: int = 0
 
     def without_thoughts(self) -> Response:
         """The same answer with the thoughts in its text apart. If nothing is left and it was not cut, it is empty."""
@@ -117,10 +120,9 @@ class Response:
                 out[name] = list(value)
         if self.estimated:
             out["estimated"] = True
-        if self.thoughts:
-            out["thoughts"] = self.thoughts
-        if self.message is not None:
-            out["message"] = dict(self.message)
+        for name in ("thoughts", "message", "cached", "cache_write"):
+            if value := getattr(self, name):
+                out[name] = value
         return out
 
 

@@ -21,6 +21,8 @@ class Price(Strict):
 
     input: float = Field(ge=0)
     output: float = Field(ge=0)
+    cached: float | None = Field(None, ge=0, description="of prompt tokens out of the provider's cache, else as input")
+    cache_write: float | None = Field(None, ge=0, description="of prompt tokens written to it, else as input")
 
 
 class LMSpec(Strict):
@@ -45,6 +47,13 @@ class LMSpec(Strict):
     concurrency: int | None = Field(None, ge=1, le=4096, description="requests in flight at most")
     price: Price | None = Field(None, description="dollars per million tokens, where they are not known")
     extra: dict[str, Any] = Field(default_factory=dict, description="passed to the provider as it stands")
+    omit: list[str] = Field(
+        default_factory=list,
+        description="settings never sent, e.g. [temperature]; `system` puts the instructions into the user's message",
+    )
+    rename: dict[str, str] = Field(
+        default_factory=dict, description="other names for settings, e.g. {max_tokens: max_completion_tokens}"
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -25,7 +25,7 @@ def parse(body: Any) -> Any:
     """The Response, or the kind of LMError."""
     raw = body if isinstance(body, str) else json.dumps(body)
     try:
-        return wire.parse_body(raw.encode("utf-8", "surrogatepass"), REQUEST, lambda prompt, completion: None)
+        return wire.parse_body(raw.encode("utf-8", "surrogatepass"), REQUEST, lambda *tokens: None)
     except LMError as error:
         assert len(str(error)) < 500
         return str(error.kind)

@@ -25,7 +25,7 @@ HELLO = Request(({"role": "user", "content": "hello there"},))
 
 def settings(model: str = "openai/m", **values: Any) -> Any:
     defaults = {"api_base": None, "api_key_env": None, "timeout": 5.0, "concurrency": None, "price": None}
-    return SimpleNamespace(model=model, **({"extra": {}} | defaults | values))
+    return SimpleNamespace(model=model, **({"extra": {}, "omit": [], "rename": {}} | defaults | values))
 
 
 async def _complete(lm: client.OpenAIChat, *requests: Request) -> list[Any]:
@@ -353,6 +353,6 @@ def test_a_connection_that_was_never_made_is_no_timeout_that_may_be_billed(monke
 def test_numbers_that_are_not_finite_are_no_log_probabilities_and_no_vectors(number: str) -> None:
     body = f'{{"choices": [{{"message": {{"content": "x"}}, "logprobs": {{"content": [{{"logprob": {number}}}]}}}}]}}'
     request = Request(({"role": "user", "content": "x"},), logprobs=True)
-    assert wire.parse_body(body.encode(), request, lambda prompt, completion: None).logprobs is None
+    assert wire.parse_body(body.encode(), request, lambda *tokens: None).logprobs is None
     with pytest.raises(LMError, match="not finite"):
         wire.parse_vectors(f'{{"data": [{{"index": 0, "embedding": [1, {number}]}}]}}'.encode(), 1)

@@ -1,0 +1,281 @@
+"""The one table of dialects: the words by which servers of language models say the same things.
+
+Sources, by what they name: platform.openai.com/docs (chat, errors), learn.microsoft.com (Azure OpenAI, content filter),
+docs.anthropic.com (stop reasons, errors), ai.google.dev (FinishReason, troubleshooting), api-docs.deepseek.com,
+docs.mistral.ai, docs.cohere.com (finish reasons), docs.aws.amazon.com (Converse), openrouter.ai/docs (errors),
+docs.vllm.ai, github.com/ggml-org/llama.cpp (server), huggingface.co/docs (TGI), docs.x.ai (usage).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from workbench.errors import LMError
+from workbench.failures import FailureKind
+from workbench.lm.http import kind_of_status
+from workbench.type_guards import is_dict, is_list
+
+#: By the end that they mean, the words for it, in lower case.
+_FINISHES = {
+    "stop": "stop end_turn eos eos_token stop_sequence complete done finished stop_token end finish",
+    "length": "length max_tokens max_output_tokens model_length max_new_tokens max_completion_tokens token_limit "
+    "model_context_window_exceeded context_length limit error_limit",
+    "refusal": "content_filter content_filtered refusal safety recitation blocklist prohibited_content spii sensitive "
+    "guardrail_intervened image_safety error_toxic moderation model_armor language blocked",
+    "tool_calls": "tool_calls tool_call tool_use function_call",
+    "broken": "error abort aborted cancelled canceled network_error insufficient_system_resource overloaded "
+    "malformed_function_call malformed_model_output unexpected_tool_call timeout",
+}
+_FINISH = {word: end for end, words in _FINISHES.items() for word in words.split()}
+#: By kind, the codes and types of errors. They come before the status, which gateways choose for themselves.
+_ERRORS = {
+    FailureKind.AUTH: "insufficient_quota invalid_api_key authentication_error permission_denied unauthenticated "
+    "unauthorized permission_error billing_not_active account_deactivated access_denied billing_hard_limit_reached "
+    "payment_required key_invalid api_key_invalid expired_api_key accessdeniedexception unrecognizedclientexception "
+    "insufficient_balance",
+    FailureKind.RATE_LIMIT: "rate_limit_exceeded rate_limit_error rate_limit rate_limited too_many_requests "
+    "resource_exhausted throttling throttlingexception throttled toomanyrequestsexception",
+    FailureKind.SERVER: "overloaded_error server_error internal_error internal_server_error api_error unavailable "
+    "service_unavailable engine_overloaded bad_gateway model_loading model_not_ready modelnotreadyexception loading "
+    "overloaded upstream_error provider_error server_overloaded capacity_exceeded unavailable_error "
+    "serviceunavailableexception internalserverexception modelerrorexception",
+    FailureKind.TIMEOUT: "timeout deadline_exceeded request_timeout gateway_timeout modeltimeoutexception "
+    "timeout_error",
+    FailureKind.TOO_LONG: "context_length_exceeded string_above_max_length prompt_too_long context_window_exceeded "
+    "exceed_context_size_error request_too_large input_too_long max_prompt_tokens_exceeded",
+}
+_KIND = {word: kind for kind, words in _ERRORS.items() for word in words.split()}
+_FILTERED = frozenset(("content_filter", "content_policy_violation", "responsibleaipolicyviolation"))
+_TOO_LONG = re.compile(
+    r"(?i)context[ _](?:length|window|size)|maximum context|exceeds? the (?:available )?context|prompt is too long|"
+    r"too many (?:input )?tokens|max_model_len|input (?:is )?too (?:long|large)|input token count|max_total_tokens|"
+    r"maximum (?:number of )?(?:input )?tokens(?: allowed)?|too large for model|"
+    r"(?:inputs?|prompt) tokens?\b.{0,40}\bexceed"
+)
+_WRONG_KEY = re.compile(
+    r"(?i)api[ _]key (?:not valid|invalid|expired|is invalid)|(?:invalid|incorrect|missing) api[ _]key"
+)
+_LOADING = re.compile(r"(?i)(?:model|server)\b.{0,60}\b(?:is|being|still) (?:currently )?(?:loading|loaded|starting)")
+#: Settings that a model may not take, and that an answer can be had without.
+_OPTIONAL = ("max_tokens", "max_completion_tokens", "temperature", "top_p", "stop", "logprobs", "seed")
+_REFUSES = re.compile(
+    r"(?i)unsupported|unrecogni[sz]ed|unknown|unexpected|not (?:supported|permitted|allowed|available)|"
+    r"(?:does not|doesn't|do not|cannot) (?:support|accept|allow|use)|only the default|deprecated|"
+    r"extra (?:inputs?|fields?)"
+)
+_NO_SYSTEM = re.compile(
+    r"(?i)system (?:role|message|prompt|instruction)s?\b.{0,40}\b(?:not|un)\s?(?:supported|allowed|permitted|enabled)|"
+    r"(?:not|n't) support\b.{0,30}\bsystem (?:role|message|prompt|instruction)|developer instruction is not enabled|"
+    r"roles must alternate|only user and assistant roles"
+)
+#: Fields of a message with what the model thought, and types of parts with it.
+_THOUGHTS = ("reasoning_content", "reasoning", "thinking", "reasoning_details")
+_THOUGHT_PARTS = frozenset(("reasoning", "thinking", "reasoning_text", "summary_text", "redacted_thinking", "thought"))
+#: What a message holds that every request can say again.
+_PLAIN_MESSAGE = frozenset(
+    ("role", "content", "tool_calls", "refusal", "annotations", "audio", "function_call", "name")
+)
+_PLAIN_CALL = frozenset(("id", "type", "function", "index"))
+
+
+def read_finish(word: Any, text: str, calls: bool) -> str:
+    """How an answer ended, as `Response.finish`. Raises LMError("broken") for one that broke off, or has neither text
+    nor calls and an end that is not known."""
+    end = _FINISH.get(str(word).lower()) if word is not None else None
+    if end == "broken":
+        raise LMError("broken", f"the server broke off the answer ({word})", status=200)
+    if end == "refusal" or (end == "length" and not calls):
+        return end
+    if calls:
+        return "tool_calls"
+    if text.strip():
+        return "stop"
+    if word is not None and end is None:
+        raise LMError("broken", f"no text, and the finish reason {str(word)[:60]!r}", status=200)
+    return "empty"
+
+
+def read_content(content: Any) -> tuple[str, str]:
+    """(text, thoughts) of a message's content: a text, or parts by their types. Raises LMError("bad_body")."""
+    if content is None or isinstance(content, str):
+        return content or "", ""
+    if not is_list(content):
+        raise LMError("bad_body", "status 200 with content that is not text")
+    said, thoughts = list[str](), list[str]()
+    for part in content:
+        if isinstance(part, str):
+            said.append(part)
+        elif is_dict(part):
+            thought = part.get("type") in _THOUGHT_PARTS or part.get("thought") is True
+            (thoughts if thought else said).extend(_texts(part))
+    return "".join(said), "\n".join(thoughts)
+
+
+def read_thoughts(message: Mapping[str, Any]) -> str:
+    """What a message says the model thought, beside its content."""
+    return "\n".join(text for name in _THOUGHTS[:3] for text in _texts(message.get(name))) or "\n".join(
+        _texts(message.get(_THOUGHTS[3]))
+    )
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """The texts in a part, or in a list of parts."""
+    if isinstance(value, str):
+        yield value
+    elif is_list(value):
+        for one in value:
+            yield from _texts(one)
+    elif is_dict(value):
+        for name in ("text", "thinking", "summary", "content"):
+            if value.get(name):
+                yield from _texts(value[name])
+                return
+
+
+def unknown_parts(message: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The message itself if it holds what only its provider knows, e.g. a signature, and may want back; else None."""
+    calls = message.get("tool_calls")
+    beside = any(value for name, value in message.items() if name not in _PLAIN_MESSAGE)
+    within = is_list(calls) and any(is_dict(c) and any(c[k] for k in c if k not in _PLAIN_CALL) for c in calls)
+    typed = is_list(message.get("content"))
+    return message if beside or within or typed else None
+
+
+class Usage(NamedTuple):
+    """Tokens of a call; None where the server gives no plausible count. cached, written: of the prompt, those read from
+    a cache and those written to one."""
+
+    prompt: int | None
+    completion: int | None
+    cached: int = 0
+    written: int = 0
+
+
+def read_usage(usage: Any, spoke: bool, most: int) -> Usage:
+    """The tokens of a call.
+
+    Args:
+        usage: as the server gives it.
+        spoke: whether there is an answer; then a count of zero is none.
+        most: larger counts are errors.
+    """
+    if not is_dict(usage):
+        return Usage(None, None)
+
+    def count(*names: str) -> int | None:
+        found = [v for n in names if type(v := usage.get(n)) is int and 0 <= v <= most]
+        return found[0] if found else None
+
+    prompt, completion = count("prompt_tokens", "input_tokens"), count("completion_tokens", "output_tokens")
+    total = count("total_tokens") or 0
+    if prompt is not None and completion is not None and total > prompt + completion:
+        completion = total - prompt  # thoughts are billed, and counted beside the answer
+    details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details")
+    cached = details.get("cached_tokens") if is_dict(details) else None
+    cached = cached if type(cached) is int else count("cache_read_input_tokens", "prompt_cache_hit_tokens") or 0
+    return Usage(
+        prompt or None,
+        completion if completion or not spoke else None,
+        min(cached, prompt or 0),
+        min(count("cache_creation_input_tokens") or 0, prompt or 0),
+    )
+
+
+def _error_parts(body: Any) -> tuple[list[str], str]:
+    """(codes and types, message) of an error in a body: an object, a text, or a list with one."""
+    if is_list(body) and body:
+        return _error_parts(body[0])
+    if not is_dict(body):
+        return [], body if isinstance(body, str) else ""
+    inner = body.get("error", body.get("detail", body))
+    if is_dict(inner) and inner is not body:
+        codes, message = _error_parts(inner)
+    else:
+        codes, message = [], inner if isinstance(inner, str) else ""
+    codes += [str(body[name]) for name in ("code", "type", "status", "__type", "error_type") if body.get(name)]
+    return codes, message or str(body.get("message") or "")
+
+
+def kind_of_error(status: int | None, body: Any) -> FailureKind:
+    """What an error means: by its codes, then by its words, then by the status. status: None in a body with status 200.
+
+    body: as JSON, or as text.
+    """
+    codes, message = _error_parts(body)
+    words = [re.sub(r"[\s-]+", "_", code.rpartition("#")[2].strip()).lower() for code in codes]
+    known = next((_KIND[word] for word in words if word in _KIND), None)
+    numbers = [int(word) for word in words if word.isdigit() and 400 <= int(word) < 600]
+    status = numbers[0] if status is None and numbers else status
+    if known is not None:
+        return known
+    if status != 429 and _TOO_LONG.search(message):
+        return FailureKind.TOO_LONG
+    if status in (None, 400) and _WRONG_KEY.search(message):
+        return FailureKind.AUTH
+    if _LOADING.search(message):
+        return FailureKind.SERVER
+    return kind_of_status(status) if status is not None else FailureKind.BAD_BODY
+
+
+def is_filtered(status: int, body: Any) -> bool:
+    """Whether a 400 means that the provider's content filter stopped the prompt."""
+    return status == 400 and any(code.lower() in _FILTERED for code in _error_parts(body)[0])
+
+
+def refused_setting(status: int, body: Any) -> str | None:
+    """The setting that a server refuses in general, or `system` for the role; None for another error."""
+    if status not in (400, 422):
+        return None
+    _, message = _error_parts(body)
+    if _NO_SYSTEM.search(message):
+        return "system"
+    error = body.get("error") if is_dict(body) else None
+    named = error.get("param") if is_dict(error) else None
+    if not _REFUSES.search(message):
+        return None
+    if named in _OPTIONAL:
+        return named
+    quoted = re.findall(r"[\"'`]?\b(" + "|".join(_OPTIONAL) + r")\b", message)
+    return quoted[0] if quoted else None
+
+
+def read_events(raw: bytes) -> dict[str, Any] | None:
+    """The body of an answer that came as a stream although nobody asked for one; None if it did not."""
+    text = raw.decode("utf-8", "replace").lstrip("\ufeff \r\n")
+    if not text.startswith(("data:", "event:", ": ")):
+        return None
+    found: dict[str, Any] = {"choices": [{"message": {"role": "assistant", "content": ""}}]}
+    choice, calls = found["choices"][0], dict[int, dict[str, Any]]()
+    for line in text.splitlines():
+        data = line.removeprefix("data:").strip() if line.startswith("data:") else ""
+        try:
+            event = json.loads(data) if data and data != "[DONE]" else {}
+        except (ValueError, RecursionError):
+            return None
+        found |= {name: event[name] for name in ("usage", "error", "model") if event.get(name)}
+        for one in event.get("choices") or []:
+            delta = one.get("delta") or one.get("message") or {}
+            choice |= {name: one[name] for name in ("finish_reason", "error") if one.get(name)}
+            for name, value in delta.items():
+                if name == "tool_calls":
+                    _add_calls(calls, value or [])
+                elif isinstance(value, str) and name != "role":
+                    choice["message"][name] = (choice["message"].get(name) or "") + value
+                elif value is not None:
+                    choice["message"][name] = value
+    if calls:
+        choice["message"]["tool_calls"] = [calls[index] for index in sorted(calls)]
+    return found
+
+
+def _add_calls(calls: dict[int, dict[str, Any]], pieces: list[Any]) -> None:
+    for place, piece in enumerate(pieces):
+        call = calls.setdefault(
+            piece.get("index", place), {"type": "function", "function": {"name": "", "arguments": ""}}
+        )
+        call |= {name: value for name, value in piece.items() if name not in ("index", "function") and value}
+        for name, value in (piece.get("function") or {}).items():
+            call["function"][name] = (call["function"].get(name) or "") + (value or "")
