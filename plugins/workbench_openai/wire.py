@@ -99,7 +99,7 @@ def parse_body(raw: bytes, request: Request, price: Price) -> Response:
         kind = dialects.kind_of_error(None, {"error": choice["error"]})
         raise LMError("broken" if kind == "bad_body" else kind, "the server broke off the answer", status=200)
     text, thoughts = dialects.read_content(message.get("content"))
-    text = _cut(_clean(text), [stop for stop in request.stop[MAX_STOPS:] if stop.strip()])
+    text = _cut(_clean(text), [stop for stop in request.stop if stop.strip()])
     calls = tuple(_tool_call(call, n, request) for n, call in enumerate(_listed(message.get("tool_calls"))))
     refusal = message.get("refusal")
     if refusal and isinstance(refusal, str):
@@ -163,7 +163,7 @@ def _clean(text: str) -> str:
 
 
 def _cut(text: str, stops: Sequence[str]) -> str:
-    """Apply the stops that were too many to send."""
+    """Apply the stops that were not sent, too many or to a model that takes none."""
     for stop in stops:
         if stop:
             text = text.split(stop, 1)[0]

@@ -36,7 +36,7 @@ class Decoding(NodeConfig):
 
     temperature: float | None = Field(None, ge=0, le=2, description="0 if not given; 0.7 where samples > 1")
     top_p: float | None = Field(None, gt=0, le=1, description="nucleus sampling")
-    max_tokens: int | None = Field(None, ge=1, description="a few for short typed answers, else 512")
+    max_tokens: int | None = Field(None, ge=1, description="512; a model that thinks gets 8192 more")
 
 
 class PredictConfig(NodeConfig):
@@ -107,16 +107,12 @@ class Predict(SignatureNode):
 
     @cached_property
     def settings(self) -> dict[str, Any]:
-        decoding, last = self.config.decoding, self.asked.outputs[-1]
+        decoding = self.config.decoding
         temperature = decoding.temperature
         if temperature is None and self.config.samples > 1:
             temperature = 0.7
-        tokens = decoding.max_tokens
-        plainly = self.config.adapter == "plain"  # DSPy's adapters want markers around the value
-        if tokens is None and plainly and len(self.asked.outputs) == 1 and last.closed:
-            tokens = max([16, *(len(plain.as_text(v)) // 2 + 8 for v in last.allowed)])
-        stop = plain.stop_strings(self.asked) if plainly else ()
-        return {"temperature": temperature, "top_p": decoding.top_p, "max_tokens": tokens, "stop": stop}
+        stop = plain.stop_strings(self.asked) if self.config.adapter == "plain" else ()
+        return {"temperature": temperature, "top_p": decoding.top_p, "max_tokens": decoding.max_tokens, "stop": stop}
 
     def defects(self, around: Surroundings) -> Iterable[Defect]:
         c, path = self.config, ("instructions",)

@@ -63,7 +63,6 @@ def messages(
 
 
 def stop_strings(signature: Signature) -> tuple[str, ...]:
-    """Stop strings: the end of the line for one short value, otherwise the start of the next example."""
-    if len(signature.outputs) == 1 and signature.outputs[0].closed:
-        return ("\n",)
-    return (f"\n{signature.inputs[0].name}:",) if signature.inputs else ()
+    """Stop strings: the start of the next example, and for one short value the end of its line."""
+    following = (f"\n{signature.inputs[0].name}:",) if signature.inputs else ()
+    return ("\n", *following) if len(signature.outputs) == 1 and signature.outputs[0].closed else following

@@ -74,6 +74,15 @@ _NO_SYSTEM = re.compile(
 #: Fields of a message with what the model thought, and types of parts with it.
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking", "reasoning_details")
 _THOUGHT_PARTS = frozenset(("reasoning", "thinking", "reasoning_text", "summary_text", "redacted_thinking", "thought"))
+#: Names of models that think unless they are told not to.
+_THINKS = re.compile(
+    r"(?i)(?:^|[/:_.-])(?:o[1-9](?=$|[-:])|gpt-5(?![\w.]*-chat)|gpt-oss|deepseek-r\d|deepseek-reasoner|qwq|magistral|"
+    r"qwen-?3(?!.*(?:instruct|coder|embed|rerank|guard|tts|asr))|glm-(?:4\.[5-9]|5|z1)|minimax-m\d|kimi-k3|gemini-(?:2\.5|[3-9])|"
+    r"grok-(?:3-mini|4)(?!.*non-reasoning)|seed-oss|exaone-deep|phi-4(?:-mini)?-reasoning|nemotron|hunyuan-a13b|step-?3)"
+    r"|(?<!non)[-_ ](?:thinking|reasoning|reasoner|think)(?![a-z])"
+)
+#: Tokens for thoughts, on top of those for an answer.
+THOUGHT_TOKENS = 8192
 #: What a message holds that every request can say again.
 _PLAIN_MESSAGE = frozenset(
     ("role", "content", "tool_calls", "refusal", "annotations", "audio", "function_call", "name")
@@ -142,6 +151,18 @@ def unknown_parts(message: Mapping[str, Any]) -> Mapping[str, Any] | None:
     within = is_list(calls) and any(is_dict(c) and any(c[k] for k in c if k not in _PLAIN_CALL) for c in calls)
     typed = is_list(message.get("content"))
     return message if beside or within or typed else None
+
+
+def thinks(model: str, extra: Mapping[str, Any]) -> bool:
+    """Whether a model thinks before it answers: as its settings say, else as its name does."""
+    effort = extra.get("reasoning_effort") or (extra.get("reasoning") or {}).get("effort")
+    if effort is not None:
+        return effort not in ("none", "minimal")
+    told = [extra.get("enable_thinking"), (extra.get("chat_template_kwargs") or {}).get("enable_thinking")]
+    if is_dict(thinking := extra.get("thinking")):
+        told.append(thinking.get("type") != "disabled")
+    said = [one for one in told if isinstance(one, bool)]
+    return said[0] if said else _THINKS.search(model) is not None
 
 
 class Usage(NamedTuple):

@@ -14,6 +14,7 @@ from typing import Any
 
 from workbench.errors import StoreError, WorkbenchError
 from workbench.lm import LM, estimate_tokens, make_lm
+from workbench.runtime.program import MAX_TOKENS, most_tokens
 from workbench.spec import BudgetSpec, LMSpec
 from workbench.store import ReadOnlyStore, Usual, read_usual_calls
 from workbench.task import Example, Task, default_space, labelled_demo, variants
@@ -21,9 +22,6 @@ from workbench.workflow import NodeKind, Workflow, called_lms, node_at
 
 #: Tokens of a prompt that say in which form to answer, and of its roles, about.
 FORM = 40
-
-#: The output tokens of a call where no setting bounds them (`Request.max_tokens`).
-MAX_TOKENS = 512
 
 
 @dataclass(frozen=True)
@@ -214,7 +212,7 @@ def _max_tokens(node: NodeKind, spec: LMSpec) -> int:
     """The output tokens of one call of a node at most."""
     settings: Any = getattr(node, "settings", None) or {}
     own = settings.get("max_tokens") or getattr(node.config, "max_tokens", None)
-    return own or spec.max_tokens or MAX_TOKENS
+    return most_tokens(spec, own)
 
 
 def prompt_tokens(task: Task, rows: tuple[Example, ...]) -> int:
