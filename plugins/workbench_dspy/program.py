@@ -80,7 +80,7 @@ class WorkflowProgram(dspy.Module):
 
         async def run() -> ExampleRun:
             if rollout is None:
-                study.add_candidate(workflow)
+                study.progress.on_candidate(workflow, study.name)
             return await study.run(workflow, Example("dspy", inputs), replica)
 
         outcome = self.bridge.wait(run)

@@ -123,7 +123,7 @@ class Study:
         """
         on_val = examples is None
         rows = self.val if examples is None else examples
-        self.add_candidate(workflow)
+        self.progress.on_candidate(workflow, self.name)
         known = self.progress.complete.get(workflow.hash)
         if on_val and known is not None and not traces and replica == 0:
             return known
@@ -246,10 +246,6 @@ class Study:
     async def open_sandbox(self) -> None:
         """Open the sandbox now, so that a machine without one fails early. Raises SandboxError."""
         await self.evaluator.runtime.sandbox()
-
-    def add_candidate(self, workflow: Workflow) -> None:
-        """Record a workflow as a candidate, as `evaluate` does and `run` does not."""
-        self.progress.on_candidate(workflow, self.name)
 
     async def run(self, workflow: Workflow, example: Example, replica: int = 0) -> ExampleRun:
         """Run a workflow on one example without scoring it. Raises as `evaluate`."""
