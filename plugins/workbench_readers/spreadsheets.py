@@ -12,7 +12,7 @@ from typing import Any
 
 from workbench.errors import SpecError, suggest
 from workbench_readers.common import Row, check_file, known_options, missing_extra
-from workbench_readers.tables import table_rows
+from workbench_readers.tables import holds, table_rows
 
 #: What a file holds that has formulas or merged cells.
 _SECOND_LOOK = re.compile(rb"<f[ >]|<mergeCell ")
@@ -80,11 +80,14 @@ def _grid(openpyxl: Any, location: str, wanted: Any) -> list[list[Any]]:
         sheet, grid = _sheet(book, location, wanted)
     finally:
         book.close()
-    width = next((len(line) for line in grid if any(line)), 0)
+    header, width = next(((i, len(line)) for i, line in enumerate(grid) if any(map(holds, line))), (0, 0))
     grid = [[*line, *[None] * (width - len(line))] for line in grid]
     if _needs_second_look(location):
         _amend(openpyxl.load_workbook(location)[sheet], grid, width)
-    return [["" if cell is None else cell for cell in line] for line in grid]
+    lines = [["" if cell is None else cell for cell in line] for line in grid]
+    if lines:  # a cell beyond stands in a column without a name
+        lines[header] += [""] * (max(map(len, lines)) - width)
+    return lines
 
 
 def _sheet(book: Any, location: str, wanted: Any) -> tuple[str, list[list[Any]]]:
@@ -141,9 +144,7 @@ def _amend(sheet: Any, grid: list[list[Any]], width: int) -> None:
     for number, line in enumerate(grid, 1):
         for column in range(1, width + 1):
             if line[column - 1] is None and (cell := sheet.cell(number, column)).data_type == "f":
-                line[column - 1] = _NoValue(
-                    cell.coordinate, number, column, "a formula, and the file has no value of it"
-                )
+                line[column - 1] = _NoValue(cell.coordinate, number, column, "a formula without a value in the file")
     for merged in sheet.merged_cells.ranges:
         lines, column = grid[merged.min_row - 1 : merged.max_row], merged.min_col - 1
         for line in lines[1:]:

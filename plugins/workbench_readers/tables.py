@@ -81,7 +81,7 @@ def table_rows(
     """
     rows, header = Rows(), None
     for number, cells in lines:
-        if not any(map(_holds, cells)):
+        if not any(map(holds, cells)):
             continue
         if header is None:
             if guessed is not None:
@@ -89,13 +89,14 @@ def table_rows(
             header = _Header(cells, types, location, number)
         else:
             rows.append(header.row(cells, number))
-    if header is not None and not any(_holds(row.get("", "")) for row in rows):
+    if header is not None and not any(holds(row.get("", "")) for row in rows):
         for row in rows:
             row.pop("", None)
     return some_rows(rows, location)
 
 
-def _holds(cell: Any) -> bool:
+def holds(cell: Any) -> bool:
+    """Whether a cell is not blank."""
     return bool(cell.strip()) if isinstance(cell, str) else cell is not None
 
 
@@ -115,11 +116,11 @@ class _Header:
     def row(self, cells: Sequence[Any], line: int) -> Row:
         """The row of a line. Raises SpecError for a cell that belongs to no column, or that is not of its type."""
         names, width = self.names, len(self.names)
-        beyond = [i for i in range(width, len(cells)) if _holds(cells[i])] if len(cells) > width else []
+        beyond = [i for i in range(width, len(cells)) if holds(cells[i])] if len(cells) > width else []
         if len(cells) < width or any(i >= self.cells for i in beyond):
             message = f"{len(cells)} cells, the header has {width}"
             raise self._error(message, "Put cells that contain the delimiter into quotes.", line)
-        if wrong := beyond or [i for i in self.unnamed if _holds(cells[i])]:
+        if wrong := beyond or [i for i in self.unnamed if holds(cells[i])]:
             raise self._error(
                 f"column {wrong[0] + 1} has no name in the header, and holds '{cells[wrong[0]]!s:.40}'",
                 "Name it, or empty it. Lines above the header must go.",

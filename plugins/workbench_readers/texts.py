@@ -60,7 +60,7 @@ def _check_marked(data: bytes, location: str) -> None:
 def _undecodable(
     data: bytes, error: UnicodeDecodeError, encoding: str, marked: str | None, told: Any, location: str
 ) -> SpecError:
-    before = data[: error.start].decode(encoding, "replace")
+    before = error.object[: error.start].decode(encoding, "replace")
     first, second = ("cp1252", "latin-1") if _WINDOWS.search(data) else ("latin-1", "cp1252")
     shown = encoding.upper().removesuffix("-SIG")
     message, hint = f"the file is not {encoding}", "Name the encoding that it was saved in."
