@@ -76,8 +76,7 @@ def predict_file(
 
     Args:
         path: the workflow file.
-        rows_file: .csv, .tsv, .jsonl, .json, .xlsx, .parquet, or READER:PLACE. It is read with the `options` of the
-            workflow file's data, if these are of the same kind, and with their `fields`.
+        rows_file: .csv, .jsonl, .xlsx, ..., or READER:PLACE, read as `read_rows_file` says.
         out: .jsonl or .csv: the row's fields, the outputs, and `failure`; what has no value is null, in CSV empty. A
             field of a row with the name of an output is kept as `row_NAME`.
         changes: settings of the workflow file, by address.
@@ -96,9 +95,8 @@ def predict_file(
     """
     _check_out(out)
     spec, source, workflow = read_workflow(path, changes)
-    data, inputs = source.value.get("data"), tuple(workflow.input_fields)
-    rows, asked = read_rows_file(rows_file, data, options or {}, inputs)
-    _check_inputs(asked, rows_file, inputs)
+    rows, asked = read_rows_file(rows_file, source.value.get("data"), options or {}, workflow.input_fields)
+    _check_inputs(asked, rows_file, tuple(workflow.input_fields))
     job, outputs = digest([workflow.hash, _settings(spec), asked]), [*workflow.output_fields, "failure"]
     check_ready(spec, workflow, pool := pool or LMPool())
     with closing(_open_part(out, job, overwrite)) as part:
