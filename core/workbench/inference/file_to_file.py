@@ -31,6 +31,7 @@ from workbench.lm import LMPool
 from workbench.runtime import Consent, SandboxChoice
 from workbench.spec import Source, Spec
 from workbench.store import Journal, Store, add_run, find_started_run
+from workbench.workflow import Workflow
 
 FORMATS = (".jsonl", ".csv")
 _STATUS = "predict"
@@ -95,8 +96,7 @@ def predict_file(
     """
     _check_out(out)
     spec, source, workflow = read_workflow(path, changes)
-    rows, asked = read_rows_file(rows_file, source.value.get("data"), options or {}, workflow.input_fields)
-    _check_inputs(asked, rows_file, tuple(workflow.input_fields))
+    rows, asked = _read(rows_file, source, workflow, options or {})
     job, outputs = digest([workflow.hash, _settings(spec), asked]), [*workflow.output_fields, "failure"]
     check_ready(spec, workflow, pool := pool or LMPool())
     with closing(_open_part(out, job, overwrite)) as part:
@@ -157,11 +157,16 @@ def _names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(name for row in rows for name in row))
 
 
-def _check_inputs(rows: Sequence[Mapping[str, Any]], rows_file: str, inputs: Sequence[str]) -> None:
-    names = _names(rows)
-    if rows and (lacking := [name for name in inputs if name not in names]):
+def _read(
+    rows_file: str, source: Source, workflow: Workflow, options: Mapping[str, Any]
+) -> tuple[Sequence[Mapping[str, Any]], list[Mapping[str, Any]]]:
+    """The rows as they are, and as the workflow is called with them. Raises SpecError if none has one of its inputs."""
+    rows, asked = read_rows_file(rows_file, source.value.get("data"), options, workflow.input_fields)
+    names = _names(asked)
+    if asked and (lacking := [name for name in workflow.input_fields if name not in names]):
         hint = f"The rows have {', '.join(names)}. If these are several fields in one, name the delimiter of the file."
         raise SpecError(f"no row of {rows_file} has the field '{lacking[0]}', which the workflow reads", hint=hint)
+    return rows, asked
 
 
 def _kept(name: str, outputs: Sequence[str]) -> str:
