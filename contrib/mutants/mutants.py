@@ -34,6 +34,7 @@ from areas.self_play import SELF_PLAY
 from areas.serving import SERVING
 from areas.shown import SHOWN
 from areas.steered import STEERED
+from areas.tables import TABLES
 from areas.tracked import TRACKED
 from areas.training import TRAINING
 from areas.trust import TRUST
@@ -76,4 +77,5 @@ MUTANTS: list[Mutant] = [
     *VIEWED,
     *STEERED,
     *LABELLED,
+    *TABLES,
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -13,17 +13,16 @@ from typing import Any
 
 from workbench.errors import SpecError
 from workbench.files import write_whole
-from workbench.plugins import plugins
 from workbench.run import prepare
 from workbench.spec import load_yaml_file
-from workbench.task import dump_yaml
+from workbench.task import dump_yaml, read_rows, reader_of
 from workbench.type_guards import is_list
 from workbench.user_code import without_user_code
 
 #: Rows for train, val and test, one each at least.
 LEAST_ROWS = 3
 _MOST_BYTES = 64 << 20
-_SUFFIXES = ("csv", "tsv", "json", "jsonl")
+_SUFFIXES = ("csv", "tsv", "json", "jsonl", "ndjson", "xlsx")
 
 
 @dataclass(frozen=True)
@@ -102,12 +101,10 @@ def split_sizes(rows: int) -> dict[str, int]:
 
 
 def read_table(path: Path) -> list[dict[str, Any]]:
-    """The rows of a CSV, JSON or JSONL file. Raises SpecError."""
-    suffix = path.suffix.removeprefix(".").lower()
-    if suffix not in _SUFFIXES:
+    """The rows of a CSV, JSON, JSONL or Excel file. Raises SpecError."""
+    if reader_of(path.name) not in _SUFFIXES:
         raise SpecError(f"{path.name} is not a table", hint=f"Known: {', '.join(_SUFFIXES)}.")
-    reader: Callable[[str, Mapping[str, Any]], list[dict[str, Any]]] = plugins().get("readers", suffix)
-    return [dict(row) for row in reader(str(path.resolve()), {})]
+    return [dict(row) for row in read_rows(str(path.resolve()), path.parent, {})]
 
 
 def as_list(value: Any) -> list[Any]:
@@ -117,7 +114,7 @@ def as_list(value: Any) -> list[Any]:
 
 def read_value(path: Path) -> Any:
     """The content of a JSON or YAML file. Raises SpecError."""
-    if path.suffix != ".json":
+    if path.suffix.lower() != ".json":
         return load_yaml_file(path).value
     try:
         if path.stat().st_size > _MOST_BYTES:
@@ -144,7 +141,7 @@ def detect(path: Path) -> str:
         if found := next((n for n in ("promptfooconfig.yaml", "promptfooconfig.yml") if (path / n).is_file()), None):
             raise SpecError(f"{path} is a folder", hint=f"Name the file: {path / found}.")
         raise SpecError(f"{path} holds no program of DSPy's (program.json or program.pkl)", hint="Name a file.")
-    if path.suffix in (".csv", ".tsv", ".jsonl"):
+    if reader_of(path.name) in _SUFFIXES and path.suffix.lower() != ".json":
         return "inspect"
     value = read_value(path)
     if isinstance(value, Mapping) and ("prompts" in value or "providers" in value or "tests" in value):

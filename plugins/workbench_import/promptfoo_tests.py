@@ -15,8 +15,23 @@ from workbench.type_guards import is_dict, is_list
 from workbench_import.assertions import CHECKS
 from workbench_import.imported import Imported, as_list, read_table, read_value
 
-_TEST_FILES = (".yaml", ".yml", ".json", ".jsonl", ".csv", ".tsv")
-_EXPECTED = re.compile(r"__expected\d*")
+_TEST_FILES = (".yaml", ".yml", ".json", ".jsonl", ".csv", ".tsv", ".xlsx")
+#: The types of assertions that a cell of a table may begin with, and the short forms of some.
+_TYPES = """answer-relevance bleu classifier contains contains-all contains-any contains-html contains-json contains-sql
+    contains-xml context-faithfulness context-recall context-relevance conversation-relevance cost equals factuality
+    finish-reason g-eval gleu guardrails human icontains icontains-all icontains-any is-html is-json is-refusal is-sql
+    is-valid-function-call is-valid-openai-function-call is-valid-openai-tools-call is-xml javascript latency
+    levenshtein llm-rubric meteor model-graded-closedqa model-graded-factuality moderation perplexity
+    perplexity-score pi python regex rouge-l rouge-n rouge-s ruby select-best similar similar:cosine similar:dot
+    similar:euclidean skill-used starts-with tool-call-f1 trace-error-spans trace-span-count trace-span-duration
+    webhook""".split()
+_SHORT = {"grade": "llm-rubric", "fn": "javascript", "eval": "javascript"}
+_ASSERTION = re.compile(
+    rf"(?P<negated>not-)?(?P<type>{'|'.join(map(re.escape, sorted([*_TYPES, *_SHORT], key=len, reverse=True)))})"
+    r"(?:\([\d.]+\))?\s*(?::(?P<value>.*))?",
+    re.DOTALL,
+)
+_CODE_FILE = re.compile(r"file://\S+\.(?:[cm]?[jt]s|py|rb)(?::\S+)?$")
 _VARIABLE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
 #: Rows that lists among the variables of one test may make.
 _MOST = 10_000
@@ -100,27 +115,32 @@ def _tests(value: Any, folder: Path, found: Imported) -> Iterator[Mapping[str, A
         if is_dict(test):
             yield test
         elif isinstance(test, str) and (file := safe_file(test, folder, _TEST_FILES, found)) is not None:
-            if file.suffix in (".csv", ".tsv"):
-                yield from map(_table_test, read_table(file))
+            if file.suffix.lower() in (".csv", ".tsv", ".xlsx"):
+                rows = read_table(file)
+                if others := sorted({n for row in rows for n in row if n.startswith("__") and n[:10] != "__expected"}):
+                    found.left.append(f"columns of {file.name}: {', '.join(others)}")
+                yield from map(_table_test, rows)
             else:
-                more = read_table(file) if file.suffix == ".jsonl" else read_value(file)
+                more = read_table(file) if file.suffix.lower() == ".jsonl" else read_value(file)
                 yield from (t for t in as_list(more) if is_dict(t))
 
 
 def _table_test(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of a table as a test: `__expected` columns are assertions, other columns variables."""
-    asserts: list[dict[str, Any]] = []
-    for name, cell in row.items():
-        if _EXPECTED.fullmatch(name) and cell not in (None, ""):
-            kind, mark, value = str(cell).partition(":")
-            known = kind.strip().removeprefix("not-") in CHECKS or kind.strip() in (*_RUBRICS, "javascript", "python")
-            if str(cell).strip() == "is-json":
-                asserts.append({"type": "is-json"})
-            elif mark and known:
-                asserts.append({"type": kind.strip(), "value": value.strip()})
-            else:
-                asserts.append({"type": "equals", "value": cell})
-    return {"vars": {k: v for k, v in row.items() if not k.startswith("__")}, "assert": asserts}
+    """A row of a table as a test: `__expected` columns are assertions, columns without `__` variables."""
+    cells = [str(cell).strip() for name, cell in row.items() if name.startswith("__expected")]
+    variables = {k: v for k, v in row.items() if not k.startswith("__")}
+    return {"vars": variables, "assert": [_written_assertion(cell) for cell in cells if cell]}
+
+
+def _written_assertion(cell: str) -> dict[str, Any]:
+    """What a cell demands: `TYPE: VALUE`, `TYPE(THRESHOLD): VALUE`, a file with code, or else a text that is equal."""
+    found = _ASSERTION.fullmatch(cell)
+    if found is None or (found["value"] is None and "-" not in found["type"]):  # a word alone may be an answer
+        code = _CODE_FILE.match(cell)
+        return {"type": "code" if code else "equals", "value": cell}
+    kind = _SHORT.get(found["type"], found["type"])
+    value = {} if found["value"] is None else {"value": found["value"].strip()}
+    return {"type": f"{found['negated'] or ''}{kind}", **value}
 
 
 def _vars(test: Mapping[str, Any]) -> dict[str, Any]:

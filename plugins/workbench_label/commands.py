@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from workbench.proof import Label
 
 #: Endings by which a TARGET that does not exist is known to be meant as a file.
-_FILES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
+_FILES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".xlsx", ".parquet")
 #: Characters of a cell that are shown.
 _SHOWN = 4000
 

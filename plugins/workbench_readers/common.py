@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from workbench.distribution import pip_install
 from workbench.errors import SpecError, suggest
 
 Row = dict[str, Any]
+R = TypeVar("R", bound=list[Row])
 
 
 def read_bytes(location: str) -> bytes:
-    """A file's bytes. Raises SpecError that names the nearest file if there is none."""
+    """A file's bytes, unpacked if they are gzip's. Raises SpecError that names the nearest file if there is none."""
     check_file(location)
     try:
-        return Path(location).read_bytes()
+        data = Path(location).read_bytes()
+        return gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise SpecError(f"this is no whole gzip file: {error}", file=location, hint="Pack it again.") from None
     except OSError as error:
         raise SpecError(
             f"cannot read the file: {error.strerror}", file=location, hint="Check its permissions."
@@ -42,7 +49,12 @@ def known_options(options: Mapping[str, Any], names: tuple[str, ...], location: 
             raise SpecError(f"this reader has no option '{name}'", file=location, hint=hint)
 
 
-def some_rows(rows: list[Row], location: str) -> list[Row]:
+def missing_extra(name: str, location: str) -> SpecError:
+    """The error of a reader whose package is not installed."""
+    return SpecError(f"reading {location} needs an extra", hint=f"Run: {pip_install(name)}")
+
+
+def some_rows(rows: R, location: str) -> R:
     """The rows. Raises SpecError if there are none."""
     if not rows:
         raise SpecError(

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
-from workbench.distribution import pip_install
 from workbench.errors import SpecError
-from workbench_readers.common import Row, check_file, known_options, some_rows
+from workbench.task import Rows
+from workbench.type_guards import is_dict, is_list
+from workbench_readers.common import Row, check_file, known_options, missing_extra, some_rows
+from workbench_readers.values import as_json
 
-_HF_OPTIONS = ("split", "config", "revision")
+_HF_OPTIONS = ("split", "config", "revision", "columns")
 
 
 def read_parquet(location: str, options: Mapping[str, Any]) -> list[Row]:
@@ -23,39 +25,33 @@ def read_parquet(location: str, options: Mapping[str, Any]) -> list[Row]:
         import pyarrow
         import pyarrow.parquet as parquet
     except ImportError:
-        raise _extra("parquet", location) from None
-    columns = options.get("columns")
-    if columns is not None and not isinstance(columns, list):
-        raise SpecError(f"columns must be a list, not {columns!r}", file=location, hint="Write [text, label].")
+        raise missing_extra("parquet", location) from None
     try:
         # ParquetFile, not read_table: the latter needs pyarrow.dataset and guesses partitions from folder names.
         with parquet.ParquetFile(location) as file:
-            for name in columns or ():
-                if name not in file.schema_arrow.names:
-                    raise SpecError(
-                        f"there is no column '{name}'",
-                        file=location,
-                        hint=f"Columns: {', '.join(file.schema_arrow.names)}.",
-                    )
-            rows = file.read(columns=columns).to_pylist()
-    except (pyarrow.ArrowException, OSError, ValueError) as error:
+            schema = file.schema_arrow
+            table = file.read(columns=_chosen(options, schema.names, location))
+        return _rows_of(table, _features(schema.metadata), location)
+    except (pyarrow.ArrowException, OSError, ValueError, LookupError) as error:
         raise SpecError(f"cannot read this as parquet: {error}", file=location, hint="Check the file.") from None
-    return _checked(rows, location)
 
 
 def read_hf(location: str, options: Mapping[str, Any]) -> list[Row]:
     """A Hugging Face dataset (extra `[datasets]`): `hf:FOLDER` saved with save_to_disk, or `hf:owner/name`.
 
-    Options: split (default train), config, revision; also as `hf:owner/name?split=test&config=main`. Code from a hub
-    is never run.
+    Options: split (default train), config, revision, columns; also as `hf:owner/name?split=test&columns=text,label`.
+    Code from a hub is never run. A number of a ClassLabel becomes its name.
     """
     place, _, query = location.partition("?")
-    options = {**dict(parse_qsl(query)), **options}
+    asked: dict[str, Any] = dict(parse_qsl(query))
+    if "columns" in asked:
+        asked["columns"] = asked["columns"].split(",")
+    options = {**asked, **options}
     known_options(options, _HF_OPTIONS, place)
     try:
         import datasets
     except ImportError:
-        raise _extra("datasets", place) from None
+        raise missing_extra("datasets", place) from None
     split = str(options.get("split", "train"))
     try:
         if Path(place).is_dir():
@@ -68,6 +64,10 @@ def read_hf(location: str, options: Mapping[str, Any]) -> list[Row]:
                 found = found[split]
         else:
             found = datasets.load_dataset(place, options.get("config"), split=split, revision=options.get("revision"))
+        if columns := _chosen(options, found.column_names, place):
+            found = found.select_columns(columns)
+        # As Arrow's table, in which nothing is decoded: no pictures, and no sounds.
+        return _rows_of(found.with_format("arrow")[:], found.features.to_dict(), place)
     except SpecError:
         raise
     except Exception as error:
@@ -75,30 +75,51 @@ def read_hf(location: str, options: Mapping[str, Any]) -> list[Row]:
             f"cannot load the dataset '{place}': {type(error).__name__}: {error}",
             hint="Give a folder made by save_to_disk, or owner/name of a dataset on the hub.",
         ) from error
-    return _checked([dict(row) for row in found], place)
 
 
-def _checked(rows: list[Row], location: str) -> list[Row]:
-    for number, row in enumerate(rows, 1):
-        for name, value in row.items():
-            if not _all_finite(value):
-                raise SpecError(
-                    f"the column '{name}' of row {number} is not a finite number",
-                    file=location,
-                    line=number,
-                    column=1,
-                    hint="Replace it by null, or leave the row out.",
-                )
+def _rows_of(table: Any, features: Mapping[str, Any], location: str) -> Rows:
+    """The rows of a table of Arrow. features: what a hub says of its columns. Raises SpecError."""
+    rows, names = Rows(), table.column_names
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise SpecError(f"the column '{twice[0]}' stands twice", file=location, hint="Rename one of them.")
+
+    def missing(field: str, value: Any, problem: str) -> None:
+        number = len(rows) + 1
+        hint = "Replace it by null, or leave the row out."
+        message = f"the column '{field}' of row {number} {problem}"
+        rows.add_hole(field, SpecError(message, file=location, line=number, column=1, hint=hint))
+
+    for cells in zip(*(_cells(column) for column in table.columns), strict=True):
+        rows.append(
+            {name: as_json(cell, missing, name, features.get(name)) for name, cell in zip(names, cells, strict=True)}
+        )
     return some_rows(rows, location)
 
 
-def _all_finite(value: Any) -> bool:
-    if isinstance(value, float):
-        return math.isfinite(value)
-    if isinstance(value, dict):
-        return all(map(_all_finite, value.values()))
-    return all(map(_all_finite, value)) if isinstance(value, list) else True
+def _cells(column: Any) -> list[Any]:
+    try:
+        return column.to_pylist()
+    except (ValueError, OverflowError):  # a time that Python's has no room for: nanoseconds, the year 10000
+        return column.cast("string").to_pylist()
 
 
-def _extra(name: str, location: str) -> SpecError:
-    return SpecError(f"reading {location} needs an extra", hint=f"Run: {pip_install(name)}")
+def _features(metadata: Mapping[bytes, bytes] | None) -> Mapping[str, Any]:
+    """What a hub's dataset says of its columns, from the metadata of a parquet file that was made of it."""
+    try:
+        found = json.loads((metadata or {})[b"huggingface"])["info"]["features"]
+    except (KeyError, ValueError, TypeError):
+        return {}
+    return found if is_dict(found) else {}
+
+
+def _chosen(options: Mapping[str, Any], known: Sequence[str], location: str) -> list[str] | None:
+    """The option `columns`. Raises SpecError for one that there is not."""
+    columns = options.get("columns")
+    if columns is None:
+        return None
+    if not is_list(columns):
+        raise SpecError(f"columns must be a list, not {columns!r}", file=location, hint="Write [text, label].")
+    for name in columns:
+        if name not in known:
+            raise SpecError(f"there is no column '{name}'", file=location, hint=f"Columns: {', '.join(known)}.")
+    return list(map(str, columns))

@@ -61,7 +61,7 @@ def open_corpus(place: str, base: Path, fields: Fields) -> Corpus:
     """
     path = (base / place).resolve()
     if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.suffix in TEXTS and file.is_file())
+        files = _texts(path)
         if not files:
             raise SpecError(f"the folder {path} has no texts ({' or '.join(TEXTS)})", hint="Name a file of rows.")
     else:
@@ -74,6 +74,10 @@ def open_corpus(place: str, base: Path, fields: Fields) -> Corpus:
             )
     stamps = tuple((str(file), (seen := file.stat()).st_mtime_ns, seen.st_size) for file in files)
     return _read(str(path), _digest(stamps), canonical(fields.model_dump()))
+
+
+def _texts(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.rglob("*") if file.suffix.lower() in TEXTS and file.is_file())
 
 
 @lru_cache(maxsize=64)
@@ -90,8 +94,8 @@ def _digest(stamps: tuple[tuple[str, int, int], ...]) -> str:
 @lru_cache(maxsize=8)
 def _read(place: str, digest: str, fields: str) -> Corpus:
     path = Path(place)
-    if path.is_dir() or path.suffix in TEXTS:
-        files = sorted(f for f in path.rglob("*") if f.suffix in TEXTS and f.is_file()) if path.is_dir() else [path]
+    if path.is_dir() or path.suffix.lower() in TEXTS:
+        files = _texts(path) if path.is_dir() else [path]
         documents = [_whole(file, path) for file in files]
     else:
         documents = list(_rows(read_rows(str(path), path.parent, {}), Fields.model_validate_json(fields), path))

@@ -84,7 +84,7 @@ def read_values(path: Path) -> Iterator[tuple[int, Any]]:
             try:
                 value = json.loads(line)
             except (ValueError, RecursionError) as error:
-                if several or path.suffix in (".jsonl", ".ndjson"):
+                if several or path.suffix.lower() in (".jsonl", ".ndjson"):
                     raise _fault(path, number, f"not JSON: {_told(error)}") from None
                 break  # the file is one value, on many lines
             several = True

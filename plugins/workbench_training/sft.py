@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from workbench import Patch, Study, Workflow
-from workbench.errors import SpecError, suggest
-from workbench.plugins import plugins
-from workbench.task import Example
+from workbench.errors import SpecError, errors_at, suggest
+from workbench.task import Example, read_rows
 from workbench_training.imitation import ImitationOptimizer, drop_repeats
 from workbench_training.objective import Objective
 from workbench_training.recipes.feedback_markers import Feedback, feedback_examples, mark_instructions
@@ -355,13 +354,11 @@ class SFT(ImitationOptimizer):
         return [rows for lesson in lessons if (rows := tokenize_example(lesson, tokens))]
 
     def _general_chats(self, study: Study, mixture: Mixture) -> list[SFTExample]:
-        place, known = (study.workflow.base / mixture.file).resolve(), plugins().names("readers")
-        suffix = place.suffix.lstrip(".")
-        if suffix not in known or not place.is_file():
-            hint = suggest(suffix, known) if suffix not in known else "There is no such file."
-            raise SpecError(f"the mixture's file {place} cannot be read", hint=hint, path=("mixture", "file"))
+        place = (study.workflow.base / mixture.file).resolve()
+        with errors_at("mixture", "file"):
+            rows = read_rows(str(place), place.parent, {})
         try:
-            return read_general_chats(plugins().get("readers", suffix)(str(place), {}))
+            return read_general_chats(rows)
         except ValueError as error:
             raise SpecError(f"{place}: {error}", path=("mixture", "file")) from None
 

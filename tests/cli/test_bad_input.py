@@ -101,7 +101,7 @@ YAML = {
     "usd negative": (swap("calls: 100", "usd: -1"), "13:10", "greater", None),
     "seed as text": (swap("budget:", "seed: now\nbudget:"), "13:1", "whole number", None),
     "no such data file": (swap("rows.jsonl", "row.jsonl"), "3:8", "no file", "rows.jsonl"),
-    "data of unknown kind": (swap("rows.jsonl", "rows.xlsx"), "3:8", "no reader", None),
+    "data of unknown kind": (swap("rows.jsonl", "rows.ods"), "3:8", "no reader", None),
     "empty data": (swap("rows.jsonl", "empty.jsonl"), None, "no rows", None),
     "split too large": (swap("train: 3", "train: 300"), "3:26", "the file has", "fewer"),
     "shares above one": (swap("train: 3, val: 3, test: 3", "train: 0.5, val: 0.5, test: 0.5"), "3:26", "above 1", None),

@@ -48,15 +48,28 @@ def _parquet() -> bytes:
     return sink.getvalue()
 
 
+def _xlsx() -> bytes:
+    import openpyxl
+
+    book, sink = openpyxl.Workbook(), io.BytesIO()
+    for line in (["a", "b"], [1, "x"]):
+        book.worksheets[0].append(line)
+    book.save(sink)
+    return sink.getvalue()
+
+
 def _reader(name: str, good: bytes, broken: bytes, line: int | None) -> ReaderCase:
     return ReaderCase(plugins().get("readers", name), name, good, broken, line)
 
 
 READERS = {
-    "jsonl": _reader("jsonl", b'{"a": 1}\n{"a": [null]}\n', b'{"a": 1}\n\n{"a": }\n', 3),
-    "json": _reader("json", b'[{"a": 1}]', b'[{"a": 1},\n{"a": NaN}]', 2),
+    "jsonl": _reader("jsonl", b'{"a": 1}\n{"a": [null, NaN]}\n', b'{"a": 1}\n\n{"a": }\n', 3),
+    "ndjson": _reader("ndjson", b'{"a": 1}\n', b'{"a": 1}\n\n{"a": }\n', 3),
+    "json": _reader("json", b'[{"a": NaN}]', b'[{"a": 1},\n{"a": }]', 2),
     "csv": _reader("csv", b"a,b\n1,2\n", b'a,b\n1,2\n"3\n', 3),
     "tsv": _reader("tsv", b"a\tb\n1\t2\n", b"a\tb\n1\t2\n3\n", 3),
+    "tab": _reader("tab", b"a\tb\n1\t2\n", b"a\tb\n1\t2\n3\n", 3),
+    "xlsx": _reader("xlsx", _xlsx(), _xlsx()[:-20], None),
     "parquet": _reader("parquet", _parquet(), _parquet()[:-20], None),
 }
 

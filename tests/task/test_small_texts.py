@@ -11,7 +11,7 @@ import pytest
 from workbench.errors import SpecError
 from workbench.plugins import plugins
 from workbench.run import prepare
-from workbench.task.dataset import read_rows
+from workbench.task import read_rows
 
 
 def refusal(folder: Path, **changes: Any) -> str:

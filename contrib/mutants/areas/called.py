@@ -56,7 +56,7 @@ CALLED: list[Mutant] = [
         ),
         ("        self.file.truncate(end)\n        self.file.seek(end)\n", "", "half a row stays"),
         ('if json.loads(head) != {"job": job}:', "if False:", "rows of another job are continued"),
-        ("left = rows[part.done :]", "left = rows", "rows that are done are done again"),
+        ("wf.batch(asked[part.done :]", "wf.batch(asked", "rows that are done are done again"),
         ("pool, journal, part.done", "pool, None, part.done", "calls in flight at a kill are paid again"),
         ("fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)", "pass", "two jobs write one output"),
         ("                if FailureKind(kind).infrastructure:\n                    break\n", "", "an outage is final"),

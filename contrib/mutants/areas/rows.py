@@ -25,14 +25,18 @@ ROWS: list[Mutant] = [
             "test has a row of val",
         ),
         ('random.Random(f"split:{seed}")', 'random.Random("split")', "the seed of the split does nothing"),
-        ('f"{base}#{seen[base]}"', "base", "equal rows have one id"),
+        ("count = counts.get(id_, 0) + 1", "count = 1", "equal rows have one id"),
     ),
     *changes_of(
-        "core/workbench/task/load.py",
+        "core/workbench/task/data.py",
         SPLITS,
         ("return n // 3, n // 3, n - 2 * (n // 3)", "return n // 3, n // 3, n // 3", "the rest of the rows is dropped"),
         ("if sum(sizes) > n:", "if False:", "a split may want more rows than there are"),
         ("if sum(shares) > 1 + 1e-9:", "if False:", "shares may add up to more than 1"),
+    ),
+    *changes_of(
+        "core/workbench/task/load.py",
+        SPLITS,
         (
             'warnings = [f"{shared} of the',
             'warnings = [][:0] and [f"{shared} of the',
@@ -45,7 +49,7 @@ ROWS: list[Mutant] = [
         ),
     ),
     *changes_of(
-        "core/workbench/task/load.py",
+        "core/workbench/task/data.py",
         SEALED,
         (
             "digest(contents), digest(contents[2])",

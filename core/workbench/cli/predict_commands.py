@@ -46,9 +46,10 @@ def predict_command(
     db: str,
     as_json: bool,
 ) -> None:
-    """Run the workflow on each of ROWS (.csv, .jsonl, .parquet, ...) and write the rows with what it answers.
+    """Run the workflow on each of ROWS (.csv, .jsonl, .xlsx, ...) and write the rows with what it answers.
 
-    The workflow needs no data, metric or budget. A row that fails is written with the reason in its field `failure`.
+    The workflow needs no data, metric or budget. ROWS are read with the options and fields that it has under `data`,
+    e.g. --set data.options.delimiter=';'. A row that fails is written with the reason in its field `failure`.
     The same command continues after a kill; answered calls are not paid again. The run database is used only with
     --cache: answers come from its earlier runs, and are recorded for later ones. In CSV a text that a spreadsheet would
     run as a formula gets a leading '.

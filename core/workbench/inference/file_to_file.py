@@ -25,12 +25,13 @@ from workbench.files import check_writable, make_private, open_whole
 from workbench.hashing import digest
 from workbench.inference.loaded import LoadedWorkflow, check_ready, read_workflow
 from workbench.inference.prediction import Prediction
+from workbench.inference.rows_file import read_rows_file
 from workbench.ledger import Spend
 from workbench.lm import LMPool
 from workbench.runtime import Consent, SandboxChoice
 from workbench.spec import Source, Spec
 from workbench.store import Journal, Store, add_run, find_started_run
-from workbench.task import read_rows
+from workbench.workflow import Workflow
 
 FORMATS = (".jsonl", ".csv")
 _STATUS = "predict"
@@ -76,11 +77,11 @@ def predict_file(
 
     Args:
         path: the workflow file.
-        rows_file: .csv, .tsv, .jsonl, .json, .parquet, or READER:PLACE.
+        rows_file: .csv, .jsonl, .xlsx, ..., or READER:PLACE, read as `read_rows_file` says.
         out: .jsonl or .csv: the row's fields, the outputs, and `failure`; what has no value is null, in CSV empty. A
             field of a row with the name of an output is kept as `row_NAME`.
         changes: settings of the workflow file, by address.
-        options: of the reader of rows.
+        options: of the reader of rows; they go before those of the file.
         concurrency: rows at once; default: that of the workflow file.
         overwrite: whether `out` may be replaced.
         sandbox, consent, pool: as for `load`.
@@ -95,15 +96,15 @@ def predict_file(
     """
     _check_out(out)
     spec, source, workflow = read_workflow(path, changes)
-    _check_inputs(rows := read_rows(rows_file, Path.cwd(), options or {}), rows_file, tuple(workflow.input_fields))
-    job, outputs = digest([workflow.hash, _settings(spec), rows]), [*workflow.output_fields, "failure"]
+    rows, asked = _read(rows_file, source, workflow, options or {})
+    job, outputs = digest([workflow.hash, _settings(spec), asked]), [*workflow.output_fields, "failure"]
     check_ready(spec, workflow, pool := pool or LMPool())
     with closing(_open_part(out, job, overwrite)) as part:
         found = Predicted(len(rows), part.done, failures=part.failures, renamed=_renamed(rows, outputs))
         journal = _open_journal(out, spec, source, job, database)
         with LoadedWorkflow(spec, workflow, sandbox, consent, pool, journal, part.done) as wf:
-            left = rows[part.done :]
-            for row, prediction in zip(left, wf.batch(left, concurrency=concurrency), strict=True):
+            answers = wf.batch(asked[part.done :], concurrency=concurrency)
+            for row, prediction in zip(rows[part.done :], answers, strict=True):
                 part.add(_cells(row, prediction, outputs))
                 _count(found, prediction)
                 _ = progress and progress(part.done, len(rows))
@@ -120,7 +121,7 @@ def _renamed(rows: Sequence[Mapping[str, Any]], outputs: Collection[str]) -> tup
 
 
 def _check_out(out: Path) -> None:
-    if out.suffix not in FORMATS:
+    if out.suffix.lower() not in FORMATS:
         raise SpecError(f"--out {out}: no format has the suffix '{out.suffix}'", hint="Write .jsonl or .csv.")
     check_writable(out)
 
@@ -156,11 +157,16 @@ def _names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(name for row in rows for name in row))
 
 
-def _check_inputs(rows: Sequence[Mapping[str, Any]], rows_file: str, inputs: Sequence[str]) -> None:
-    names = _names(rows)
-    if rows and (lacking := [name for name in inputs if name not in names]):
+def _read(
+    rows_file: str, source: Source, workflow: Workflow, options: Mapping[str, Any]
+) -> tuple[Sequence[Mapping[str, Any]], list[Mapping[str, Any]]]:
+    """The rows as they are, and as the workflow is called with them. Raises SpecError if none has one of its inputs."""
+    rows, asked = read_rows_file(rows_file, source.value.get("data"), options, workflow.input_fields)
+    names = _names(asked)
+    if asked and (lacking := [name for name in workflow.input_fields if name not in names]):
         hint = f"The rows have {', '.join(names)}. If these are several fields in one, name the delimiter of the file."
         raise SpecError(f"no row of {rows_file} has the field '{lacking[0]}', which the workflow reads", hint=hint)
+    return rows, asked
 
 
 def _kept(name: str, outputs: Sequence[str]) -> str:
@@ -276,7 +282,7 @@ class _Part:
     def write(self, out: Path, names: Sequence[str]) -> None:
         """Make the output of the finished rows, whole or not at all."""
         with _writing(out), open_whole(out, errors="backslashreplace", newline="") as file:
-            if out.suffix == ".csv":
+            if out.suffix.lower() == ".csv":
                 writer = csv.DictWriter(file, names, restval="")
                 writer.writeheader()
                 writer.writerows({name: _cell(value) for name, value in row.items()} for row in self._rows())

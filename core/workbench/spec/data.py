@@ -26,7 +26,7 @@ class DataSpec(Strict):
     """Where the examples come from: one file with a seeded split, or one file for each split."""
 
     file: str | None = Field(
-        None, description="one file for all splits: .jsonl, .json, .csv, .parquet, or READER:PLACE"
+        None, description="one file for all splits: .jsonl, .json, .csv, .xlsx, .parquet, or READER:PLACE"
     )
     split: SplitSpec | None = Field(None, description="how many rows of the file go where; default: a third each")
     seed: int = Field(0, description="of the split")

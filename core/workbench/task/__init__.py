@@ -4,12 +4,14 @@ Everything that can be done with a file before a call is paid for.
 """
 
 from workbench.task.alternatives import variants
-from workbench.task.dataset import Dataset, Example, Score, SealedRows, content_id, make_examples, read_rows
+from workbench.task.data import load_data
+from workbench.task.dataset import Dataset, Example, Score, SealedRows, content_id, make_examples
 from workbench.task.known_rows import describe_rows, match_rows
 from workbench.task.lint import find_defects, lint_task
-from workbench.task.load import Task, check_lms, check_node_lms, load_data, load_task, section_loaders
+from workbench.task.load import Task, check_lms, check_node_lms, load_task, section_loaders
 from workbench.task.metric import Metric, MetricFaults, as_score, graded_field, highest_score
 from workbench.task.repeats import Repeats
+from workbench.task.rows import Rows, read_rows, reader_of
 from workbench.task.search_space import Space, check_search, default_space, draw_demos, labelled_demo, suggest_value
 from workbench.task.tokens import input_tokens, normalised_inputs, tokenize
 from workbench.task.workflow_file import Function, expand_references, load_workflow, read_library
@@ -29,7 +31,9 @@ __all__ = [
     "Task",
     "load_task",
     "load_data",
+    "Rows",
     "read_rows",
+    "reader_of",
     "make_examples",
     "content_id",
     "load_workflow",

@@ -11,12 +11,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from workbench.errors import SealBroken, SpecError, suggest
+from workbench.errors import SealBroken, SpecError
 from workbench.hashing import canonical
-from workbench.plugins import plugins
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +93,8 @@ class Dataset:
     """Three splits. Optimizers learn from train and select on val; test is sealed until the winner is chosen.
 
     data_hash changes when any row or its split changes: a run cannot be resumed on other data. test_hash changes when a
-    test row does. Both cover the rows as they were read, including those that were left out of the test.
+    test row does. Both cover the rows as they were read, including those that were left out of the test. holes: fields
+    with values that a row cannot hold, each with the error for who reads it (`workbench.task.rows`).
     """
 
     train: tuple[Example, ...]
@@ -104,6 +103,7 @@ class Dataset:
     warnings: tuple[str, ...] = field(default=())
     data_hash: str = ""
     test_hash: str = ""
+    holes: tuple[tuple[str, SpecError], ...] = ()
 
 
 def content_id(row: Mapping[str, Any]) -> str:
@@ -112,43 +112,55 @@ def content_id(row: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:16]
 
 
-def read_rows(location: str, base: Path, options: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The rows of a file, by the reader of its suffix, or of READER:PLACE. base: the folder of relative paths. Raises
-    SpecError."""
-    known = plugins().names("readers")
-    prefix, colon, place = location.partition(":")
-    if colon and prefix in known:
-        return plugins().get("readers", prefix)(place, options)
-    suffix, path = Path(location).suffix.lstrip("."), (base / location).resolve()
-    if suffix not in known:
-        hint = suggest(suffix, known)
-        if plugins().set_aside:
-            hint += f" Plugins that failed to load: {', '.join(sorted(plugins().set_aside))} (see `workbench plugins`)."
-        raise SpecError(f"no reader for '{location}' (by its suffix '.{suffix}')", hint=hint)
-    if not path.is_file():
-        near = [p.name for p in path.parent.glob("*") if p.is_file()] if path.parent.is_dir() else []
-        hint = suggest(path.name, near) if near else "Paths are relative to the workflow file."
-        raise SpecError(f"there is no file {path}", hint=hint)
-    return plugins().get("readers", suffix)(str(path), options)
-
-
 def make_examples(rows: Sequence[Mapping[str, Any]], fields: Mapping[str, str] | None = None) -> list[Example]:
-    """Rows as examples.
+    """Rows as examples. Raises SpecError for a row without one of the fields.
 
     fields: new fields, by name, each with the name of its value in the row: {"label": "labels.answer"} makes a nested
-    value a field of its own. Equal rows get ids that differ by a running number.
+    value a field of its own. Rows with one id, or equal rows without, get ids that differ by a running number.
     """
-    seen: dict[str, int] = {}
+    named = [str(row["id"]) if isinstance(row.get("id"), str | int) else content_id(row) for row in rows]
+    taken, counts = set(named), dict[str, int]()
     examples = []
-    for row in rows:
-        base = str(row["id"]) if isinstance(row.get("id"), str | int) else content_id(row)
-        seen[base] = seen.get(base, 0) + 1
-        example = Example(base if seen[base] == 1 else f"{base}#{seen[base]}", dict(row))
+    for number, (row, id_) in enumerate(zip(rows, named, strict=True), 1):
+        count = counts.get(id_, 0) + 1
+        made = id_ if count == 1 else f"{id_}#{count}"
+        while count > 1 and made in taken:  # a row that is named so
+            count += 1
+            made = f"{id_}#{count}"
+        counts[id_] = count
+        taken.add(made)
+        example = Example(made, dict(row))
         if fields:
-            renamed = {new: example[old] for new, old in fields.items()}
-            example = Example(example.id, {**row, **renamed})
+            example = Example(made, {**row, **_renamed(example, fields, number)})
         examples.append(example)
     return examples
+
+
+def _renamed(row: Example, fields: Mapping[str, str], number: int) -> dict[str, Any]:
+    found = {}
+    for new, old in fields.items():
+        try:
+            found[new] = row[old]
+        except KeyError:
+            have, inside = _nearest(row.fields, old)
+            raise SpecError(
+                f"row {number} has no field '{old}'; {f'its {inside}' if inside else 'it'} has: {have}",
+                hint=f"Correct data: {{fields: {{{new}: ...}}}}, or give that row the field.",
+                path=("data", "fields"),
+            ) from None
+    return found
+
+
+def _nearest(value: Any, name: str) -> tuple[str, str]:
+    """What an object has where a dotted name leads to nothing, and the part of the name that leads there."""
+    inside: list[str] = []
+    for part in name.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            break
+        value = value[part]
+        inside.append(part)
+    have = ", ".join(sorted(map(str, value))) if isinstance(value, Mapping) else f"{value!r:.60}"
+    return have or "nothing", ".".join(inside)
 
 
 def split_examples(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
@@ -17,9 +16,9 @@ from workbench.errors import suggest
 from workbench.plugins import plugins
 from workbench.task.dataset import Example
 from workbench.task.load import Task
-from workbench.task.metric import as_score
+from workbench.task.reach import is_empty, out_of_reach
 from workbench.type_guards import is_dict, is_list
-from workbench.workflow import Field, NodeKind, Signature, Surroundings, learnable_addresses, node_class
+from workbench.workflow import NodeKind, Signature, Surroundings, learnable_addresses, node_class
 
 Place = tuple[str | int, ...]
 
@@ -228,49 +227,15 @@ def _empty(task: Task) -> Iterator[str]:
     """Inputs and labels that are there and hold nothing."""
     rows = _rows(task)
     for what, name in (*(("input", name) for name in task.inputs), *((("label", task.target),) if task.target else ())):
-        found = [row.id for row in rows if name in row and _is_empty(row[name])]
+        found = [row.id for row in rows if name in row and is_empty(row[name])]
         if found:
             yield f"the {what} '{name}' is empty in {len(found)} of {len(rows)} rows, e.g. {found[0]}"
 
 
-def _is_empty(value: Any) -> bool:
-    return value is None or (
-        isinstance(value, str | list | dict) and not (value.strip() if isinstance(value, str) else value)
-    )
-
-
 def _out_of_reach(task: Task) -> Iterator[str]:
-    """Labels that no value of a Literal matches, by the metric itself."""
-    name, target = getattr(task.metric, "field", None), task.target
-    field = _closed_field(task, name) if isinstance(name, str) else None
-    if field is None or target is None or getattr(task.metric, "needs_lm", False):
-        return
-    scores = {}
-
-    def best(row: Example) -> float:
-        gold = repr(row[target])
-        if gold not in scores:
-            with suppress(Exception):  # a metric that wants more than this field says so when it runs
-                scores[gold] = max(as_score(task.metric(row, {field.name: v}, None)).value for v in field.allowed)
-        return scores.get(gold, 1.0)
-
-    rows = [row for row in _rows(task) if target in row and not _is_empty(row[target])]
-    if lost := [row for row in rows if best(row) == 0.0]:
-        shown = ", ".join(dict.fromkeys(repr(row[target]) for row in lost[:50]))
-        yield (
-            f"no answer can be right in {len(lost)} of {len(rows)} rows: their '{target}' is none of the values that "
-            f"'{field.name}' may have, e.g. {shown[:120]}"
-        )
-
-
-def _closed_field(task: Task, name: str) -> Field | None:
-    """The output field that the metric reads, if its values are listed."""
-    for writer in reversed(task.workflow.last_writers().get(name, [])):
-        signature = getattr(task.workflow.enabled_nodes.get(writer), "signature", None)
-        for field in signature.outputs if isinstance(signature, Signature) else ():
-            if field.name == name and field.values:
-                return field
-    return None
+    text = out_of_reach(task.workflow, task.metric, _rows(task))
+    if text and text not in task.dataset.warnings:
+        yield text
 
 
 def _idle_configurations(task: Task) -> Iterator[str]:

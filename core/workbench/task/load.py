@@ -18,8 +18,10 @@ from workbench.plugins import plugins
 from workbench.spec import DataSpec, Inherited, LMSpec, Source, Spec, lm_spec
 from workbench.task.clusters import cluster_rows
 from workbench.task.copies import Copies, label_fields, number_fields
-from workbench.task.dataset import Dataset, Example, SealedRows, make_examples, read_rows, split_examples, split_groups
+from workbench.task.data import check_holes, load_data
+from workbench.task.dataset import Dataset, Example, SealedRows
 from workbench.task.metric import Metric, graded_field, load_metrics, metric_files
+from workbench.task.reach import out_of_reach
 from workbench.task.tokens import normalised_inputs
 from workbench.task.workflow_file import load_workflow
 from workbench.user_code import code_files
@@ -105,10 +107,14 @@ def load_task(spec: Spec, source: Source, base: Path) -> Task:
     spec = spec.model_copy(update={"policy": spec.policy.inherit(inherited)})
     task = Task(spec, source, workflow, dataset, metric, inputs, tuple(metrics[1:]))
     needed = [*inputs, *(name for name in (task.target, spec.data.cluster) if name)]
+    targets = [getattr(one, "target", None) for _, one in metrics]
+    by = spec.data.split.by if spec.data.split else None
+    check_holes(dataset, [name for name in (*needed, *targets, task.label, by) if isinstance(name, str)], spec.data)
     apart = spec.data.cluster is False
     dataset = _without_copies(_with_warnings(dataset, inputs, needed), inputs, task.label, exact=apart)
     clusters = cluster_rows(dataset.test.open(), spec.data.cluster, inputs, task.label)
-    warnings = (*dataset.warnings, *clusters.warnings([*dataset.train, *dataset.val]))
+    lost = out_of_reach(workflow, metric, [*dataset.train, *dataset.val, *dataset.test.open()], all_=True)
+    warnings = (*dataset.warnings, *clusters.warnings([*dataset.train, *dataset.val]), *([lost] if lost else ()))
     dataset = replace(dataset, warnings=warnings)
     if getattr(metric, "needs_lm", False) and spec.proof.labels is None:
         said = "a language model scores, and no labels of people are named (proof: {labels: FILE}): it proves no gain"
@@ -213,81 +219,6 @@ def _check_provider(model: str) -> None:
             f"there is no LM provider '{prefix}'",
             hint=f"Did you mean '{near[0]}/{model.partition('/')[2]}'? If not, write litellm/{model}.",
         )
-
-
-def load_data(spec: Spec, base: Path) -> Dataset:
-    """Read the files and cut the splits."""
-    data = spec.data
-    if data.file is not None:
-        examples = _read(data, "file", data.file, base)
-        return _sealed(*_split(data, examples, _sizes(data, len(examples))))
-    parts = []
-    for key in ("train", "val", "test"):
-        location = getattr(data, key)
-        rows = _read(data, key, location, base) if location else []
-        parts.append(tuple(Example(f"{key}:{e.id}", e.fields) for e in rows))
-    return _sealed(*parts)
-
-
-def _split(data: DataSpec, examples: list[Example], sizes: tuple[int, int, int]) -> tuple[list[Example], ...]:
-    by = data.split.by if data.split is not None else None
-    if by is None:
-        return split_examples(examples, sizes, data.seed)
-    if examples and not any(by in row for row in examples):
-        raise SpecError(f"no row has the field '{by}'", hint=suggest(by, examples[0]), path=("data", "split", "by"))
-    parts = split_groups(examples, sizes, data.seed, by)
-    if not parts[1] or not parts[2]:
-        raise SpecError(
-            f"the rows have too few values of '{by}' to fill train, val and test with different ones",
-            hint="Split by another field, or add rows.",
-            path=("data", "split", "by"),
-        )
-    return parts
-
-
-def _sealed(train: Sequence[Example], val: Sequence[Example], test: Sequence[Example]) -> Dataset:
-    """The three splits, the test rows among them sealed."""
-    contents = [[dict(row.fields) for row in part] for part in (train, val, test)]
-    return Dataset(tuple(train), tuple(val), SealedRows(test), (), digest(contents), digest(contents[2]))
-
-
-def _read(data: DataSpec, key: str, location: str, base: Path) -> list[Example]:
-    with errors_at("data", key):
-        rows = read_rows(location, base, data.options)
-    if data.limit is not None:
-        rows = rows[: data.limit]
-    try:
-        return make_examples(rows, data.fields)
-    except KeyError as error:
-        have = ", ".join(sorted(rows[0])) if rows else "none"
-        raise SpecError(f"no row field {error}; the first row has: {have}", path=("data", "fields")) from None
-
-
-def _sizes(data: DataSpec, n: int) -> tuple[int, int, int]:
-    if data.split is None:
-        if n < 3:
-            raise SpecError(f"{n} rows cannot be split into train, val and test", path=("data", "file"))
-        return n // 3, n // 3, n - 2 * (n // 3)
-    shares = (data.split.train, data.split.val, data.split.test)
-    if all(isinstance(s, float) and s <= 1 for s in shares):
-        if sum(shares) > 1 + 1e-9:
-            raise SpecError(f"the shares add up to {sum(shares):g}, which is above 1", path=("data", "split"))
-        sizes = tuple(int(s * n) for s in shares)
-    else:
-        if any(isinstance(s, float) and s != int(s) for s in shares):
-            raise SpecError(
-                "mix no counts and shares", hint="Write e.g. {train: 60, val: 60, test: 120}.", path=("data", "split")
-            )
-        sizes = tuple(int(s) for s in shares)
-    if sum(sizes) > n:
-        raise SpecError(
-            f"the split wants {sum(sizes)} rows, the file has {n}",
-            hint="Ask for fewer rows in train, val or test.",
-            path=("data", "split"),
-        )
-    if not sizes[1] or not sizes[2]:
-        raise SpecError("val and test need at least one row each", path=("data", "split"))
-    return sizes  # type: ignore[return-value]
 
 
 def _check_fields(workflow: Workflow, dataset: Dataset, inputs: tuple[str, ...]) -> None:

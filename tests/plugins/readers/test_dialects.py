@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from workbench.errors import SpecError
-from workbench_readers.text_files import read_csv, read_json, read_jsonl, read_tsv
+from workbench_readers.json_files import read_json, read_jsonl
+from workbench_readers.tables import read_csv, read_tsv
 
 
 def test_a_semicolon_file_says_which_option_to_write_friction_46(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 import time
 
@@ -13,8 +12,10 @@ from hypothesis import strategies as st
 
 from workbench.errors import SpecError
 from workbench.plugins import plugins
+from workbench_readers.json_files import read_json, read_jsonl
 from workbench_readers.parquet_and_hub import read_hf, read_parquet
-from workbench_readers.text_files import read_csv, read_json, read_jsonl, read_tsv
+from workbench_readers.spreadsheets import read_xlsx
+from workbench_readers.tables import read_csv, read_tsv
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def refusal(reader, location, options=None) -> SpecError:
 
 def test_all_readers_are_registered():
     table = plugins()
-    assert {"jsonl", "json", "csv", "tsv", "parquet", "hf"} <= set(table.names("readers"))
+    assert {"jsonl", "ndjson", "json", "csv", "tsv", "tab", "xlsx", "parquet", "hf"} <= set(table.names("readers"))
     assert table.get("readers", "jsonl") is read_jsonl
     assert all(callable(table.get("readers", name)) for name in ("json", "csv", "tsv", "parquet", "hf"))
 
@@ -55,9 +56,6 @@ BAD_JSONL = {
     "cut": ('{"a": 1}\n{"a": ', "not JSON", (2, 7)),
     "no object": ('{"a": 1}\n\n[1]\n', "a list", (3, 1)),
     "number": ("1", "a number", (1, 1)),
-    "nan": ('{"a": 1}\n{"t": "NaN", "a": NaN}', "NaN", (2, 19)),
-    "infinity": ('{"a": [-Infinity]}', "Infinity", (1, 8)),
-    "overflow": ('{"a": 1, "b": 1e400}', "finite", (1, 15)),
     "huge integer": ('{"a": ' + "9" * 5000 + "}", "digits", (1, 1)),
     "deep": ("[" * 100_000, "deep", (1, 1)),
     "a key twice": ('{"a": 1}\n{"a": 1, "b": 2, "a": 3}', "'a' stands twice", (2, 1)),
@@ -98,8 +96,6 @@ def test_json(file):
     assert "an object" in refusal(read_json, nested).message
     assert "'row'" in refusal(read_json, nested, {"path": "data.row"}).message
     assert "row 2" in refusal(read_json, file('[{"a": 1}, 3]', "b.json")).message
-    error = refusal(read_json, file('[\n {"a": 1},\n {"a": "NaN",\n  "b": NaN}\n]', "c.json"))
-    assert (error.line, error.column) == (4, 8)
     error = refusal(read_json, file('[\n {"a": 1},\n {"a" 2}\n]', "d.json"))
     assert (error.line, error.column) == (3, 7)
 
@@ -154,7 +150,8 @@ def test_what_csv_writes_is_read_back(tmp_path_factory, table):
     with path.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, quoting=csv.QUOTE_ALL)
         writer.writerows([("a", "b"), *table])
-    assert read_csv(str(path), {}) == [{"a": a, "b": b} for a, b in table]
+    filled = [{"a": a, "b": b} for a, b in table if a.strip() or b.strip()]
+    assert (read_csv(str(path), {}) if filled else []) == filled
 
 
 def test_a_cell_of_a_megabyte(file):
@@ -180,18 +177,36 @@ def test_parquet(tmp_path, file):
     assert read_parquet(location, {}) == [{"a": 1, "b": ["x"]}, {"a": None, "b": []}]
     assert read_parquet(location, {"columns": ["a"]}) == [{"a": 1}, {"a": None}]
     assert refusal(read_parquet, location, {"columns": ["z"]}).hint == "Columns: a, b."
-    error = refusal(read_parquet, parquet_file(tmp_path, {"a": [[1.0], [math.nan]]}, "n.parquet"))
-    assert "'a' of row 2" in error.message
     assert "parquet" in refusal(read_parquet, file("no parquet", "x.parquet")).message
     assert "no rows" in refusal(read_parquet, parquet_file(tmp_path, {"a": []}, "e.parquet")).message
 
 
 @pytest.mark.parametrize(
-    ("reader", "module", "extra"), [(read_parquet, "pyarrow", "parquet"), (read_hf, "datasets", "datasets")]
+    ("reader", "module", "extra"),
+    [(read_parquet, "pyarrow", "parquet"), (read_hf, "datasets", "datasets"), (read_xlsx, "openpyxl", "xlsx")],
 )
 def test_a_missing_extra_is_named(monkeypatch, file, reader, module, extra):
     monkeypatch.setitem(sys.modules, module, None)
     assert f"pip install -e '.[{extra}]'" in (refusal(reader, file("x")).hint or "")
+
+
+class FakeDataset:
+    """The part of a dataset of `datasets` that is used."""
+
+    def __init__(self, **columns: list[object]):
+        self.table = pytest.importorskip("pyarrow").table(columns)
+        self.column_names = self.table.column_names
+        self.features = self
+
+    def to_dict(self):
+        return {name: {"_type": "Value"} for name in self.column_names}
+
+    def select_columns(self, columns):
+        return FakeDataset(**{name: self.table[name] for name in columns})
+
+    def with_format(self, name):
+        assert name == "arrow"
+        return self.table  # whose slices are tables, too
 
 
 class FakeDatasets:
@@ -206,19 +221,21 @@ class FakeDatasets:
         self.calls.append((args, options))
         if args[0] == "owner/absent":
             raise FileNotFoundError("no such dataset")
-        return [{"a": 1}]
+        return FakeDataset(a=[1], b=[2])
 
     def load_from_disk(self, place):
-        return {"train": [{"a": 1}], "test": [{"a": 2}]}
+        return {"train": FakeDataset(a=[1]), "test": FakeDataset(a=[2])}
 
 
 def test_hub_ids_take_options_from_the_address(monkeypatch, tmp_path):
     fake = FakeDatasets()
     monkeypatch.setitem(sys.modules, "datasets", fake)
-    assert read_hf("owner/name?split=test&config=main", {}) == [{"a": 1}]
+    assert read_hf("owner/name?split=test&config=main", {}) == [{"a": 1, "b": 2}]
     assert fake.calls == [(("owner/name", "main"), {"split": "test", "revision": None})]
     read_hf("owner/name", {"revision": "abc"})
     assert fake.calls[1] == (("owner/name", None), {"split": "train", "revision": "abc"})
+    assert read_hf("owner/name", {"columns": ["b"]}) == read_hf("owner/name?columns=b", {}) == [{"b": 2}]
+    assert refusal(read_hf, "owner/name?columns=b,c").hint == "Columns: a, b."
     assert "no such dataset" in refusal(read_hf, "owner/absent").message
     assert "'spilt'" in refusal(read_hf, "owner/name?spilt=test").message
     assert read_hf(f"{tmp_path}?split=test", {}) == [{"a": 2}]

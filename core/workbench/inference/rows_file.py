@@ -1,0 +1,62 @@
+"""The rows of a file that a workflow is called with: read as the workflow file says of its data."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from workbench.plugins import plugins
+from workbench.task import Example, read_rows, reader_of
+from workbench.type_guards import is_dict
+
+Row = Mapping[str, Any]
+
+
+def read_rows_file(place: str, data: Any, options: Row, inputs: Collection[str]) -> tuple[Sequence[Row], list[Row]]:
+    """The rows of a file as they are, and with the names that the workflow reads. Raises SpecError.
+
+    Args:
+        data: the section of the workflow file, unchecked: its `options` hold for a file of the same kind, its `fields`
+            for every file. What they say of columns that are not read, such as the label's, does not count.
+        options: of the reader, before those of `data`.
+        inputs: what the workflow reads.
+    """
+    data = data if is_dict(data) else {}
+    rows = read_rows(place, Path.cwd(), {**_options(place, data, inputs), **options})
+    fields = data.get("fields")
+    names = {new: old for new, old in fields.items() if new in inputs} if is_dict(fields) else {}
+    return rows, [_renamed(row, names) for row in rows] if names else [*rows]
+
+
+def _options(place: str, data: Mapping[str, Any], inputs: Collection[str]) -> dict[str, Any]:
+    options = data.get("options")
+    files = [data[key] for key in ("file", "train", "val", "test") if isinstance(data.get(key), str)]
+    kind = _reader(place)
+    if not is_dict(options) or kind is None or (files and kind not in map(_reader, files)):
+        return {}
+    found = {name: value for name, value in options.items() if name != "columns"}
+    if is_dict(types := found.get("types")):
+        found["types"] = {column: kind for column, kind in types.items() if column in _columns(data, inputs)}
+    return found
+
+
+def _columns(data: Mapping[str, Any], inputs: Collection[str]) -> set[str]:
+    """The columns that the inputs are taken from."""
+    fields = data.get("fields")
+    return {str(fields.get(name, name)) if is_dict(fields) else name for name in inputs}
+
+
+def _reader(place: str) -> Any:
+    """What reads a file; None for READER:PLACE, which has its options in the place."""
+    name = reader_of(place)
+    prefixed = place.startswith(f"{name}:")
+    return plugins().get("readers", name) if name in plugins().names("readers") and not prefixed else None
+
+
+def _renamed(row: Row, names: Mapping[str, str]) -> Row:
+    found, example = dict(row), Example("", row)
+    for new, old in names.items():
+        if (value := example.get(old)) is not None:
+            found[new] = value
+    return found

@@ -1,0 +1,100 @@
+"""The data of a workflow file: its rows, cut into splits."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from workbench.errors import SpecError, errors_at, merge_errors, suggest
+from workbench.hashing import digest
+from workbench.spec import DataSpec, Spec
+from workbench.task.dataset import Dataset, Example, SealedRows, make_examples, split_examples, split_groups
+from workbench.task.rows import Rows, read_rows
+
+
+def load_data(spec: Spec, base: Path) -> Dataset:
+    """Read the files and cut the splits."""
+    data, holes = spec.data, list[tuple[str, SpecError]]()
+    if data.file is not None:
+        examples = _read(data, "file", data.file, base, holes)
+        return _sealed(_split(data, examples, _sizes(data, len(examples))), holes)
+    parts = []
+    for key in ("train", "val", "test"):
+        location = getattr(data, key)
+        rows = _read(data, key, location, base, holes) if location else []
+        parts.append(tuple(Example(f"{key}:{e.id}", e.fields) for e in rows))
+    return _sealed(parts, holes)
+
+
+def check_holes(dataset: Dataset, needed: Collection[str], data: DataSpec) -> None:
+    """Refuse rows without a usable value, such as NaN, in a field that is read. Raises SpecError.
+
+    needed: the fields that nodes, metrics and the split read.
+    """
+    places = [data.fields.get(name, name) for name in needed]
+    if read := [error for field, error in dataset.holes if any(_overlap(field, place) for place in places)]:
+        raise merge_errors(read)
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Whether two dotted names are one, or one lies inside the other."""
+    return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
+
+
+def _split(data: DataSpec, examples: list[Example], sizes: tuple[int, int, int]) -> tuple[list[Example], ...]:
+    by = data.split.by if data.split is not None else None
+    if by is None:
+        return split_examples(examples, sizes, data.seed)
+    if examples and not any(by in row for row in examples):
+        raise SpecError(f"no row has the field '{by}'", hint=suggest(by, examples[0]), path=("data", "split", "by"))
+    parts = split_groups(examples, sizes, data.seed, by)
+    if not parts[1] or not parts[2]:
+        raise SpecError(
+            f"the rows have too few values of '{by}' to fill train, val and test with different ones",
+            hint="Split by another field, or add rows.",
+            path=("data", "split", "by"),
+        )
+    return parts
+
+
+def _sealed(parts: Sequence[Sequence[Example]], holes: Sequence[tuple[str, SpecError]]) -> Dataset:
+    """The three splits, the test rows among them sealed."""
+    train, val, test = parts
+    contents = [[dict(row.fields) for row in part] for part in parts]
+    return Dataset(tuple(train), tuple(val), SealedRows(test), (), digest(contents), digest(contents[2]), tuple(holes))
+
+
+def _read(data: DataSpec, key: str, location: str, base: Path, holes: list[tuple[str, SpecError]]) -> list[Example]:
+    with errors_at("data", key):
+        rows = read_rows(location, base, data.options)
+    most = len(rows) if data.limit is None else data.limit
+    if isinstance(rows, Rows):
+        holes += [(field, error) for field, (index, error) in rows.holes.items() if index < most]
+    return make_examples(rows[:most], data.fields)
+
+
+def _sizes(data: DataSpec, n: int) -> tuple[int, int, int]:
+    if data.split is None:
+        if n < 3:
+            raise SpecError(f"{n} rows cannot be split into train, val and test", path=("data", "file"))
+        return n // 3, n // 3, n - 2 * (n // 3)
+    shares = (data.split.train, data.split.val, data.split.test)
+    if all(isinstance(s, float) and s <= 1 for s in shares):
+        if sum(shares) > 1 + 1e-9:
+            raise SpecError(f"the shares add up to {sum(shares):g}, which is above 1", path=("data", "split"))
+        sizes = tuple(int(s * n) for s in shares)
+    else:
+        if any(isinstance(s, float) and s != int(s) for s in shares):
+            raise SpecError(
+                "mix no counts and shares", hint="Write e.g. {train: 60, val: 60, test: 120}.", path=("data", "split")
+            )
+        sizes = tuple(int(s) for s in shares)
+    if sum(sizes) > n:
+        raise SpecError(
+            f"the split wants {sum(sizes)} rows, the file has {n}",
+            hint="Ask for fewer rows in train, val or test.",
+            path=("data", "split"),
+        )
+    if not sizes[1] or not sizes[2]:
+        raise SpecError("val and test need at least one row each", path=("data", "split"))
+    return sizes  # type: ignore[return-value]

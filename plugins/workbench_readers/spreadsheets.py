@@ -1,0 +1,152 @@
+"""The reader of Excel's files, which needs an extra."""
+
+from __future__ import annotations
+
+import re
+import warnings
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, time
+from typing import Any
+
+from workbench.errors import SpecError, suggest
+from workbench_readers.common import Row, check_file, known_options, missing_extra
+from workbench_readers.tables import holds, table_rows
+
+#: What a file holds that has formulas or merged cells.
+_SECOND_LOOK = re.compile(rb"<f[ >]|<mergeCell ")
+#: A number's format that fills it up with zeros: 00042 is an id.
+_FILLED = re.compile("0{2,}")
+
+
+def read_xlsx(location: str, options: Mapping[str, Any]) -> list[Row]:
+    """A sheet of Excel with a header (extra `[xlsx]`): the first that has a cell, or option `sheet: NAME`. Option
+    `{types: {id: str}}` converts columns. Texts, numbers and truth values stay what they are, dates become texts;
+    formulas give the values that were last computed."""
+    known_options(options, ("sheet", "types"), location)
+    check_file(location)
+    try:
+        import openpyxl
+    except ImportError:
+        raise missing_extra("xlsx", location) from None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of parts of a file that are not read
+            grid = _grid(openpyxl, location, options.get("sheet"))
+    except SpecError:
+        raise
+    except Exception as error:  # a broken file breaks the library in many ways
+        raise SpecError(
+            f"cannot read this as .xlsx: {type(error).__name__}: {error}",
+            file=location,
+            hint="Save it as .xlsx without a password, or as .csv.",
+        ) from None
+    rows = table_rows(enumerate(grid, 1), options.get("types"), location)
+    for index, row in enumerate(rows):
+        for name, cell in row.items():
+            if isinstance(cell, _NoValue):
+                rows.holes.setdefault(name, (index, cell.error(location)))
+                row[name] = None
+    return rows
+
+
+@dataclass(frozen=True)
+class _NoValue:
+    """A cell that holds something, and no value."""
+
+    place: str
+    line: int
+    column: int
+    problem: str
+
+    def __str__(self) -> str:
+        return self.problem
+
+    def error(self, location: str) -> SpecError:
+        return SpecError(
+            f"the cell {self.place} is {self.problem}",
+            file=location,
+            line=self.line,
+            column=self.column,
+            hint="Open the file in a spreadsheet program and save it, or write the value.",
+        )
+
+
+def _grid(openpyxl: Any, location: str, wanted: Any) -> list[list[Any]]:
+    """The cells of a sheet, line by line; none is shorter than the header."""
+    book = openpyxl.load_workbook(location, read_only=True, data_only=True)
+    try:
+        sheet, grid = _sheet(book, location, wanted)
+    finally:
+        book.close()
+    header, width = next(((i, len(line)) for i, line in enumerate(grid) if any(map(holds, line))), (0, 0))
+    grid = [[*line, *[None] * (width - len(line))] for line in grid]
+    if _needs_second_look(location):
+        _amend(openpyxl.load_workbook(location)[sheet], grid, width)
+    lines = [["" if cell is None else cell for cell in line] for line in grid]
+    if lines:  # a cell beyond stands in a column without a name
+        lines[header] += [""] * (max(map(len, lines)) - width)
+    return lines
+
+
+def _sheet(book: Any, location: str, wanted: Any) -> tuple[str, list[list[Any]]]:
+    """The name of the sheet that is meant, and its cells."""
+    known = [sheet.title for sheet in book.worksheets]
+    if wanted is not None:
+        if wanted not in known:
+            raise SpecError(f"there is no sheet '{wanted}'", file=location, hint=suggest(str(wanted), known))
+        return wanted, _cells(book[wanted])
+    for sheet in book.worksheets:
+        if sheet.sheet_state == "visible" and (grid := _cells(sheet)):
+            return sheet.title, grid
+    return known[0], []
+
+
+def _cells(sheet: Any) -> list[list[Any]]:
+    """The cells of a sheet, without empty ones at the ends."""
+    sheet.reset_dimensions()  # what the file says of its size may be wrong, or very large
+    grid: list[list[Any]] = []
+    for line in sheet.rows:
+        cells = [_value(cell) for cell in line]
+        while cells and cells[-1] is None:
+            cells.pop()
+        grid.append(cells)
+    while grid and not grid[-1]:
+        grid.pop()
+    return grid
+
+
+def _value(cell: Any) -> Any:
+    """A cell's value; "" is an empty text, and None nothing."""
+    value = cell.value
+    if value is None:
+        return "" if cell.data_type == "str" else None
+    if cell.data_type == "e":
+        return _NoValue(cell.coordinate, cell.row, cell.column, str(value))
+    if isinstance(value, datetime):
+        return str(value.date() if value.time() == time() else value)
+    if isinstance(value, float) and value.is_integer():  # Excel knows one kind of number
+        value = int(value)
+    if type(value) is int and _FILLED.fullmatch(cell.number_format):
+        return f"{value:0{len(cell.number_format)}}"
+    return value if isinstance(value, str | int | float) else str(value)
+
+
+def _needs_second_look(location: str) -> bool:
+    with zipfile.ZipFile(location) as file:
+        sheets = [name for name in file.namelist() if name.startswith("xl/worksheets/")]
+        return any(_SECOND_LOOK.search(file.read(name)) for name in sheets)
+
+
+def _amend(sheet: Any, grid: list[list[Any]], width: int) -> None:
+    """Mark formulas of which the file has no value, and write what a merged cell holds into each of its lines."""
+    for number, line in enumerate(grid, 1):
+        for column in range(1, width + 1):
+            if line[column - 1] is None and (cell := sheet.cell(number, column)).data_type == "f":
+                line[column - 1] = _NoValue(cell.coordinate, number, column, "a formula without a value in the file")
+    for merged in sheet.merged_cells.ranges:
+        lines, column = grid[merged.min_row - 1 : merged.max_row], merged.min_col - 1
+        for line in lines[1:]:
+            if column < min(width, len(lines[0])):
+                line[column] = lines[0][column]

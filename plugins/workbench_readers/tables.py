@@ -1,0 +1,189 @@
+"""Tables: a header, and rows below it. Cells of one as a spreadsheet writes it, and the readers of CSV and TSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from workbench.errors import SpecError
+from workbench.task import Rows
+from workbench_readers.common import Row, known_options, some_rows
+from workbench_readers.json_files import decode_strictly
+from workbench_readers.texts import read_text
+
+_OPTIONS = ("types", "delimiter", "encoding")
+#: A first line of Excel's that says what stands between cells.
+_SEPARATOR = re.compile(r'"?sep=([^"\r\n])"?[^\S\r\n]*(?:\r\n|\r|\n|$)', re.IGNORECASE)
+
+
+def _finite(text: str) -> float:
+    return float(text) if float(text) - float(text) == 0.0 else float("no finite number")
+
+
+_TYPES: dict[str, Callable[[str], Any]] = {"int": int, "float": _finite, "str": str, "json": decode_strictly}
+
+
+def read_csv(location: str, options: Mapping[str, Any]) -> list[Row]:
+    """Comma-separated with a header. Cells stay text; options `{types: {price: float}}` converts columns; `delimiter`,
+    `encoding`."""
+    return _delimited(location, options, ",")
+
+
+def read_tsv(location: str, options: Mapping[str, Any]) -> list[Row]:
+    """Tab-separated with a header, else like csv."""
+    return _delimited(location, options, "\t")
+
+
+def _delimited(location: str, options: Mapping[str, Any], default: str) -> list[Row]:
+    known_options(options, _OPTIONS, location)
+    text = read_text(location, options)
+    stated = _SEPARATOR.match(text)
+    if stated:
+        text, default = "\n" + text[stated.end() :], stated[1]  # an empty line, so that lines keep their numbers
+    delimiter = options.get("delimiter", default)
+    if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n':
+        raise SpecError(
+            f"the delimiter must be one character, not {delimiter!r}",
+            file=location,
+            hint="Write e.g. data: {options: {delimiter: ';'}}.",
+        )
+    csv.field_size_limit(100_000_000)
+    # Lines end as csv says, not at U+2028 or a form feed, which may stand in a cell.
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    guessed = None if stated or "delimiter" in options else delimiter
+    try:
+        return table_rows(_numbered(reader), options.get("types"), location, guessed)
+    except csv.Error as error:
+        raise SpecError(
+            f"not a table: {error}", file=location, line=reader.line_num, column=1, hint="Check the quotes around here."
+        ) from None
+
+
+def _numbered(reader: Any) -> Iterator[tuple[int, list[str]]]:
+    """The cells of each line, with the number of the line that they end on."""
+    for cells in reader:
+        yield reader.line_num, cells
+
+
+def table_rows(
+    lines: Iterable[tuple[int, Sequence[Any]]], types: Any, location: str, guessed: str | None = None
+) -> Rows:
+    """The rows of a table: the first line with a cell that is not blank is the header. Blank lines, and blank columns
+    without a name, as spreadsheets write them, are left out. Raises SpecError.
+
+    Args:
+        lines: the number of each, and its cells; what is not there is "".
+        types: the option: by column, what its cells are converted to.
+        guessed: the delimiter, where nobody named it.
+    """
+    rows, header = Rows(), None
+    for number, cells in lines:
+        if not any(map(holds, cells)):
+            continue
+        if header is None:
+            if guessed is not None:
+                _check_delimiter([str(cell) for cell in cells], guessed, location, number)
+            header = _Header(cells, types, location, number)
+        else:
+            rows.append(header.row(cells, number))
+    if header is not None and not any(holds(row.get("", "")) for row in rows):
+        for row in rows:
+            row.pop("", None)
+    return some_rows(rows, location)
+
+
+def holds(cell: Any) -> bool:
+    """Whether a cell is not blank."""
+    return bool(cell.strip()) if isinstance(cell, str) else cell is not None
+
+
+class _Header:
+    """The names of columns. The first may have none, as where a library writes its index; others without are blank."""
+
+    def __init__(self, cells: Sequence[Any], types: Any, location: str, line: int):
+        self.location, self.cells = location, len(cells)
+        self.names = [str(cell).strip() for cell in cells]
+        while not self.names[-1]:
+            self.names.pop()
+        self.unnamed = [index for index, name in enumerate(self.names) if not name and index]
+        if twice := _twice(name for name in self.names if name):
+            raise self._error(f"the column '{twice}' stands twice in the header", "Rename one of them.", line)
+        self.types = _column_types(types, self.names, location)
+
+    def row(self, cells: Sequence[Any], line: int) -> Row:
+        """The row of a line. Raises SpecError for a cell that belongs to no column, or that is not of its type."""
+        names, width = self.names, len(self.names)
+        beyond = [i for i in range(width, len(cells)) if holds(cells[i])] if len(cells) > width else []
+        if len(cells) < width or any(i >= self.cells for i in beyond):
+            message = f"{len(cells)} cells, the header has {width}"
+            raise self._error(message, "Put cells that contain the delimiter into quotes.", line)
+        if wrong := beyond or [i for i in self.unnamed if holds(cells[i])]:
+            raise self._error(
+                f"column {wrong[0] + 1} has no name in the header, and holds '{cells[wrong[0]]!s:.40}'",
+                "Name it, or empty it. Lines above the header must go.",
+                line,
+            )
+        row: Row = dict(zip(names, cells, strict=False))
+        if self.unnamed and names[0]:
+            del row[""]
+        elif self.unnamed:
+            row[""] = cells[0]
+        for column, kind in self.types.items():
+            row[column] = self._typed(row[column], kind, column, line)
+        return row
+
+    def _typed(self, cell: Any, kind: str, column: str, line: int) -> Any:
+        text = cell if isinstance(cell, str) else str(cell).lower() if isinstance(cell, bool) else str(cell)
+        try:
+            return _TYPES[kind](text)
+        except (ValueError, RecursionError):
+            hint = f"Correct the cell, or take '{column}' out of data: {{options: {{types: ...}}}}."
+            raise self._error(f"'{text[:60]}' in the column '{column}' is no {kind}", hint, line) from None
+
+    def _error(self, message: str, hint: str, line: int) -> SpecError:
+        return SpecError(message, file=self.location, line=line, column=1, hint=hint)
+
+
+def _twice(names: Iterable[str]) -> str | None:
+    """The first name that stands twice."""
+    seen = set[str]()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
+
+
+def _check_delimiter(header: list[str], delimiter: str, location: str, line: int) -> None:
+    """Refuse a header of one column that holds another usual delimiter. Raises SpecError."""
+    other = next((mark for mark in ";\t|," if len(header) == 1 and mark != delimiter and mark in header[0]), None)
+    if other is not None:
+        shown = {"\t": '"\\t"'}.get(other, f"'{other}'")
+        raise SpecError(
+            f"the header has one column, {header[0][:80]!r}",
+            file=location,
+            line=line,
+            column=1,
+            hint=f"Is the delimiter {shown}? Write data: {{options: {{delimiter: {shown}}}}}.",
+        )
+
+
+def _column_types(wanted: Any, header: list[str], location: str) -> dict[str, str]:
+    types = dict(wanted or {})
+    for column, name in types.items():
+        if name not in _TYPES:
+            raise SpecError(
+                f"unknown type '{name}' for the column '{column}'", file=location, hint=f"Known: {', '.join(_TYPES)}."
+            )
+        if column not in header:
+            raise SpecError(
+                f"types names the column '{column}', which the header does not have",
+                file=location,
+                line=1,
+                column=1,
+                hint=f"Columns: {', '.join(header)}.",
+            )
+    return types
