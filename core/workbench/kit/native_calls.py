@@ -75,7 +75,9 @@ def _call(body: Any) -> tuple[str, str] | None:
 
 
 def to_message(response: Response) -> dict[str, Any]:
-    """The model's turn as a message for the next request."""
+    """The model's turn as a message for the next request; as it came, if its provider may want back what it added."""
+    if response.message is not None:
+        return {"role": "assistant", **response.message}
     message: dict[str, Any] = {"role": "assistant", "content": response.text}
     if response.tool_calls:
         message["tool_calls"] = [

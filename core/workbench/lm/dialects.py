@@ -250,12 +250,12 @@ def refused_setting(status: int, body: Any) -> str | None:
     """The setting that a server refuses in general, or `system` for the role; None for another error."""
     if status not in (400, 422):
         return None
-    _, message = _error_parts(body)
+    codes, message = _error_parts(body)
     if _NO_SYSTEM.search(message):
         return "system"
     error = body.get("error") if is_dict(body) else None
     named = error.get("param") if is_dict(error) else None
-    if not _REFUSES.search(message):
+    if not _REFUSES.search(" ".join((*codes, message)).replace("_", " ")) and not _REFUSES.search(message):
         return None
     if named in _OPTIONAL:
         return named

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helpers.scripted import make_workflow, run_node
+from tests.helpers.scripted import run_node
 
 from workbench.errors import LMError
 from workbench.lm import Request, Response
@@ -110,21 +110,25 @@ def test_reasoning_is_asked_for_first_and_given_as_a_field(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("node", "tokens"),
+    ("node", "lm", "tokens"),
     [
-        ({}, 16),
-        ({"adapter": "chat"}, 512),
-        ({"adapter": "json"}, 512),
-        ({"reasoning": True}, 512),
-        ({"decoding": {"max_tokens": 3}}, 3),
-        ({"predict": "text -> label"}, 512),
-        ({"predict": "text -> n: int"}, 16),
-        ({"predict": f"text -> label: Literal['{'long ' * 20}', 'b']"}, 58),
+        ({}, {}, 512),
+        ({}, {"max_tokens": 100}, 100),
+        ({"decoding": {"max_tokens": 3}}, {"max_tokens": 100}, 3),
+        ({}, {"model": "openai/o3"}, 512 + 8192),
+        ({"decoding": {"max_tokens": 3}}, {"model": "openai/qwen3-4b"}, 3 + 8192),
+        ({"decoding": {"max_tokens": 3}}, {"model": "openai/qwen3-4b", "max_tokens": 4000}, 4000),
+        ({}, {"extra": {"reasoning_effort": "low"}}, 512 + 8192),
+        ({}, {"model": "openai/o3", "extra": {"reasoning_effort": "none"}}, 512),
+        ({}, {"model": "openai/x", "extra": {"chat_template_kwargs": {"enable_thinking": False}}}, 512),
     ],
 )
-def test_short_typed_answers_get_few_tokens(node: dict[str, Any], tokens: int, tmp_path: Path) -> None:
-    workflow = make_workflow({"n": {**YESNO, **node}}, tmp_path)
-    assert (workflow.enabled_nodes["n"].settings["max_tokens"] or 512) == tokens  # type: ignore[attr-defined]
+def test_a_model_that_thinks_gets_tokens_for_its_thoughts(
+    node: dict[str, Any], lm: dict[str, Any], tokens: int, tmp_path: Path
+) -> None:
+    node = {**YESNO, **node, "lm": {"model": "openai/other", **lm}}
+    _, script = run_node(node, {"text": "x"}, tmp_path, lambda r: "yes")
+    assert script.requests[0].max_tokens == tokens
 
 
 def test_a_node_may_have_a_language_model_of_its_own(tmp_path: Path) -> None:

@@ -1,0 +1,317 @@
+"""What servers answer that are not OpenAI's, by the numbers of the faults that users reported; siblings beside them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from workbench.errors import LMError
+from workbench.kit.native_calls import to_message
+from workbench.lm import Request, Response, dialects, parse_price
+from workbench.spec import LMSpec
+from workbench_openai import client, wire
+
+LONG = {"prompt_tokens": 5000, "completion_tokens": 5}
+BROKEN = ["a new word", "abort", "error", "insufficient_system_resource", "MALFORMED_FUNCTION_CALL"]
+TOO_MANY = "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)."
+USE_OTHER = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+ONLY_DEFAULT = (
+    "Unsupported value: 'temperature' does not support 0.0 with this model. Only the default (1) value is supported."
+)
+HELLO = Request(({"role": "system", "content": "Be brief."}, {"role": "user", "content": "hello"}))
+
+
+def body(content: Any = "technical", finish: str | None = "stop", usage: Any = None, **more: Any) -> dict[str, Any]:
+    message = {"role": "assistant", "content": content, **more.pop("message", {})}
+    found = {"choices": [{"index": 0, "finish_reason": finish, "message": message, **more}]}
+    return found if usage is None else {**found, "usage": usage}
+
+
+def read(data: Any, request: Request = HELLO, price: Any = None) -> Response:
+    rates = parse_price(price)
+    raw = data if isinstance(data, bytes) else json.dumps(data).encode()
+    return wire.parse_body(raw, request, lambda *tokens: rates.price(*tokens) if rates else None)
+
+
+def test_a2_stops_that_a_right_answer_may_begin_with_are_not_sent() -> None:
+    request = Request(HELLO.messages, stop=("\n", "\ntext:"))
+    assert json.loads(wire.build_body("m", request, {}, wire.Form()))["stop"] == ["\ntext:"]
+    assert read(body("\n\ntechnical"), request).text == "\n\ntechnical"
+
+
+def test_a3_thoughts_that_use_up_all_tokens_are_a_cut_answer() -> None:
+    found = read(body(None, "length", message={"reasoning_content": "Let me think"}))
+    assert (found.text, found.thoughts, found.finish) == ("", "Let me think", "length")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"content": [{"type": "reasoning", "text": "hm"}, {"type": "text", "text": "technical"}]},
+        {
+            "content": [
+                {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]},
+                {"type": "text", "text": "technical"},
+            ]
+        },
+        {"content": "technical", "reasoning": "hm"},
+        {"content": "technical", "reasoning_details": [{"type": "reasoning.text", "text": "hm"}]},
+        {"content": "technical", "reasoning_content": "hm", "reasoning": None},
+    ],
+)
+def test_a4_thoughts_are_known_by_their_type_and_field(message: dict[str, Any]) -> None:
+    found = read(body(message=message))
+    assert (found.text, found.thoughts) == ("technical", "hm")
+
+
+@pytest.mark.parametrize(
+    ("usage", "tokens", "usd"),
+    [
+        ({"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}, None, None),  # M2
+        ({"prompt_tokens": 50, "completion_tokens": 5, "total_tokens": 1055}, (50, 1005), 50 + 2010),  # M3
+        ({"prompt_tokens": 50, "completion_tokens": 1005, "total_tokens": 1055}, (50, 1005), 50 + 2010),
+        (
+            {"prompt_tokens": 5000, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 4900}},
+            (5000, 5),
+            600,
+        ),
+        ({**LONG, "prompt_cache_hit_tokens": 4900}, (5000, 5), 600),  # M4
+        ({"prompt_tokens": 100, "completion_tokens": 5, "cache_creation_input_tokens": 40}, (100, 5), 60 + 80 + 10),
+        (
+            {"prompt_tokens": 5, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 900}},
+            (5, 5),
+            0.5 + 10,
+        ),
+        ({"input_tokens": 5, "output_tokens": 5}, (5, 5), 15),
+    ],
+)
+def test_m2_m3_m4_tokens_are_counted_as_they_are_billed(usage: Any, tokens: Any, usd: Any) -> None:
+    found = read(body(usage=usage), price={"input": 1e6, "output": 2e6, "cached": 1e5, "cache_write": 2e6})
+    assert found.estimated == (tokens is None) and found.prompt_tokens and found.completion_tokens
+    if tokens:
+        assert (found.prompt_tokens, found.completion_tokens) == tokens and found.usd == pytest.approx(usd)
+        assert found.cached == min(usage.get("prompt_cache_hit_tokens", found.cached), 5000)
+
+
+@pytest.mark.parametrize(
+    ("word", "text", "finish"),
+    [
+        ("max_tokens", "It is about the bil", "length"),
+        ("MAX_TOKENS", "It", "length"),
+        ("model_length", "It", "length"),
+        ("end_turn", "It", "stop"),
+        ("COMPLETE", "It", "stop"),
+        (None, "It", "stop"),
+        ("a new word", "It", "stop"),
+        ("stop", "", "empty"),
+        ("SAFETY", "", "refusal"),
+        ("RECITATION", "", "refusal"),
+        ("content_filter", "", "refusal"),
+        ("sensitive", "", "refusal"),
+    ],
+)
+def test_r1_words_for_the_end_of_an_answer(word: str | None, text: str, finish: str) -> None:
+    assert read(body(text, word)).finish == finish
+
+
+@pytest.mark.parametrize(
+    "word", ["a new word", "abort", "error", "insufficient_system_resource", "MALFORMED_FUNCTION_CALL"]
+)
+def test_r1_an_answer_that_broke_off_or_says_nothing_that_is_known_is_tried_again(word: str) -> None:
+    with pytest.raises(LMError) as caught:
+        read(body("", word))
+    assert caught.value.kind == "broken" and caught.value.kind.retryable and word in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (body("bil", error={"code": 502, "message": "upstream"}), "server"),  # R2
+        (body("bil", error={"message": "upstream"}), "broken"),
+        ({"error": {"code": "429", "message": "Rate limit exceeded"}}, "rate_limit"),  # R3
+        ({"error": {"code": 429, "message": "Rate limit exceeded"}}, "rate_limit"),
+        ({"error": {"code": "rate_limit_exceeded", "message": "slow"}}, "rate_limit"),
+        ({"error": {"status": "RESOURCE_EXHAUSTED", "message": "slow"}}, "rate_limit"),
+        ({"error": {"type": "overloaded_error", "message": "Overloaded"}}, "server"),
+        ({"error": "it broke"}, "bad_body"),
+    ],
+)
+def test_r2_r3_errors_within_a_200(data: Any, kind: str) -> None:
+    with pytest.raises(LMError) as caught:
+        read(data)
+    assert caught.value.kind == kind
+
+
+def error(message: str = "", **more: Any) -> dict[str, Any]:
+    return {"error": {"message": message, **more}}
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "kind"),
+    [
+        (413, error("Request too large for model", code="rate_limit_exceeded"), "rate_limit"),  # R4
+        (413, error("too large"), "too_long"),
+        (429, error("quota", code="insufficient_quota"), "auth"),
+        (429, error("This model's maximum context length"), "rate_limit"),
+        (425, error("model is loading"), "server"),  # R5
+        (409, error("busy"), "server"),
+        (503, {"error": "Model x is currently loading", "estimated_time": 20.0}, "server"),
+        (
+            400,
+            error(TOO_MANY),
+            "too_long",
+        ),
+        (400, error("Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096"), "bad_request"),
+        (400, error("the request exceeds the available context size", type="exceed_context_size_error"), "too_long"),
+        (422, {"detail": "Input validation error: inputs tokens 9000 exceed max_total_tokens 4096"}, "too_long"),
+        (400, error("API key not valid. Please pass a valid API key.", status="INVALID_ARGUMENT"), "auth"),  # R7
+        (400, [error("API key not valid", status="INVALID_ARGUMENT")], "auth"),
+        (403, {"__type": "com.amazon#ThrottlingException", "message": "slow"}, "rate_limit"),
+        (529, error("Overloaded", type="overloaded_error"), "server"),
+        (500, "<html>", "server"),
+        (400, error("no such thing"), "bad_request"),
+    ],
+)
+def test_r4_r5_r6_r7_errors_by_their_codes_words_and_status(status: int, answer: Any, kind: str) -> None:
+    raw = answer.encode() if isinstance(answer, str) else json.dumps(answer).encode()
+    assert wire.error_for(status, {}, raw).kind == kind
+
+
+def test_r8_a_stream_that_nobody_asked_for_is_read() -> None:
+    deltas = [
+        {"role": "assistant", "content": ""},
+        {"content": "tech"},
+        {"content": "nical", "reasoning_content": "hm"},
+        {"tool_calls": [{"index": 0, "id": "c1", "function": {"name": "look", "arguments": '{"x"'}}]},
+        {"tool_calls": [{"index": 0, "function": {"arguments": ": 1}"}}]},
+    ]
+    events = [{"choices": [{"delta": delta}]} for delta in deltas]
+    events += [
+        {"choices": [{"delta": {}, "finish_reason": "stop"}]},
+        {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 4}},
+    ]
+    raw = "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
+    found = read(f": comment\n\n{raw}".encode())
+    assert (found.text, found.thoughts, found.prompt_tokens, found.completion_tokens) == ("technical", "hm", 3, 4)
+    assert found.tool_calls == ({"id": "c1", "name": "look", "arguments": {"x": 1}},)
+    with pytest.raises(LMError):
+        read(b"data: {broken\n\n")
+
+
+def test_t6_t7_calls_get_an_id_and_readable_arguments() -> None:
+    calls = [{"id": None, "function": {"name": "look", "arguments": '{"city": "Paris",}'}}]
+    found = read(body(None, "tool_calls", message={"tool_calls": calls}))
+    assert found.tool_calls == ({"id": "call00200", "name": "look", "arguments": {"city": "Paris"}},)
+    assert to_message(found)["tool_calls"][0]["id"] == "call00200"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {
+            "tool_calls": [
+                {
+                    "id": "c",
+                    "type": "function",
+                    "extra_content": {"google": {"thought_signature": "abc"}},
+                    "function": {"name": "look", "arguments": "{}"},
+                }
+            ]
+        },
+        {
+            "reasoning_details": [{"type": "reasoning.encrypted", "data": "abc"}],
+            "tool_calls": [{"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}],
+        },
+        {"content": [{"type": "thinking", "thinking": "hm", "signature": "abc"}, {"type": "text", "text": "x"}]},
+    ],
+)
+def test_t9_what_only_the_provider_knows_goes_back_to_it(message: dict[str, Any]) -> None:
+    sent = body(None, message=message)["choices"][0]["message"]
+    assert to_message(read(body(None, message=message))) == sent
+    plain = read(body("x", message={"refusal": None, "annotations": []}))
+    assert plain.message is None and to_message(plain) == {"role": "assistant", "content": "x"}
+
+
+Refuse = Callable[[dict[str, Any]], str | None]
+
+
+def converse(refuse: Refuse, path: str = "/v1", base: str = "/v1", calls: int = 2, **values: Any) -> list[Any]:
+    """The requests at a server that refuses some with status 400; `calls` are made, one after the other."""
+    seen = list[Any]()
+
+    async def answer(request: web.Request) -> web.Response:
+        given = await request.json()
+        seen.append({"body": given, "query": dict(request.query)})
+        why = refuse(given)
+        return web.json_response(error(why) if why else body(), status=400 if why else 200)
+
+    async def course() -> None:
+        app = web.Application()
+        app.router.add_post(f"{path}/chat/completions", answer)
+        async with TestServer(app) as server:
+            given = LMSpec(model="openai/m", api_base=f"http://127.0.0.1:{server.port}{base}", **values)
+            lm = client.openai("m", given)
+            try:
+                for _ in range(calls):
+                    assert (await lm.complete(HELLO)).text == "technical"
+            finally:
+                await lm.aclose()
+
+    asyncio.run(course())
+    return seen
+
+
+def test_p1_a_setting_that_is_refused_is_renamed_or_left_out_and_remembered() -> None:
+    def refuse(given: dict[str, Any]) -> str | None:
+        if "max_tokens" in given:
+            return USE_OTHER
+        if "temperature" in given:
+            return ONLY_DEFAULT
+        return None
+
+    seen = [set(one["body"]) for one in converse(refuse)]
+    assert len(seen) == 4 and seen[2] == seen[3] == {"model", "messages", "max_completion_tokens"}
+    seen = [
+        set(one["body"])
+        for one in converse(refuse, rename={"max_tokens": "max_completion_tokens"}, omit=["temperature"])
+    ]
+    assert seen == [{"model", "messages", "max_completion_tokens"}] * 2
+
+
+def test_p2_queries_and_whole_addresses_stay() -> None:
+    path = "/openai/deployments/d1"
+    for end in ("", "/chat/completions", "/"):
+        seen = converse(lambda given: None, path=path, base=f"{path}{end}?api-version=2024-10-21", calls=1)
+        assert seen[0]["query"] == {"api-version": "2024-10-21"}
+    assert len(converse(lambda given: None, base="/v1/chat/completions", calls=1)) == 1
+
+
+def test_p3_without_a_system_role_the_user_says_it() -> None:
+    def refuse(given: dict[str, Any]) -> str | None:
+        return "System role not supported" if given["messages"][0]["role"] == "system" else None
+
+    seen = converse(refuse)
+    assert len(seen) == 3
+    assert seen[-1]["body"]["messages"] == [{"role": "user", "content": "Be brief.\n\nhello"}]
+    assert len(converse(refuse, omit=["system"])) == 2
+
+
+def test_p_a_refusal_that_does_not_end_is_an_error() -> None:
+    with pytest.raises(LMError) as caught:
+        converse(lambda given: "Unknown parameter: 'max_tokens' or its like")
+    assert caught.value.kind == "bad_request"
+
+
+def test_only_a_setting_that_is_refused_as_such_is_left_out() -> None:
+    assert dialects.refused_setting(400, error("max_tokens must be at most 4096")) is None
+    assert dialects.refused_setting(400, error("Unknown name 'tools'")) is None
+    assert dialects.refused_setting(500, error("Unsupported parameter: 'max_tokens'")) is None
+    for told in (error("no", code="unsupported_value"), error("Unsupported value")):
+        told["error"]["param"] = "temperature"
+        assert dialects.refused_setting(400, told) == "temperature"
