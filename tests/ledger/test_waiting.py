@@ -194,7 +194,9 @@ def test_M1_who_waited_sends_nothing_once_the_run_has_ended(end: str, tmp_path: 
 
     async def course() -> None:
         lm = FakeLM(answer, 2)
-        with timed(tmp_path / "run.db", tokens=PROMPT + 600, **({"minutes": 0.5} if end == "minutes" else {})) as ledger:
+        with timed(
+            tmp_path / "run.db", tokens=PROMPT + 600, **({"minutes": 0.5} if end == "minutes" else {})
+        ) as ledger:
             both = asyncio.create_task(all_rows(ledger, lm, 2))
             await asyncio.sleep(10)
             if end == "stopped":
@@ -272,6 +274,10 @@ def test_M1_no_rest_of_rounding_is_waited_for() -> None:
 # Any workload
 
 
+def price(prompt: int, completion: int) -> float:
+    return FakeLM().price(prompt, completion) or 0.0
+
+
 @dataclass
 class World:
     """Random calls of two models, and what they use, counted here and not by the ledger."""
@@ -284,14 +290,13 @@ class World:
     flying: dict[str, float] = field(default_factory=lambda: dict.fromkeys(("calls", "tokens", "usd"), 0.0))
     wrong: list[str] = field(default_factory=list[str])
     served: list[int] = field(default_factory=list[int])
-    price: Callable[[int, int], float] = staticmethod(lambda p, c: 1e-3 * p + 2e-3 * c)
 
     def limit(self, what: str) -> float:
         return self.ceiling[what] * (1 - self.hold)
 
     def worst(self, request: Request) -> dict[str, float]:
         prompt = estimate_tokens(request.messages)
-        return {"calls": 0, "tokens": prompt + request.max_tokens, "usd": self.price(prompt, request.max_tokens)}
+        return {"calls": 0, "tokens": prompt + request.max_tokens, "usd": price(prompt, request.max_tokens)}
 
     def add(self, to: dict[str, float], amounts: dict[str, float], sign: int = 1) -> None:
         for what, amount in amounts.items():
@@ -313,7 +318,7 @@ class World:
             if kind != "answer":
                 return failure(kind, retry_after=draw.choice((None, 5.0)) if kind == "rate_limit" else None)
             prompt, completion = estimate_tokens(request.messages), int(draw.random() ** 3 * request.max_tokens)
-            self.add(self.used, {"tokens": prompt + completion, "usd": self.price(prompt, completion)})
+            self.add(self.used, {"tokens": prompt + completion, "usd": price(prompt, completion)})
             return reply(prompt=prompt, completion=completion)
         finally:
             self.add(self.flying, worst, -1)

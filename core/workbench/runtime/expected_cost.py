@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -193,6 +193,16 @@ def dearest_usd(task: Task) -> float | None:
         out = max(out, domain.int_[1] if domain.int_ and address.endswith("max_tokens") else 0)
     dearest = _largest([model.usd(prompt, out) for model in models] or [0.0])
     return None if dearest is None else dearest * (workflow.max_calls + calls.total())
+
+
+def dearest_call(
+    workflow: Workflow, lm: LMSpec, prompt: int, price: Callable[[LMSpec, int, int], float]
+) -> tuple[int, float]:
+    """The tokens and the dollars of a workflow's dearest call with a prompt of so many tokens and an answer as long as
+    it may be. lm: that of the file; price: dollars of a model for tokens in and out."""
+    calls = [(spec, _max_tokens(node, spec)) for node in workflow.walk() for spec in called_lms(workflow, lm, node)]
+    tokens = max((prompt + most for _, most in calls), default=0)
+    return tokens, max((price(spec, prompt, most) for spec, most in calls), default=0.0)
 
 
 def _demo_tokens(task: Task, address: str) -> int:
