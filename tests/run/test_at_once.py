@@ -44,7 +44,7 @@ class Pool(LMPool):
     def __init__(self, at_once: int, skill: tuple[float, float] = (0.4, 0.3), seed: int = 0):
         super().__init__()
         self.at_once, self.seed = at_once, seed
-        self.skill = dict(zip(("openai/cheap", "openai/dear"), skill, strict=True))
+        self.skill: dict[str, float] = dict(zip(("openai/cheap", "openai/dear"), skill, strict=True))
         self.made = dict[str, Slow]()
 
     def get(self, spec: LMSpec) -> Any:
