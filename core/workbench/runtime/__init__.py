@@ -10,9 +10,11 @@ from workbench.runtime.expected_cost import (
     Cost,
     Model,
     dearest_call,
+    dearest_role_usd,
     dearest_usd,
     format_usd,
     models_of,
+    no_price_line,
     prompt_tokens,
     row_cost,
 )
@@ -52,8 +54,10 @@ __all__ = [
     "Model",
     "row_cost",
     "dearest_call",
+    "dearest_role_usd",
     "dearest_usd",
     "models_of",
+    "no_price_line",
     "prompt_tokens",
     "format_usd",
 ]

@@ -276,6 +276,12 @@ class Journal:
         assert row is not None
         return tuple(row)
 
+    def sum_usd(self, lm: str) -> float:
+        """The dollars of all settled calls of one model. lm: its identity."""
+        sql = "select coalesce(sum(usd), 0.0) as usd from calls where run_id = ? and lm = ? and kind = 'lm'"
+        row = self.store.row(sql, self.run_id, lm)
+        return row["usd"] if row else 0.0
+
     def sum_open_attempts(self) -> tuple[int, int, float]:
         """How many attempts no settled call counts, and the prompt tokens and dollars that all attempts may cost."""
         row = self.store.row(
