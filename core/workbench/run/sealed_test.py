@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -56,7 +56,7 @@ def reserve_for_proof(task: Task, evaluator: Evaluator, progress: Progress, ledg
     # While the baseline is best, it counts for all sides; a later winner replaces this reserve. What is picked by
     # a cost may be cheap in dollars and take more calls than the best.
     runs = [base, pick_winner(progress.eligible, task.spec), best][:sides]
-    headroom = _headroom(task, [e.workflow for e in runs], ledger, evaluator.runtime) if whole else {}
+    headroom = _headroom(task, {e.workflow for e in runs}, ledger, evaluator.runtime) if whole else {}
     at_once = max(1, min(n, evaluator.concurrency)) * 60
 
     def cost(e: Evaluation, rows: int) -> dict[str, float]:
@@ -85,7 +85,7 @@ def reserve_for_proof(task: Task, evaluator: Evaluator, progress: Progress, ledg
     ledger.reserve_for_proof(**reserve)
 
 
-def _headroom(task: Task, sides: Sequence[Workflow], ledger: Ledger, runtime: Runtime) -> dict[str, float]:
+def _headroom(task: Task, sides: Collection[Workflow], ledger: Ledger, runtime: Runtime) -> dict[str, float]:
     """Tokens and dollars by which the dearest call of the sides is reserved beyond what it takes: the last call of the
     test is not sent without them."""
 
@@ -93,7 +93,7 @@ def _headroom(task: Task, sides: Sequence[Workflow], ledger: Ledger, runtime: Ru
         return price_of(runtime.pool.get(spec), prompt, completion, None) if ledger.budget.usd is not None else 0.0
 
     prompt = math.ceil(ledger.largest_prompt.get("task", 0) / LEAST_TOKENS)  # reserved are estimates, which are high
-    dearest = [dearest_call(side, task.spec.lm, prompt, price) for side in {*sides}]
+    dearest = [dearest_call(side, task.spec.lm, prompt, price) for side in sides]
     return {what: max(values) for what, values in zip(("tokens", "usd"), zip(*dearest, strict=True), strict=True)}
 
 
@@ -104,6 +104,13 @@ class _Room:
     def __init__(self, ledger: Ledger, row: Mapping[str, float], headroom: Mapping[str, float]):
         self._ledger, self._row, self._headroom = ledger, row, headroom
         self._begun, self._ended, self._over = 0, asyncio.Event(), list[Exception]()
+
+    @classmethod
+    def of(cls, task: Task, evaluator: Evaluator, progress: Progress, sides: Collection[Workflow]) -> _Room:
+        """For rows of these sides, which take what rows of val took."""
+        ledger, known = evaluator.runtime.ledger, [e for s in sides if (e := progress.complete.get(s.hash)) is not None]
+        row = {what: sum(e.objectives[what] + getattr(evaluator.judging, what) for e in known) for what in _ADDED_UP}
+        return cls(ledger, row, _headroom(task, sides, ledger, evaluator.runtime))
 
     async def __aenter__(self) -> None:
         while self._begun and not self._over and not self._pays_for(self._begun + 1):
@@ -155,10 +162,7 @@ async def run_sealed_test(
     baseline, test, seed = task.workflow, task.dataset.test.open(), task.spec.seed
     programs = {side.hash: evaluator.program(side) for side in sides}
     rows: list[tuple[Result, ...] | None] = [None] * len(test)
-    ledger = evaluator.runtime.ledger
-    known = [progress.complete[key] for key in programs if key in progress.complete]
-    row = {what: sum(e.objectives[what] + getattr(evaluator.judging, what) for e in known) for what in _ADDED_UP}
-    room = _Room(ledger, row, _headroom(task, sides, ledger, evaluator.runtime))
+    ledger, room = evaluator.runtime.ledger, _Room.of(task, evaluator, progress, {*sides})
 
     async def run_row(index: int) -> None:
         example: Example = test[index]
