@@ -113,6 +113,20 @@ def test_M1_a_run_ends_at_the_call_that_does_not_fit_beside_what_is_spent(
     run_without_waiting(course)
 
 
+def test_M1_calls_wait_in_each_of_several_event_loops(tmp_path: Path) -> None:
+    """Commands that ask in several steps run a loop for each, with one ledger."""
+    with journal(tmp_path / "run.db", tokens=2000) as ledger:
+        for step in range(3):
+            lm = FakeLM(slowly, 16)
+            calls = [ask(f"row {step}{n}", max_tokens=500) for n in range(9)]
+
+            async def course(lm: FakeLM = lm, calls: list[Request] = calls) -> None:
+                await asyncio.gather(*(ledger.call(lm, request, "task", spec()) for request in calls))
+
+            run_without_waiting(course)
+            assert lm.most == 3 and len(lm.requests) == 9
+
+
 def test_M1_a_call_whose_worst_case_alone_is_too_much_is_refused_at_once(tmp_path: Path) -> None:
     lm = FakeLM(slowly, 16)
 
@@ -373,7 +387,7 @@ class World:
             outcomes = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 1e6)
             ends = (type(None), BudgetSpent, asyncio.CancelledError)
             assert not [outcome for outcome in outcomes if type(outcome) not in ends]
-            assert nothing_reserved(ledger) and not ledger.ceilings._turn.locked()
+            assert nothing_reserved(ledger) and not ledger.ceilings._turn.busy
             assert ledger.sent.calls == self.used["calls"] and ledger.sent.tokens == self.used["tokens"]
         assert not self.wrong, self.wrong[0]
         assert self.served == sorted(self.served), "first come, first served"

@@ -47,7 +47,7 @@ PAID: list[Mutant] = [
             "a reservation is treated as spending",
         ),
         ("async with self._turn:", "if True:", "cheap calls starve a dear one"),
-        ("self._freed.set()", "pass", "who waits is never woken"),
+        ("self._freed.set_result(None)", "pass", "who waits is never woken"),
         ("self.reserved.calls -= held.calls\n        held", "held", "a call that was sent stays reserved"),
         ("self.reserved.usd -= held.usd", "pass", "reserved dollars are given back only when nothing is in flight"),
         ("            self.reserved = Spend()", "            pass", "a rest of rounding is waited for"),

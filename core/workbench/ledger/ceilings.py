@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from workbench.errors import BudgetSpent
+from workbench.ledger.rate_limit import AdaptiveLimiter
 from workbench.ledger.spend import Spend
 from workbench.spec import BudgetSpec
 
@@ -38,7 +39,9 @@ class Ceilings:
         self._account = account
         self._held_for_proof = {"calls": 0.0, "tokens": 0.0, "usd": 0.0, "minutes": 0.0}
         self.reserved, self._in_flight = Spend(), 0
-        self._turn, self._freed = asyncio.Lock(), asyncio.Event()
+        # Commands run several loops on one ledger, so nothing of asyncio that stays with its first loop.
+        self._turn = AdaptiveLimiter(1)
+        self._freed: asyncio.Future[None] | None = None
 
     def reserve_for_proof(self, *, calls: float, tokens: float, usd: float, minutes: float) -> None:
         self._held_for_proof = {"calls": calls, "tokens": tokens, "usd": usd, "minutes": minutes}
@@ -61,8 +64,8 @@ class Ceilings:
         async with self._turn:
             while self._refusal(most := worst(), beside=self.reserved) is not None:
                 self.check(most)
-                self._freed.clear()
-                await self._freed.wait()
+                self._freed = asyncio.get_running_loop().create_future()
+                await self._freed
             self.reserved.add(most)
             self._in_flight += 1
         return most
@@ -82,7 +85,8 @@ class Ceilings:
         self.reserved.usd -= held.usd
         if not self._in_flight:
             self.reserved = Spend()  # no rest of rounding, for which a call would wait without end
-        self._freed.set()
+        if self._freed is not None and not self._freed.done():
+            self._freed.set_result(None)
 
     def check(self, more: Spend) -> None:
         """Raise BudgetSpent if so much more does not fit beside what is spent; or what stops the run."""
