@@ -63,6 +63,17 @@ def test_the_budget_is_that_of_the_whole_matrix(write: WriteFile, scripted: Scri
     assert done.exit_code == 1 and len(scripted.requests) == 30
 
 
+@pytest.mark.parametrize(("what", "few", "many"), [("calls", "5", "99"), ("tokens", "560", "99999")])
+def test_new_user_20_the_line_to_resume_an_eval_raises_the_ceiling_that_ended_it(
+    what: str, few: str, many: str, write: WriteFile, scripted: Script, tmp_path: Path
+) -> None:
+    told = invoke(tmp_path, "eval", str(write(budget={"minutes": 9})), f"--budget-{what}", few).stdout
+    (line,) = re.findall(r"workbench (resume .*) \(more than now\)", " ".join(told.split()))
+    assert line.endswith(f"--budget-{what} N") and 0 < len(scripted.requests) < 12
+    done = CliRunner().invoke(cli, line.replace("N", many).split())
+    assert done.exit_code == 0 and "on 12 rows" in done.stdout and len(scripted.requests) == 12
+
+
 def test_a_cell_sends_nothing_where_those_before_it_used_the_budget_up(
     write: WriteFile, scripted: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -112,17 +112,24 @@ class _SkippingSelector(selectors.DefaultSelector):
 
 class _SkippingLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
-        self._skipping = _SkippingSelector()
-        super().__init__(self._skipping)
+        self.skipping = _SkippingSelector()
+        super().__init__(self.skipping)
 
     def time(self) -> float:
-        return super().time() + self._skipping.skipped
+        return super().time() + self.skipping.skipped
 
 
 def run_without_waiting(course: Callable[[], Any]) -> Any:
     """Run a coroutine function in a loop whose clock jumps to the next event: hours of pauses take no time."""
     with asyncio.Runner(loop_factory=_SkippingLoop) as runner:
         return runner.run(course())
+
+
+def skipped_seconds() -> float:
+    """What the running loop of `run_without_waiting` has skipped so far."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, _SkippingLoop)
+    return loop.skipping.skipped
 
 
 async def turns(n: int) -> None:
@@ -132,7 +139,7 @@ async def turns(n: int) -> None:
 
 
 def nothing_reserved(ledger: Ledger) -> bool:
-    left = ledger._reserved
+    left = ledger.ceilings.reserved
     return left.calls == left.tokens == 0 and abs(left.usd) < 1e-9
 
 

@@ -52,7 +52,7 @@ def test_a_cancelled_call_leaves_no_reservation(where: str, tmp_path: Path) -> N
             with pytest.raises(asyncio.CancelledError):
                 await call
             assert set(ledger._flying) == {ask("other").key("fake")}
-            assert ledger._reserved.prompt_tokens == estimate_tokens(ask("other").messages)
+            assert ledger.ceilings.reserved.prompt_tokens == estimate_tokens(ask("other").messages)
             other.cancel()
             await asyncio.gather(other, return_exceptions=True)
             assert nothing_reserved(ledger) and not ledger._flying

@@ -13,19 +13,23 @@ from tests.helpers.journal import FakeLM, ask, failure, pausing, reply, run, spe
 
 from workbench.errors import BudgetSpent
 from workbench.ledger import CallInfo, Ledger, Settled
-from workbench.lm import Request
+from workbench.lm import Request, Response
 from workbench.spec import BudgetSpec
 from workbench.store import Store, add_run
 
 
 @contextmanager
-def ledger_of(path: Path, number: int, *, reuse: bool = True, searching: bool = False, **budget: Any) -> Iterator[Any]:
+def ledger_of(
+    path: Path, number: int, *, reuse: bool = True, searching: bool = False, source: int | None = None, **budget: Any
+) -> Iterator[Any]:
     """The ledger of a run of a database, which is added if it is not there."""
     store = Store(path)
     try:
         if store.row("select 1 from runs where id = ?", number) is None:
             assert add_run(store, run=f"r{number}", name="n", status="", spec="", options="{}") == number
-        ledger = Ledger(store, number, BudgetSpec.model_validate(budget), reuse=reuse, searching=searching)
+        ledger = Ledger(
+            store, number, BudgetSpec.model_validate(budget), reuse=reuse, searching=searching, source=source
+        )
         with pausing(0.0):
             yield ledger
         ledger.close()
@@ -115,6 +119,47 @@ def test_failures_are_asked_again_in_a_later_run(tmp_path: Path) -> None:
         assert settle(ledger, FakeLM(lambda request: failure("bad_request")), ask())[0].error
     with ledger_of(tmp_path / "run.db", 2) as ledger:
         assert settle(ledger, lm := FakeLM(), ask())[0].response and len(lm.requests) == 1
+
+
+CALL = {"id": "1", "function": {"name": "look", "arguments": '{"city": "Par'}}
+ANSWERS = {
+    "empty": (reply("", finish="empty"), False),
+    "blank": (reply(" \n", finish="stop"), False),
+    "thoughts used up max_tokens": (reply("", finish="length"), False),
+    "refusal": (reply("I will not.", finish="refusal"), False),
+    "refusal without a text": (reply("", finish="refusal"), False),
+    "cut": (reply("It is about the bil", finish="length"), True),  # whether that is enough, the node knows
+    "tool calls": (reply("", finish="tool_calls", tool_calls=(CALL,)), True),
+    "tool calls, told as stop": (reply("", finish="stop", tool_calls=(CALL,)), True),
+    "an answer": (reply("0"), True),
+}
+
+
+def said(response: Response | None) -> tuple[Any, ...]:
+    assert response is not None
+    return response.text, response.finish, response.tool_calls
+
+
+@pytest.mark.parametrize("case", ANSWERS)
+def test_M5_an_answer_that_is_a_failure_is_asked_for_again(case: str, tmp_path: Path) -> None:
+    """An older good one would be taken; a resumed run, and one that repeats another, have what they had."""
+    answer, kept = ANSWERS[case]
+    path = tmp_path / "run.db"
+    with ledger_of(path, 1) as ledger:
+        settle(ledger, FakeLM(lambda request: answer), ask())
+    with ledger_of(path, 2) as ledger:
+        found = settle(ledger, lm := FakeLM(lambda request: reply("later")), ask())[0].response
+        assert len(lm.requests) == (not kept) and said(found) == said(answer if kept else reply("later"))
+        assert ledger.summary()["reused"]["calls"] == kept
+    with ledger_of(path, 3, reuse=False) as ledger:
+        settle(ledger, FakeLM(lambda request: answer), ask())
+    with ledger_of(path, 4) as ledger:
+        found = settle(ledger, lm := FakeLM(), ask())[0].response
+        assert not lm.requests and said(found) == said(answer if kept else reply("later"))
+    with ledger_of(path, 1) as ledger:
+        assert said(settle(ledger, lm := FakeLM(), ask())[0].response) == said(answer) and not lm.requests
+    with ledger_of(path, 5, source=1) as ledger:
+        assert said(settle(ledger, lm := FakeLM(), ask())[0].response) == said(answer) and not lm.requests
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from tests.helpers.planted import PlantedLM, demos_of, plant
 
 from workbench.evaluation import EvalOptions, evaluate
 from workbench.inference import predict_file
-from workbench.lm import Request
+from workbench.lm import Request, Response
 from workbench.proof import Report
 from workbench.run import Options, optimize, resume
 from workbench.store import Store
@@ -88,6 +88,24 @@ def test_eval_takes_what_optimize_paid_for_also_beyond_its_budget(tmp_path: Path
     found = evaluate(tmp_path / "workflow.yaml", options=options, database=database, pool=lm)
     assert lm.requests == 0 and found.spent["reused"]["calls"] == 24 and found.spent["calls"] == 0
     assert any("24 calls were taken from earlier runs" in line for line in found.lines())
+
+
+def test_M5_an_eval_asks_again_only_for_the_answers_that_failed(tmp_path: Path) -> None:
+    class Hiccup(PlantedLM):
+        async def complete(self, request: Request) -> Response:
+            answer = await super().complete(request)
+            return Response("", "empty", 10, 0, 0.0) if self.requests <= self.empty else answer
+
+        empty = 6
+
+    plant(tmp_path, skill, {"random": {"trials": 1}}, calls=200, given={"optimizers": []})
+    options, database = EvalOptions([("cache", True)], "train"), tmp_path / "run.db"
+    first = evaluate(tmp_path / "workflow.yaml", options=options, database=database, pool=Hiccup(skill))
+    assert first.failures == {"empty": 6} and first.spent["calls"] == 40
+    later = Hiccup(skill)
+    later.empty = 0
+    found = evaluate(tmp_path / "workflow.yaml", options=options, database=database, pool=later)
+    assert not found.failures and (later.requests, found.spent["reused"]["calls"]) == (6, 34)
 
 
 def test_predict_takes_what_an_earlier_run_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

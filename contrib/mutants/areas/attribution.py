@@ -54,7 +54,7 @@ ATTRIBUTION: list[Mutant] = [
         ('return {**settings, "temperature": self.temperature}', "return dict(settings)", "nothing is drawn anew at 0"),
     ),
     *changes_of(
-        "core/workbench/store/journal.py",
+        "core/workbench/store/earlier_calls.py",
         STORED_TESTS,
         (
             "and (? is null or run_id = ?) order by",

@@ -6,6 +6,7 @@ from areas.mutant import Mutant, changes_of
 
 ROOM = "core/workbench/evaluation/"
 RUN_TESTS, COMPARE_TESTS = "tests/evaluation/test_eval_run.py", "tests/evaluation/test_compare.py"
+PRICES = "tests/run/test_prices.py"
 COMMANDS = "tests/cli/test_eval_command.py"
 EVALUATED: list[Mutant] = [
     *changes_of(
@@ -17,6 +18,36 @@ EVALUATED: list[Mutant] = [
         ("Draw(replica=replica)", "Draw()", "repeats draw nothing anew"),
         ("further=task.further_metrics", "further=()", "only the first metric is shown"),
         ('status, raised = "budget", spent', 'status, raised = "finished", None', "a part is taken for the whole"),
+    ),
+    *changes_of(
+        f"{ROOM}matrix.py",
+        PRICES,
+        ("_check_cells(path, chosen, pool or LMPool())", "pass", "a cell is paid for before the next is found wrong"),
+    ),
+    *changes_of(
+        f"{ROOM}eval_run.py",
+        PRICES,
+        ("return [no_price_line(unknown)] if unknown else []", "return []", "what has no price passes for free"),
+    ),
+    *changes_of(
+        "core/workbench/run/preflight.py",
+        PRICES,
+        (
+            "in task.spec.roles.items() if role in roles)",
+            "in task.spec.roles.items())",
+            "eval wants what a search needs",
+        ),
+    ),
+    *changes_of(
+        "core/workbench/spec/settings.py",
+        PRICES,
+        ('price = now.pop("price", None)', "price = None", "a model is billed at the price of another"),
+    ),
+    *changes_of(
+        "core/workbench/run/cost_estimate.py",
+        PRICES,
+        ("max(most / calls, role)", "most / calls", "a dear proposer costs no more"),
+        ("searched=True, roles=True)", "searched=True)", "a role without a price is not named"),
     ),
     *changes_of(
         f"{ROOM}eval_run.py",
@@ -52,7 +83,7 @@ EVALUATED: list[Mutant] = [
         f"{ROOM}matrix.py",
         COMMANDS,
         ("ceiling - used[name])", "ceiling)", "each cell has the whole budget"),
-        ('return "lm.model" if address', 'return "lm" if address', "another model loses its server"),
+        ('if address != "lm" or', "if True or", "another model loses its server"),
         ('if sign == "," and not depth and not quote:', 'if sign == ",":', "a comma in quotes ends a value"),
     ),
     *changes_of(

@@ -6,46 +6,65 @@ from areas.mutant import Mutant, changes_of, nodes_of
 
 LEDGER = "core/workbench/ledger/ledger.py"
 BUDGET, ATTEMPTS, JOURNAL = (f"tests/ledger/test_{name}.py" for name in ("budget", "attempts", "journal"))
+CEILINGS, WAITING = "core/workbench/ledger/ceilings.py", "tests/ledger/test_waiting.py"
+AT_ONCE = "tests/run/test_at_once.py"
 REUSE, MONEY = "tests/ledger/test_reuse.py", "tests/run/test_money.py"
 REPORT_TESTS = "tests/proof/test_report.py"
 SHARES, BOUNDS = "tests/run/test_shares.py", "tests/run/test_estimate_bounds.py"
 CHOICE = "tests/run/test_default_optimizers.py"
 PAID: list[Mutant] = [
     *changes_of(
-        LEDGER,
+        CEILINGS,
         BUDGET,
         (
-            "if used + need > ceiling - self._proof_reserve[what] + 1e-12:",
-            "if used > ceiling - self._proof_reserve[what] + 1e-12:",
+            "+ getattr(more, what) +",
+            "+",
             "the call itself is not counted against the ceiling",
         ),
         (
-            "if used + need > ceiling - self._proof_reserve[what] + 1e-12:",
-            "if used + need > ceiling + 1e-12:",
+            "if needed > ceiling - self._held_for_proof[what] + 1e-12:",
+            "if needed > ceiling + 1e-12:",
             "search spends what is set aside for the proof",
         ),
+        ("self.reserved.add(most)", "pass", "nothing is reserved: calls under way do not hold their place"),
         (
-            "getattr(self.sent, what)) + getattr(self._reserved, what)",
-            "getattr(self.sent, what))",
-            "calls under way do not hold their place",
-        ),
-        ("self._reserved.add(worst)", "pass", "nothing is reserved"),
-        ("self._reserved.calls -= 1", "pass", "a call that was sent stays reserved"),
-        ("self._reserved.prompt_tokens -= worst.prompt_tokens", "pass", "reserved tokens are never given back"),
-        (
-            "self.seconds >= (minutes - reserved) * 60:",
-            "self.seconds >= (minutes - reserved) * 6000:",
+            "account.seconds >= (minutes - held) * 60:",
+            "account.seconds >= (minutes - held) * 6000:",
             "minutes are counted as hundreds of them",
         ),
+        (
+            "return max(0.0, ceiling - used - self._held_for_proof[what])",
+            "return max(0.0, ceiling - used)",
+            "optimizers are told of what is set aside",
+        ),
+    ),
+    *changes_of(
+        CEILINGS,
+        WAITING,
+        (
+            "self.check(most)\n",
+            "raise self._refusal(most, beside=self.reserved)\n",
+            "a reservation is treated as spending",
+        ),
+        ("async with self._turn:", "if True:", "cheap calls starve a dear one"),
+        ("self._freed.set_result(None)", "pass", "who waits is never woken"),
+        ("self.reserved.calls -= held.calls\n        held", "held", "a call that was sent stays reserved"),
+        ("self.reserved.usd -= held.usd", "pass", "reserved dollars are given back only when nothing is in flight"),
+        ("            self.reserved = Spend()", "            pass", "a rest of rounding is waited for"),
+    ),
+    *changes_of(
+        LEDGER,
+        WAITING,
+        ("if await limiter.outlast_pause():", "if False:", "who waited for room does not keep to a pause"),
+        ("self.ceilings.check(Spend())", "pass", "who paused sends though the run has ended"),
+    ),
+    *changes_of(
+        LEDGER,
+        BUDGET,
         (
             "return self.earlier_seconds + time.monotonic() - self.started",
             "return time.monotonic() - self.started",
             "a resumed run has its minutes again",
-        ),
-        (
-            "return max(0.0, ceiling - used - self._proof_reserve[what])",
-            "return max(0.0, ceiling - used)",
-            "optimizers are told of what is set aside",
         ),
         (
             "parts = (*request.messages, *({",
@@ -54,22 +73,26 @@ PAID: list[Mutant] = [
         ),
     ),
     *changes_of(
-        LEDGER,
+        CEILINGS,
         ATTEMPTS,
         (
-            "used = max(getattr(self.spent, what), getattr(self.sent, what))",
-            "used = getattr(self.spent, what)",
+            "used = max(getattr(account.spent, what), getattr(account.sent, what))",
+            "used = getattr(account.spent, what)",
             "what was sent without an answer is not counted",
         ),
-        ("error, worst if error.kind.maybe_billed else Spend())", "error, Spend())", "a timeout costs nothing"),
+        (
+            "self._account.sent.calls += held.calls",
+            "pass",
+            "requests that left are not counted",
+        ),
+    ),
+    *changes_of(
+        LEDGER,
+        ATTEMPTS,
+        ("error, held if error.kind.maybe_billed else Spend())", "error, Spend())", "a timeout costs nothing"),
         ('not (again or error.kind == "auth"):', "not again:", "a refused key is journalled"),
         ("self._count(role, Spend(1))", "self._count(role, Spend(0))", "failed attempts are no calls"),
         ("flying = self._flying.get(key)", "flying = None", "equal requests at once are paid twice"),
-        (
-            "self.sent.calls += 1  # from here on it counts",
-            "pass  # from here on it counts",
-            "requests that left are not counted",
-        ),
         ("self.longer_prompts.get(lm.identity, 1.0) * prompt / expected", "1.0", "estimates that were too low stay so"),
         (
             "if failed := self.journal.count_failed_attempts(key) if self._resumed else 0:",
@@ -92,7 +115,7 @@ PAID: list[Mutant] = [
             "a tool is called again in a replay",
         ),
         (
-            "self._intents.add(key, role, worst.tokens, worst.usd)",
+            "self._intents.add(key, role, held.tokens, held.usd)",
             "pass",
             "no intent is written before a request leaves",
         ),
@@ -152,9 +175,10 @@ PAID: list[Mutant] = [
         ("requested += time.monotonic() - sent", "requested = time.monotonic() - begun", "latency holds our own queue"),
     ),
     *changes_of(
-        "core/workbench/store/journal.py",
+        "core/workbench/store/earlier_calls.py",
         REUSE,
-        ("if _is_whole(row, tokens):", "if True:", "damaged rows are taken over"),
+        ('if row["checksum"] != checksum(*summed_parts(row)):', "if False:", "damaged rows are taken over"),
+        ("not _failed(answer)", "True", "a failed answer is kept for ever"),
     ),
     *changes_of(
         "core/workbench/store/journal.py",
@@ -262,6 +286,16 @@ PAID: list[Mutant] = [
         BOUNDS,
         ("if whole and val[what]", "if False and val[what]", "a paid proof is cut"),
         ("if whole and val[what]", "if val[what]", "an older run reserves more than it did"),
+    ),
+    *changes_of(
+        "core/workbench/run/sealed_test.py",
+        AT_ONCE,
+        (
+            "evaluator.runtime) if whole else {}",
+            "evaluator.runtime) if False else {}",
+            "what is left pays no dear call",
+        ),
+        ("while self._begun and not self._over", "while False", "first sides take what second sides need"),
     ),
     *changes_of(
         "core/workbench/run/cost_estimate.py",

@@ -60,6 +60,7 @@ _SANDBOX = (
 )
 _SETTINGS = (
     click.option("--budget-calls", type=click.IntRange(min=1), help="Maximum LM calls, including retries."),
+    click.option("--budget-tokens", type=click.IntRange(min=1), help="Maximum tokens, in and out."),
     click.option("--budget-usd", type=click.FloatRange(min=0, min_open=True), help="Maximum cost in dollars."),
     click.option("--budget-minutes", type=click.FloatRange(min=0, min_open=True), help="Maximum time in minutes."),
 )
@@ -92,6 +93,7 @@ def with_budget(command: Callable[..., Any]) -> Callable[..., Any]:
     def wrapped(
         *,
         budget_calls: int | None,
+        budget_tokens: int | None,
         budget_usd: float | None,
         budget_minutes: float | None,
         sets: tuple[str, ...] = (),
@@ -99,7 +101,8 @@ def with_budget(command: Callable[..., Any]) -> Callable[..., Any]:
         cache: bool = False,
         **arguments: Any,
     ) -> Any:
-        settings = read_settings(sets, seed, cache, calls=budget_calls, usd=budget_usd, minutes=budget_minutes)
+        budgets = {"calls": budget_calls, "tokens": budget_tokens, "usd": budget_usd, "minutes": budget_minutes}
+        settings = read_settings(sets, seed, cache, **budgets)
         return command(settings=settings, **arguments)
 
     return _add(_SETTINGS, wrapped)

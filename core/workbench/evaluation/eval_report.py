@@ -34,6 +34,7 @@ class EvalReport:
             counts as 0.
         scores: means by further metrics, each over the rows that it could score.
         cost: means per row and repeat: usd, tokens, calls, latency (seconds).
+        ceiling: what of the budget ended it: calls, tokens, usd or minutes; empty where nothing did.
         variance: with repeats, of the score within a row and between rows; None otherwise.
     """
 
@@ -56,6 +57,7 @@ class EvalReport:
     warnings: list[str] = field(default_factory=list[str])
     error: str | None = None
     label: str = ""  # of a cell of a matrix
+    ceiling: str = ""
 
     @property
     def complete(self) -> bool:
@@ -97,7 +99,9 @@ class EvalReport:
             f"{spent['seconds']:.1f} s{describe_reused(spent)}"
         )
         if not self.complete:
-            out.append(f"Nothing paid for is lost. Resume it with: workbench resume {self.run} --db {self.database}")
+            more = f" --budget-{self.ceiling} N (more than now)" if self.ceiling else ""
+            resume = f"workbench resume {self.run} --db {self.database}{more}"
+            out.append(f"Nothing paid for is lost. Resume it with: {resume}")
         else:
             out.append(f"Rows: workbench show {self.run} --failures    Against another: workbench compare A {self.run}")
         return out

@@ -29,8 +29,8 @@ from workbench.run import (
     RowKeys,
     add_started_run,
     as_stored_row,
+    evaluated_lms,
     lms_not_ready,
-    lms_of,
     place_of,
     prepare,
     prepare_stored,
@@ -38,7 +38,7 @@ from workbench.run import (
     settings_to_compare,
     wrong_in_file,
 )
-from workbench.runtime import Draw, Runtime, SandboxChoice
+from workbench.runtime import Draw, Runtime, SandboxChoice, no_price_line
 from workbench.signals import catch_signals, interrupted_by_sigterm
 from workbench.spec import Source, outer_settings
 from workbench.store import (
@@ -260,7 +260,7 @@ class EvalRun:
         """Run and score every row, `repeats` times."""
         workflow, split, n = self.task.workflow, str(self.options.split), len(self.rows)
         Candidates(self.store, self.run_id).add(workflow.hash, 1, None, "baseline", "", None, dumps(workflow.tree))
-        lacking = list(lms_not_ready(lms_of(self.task), self.runtime))
+        lacking = list(lms_not_ready(evaluated_lms(self.task), self.runtime.pool, self.ledger.budget.usd))
         if wrong := wrong_in_file(lacking):
             raise merge_errors(wrong)
         if lacking:
@@ -325,9 +325,16 @@ class EvalRun:
             spent=self.ledger.summary(),
             database=str(self.store.path),
             workflow=workflow.hash,
-            warnings=[*self.task.dataset.warnings, *self.warnings, *self._idle_repeats(), *self._fault_lines()],
+            warnings=[
+                *self.task.dataset.warnings,
+                *self.warnings,
+                *self._idle_repeats(),
+                *self._fault_lines(),
+                *self._price_lines(),
+            ],
             error=message,
             label=self.options.label,
+            ceiling=error.what if isinstance(error, BudgetSpent) else "",
             **summarise(self.results, found, [self.row_keys(row)[1] for row in self.rows]),
         )
         self.record.end_with_report(status, {**report.as_dict(), "lines": report.lines()}, self.ledger.seconds)
@@ -345,6 +352,15 @@ class EvalRun:
             "the repeats sent no calls of their own: at temperature 0 a repeated call is the same call. To see how "
             "much answers vary, set a temperature, e.g. --set lm.temperature=0.7"
         ]
+
+    def _price_lines(self) -> list[str]:
+        """A warning where the dollars of a model are not in the costs: 0 would pass for free."""
+        self.store.flush()
+        models = [(spec, self.runtime.pool.get(spec)) for spec in evaluated_lms(self.task)] if self._done else []
+        unknown = [
+            s.model for s, lm in models if lm.price(1, 1) is None and not self.ledger.journal.sum_usd(lm.identity)
+        ]
+        return [no_price_line(unknown)] if unknown else []
 
     def _fault_lines(self) -> list[str]:
         further = [f"{name}: {line}" for name, _, faults in self.evaluator.further for line in faults.lines()]

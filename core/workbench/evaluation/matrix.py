@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from workbench.errors import BudgetSpent, SpecError
+from workbench.errors import BudgetSpent, SpecError, WorkbenchError, merge_errors
 from workbench.evaluation.eval_report import EvalReport
 from workbench.evaluation.eval_run import EvalOptions, evaluate
 from workbench.lm import LMPool
-from workbench.run import Listener
-from workbench.spec import apply_overrides, load_yaml_file, parse_value
+from workbench.run import Listener, evaluated_lms, lms_not_ready, prepare, wrong_in_file
+from workbench.spec import Source, apply_overrides, load_yaml_file, parse_value
 from workbench.type_guards import is_dict
 
 #: A matrix with more cells than this is taken for a slip.
@@ -85,21 +85,24 @@ def evaluate_matrix(
     on_report: Callable[[EvalReport], None] = lambda report: None,
 ) -> list[EvalReport]:
     """Evaluate a file once for each combination of the axes' values, under one budget: a cell gets what those before it
-    left. Stops at a cell that was not finished. Takes the other arguments of `evaluate`, and raises what it raises.
+    left. Stops at a cell that was not finished. Takes the other arguments of `evaluate`, and raises what it raises:
+    what is wrong with the settings or models of any cell, before the first one begins.
 
     on_report: called with each finished cell.
     """
     cells = list(itertools.product(*(axis.values for axis in axes)))
     if len(cells) > MOST_CELLS:
         raise SpecError(f"a matrix of {len(cells)} cells", hint=f"Ask for at most {MOST_CELLS}.")
-    source = load_yaml_file(path)
-    reports: list[EvalReport] = []
+    source, chosen = load_yaml_file(path), list[EvalOptions]()
     for cell in cells:
-        chosen = [(_full_address(a.address, source.value), value) for a, (_, value) in zip(axes, cell, strict=True)]
+        added = [one for a, (_, value) in zip(axes, cell, strict=True) for one in _settings(a.address, value, source)]
         label = ", ".join(f"{a.address}={_short(shown)}" for a, (shown, _) in zip(axes, cell, strict=True))
-        sets = [*options.sets, *chosen]
-        left, spent = _left(apply_overrides(source, sets).value, reports)
-        one = replace(options, sets=[*sets, *left], label=label)
+        chosen.append(replace(options, sets=[*options.sets, *added], label=label))
+    _check_cells(path, chosen, pool or LMPool())
+    reports: list[EvalReport] = []
+    for one in chosen:
+        left, spent = _left(apply_overrides(source, one.sets).value, reports)
+        one = replace(one, sets=[*one.sets, *left])
         reports.append(evaluate(path, options=one, database=database, listener=listener, pool=pool, spent=spent))
         on_report(reports[-1])
         if not reports[-1].complete:
@@ -107,10 +110,26 @@ def evaluate_matrix(
     return reports
 
 
-def _full_address(address: str, file: Any) -> str:
-    """`lm` alone changes the model, and keeps the server and the other settings that the file gives it."""
-    place = file.get("lm") if is_dict(file) else None
-    return "lm.model" if address == "lm" and is_dict(place) else address
+def _settings(address: str, value: Any, source: Source) -> list[tuple[str, Any]]:
+    """The settings of one value. `lm` alone changes what it names, be it the model or `{model: ..., price: ...}`, and
+    keeps the server and the other settings that the file gives its model."""
+    place = source.value.get("lm") if is_dict(source.value) else None
+    if address != "lm" or not is_dict(place):
+        return [(address, value)]
+    return [(f"lm.{name}", one) for name, one in (value if is_dict(value) else {"model": value}).items()]
+
+
+def _check_cells(path: Path, cells: Sequence[EvalOptions], pool: LMPool) -> None:
+    """Raise, before anything is paid, what is wrong in a cell or what a model of it lacks: a key, or a price."""
+    found = list[WorkbenchError]()
+    for cell in cells:
+        _, source, task, _ = prepare(path, cell.sets)
+        for error in lms_not_ready(evaluated_lms(task), pool, task.spec.budget.usd):
+            found += [source.locate(error) if isinstance(error, SpecError) else error]
+    if wrong := list({str(error): error for error in wrong_in_file(found)}.values()):
+        raise merge_errors(wrong)
+    if found:
+        raise found[0]
 
 
 def _left(file: Any, reports: Sequence[EvalReport]) -> tuple[list[tuple[str, Any]], BudgetSpent | None]:

@@ -27,8 +27,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from workbench.errors import BudgetSpent, LMError, ServerDead
+from workbench.errors import LMError, ServerDead
 from workbench.ledger.bill import Bill
+from workbench.ledger.ceilings import Ceilings
 from workbench.ledger.dead_server import FailureStreak
 from workbench.ledger.no_journal import NoJournal
 from workbench.ledger.rate_limit import AdaptiveLimiter
@@ -71,12 +72,11 @@ class Ledger:
         self.paid, self.reused = Spend(), Spend()  # by this run in all its processes, and by earlier runs
         self.journal = (Journal if self.recorded else NoJournal)(self.store, self.run_id)
         self.bill, self._earlier = Bill(self.store, self.journal), EarlierCalls(self.store, self.run_id, self.source)
-        self._proof_reserve = {"calls": 0.0, "tokens": 0.0, "usd": 0.0, "minutes": 0.0}
-        self._reserved = Spend()
         self._flying: dict[str, asyncio.Future[Settled]] = {}
         self.touched: set[bytes] = set()  # half of the key of each call that is counted in `spent`
         self._limiters: dict[str, AdaptiveLimiter] = {}
         self.sent = Spend()
+        self.ceilings = Ceilings(self)
         self._open = False
         self._resumed = False  # whether earlier processes of this run sent anything; if not, lookups can be skipped
         self._process = random.SystemRandom().getrandbits(48)  # pids are reused, and equal in containers
@@ -115,40 +115,20 @@ class Ledger:
 
     def reserve_for_proof(self, *, calls: float = 0, tokens: float = 0, usd: float = 0, minutes: float = 0) -> None:
         """Reserve for the sealed test what search may not use. A later call replaces the earlier one."""
-        self._proof_reserve = {"calls": calls, "tokens": tokens, "usd": usd, "minutes": minutes}
+        self.ceilings.reserve_for_proof(calls=calls, tokens=tokens, usd=usd, minutes=minutes)
 
     def remaining(self, what: str = "calls") -> float:
         """What search may still use of `calls`, `tokens`, `usd` or `minutes`; infinite where there is no ceiling."""
-        ceiling = getattr(self.budget, what)
-        if ceiling is None:
-            return float("inf")
-        if what == "minutes":
-            return max(0.0, ceiling - self.seconds / 60 - self._proof_reserve[what])
-        used = getattr(self.spent, what) + getattr(self._reserved, what)
-        return max(0.0, ceiling - used - self._proof_reserve[what])
-
-    def _reserve(self, worst: Spend) -> None:
-        if self.stopping is not None:
-            raise self.stopping
-        for what in ("calls", "tokens", "usd"):
-            if (ceiling := getattr(self.budget, what)) is None:
-                continue
-            need = getattr(worst, what)
-            used = max(getattr(self.spent, what), getattr(self.sent, what)) + getattr(self._reserved, what)
-            if used + need > ceiling - self._proof_reserve[what] + 1e-12:
-                raise BudgetSpent(what, ceiling, used + need, self._proof_reserve[what])
-        minutes, reserved = self.budget.minutes, self._proof_reserve["minutes"]
-        if minutes is not None and self.seconds >= (minutes - reserved) * 60:
-            raise BudgetSpent("minutes", minutes, self.seconds / 60, reserved)
-        self._reserved.add(worst)
+        return self.ceilings.remaining(what)
 
     # Calls
 
     async def call(self, lm: LM, request: Request, role: str, spec: LMSpec) -> Settled:
         """Answer a request from the journal or the model.
 
-        A call that fails for good is settled with its error, which is journalled too. Raises BudgetSpent before
-        anything is sent that could pass a ceiling.
+        A call that fails for good is settled with its error, which is journalled too. One that could pass a ceiling
+        only together with calls in flight waits for them. Raises BudgetSpent, and sends nothing, if it could pass one
+        without them.
         """
         self.open()
         if not self.recorded:
@@ -228,19 +208,16 @@ class Ledger:
         if (settled := await self._take_over(key, lm, request, role)) is not None:
             return tell_recalled(lm, request, settled)
         limiter = self._limiters.setdefault(lm.identity, AdaptiveLimiter(spec.concurrency or lm.concurrency))
-        prompt = self._prompt_tokens(lm, request)
         if (ready := getattr(lm, "ready", None)) is not None:
             ready()  # before anything is reserved: what cannot be sent does not count
-        worst = Spend(1, 0, prompt, request.max_tokens, price_of(lm, prompt, request.max_tokens, self.budget.usd))
         if key not in self._failed:
             self._failed[key] = self._failed_earlier(key, role)
         begun, requested, attempts = time.monotonic(), 0.0, Attempts(spec.attempts)
         while True:
             async with limiter:
-                if lm.identity in self._refused:
-                    raise self._refused[lm.identity]
+                held = await self._reserve(lm, request, limiter)
                 sent = time.monotonic()
-                response, error = await self._attempt(lm, request, role, spec, key, worst)
+                response, error = await self._attempt(lm, request, role, spec, key, held)
                 if error is None or error.kind != "rate_limit":  # a refusal says nothing about the call
                     requested += time.monotonic() - sent
                 again = error is not None and attempts.again(error)
@@ -274,15 +251,36 @@ class Ledger:
             self._count(role, Spend(failed))
         return failed
 
-    async def _attempt(
-        self, lm: LM, request: Request, role: str, spec: LMSpec, key: str, worst: Spend
-    ) -> tuple[Response | None, LMError | None]:
-        """Reserve, log, send once. The reservation ends with the attempt's outcome."""
-        self._reserve(worst)
+    async def _reserve(self, lm: LM, request: Request, limiter: AdaptiveLimiter) -> Spend:
+        """Reserve the worst case of one attempt, for which calls in flight may have to be waited for."""
+
+        def worst() -> Spend:
+            prompt, most = self._prompt_tokens(lm, request), request.max_tokens
+            return Spend(1, 0, prompt, most, price_of(lm, prompt, most, self.budget.usd))
+
+        self._check_accepted(lm.identity)
+        held = await self.ceilings.reserve(worst)
         try:
-            self.sent.calls += 1  # from here on it counts, answered or not
-            self._reserved.calls -= 1
-            self._intents.add(key, role, worst.tokens, worst.usd)
+            # While it waited the server may have asked for a pause, or rejected the key; in the pause the run may end.
+            if await limiter.outlast_pause():
+                self.ceilings.check(Spend())
+            self._check_accepted(lm.identity)
+        except BaseException:
+            self.ceilings.give_back(held)
+            raise
+        return held
+
+    def _check_accepted(self, identity: str) -> None:
+        if (rejected := self._refused.get(identity)) is not None:
+            raise rejected
+
+    async def _attempt(
+        self, lm: LM, request: Request, role: str, spec: LMSpec, key: str, held: Spend
+    ) -> tuple[Response | None, LMError | None]:
+        """Log, send once. The reservation ends with the attempt's outcome."""
+        try:
+            self.ceilings.count_as_sent(held)
+            self._intents.add(key, role, held.tokens, held.usd)
             try:
                 async with asyncio.timeout(spec.timeout):
                     response = await lm.complete(request)
@@ -295,14 +293,12 @@ class Ledger:
             except Exception as failure:  # a provider's bug is one failed call, not the end of the run
                 error = LMError("provider", f"{type(failure).__name__}: {failure}")
             except asyncio.CancelledError:  # the outcome stays unknown
-                self._record_attempt(key, role, None, worst)
+                self._record_attempt(key, role, None, held)
                 raise
-            self._record_attempt(key, role, error, worst if error.kind.maybe_billed else Spend())
+            self._record_attempt(key, role, error, held if error.kind.maybe_billed else Spend())
             return None, error
         finally:
-            self._reserved.prompt_tokens -= worst.prompt_tokens
-            self._reserved.completion_tokens -= worst.completion_tokens
-            self._reserved.usd -= worst.usd
+            self.ceilings.give_back(held)
 
     def _record_attempt(self, key: str, role: str, error: LMError | None, billed: Spend) -> None:
         """Record an attempt without an answer, with its worst-case cost. error: None if the outcome is unknown."""

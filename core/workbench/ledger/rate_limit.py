@@ -25,13 +25,19 @@ class AdaptiveLimiter:
 
     async def __aenter__(self) -> None:
         await self._take()
-        loop = asyncio.get_running_loop()
         try:
-            while (wait := self._pause_until - loop.time()) > 0:
-                await asyncio.sleep(wait)
+            await self.outlast_pause()
         except asyncio.CancelledError:
             self._release()
             raise
+
+    async def outlast_pause(self) -> bool:
+        """Wait until the pause is over, which others may prolong meanwhile. Returns whether there was one."""
+        loop, waited = asyncio.get_running_loop(), False
+        while (wait := self._pause_until - loop.time()) > 0:
+            waited = True
+            await asyncio.sleep(wait)
+        return waited
 
     async def _take(self) -> None:
         if self.busy < self.size and not self._waiting:

@@ -23,9 +23,9 @@ from workbench.run.history import (
 )
 from workbench.run.options import Listener, Options
 from workbench.run.preflight import (
+    evaluated_lms,
     explain_choice,
     lms_not_ready,
-    lms_of,
     search_warnings,
     settings_to_compare,
     wrong_in_file,
@@ -81,5 +81,5 @@ __all__ = [
     "wrong_in_file",
     "lms_not_ready",
     "settings_to_compare",
-    "lms_of",
+    "evaluated_lms",
 ]

@@ -11,7 +11,17 @@ from typing import Any
 from workbench.errors import SpecError
 from workbench.proof import few_rows_warning, smallest_binary_gain
 from workbench.run.preflight import explain_choice, lm_warnings, search_warnings
-from workbench.runtime import Cost, Model, dearest_usd, format_usd, models_of, prompt_tokens, row_cost
+from workbench.runtime import (
+    Cost,
+    Model,
+    dearest_role_usd,
+    dearest_usd,
+    format_usd,
+    models_of,
+    no_price_line,
+    prompt_tokens,
+    row_cost,
+)
 from workbench.spec import BudgetSpec
 from workbench.study import Optimizer
 from workbench.task import Task
@@ -59,7 +69,7 @@ def estimate(
         f"Sealed test of baseline{', best candidate' * bool(task.spec.targets)} and winner: {parts['proof']}.",
         *of_search,
         *([f"In all, search included: {parts['total']}."] if parts["total"] else []),
-        *_unknown_lines(task, row, proof, models, database),
+        *_unknown_lines(task, row, models, database),
         *(f"Warning: {line}" for line in _warnings(task, optimizers)),
         shown,
         *(line for node in task.workflow.walk() for line in node.warnings()),
@@ -94,15 +104,16 @@ def _parts(budget: BudgetSpec, baseline: Cost, searching: Cost | None, proof: Co
 
 
 def _at_the_dearest(task: Task, proof: Cost, searching: Cost | None) -> tuple[Cost, Cost | None]:
-    """Proof and search with the most dollars that a candidate of the space may take."""
-    most, calls = dearest_usd(task), max(1, task.workflow.max_calls)
+    """Proof and search with the most dollars that a candidate of the space may take, and, in the search, a role."""
+    most, role, calls = dearest_usd(task), dearest_role_usd(task), max(1, task.workflow.max_calls)
     sides = task.spec.tested_sides
     if most is None or proof.most_usd is None:
         dearest = None
     else:
         dearest = proof.most_usd / sides + most * (sides - 1) * len(task.dataset.test)
     if searching is not None:
-        searching = replace(searching, most_usd=None if most is None else most * searching.calls / calls)
+        each = None if most is None or role is None else max(most / calls, role)
+        searching = replace(searching, most_usd=None if each is None else each * searching.calls)
     return replace(proof, most_usd=dearest), searching
 
 
@@ -175,17 +186,11 @@ def _call_text(row: Cost, calls: int, models: Sequence[Model]) -> str:
     return text
 
 
-def _unknown_lines(
-    task: Task, row: Cost, proof: Cost, models: Sequence[Model], database: str | Path | None
-) -> Iterator[str]:
+def _unknown_lines(task: Task, row: Cost, models: Sequence[Model], database: str | Path | None) -> Iterator[str]:
     """What is not known, and what would tell it."""
-    if proof.most_usd is None:
-        every = models_of(task, searched=True)
-        names = ", ".join(sorted({model.spec.model for model in every if model.usd(1, 1) is None}))
-        yield (
-            f"Dollars are not known: there is no price of {names}; write price: {{input: ..., output: ...}} (dollars "
-            "per million tokens) beside its name."
-        )
+    every = models_of(task, searched=True, roles=True)
+    if unpriced := [model.spec.model for model in every if model.usd(1, 1) is None]:
+        yield no_price_line(unpriced)
     if row.minutes is None:
         names = ", ".join(sorted({model.spec.model for model in models if model.seconds(None) is None}))
         where = f" in {database}" if database is not None else ""

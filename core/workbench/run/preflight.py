@@ -11,6 +11,7 @@ from typing import Any
 from workbench.errors import SandboxError, SpecError, WorkbenchError, collect_errors, errors_at
 from workbench.files import file_digest
 from workbench.ledger import price_of
+from workbench.lm import LMPool
 from workbench.plugins import plugins
 from workbench.runtime import Runtime
 from workbench.spec import LMSpec, defaults
@@ -18,6 +19,15 @@ from workbench.store import RunRecord
 from workbench.study import Optimizer, Study
 from workbench.task import Task, variants
 from workbench.workflow import called_lms, learnable_addresses
+
+
+def evaluated_lms(task: Task) -> Iterator[LMSpec]:
+    """The language models that the workflow as written and its metrics may call."""
+    roles = {role for node in task.workflow.walk() for role in node.roles}
+    if any(getattr(metric, "needs_lm", False) for metric in (task.metric, *(one for _, one in task.further_metrics))):
+        roles.add("judge")
+    yield from called_lms(task.workflow, task.spec.lm)
+    yield from (spec for role, spec in task.spec.roles.items() if role in roles)
 
 
 def lms_of(task: Task) -> Iterator[LMSpec]:
@@ -126,15 +136,17 @@ def result_warnings(record: RunRecord, out: Path, name: str) -> list[str]:
     return [] if known else [told]
 
 
-def lms_not_ready(lms: Iterable[LMSpec], runtime: Runtime, target_usd: float | None = None) -> Iterator[WorkbenchError]:
+def lms_not_ready(
+    lms: Iterable[LMSpec], pool: LMPool, usd: float | None, target_usd: float | None = None
+) -> Iterator[WorkbenchError]:
     """The error of each language model that is not ready, e.g. a missing key, or whose price is not known where there
-    is a ceiling or a target (`target_usd`) of dollars."""
+    is a ceiling (`usd`) or a target (`target_usd`) of dollars."""
     for spec in {spec.model_dump_json(): spec for spec in lms}.values():
         try:
-            lm = runtime.pool.get(spec)
+            lm = pool.get(spec)
             if (ready := getattr(lm, "ready", None)) is not None:
                 ready()
-            price_of(lm, 1, 1, runtime.ledger.budget.usd)
+            price_of(lm, 1, 1, usd)
             price_of(lm, 1, 1, target_usd, "targets.usd")
         except WorkbenchError as error:
             yield error
@@ -148,7 +160,8 @@ def wrong_in_file(found: Iterable[WorkbenchError]) -> list[SpecError]:
 async def obstacles(task: Task, runtime: Runtime, studies: Sequence[tuple[Study, Optimizer]]) -> list[WorkbenchError]:
     """The errors that would stop a run, located in the file."""
     usd = task.spec.targets.usd if task.spec.targets is not None else None
-    found = [*lms_not_ready(lms_of(task), runtime, usd), *await _optimizers_not_ready(task, studies)]
+    lacking = lms_not_ready(lms_of(task), runtime.pool, runtime.ledger.budget.usd, usd)
+    found = [*lacking, *await _optimizers_not_ready(task, studies)]
     return [task.source.locate(error) if isinstance(error, SpecError) else error for error in found]
 
 

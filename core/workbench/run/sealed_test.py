@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 from workbench.errors import BudgetSpent
-from workbench.ledger import Ledger
+from workbench.ledger import Ledger, price_of
 from workbench.proof import order_sides, record_test
+from workbench.run.cost_estimate import LEAST_TOKENS
 from workbench.run.stored_scores import RowKeys, store_evaluation
+from workbench.runtime import Runtime, dearest_call
+from workbench.spec import LMSpec
 from workbench.study import Evaluation, Evaluator, Progress, Result, estimate_calls, pick_winner
 from workbench.task import Example, Task, describe_rows
 from workbench.workflow import Workflow
@@ -22,6 +26,9 @@ LARGEST_RESERVE = 0.5
 #: Safety factors on the cost of val rows, since sealed rows may cost more. The number of calls hardly varies, tokens
 #: and dollars vary more, and minutes vary most, with the speed of the server.
 MORE = {"calls": 1.02, "tokens": 1.1, "usd": 1.1, "minutes": 1.5}
+
+#: What rows that run at once take together; their minutes pass at the same time.
+_ADDED_UP = ("calls", "tokens", "usd")
 
 
 #: Of a run that a version before began: its order is kept, so that its journal holds.
@@ -49,6 +56,7 @@ def reserve_for_proof(task: Task, evaluator: Evaluator, progress: Progress, ledg
     # While the baseline is best, it counts for all sides; a later winner replaces this reserve. What is picked by
     # a cost may be cheap in dollars and take more calls than the best.
     runs = [base, pick_winner(progress.eligible, task.spec), best][:sides]
+    headroom = _headroom(task, {e.workflow for e in runs}, ledger, evaluator.runtime) if whole else {}
     at_once = max(1, min(n, evaluator.concurrency)) * 60
 
     def cost(e: Evaluation, rows: int) -> dict[str, float]:
@@ -64,21 +72,71 @@ def reserve_for_proof(task: Task, evaluator: Evaluator, progress: Progress, ledg
         worst = n * (judging.calls + evaluator.program(e.workflow).max_calls) if whole else math.inf
         return {what: waste * value for what, value in {**safe, "calls": min(safe["calls"], worst)}.items()}
 
-    tests, own, own_test, val = map(test_cost, runs), cost(base, n), test_cost(base), cost(base, len(task.dataset.val))
-    needed = {what: sum(costs) for what, *costs in zip(MORE, *(test.values() for test in tests), strict=True)}
+    tests, own, own_test = [*map(test_cost, runs)], cost(base, n), test_cost(base)
+    val = cost(base, len(task.dataset.val))
+    needed = {what: sum(t[what] for t in tests) + headroom.get(what, 0.0) for what in MORE}
     reserve: dict[str, float] = {}
     for what in MORE:
         ceiling = getattr(ledger.budget, what) or 0
         most = LARGEST_RESERVE * ceiling
         if whole and val[what] + sides * own[what] <= ceiling:
-            most = max(most, min(sides * own_test[what], ceiling - val[what]))
+            most = max(most, min(sides * own_test[what] + headroom.get(what, 0.0), ceiling - val[what]))
         reserve[what] = min(needed[what], most)
     ledger.reserve_for_proof(**reserve)
+
+
+def _headroom(task: Task, sides: Collection[Workflow], ledger: Ledger, runtime: Runtime) -> dict[str, float]:
+    """Tokens and dollars by which the dearest call of the sides is reserved beyond what it takes: the last call of the
+    test is not sent without them."""
+
+    def price(spec: LMSpec, prompt: int, completion: int) -> float:
+        return price_of(runtime.pool.get(spec), prompt, completion, None) if ledger.budget.usd is not None else 0.0
+
+    prompt = math.ceil(ledger.largest_prompt.get("task", 0) / LEAST_TOKENS)  # reserved are estimates, which are high
+    dearest = [dearest_call(side, task.spec.lm, prompt, price) for side in sides]
+    return {what: max(values) for what, values in zip(("tokens", "usd"), zip(*dearest, strict=True), strict=True)}
+
+
+class _Room:
+    """Lets a row of the test begin once the budget pays for it beside the rows that are begun. Without that, all that
+    is left may go to the first sides of many rows, and none has a second one to be compared with."""
+
+    def __init__(self, ledger: Ledger, row: Mapping[str, float], headroom: Mapping[str, float]):
+        self._ledger, self._row, self._headroom = ledger, row, headroom
+        self._begun, self._ended, self._over = 0, asyncio.Event(), list[Exception]()
+
+    @classmethod
+    def of(cls, task: Task, evaluator: Evaluator, progress: Progress, sides: Collection[Workflow]) -> _Room:
+        """For rows of these sides, which take what rows of val took."""
+        ledger, known = evaluator.runtime.ledger, [e for s in sides if (e := progress.complete.get(s.hash)) is not None]
+        row = {what: sum(e.objectives[what] + getattr(evaluator.judging, what) for e in known) for what in _ADDED_UP}
+        return cls(ledger, row, _headroom(task, sides, ledger, evaluator.runtime))
+
+    async def __aenter__(self) -> None:
+        while self._begun and not self._over and not self._pays_for(self._begun + 1):
+            self._ended.clear()
+            await self._ended.wait()
+        if self._over:
+            raise self._over[0]
+        self._begun += 1
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._begun -= 1
+        if isinstance(error, Exception):
+            self._over.append(error)
+        self._ended.set()
+
+    def _pays_for(self, rows: int) -> bool:
+        return all(
+            self._ledger.remaining(what) >= rows * each + self._headroom.get(what, 0.0)
+            for what, each in self._row.items()
+        )
 
 
 async def run_sealed_test(
     task: Task,
     evaluator: Evaluator,
+    progress: Progress,
     sides: Sequence[Workflow],
     row_keys: RowKeys,
     on_pair: Callable[[int, int], None],
@@ -91,6 +149,7 @@ async def run_sealed_test(
     Args:
         task: the file's.
         evaluator: that of the run.
+        progress: its evaluations on val, which tell what a row takes.
         sides: the baseline, the winner and, where there are targets, the best on val. What is on several sides runs
             once.
         row_keys: of the task, for what is stored.
@@ -103,20 +162,21 @@ async def run_sealed_test(
     baseline, test, seed = task.workflow, task.dataset.test.open(), task.spec.seed
     programs = {side.hash: evaluator.program(side) for side in sides}
     rows: list[tuple[Result, ...] | None] = [None] * len(test)
+    ledger, room = evaluator.runtime.ledger, _Room.of(task, evaluator, progress, {*sides})
 
     async def run_row(index: int) -> None:
         example: Example = test[index]
         found: dict[str, Result] = {}
-        for turn, key in enumerate(order_sides(seed, example, [*programs]) if shuffled else programs, start=1):
-            result = await evaluator.run_one(programs[key], example, traces=True, split="test")
-            found[key] = replace(result, turn=turn if shuffled and len(programs) > 1 else 0)
+        async with room:
+            for turn, key in enumerate(order_sides(seed, example, [*programs]) if shuffled else programs, start=1):
+                result = await evaluator.run_one(programs[key], example, traces=True, split="test")
+                found[key] = replace(result, turn=turn if shuffled and len(programs) > 1 else 0)
         rows[index] = tuple(found[side.hash] for side in sides)
         on_pair(sum(row is not None for row in rows), len(test))
 
     with suppress(BudgetSpent):
         await evaluator.gather(len(test), run_row)
     done = [row for row in rows if row is not None]
-    ledger = evaluator.runtime.ledger
     for side, workflow in enumerate(sides):
         if workflow in sides[:side]:
             continue

@@ -159,7 +159,9 @@ class Session:
             return self._report(status, winner, None, broken)
         sides = [baseline, winner, self._best()][: task.spec.tested_sides]
         self._emit("testing", winner=winner.hash, changed=winner != baseline, sides=len({*sides}))
-        rows = await run_sealed_test(task, self.evaluator, sides, self.row_keys, self._on_row, self.shuffled)
+        rows = await run_sealed_test(
+            task, self.evaluator, self.progress, sides, self.row_keys, self._on_row, self.shuffled
+        )
         if status == "finished" and len(rows) < len(task.dataset.test):
             status = "budget"  # a larger budget can test the rest
         return self._report(status, winner, rows, broken)

@@ -6,7 +6,18 @@ All effects go through `Context`.
 from workbench.runtime.clock import NodeClock
 from workbench.runtime.draw import FIRST_DRAW, Draw
 from workbench.runtime.embedding import BATCH
-from workbench.runtime.expected_cost import Cost, Model, dearest_usd, format_usd, models_of, prompt_tokens, row_cost
+from workbench.runtime.expected_cost import (
+    Cost,
+    Model,
+    dearest_call,
+    dearest_role_usd,
+    dearest_usd,
+    format_usd,
+    models_of,
+    no_price_line,
+    prompt_tokens,
+    row_cost,
+)
 from workbench.runtime.program import Context, Program, ends_run, make_request
 from workbench.runtime.repair import Address, Repair, Repairs
 from workbench.runtime.runtime import Consent, Runtime
@@ -42,8 +53,11 @@ __all__ = [
     "Cost",
     "Model",
     "row_cost",
+    "dearest_call",
+    "dearest_role_usd",
     "dearest_usd",
     "models_of",
+    "no_price_line",
     "prompt_tokens",
     "format_usd",
 ]

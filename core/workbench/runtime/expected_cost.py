@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -95,6 +95,14 @@ def format_usd(amount: float) -> str:
     return "$0" if not amount else f"${amount:.4f}" if amount < 1 else f"${amount:.2f}"
 
 
+def no_price_line(models: Iterable[str]) -> str:
+    """That dollars are not known, for want of the prices of these models."""
+    return (
+        f"Dollars are not known: there is no price of {', '.join(sorted({*models}))}; write price: "
+        "{input: ..., output: ...} (dollars per million tokens) beside its name."
+    )
+
+
 @dataclass(frozen=True)
 class Model:
     """A language model as far as it is known without asking it."""
@@ -112,14 +120,18 @@ class Model:
         return self.lm.price(math.ceil(prompt), math.ceil(completion))
 
 
-def models_of(task: Task, database: str | Path | None = None, *, searched: bool = False) -> list[Model]:
-    """The models that the workflow as written calls; searched: those, too, that `search:` may put in their place."""
+def models_of(
+    task: Task, database: str | Path | None = None, *, searched: bool = False, roles: bool = False
+) -> list[Model]:
+    """The models that the workflow as written calls; searched: those, too, that `search:` may put in their place;
+    roles: and those that propose, judge, teach, or play the user."""
     store: ReadOnlyStore | None = None
     with suppress(StoreError):  # an older file lacks what is asked; a damaged one tells nothing
         store = ReadOnlyStore(database) if database is not None else None
     found = dict[str, Model]()
     try:
-        for spec in (spec for workflow in _workflows(task, searched) for spec in called_lms(workflow, task.spec.lm)):
+        called = [spec for workflow in _workflows(task, searched) for spec in called_lms(workflow, task.spec.lm)]
+        for spec in [*called, *(task.spec.roles.values() if roles else ())]:
             key, lm, usual = spec.model_dump_json(), None, None
             if key in found:
                 continue
@@ -178,19 +190,44 @@ def dearest_usd(task: Task) -> float | None:
 
     What a node adds to a prompt, and what a proposer or an earlier node writes into it, is not known here.
     """
-    workflow, spec, calls = task.workflow, task.spec, Counter[str]()
-    for address, changed in variants(spec.search, workflow):
+    workflow, calls = task.workflow, Counter[str]()
+    for address, changed in variants(task.spec.search, workflow):
         calls[address] = max(calls[address], changed.max_calls - workflow.max_calls)
     models = models_of(task, searched=True)
     nodes = [node for w in _workflows(task, searched=True) for node in w.walk()]
     out = max((_max_tokens(node, model.spec) for node in nodes for model in models), default=MAX_TOKENS)
-    prompt = max(prompt_tokens(task, (row,)) for row in (task.dataset.val or task.dataset.train or (Example("", {}),)))
-    for address, domain in (spec.search or default_space(workflow)).items():
-        prompt += max((len(text) // 3 for text in domain.choice or () if isinstance(text, str)), default=0)
-        prompt += _demo_tokens(task, address) * (domain.demos or 0)
+    for address, domain in task.spec.search.items():
         out = max(out, domain.int_[1] if domain.int_ and address.endswith("max_tokens") else 0)
+    prompt = _longest_prompt(task)
     dearest = _largest([model.usd(prompt, out) for model in models] or [0.0])
     return None if dearest is None else dearest * (workflow.max_calls + calls.total())
+
+
+def dearest_role_usd(task: Task) -> float | None:
+    """Dollars of a call of the dearest role (who proposes, judges, teaches), 0 without roles; None where a price is not
+    known. Its prompt is taken to be as long as the workflow's longest."""
+    prompt, named = _longest_prompt(task), {spec.model_dump_json() for spec in task.spec.roles.values()}
+    models = [model for model in models_of(task, roles=True) if model.spec.model_dump_json() in named]
+    return _largest([model.usd(prompt, model.spec.max_tokens or MAX_TOKENS) for model in models] or [0.0])
+
+
+def _longest_prompt(task: Task) -> int:
+    """Input tokens of a call with the longest row and the longest texts and most demos of `search:`."""
+    prompt = max(prompt_tokens(task, (row,)) for row in (task.dataset.val or task.dataset.train or (Example("", {}),)))
+    for address, domain in (task.spec.search or default_space(task.workflow)).items():
+        prompt += max((len(text) // 3 for text in domain.choice or () if isinstance(text, str)), default=0)
+        prompt += _demo_tokens(task, address) * (domain.demos or 0)
+    return prompt
+
+
+def dearest_call(
+    workflow: Workflow, lm: LMSpec, prompt: int, price: Callable[[LMSpec, int, int], float]
+) -> tuple[int, float]:
+    """The tokens and the dollars of a workflow's dearest call with a prompt of so many tokens and an answer as long as
+    it may be. lm: that of the file; price: dollars of a model for tokens in and out."""
+    calls = [(spec, _max_tokens(node, spec)) for node in workflow.walk() for spec in called_lms(workflow, lm, node)]
+    tokens = max((prompt + most for _, most in calls), default=0)
+    return tokens, max((price(spec, prompt, most) for spec, most in calls), default=0.0)
 
 
 def _demo_tokens(task: Task, address: str) -> int:

@@ -87,7 +87,8 @@ def outer_settings(source: Source) -> list[tuple[str, Any]]:
 def apply_overrides(
     source: Source, flags: Sequence[tuple[str, Any]], kept: Sequence[tuple[str, Any]] | None = None
 ) -> Source:
-    """The file with settings from outside in its value.
+    """The file with settings from outside in its value. A price goes with the model that it is of: who sets
+    `lm.model` sets `lm.price` too, or there is none.
 
     Args:
         source: the file.
@@ -100,9 +101,32 @@ def apply_overrides(
     value, origins = copy.deepcopy(source.value), dict[tuple[str | int, ...], str]()
     started = "environment or config of the run's start"
     around = _outer_settings(value) if kept is None else [Setting(address, given, started) for address, given in kept]
-    for setting in [*around, *(Setting(address, given, f"flag --set {address}") for address, given in flags)]:
+    given = [*around, *(Setting(address, new, f"flag --set {address}") for address, new in flags)]
+    for setting in given:
         origins[_put(value, setting)] = setting.origin
+    _forget_prices(value, source.value, [setting.address for setting in given])
     return source.with_value(value, origins)
+
+
+def _forget_prices(value: Any, before: Any, addresses: Sequence[str]) -> None:
+    """Remove the price that the file gives a model where another one was set in its place, and no price with it."""
+    for place in (address.removesuffix(".model") for address in addresses if address.endswith(".model")):
+        if {place, f"{place}.price"} & {*addresses}:
+            continue
+        now, then = _at(value, place), _at(before, place)
+        if not is_dict(now) or not is_dict(then) or now.get("model") == then.get("model"):
+            continue
+        price = now.pop("price", None)
+        if own := {k: v for k, v in price.items() if f"{place}.price.{k}" in addresses} if is_dict(price) else {}:
+            now["price"] = own
+
+
+def _at(value: Any, address: str) -> Any:
+    """The value at an address, None where there is none."""
+    for part in address.split("."):
+        inside: dict[Any, Any] = {str(i): one for i, one in enumerate(value)} if is_list(value) else value
+        value = inside.get(part) if is_dict(inside) else None
+    return value
 
 
 def _put(value: Any, setting: Setting) -> tuple[str | int, ...]:

@@ -6,8 +6,9 @@ This room knows no budget and no optimizer.
 from workbench.store.candidates import Candidates, find_choices, read_trees, read_val_scores
 from workbench.store.content import parse_json, read_options, read_report, read_spec
 from workbench.store.database import IN_MEMORY, LISTED, REMOVED, TABLES, Store, dumps, kind_of, now, tags_of
+from workbench.store.earlier_calls import EarlierCalls, Usual, read_usual_calls
 from workbench.store.evaluations import Evaluations, ResultRow
-from workbench.store.journal import LARGE_TEXT, EarlierCalls, Journal, Usual, read_usual_calls
+from workbench.store.journal import LARGE_TEXT, Journal
 from workbench.store.read_only import ReadOnlyStore, is_run_database
 from workbench.store.runs import (
     Orders,

@@ -1,10 +1,8 @@
-"""The journal of one run: its calls, the attempts that gave no answer, and the large texts of its requests; and what
-the runs before it were answered."""
+"""The journal of one run: its calls, the attempts that gave no answer, and the large texts of its requests."""
 
 from __future__ import annotations
 
 import asyncio
-import math
 import re
 import sqlite3
 from collections.abc import Collection, Mapping
@@ -12,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench.errors import StoreError
-from workbench.lm import MOST_TOKENS, Request, Response, split_tokens, unpack_tokens
+from workbench.lm import Request, Response, split_tokens
 from workbench.store.content import check_sum, checksum, parse_json, text_key
 from workbench.store.database import Store, dumps
 from workbench.type_guards import is_dict, is_list
@@ -102,7 +100,7 @@ class Journal:
         changed = {
             "run_id": self.run_id,
             "role": role,
-            "checksum": checksum(*_summed_parts({**dict(row), "role": role})),
+            "checksum": checksum(*summed_parts({**dict(row), "role": role})),
             "reused": row["run_id"] if row["reused"] is None else row["reused"],
         }
         values = {**dict(row), **changed}
@@ -184,7 +182,7 @@ class Journal:
     def _check(self, row: sqlite3.Row) -> str:
         """Raise StoreError if a call is not what was written. Returns its place, for other errors."""
         place = f"the call {row['key'][:16]} of {self.store.path} (table calls)"
-        check_sum(row, place, *_summed_parts(row))
+        check_sum(row, place, *summed_parts(row))
         return place
 
     def _content(self, content: Any, place: str) -> Any:
@@ -278,6 +276,12 @@ class Journal:
         assert row is not None
         return tuple(row)
 
+    def sum_usd(self, lm: str) -> float:
+        """The dollars of all settled calls of one model. lm: its identity."""
+        sql = "select coalesce(sum(usd), 0.0) as usd from calls where run_id = ? and lm = ? and kind = 'lm'"
+        row = self.store.row(sql, self.run_id, lm)
+        return row["usd"] if row else 0.0
+
     def sum_open_attempts(self) -> tuple[int, int, float]:
         """How many attempts no settled call counts, and the prompt tokens and dollars that all attempts may cost."""
         row = self.store.row(
@@ -313,87 +317,7 @@ class Journal:
         return row[0] if row else 0
 
 
-# Earlier runs
-
-#: So many runs are searched for an answer, and so many calls of a model are averaged, newest first.
-MOST_RUNS, MOST_CALLS = 16, 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Usual:
-    """The means of a model's recorded calls. seconds: of the requests alone; None if no call tells them apart."""
-
-    calls: int
-    prompt_tokens: float
-    completion_tokens: float
-    seconds: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class EarlierCalls:
-    """The calls of the runs before one run. only: of this one."""
-
-    store: Store
-    run_id: int
-    only: int | None = None
-
-    def find(self, key: str, *, tokens: bool = False) -> sqlite3.Row | None:
-        """The newest answered call with this key whose row is what was written; None if there is none.
-
-        Rows without a checksum cannot be checked, so they count as damaged.
-
-        Args:
-            key: the content key.
-            tokens: whether the answer must have token ids and log-probabilities, as a rollout for training has.
-        """
-        sql = (
-            "select * from calls where key = ? and run_id < ? and kind = 'lm' and response is not null "
-            "and (? is null or run_id = ?) order by run_id desc limit ?"
-        )
-        for row in self.store.rows(sql, key, self.run_id, self.only, self.only, MOST_RUNS):
-            if _is_whole(row, tokens):
-                return row
-        return None
-
-    def find_effect(self, key: str) -> str | None:
-        """The result of an effect of the one run, as JSON; None if all runs are searched, since effects may differ."""
-        return None if self.only is None else Journal(self.store, self.only).find_effect(key)
-
-
-def read_usual_calls(store: Store, lm: str, role: str = "task") -> Usual | None:
-    """The means over the newest calls that a model answered in this role; None if there are none. lm: its identity."""
-    sql = (
-        "select count(*) as n, avg(prompt_tokens) as prompt, avg(completion_tokens) as completion, avg(case when "
-        "queued is not null then seconds end) as latency from (select * from calls where lm = ? and role = ? and kind "
-        "= 'lm' and response is not null and reused is null order by run_id desc limit ?)"
-    )
-    row = store.row(sql, lm, role, MOST_CALLS)
-    if row is None or not row["n"]:
-        return None
-    return Usual(row["n"], row["prompt"], row["completion"], row["latency"])
-
-
-def _summed_parts(row: Any) -> list[Any]:
+def summed_parts(row: Any) -> list[Any]:
     """The parts of a call that its checksum covers. Without tokens they are those of older versions."""
     tokens = row["packed_tokens"] if "packed_tokens" in row.keys() else None  # noqa: SIM118  # of a sqlite3.Row
     return [*(row[name] for name in _SUMMED), *([tokens.hex()] if tokens else [])]
-
-
-def _is_whole(row: sqlite3.Row, tokens: bool) -> bool:
-    """Whether a row is what was written: its checksum matches, and what that does not cover can be counted with."""
-    if row["checksum"] != checksum(*_summed_parts(row)):
-        return False
-    counts = (row["attempts"], row["prompt_tokens"], row["completion_tokens"])
-    amounts = (row["usd"] or 0.0, row["seconds"], row["queued"] or 0.0)
-    if not all(isinstance(n, int) and 0 <= n <= MOST_TOKENS for n in counts):
-        return False
-    if not all(isinstance(x, int | float) and math.isfinite(x) and x >= 0 for x in amounts):
-        return False
-    try:
-        answer = parse_json(row["response"], "a call", dict)
-        if row["packed_tokens"] is not None:
-            answer |= unpack_tokens(row["packed_tokens"])
-    except StoreError:
-        return False
-    needed = ("text", "finish", "token_ids", "logprobs") if tokens else ("text", "finish")
-    return all(name in answer for name in needed)

@@ -117,6 +117,11 @@ class Evaluation:
         return sum(r.queued for r in self.results) / max(1, len(self.results))
 
 
+def estimate_calls(evaluation: Evaluation, n: int) -> int:
+    """Calls that n examples of an evaluated workflow take, on average."""
+    return math.ceil(n * evaluation.objectives["calls"])
+
+
 def unanswered_error(evaluation: Evaluation) -> LMError | None:
     """The error to raise if no row was answered: each failed in the infrastructure, or as a bad request."""
     kinds = evaluation.failures

@@ -392,8 +392,3 @@ def make_optimizer(value: str | Mapping[str, Any]) -> Optimizer:
 
 async def _unrecorded(evaluation: Evaluation) -> None:
     """Evaluations on a part of val are not recorded."""
-
-
-def estimate_calls(evaluation: Evaluation, n: int) -> int:
-    """Calls that n examples of an evaluated workflow take, on average."""
-    return math.ceil(n * evaluation.objectives["calls"])
