@@ -126,6 +126,7 @@ ANSWERS = {
     "empty": (reply("", finish="empty"), False),
     "blank": (reply(" \n", finish="stop"), False),
     "thoughts used up max_tokens": (reply("", finish="length"), False),
+    "thoughts alone": (reply("<think>hm</think>\n", finish="stop"), False),
     "refusal": (reply("I will not.", finish="refusal"), False),
     "refusal without a text": (reply("", finish="refusal"), False),
     "cut": (reply("It is about the bil", finish="length"), True),  # whether that is enough, the node knows

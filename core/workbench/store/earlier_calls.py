@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench.errors import StoreError
-from workbench.lm import MOST_TOKENS, unpack_tokens
+from workbench.lm import MOST_TOKENS, split_thoughts, unpack_tokens
 from workbench.store.content import checksum, parse_json
 from workbench.store.database import Store
 from workbench.store.journal import Journal, summed_parts
@@ -99,4 +99,5 @@ def _whole_answer(row: Any, tokens: bool) -> dict[str, Any] | None:
 
 def _failed(answer: Mapping[str, Any]) -> bool:
     """Whether a stored answer is a failure to every node that reads it."""
-    return answer["finish"] == "refusal" or not (answer["text"].strip() or answer.get("tool_calls"))
+    said = split_thoughts(answer["text"])[1]
+    return answer["finish"] == "refusal" or not (said.strip() or answer.get("tool_calls"))
