@@ -66,7 +66,7 @@ class NodeError(Exception):
 '''
 
 #: Modules of the kit that the exported classes use.
-_KIT = ("plain_adapter", "call_parser", "nearest_demos", "tfidf")
+_KIT = ("plain_adapter", "call_bodies", "call_parser", "nearest_demos", "tfidf")
 #: The reader of answers; a module of it is called answers_NAME there.
 _ANSWERS = ("choices", "conclusions", "json_text", "numbers", "shapes", "typed")
 _OWN = ("predictor", "agent", "flow")
