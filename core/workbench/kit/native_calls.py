@@ -75,8 +75,12 @@ def _call(body: Any) -> tuple[str, str] | None:
 
 
 def to_message(response: Response) -> dict[str, Any]:
-    """The model's turn as a message for the next request; as it came, if its provider may want back what it added."""
-    if response.message is not None:
+    """The model's turn as a message for the next request.
+
+    With calls it is as it came, since providers want back what they added: Gemini its signatures, Anthropic its thinking
+    blocks, DeepSeek its thoughts, which it refuses in any other message.
+    """
+    if response.message is not None and response.tool_calls:
         return {"role": "assistant", **response.message}
     message: dict[str, Any] = {"role": "assistant", "content": response.text}
     if response.tool_calls:

@@ -211,31 +211,25 @@ def test_t6_t7_calls_get_an_id_and_readable_arguments() -> None:
     assert to_message(found)["tool_calls"][0]["id"] == "call00200"
 
 
+CALL = {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+SIGNED = {"type": "thinking", "thinking": "hm", "signature": "abc"}
+
+
 @pytest.mark.parametrize(
     "message",
     [
-        {
-            "tool_calls": [
-                {
-                    "id": "c",
-                    "type": "function",
-                    "extra_content": {"google": {"thought_signature": "abc"}},
-                    "function": {"name": "look", "arguments": "{}"},
-                }
-            ]
-        },
-        {
-            "reasoning_details": [{"type": "reasoning.encrypted", "data": "abc"}],
-            "tool_calls": [{"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}],
-        },
-        {"content": [{"type": "thinking", "thinking": "hm", "signature": "abc"}, {"type": "text", "text": "x"}]},
+        {"tool_calls": [{**CALL, "extra_content": {"google": {"thought_signature": "abc"}}}]},
+        {"reasoning_details": [{"type": "reasoning.encrypted", "data": "abc"}], "tool_calls": [CALL]},
+        {"content": [SIGNED, {"type": "text", "text": "x"}], "tool_calls": [CALL]},
+        {"reasoning_content": "hm", "tool_calls": [CALL]},
     ],
 )
-def test_t9_what_only_the_provider_knows_goes_back_to_it(message: dict[str, Any]) -> None:
+def test_t9_what_only_the_provider_knows_goes_back_to_it_with_its_calls(message: dict[str, Any]) -> None:
     sent = body(None, message=message)["choices"][0]["message"]
     assert to_message(read(body(None, message=message))) == sent
-    plain = read(body("x", message={"refusal": None, "annotations": []}))
-    assert plain.message is None and to_message(plain) == {"role": "assistant", "content": "x"}
+    thought = read(body("x", message={"reasoning_content": "hm", "refusal": None}))
+    assert to_message(thought) == {"role": "assistant", "content": "x"}, "DeepSeek refuses thoughts without calls"
+    assert read(body("x", message={"refusal": None, "annotations": []})).message is None
 
 
 Refuse = Callable[[dict[str, Any]], str | None]
