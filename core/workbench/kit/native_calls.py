@@ -77,8 +77,8 @@ def _call(body: Any) -> tuple[str, str] | None:
 def to_message(response: Response) -> dict[str, Any]:
     """The model's turn as a message for the next request.
 
-    With calls it is as it came, since providers want back what they added: Gemini its signatures, Anthropic its thinking
-    blocks, DeepSeek its thoughts, which it refuses in any other message.
+    With calls it is as it came, since providers want back what they added: Gemini its signatures, Anthropic its blocks
+    of thinking, DeepSeek its thoughts, which it refuses in any other message.
     """
     if response.message is not None and response.tool_calls:
         return {"role": "assistant", **response.message}
