@@ -37,7 +37,7 @@ def find_tool_defects(
         told: whether a model reads about the tool and fills its arguments.
     """
     if isinstance(tool.call, McpCall):
-        yield from _server_defects(tool, tool.call.command, base, path)
+        yield from _server_defects(tool, tool.call.server.command, base, path)
     if not tool.source.startswith(PREFIX):
         return
     address = parse_address(tool.source)
