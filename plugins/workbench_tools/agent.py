@@ -20,6 +20,7 @@ from workbench.kit.images import split_images
 from workbench.kit.named_types import load_types
 from workbench.kit.native_calls import to_message
 from workbench.kit.prefill import join_prefill, split_prefill
+from workbench.kit.schemas import fit_values
 from workbench.kit.tools import (
     Tool,
     call_tool,
@@ -378,5 +379,6 @@ class Agent(SignatureNode):
             return await self.node_tools[tool.name].call(ctx, arguments, ctx.span.inputs)
         if tool.name not in self.forged:
             return await call_tool(ctx, tool, arguments, self.config.live.get(tool.name))
+        arguments = fit_values(tool.schema, arguments)
         await check_policy(ctx, tool.name, arguments, tool.all_defaults)
         return await run_in_sandbox(ctx, tool, arguments)
