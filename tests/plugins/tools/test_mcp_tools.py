@@ -148,8 +148,9 @@ def test_rows_do_not_share_a_session(server: str, tmp_path: Path) -> None:
 def test_samples_of_a_node_have_sessions_of_their_own(server: str, tmp_path: Path) -> None:
     inner = {"agent": "task -> done", "tools": [server], "temperature": 1.0}
     say = lambda r: call("add", item="tea", cups=1) if len(r.messages) < 4 else f"done: {r.messages[-1]['content']}"  # noqa: E731
-    outcome, _, _ = run({"v": {"ensemble": 2, "of": inner}}, {"task": "?"}, tmp_path, say)
-    assert outcome.prediction["done"] == "result: tea"
+    _, lm, _ = run({"v": {"ensemble": inner, "samples": 2}}, {"task": "?"}, tmp_path, say)
+    results = [r.messages[-1]["content"] for r in lm.requests if len(r.messages) == 4]
+    assert results == ["result: tea", "result: tea"]
 
 
 def test_a_resumed_row_makes_its_earlier_calls_again_in_a_new_session(server: str, tmp_path: Path) -> None:

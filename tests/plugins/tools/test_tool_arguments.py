@@ -87,7 +87,7 @@ def test_t4_native_definitions_have_their_references_at_the_root(shop: Path) -> 
 
 @pytest.mark.parametrize("amount", [500, "500", 500.0])
 def test_rules_are_about_the_arguments_that_a_tool_is_called_with(amount: Any, shop: Path) -> None:
-    policy = {"rules": [{"deny": "pay", "when": {"amount": 500}}, {"deny": "pay", "when": {"to": "bob"}}]}
+    policy = {"rules": [{"deny": "pay", "when": {"amount": {"min": 500}}}, {"deny": "pay", "when": {"to": "bob"}}]}
     node = {"t": {"tool": "python:shop.py:pay", "arguments": {"amount": "amount"}}}
     refused, _, _ = run(node, {"amount": amount}, shop, policy=policy)
     assert refused.failure == "policy"
