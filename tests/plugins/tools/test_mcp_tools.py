@@ -183,7 +183,7 @@ def test_a_tool_node_takes_the_arguments_that_its_server_requires(server: str, t
     assert outcome.prediction == {"result": "tea"} and workflow.enabled_nodes["t"].inputs == ("item", "cups")
 
 
-@pytest.mark.parametrize("wrong", ["hang", "crash"])
+@pytest.mark.parametrize("wrong", [pytest.param("hang", marks=pytest.mark.slow), "crash"])
 def test_a_server_that_breaks_is_one_failed_call_and_the_row_goes_on(wrong: str, server: str, tmp_path: Path) -> None:
     say = saying(call("add", item="tea", cups=1), call(wrong), call("add", item="milk", cups=1), "done: it")
     seen = list[Request]()
