@@ -3,6 +3,7 @@
 `python:path/tools.py:lookup`   `lookup` of a file; the path is relative to the workflow file
 `python:tools:lookup`           of a module: the file tools.py beside the workflow file, else an installed module
 `python:tools.lookup`           the same; modules may be dotted, as in `python:package.tools.lookup`
+`mcp:COMMAND ARGS#name`         the tool `name` of the MCP server that the command starts; without `#name` all its tools
 
 The code is trusted and runs in this process. Looking at a file or a stored run must not run it: see
 `without_user_code`.
@@ -14,6 +15,8 @@ import hashlib
 import importlib
 import importlib.util
 import os
+import re
+import shlex
 import sys
 import traceback
 from collections.abc import Generator
@@ -29,6 +32,9 @@ from workbench.errors import SpecError, suggest
 from workbench.type_guards import walk
 
 PREFIX = "python:"
+SERVER = "mcp:"
+#: The end of an address of a server that names a tool; any other `#` belongs to the command.
+_TOOL = re.compile(r"#([\w./:-]*)\Z")
 
 #: What is made in place of user code: `code` itself; `nothing`: loading it raises CodeRefused; `names`: tools are
 #: outlines of which only the name is known; `outlines`: functions are outlines with the parameters in their source.
@@ -123,6 +129,36 @@ def parse_address(address: str) -> Address:
             hint=f"A file ends in .py: {PREFIX}file.py:{name}.",
         )
     return Address(module, name)
+
+
+@dataclass(frozen=True)
+class ServerAddress:
+    """A command that starts a server, as it is written, and the name of one of its tools; "" for all of them."""
+
+    command: str
+    tool: str
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return tuple(shlex.split(self.command))
+
+
+def parse_server(address: str) -> ServerAddress:
+    """The parts of an address of a server, given with or without its prefix. Raises SpecError."""
+    text = address.removeprefix(SERVER)
+    found = _TOOL.search(text)
+    parsed = ServerAddress(text[: found.start()] if found else text, found[1] if found else "")
+    if found and not found[1]:
+        raise SpecError(
+            f"'{address}' names no tool after #", hint=f"Write {SERVER}COMMAND ARGS#name, or leave # out for all tools."
+        )
+    try:
+        if parsed.words:
+            return parsed
+        wrong = f"'{address}' names no command that starts a server"
+    except ValueError as error:  # a quotation mark that is never closed
+        wrong = f"the command of '{address}' cannot be read: {error}"
+    raise SpecError(wrong, hint=f"Write {SERVER}COMMAND ARGS#name, as in a shell, or without #name for all tools.")
 
 
 def load_user_code(address: str, base: Path) -> Any:

@@ -19,7 +19,16 @@ from workbench.errors import NodeError, SpecError, suggest
 from workbench.kit import answers
 from workbench.kit import plain_adapter as plain
 from workbench.kit.tool_defects import find_tool_defects
-from workbench.kit.tools import Tool, call_tool, calls_in, describe_tool, load_tool
+from workbench.kit.tools import (
+    Tool,
+    call_tool,
+    calls_in,
+    describe_tool,
+    has_unknown_tools,
+    know_tools,
+    load_tools,
+    tools_at,
+)
 from workbench.kit.tree_search import Node, explore
 from workbench.runtime import Context
 from workbench.spec import LMSpec, lm_spec
@@ -65,18 +74,16 @@ class AStar(NodeKind):
         self.signature = parse_signature(config.signature)
         if len(self.signature.outputs) != 1:
             raise SpecError("an astar node has one output: what the last call gives", path=("signature",))
-        self.tools: dict[str, Tool] = {}
-        for i, address in enumerate(config.tools):
-            tool = load_tool(address, base)
-            if tool.name in self.tools or tool.name == FINISH:
-                raise SpecError(f"the name '{tool.name}' is taken", path=("tools", i))
-            self.tools[tool.name] = tool
+        self.tools, unknown = load_tools(config.tools, base, config.env), has_unknown_tools(config.tools)
+        self.tools_unknown = unknown
+        if FINISH in self.tools:
+            raise SpecError(f"the name '{FINISH}' is taken", path=("tools",))
         for i, tool in enumerate(config.finish):
-            if tool not in self.tools:
+            if tool not in self.tools and not unknown:
                 raise SpecError(f"there is no tool '{tool}'", hint=suggest(tool, self.tools), path=("finish", i))
         for i, plan in enumerate(config.plans):
             for tool in plan.tools:
-                if tool not in self.tools:
+                if tool not in self.tools and not unknown:
                     raise SpecError(
                         f"a plan has the tool '{tool}', which is none of this node's",
                         hint=suggest(tool, self.tools),
@@ -84,11 +91,12 @@ class AStar(NodeKind):
                     )
 
     def tool_names(self) -> Collection[str]:
-        return self.tools
+        return [*self.tools, *(self.config.tools if self.tools_unknown else [])]
 
     def defects(self, around: Surroundings) -> Iterable[Defect]:
-        for number, tool in enumerate(self.tools.values()):
-            yield from find_tool_defects(tool, self.base, ("tools", number), hidden=self.config.arguments)
+        for number, address in enumerate(self.config.tools):
+            for tool in tools_at(address, self.base, self.config.env):
+                yield from find_tool_defects(tool, self.base, ("tools", number), hidden=self.config.arguments)
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -133,6 +141,7 @@ class AStar(NodeKind):
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
         """{output: what the last call gave, plan: [{tool, arguments}, ...]}."""
         ctx.span.agent = self.name
+        await know_tools(self.tools.values())
         question = self.question(inputs)
         path = await self._search(question, ctx)
         ctx.note(task=question, plan=[name for name, _ in path])

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from workbench.kit.tool_settings import ENV, TOOLS
 from workbench.workflow import NodeConfig
 
 
@@ -22,7 +23,8 @@ class AStarConfig(NodeConfig):
     """Settings of an `astar` node."""
 
     signature: str = Field(description='inputs and one output, e.g. "question -> answer": what the last call gives')
-    tools: list[str] = Field(min_length=1, description="python:module.function or mcp:COMMAND ARGS#name")
+    tools: list[str] = Field(min_length=1, description=TOOLS)
+    env: dict[str, str] = ENV
     arguments: dict[str, str] = Field(
         default_factory=dict, description="tool argument: input field; filled in, and hidden from the model"
     )

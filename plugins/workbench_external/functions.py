@@ -12,7 +12,8 @@ from workbench.hashing import digest
 from workbench.kit.answers import as_text
 from workbench.kit.forged import Forged
 from workbench.kit.native_calls import same_said, to_message
-from workbench.kit.tools import Tool, check_arguments, load_arguments
+from workbench.kit.tool import Tool, read_arguments
+from workbench.kit.tools import load_arguments
 from workbench.lm import Response
 from workbench_external.slots.discover import texts_of
 
@@ -95,7 +96,7 @@ class OfferedFunctions:
             text = "error: the arguments must be a JSON object"
         else:
             try:
-                check_arguments(tool, arguments)
+                arguments = read_arguments(tool, arguments)
                 text = f"result: {as_text(await self._run(tool, arguments))}"
             except NodeError as error:
                 text = f"error: {error}"

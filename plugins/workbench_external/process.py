@@ -6,16 +6,16 @@ import asyncio
 import os
 import re
 import secrets
-import shutil
 import signal
 import tempfile
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import IO
+
+from workbench.kit.programs import check_program, dying_with_us
 
 #: Bytes of output that are read; a program that prints more is ended.
 MOST_OUTPUT = 16 << 20
@@ -89,9 +89,9 @@ async def running(
     be started.
     """
     mark = f"{os.getpid()}-{secrets.token_hex(8)}"
-    _check_program(command[0], cwd, env)
+    check_program(command[0], cwd, env)
     process = await asyncio.create_subprocess_exec(
-        *_dying_with_us(),
+        *dying_with_us(),
         *command,
         cwd=cwd,
         env={**env, _MARK: mark},
@@ -107,16 +107,6 @@ async def running(
             os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
         await asyncio.to_thread(_kill_marked, lambda found: found == mark)
-
-
-def _check_program(program: str, cwd: Path, env: Mapping[str, str]) -> None:
-    """Raise OSError for one that cannot be started, lest `setpriv`, which can, says so in its own words."""
-    path = str(cwd / program) if os.sep in program else program
-    if shutil.which(path, path=env.get("PATH", os.defpath)) is not None:
-        return
-    if os.sep in program and os.path.isfile(path):
-        raise PermissionError(f"{program} is not executable; name what runs it before it, or use chmod +x")
-    raise FileNotFoundError(f"there is no program '{program}'" + ("" if os.sep in program else " on its PATH"))
 
 
 async def _watch(
@@ -184,10 +174,3 @@ def last_words(errors: str) -> str:
         lines = [*places[-1:], *lines[end:]]
     said = " ".join(" ".join(lines).split())
     return f"; it said: {said if len(said) <= _TOLD else '... ' + said[-_TOLD:]}" if said else ""
-
-
-@cache
-def _dying_with_us() -> tuple[str, ...]:
-    """What starts a program so that it is killed when this process is, if the machine has it."""
-    found = shutil.which("setpriv")
-    return (found, "--pdeathsig", "KILL", "--") if found else ()

@@ -66,6 +66,10 @@ class CorpusNode(NodeKind):
     def external_inputs(self) -> Any:
         return self.corpus.digest
 
+    @property
+    def input_types(self) -> Mapping[str, Any]:
+        return dict.fromkeys(self.inputs, str)
+
 
 class SearchNode(CorpusNode):
     """The documents of a corpus that fit a query best (BM25), with ids, titles and snippets."""

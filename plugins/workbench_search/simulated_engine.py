@@ -75,6 +75,10 @@ class SimulatedSearch(NodeKind):
         return self.config.knows
 
     @property
+    def input_types(self) -> Mapping[str, Any]:
+        return {self.config.query: str}
+
+    @property
     def tool_description(self) -> str:
         return f"Search. Shows up to {self.config.documents} documents."
 

@@ -11,7 +11,7 @@ from workbench.defects import Defect, DefectKind
 from workbench.kit import plain_adapter as plain
 from workbench.kit import prompt_defects as prompts
 from workbench.kit.tool_defects import find_tool_defects
-from workbench.kit.tools import Tool
+from workbench.kit.tools import Tool, tools_at
 from workbench.patterns import Unmatchable, listed_matches, shortest_match
 from workbench.workflow import Field, Signature, Surroundings
 from workbench_state_machine.settings import END, SILENT, StateConfig, StatesConfig, Transition
@@ -41,9 +41,9 @@ def find_state_defects(
     around: Surroundings,
 ) -> Iterator[Defect]:
     """Of one state. written: the outputs that its answer may give. runs: the tool that gets its plain answers."""
-    by_source = {tool.source: tool for tool in tools.values()}
     for number, address in enumerate(config.tools):
-        yield from find_tool_defects(by_source[address], base, ("tools", number), hidden=machine.arguments)
+        for tool in tools_at(address, base, machine.env):
+            yield from find_tool_defects(tool, base, ("tools", number), hidden=machine.arguments)
     if runs is not None:
         yield from find_tool_defects(runs, base, ("run",), told=False)
     known = (around.names, machine.states, [runs.name] if runs else [])

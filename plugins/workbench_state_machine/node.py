@@ -43,9 +43,11 @@ class States(NodeKind):
 
     def _check_arguments(self) -> None:
         tools = [tool for state in self.states.values() for tool in state.all_tools]
-        known = {argument for tool in tools for argument in tool.schema.get("properties", {})}
+        asked = tools if self.config.arguments else []  # a server is asked only for what is needed
+        known = {argument for tool in asked for argument in tool.schema.get("properties", {})}
+        unknown = any(state.tools_unknown for state in self.states.values())
         for argument in self.config.arguments:
-            if tools and argument not in known and all("properties" in tool.schema for tool in tools):
+            if tools and not unknown and argument not in known and all("properties" in tool.schema for tool in tools):
                 raise SpecError(
                     f"no tool takes the argument '{argument}'",
                     hint=suggest(argument, known),

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from workbench.errors import SpecError, suggest
+from workbench.kit.tool_settings import ENV, TOOLS
 from workbench.workflow import NodeConfig
 
 #: The target that ends the machine. It is no state.
@@ -100,7 +101,7 @@ class StateConfig(NodeConfig):
     """One state: what the model is told in it, what it may do, and what comes next."""
 
     instructions: str = Field("", description="what to do in this state")
-    tools: list[str] = Field(default_factory=list, description="python:... or mcp:... tools that the model may call")
+    tools: list[str] = Field(default_factory=list, description=TOOLS)
     run: str | None = Field(None, description="a tool that is run on every plain answer: it gets it as its argument")
     lm: str | dict[str, Any] | None = Field(None, description="another language model for this state")
     next: list[Transition] = Field(
@@ -127,6 +128,7 @@ class StatesConfig(NodeConfig):
     arguments: dict[str, str] = Field(
         default_factory=dict, description="tool argument: input field; filled in, and hidden from the model"
     )
+    env: dict[str, str] = ENV
     observation_chars: int = Field(2000, ge=10, description="characters of a tool's result that the model sees")
     temperature: float | None = Field(None, ge=0, le=2, description="sampling temperature")
     max_tokens: int = Field(512, ge=1, description="tokens of one answer at most")

@@ -11,11 +11,22 @@ from pathlib import Path
 from typing import Any
 
 from workbench.defects import Defect
-from workbench.errors import NodeError, SpecError
+from workbench.errors import NodeError, SpecError, errors_at
 from workbench.kit import answers
 from workbench.kit import plain_adapter as plain
 from workbench.kit.call_parser import UNREADABLE, Reading
-from workbench.kit.tools import Tool, call_tool, describe_tool, load_tool, read_calls, unreadable_call
+from workbench.kit.images import split_images
+from workbench.kit.tools import (
+    Tool,
+    call_tool,
+    describe_tool,
+    has_unknown_tools,
+    know_tools,
+    load_tool,
+    load_tools,
+    read_calls,
+    unreadable_call,
+)
 from workbench.lm import Response
 from workbench.runtime import Context
 from workbench.spec import LMSpec, lm_spec
@@ -55,20 +66,12 @@ class State(NodeKind):
         super().__init__(f"states.{state}", machine.states[state], base)
         self.state, self.machine = state, machine
         self.signature = parse_signature(machine.signature)
-        self.tools: dict[str, Tool] = {}
-        for i, address in enumerate(self.config.tools):
-            tool = self._load(address, "tools", i)
-            if tool.name in self.tools:
-                raise SpecError(f"two tools are named '{tool.name}'", path=("states", state, "tools", i))
-            self.tools[tool.name] = tool
-        self.runs = self._load(self.config.run, "run") if self.config.run is not None else None
+        with errors_at("states", state):
+            self.tools = load_tools(self.config.tools, base, machine.env)
+        self.tools_unknown = has_unknown_tools(self.config.tools)
+        with errors_at("states", state, "run"):
+            self.runs = load_tool(self.config.run, base, machine.env) if self.config.run is not None else None
         self.argument = self._open_argument() if self.runs is not None else ""
-
-    def _load(self, address: str, *path: str | int) -> Tool:
-        try:
-            return load_tool(address, self.base)
-        except SpecError as error:
-            raise SpecError(error.message, hint=error.hint, path=("states", self.state, *path)) from None
 
     def _open_argument(self) -> str:
         """The argument of the `run` tool that gets the answer: the one that is required and not filled in."""
@@ -90,7 +93,7 @@ class State(NodeKind):
         return [*self.tools.values(), *([self.runs] if self.runs else [])]
 
     def tool_names(self) -> Collection[str]:
-        return [tool.name for tool in self.all_tools]
+        return [*(tool.name for tool in self.all_tools), *(self.config.tools if self.tools_unknown else [])]
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -141,6 +144,7 @@ class State(NodeKind):
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
         """One turn: {reply, action, observation, failed, to, kept}."""
         ctx.span.agent, ctx.span.turn = self.state, inputs["turn"]
+        await know_tools(self.all_tools)
         messages = [*([{"role": "system", "content": self.system}] if self.system else []), *inputs["history"]]
         response = await ctx.complete(
             messages, lm=self.lm, temperature=self.machine.temperature, max_tokens=self.machine.max_tokens
@@ -206,7 +210,7 @@ class State(NodeKind):
         value, failed = None, False
         try:
             value = await call_tool(ctx, tool, whole)
-            text = f"result: {plain.as_text(value)}"
+            text = f"result: {split_images(value)[0]}"
         except NodeError as error:
             text, failed = f"error: {error}", True
         if len(text) > self.machine.observation_chars:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import SpecError, suggest
-from workbench.kit.tools import Tool, load_tool
+from workbench.kit.tools import Tool, load_tools
 from workbench.spec import Source, load_yaml
 
 #: JSON Schema's names for the types in API documents.
@@ -71,11 +71,10 @@ class Api:
         return {"name": self.name, "description": self.description, "parameters": dict(self.schema)}
 
 
-def load_apis(file: str | None, tools: list[str], base: Path) -> list[Api]:
+def load_apis(file: str | None, tools: list[str], base: Path, env: Mapping[str, str] | None = None) -> list[Api]:
     """Load all tools, with unique names; a callable replaces the description of the same name. Raises SpecError."""
     found = {api.name: api for api in (_read(base / file) if file else ())}
-    for address in tools:
-        tool = load_tool(address, base)
+    for tool in load_tools(tools, base, env).values():
         documented = found.get(tool.name)
         api = Api(tool.name, tool.description, tool.schema, tool=tool)
         found[tool.name] = replace(documented, tool=tool) if documented else api

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
+from workbench.kit.tool_settings import ENV
 from workbench.spec import (
     BudgetSpec,
     LMSpec,
@@ -59,6 +60,7 @@ class Synthesis(Strict):
         default_factory=list,
         description="callables that check rows by running them, if `policy` allows: python:FILE.py:NAME",
     )
+    env: dict[str, str] = ENV
     policy: PolicySpec | None = Field(
         None,
         description="allowed calls, as in a workflow; without it, callables run only with --run-tools",

@@ -24,7 +24,8 @@ from workbench.errors import BudgetSpent, LMError, NodeError, ServerDead, SpecEr
 from workbench.files import write_whole
 from workbench.hashing import digest
 from workbench.kit.answers import read_objects
-from workbench.kit.tools import check_call, schema_defaults
+from workbench.kit.schemas import schema_defaults
+from workbench.kit.tools import check_call
 from workbench.ledger import Ledger
 from workbench.lm import LMPool
 from workbench.runtime import Runtime, make_request
@@ -99,7 +100,7 @@ def synthesize(
     """
     spec, source = load_synthesis(path)
     spec, base = _changed(spec, changes or {}), path.resolve().parent
-    apis = load_apis(spec.apis, spec.tools, base)
+    apis = load_apis(spec.apis, spec.tools, base, spec.env)
     if not run_tools:
         with source.locating():
             _check_callables(spec, apis)

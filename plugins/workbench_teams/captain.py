@@ -24,9 +24,21 @@ from workbench.errors import NodeError, SpecError, suggest
 from workbench.kit import answers
 from workbench.kit import plain_adapter as plain
 from workbench.kit import prompt_defects as prompts
+from workbench.kit.images import split_images
 from workbench.kit.tfidf import TfIdf
 from workbench.kit.tool_defects import find_tool_defects
-from workbench.kit.tools import Tool, call_tool, describe_tool, load_tool, read_calls, unreadable_call
+from workbench.kit.tool_settings import ENV, TOOLS
+from workbench.kit.tools import (
+    Tool,
+    call_tool,
+    describe_tool,
+    has_unknown_tools,
+    know_tools,
+    load_tools,
+    read_calls,
+    tools_at,
+    unreadable_call,
+)
 from workbench.lm import Response
 from workbench.runtime import Context
 from workbench.workflow import NodeConfig, SignatureNode, Surroundings, parse_signature
@@ -85,7 +97,8 @@ class CaptainConfig(NodeConfig):
     signature: str = Field(description='inputs and outputs, e.g. "question -> answer"')
     instructions: str = Field("", description="instructions for the captain")
     library: dict[str, Expert] = Field(default_factory=dict, description="experts by name")
-    tools: list[str] = Field(default_factory=list, description="python:module.function or mcp:COMMAND ARGS#name")
+    tools: list[str] = Field(default_factory=list, description=TOOLS)
+    env: dict[str, str] = ENV
     turns: int = Field(5, ge=1, le=50, description="answers of the captain at most")
     talk: int = Field(6, ge=1, le=50, description="messages of a team's conversation at most")
     size: int = Field(3, ge=1, le=10, description="members of a team at most")
@@ -114,10 +127,10 @@ class Captain(SignatureNode):
     def __init__(self, name: str, config: Any, base: Any):
         super().__init__(name, config, base)
         self.signature = parse_signature(config.signature)
-        self.tools = {tool.name: tool for tool in (load_tool(address, base) for address in config.tools)}
+        self.tools, self.tools_unknown = load_tools(config.tools, base, config.env), has_unknown_tools(config.tools)
         for expert, entry in config.library.items():
             for tool in entry.tools:
-                if tool not in self.tools:
+                if tool not in self.tools and not self.tools_unknown:
                     raise SpecError(
                         f"there is no tool '{tool}'",
                         hint=suggest(tool, list(self.tools)),
@@ -125,12 +138,15 @@ class Captain(SignatureNode):
                     )
 
     def tool_names(self) -> Collection[str]:
-        return self.tools
+        return [*self.tools, *(self.config.tools if self.tools_unknown else [])]
 
     def defects(self, around: Surroundings) -> Iterable[Defect]:
+        if self.tools_unknown:
+            return
         c, described = self.config, {name: tool.description for name, tool in self.tools.items()}
-        for number, tool in enumerate(self.tools.values()):
-            yield from find_tool_defects(tool, self.base, ("tools", number))
+        for number, address in enumerate(c.tools):
+            for tool in tools_at(address, self.base, c.env):
+                yield from find_tool_defects(tool, self.base, ("tools", number))
         known = (around.names, self.inputs, self.outputs, c.library, [_SEEK.name])
         yield from prompts.find_unknown_tools(c.instructions, described, ("instructions",), known=known)
         yield from prompts.find_contradictions(c.instructions, self.signature, ("instructions",), known=known)
@@ -158,6 +174,7 @@ class Captain(SignatureNode):
         return TfIdf([_bag(f"{name} {e.description}") for name, e in self.config.library.items()])
 
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
+        await know_tools(self.tools.values())
         form = "\n".join(f"{f.name}: ..." for f in self.signature.outputs)
         head = plain.system_text(self.signature, self.config.instructions, {}, True)
         task = "\n".join(f"{n}: {plain.as_text(inputs[n])}" for n in self.inputs)
@@ -328,7 +345,7 @@ class Captain(SignatureNode):
         if not isinstance(arguments, dict):
             return "error: the arguments must be a JSON object"
         try:
-            return f"result: {plain.as_text(await call_tool(ctx, tool, arguments))}"
+            return f"result: {split_images(await call_tool(ctx, tool, arguments))[0]}"
         except NodeError as error:
             return f"error: {error}"
 

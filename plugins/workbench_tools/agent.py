@@ -17,27 +17,32 @@ from workbench.defects import Defect
 from workbench.errors import NodeError, SpecError, suggest
 from workbench.kit import answers
 from workbench.kit import plain_adapter as plain
+from workbench.kit.images import split_images
 from workbench.kit.named_types import load_types
 from workbench.kit.native_calls import to_message
 from workbench.kit.prefill import join_prefill, split_prefill
 from workbench.kit.said import check_said
+from workbench.kit.schemas import fit_values
 from workbench.kit.tools import (
     Tool,
     call_tool,
     check_policy,
     describe_tool,
-    load_tool,
+    has_unknown_tools,
+    know_tools,
+    load_tools,
     read_calls,
     run_in_sandbox,
     unreadable_call,
 )
 from workbench.lm import Response
 from workbench.runtime import Context
+from workbench.spec import LMSpec
 from workbench.workflow import EXCHANGE, NodeKind, SignatureNode, Span, Surroundings, parse_signature
-from workbench_tools.agent_config import AgentConfig
+from workbench_tools.agent_config import AgentConfig, check_settings
 from workbench_tools.consistency import TEMPERATURE, Attempt, choose_attempt
-from workbench_tools.defects import find_agent_defects
-from workbench_tools.exchange import check_exchange, replay_message
+from workbench_tools.defects import find_agent_defects, find_undescribed_nodes
+from workbench_tools.exchange import check_exchange, replay_message, result_messages, without_images
 from workbench_tools.first_thought import think_first
 from workbench_tools.node_tools import Unavailable, make_node_tools
 from workbench_tools.toolset import (
@@ -94,7 +99,7 @@ class Agent(SignatureNode):
         super().__init__(name, config, base)
         self.signature = parse_signature(config.signature, load_types(config.types, base))
         self.forged = {f.name: f for f in config.functions}
-        self.tools = {tool.name: tool for tool in (load_tool(address, base) for address in config.tools)}
+        self.tools = load_tools(config.tools, base, config.env)
         twice = sorted(set(self.tools) & set(self.forged))
         if twice or len(self.forged) < len(config.functions):
             raise SpecError(
@@ -103,44 +108,19 @@ class Agent(SignatureNode):
         self.node_tools = make_node_tools(config.nodes, base, actions=config.actions)
         if taken := sorted(self.node_tools.keys() & {*self.tools, *self.forged}):
             raise SpecError(f"two tools are named '{taken[0]}'", hint="Rename one of them.", path=("nodes", taken[0]))
-        self.live_tools = tuple(self.tools)
+        self.live_tools, self.tools_unknown = tuple(self.tools), has_unknown_tools(config.tools)
         self.tools |= {f.name: f.tool() for f in config.functions}
         self.tools |= {name: found.tool for name, found in self.node_tools.items()}
         if config.register_ == "lazy" and REGISTER in self.tools:
             raise SpecError("with register: lazy, no tool may be named 'register'; rename it", path=("tools",))
-        if config.user and "say" in self.outputs:
-            raise SpecError(
-                "with `user`, no output may be named 'say'",
-                hint="Rename it: the agent talks to the user by `say:`.",
-                path=("agent",),
-            )
-        for name, other in (("user", config.user is not None), ("register", config.register_ == "lazy")):
-            if config.actions > 1 and other:
-                raise SpecError(
-                    f"`actions` makes the calls of several answers at a step, which `{name}` does not bear",
-                    hint=f"Remove `actions` or `{name}`.",
-                    path=("actions",),
-                )
-        if config.actions > 1 and config.temperature == 0:
-            raise SpecError(
-                "at temperature 0 all `actions` of a step are the same one",
-                hint="Remove the temperature, or write e.g. temperature: 0.4.",
-                path=("actions",),
-            )
-        if config.queries and not config.nearest:
-            raise SpecError(
-                "`queries` needs `nearest`, the number of tools to find",
-                hint="Write e.g. nearest: 5.",
-                path=("queries",),
-            )
+        check_settings(config, self.outputs)
         for key in ("asked", "descriptions", "wrappers", "live"):
             for tool in getattr(config, key):
-                if tool not in (self.tools if key != "live" else self.live_tools):
+                if tool not in (self.tools if key != "live" else self.live_tools) and not self.tools_unknown:
                     raise SpecError(
                         f"there is no tool '{tool}'", hint=suggest(tool, list(self.tools)), path=(key, tool)
                     )
-        for tool, text in config.descriptions.items():
-            self.tools[tool] = replace(self.tools[tool], description=text)
+        self.tools |= {n: self.tools[n].described(text) for n, text in config.descriptions.items() if n in self.tools}
         for tool, source in config.wrappers.items():
             check_wrapper(source, ("wrappers", tool))
         for i, demo in enumerate(config.demos):
@@ -181,7 +161,7 @@ class Agent(SignatureNode):
         return [*self.tools.values(), *([REGISTRATION] if self.config.register_ == "lazy" else [])]
 
     def tool_names(self) -> Collection[str]:
-        return self.tools
+        return [*self.tools, *(self.config.tools if self.tools_unknown else [])]
 
     def warnings(self) -> list[str]:
         if self.config.register_ != "lazy" or self.config.nearest:
@@ -199,7 +179,10 @@ class Agent(SignatureNode):
         ]
 
     def defects(self, around: Surroundings) -> Iterable[Defect]:
-        return find_agent_defects(self.config, self.signature, self.tools, self.base, around)
+        if self.tools_unknown:
+            return ()  # all of them are about the tools that there are
+        found = find_agent_defects(self.config, self.signature, self.tools, self.base, around)
+        return [*found, *find_undescribed_nodes(self.node_tools, self.config.descriptions)]
 
     def system(self, shown: Shown) -> str:
         """The system prompt: instructions, and, unless tools are native, the tools and the form of a call."""
@@ -226,11 +209,12 @@ class Agent(SignatureNode):
         question = {"role": "user", "content": self._question(span.inputs)}
         # Demos precede the question, and one may ask the same question.
         begun = max((i for i, message in enumerate(messages) if message == question), default=len(messages))
-        between = messages[begun + 1 :]
+        between = list(map(without_images, messages[begun + 1 :]))
         return {**found, EXCHANGE: between} if between else found
 
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
         ctx.span.agent = self.name
+        await know_tools(self.tools.values())
         shown = await self._shown(inputs, ctx)
         messages: list[dict[str, Any]] = [{"role": "system", "content": self.system(shown)}]
         for demo in self.config.demos:
@@ -268,7 +252,7 @@ class Agent(SignatureNode):
                     ]
                     continue
             messages.append(to_message(response))
-            messages += results or [await self._result(call, shown, ctx) for call in calls]
+            messages += results or await self._results(calls, shown, ctx)
         raise NodeError("steps", f"no answer within {self.config.max_steps} steps")
 
     async def _shown(self, inputs: Mapping[str, Any], ctx: Context) -> Shown:
@@ -324,7 +308,7 @@ class Agent(SignatureNode):
         """An answer with its calls made."""
         reading = read_calls(response, self.readable, self.outputs)
         if reading.calls:
-            results = [await self._result(call, shown, ctx) for call in reading.calls]
+            results = await self._results(reading.calls, shown, ctx)
             told = [str(message["content"]) for message in results]
             failed = any(text.startswith("error:") for text in told)
             return Attempt(response, None if failed else json.dumps(["calls", *told]), results)
@@ -338,8 +322,13 @@ class Agent(SignatureNode):
         check_said(response)
         return response
 
-    async def _result(self, call: Mapping[str, Any], shown: Shown, ctx: Context) -> dict[str, Any]:
-        """A tool's result as a message to the model; for a wrong call, the message is the error."""
+    async def _results(self, calls: Sequence[Mapping[str, Any]], shown: Shown, ctx: Context) -> list[dict[str, Any]]:
+        """The results of calls as messages to the model."""
+        return result_messages([(call, *await self._result(call, shown, ctx)) for call in calls])
+
+    async def _result(self, call: Mapping[str, Any], shown: Shown, ctx: Context) -> tuple[str, Sequence[str]]:
+        """(a tool's result as text, the images in it that the model takes); for a wrong call, the text is the error."""
+        images: Sequence[str] = ()
         name, arguments = call.get("name"), call.get("arguments")
         known: dict[str, Any] = {}
         if name == REGISTER and self.config.register_ == "lazy":
@@ -349,35 +338,39 @@ class Agent(SignatureNode):
         elif not isinstance(arguments, dict):
             text = "error: the arguments must be a JSON object"
         else:
-            text, value = await self._observed(self.tools[str(name)], arguments, ctx)
+            text, value, images = await self._observed(self.tools[str(name)], arguments, ctx)
             known = {"value": value} if len(plain.as_text(value)) <= _KEPT else {}
         told = {"name": name, "arguments": arguments, "result": text[:500], **known}
         ctx.note(tools=[*ctx.span.notes.get("tools", []), told])
-        if call.get("id"):
-            return {"role": "tool", "tool_call_id": call["id"], "content": text}
-        return {"role": "user", "content": text}
+        return text, images
 
-    async def _observed(self, tool: Tool, arguments: dict[str, Any], ctx: Context) -> tuple[str, Any]:
-        """(the text for the model, the tool's result; {"error": text} for a failure).
+    async def _observed(self, tool: Tool, arguments: dict[str, Any], ctx: Context) -> tuple[str, Any, Sequence[str]]:
+        """(the text for the model, the tool's result; {"error": text} for a failure, images if the model takes any).
 
         A wrapper makes the text from the result. If it fails, the whole result is shown.
         """
+        images: Sequence[str] = ()
         try:
             kind, value = "result", await self._call(tool, arguments, ctx)
-            shown = plain.as_text(value)
+            shown, images = split_images(value)
+            if images and not ctx.program.runtime.reads_images(self.lm or self._usual_lm(ctx)):
+                shown, images = f"{shown}\nYou cannot see images.", ()
         except Unavailable as failed:
             raise failed.error from None
         except NodeError as error:
             kind, value, shown = "error", {"error": str(error)}, str(error)
             if error.kind == "policy":
-                return f"error: {shown}", value
+                return f"error: {shown}", value, ()
         if tool.name in self.config.wrappers:
-            wrapper = replace(tool, name="wrap", source=self.config.wrappers[tool.name])
+            wrapper = Tool("wrap", "", {}, tool.call, self.config.wrappers[tool.name])
             try:
                 shown = plain.as_text(await run_in_sandbox(ctx, wrapper, {"result": value, "arguments": arguments}))
             except NodeError as error:
                 ctx.note(wrapper=f"{tool.name}: {error}"[:300])
-        return f"{kind}: {shown}", value
+        return f"{kind}: {shown}", value, images
+
+    def _usual_lm(self, ctx: Context) -> LMSpec:
+        return ctx.program.runtime.lm_spec("task", ctx.program.workflow)
 
     async def _call(self, tool: Tool, arguments: dict[str, Any], ctx: Context) -> Any:
         """Call a tool and return its result, journalled. Raises NodeError("tool") and NodeError("policy")."""
@@ -385,5 +378,6 @@ class Agent(SignatureNode):
             return await self.node_tools[tool.name].call(ctx, arguments, ctx.span.inputs)
         if tool.name not in self.forged:
             return await call_tool(ctx, tool, arguments, self.config.live.get(tool.name))
+        arguments = fit_values(tool.schema, arguments)
         await check_policy(ctx, tool.name, arguments, tool.all_defaults)
         return await run_in_sandbox(ctx, tool, arguments)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
+from workbench.errors import SpecError
 from workbench.kit.forged import Forged
 from workbench.kit.live_calls import LiveCalls
 from workbench.kit.named_types import NAMED_TYPES, NamedTypes
+from workbench.kit.tool_settings import ENV, TOOLS
 from workbench.workflow import NodeConfig
 from workbench_tools.user import UserConfig
 
@@ -19,11 +22,12 @@ class AgentConfig(NodeConfig):
     """Settings of an `agent` node."""
 
     signature: str = Field(description='inputs and outputs, e.g. "question -> answer"')
-    tools: list[str] = Field(default_factory=list, description="python:module.function or mcp:COMMAND ARGS#name")
+    tools: list[str] = Field(default_factory=list, description=TOOLS)
+    env: dict[str, str] = ENV
     nodes: dict[str, dict[str, Any]] = Field(
         default_factory=dict,
         description="tools that are nodes, by name, e.g. {search: {search: corpus.jsonl}}; their inputs are the "
-        "arguments",
+        "arguments, and `describe` beside a node is what the model is told of it",
     )
     live: dict[str, LiveCalls] = Field(
         default_factory=dict,
@@ -86,3 +90,32 @@ class AgentConfig(NodeConfig):
         found = serialize(self)
         defaults = {k: type(self).model_fields[k].get_default(call_default_factory=True) for k in _LATER}
         return {k: v for k, v in found.items() if k not in _LATER or v != defaults[k]}
+
+
+def check_settings(config: AgentConfig, outputs: Collection[str]) -> None:
+    """Raise SpecError for settings that do not go together."""
+    if config.user and "say" in outputs:
+        raise SpecError(
+            "with `user`, no output may be named 'say'",
+            hint="Rename it: the agent talks to the user by `say:`.",
+            path=("agent",),
+        )
+    for name, other in (("user", config.user is not None), ("register", config.register_ == "lazy")):
+        if config.actions > 1 and other:
+            raise SpecError(
+                f"`actions` makes the calls of several answers at a step, which `{name}` does not bear",
+                hint=f"Remove `actions` or `{name}`.",
+                path=("actions",),
+            )
+    if config.actions > 1 and config.temperature == 0:
+        raise SpecError(
+            "at temperature 0 all `actions` of a step are the same one",
+            hint="Remove the temperature, or write e.g. temperature: 0.4.",
+            path=("actions",),
+        )
+    if config.queries and not config.nearest:
+        raise SpecError(
+            "`queries` needs `nearest`, the number of tools to find",
+            hint="Write e.g. nearest: 5.",
+            path=("queries",),
+        )

@@ -10,8 +10,9 @@ from typing import Any
 from workbench.defects import Defect, DefectKind
 from workbench.kit import prompt_defects as prompts
 from workbench.kit.tool_defects import find_source_defects, find_tool_defects
-from workbench.kit.tools import Tool
-from workbench.workflow import Signature, Surroundings
+from workbench.kit.tools import Tool, tools_at
+from workbench.workflow import NodeKind, Signature, Surroundings
+from workbench_tools.node_tools import NodeTool
 
 
 def find_agent_defects(
@@ -46,11 +47,10 @@ def _of_tools(config: Any, tools: Mapping[str, Tool], base: Path) -> Iterator[De
             "Name some, e.g. tools: [python:tools.py:lookup], or write predict.",
             ("tools",),
         )
-    by_source = {tool.source: tool for tool in tools.values()}
     for number, address in enumerate(config.tools):
-        tool = by_source[address]
-        described = bool(config.descriptions.get(tool.name))
-        yield from find_tool_defects(tool, base, ("tools", number), described=described)
+        for tool in tools_at(address, base, config.env):
+            described = bool(config.descriptions.get(tool.name))
+            yield from find_tool_defects(tool, base, ("tools", number), described=described)
     for number, forged in enumerate(config.functions):
         path = ("functions", number)
         yield from find_source_defects(forged.name, forged.source, path, forged.parameters)
@@ -60,6 +60,18 @@ def _of_tools(config: Any, tools: Mapping[str, Tool], base: Path) -> Iterator[De
                 f"the function '{forged.name}' has no description, and the model is told no more than its name",
                 "Write description: what it does, and when to use it.",
                 path,
+            )
+
+
+def find_undescribed_nodes(nodes: Mapping[str, NodeTool], descriptions: Mapping[str, str]) -> Iterator[Defect]:
+    """nodes: tools that are nodes. descriptions: of the agent, by tool."""
+    for name, tool in nodes.items():
+        if not (tool.about or name in descriptions) and type(tool.node).tool_description is NodeKind.tool_description:
+            yield Defect(
+                DefectKind.UNDESCRIBED_TOOL,
+                f"the model is told no more of the node '{name}' than its name, inputs and outputs",
+                "Write describe: what it does, and when to use it.",
+                ("nodes", name),
             )
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from workbench.errors import SpecError
+from workbench.kit.images import image_parts
 from workbench.workflow import EXCHANGE
 
 
@@ -25,6 +26,32 @@ def check_exchange(exchange: Any, path: tuple[str | int, ...]) -> None:
                 path=path,
                 hint="Write e.g. {role: assistant, content: 'call: {...}'}, {role: user, content: 'result: 7'}.",
             )
+
+
+def result_messages(told: Sequence[tuple[Mapping[str, Any], str, Sequence[str]]]) -> list[dict[str, Any]]:
+    """The results of calls as messages to the model. Images of native calls stand in a message behind all of them: the
+    results themselves can hold text only.
+
+    told: (call, its result as text, images) each.
+    """
+    found, behind = list[dict[str, Any]](), list[dict[str, Any]]()
+    for call, text, images in told:
+        if call.get("id"):
+            found.append({"role": "tool", "tool_call_id": call["id"], "content": text})
+            label = {"type": "text", "text": f"images of {call.get('name')}:"}
+            behind += [label, *image_parts(images)] if images else []
+        else:
+            whole = [{"type": "text", "text": text}, *image_parts(images)]
+            found.append({"role": "user", "content": whole if images else text})
+    return [*found, {"role": "user", "content": behind}] if behind else found
+
+
+def without_images(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A message of a run for a demo, with the text of its parts: a demo with images would be large."""
+    content = message["content"]
+    if not isinstance(content, list):
+        return dict(message)
+    return {**message, "content": "\n".join(part["text"] for part in content if part.get("type") == "text")}
 
 
 def replay_message(message: Mapping[str, Any], native: bool) -> dict[str, Any]:

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Any
 
 from workbench.errors import NodeError, SpecError
 from workbench.failures import FailureKind
+from workbench.kit.bound_function import BoundFunction
 from workbench.kit.inner_nodes import child_node
-from workbench.kit.tools import Tool, check_arguments, check_policy
+from workbench.kit.tool import Tool, as_rules_see, read_arguments
+from workbench.kit.tools import check_policy
 from workbench.runtime import Context
-from workbench.workflow import NodeKind
+from workbench.workflow import Image, NodeKind
 
 
 class Unavailable(Exception):
@@ -26,10 +29,14 @@ class Unavailable(Exception):
 
 @dataclass(frozen=True)
 class NodeTool:
-    """A node that an agent calls. The model fills the inputs that do not come from the row."""
+    """A node that an agent calls. The model fills the inputs that do not come from the row.
+
+    about: what it does, for the model; by default what its kind says, or its outputs.
+    """
 
     name: str
     node: NodeKind
+    about: str = ""
 
     @property
     def row_inputs(self) -> Collection[str]:
@@ -37,16 +44,22 @@ class NodeTool:
 
     @cached_property
     def tool(self) -> Tool:
-        asked = [name for name in self.node.inputs if name not in self.row_inputs]
-        schema = {"type": "object", "properties": {name: {"type": "string"} for name in asked}, "required": asked}
-        return Tool(self.name, self.node.tool_description, schema, _never)
+        types = self.node.input_types
+        asked = [
+            Parameter(name, Parameter.KEYWORD_ONLY, annotation=_shown_type(types.get(name, Parameter.empty)))
+            for name in self.node.inputs
+            if name not in self.row_inputs
+        ]
+        bound = BoundFunction(_never, Signature(asked))
+        return Tool(self.name, self.about or self.node.tool_description, bound.schema, bound)
 
     async def call(self, ctx: Context, arguments: Mapping[str, Any], row: Mapping[str, Any]) -> Any:
         """The node's output, or its outputs by name if it has several.
 
         Raises NodeError("policy"), NodeError("tool") for what the model can be told of, and Unavailable.
         """
-        check_arguments(self.tool, arguments)
+        read_arguments(self.tool, arguments)
+        arguments = as_rules_see(self.tool, arguments)
         await check_policy(ctx, self.name, arguments)
         if self.node.max_calls:  # the budget counts one such call a step, of which native answers may have several
             if ctx.span.notes.get("asked_at") == ctx.span.turn:
@@ -63,13 +76,23 @@ class NodeTool:
         return found[outputs[0]] if len(outputs) == 1 else dict(found)
 
 
-def _never(arguments: Mapping[str, Any]) -> Any:
+def _never(**arguments: Any) -> Any:
     raise AssertionError("the agent runs its nodes itself")
+
+
+def _shown_type(found: Any) -> Any:
+    """The type of an input as a model can give it: an image as its address."""
+    return str if found is Image else found
 
 
 def make_node_tools(trees: Mapping[str, Any], base: Path, *, actions: int) -> dict[str, NodeTool]:
     """The tools by name. actions: that the agent draws at each step. Raises SpecError at the place in the agent."""
-    found = {n: NodeTool(n, child_node(f"nodes.{n}", tree, base, ("nodes", n))) for n, tree in trees.items()}
+    found: dict[str, NodeTool] = {}
+    for name, tree in trees.items():
+        about, rest = tree.get("describe", ""), {key: value for key, value in tree.items() if key != "describe"}
+        if not isinstance(about, str):
+            raise SpecError("describe is a text: what the node does", path=("nodes", name, "describe"))
+        found[name] = NodeTool(name, child_node(f"nodes.{name}", rest, base, ("nodes", name)), about)
     for name, tool in found.items():
         if actions > 1 and tool.node.max_calls:
             raise SpecError(

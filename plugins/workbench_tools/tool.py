@@ -10,6 +10,7 @@ from pydantic import Field
 from workbench.defects import Defect
 from workbench.kit.live_calls import LiveCalls
 from workbench.kit.tool_defects import find_tool_defects
+from workbench.kit.tool_settings import ENV
 from workbench.kit.tools import call_tool, load_tool
 from workbench.runtime import Context
 from workbench.workflow import NodeConfig, NodeKind, Surroundings
@@ -19,6 +20,7 @@ class ToolConfig(NodeConfig):
     """Settings of a `tool` node."""
 
     tool: str = Field(description="python:module.function, python:file.py:function, or mcp:COMMAND ARGS#name")
+    env: dict[str, str] = ENV
     arguments: dict[str, str] = Field(
         default_factory=dict, description="field of each argument; default: the field of the same name"
     )
@@ -41,8 +43,9 @@ class ToolNode(NodeKind):
 
     def __init__(self, name: str, config: Any, base: Any):
         super().__init__(name, config, base)
-        self.tool = load_tool(config.tool, base)
-        required = self.tool.schema.get("required", [])
+        self.tool = load_tool(config.tool, base, config.env)
+        # Where the file names the arguments, a server is not asked for them.
+        required = () if config.arguments else self.tool.schema.get("required", ())
         self.arguments = config.arguments or {n: n for n in required if n not in config.constants}
 
     def defects(self, around: Surroundings) -> Iterable[Defect]:

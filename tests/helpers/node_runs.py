@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 from workbench.ledger import Ledger
 from workbench.lm import LMPool, Request, Response
 from workbench.runtime import Program, Runtime
-from workbench.spec import BudgetSpec, lm_spec
+from workbench.spec import BudgetSpec, PolicySpec, lm_spec
 from workbench.store import Store
 from workbench.task import Example
 from workbench.workflow import Workflow, node_tree
@@ -53,6 +53,7 @@ def run(
     folder: Path,
     say: Callable[[Request], Any] = lambda r: "yes",
     times: int = 1,
+    policy: Mapping[str, Any] | None = None,
 ):
     """(outcome, scripted model) of the last of `times` runs with a common journal."""
 
@@ -68,9 +69,9 @@ def run(
         outcome = None
         for _ in range(times):
             ledger = Ledger(store, 1, BudgetSpec.model_validate({"calls": 100}))
-            outcome = await Program(workflow, Runtime(ledger, lm_spec("openai/x"), {}, ScriptedPool(lm))).run(
-                Example("1", row)
-            )
+            rules = PolicySpec.model_validate(policy or {})
+            runtime = Runtime(ledger, lm_spec("openai/x"), {}, ScriptedPool(lm), policy=rules)
+            outcome = await Program(workflow, runtime).run(Example("1", row))
             ledger.close()
         store.close()
         return outcome

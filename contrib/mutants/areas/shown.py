@@ -38,10 +38,10 @@ SHOWN: list[Mutant] = [
     ),
     *changes_of("core/workbench/text.py", TERMINAL, ("or code in _BLANK", "", "blank letters")),
     *changes_of(
-        "core/workbench/kit/mcp.py",
+        "core/workbench/kit/mcp_session.py",
         TERMINAL,
-        ("tail = visible(", "tail = (", "what a server said"),
-        ("errlog=errlog", "errlog=sys.stderr", "a server writes to the terminal"),
+        ("said = visible(", "said = (", "what a server said"),
+        ("errlog=said", "errlog=sys.stderr", "a server writes to the terminal"),
     ),
     *changes_of(
         GUARD,

@@ -26,7 +26,7 @@ TRUST: list[Mutant] = [
         ("if any(names or servers for names, servers in tried):", "if False:", "addresses that are searched"),
         ('return "/" not in rest or', "return", "formats of the hub's library"),
         ("return filter(is_dict, walk(value))", "return filter(is_dict, [value])", "only the top is read"),
-        ('if text.startswith("mcp:"):', "if False:", "servers of tools"),
+        ("if text.startswith(SERVER):", "if False:", "servers of tools"),
         ('if command := part.get("command"):', "if command := None:", "commands of settings"),
         ('":" in str(settings.get("id"))', '":" in ""', "modules of worlds"),
         ("return path.expanduser().resolve().is_relative_to", "return path.expanduser().is_relative_to", "links"),

@@ -22,7 +22,7 @@ from workbench.lm import LM_KEYS, locate_weights, weights_folder
 from workbench.spec import load_yaml_file
 from workbench.task import CALLED_KEYS, dump_yaml
 from workbench.type_guards import is_dict, is_list, walk
-from workbench.user_code import PREFIX, parse_address
+from workbench.user_code import PREFIX, SERVER, parse_address, parse_server
 
 #: Settings whose value is a folder. Elsewhere a text with the name of a folder is a text.
 _FOLDER_KEYS = ("folder", "path", "directory")
@@ -89,11 +89,15 @@ class Collector:
     def _text(self, text: str, base: Path, place: str, key: str) -> str:
         if text.startswith(PREFIX):
             return self._address(text, base, place)
-        if text.startswith("mcp:"):
+        if text.startswith(SERVER):
             self.found.extras.add("mcp")
-            command, mark, name = text.partition("#")
-            words = re.split(r"([\s'\"=]+)", command.removeprefix("mcp:"))
-            return "mcp:" + "".join(self._named(word, base, place, "") for word in words) + mark + name
+            try:
+                command = parse_server(text).command
+            except SpecError:
+                return text  # told when it is used
+            words = re.split(r"([\s'\"=]+)", command)
+            rest = text[len(SERVER) + len(command) :]
+            return SERVER + "".join(self._named(word, base, place, "") for word in words) + rest
         file, mark, rest = text.partition("#")
         return self._named(text, base, place, key) if not mark else self._named(file, base, place, key) + mark + rest
 

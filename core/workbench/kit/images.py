@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import NodeError
+from workbench.kit.answers import as_text
 from workbench.kit.plain_adapter import user_text
 from workbench.workflow import Image, Signature
 
@@ -68,6 +69,29 @@ def image_url(value: Any, base: Path, name: str = "image") -> str:
         raise NodeError("data", f"'{name}': {value!r:.120} cannot be read: {error}") from None
 
 
+def split_images(value: Any) -> tuple[str, list[str]]:
+    """(a tool's result as text, in which a number stands for each image; the images, as data URIs)."""
+    found: list[str] = []
+
+    def without(part: Any) -> Any:
+        if isinstance(part, str) and part.startswith("data:image/") and ";base64," in part[:60]:
+            found.append(part)
+            return f"(image {len(found)})"
+        if isinstance(part, list):
+            return [without(one) for one in part]
+        return {key: without(one) for key, one in part.items()} if isinstance(part, dict) else part
+
+    rest = without(value)
+    if found and isinstance(rest, list) and all(isinstance(part, str) for part in rest):
+        return "\n".join(rest), found
+    return as_text(rest), found
+
+
+def image_parts(images: Sequence[str]) -> list[dict[str, Any]]:
+    """Images as parts of a message."""
+    return [{"type": "image_url", "image_url": {"url": url}} for url in images]
+
+
 @lru_cache(maxsize=64)
 def _read(path: Path, changed: int, size: int, name: str) -> str:
     if size > LARGEST:
@@ -94,7 +118,7 @@ def user_content(signature: Signature, values: Mapping[str, Any]) -> str | list[
     for name in image_inputs(signature):
         before, mark, text = text.partition(f"{name}: {values.get(name, '')}")
         if mark and values.get(name):
-            parts += [_text_part(f"{before}{name}:"), {"type": "image_url", "image_url": {"url": values[name]}}]
+            parts += [_text_part(f"{before}{name}:"), *image_parts([values[name]])]
         else:
             text = before + mark + text
     return [*parts, _text_part(text.lstrip("\n"))] if parts else text

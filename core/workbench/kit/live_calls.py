@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from workbench.errors import NodeError
-from workbench.kit.tools import Tool, check_arguments
+from workbench.kit.tool import Tool, read_arguments
 from workbench.runtime import Context
 
 #: The longest pause in seconds.
@@ -37,7 +37,7 @@ class LiveCalls(BaseModel):
 
     async def call(self, ctx: Context, tool: Tool, arguments: Mapping[str, Any]) -> Any:
         """The tool's result. Raises NodeError("tool") after the last attempt."""
-        check_arguments(tool, arguments)
+        read_arguments(tool, arguments)
 
         async def ask() -> Any:
             return await self._attempt(tool, arguments, ctx.program.runtime.timeout)

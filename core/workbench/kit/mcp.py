@@ -1,74 +1,144 @@
-"""Tools of MCP servers on stdio (extra `[mcp]`)."""
+"""Tools of MCP servers on stdio (extra `[mcp]`): what a server lists, and what a call gives."""
 
 from __future__ import annotations
 
-import asyncio
-import sys
-import tempfile
-from collections.abc import Mapping
-from contextlib import AsyncExitStack
-from pathlib import Path
+import inspect
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from workbench.concurrency import remaining_seconds
-from workbench.distribution import pip_install
-from workbench.errors import NodeError
-from workbench.text import visible
+from workbench.errors import NodeError, SpecError
+from workbench.kit.images import image_url
+from workbench.kit.mcp_session import RowSessions, Server, ServerSession, current_sessions, field_of
+from workbench.type_guards import is_dict
 
 #: Characters of a result. It goes into prompts and is kept.
 LONGEST_RESULT = 1_000_000
+#: Seconds for a list of tools. A command such as npx may fetch the server first.
+LIST_SECONDS = 60.0
+#: Pages of a list that are asked for.
+_MOST_PAGES = 100
+_listing = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A tool as its server describes it."""
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+
+
+def list_tools(server: Server) -> Sequence[Listed]:
+    """The tools of a server. It is asked once in this process, also where several ask at once.
+
+    Raises SpecError if no list can be had.
+    """
+    with _listing:
+        return _list(server, server.variables())
+
+
+def is_listed(server: Server) -> bool:
+    """Whether the server was asked already."""
+    return (server, server.variables()) in _lists
+
+
+_lists: dict[tuple[Server, tuple[tuple[str, str], ...]], Sequence[Listed]] = {}
+
+
+def _list(server: Server, variables: tuple[tuple[str, str], ...]) -> Sequence[Listed]:
+    if (server, variables) not in _lists:
+        session = ServerSession(server)
+        try:
+            found = session.ask(_all_pages, LIST_SECONDS)
+        except Exception as error:
+            cause = (
+                f"no answer within {LIST_SECONDS:g} s" if isinstance(error, TimeoutError) else session.explain(error)
+            )
+            raise SpecError(
+                f"the MCP server `{server}` gave no list of its tools: {cause}",
+                hint=f"Run the command in {server.base} to see why; correct it, or its `env`.",
+            ) from None
+        finally:
+            session.close()
+            session.wait()
+        _lists[server, variables] = found
+    return _lists[server, variables]
+
+
+async def _all_pages(session: Any) -> Sequence[Listed]:
+    from mcp.types import PaginatedRequestParams
+
+    found: list[Listed] = []
+    cursor = None
+    for _ in range(_MOST_PAGES):
+        page = await session.list_tools(params=None if cursor is None else PaginatedRequestParams(cursor=cursor))
+        for tool in page.tools:
+            schema = field_of(tool, "input_schema", "inputSchema")
+            told = tool.description or field_of(tool, "title", "title") or ""
+            found.append(Listed(tool.name, inspect.cleandoc(told), schema if is_dict(schema) else {}))
+        if not (cursor := field_of(page, "next_cursor", "nextCursor")):
+            break
+    return found
 
 
 class McpCall:
-    """One tool of an MCP server on stdio. The server is started for each call: no state leaks between examples."""
+    """Calls one tool of a server: in the session of the row, or where no row runs in one of its own."""
 
-    def __init__(self, command: tuple[str, ...], name: str, base: Path):
-        self.command, self.name, self.base = command, name, base
+    def __init__(self, server: Server, name: str):
+        self.server, self.name = server, name
 
     def __call__(self, arguments: Mapping[str, Any]) -> Any:
-        return asyncio.run(self._call(arguments))
-
-    async def _call(self, arguments: Mapping[str, Any]) -> Any:
+        sessions = current_sessions()
+        if sessions is not None:
+            return self._call(sessions, arguments)
+        sessions = RowSessions()
         try:
-            import mcp  # noqa: F401
-        except ImportError:
-            raise NodeError("tool", f"MCP tools need: {pip_install('mcp')}") from None
+            return self._call(sessions, arguments)
+        finally:
+            sessions.close()
+
+    def _call(self, sessions: RowSessions, arguments: Mapping[str, Any]) -> Any:
         seconds = remaining_seconds()
-        with tempfile.TemporaryFile("w+", errors="replace") as said:  # not the terminal, which escapes could control
-            try:
-                # A little earlier than the deadline, so that the server is ended before its thread is given up.
-                async with asyncio.timeout(None if seconds is None else max(0.1, seconds - 3)):
-                    result = await self._result(arguments, said)
-            except TimeoutError:
-                raise
-            except Exception as error:
-                said.seek(0)
-                tail = visible(" ".join(said.read()[-300:].split()))
-                cause = " ".join(str(_cause(error))[:500].split())
-                raise NodeError("tool", f"{self.name}: {cause}" + (f"; it said: {tail}" if tail else "")) from error
-        text = "\n".join(getattr(part, "text", "") for part in getattr(result, "content", ()))
-        if getattr(result, "is_error", getattr(result, "isError", False)):  # the name changed with mcp 2
-            raise NodeError("tool", f"{self.name}: {text[:500]}")
-        if len(text) > LONGEST_RESULT:
-            raise NodeError("tool", f"{self.name}: a result of {len(text)} characters, over {LONGEST_RESULT}")
-        structured = getattr(result, "structured_content", getattr(result, "structuredContent", None))
-        return structured if structured is not None else text
-
-    async def _result(self, arguments: Mapping[str, Any], errlog: Any) -> Any:
-        from mcp import ClientSession, StdioServerParameters
-        from mcp.client.stdio import stdio_client
-
-        command = sys.executable if self.command[0] == "python" else self.command[0]
-        server = StdioServerParameters(command=command, args=list(self.command[1:]), cwd=str(self.base))
-        async with AsyncExitStack() as stack:
-            read, write = await stack.enter_async_context(stdio_client(server, errlog=errlog))
-            session = await stack.enter_async_context(ClientSession(read, write))
-            await session.initialize()
-            return await session.call_tool(self.name, dict(arguments))
+        # A little earlier than the deadline, so that the server is ended before its thread is given up.
+        result = sessions.call(self.server, self.name, arguments, None if seconds is None else max(0.1, seconds - 3))
+        return _value(result, self.name, self.server)
 
 
-def _cause(error: BaseException) -> BaseException:
-    """The first error of a group, which anyio makes of an error in one of its tasks."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
+def _value(result: Any, name: str, server: Server) -> Any:
+    """What a call gave, as JSON: a text, an object, an image as a data URI, or a list of texts and images.
+
+    Raises NodeError("tool") for a failure that the server tells.
+    """
+    parts = [_part(part, server) for part in field_of(result, "content", "content") or ()]
+    text = "\n".join(part for part in parts if not part.startswith(_IMAGE))
+    if field_of(result, "is_error", "isError"):
+        raise NodeError("tool", f"{name}: {text[:500]}")
+    if len(text) > LONGEST_RESULT:
+        raise NodeError("tool", f"{name}: a result of {len(text)} characters, over {LONGEST_RESULT}")
+    if any(part.startswith(_IMAGE) for part in parts):
+        return parts[0] if len(parts) == 1 else parts
+    structured = field_of(result, "structured_content", "structuredContent")
+    return structured if structured is not None else text
+
+
+_IMAGE = "data:image/"
+
+
+def _part(part: Any, server: Server) -> str:
+    kind, inside = getattr(part, "type", ""), getattr(part, "resource", None)
+    mime = str(field_of(inside or part, "mime_type", "mimeType") or "a file")
+    data = getattr(part, "data", None) or getattr(inside, "blob", None)
+    if data and mime.startswith("image/"):
+        try:
+            return image_url(f"data:{mime};base64,{data}", server.base)
+        except NodeError as error:
+            return f"(an image that cannot be shown: {error})"
+    if data:
+        return f"({mime}, which cannot be shown)"
+    if kind == "resource_link":
+        return f"{getattr(part, 'name', '')}: {getattr(part, 'uri', '')}"
+    return str(getattr(part, "text", None) or getattr(inside, "text", None) or "")

@@ -37,7 +37,7 @@ def find_tool_defects(
         told: whether a model reads about the tool and fills its arguments.
     """
     if isinstance(tool.call, McpCall):
-        yield from _server_defects(tool, tool.call.command, base, path)
+        yield from _server_defects(tool, tool.call.server.command, base, path)
     if not tool.source.startswith(PREFIX):
         return
     address = parse_address(tool.source)
@@ -87,7 +87,16 @@ def find_source_defects(
         return
     if function is None:
         return
-    yield from _function_defects(name, function, f"line {function.lineno} of its source", (*path, "source"))
+    where = f"line {function.lineno} of its source"
+    yield from _function_defects(name, function, where, (*path, "source"))
+    needed = len(function.args.posonlyargs) - max(0, len(function.args.defaults) - len(function.args.args))
+    if unnamed := [a.arg for a in function.args.posonlyargs[:needed]]:
+        yield Defect(
+            DefectKind.MISMATCHED_TOOL,
+            f"'{name}' ({where}) takes '{unnamed[0]}' by position only, and the sandbox gives arguments by name",
+            "Remove the / from its parameters.",
+            (*path, "source"),
+        )
     named = set((schema or {}).get("properties", {}))
     arguments = {a.arg for a in (*function.args.args, *function.args.kwonlyargs)}
     missing = sorted({a.arg for a in _filled(function)} - named)
@@ -110,21 +119,14 @@ def _function_defects(name: str, function: Function, where: str, path: Place) ->
             'Return what its reader must know, if only that it was done, e.g. return "sent".',
             path,
         )
-    needed = len(function.args.posonlyargs) - max(0, len(function.args.defaults) - len(function.args.args))
-    if unnamed := [a.arg for a in function.args.posonlyargs[:needed]]:
-        yield Defect(
-            DefectKind.MISMATCHED_TOOL,
-            f"'{name}' ({where}) takes '{unnamed[0]}' by position only, and calls give arguments by name",
-            "Remove the / from its parameters.",
-            path,
-        )
 
 
 def _filled(function: Function) -> list[ast.arg]:
-    """The arguments without a default that can be given by name."""
+    """The arguments without a default."""
     given, only = function.args, zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
-    needed = len(given.args) - len(given.defaults)
-    return [*given.args[: max(0, needed)], *(argument for argument, default in only if default is None)]
+    placed = [*given.posonlyargs, *given.args]
+    needed = len(placed) - len(given.defaults)
+    return [*placed[: max(0, needed)], *(argument for argument, default in only if default is None)]
 
 
 def _server_defects(tool: Tool, command: tuple[str, ...], base: Path, path: Place) -> Iterator[Defect]:

@@ -2,6 +2,7 @@
 
 `python:path/tools.py:lookup`    a function in a file or a module (`workbench.user_code`)
 `mcp:COMMAND ARGS#name`          the tool `name` of the MCP server that the command starts (extra `[mcp]`)
+`mcp:COMMAND ARGS`               all its tools
 `sandbox:python`                 runs Python that the model writes, in the sandbox; the result is the printed output
 
 A model without native tool calls is asked for a line `call: {"tool": NAME, "arguments": {...}}`.
@@ -13,24 +14,23 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-import shlex
-import typing
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from workbench.concurrency import run_in_thread
 from workbench.errors import NodeError, SpecError
 from workbench.kit.answers.json_text import load_loose
 from workbench.kit.beside import Leftovers
+from workbench.kit.bound_function import BoundFunction
 from workbench.kit.call_parser import Reading, correction, read_text
 from workbench.kit.mcp import McpCall
+from workbench.kit.mcp_session import RowSessions, in_sessions
+from workbench.kit.schemas import told_arguments
+from workbench.kit.tool import Tool, as_rules_see, know_tools, server_tools
 from workbench.lm import Response
 from workbench.runtime import Context
 from workbench.spec import PolicySpec, refusal, strictest_verdict
-from workbench.user_code import PREFIX, instead_of_code, load_user_code, parse_address
+from workbench.user_code import PREFIX, SERVER, instead_of_code, load_user_code, parse_address, parse_server
 
 INTERPRETER = "sandbox:python"
 _INTERPRET = """
@@ -44,65 +44,6 @@ def run(code):
 """
 
 
-#: Characters of what a tool says where it fails.
-LONGEST_ERROR = 2_000
-
-
-@dataclass(frozen=True)
-class Tool:
-    """A callable with a name, a description and a JSON Schema of its arguments. folder: where what it leaves in files
-    is looked for: beside its code, or where its server runs."""
-
-    name: str
-    description: str
-    schema: Mapping[str, Any]
-    call: Callable[[Mapping[str, Any]], Any]
-    source: str = field(default="")
-    is_async: bool = False
-    defaults: Mapping[str, Any] = field(default_factory=dict)  # of arguments, in addition to those in the schema
-    folder: Path | None = None
-
-    @property
-    def all_defaults(self) -> dict[str, Any]:
-        """The known default values of optional arguments."""
-        return {**schema_defaults(self.schema), **self.defaults}
-
-    @property
-    def definition(self) -> dict[str, Any]:
-        """What a server with native tools is told of it."""
-        function = {"name": self.name, "description": self.description, "parameters": dict(self.schema)}
-        return {"type": "function", "function": function}
-
-    async def __call__(self, arguments: Mapping[str, Any], timeout: float = 300.0) -> Any:
-        """Call it. Python functions that are not coroutines run in a thread. Raises NodeError("tool")."""
-        check_arguments(self, arguments)
-        try:
-            if self.is_async:
-                async with asyncio.timeout(timeout):
-                    return await self.call(arguments)
-            return await run_in_thread(partial(self.call, arguments), timeout)
-        except NodeError:
-            raise
-        except TimeoutError as error:
-            raise NodeError("tool", f"{self.name}: {str(error) or f'no result within {timeout:g} s'}") from error
-        except Exception as error:
-            raise NodeError("tool", f"{self.name}: {type(error).__name__}: {error}"[:LONGEST_ERROR]) from error
-
-
-def check_arguments(tool: Tool, arguments: Mapping[str, Any]) -> None:
-    """Raise NodeError("tool") for arguments that the tool does not take, or lacks."""
-    if unknown := set(arguments) - set(tool.schema.get("properties", arguments)):
-        raise NodeError("tool", f"{tool.name} takes no argument '{sorted(unknown)[0]}'")
-    if missing := set(tool.schema.get("required", ())) - set(arguments):
-        raise NodeError("tool", f"{tool.name} needs the argument '{sorted(missing)[0]}'")
-
-
-def schema_defaults(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The default values in a JSON Schema of arguments."""
-    properties = schema.get("properties", {})
-    return {name: p["default"] for name, p in properties.items() if isinstance(p, Mapping) and "default" in p}
-
-
 class CallsTools(Protocol):
     """How a tool is called, e.g. with retries (`workbench.kit.live_calls`)."""
 
@@ -114,11 +55,16 @@ async def call_tool(ctx: Context, tool: Tool, arguments: Mapping[str, Any], live
 
     live: makes the call in place of a single attempt. Raises NodeError("policy") and NodeError("tool").
     """
-    await check_policy(ctx, tool.name, arguments, tool.all_defaults)
+    if ctx.restricted:
+        await know_tools([tool])  # its rules may be about arguments that are left out
+    given = as_rules_see(tool, arguments)
+    await check_policy(ctx, tool.name, given, tool.all_defaults if ctx.restricted else None)
     if tool.source == INTERPRETER:
         return await run_in_sandbox(ctx, Tool("run", "", tool.schema, tool.call, _INTERPRET), arguments)
 
     leftovers = await ctx.shared("tools", Leftovers.open)
+    sessions = ctx.row.get((RowSessions, ctx.draw.replica), RowSessions)
+    replayed = True
 
     async def call() -> dict[str, Any]:
         try:
@@ -129,15 +75,20 @@ async def call_tool(ctx: Context, tool: Tool, arguments: Mapping[str, Any], live
             return {"error": str(error)}
 
     async def run() -> dict[str, Any]:
-        if tool.folder is None:
-            return await call()
-        beside = await leftovers.look([tool.folder])
-        found = await call()
+        nonlocal replayed
+        replayed = False
+        with in_sessions(sessions):
+            if tool.folder is None:
+                return await call()
+            beside = await leftovers.look([tool.folder])
+            found = await call()
         left = await asyncio.to_thread(beside.find_changed)
         return {**found, "left_beside": left} if left else found
 
     found = await ctx.effect("tool", [tool.source, dict(arguments)], run)
     leftovers.count(ctx.node, found.get("left_beside", ()))
+    if replayed and live is None and isinstance(tool.call, McpCall):
+        sessions.note(tool.call.server, tool.call.name, given)
     if "error" in found:
         raise NodeError("tool", found["error"])
     return found["value"]
@@ -194,33 +145,59 @@ async def check_call(
         raise NodeError("policy", refused)
 
 
-def load_tool(address: str, base: Path) -> Tool:
+def load_tool(address: str, base: Path, env: Mapping[str, str] | None = None) -> Tool:
     """The tool at an address. Raises SpecError that says what to write instead.
 
     Where code is not run (`workbench.user_code`), a Python tool is an outline.
+
+    Args:
+        base: the folder of the workflow file.
+        env: further variables of the environment of a server; $NAME stands for one of ours.
     """
-    if not address.startswith(PREFIX):
-        return _load_tool(address, base)
-    if instead_of_code() == "names":
-        return Tool(parse_address(address).name, "", {}, _outside, address)
-    return _python_tool(address, base)  # the module is kept by its content, so an edited file is read again
+    if address.startswith(SERVER) and not parse_server(address).tool:
+        raise SpecError(f"'{address}' names all tools of a server", hint=f"Write {address}#name for one of them.")
+    return tools_at(address, base, env)[0]
 
 
-@lru_cache(maxsize=512)
-def _load_tool(address: str, base: Path) -> Tool:
+def load_tools(addresses: Sequence[str], base: Path, env: Mapping[str, str] | None = None) -> dict[str, Tool]:
+    """The tools at addresses, by name. Raises SpecError at the place of an address that is wrong, or whose tool has the
+    name of another one."""
+    found: dict[str, Tool] = {}
+    for number, address in enumerate(addresses):
+        try:
+            tools = tools_at(address, base, env)
+        except SpecError as error:
+            raise error if error.path else SpecError(error.message, hint=error.hint, path=("tools", number)) from error
+        for tool in tools:
+            if found.setdefault(tool.name, tool) is not tool:
+                hint = f"Rename one of them, or name the tools that you need: {SERVER}COMMAND#name."
+                raise SpecError(f"two tools are named '{tool.name}'", hint=hint, path=("tools", number))
+    return found
+
+
+def has_unknown_tools(addresses: Iterable[str]) -> bool:
+    """Whether one of these stands for all tools of a server that is not asked here, since code is not run."""
+    return instead_of_code() != "code" and any(a.startswith(SERVER) and not parse_server(a).tool for a in addresses)
+
+
+def tools_at(address: str, base: Path, env: Mapping[str, str] | None = None) -> Sequence[Tool]:
+    """The tools at an address: several for a server without the name of a tool, none of it where code is not run.
+
+    Raises SpecError that says what to write instead.
+    """
+    if address.startswith(SERVER):
+        return server_tools(address, base.resolve(), tuple((env or {}).items()), instead_of_code() == "code")
     if address == INTERPRETER:
         schema = {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]}
-        return Tool("python", "Run Python code; the result is what it prints.", schema, _outside, address)
-    if address.startswith("mcp:"):
-        command, mark, name = address.removeprefix("mcp:").rpartition("#")
-        if not mark or not command.strip() or not name:
-            raise SpecError(f"'{address}' does not name an MCP tool", hint="Write mcp:COMMAND ARGS#tool_name.")
-        call = McpCall(tuple(shlex.split(command)), name, base)
-        return Tool(name, f"The tool {name} of an MCP server.", {}, call, address, folder=base.resolve())
-    raise SpecError(
-        f"'{address}' is not a tool",
-        hint="Write python:file.py:function, mcp:COMMAND ARGS#tool_name or sandbox:python.",
-    )
+        return [Tool("python", "Run Python code; the result is what it prints.", schema, _outside, address)]
+    if not address.startswith(PREFIX):
+        raise SpecError(
+            f"'{address}' is not a tool",
+            hint="Write python:file.py:function, mcp:COMMAND ARGS#tool_name or sandbox:python.",
+        )
+    if instead_of_code() == "names":
+        return [Tool(parse_address(address).name, "", {}, _outside, address)]
+    return [_python_tool(address, base)]  # the module is kept by its content, so an edited file is read again
 
 
 def _outside(arguments: Mapping[str, Any]) -> Any:
@@ -229,48 +206,16 @@ def _outside(arguments: Mapping[str, Any]) -> Any:
 
 def _python_tool(address: str, base: Path) -> Tool:
     function = load_user_code(address, base)
-
-    def call(arguments: Mapping[str, Any]) -> Any:
-        return function(**arguments)
-
-    async def acall(arguments: Mapping[str, Any]) -> Any:
-        coroutine: Any = function(**arguments)
-        return await coroutine
-
+    place, bound = parse_address(address), BoundFunction(function)
     doc, is_async = inspect.getdoc(function) or "", inspect.iscoroutinefunction(function)
-    place, run = parse_address(address), acall if is_async else call
-    folder = place.file(base).parent
-    return Tool(place.name, doc, _schema(function), run, address, is_async, _defaults(function), folder)
-
-
-def _defaults(function: Callable[..., Any]) -> dict[str, Any]:
-    parameters = inspect.signature(function).parameters.values()
-    return {p.name: p.default for p in parameters if p.default is not p.empty}
-
-
-def _schema(function: Callable[..., Any]) -> dict[str, Any]:
-    """The JSON Schema of a function's arguments, from its annotations."""
-    from pydantic import TypeAdapter
-
-    try:
-        hints = typing.get_type_hints(function)
-    except Exception:
-        hints = {}
-    properties, required = {}, []
-    for name, parameter in inspect.signature(function).parameters.items():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            continue
-        properties[name] = TypeAdapter(hints[name]).json_schema() if name in hints else {}
-        if parameter.default is parameter.empty:
-            required.append(name)
-    return {"type": "object", "properties": properties, "required": required}
+    return Tool(place.name, doc, bound.schema, bound, address, is_async, bound.defaults, place.file(base).parent)
 
 
 def describe_tool(tool: Tool, hidden: Collection[str] = ()) -> str:
     """One line for a prompt: a tool's name, arguments (without the hidden ones) and description."""
-    properties = tool.schema.get("properties", {})
-    arguments = {name: schema.get("type", "any") for name, schema in properties.items() if name not in hidden}
-    return f"- {tool.name}({json.dumps(arguments)}): {tool.description.splitlines()[0] if tool.description else ''}"
+    lines = tool.description.split("\n")  # what a server says has no summary on its first line
+    about = " ".join(" ".join(lines if isinstance(tool.call, McpCall) else lines[:1]).split())
+    return f"- {tool.name}({json.dumps(told_arguments(tool.schema, hidden), ensure_ascii=False)}): {about}"
 
 
 def read_calls(

@@ -21,6 +21,7 @@ from workbench.runtime.clock import NodeClock
 from workbench.runtime.draw import FIRST_DRAW, Draw
 from workbench.runtime.embedding import Vector
 from workbench.runtime.repair import FRESH
+from workbench.runtime.row import RowScope
 from workbench.runtime.runtime import Runtime, S
 from workbench.spec import LMSpec, PolicySpec
 from workbench.task import Example
@@ -49,11 +50,11 @@ class Program:
 
     async def run(self, example: Example, draw: Draw = FIRST_DRAW) -> ExampleRun:
         """Run all nodes, independent ones at the same time. A failing node ends the example as a failure."""
-        trace, begun = Trace(example.id), time.perf_counter()
+        trace, begun, row = Trace(example.id), time.perf_counter(), RowScope()
         written: dict[str, Mapping[str, Any]] = {}
 
         async def step(name: str, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-            context = Context(self, example.id, trace, name, draw.at(self.positions[name]))
+            context = Context(self, example.id, trace, name, draw.at(self.positions[name]), row=row)
             return await context.run_node(self.nodes[name], inputs)
 
         failure = message = None
@@ -61,6 +62,8 @@ class Program:
             await self.schedule.run(step, example, written)
         except NodeError as error:
             failure, message = error.kind, f"node '{error.node}': {error}" if error.node else str(error)
+        finally:
+            await row.aclose()
         trace.spans.sort(key=lambda span: span.order)
         return ExampleRun(self.schedule.merged(written), trace, failure, message, time.perf_counter() - begun)
 
@@ -84,6 +87,7 @@ class Context:
         draw: which samples it draws.
         policies: of the workflow files around it, which hold besides the run's own.
         clocks: of the nodes around it.
+        row: what its nodes share.
     """
 
     def __init__(
@@ -95,9 +99,10 @@ class Context:
         draw: Draw = FIRST_DRAW,
         policies: tuple[PolicySpec, ...] = (),
         clocks: tuple[NodeClock, ...] = (),
+        row: RowScope | None = None,
     ):
         self.program, self.example, self.trace, self.node = program, example, trace, node
-        self.draw, self.policies = draw, policies
+        self.draw, self.policies, self.row = draw, policies, row or RowScope()
         self._span: Span | None = None
         self._effects = 0
         self._task_calls = Counter[int]()  # by replica
@@ -111,6 +116,11 @@ class Context:
     def span(self) -> Span:
         assert self._span is not None
         return self._span
+
+    @property
+    def restricted(self) -> bool:
+        """Whether a policy can refuse a call here."""
+        return any(policy.restricts for policy in (self.program.runtime.policy, *self.policies))
 
     def note(self, **values: Any) -> None:
         """Record something on the span, e.g. that a fallback read the answer."""
@@ -173,7 +183,8 @@ class Context:
         policies = self.policies if policy is None else (*self.policies, policy)
         draw = self.draw.child(replica, self._children[replica])
         self._children[replica] += 1
-        child = Context(self.program, self.example, self.trace, f"{self.node}.{name}", draw, policies, self.clocks)
+        path = f"{self.node}.{name}"
+        child = Context(self.program, self.example, self.trace, path, draw, policies, self.clocks, self.row)
         return await child.run_node(node, inputs, agent)
 
     async def complete(

@@ -125,14 +125,18 @@ class Runtime:
         """The response, and how it was paid. Raises LMError if the call failed for good, and SpecError for an image to
         a model that takes none."""
         lm = self.pool.get(spec)
-        if not getattr(lm, "reads_images", False) and any(map(count_images, request.messages)):
+        if not self.reads_images(spec) and any(map(count_images, request.messages)):
             raise SpecError(f"{spec.model} reads no images", hint="Name a model behind openai/ or LiteLLM that does.")
         settled = await self.ledger.call(lm, request, role, spec)
         if settled.error is not None:
             raise settled.error
         assert settled.response is not None
         most = lm.price(settled.response.prompt_tokens, request.max_tokens)
-        return settled.response, replace(settled, most_usd=most)
+        return _with_ids(settled.response, len(request.messages)), replace(settled, most_usd=most)
+
+    def reads_images(self, spec: LMSpec) -> bool:
+        """Whether a language model takes images."""
+        return getattr(self.pool.get(spec), "reads_images", False)
 
     async def shared_effect(self, kind: str, content: Any, run: Callable[[], Awaitable[Any]]) -> Any:
         """An effect whose JSON result does not depend on who asks for it: run once for this content, and journalled.
@@ -159,3 +163,13 @@ class Runtime:
                 lm, lambda lm, request: self.ledger.call(lm, request, role, spec)
             )
         return self._embedders[lm.identity, role]
+
+
+def _with_ids(response: Response, turn: int) -> Response:
+    """The response, each of whose calls has an id, by which its result is told. turn: tells it from those of others."""
+    ids = [call.get("id") for call in response.tool_calls]
+    if all(isinstance(one, str) and one for one in ids) and len({*ids}) == len(ids):
+        return response
+    # Of nine letters and digits, since some servers take no other.
+    calls = tuple({**c, "id": f"call{turn % 1000:03d}{n % 100:02d}"} for n, c in enumerate(response.tool_calls))
+    return replace(response, tool_calls=calls)

@@ -18,6 +18,7 @@ from workbench.task.dataset import Example
 from workbench.task.load import Task
 from workbench.task.reach import is_empty, out_of_reach
 from workbench.type_guards import is_dict, is_list
+from workbench.user_code import SERVER
 from workbench.workflow import NodeKind, Signature, Surroundings, learnable_addresses, node_class
 
 Place = tuple[str | int, ...]
@@ -149,6 +150,8 @@ def _of_policy(task: Task) -> Iterator[Defect]:
 def _idle_rules(task: Task) -> Iterator[str]:
     """Rules of the policy whose pattern matches no tool of any node."""
     tools = {name for node in task.workflow.walk() for name in node.tool_names()}
+    if any(name.startswith(SERVER) for name in tools):
+        return  # it has further tools, which nobody has asked it for
     for i, rule in enumerate(task.spec.policy.rules):
         pattern = rule.allow or rule.deny or rule.ask or ""
         if not any(fnmatchcase(tool, pattern) for tool in tools):

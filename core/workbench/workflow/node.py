@@ -175,8 +175,13 @@ class NodeKind:
 
     @property
     def tool_description(self) -> str:
-        """What the node does, in a line for the model of an agent that has it as a tool."""
-        return str(getattr(self.config, "instructions", ""))
+        """What the node does, in a line for the model of an agent that has it as a tool. Never its instructions."""
+        return f"Gives {', '.join(self.outputs)}." if self.outputs else ""
+
+    @property
+    def input_types(self) -> Mapping[str, Any]:
+        """The types of the inputs, as far as they are known."""
+        return {}
 
     def children(self) -> Mapping[str, NodeKind]:
         """The nodes inside this one, by the address of the setting that holds them."""
@@ -263,6 +268,10 @@ class SignatureNode(NodeKind):
     @property
     def outputs(self) -> tuple[str, ...]:
         return tuple(f.name for f in self.signature.outputs)
+
+    @property
+    def input_types(self) -> Mapping[str, Any]:
+        return {f.name: f.type for f in self.signature.inputs}
 
     @cached_property
     def lm(self) -> LMSpec | None:

@@ -286,7 +286,7 @@ def test_tools_that_take_nothing_are_named_and_some_of_them_end_a_plan(folder: P
     [
         ({"finish": ["add_z"]}, "there is no tool 'add_z'"),
         ({"plans": [{"tools": ["add_z"]}]}, "a plan has the tool 'add_z'"),
-        ({"tools": ["python:letters.py:add_a"] * 2}, "the name 'add_a' is taken"),
+        ({"tools": ["python:letters.py:add_a"] * 2}, "two tools are named 'add_a'"),
         ({"astar": "question -> a, b"}, "one output"),
         ({"plans": [{"tools": []}]}, "at least 1"),
     ],

@@ -57,7 +57,7 @@ def optional_untyped(query: str, limit=3) -> str:
     return query * limit
 
 
-def by_position(query: str, /) -> str:  # arguments are given by name
+def by_position(query: str, /) -> str:
     """Searches."""
     return query
 

@@ -20,7 +20,7 @@ from workbench.lm import is_loopback
 from workbench.spec import load_yaml_file
 from workbench.text import one_line
 from workbench.type_guards import is_dict, is_list, walk
-from workbench.user_code import PREFIX, code_files, relocate_address
+from workbench.user_code import PREFIX, SERVER, code_files, parse_server, relocate_address
 
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
 _ADDRESS = re.compile(r"https?://\S+", re.IGNORECASE)
@@ -200,14 +200,14 @@ def _add_programs(part: Mapping[Any, Any], powers: Powers, base: Path) -> list[P
     for text in _own_texts(part):
         if text.startswith(PREFIX):
             powers.add("runs Python", text, relocate_address(text, base, Path("/")))
-        if text.startswith("mcp:"):
-            commands.append(text.removeprefix("mcp:").rpartition("#")[0] or text)
+        if text.startswith(SERVER):
+            commands.append(_server_command(text))
     if is_dict(managed := part.get("managed")) and "command" not in managed:  # whose arguments can load code
         commands.append(" ".join(map(str, ["vllm serve", *(managed.get("arguments") or ())])))
     if command := part.get("command"):
         commands.append(" ".join(map(str, command)) if is_list(command) else str(command))
     if "external" in part:  # an agent that exists; its command is read above
-        commands += [str(part["mcp"]).rpartition("#")[0] or str(part["mcp"])] if part.get("mcp") else []
+        commands += [_server_command(str(part["mcp"]))] if part.get("mcp") else []
         if part.get("python"):
             powers.add("runs Python", str(part["python"]))
     for command in commands:
@@ -219,6 +219,13 @@ def _add_programs(part: Mapping[Any, Any], powers: Powers, base: Path) -> list[P
         powers.add("runs Python", str(settings["id"]))  # gymnasium imports the module before the colon
     words = {word for command in commands for word in re.split(r"[\s'\"=]+", command)}
     return [path for word in sorted(words) for path in _existing(word, base) if path.is_file() and _inside(path, base)]
+
+
+def _server_command(address: str) -> str:
+    try:
+        return parse_server(address).command
+    except SpecError:
+        return address  # told when it is used
 
 
 def _add_variables(value: Any, searched: list[Any], powers: Powers) -> None:

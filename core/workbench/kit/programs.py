@@ -1,0 +1,26 @@
+"""Programs that must end with this process, however it ends."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+
+@cache
+def dying_with_us() -> tuple[str, ...]:
+    """What starts a program so that it is killed when the thread that started it ends, if the machine has it."""
+    found = shutil.which("setpriv")
+    return (found, "--pdeathsig", "KILL", "--") if found else ()
+
+
+def check_program(program: str, cwd: Path, env: Mapping[str, str]) -> None:
+    """Raise OSError for one that cannot be started, lest `setpriv`, which can, says so in its own words."""
+    path = str(cwd / program) if os.sep in program else program
+    if shutil.which(path, path=env.get("PATH", os.defpath)) is not None:
+        return
+    if os.sep in program and os.path.isfile(path):
+        raise PermissionError(f"{program} is not executable; name what runs it before it, or use chmod +x")
+    raise FileNotFoundError(f"there is no program '{program}'" + ("" if os.sep in program else " on its PATH"))

@@ -1,0 +1,17 @@
+"""Settings of all nodes that have tools."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+#: What `tools` says of itself.
+TOOLS = "python:module.function, mcp:COMMAND ARGS#name, or mcp:COMMAND ARGS for all tools of a server"
+
+#: The variables of servers.
+ENV: Any = Field(
+    default_factory=dict,
+    exclude_if=lambda env: not env,
+    description="further variables of the environment of MCP servers; $NAME: of ours",
+)
