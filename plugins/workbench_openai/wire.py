@@ -100,7 +100,7 @@ def parse_body(raw: bytes, request: Request, price: Price) -> Response:
         raise LMError("broken" if kind == "bad_body" else kind, "the server broke off the answer", status=200)
     text, thoughts = dialects.read_content(message.get("content"))
     text = _cut(_clean(text), [stop for stop in request.stop if stop.strip()])
-    calls = tuple(_tool_call(call, n, request) for n, call in enumerate(_listed(message.get("tool_calls"))))
+    calls = tuple(map(_tool_call, _listed(message.get("tool_calls"))))
     refusal = message.get("refusal")
     if refusal and isinstance(refusal, str):
         text, finish = text or _clean(refusal), "refusal"
@@ -176,13 +176,12 @@ def _listed(calls: Any) -> list[Any]:
     return calls or []
 
 
-def _tool_call(call: Any, number: int, request: Request) -> dict[str, Any]:
-    """A call; one without an id gets one of our own, since its result has to name it."""
+def _tool_call(call: Any) -> dict[str, Any]:
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict) or not isinstance(function.get("name"), str):
         raise LMError("bad_body", "status 200 with a malformed tool call")
     return {
-        "id": str(call.get("id") or f"call{len(request.messages) % 1000:03d}{number % 100:02d}"),
+        "id": str(call.get("id") or ""),
         "name": function["name"],
         "arguments": _arguments(function.get("arguments")),
     }

@@ -81,7 +81,9 @@ def to_message(response: Response) -> dict[str, Any]:
     of thinking, DeepSeek its thoughts, which it refuses in any other message.
     """
     if response.message is not None and response.tool_calls:
-        return {"role": "assistant", **response.message}
+        named = zip(response.message["tool_calls"], response.tool_calls, strict=True)
+        calls = [{**call, "id": known["id"]} for call, known in named]
+        return {"role": "assistant", **response.message, "tool_calls": calls}
     message: dict[str, Any] = {"role": "assistant", "content": response.text}
     if response.tool_calls:
         message["tool_calls"] = [

@@ -204,11 +204,10 @@ def test_r8_a_stream_that_nobody_asked_for_is_read() -> None:
         read(b"data: {broken\n\n")
 
 
-def test_t6_t7_calls_get_an_id_and_readable_arguments() -> None:
+def test_t7_arguments_that_are_malformed_are_mended() -> None:
     calls = [{"id": None, "function": {"name": "look", "arguments": '{"city": "Paris",}'}}]
     found = read(body(None, "tool_calls", message={"tool_calls": calls}))
-    assert found.tool_calls == ({"id": "call00200", "name": "look", "arguments": {"city": "Paris"}},)
-    assert to_message(found)["tool_calls"][0]["id"] == "call00200"
+    assert found.tool_calls == ({"id": "", "name": "look", "arguments": {"city": "Paris"}},)  # ids: runtime
 
 
 CALL = {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}
