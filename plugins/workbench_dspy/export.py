@@ -75,7 +75,7 @@ _IMPORTS = (
     (r"from workbench\.workflow import", "from .fields import"),
     (r"from workbench\.kit import", "from . import"),
     (r"from workbench\.kit\.answers\.", "from .answers_"),
-    (r"from workbench\.lm\.", "from ."),
+    (r"from workbench\.lm import", "from .thoughts import"),
     (r"from workbench\.kit\.", "from ."),
     (r"from workbench_dspy\.exported\.", "from ."),
 )

@@ -21,13 +21,14 @@ from workbench.lm import (
     Request,
     Response,
     check_extra,
-    dialects,
     estimate_tokens,
+    is_filtered,
     is_loopback,
     is_reasoning,
     parse_price,
     redact,
     redact_sent,
+    refused_setting,
 )
 from workbench_openai import wire
 from workbench_openai.prices import usd_per_token
@@ -121,9 +122,9 @@ class OpenAIChat:
             def read(status: int, headers: Mapping[str, str], raw: bytes, form: wire.Form = form) -> Response | None:
                 if status == 200:
                     return self._without_key(wire.parse_body(raw, request, self._price))
-                if dialects.is_filtered(status, wire.body_of(raw)):
+                if is_filtered(status, wire.body_of(raw)):
                     return Response("", "refusal", estimate_tokens(request.messages), usd=0.0, estimated=True)
-                refused = dialects.refused_setting(status, wire.body_of(raw))
+                refused = refused_setting(status, wire.body_of(raw))
                 if refused is None or refused in form.omit:
                     raise wire.error_for(status, headers, raw)
                 if self._form is form:  # else another call has met the same refusal

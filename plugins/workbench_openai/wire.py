@@ -12,7 +12,21 @@ from typing import Any
 
 from workbench.errors import LMError
 from workbench.kit.answers.json_text import load_loose
-from workbench.lm import MOST_TOKENS, Message, Request, Response, dialects, estimate_tokens, offset_seed
+from workbench.lm import (
+    MOST_TOKENS,
+    Message,
+    Request,
+    Response,
+    estimate_tokens,
+    kind_of_error,
+    offset_seed,
+    read_content,
+    read_events,
+    read_finish,
+    read_thoughts,
+    read_usage,
+    unknown_parts,
+)
 
 Price = Callable[[int, int, int, int], float | None]
 
@@ -81,7 +95,7 @@ def _without_system(messages: Sequence[Message]) -> Sequence[Message]:
 def parse_body(raw: bytes, request: Request, price: Price) -> Response:
     """The answer in a body that came with status 200. Raises LMError (the caller adds an excerpt)."""
     try:
-        data = dialects.read_events(raw) or json.loads(raw.decode("utf-8-sig"))
+        data = read_events(raw) or json.loads(raw.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise LMError("bad_body", f"status 200 with an unreadable body ({error})") from None
     if not isinstance(data, dict):
@@ -96,19 +110,19 @@ def parse_body(raw: bytes, request: Request, price: Price) -> Response:
     if not isinstance(message, dict):
         raise LMError("bad_body", "status 200 without a message")
     if choice.get("error"):
-        kind = dialects.kind_of_error(None, {"error": choice["error"]})
+        kind = kind_of_error(None, {"error": choice["error"]})
         raise LMError("broken" if kind == "bad_body" else kind, "the server broke off the answer", status=200)
-    text, thoughts = dialects.read_content(message.get("content"))
+    text, thoughts = read_content(message.get("content"))
     text = _cut(_clean(text), [stop for stop in request.stop if stop.strip()])
     calls = tuple(map(_tool_call, _listed(message.get("tool_calls"))))
     refusal = message.get("refusal")
     if refusal and isinstance(refusal, str):
         text, finish = text or _clean(refusal), "refusal"
     else:
-        finish = dialects.read_finish(choice.get("finish_reason"), text, bool(calls))
-    thoughts = "\n".join(filter(None, (_clean(dialects.read_thoughts(message)), _clean(thoughts))))
+        finish = read_finish(choice.get("finish_reason"), text, bool(calls))
+    thoughts = "\n".join(filter(None, (_clean(read_thoughts(message)), _clean(thoughts))))
     response = _response(text, finish, data, choice, calls, request, price)
-    return replace(response, thoughts=thoughts, message=dialects.unknown_parts(message))
+    return replace(response, thoughts=thoughts, message=unknown_parts(message))
 
 
 def parse_vectors(raw: bytes, count: int) -> tuple[list[list[float]], int]:
@@ -131,7 +145,7 @@ def _response(
     text: str, finish: str, data: dict, choice: dict, calls: tuple[dict, ...], request: Request, price: Price
 ) -> Response:
     said = text + "".join(str(call["arguments"]) for call in calls)
-    prompt, completion, cached, written = dialects.read_usage(data.get("usage"), bool(said.strip()), MOST_TOKENS)
+    prompt, completion, cached, written = read_usage(data.get("usage"), bool(said.strip()), MOST_TOKENS)
     estimated = prompt is None or completion is None
     if prompt is None:
         prompt = estimate_tokens(request.messages)
@@ -213,12 +227,12 @@ def _ids(value: Any) -> tuple[int, ...] | None:
 
 def error_for(status: int, headers: Mapping[str, str], raw: bytes) -> LMError:
     """What an answer with another status than 200 means."""
-    kind = dialects.kind_of_error(status, body_of(raw))
+    kind = kind_of_error(status, body_of(raw))
     return LMError(kind, f"status {status}", retry_after=retry_after(headers), status=status)
 
 
 def _error_in_200(data: Mapping[str, Any]) -> LMError:
-    kind = dialects.kind_of_error(None, data)
+    kind = kind_of_error(None, data)
     return LMError(kind, "status 200 with an error", status=200)
 
 

@@ -31,7 +31,7 @@ from workbench.kit.call_bodies import (
     read_expression,
     read_value,
 )
-from workbench.lm.thoughts import split_thoughts
+from workbench.lm import split_thoughts
 
 _STRICT = re.compile(r"(?im)^[ \t]*+call:\s*+(\{.*\})\s*$")
 _MARK = re.compile(rf"(?im)^{DECORATION}(?:tool[ _-]?|function[ _-]?)?call[*_`]*[ \t]*:[*_]*")

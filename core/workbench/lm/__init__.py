@@ -3,7 +3,19 @@
 One attempt a call: nothing here retries, counts or stores.
 """
 
-from workbench.lm import dialects
+from workbench.lm.dialects import (
+    THOUGHT_TOKENS,
+    is_filtered,
+    kind_of_error,
+    read_content,
+    read_events,
+    read_finish,
+    read_thoughts,
+    read_usage,
+    refused_setting,
+    thinks,
+    unknown_parts,
+)
 from workbench.lm.http import (
     MAX_BODY,
     Rates,
@@ -56,7 +68,17 @@ __all__ = [
     "Rates",
     "check_embeds",
     "check_extra",
-    "dialects",
+    "THOUGHT_TOKENS",
+    "is_filtered",
+    "kind_of_error",
+    "read_content",
+    "read_events",
+    "read_finish",
+    "read_thoughts",
+    "read_usage",
+    "refused_setting",
+    "thinks",
+    "unknown_parts",
     "check_length",
     "content_text",
     "count_images",

@@ -14,7 +14,7 @@ from typing import Any
 
 from workbench.errors import StoreError, WorkbenchError
 from workbench.lm import LM, estimate_tokens, make_lm
-from workbench.runtime.program import MAX_TOKENS, most_tokens
+from workbench.runtime.requests import MAX_TOKENS, most_tokens
 from workbench.spec import BudgetSpec, LMSpec
 from workbench.store import ReadOnlyStore, Usual, read_usual_calls
 from workbench.task import Example, Task, default_space, labelled_demo, variants

@@ -16,19 +16,17 @@ from typing import Any, NamedTuple, cast
 
 from workbench.errors import BudgetSpent, LMError, NodeError, ServerDead, SpecError, StoreError, WorkbenchError
 from workbench.ledger import Ledger, Settled
-from workbench.lm import Message, Request, Response, dialects
+from workbench.lm import Message, Request, Response
 from workbench.runtime.clock import NodeClock
 from workbench.runtime.draw import FIRST_DRAW, Draw
 from workbench.runtime.embedding import Vector
 from workbench.runtime.repair import FRESH
+from workbench.runtime.requests import make_request
 from workbench.runtime.row import RowScope
 from workbench.runtime.runtime import Runtime, S
 from workbench.spec import LMSpec, PolicySpec
 from workbench.task import Example
 from workbench.workflow import CallRecord, EffectRecord, ExampleRun, NodeKind, Schedule, Span, Trace, Workflow
-
-#: The output tokens of an answer where nothing bounds them.
-MAX_TOKENS = 512
 
 
 class Program:
@@ -384,25 +382,3 @@ def ends_run(error: BaseException, ledger: Ledger) -> bool:
         return is_cancelled()
     of_the_run = (BudgetSpent, StoreError, ServerDead, SpecError)
     return isinstance(error, of_the_run) or (isinstance(error, WorkbenchError) and ledger.stopping is error)
-
-
-def most_tokens(spec: LMSpec, answer: int | None) -> int:
-    """The tokens of one call at most. answer: those that the caller wants for an answer, if it says."""
-    if not dialects.thinks(spec.model, spec.extra):
-        return answer or spec.max_tokens or MAX_TOKENS
-    return max(answer or 0, spec.max_tokens) if spec.max_tokens else (answer or MAX_TOKENS) + dialects.THOUGHT_TOKENS
-
-
-def make_request(spec: LMSpec, messages: Sequence[Message], replica: int, settings: Mapping[str, Any]) -> Request:
-    """A Request with the LM's own defaults for settings that the caller leaves out.
-
-    At temperature 0 there is nothing to sample: all replicas are the same call, which is paid once. A model that thinks
-    gets tokens for its thoughts on top of those for the answer, unless its settings name a number.
-    """
-    values = {k: v for k, v in settings.items() if v is not None}
-    if spec.temperature is not None:
-        values.setdefault("temperature", spec.temperature)
-    values["max_tokens"] = most_tokens(spec, values.get("max_tokens"))
-    if not values.get("temperature"):
-        replica = 0
-    return Request(tuple(messages), replica=replica, **values)

@@ -20,7 +20,7 @@ from workbench.errors import NodeError
 from workbench.kit import answers
 from workbench.kit import plain_adapter as plain
 from workbench.kit.nearest_demos import Nearest
-from workbench.lm.thoughts import split_thoughts
+from workbench.lm import split_thoughts
 from workbench.workflow import Field, Signature
 
 #: Number of the draw that a module is run for; with a temperature, other numbers are other answers.

@@ -13,7 +13,7 @@ from aiohttp.test_utils import TestServer
 
 from workbench.errors import LMError
 from workbench.kit.native_calls import to_message
-from workbench.lm import Request, Response, dialects, parse_price
+from workbench.lm import Request, Response, parse_price, refused_setting
 from workbench.spec import LMSpec
 from workbench_openai import client, wire
 
@@ -302,9 +302,9 @@ def test_p_a_refusal_that_does_not_end_is_an_error() -> None:
 
 
 def test_only_a_setting_that_is_refused_as_such_is_left_out() -> None:
-    assert dialects.refused_setting(400, error("max_tokens must be at most 4096")) is None
-    assert dialects.refused_setting(400, error("Unknown name 'tools'")) is None
-    assert dialects.refused_setting(500, error("Unsupported parameter: 'max_tokens'")) is None
+    assert refused_setting(400, error("max_tokens must be at most 4096")) is None
+    assert refused_setting(400, error("Unknown name 'tools'")) is None
+    assert refused_setting(500, error("Unsupported parameter: 'max_tokens'")) is None
     for told in (error("no", code="unsupported_value"), error("Unsupported value")):
         told["error"]["param"] = "temperature"
-        assert dialects.refused_setting(400, told) == "temperature"
+        assert refused_setting(400, told) == "temperature"

@@ -1,0 +1,34 @@
+"""Requests of nodes and roles: what a language model's settings add to what the caller asks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from workbench.lm import THOUGHT_TOKENS, Message, Request, thinks
+from workbench.spec import LMSpec
+
+#: The output tokens of an answer where nothing bounds them.
+MAX_TOKENS = 512
+
+
+def most_tokens(spec: LMSpec, answer: int | None) -> int:
+    """The tokens of one call at most. answer: those that the caller wants for an answer, if it says."""
+    if not thinks(spec.model, spec.extra):
+        return answer or spec.max_tokens or MAX_TOKENS
+    return max(answer or 0, spec.max_tokens) if spec.max_tokens else (answer or MAX_TOKENS) + THOUGHT_TOKENS
+
+
+def make_request(spec: LMSpec, messages: Sequence[Message], replica: int, settings: Mapping[str, Any]) -> Request:
+    """A Request with the LM's own defaults for settings that the caller leaves out.
+
+    At temperature 0 there is nothing to sample: all replicas are the same call, which is paid once. A model that thinks
+    gets tokens for its thoughts on top of those for the answer, unless its settings name a number.
+    """
+    values = {k: v for k, v in settings.items() if v is not None}
+    if spec.temperature is not None:
+        values.setdefault("temperature", spec.temperature)
+    values["max_tokens"] = most_tokens(spec, values.get("max_tokens"))
+    if not values.get("temperature"):
+        replica = 0
+    return Request(tuple(messages), replica=replica, **values)
