@@ -107,6 +107,9 @@ def test_ids_that_name_a_conversation_and_a_turn_group_rows() -> None:
     ids = [f"c{i // 4}-turn{i % 4}" for i in range(48)]
     asked = [Example(name, {"key": name, "text": f"text {i}"}) for i, name in enumerate(ids)]
     assert cluster_rows(asked, None, ["text", "key"], None).notes == (), "an input is no id"
+    talks = [Example(name, {"conv": name[:2], "text": name}) for name in ids]
+    assert cluster_rows(talks, None, ["text"], None).guessed == "conv"
+    assert cluster_rows(talks, None, ["text", "conv"], None).guessed is None, "nor is it what rows have in common"
     prose = [Example(name, {"key": f"{name[:-6]}{' word' * 20}{name[-6:]}", "text": name}) for name in ids]
     assert cluster_rows(prose, None, ["text"], None).notes == (), "nor is a long text"
     turns = [Example(str(i), {"turn_id": i % 12, "qid": f"d{i // 4}-{i % 4}", "text": f"text {i}"}) for i in range(48)]
