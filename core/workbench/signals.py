@@ -78,6 +78,17 @@ def interrupted_by_sigterm() -> Generator[None]:
         signal.signal(signal.SIGTERM, earlier)
 
 
+@contextmanager
+def naming_resume(run: str, database: object) -> Generator[None]:
+    """A KeyboardInterrupt that comes before a stored run catches signals says how to resume it."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        if str(error):  # it names who was interrupted
+            raise
+        raise KeyboardInterrupt(f"resume the run with: workbench resume {run} --db {database}") from error
+
+
 def end_process(hint: str) -> None:
     """End this process and all its threads with exit code 130."""
     alert(f"\nEnded, since something did not return. Resume with: {hint}")

@@ -159,3 +159,23 @@ def test_a_result_of_another_workflow_or_one_that_was_edited_is_not_replaced_uns
     assert optimized("two")
     out.write_text(out.read_text() + "# mine\n")
     assert optimized("two")
+
+
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [
+        ((), "^resume the run with: workbench resume [0-9a-f]{8} --db .*run.db$"),
+        (("the plugin x was made",), "^the plugin x was made$"),
+    ],
+)
+def test_a_signal_before_the_run_catches_it_says_how_to_resume(
+    named: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its row is there already, and nothing was sent. named: who was interrupted, if a guard of plugins knows."""
+
+    def interrupt(*args: object, **more: object) -> None:
+        raise KeyboardInterrupt(*named)
+
+    monkeypatch.setattr("workbench.run.start.Session", interrupt)
+    with pytest.raises(KeyboardInterrupt, match=said):
+        plant(tmp_path, lambda r: 0.3, {"random": {"trials": 2}}, calls=400)

@@ -104,6 +104,14 @@ def test_ids_that_name_a_conversation_and_a_turn_group_rows() -> None:
         rows = [Example(str(i), {field: name, "text": f"text {i}"}) for i, name in enumerate(ids)]
         found = cluster_rows(rows, None, ["text"], None)
         assert len({*found.of.values()}) == 12 and "name 12 groups, e.g. c0" in found.notes[0], field
+    ids = [f"c{i // 4}-turn{i % 4}" for i in range(48)]
+    asked = [Example(name, {"key": name, "text": f"text {i}"}) for i, name in enumerate(ids)]
+    assert cluster_rows(asked, None, ["text", "key"], None).notes == (), "an input is no id"
+    talks = [Example(name, {"conv": name[:2], "text": name}) for name in ids]
+    assert cluster_rows(talks, None, ["text"], None).guessed == "conv"
+    assert cluster_rows(talks, None, ["text", "conv"], None).guessed is None, "nor is it what rows have in common"
+    prose = [Example(name, {"key": f"{name[:-6]}{' word' * 20}{name[-6:]}", "text": name}) for name in ids]
+    assert cluster_rows(prose, None, ["text"], None).notes == (), "nor is a long text"
     turns = [Example(str(i), {"turn_id": i % 12, "qid": f"d{i // 4}-{i % 4}", "text": f"text {i}"}) for i in range(48)]
     assert cluster_rows(turns, None, ["text"], None).notes == (), "numbers of turns, and questions on one document"
     for name in ("gsm8k/train/{}", "algebra_{}", "row-{}", "{}", "9f3a{}", "2024-01-05-{}", "L3-{}"):

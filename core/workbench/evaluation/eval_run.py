@@ -39,7 +39,7 @@ from workbench.run import (
     wrong_in_file,
 )
 from workbench.runtime import Draw, Runtime, SandboxChoice, no_price_line
-from workbench.signals import catch_signals, interrupted_by_sigterm
+from workbench.signals import catch_signals, interrupted_by_sigterm, naming_resume
 from workbench.spec import Source, outer_settings
 from workbench.store import (
     Candidates,
@@ -118,9 +118,10 @@ def evaluate(
         stored["inputs"] = [*task.inputs]  # which of a row's fields the workflow reads, for whoever looks at it later
         with interrupted_by_sigterm():
             run, run_id = add_started_run(store, "eval", place_of(path), task, stored)
-            course = EvalRun(store, run_id, run, task, options, listener, pool=pool)
-            course.ledger.stopping = spent
-            return run_in_loop(course.go())
+            with naming_resume(run, store.path):
+                course = EvalRun(store, run_id, run, task, options, listener, pool=pool)
+                course.ledger.stopping = spent
+                return run_in_loop(course.go())
     finally:
         store.close()
 

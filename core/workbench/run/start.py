@@ -24,7 +24,7 @@ from workbench.run.cost_estimate import find_impossible_proof
 from workbench.run.options import Listener, Options
 from workbench.run.preflight import check_optimizers, choose_optimizers, lm_warnings
 from workbench.run.session import Session
-from workbench.signals import interrupted_by_sigterm
+from workbench.signals import interrupted_by_sigterm, naming_resume
 from workbench.spec import (
     STAND_INS,
     Inherited,
@@ -86,7 +86,8 @@ def optimize(
         steps = list(optimizers) if optimizers is not None else named
         with interrupted_by_sigterm():
             run, run_id = add_started_run(store, "optimize", place_of(path), task, stored)
-            return run_in_loop(Session(store, run_id, run, task, steps, options, listener, pool=pool).go())
+            with naming_resume(run, store.path):
+                return run_in_loop(Session(store, run_id, run, task, steps, options, listener, pool=pool).go())
     finally:
         store.close()
 

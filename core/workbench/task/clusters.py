@@ -55,8 +55,8 @@ def cluster_rows(
     roots, later = group_copies(rows, inputs, target), find_continuations(rows, inputs)
     known = {*inputs, *([target] if target is not None else [])}
     guessed = find_group_field(rows, known)
-    groups: Sequence[object] = find_groups_of_ids(rows, known)
-    groups = [row.get(guessed) for row in rows] if guessed is not None else groups
+    groups: Sequence[object]
+    groups = find_groups_of_ids(rows, known) if guessed is None else [row.get(guessed) for row in rows]
     exact = [normalised_inputs(row, inputs) for row in rows]
     joined = _join(_join(roots, later), groups or [None] * len(rows))
     keys = {root: digest(exact[root] or rows[root].id) for root in {*joined}}

@@ -37,9 +37,9 @@ LEAST_START = 8
 #: Of one turn so many rows may follow, where a conversation was taken up again.
 MOST_FOLLOWERS = 2
 
-#: The end of an id that numbers the rows of a group: conv12-turn3, 9f3a7/2.
-LONGEST_ID = 100
+#: The end of an id that numbers the rows of a group: conv12-turn3, 9f3a7/2. A longer text is no id.
 _NUMBERED = re.compile(r"[\W_]+[A-Za-z]{0,9}[\W_]*\d+$")
+LONGEST_ID = 100
 #: Words for the parts of a conversation: a field `turn_id`, an id c12-turn3.
 _TURNS = frozenset("message msg turn utt utterance".split())
 
@@ -78,15 +78,15 @@ def _names_groups(name: str, count: int) -> bool:
     return last in _TALKS or (last in _GROUPS and count >= SURE_GROUPS)
 
 
-def find_groups_of_ids(rows: Sequence[Example], without: Collection[str] = ()) -> list[str]:
+def find_groups_of_ids(rows: Sequence[Example], without: Collection[str]) -> list[str]:
     """For each row the group that an id of it names, as conv12-3 and c12-turn3 name conv12 and c12; empty if none does.
 
     without: as of `find_group_field`.
     """
-    for name in ("id", *_fields(rows)):
-        if name in without or any(len(str(row.get(name, ""))) > LONGEST_ID for row in rows):
-            continue
+    for name in dict.fromkeys(("id", *_fields(rows))):
         ids = [str(row.get(name, "")) for row in rows]
+        if name in without or any(len(value) > LONGEST_ID for value in ids):
+            continue
         groups = [_NUMBERED.sub("", value) for value in ids]
         count = len({*groups})
         if not all(0 < len(a) < len(b) for a, b in zip(groups, ids, strict=True)):
