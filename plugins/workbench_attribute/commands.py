@@ -32,7 +32,7 @@ _OF_RUNS = ("repair", "draws", "scan", "candidate", "passing", "formula")
 _FLAGS = {
     "replay": "repair draws scan candidate passing rows limit calls",
     "spectrum": "passing formula split",
-    "judge": "form model api_base votes ground_truth split rows limit window seed calls",
+    "judge": "form model api_base timeout concurrency votes ground_truth split rows limit window max_tokens seed calls",
     "baseline": "form split rows limit seed",
 }
 
@@ -90,6 +90,8 @@ def _with_run_options(command: Any) -> Any:
 @_with_run_options
 @click.option("--lm", "model", envvar="WORKBENCH_LM", help="The judge (default for a run: its proposer, or its lm).")
 @click.option("--api-base", help="Address of the judge's OpenAI-compatible server.")
+@click.option("--timeout", type=click.FloatRange(min=1), help="Seconds that an answer may take.")
+@click.option("--concurrency", type=click.IntRange(1), help="Requests at a time.")
 @click.option("--votes", type=click.IntRange(1, 99), default=1, show_default=True, help="Judge each log so often.")
 @click.option(
     "--ground-truth/--no-ground-truth",
@@ -101,6 +103,7 @@ def _with_run_options(command: Any) -> Any:
 @click.option("--row", "rows", multiple=True, metavar="ID", help="Of a run: this row, failed or not. Repeatable.")
 @click.option("--limit", type=click.IntRange(1), help="The first N logs alone.")
 @click.option("--window", type=click.IntRange(300), default=16_000, show_default=True, help="Tokens of a prompt.")
+@click.option("--max-tokens", type=click.IntRange(16), default=512, show_default=True, help="Tokens of an answer.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of ties, coins and random baselines.")
 @click.option("--calls", type=click.IntRange(1), default=1000, show_default=True, help="Requests at most.")
 @click.option("--db", default="workbench.db", envvar="WORKBENCH_DB", show_default=True, help="Run database.")
@@ -110,6 +113,8 @@ def attribute_command(
     form: str | None,
     model: str | None,
     api_base: str | None,
+    timeout: float | None,
+    concurrency: int | None,
     split: str | None,
     rows: tuple[str, ...],
     limit: int | None,
@@ -143,6 +148,8 @@ def attribute_command(
             logs, run = _read_files(source, form, rows, split), None
         else:
             logs, lm, run = _read_run(source, rows, split, form, db, settings, lm)
+        given = {"timeout": timeout, "concurrency": concurrency}
+        lm = lm and lm.model_copy(update={name: value for name, value in given.items() if value is not None})
         done = _judge(logs[:limit], settings, lm, db, calls, as_json, run)
     sys.exit(0 if done else 1)
 
@@ -264,7 +271,7 @@ def _print(found: Attribution, settings: Judging) -> None:
 
 def _row(log: Log, d: Diagnosis) -> tuple[str, ...]:
     agent = "-" if d.agent is None else d.agent
-    votes = f"{round(d.confidence * d.votes)}/{d.votes}"
+    votes = f"{d.confidence * d.votes:.2g}/{d.votes}"
     cells = (log.id, agent, "-" if d.step is None else str(d.step), votes, str(d.calls), f"${d.usd:.4f}")
     return tuple(one_line(cell if len(cell) <= 40 else f"{cell[:39]}…") for cell in cells)
 

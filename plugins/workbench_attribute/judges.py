@@ -4,7 +4,8 @@ Source: Who&When (Zhang et al., "Which Agent Causes Task Failures and When?", ar
 step-by-step, binary search, and the hybrid of the first two. Departures, each against a fault of the published code:
 
 - An answer that cannot be read is counted (`unread`) and never taken for a finding. Where binary search cannot go on
-  without one, it flips a coin, as there, but a seeded one.
+  without one, it flips a coin, as there, but a seeded one, and each coin halves the weight of the vote. It flips none
+  for a judge that cannot be reached, and a search by coins alone is no finding.
 - A log longer than the window is shown in parts: all at once asks about each part and then about what these named; step
   by step shows the last steps that fit; binary search cuts the longest steps.
 - Votes: each method can be run several times; the pair of agent and step that most runs named wins.
@@ -13,7 +14,6 @@ step-by-step, binary search, and the hybrid of the first two. Departures, each a
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -84,12 +84,13 @@ class Judge:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one vote: an agent and a step, or the kind of failure."""
+    """The result of one vote: an agent and a step, or the kind of failure. coins: flipped on the way."""
 
     agent: str | None
     step: int | None
     reason: str
     failure: str | None = None
+    coins: int = 0
 
 
 Find = Callable[[Log, Judge, int], Awaitable[Finding]]
@@ -140,17 +141,23 @@ async def _first_yes(log: Log, numbers: Iterable[int], judge: Judge, vote: int) 
 async def find_by_halves(log: Log, judge: Judge, vote: int) -> Finding:
     """Halve the steps until one is left, with at most ceil(log2 n) calls for n steps."""
     first, last, reason = 0, len(log.steps) - 1, "the log has one step"
-    coin = judge.rng(log, vote)
+    coin, lost, answered = judge.rng(log, vote), list[Unreadable](), 0
     while first < last:
         middle = first + (last - first) // 2
         messages = prompts.ask_half(log, first, middle, last, judge.settings.ground_truth, judge.room)
         try:
             earlier, said = prompts.read_choice(await judge.text(messages, vote), "first", "second")
+            answered += 1
         except Unreadable as error:
             judge.unread += 1
+            lost.append(error)
+            if error.kind.infrastructure:
+                break
             earlier, said = coin.random() < 0.5, f"a coin decided between the halves, for {error}"
         first, last, reason = (first, middle, said) if earlier else (middle + 1, last, said)
-    return Finding(log.steps[first].agent, first, reason)
+    if lost and (not answered or lost[-1].kind.infrastructure):
+        return Finding(None, None, str(lost[-1]), str(lost[-1].kind))
+    return Finding(log.steps[first].agent, first, reason, coins=len(lost))
 
 
 async def find_hybrid(log: Log, judge: Judge, vote: int) -> Finding:
@@ -181,8 +188,11 @@ def voted(name: str, find: Find) -> Method:
 
 def count_votes(name: str, log: Log, findings: Sequence[Finding], judge: Judge) -> Diagnosis:
     """The pair of agent and step that most votes name; a tie is drawn by the seed. Votes without a result count against
-    the confidence."""
-    counts = Counter((f.agent, f.step) for f in findings if f.step is not None)
+    the confidence, and those by coins count less."""
+    counts = dict[tuple[str | None, int], float]()
+    for f in findings:
+        if f.step is not None:
+            counts[f.agent, f.step] = counts.get((f.agent, f.step), 0.0) + 0.5**f.coins
     spent = {"calls": judge.calls, "usd": judge.usd, "method": name, "unread": judge.unread, "votes": len(findings)}
     if not counts:
         return Diagnosis(None, None, 0.0, findings[0].reason, failure=findings[0].failure, **spent)

@@ -6,12 +6,14 @@ field a line that can be read without guessing. What cannot be read is an Unread
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
+from typing import Any
 
-from workbench.errors import WorkbenchError
+from workbench.errors import NodeError, WorkbenchError
 from workbench.failures import FailureKind
 from workbench.kit.agent_log import Log, shorten, show_steps, step_text
+from workbench.kit.answers import convert, read_fields
+from workbench.workflow import Field
 
 Messages = list[dict[str, str]]
 
@@ -107,41 +109,36 @@ def ask_half(log: Log, first: int, middle: int, last: int, ground_truth: bool, r
 # Answers
 
 
-def _field(text: str, name: str) -> str | None:
-    """The value of a line `Name: value`, whatever marks surround it; None where there is none, or two that differ."""
-    found = re.findall(rf"^[\W_]*{name}[*_`]*\s*:[ \t]*(.*?)\s*$", text, re.IGNORECASE | re.MULTILINE)
-    values = {value.strip(" \t*_`\"'.") for value in found}
-    return values.pop() if len(values) == 1 else None
+def _fields(text: str, *names: str) -> dict[str, str]:
+    """The lines of an answer by their names, with the reason in one line; what stands before them counts as reason."""
+    fields = read_fields(text, ["reason", *names])
+    return {**fields, "reason": " ".join(fields.get("reason", "").split())}
 
 
-def _reason(text: str) -> str:
-    found = re.search(r"^[\W_]*reason[*_`]*\s*:\s*(.*)", text, re.IGNORECASE | re.MULTILINE | re.DOTALL)
-    return " ".join(found[1].split()) if found else ""
+def _convert(name: str, values: Sequence[object], text: str) -> tuple[Any, bool]:
+    try:
+        return convert(Field(name, values=tuple(values)), text)
+    except NodeError as error:
+        raise Unreadable(FailureKind.UNPARSED, str(error)) from None
 
 
 def read_mistake(text: str, log: Log, numbers: Sequence[int]) -> tuple[str, int, str]:
-    """(agent, step, reason) of an answer. Raises Unreadable: both must be there, and among those shown."""
-    agent, step = _field(text, "agent"), _field(text, "step")
-    if agent is None or step is None:
-        lacks = "agent" if agent is None else "step"
-        raise Unreadable(FailureKind.UNPARSED, f"the answer names no {lacks}, or several: {text[:200]!r}")
-    known = {name.casefold(): name for name in log.agents}
-    if agent.casefold() not in known:
-        raise Unreadable(FailureKind.UNPARSED, f"there is no agent {agent[:80]!r} in the log")
-    digits = re.fullmatch(r"(?:step\s*)?(\d{1,9})", step, re.IGNORECASE)
-    if digits is None or int(digits[1]) not in numbers:
-        raise Unreadable(FailureKind.UNPARSED, f"{step[:80]!r} is not a step that was shown")
-    return known[agent.casefold()], int(digits[1]), _reason(text)
+    """(agent, step, reason) of an answer. Raises Unreadable: both must have a line, and be among those shown."""
+    fields = _fields(text, "agent", "step")
+    if lacking := [name for name in ("agent", "step") if name not in fields]:
+        raise Unreadable(FailureKind.UNPARSED, f"the answer names no {lacking[0]}: {text[:200]!r}")
+    agent, _ = _convert("agent", log.agents, fields["agent"])
+    step, _ = _convert("step", numbers, fields["step"])
+    return agent, step, fields["reason"]
 
 
 def read_choice(text: str, first: str, second: str) -> tuple[bool, str]:
     """(whether the first of two words was chosen, reason) of an answer. Raises Unreadable."""
-    value = _field(text, "answer")
-    if value is None:  # the word alone will do; "First, let me see" is no answer
-        value = next(iter(text.strip().splitlines()), "").strip(" \t*_`\"'.!")
-        said = re.fullmatch(rf"({first}|{second})", value, re.IGNORECASE)
-    else:
-        said = re.match(rf"({first}|{second})(?: half)?\s*(?:[-.,;:()*–—].*)?$", value, re.IGNORECASE)
-    if said is None or re.search(rf"\b({second if said[1].lower() == first else first})\b", value, re.IGNORECASE):
-        raise Unreadable(FailureKind.UNPARSED, f"the answer is neither {first} nor {second}: {text[:200]!r}")
-    return said[1].lower() == first, _reason(text)
+    fields = _fields(text, "answer")
+    if "answer" in fields:
+        chosen, _ = _convert("answer", (first, second), fields["answer"])
+    else:  # a line of the word alone will do; "First, let me see" is no answer
+        chosen, within = _convert("answer", (first, second), next(iter(text.strip().splitlines()), ""))
+        if within:
+            raise Unreadable(FailureKind.UNPARSED, f"the answer is neither {first} nor {second}: {text[:200]!r}")
+    return chosen == first, fields["reason"] if "answer" in fields else ""

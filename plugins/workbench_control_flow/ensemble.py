@@ -8,12 +8,15 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field as Setting
+from pydantic import model_validator
 
 from workbench.concurrency import gather_answered
+from workbench.errors import NodeError
+from workbench.kit.answers import convert
 from workbench.kit.inner_nodes import child_node
 from workbench.runtime import Context
-from workbench.workflow import NodeConfig, NodeKind
+from workbench.workflow import Field, NodeConfig, NodeKind
 
 _JUDGE = "Answers to the same task follow. Reply with the number of the best answer and nothing else."
 
@@ -21,11 +24,11 @@ _JUDGE = "Answers to the same task follow. Reply with the number of the best ans
 class EnsembleConfig(NodeConfig):
     """Settings of an `ensemble` node."""
 
-    of: dict[str, Any] | list[dict[str, Any]] = Field(description="the node to sample, or several different nodes")
-    samples: int = Field(3, ge=1, le=64, description="runs of each node; different runs draw fresh samples")
-    decide: Literal["vote", "judge"] = Field("vote", description="the most frequent answer, or the one a judge picks")
-    field: str | None = Field(None, description="the output that is voted on (default: the last one)")
-    judge: str = Field(_JUDGE, description="instructions of the judge; it is paid for under the role `judge`")
+    of: dict[str, Any] | list[dict[str, Any]] = Setting(description="the node to sample, or several different nodes")
+    samples: int = Setting(3, ge=1, le=64, description="runs of each node; different runs draw fresh samples")
+    decide: Literal["vote", "judge"] = Setting("vote", description="the most frequent answer, or the one a judge picks")
+    field: str | None = Setting(None, description="the output that is voted on (default: the last one)")
+    judge: str = Setting(_JUDGE, description="instructions of the judge; it is paid for under the role `judge`")
 
     @model_validator(mode="after")
     def _some(self) -> EnsembleConfig:
@@ -92,9 +95,9 @@ class Ensemble(NodeKind):
             {"role": "user", "content": f"{task}\n\n{listed}"},
         ]
         response = await ctx.complete(messages, role="judge", max_tokens=16)
-        digits = "".join(c if c.isdigit() else " " for c in response.text).split()
-        choice = int(digits[0]) - 1 if digits else -1
-        if not 0 <= choice < len(answers):
+        try:
+            best, _ = convert(Field("answer", values=tuple(range(1, len(answers) + 1))), response.text)
+        except NodeError:
             ctx.note(judge_unreadable=response.text[:200])
-            choice = 0
-        return answers[choice]
+            best = 1
+        return answers[best - 1]

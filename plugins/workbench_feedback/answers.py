@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 from workbench.errors import LMError, WorkbenchError
 from workbench.failures import FailureKind
 from workbench.kit.agent_log import Log, step_text
-from workbench.kit.answers.json_text import read_object
+from workbench.kit.answers import read_objects
 from workbench.lm import Response
 
 T = TypeVar("T")
@@ -18,9 +18,6 @@ Messages = list[dict[str, str]]
 
 #: How often an answer is asked for: the second time at a temperature.
 TRIES, SECOND_TEMPERATURE = 2, 0.7
-
-#: Braces of an answer at which its JSON may begin.
-_STARTS = 50
 
 
 class Unreadable(WorkbenchError):
@@ -81,10 +78,10 @@ class Asker:
 
 def read_json(text: str, key: str) -> Mapping[str, Any]:
     """The JSON object with a key in an answer, whatever stands around it. Raises Unreadable."""
-    for match in list(re.finditer(r"\{", text))[:_STARTS]:
-        value, _, _ = read_object(text, match.start())
-        if isinstance(value, Mapping) and key in value:
-            return value
+    for outer in read_objects(text):
+        for value in (outer, *outer.values()):  # some models put it under a name
+            if isinstance(value, Mapping) and key in value:
+                return value
     raise Unreadable(FailureKind.UNPARSED, f"the answer has no JSON object with '{key}': {text[:200]!r}")
 
 

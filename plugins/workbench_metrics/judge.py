@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from workbench.errors import NodeError
-from workbench.kit.answers import find_object, read_objects
+from workbench.kit.answers import read_grade
 from workbench.task import Example, Score
 from workbench_metrics.base import get_field
 
@@ -18,12 +17,6 @@ You grade an answer. Rubric:
 Reply with one short sentence of reasoning, and then a last line of the form
 score: N
 where N is a whole number from 0 (wrong) to {scale} (fully right)."""
-
-
-_NAMES = "score|grade|rating"
-# The last one counts: the sentence before it may quote the answer.
-_VALUE = r"-?\d+(?:[.,]\d+)?(?:\s*(?:/|out of|of)\s*\d+)?"
-_GRADE = re.compile(rf"(?i)\b(?:{_NAMES})\b[\"'*_`]*\s*(?:[:=\uff1a]|is|of)\s*[\"'*_`]*\s*({_VALUE})")
 
 
 class Judge:
@@ -73,28 +66,6 @@ class Judge:
             why = "its answer was cut (max_tokens)" if cut else f"it gave no grade from 0 to {self.scale}"
             raise NodeError("judge", f"the judge gave no grade: {why}: {text[:200]!r}")
         return Score(grade[0], grade[1] or None)
-
-
-def read_grade(text: str, scale: int) -> tuple[float, str] | None:
-    """(the grade as a share, the words with it) of a judge's answer; None without one from 0 to its best.
-
-    `3/5` is 0.6 on any scale. An object with a score, which many judges write, is read as well.
-    """
-    for value in reversed([*read_objects(text)]):
-        for name in _NAMES.split("|"):
-            if (found := find_object(value, [name])) is not None:
-                words = next((v for k, v in value.items() if isinstance(v, str) and k.lower() != name), "")
-                return _share(str(found[name]), scale, words)
-    grades = list(_GRADE.finditer(text))
-    return _share(grades[-1][1].lower(), scale, text[: grades[-1].start()].strip(" \n*_#")) if grades else None
-
-
-def _share(text: str, scale: int, words: str) -> tuple[float, str] | None:
-    if (found := re.search(_VALUE, text)) is None:
-        return None
-    value, _, best = re.sub(r"\s*(?:/|out of|of)\s*", "/", found[0].replace(",", ".")).partition("/")
-    value, best = float(value), float(best or scale)
-    return (value / best, words) if best and 0 <= value <= best else None
 
 
 def _text(value: Any) -> str:

@@ -345,6 +345,23 @@ def test_a_budget_that_does_not_last_exits_with_1_and_says_how_to_go_on(scripted
     assert done.exit_code == 1 and "a higher --calls" in done.output and "No diagnosis of 2 logs: budget" in done.output
 
 
+def test_a_slow_judge_has_time_and_is_asked_one_thing_at_a_time(
+    scripted: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from workbench_attribute import attribute as module
+
+    asked = []
+    diagnose = module.attribute
+    monkeypatch.setattr(
+        module, "attribute", lambda logs, settings, lm, **more: asked.append(lm) or diagnose(logs, settings, lm, **more)
+    )
+    limits = ("--timeout", "900", "--concurrency", "1", "--max-tokens", "900")
+    done = run(str(write_who_and_when(tmp_path)), "--lm", "openai/m", "--db", str(tmp_path / "w.db"), *limits)
+    assert done.exit_code == 0, done.output
+    assert [(lm.timeout, lm.concurrency) for lm in asked] == [(900, 1)]
+    assert {request.max_tokens for request in scripted.requests} == {900}
+
+
 def test_the_rows_of_a_run_are_judged_by_its_proposer(evaluated: Path, scripted: Script) -> None:
     scripted.say = lambda request: "Agent: plan\nStep: 0\nReason: a bad idea"
     done = run("last", "--db", str(evaluated / "w.db"))

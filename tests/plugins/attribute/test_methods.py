@@ -67,11 +67,11 @@ def test_no_step_is_named_where_the_judge_sees_no_mistake() -> None:
     [
         ("I think it went wrong somewhere.", "names no agent"),
         ("Agent: Adder", "names no step"),
-        ("Agent: Adder\nStep: 1\nStep: 2", "or several"),
-        ("Agent: Nobody\nStep: 1", "no agent 'Nobody'"),
-        ("Agent: Adder\nStep: 9", "not a step that was shown"),
-        ("Agent: Adder\nStep: 1 or 2", "not a step that was shown"),
-        ("Agent: Adder\nStep: -1", "not a step that was shown"),
+        ("Agent: Nobody\nStep: 1", "'agent' is not certainly one of the allowed values: 'Nobody'"),
+        ("Neither Adder nor step 1 is to blame.", "names no agent"),
+        ("Agent: Adder\nStep: 9", "'step' is not certainly one of"),
+        ("Agent: Adder\nStep: 1 or 2", "'step' is not certainly one of"),
+        ("Agent: Adder\nStep: -1", "'step' is not certainly one of"),
     ],
 )
 def test_an_answer_that_cannot_be_read_is_no_finding(said: str, why: str) -> None:
@@ -95,9 +95,7 @@ def test_marks_around_the_fields_do_no_harm(said: str) -> None:
     assert (found.agent, found.step) == ("Adder", 2)
 
 
-@pytest.mark.parametrize(
-    "said", ["Perhaps.", "Answer: yes, and no", "Answer: maybe", "yesterday", "Yes, let me see", "Answer: Yes we need"]
-)
+@pytest.mark.parametrize("said", ["Perhaps.", "Answer: yes, and no", "Answer: maybe", "yesterday", "Yes, let me see"])
 def test_neither_yes_nor_no_is_counted_and_passed_over(said: str) -> None:
     found = diagnose(planted(3, 1), "step-by-step", oracle(lambda messages: said))
     assert (found.step, found.failure, found.unread, found.calls) == (None, "unparsed", 3, 3)
@@ -125,12 +123,33 @@ def test_a_call_that_fails_for_good_is_a_failure_with_its_kind_and_a_rejected_ke
 
 
 def test_where_a_half_cannot_be_read_a_seeded_coin_decides_and_says_so() -> None:
-    log = planted(16, 3)
-    found = [diagnose(log, "binary", oracle(lambda messages: "hm"), seed=seed) for seed in range(20)]
-    again = [diagnose(log, "binary", oracle(lambda messages: "hm"), seed=seed) for seed in range(20)]
-    assert found == again
+    log, asked = planted(16, 3), list[int]()
+
+    def say(messages: Messages) -> str:
+        asked.append(0)
+        return "hm" if len(asked) % 4 else "Answer: First"
+
+    found = [diagnose(log, "binary", oracle(say), seed=seed) for seed in range(20)]
+    assert found == [diagnose(log, "binary", oracle(say), seed=seed) for seed in range(20)]
     assert len({d.step for d in found}) > 5
-    assert all(d.unread == 4 and "a coin decided" in d.evidence for d in found)
+    assert all((d.unread, d.confidence) == (3, 1 / 8) for d in found), "each coin halves the weight of the vote"
+
+
+def test_coins_alone_are_no_finding() -> None:
+    found = diagnose(planted(16, 3), "binary", oracle(lambda messages: "hm"), votes=3)
+    assert (found.step, found.confidence, found.failure, found.unread) == (None, 0.0, "unparsed", 12)
+
+
+@pytest.mark.parametrize("kind", ["connection", "timeout", "server", "rate_limit"])
+def test_no_coin_stands_in_for_a_judge_that_cannot_be_reached(kind: str) -> None:
+    async def ask(messages: Messages, vote: int) -> Answer:
+        if vote == 0:
+            return Answer("Answer: First")
+        raise LMError(kind, "nothing listens")
+
+    dead = diagnose(planted(16, 3), "binary", ask, votes=2)
+    assert (dead.step, dead.confidence, dead.calls) == (0, 0.5, 5), "the other vote ended with its first question"
+    assert diagnose(planted(1, 0), "binary", ask).step == 0, "nothing to ask"
 
 
 # Votes

@@ -5,6 +5,7 @@
     choices             allowed values and truth values; never a guess
     numbers             numbers of all countries
     json_text           JSON as models write it
+    grades              what judges give
 
 Thoughts are taken off before (`workbench.lm.split_thoughts`).
 """
@@ -12,11 +13,13 @@ Thoughts are taken off before (`workbench.lm.split_thoughts`).
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from workbench.errors import NodeError
 from workbench.kit.answers.choices import TRUTH, choices_of
 from workbench.kit.answers.conclusions import find_object, split_fields
+from workbench.kit.answers.grades import read_grade
 from workbench.kit.answers.json_text import read_object, read_objects, read_values
 from workbench.kit.answers.numbers import find_numbers, normalise, read_number
 from workbench.kit.answers.typed import as_json, as_text, convert
@@ -32,6 +35,8 @@ __all__ = [
     "find_object",
     "normalise",
     "parse",
+    "read_fields",
+    "read_grade",
     "read_number",
     "read_object",
     "read_objects",
@@ -46,12 +51,7 @@ def parse(signature: Signature, text: str, cut: bool = False) -> tuple[dict[str,
     cut: whether the answer ended at max_tokens; then free text is incomplete, and short values must be whole.
     Raises NodeError("unparsed") and NodeError("cut").
     """
-    names = [field.name for field in signature.outputs]
-    if (objects := _read_whole_object(text, names)) is not None:
-        parts = {name: as_text(value) for name, value in objects.items()}
-    else:
-        parts = split_fields(text, names)
-    values, read = dict[str, Any](), False
+    parts, values, read = read_fields(text, [field.name for field in signature.outputs]), dict[str, Any](), False
     for field in signature.outputs:
         if field.name in parts:
             values[field.name], loose = convert(field, parts[field.name])
@@ -67,7 +67,14 @@ def parse(signature: Signature, text: str, cut: bool = False) -> tuple[dict[str,
     return values, read
 
 
-def _read_whole_object(text: str, names: list[str]) -> dict[str, Any] | None:
+def read_fields(text: str, names: Sequence[str]) -> dict[str, str]:
+    """The texts of fields: those of an object that has them all, else those behind their labels."""
+    if (found := _read_whole_object(text, names)) is not None:
+        return {name: as_text(value) for name, value in found.items()}
+    return split_fields(text, names)
+
+
+def _read_whole_object(text: str, names: Sequence[str]) -> dict[str, Any] | None:
     """The outputs in an answer that is one JSON object of them; of several outputs, also with words around it."""
     bare = text.strip()
     if "{" not in bare or (len(names) == 1 and not re.match(r"(?s)(?:```\w*\s*)?\{.*\}\s*(?:```)?\Z", bare)):

@@ -39,10 +39,10 @@ def convert(field: Field, text: str) -> tuple[Any, bool]:
     kind = Literal[field.values] if field.values else field.type  # type: ignore[valid-type]
     if (found := _read(kind, text.strip(), field.name)) is not None:
         return found
-    if field.type is str or field.type is Any:
-        raise NodeError("unparsed", f"no value for '{field.name}'")
     if field.allowed:
         raise NodeError("unparsed", f"'{field.name}' is not certainly one of the allowed values: {text[:200]!r}")
+    if field.type is str or field.type is Any:
+        raise NodeError("unparsed", f"no value for '{field.name}'")
     if field.type in (int, float):
         kind = "whole number" if field.type is int else "number"
         raise NodeError("unparsed", f"no {kind} for '{field.name}' that can be kept: {text[:200]!r}")
