@@ -121,7 +121,8 @@ class DPO(ImitationOptimizer):
     ) -> list[list[Row]]:
         """Pairs of rollouts by what the listener makes of them."""
         groups = await source.rollouts(tasks, course, round_)
-        heard = [await listen(group, listener, study.lm("judge")) for group in groups]
+        heard = [await listen(group, listener, source.judge_calls) for group in groups]
+        source.judge_calls.report(study.log)
         chosen = []
         for pairs in pair_heard(heard, listener):
             for n, (a, b) in enumerate(pairs):

@@ -18,15 +18,16 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from workbench.errors import SpecError, suggest
 from workbench.failures import FailureKind
+from workbench.kit.answers import as_text, read_grade
 from workbench.study import Result
 from workbench.task import Example
 from workbench.workflow import CallRecord
+from workbench_training.judge_calls import JudgeCalls
 from workbench_training.objective import COSTS
 
 #: Roles of those that a policy talks with.
 OTHERS = ("user", "engine")
 
-Judge = Callable[..., Awaitable[Any]]
 OutputScore = Callable[["Rollout", str, str], Awaitable[float | None]]
 Kind = Literal["metric", "exact_match", "tool_n1", "format", "length", "overlong", "judge"]
 
@@ -120,7 +121,7 @@ async def score(
     rollouts: Sequence[Rollout],
     parts: Sequence[RewardTerm],
     guards: Guards,
-    judge: Judge | None = None,
+    judge: JudgeCalls | None = None,
     output_score: OutputScore | None = None,
 ) -> None:
     """Set the reward and parts of each rollout. One that failed or could not be scored keeps None and is not used.
@@ -202,7 +203,7 @@ def measure_repetition(text: str, n: int = 4) -> float:
 
 
 async def _value(
-    part: RewardTerm, rollout: Rollout, judge: Judge | None, output_score: OutputScore | None
+    part: RewardTerm, rollout: Rollout, judge: JudgeCalls | None, output_score: OutputScore | None
 ) -> float | None:
     result, example = rollout.result, rollout.example
     if part.kind == "metric" and not part.field and not part.metric:
@@ -217,13 +218,13 @@ async def _value(
         return rollout.drawn / part.tokens
     if part.kind == "overlong":
         return score_overlong(rollout.drawn, part.tokens, part.cache)
-    answer = _text(result.prediction.get(part.field, "")) if part.field else rollout.text
+    answer = as_text(result.prediction.get(part.field, "")) if part.field else rollout.text
     if part.kind == "judge":
         return await ask_judge(answer, part, example, judge)
     wanted = example[part.target]
     if part.kind == "tool_n1":
         return tool_n1(answer, wanted)
-    return float(answer.strip() == _text(wanted).strip())
+    return float(answer.strip() == as_text(wanted).strip())
 
 
 def score_format(result: Result) -> float:
@@ -293,26 +294,22 @@ def _json(text: str) -> Any:
         return None
 
 
-_GRADE = re.compile(r"(?i)score\s*[:=]\s*(\d+(?:\.\d+)?)")
-
-
-async def ask_judge(answer: str, part: RewardTerm, example: Example, judge: Judge | None) -> float | None:
-    """A grade in [0, 1] from the model of the role `judge`; None if it gave none. Raises ValueError without a judge."""
+async def ask_judge(answer: str, part: RewardTerm, example: Example, judge: JudgeCalls | None) -> float | None:
+    """A grade in [0, 1] from the model of the role `judge`, which sees what the workflow reads of the row; None if it
+    gave none. Raises ValueError without a judge, and LMError for one that cannot be asked at all."""
     if judge is None:
         raise ValueError("a judge's reward needs the study's language model")
-    reference = f"Reference: {_text(example[part.target])}\n" if part.target in example else ""
+    shown = [f"{name}: {as_text(value)}" for name, value in judge.show(example).items()]
+    if part.target in example:
+        shown.append(f"Reference: {as_text(example[part.target])}")
     messages = [
         {
             "role": "system",
             "content": f"You grade an answer. Rubric: {part.rubric}\nReply with one sentence, and then a "
             "last line `score: N`, where N is a whole number from 0 (wrong) to 10 (right).",
         },
-        {"role": "user", "content": f"{reference}Answer: {answer}"},
+        {"role": "user", "content": "\n".join([*shown, f"Answer: {answer}"])},
     ]
-    found = _GRADE.findall((await judge(messages, max_tokens=200)).text)
-    grade = float(found[-1]) if found else math.nan
-    return grade / 10 if grade <= 10 else None
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    response = await judge(messages, max_tokens=200)
+    grade = None if response is None or response.finish == "length" else read_grade(response.text, 10)
+    return None if grade is None else grade[0]

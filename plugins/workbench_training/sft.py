@@ -24,6 +24,7 @@ from workbench import Patch, Study, Workflow
 from workbench.errors import SpecError, errors_at, suggest
 from workbench.task import Example, read_rows
 from workbench_training.imitation import ImitationOptimizer, drop_repeats
+from workbench_training.judge_calls import JudgeCalls
 from workbench_training.objective import Objective
 from workbench_training.recipes.feedback_markers import Feedback, feedback_examples, mark_instructions
 from workbench_training.recipes.pvi import PVI, measure_information, select_informative
@@ -344,7 +345,9 @@ class SFT(ImitationOptimizer):
         found = [await study.evaluate(workflow, tasks, traces=True, replica=k) for k in range(self.rollouts)]
         groups = [[Rollout(task, e.results[i], e.replica) for e in found] for i, task in enumerate(tasks)]
         drawn = [r for group in groups for r in group]
-        await score(drawn, self.rewards, self.guards, study.lm("judge"), partial(score_output, study))
+        judge = JudgeCalls(study.lm("judge"), study.workflow.input_fields)
+        await score(drawn, self.rewards, self.guards, judge, partial(score_output, study))
+        judge.report(study.log)
         return groups
 
     def added(self, study: Study, policy: Policy) -> list[list[Row]]:

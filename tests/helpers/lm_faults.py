@@ -15,6 +15,7 @@ import socket
 import threading
 import time
 import zlib
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -49,6 +50,7 @@ BODIES: dict[str, Any] = {
     "nochoices": {"id": "x"},
     "empty": {**answer(), "choices": []},
     "null": answer(None),
+    "grade": answer("It says so.\nscore: 7"),
     "blank": answer(" \n"),
     "refusal": answer(None, message={"refusal": "I can't help with that."}),
     "length": answer("cut sh", finish_reason="length"),
@@ -79,7 +81,7 @@ class _Handler(BaseHTTPRequestHandler):
         with chat.lock:
             chat.bodies.append(body)
             chat.headers.append(dict(self.headers))
-            kind = chat.kind
+            kind = chat.kind(body) if callable(chat.kind) else chat.kind
         if chat.latency:
             time.sleep(chat.latency)
         handle = getattr(self, f"fault_{kind}", None)
@@ -198,9 +200,16 @@ class _Server(ThreadingHTTPServer):
 
 
 class ChatServer:
-    """The server as a context manager; `kind` may be changed between requests."""
+    """The server as a context manager; `kind` may be changed between requests, or depend on a request's body."""
 
-    def __init__(self, kind: str = "ok", *, retry_after: str | None = None, latency: float = 0.0, **error: Any):
+    def __init__(
+        self,
+        kind: str | Callable[[dict[str, Any]], str] = "ok",
+        *,
+        retry_after: str | None = None,
+        latency: float = 0.0,
+        **error: Any,
+    ):
         self.kind, self.retry_after, self.latency, self.error = kind, retry_after, latency, error
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []

@@ -23,8 +23,10 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from workbench.kit.answers import as_text
+from workbench.errors import NodeError
+from workbench.kit.answers import as_text, convert
 from workbench.lm import Response
+from workbench.workflow import Field as OutputField
 from workbench_training.rewards import Rollout
 from workbench_training.rollouts.token_rows import Row
 
@@ -37,7 +39,8 @@ _LISTEN = (
 #: (right, accepted) -> what it is worth.
 WORTH = {(True, True): 1.0, (False, False): 1.0, (True, False): -0.5, (False, True): -1.0}
 
-Ask = Callable[..., Awaitable[Response]]
+#: Sends messages to the listener; None for a call that failed.
+Ask = Callable[..., Awaitable[Response | None]]
 
 
 class Listener(BaseModel):
@@ -78,6 +81,14 @@ def hide_answer(rollout: Rollout, field: str) -> str:
     return text if answer and rest.strip() else ""
 
 
+def read_verdict(response: Response | None) -> bool | None:
+    """Whether a draw of the listener accepts; None for one that failed or says neither."""
+    try:
+        return None if response is None else convert(OutputField("answer", bool), response.text)[0]
+    except NodeError:
+        return None
+
+
 async def listen(rollouts: Sequence[Rollout], settings: Listener, ask: Ask) -> list[Heard | None]:
     """What the listener makes of each run; None for one without a reward, or without wording."""
 
@@ -87,8 +98,7 @@ async def listen(rollouts: Sequence[Rollout], settings: Listener, ask: Ask) -> l
             return None
         messages = [{"role": "system", "content": _LISTEN}, {"role": "user", "content": f"answer: {said}"}]
         draws = [ask(messages, temperature=1.0, max_tokens=4, replica=k) for k in range(settings.samples)]
-        replies = [response.text.strip().lower() for response in await asyncio.gather(*draws)]
-        told = [reply.startswith("yes") for reply in replies if reply.startswith(("yes", "no"))]
+        told = [accepts for response in await asyncio.gather(*draws) if (accepts := read_verdict(response)) is not None]
         if not told:
             return None
         return Heard(rollout, rollout.reward >= settings.correct, sum(told) / len(told))

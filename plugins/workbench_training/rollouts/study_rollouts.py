@@ -18,6 +18,7 @@ from workbench.spec import LMSpec, lm_spec
 from workbench.study import Evaluation, read_position, recall_evaluation, restore_position
 from workbench.task import Example
 from workbench.workflow import CallRecord, NodeKind
+from workbench_training.judge_calls import JudgeCalls
 from workbench_training.objective import Subgoals
 from workbench_training.rewards import Guards, RewardTerm, Rollout, score
 from workbench_training.rollouts.node_outputs import score_output
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 #: Settings of nodes that say how many steps they take at most.
 _STEPS = ("max_steps", "max_turns", "steps")
-
 LONGEST_CALL = 600.0  # seconds: a call may wait for a place in a batch, or for all of the batch
 
 
@@ -98,6 +98,7 @@ class StudyRolloutSource:
         self.changes: Mapping[str, Any] = {}  # of the workflow, in rollouts and candidates
         self.nodes: Mapping[str, Any] = {}  # {"nodes": ...}, in place of the workflow's in candidates; {}: its own
         self.largest_tokens, self.longest_seconds = 0.0, 0.0
+        self.judge_calls = JudgeCalls(study.lm("judge"), study.workflow.input_fields)
 
     async def rollouts(self, tasks: Sequence[Example], course: Course, step: int) -> list[list[Rollout]]:
         study, workflow = self.study, self.workflow_at(step, course)
@@ -127,15 +128,15 @@ class StudyRolloutSource:
                 raise StoreError(
                     f"the journal does not hold what the checkpoint was made from: {rollout.result.message}"
                 )
-        judge = self.study.lm("judge")
-        await score(drawn, rewards, self.guards, judge, partial(score_output, self.study))
+        await score(drawn, rewards, self.guards, self.judge_calls, partial(score_output, self.study))
         for role in self.roles.values():
             if role.rewards is not None:
                 copies = [Rollout(r.example, r.result, r.replica) for r in drawn]
-                await score(copies, role.rewards, self.guards, judge, partial(score_output, self.study))
+                await score(copies, role.rewards, self.guards, self.judge_calls, partial(score_output, self.study))
                 for rollout, copy in zip(drawn, copies, strict=True):
                     assert isinstance(rollout, PolicyRollout)
                     rollout.by_role[role.name] = copy.reward
+        self.judge_calls.report(self.study.log)
 
     def workflow_at(self, step: int, course: Course) -> Workflow:
         """The workflow with the policies in place of its LMs, drawing at the training temperature."""
@@ -269,11 +270,13 @@ class StudyRolloutSource:
         self.study.progress.on_candidate(self.workflow_at(step, course), self.study.name)
 
     def position(self) -> dict[str, Any]:
-        return {**read_position(self.study), "largest_tokens": self.largest_tokens}
+        own = {"largest_tokens": self.largest_tokens, "judge_answers": self.judge_calls.answered}
+        return read_position(self.study) | own
 
     def restore(self, position: Mapping[str, Any]) -> None:
         restore_position(self.study, position)
         self.largest_tokens = float(position.get("largest_tokens", 0.0))
+        self.judge_calls.answered = int(position.get("judge_answers", 0))
 
     async def offer(self, folders: Path | Mapping[str, Path], step: int, *, current: bool = False) -> float | None:
         """Evaluate weights as one candidate: a folder for each role, or the folder of the only one.

@@ -190,22 +190,3 @@ def test_form() -> None:
     assert score_format(rollout("x").result) == 1.0
     assert score_format(rollout("x", notes={"fallback": 1}).result) == 0.0
     assert score_format(rollout("x", 0.0, failure="unparsed").result) == 0.0
-
-
-def test_a_judge_grades_and_what_it_leaves_open_is_left_out() -> None:
-    asked: list[Any] = []
-
-    def judge(text: str) -> Any:
-        async def answer(messages: Any, **settings: Any) -> Response:
-            asked.append(messages)
-            return Response(text)
-
-        return answer
-
-    part = RewardTerm(kind="judge", rubric="Be kind.")
-    assert earned(rollout("hello"), part, judge=judge("score: 2 would be harsh\nscore: 7")) == pytest.approx(0.7)
-    assert "Be kind." in asked[0][0]["content"] and "hello" in asked[0][1]["content"]
-    assert earned(rollout("hello"), part, judge=judge("I cannot say")) is None
-    assert earned(rollout("hello"), part, judge=judge("score: 70")) is None
-    with pytest.raises(ValueError, match="judge"):
-        earned(rollout("hello"), part)
