@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -68,6 +69,11 @@ SMALL = {
     "course": {"steps": 4, "tasks": 4, "rollouts": 4, "evaluate_every": 2, "save_every": 1},
     "learning": {"rate": 1e-3},
 }
+
+
+def unused_study() -> Any:
+    """In place of a study for rollouts that are given."""
+    return SimpleNamespace(lm=lambda role: None, workflow=SimpleNamespace(input_fields=[]))
 
 
 def run(

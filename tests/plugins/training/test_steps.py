@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.helpers.door import write_door
-from tests.helpers.grpo_runs import SMALL, learned_rows, needs_torch, run
+from tests.helpers.grpo_runs import SMALL, learned_rows, needs_torch, run, unused_study
 
 from workbench_training.advantages import compute_step_returns
 from workbench_training.rollouts.token_rows import Row
@@ -80,8 +81,6 @@ def test_returns_begin_at_the_step_that_earned() -> None:
 
 
 def test_a_walk_that_was_not_scored_counts_for_none_and_a_guarded_one_earns_nothing_by_steps() -> None:
-    from types import SimpleNamespace
-
     from workbench.lm import Response
     from workbench.study import Result
     from workbench.task import Example
@@ -100,7 +99,7 @@ def test_a_walk_that_was_not_scored_counts_for_none_and_a_guarded_one_earns_noth
     assert beside.tolist() == [*alone.tolist(), 0.0]
 
     source = StudyRolloutSource(
-        SimpleNamespace(),
+        unused_study(),
         {"": SimpleNamespace(key="k", rewards=None)},
         [],  # type: ignore[arg-type,dict-item]
         Guards.model_validate({}),
@@ -157,3 +156,23 @@ def test_a_training_with_a_simulated_user_learns_from_the_agent_alone(
     assert report.status == "finished" and seen and {r.agent for r in seen} == {"help"}
     assert any(0 in r.mask for r in seen), "no conversation went on from its own tokens"
     assert report.spent["by_role"]["user"]["calls"] > 0
+
+
+def test_rollouts_draw_one_action_where_an_agent_votes_training_6(tmp_path: Path) -> None:
+    """What lost a vote was not done, and is nothing to learn from."""
+    from tests.helpers.scripted import make_workflow
+
+    from workbench.spec import lm_spec
+    from workbench_training.rewards import Guards
+    from workbench_training.rollouts.study_rollouts import StudyRolloutSource, TrainedPolicy
+    from workbench_training.settings import Course, Learning
+
+    (tmp_path / "tools.py").write_text("def half(n: int) -> int:\n    return n // 2\n")
+    agent = {"agent": "q -> answer", "tools": ["python:tools.half"], "actions": 3}
+    workflow = make_workflow({"solve": agent, "say": {"predict": "answer -> words"}}, tmp_path)
+    study = SimpleNamespace(lm=lambda role: None, workflow=workflow)
+    role = TrainedPolicy("", "lm", lm_spec("bundled/nano"), None, None, Learning(), key="k")  # type: ignore[arg-type]
+    source = StudyRolloutSource(study, {"": role}, [], Guards())  # type: ignore[arg-type]
+    drawn = source.workflow_at(0, Course())
+    assert (workflow.get("nodes.solve.actions"), drawn.get("nodes.solve.actions")) == (3, 1)
+    assert drawn.get("lm")["model"] == "policy:k@0" and "actions" not in drawn.get("nodes.say")

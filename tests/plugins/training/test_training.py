@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from pydantic import ValidationError
-from tests.helpers.grpo_runs import SMALL, candidates, learned_rows, needs_torch, run, write
+from tests.helpers.grpo_runs import SMALL, candidates, learned_rows, needs_torch, run, unused_study, write
 
 import workbench
 from workbench.errors import SpecError
@@ -292,7 +292,7 @@ def test_gigpo_compares_steps_after_the_same_observation_whatever_was_said_befor
 
     made: dict[bool, list[Any]] = {}
     for observed in (False, True):
-        source = StudyRolloutSource(SimpleNamespace(), roles, [], Guards.model_validate({}), merge=False)  # type: ignore[arg-type]
+        source = StudyRolloutSource(unused_study(), roles, [], Guards.model_validate({}), merge=False)  # type: ignore[arg-type]
         source.observed = observed
         made[observed] = [row for k, way in enumerate(["left", "right"]) for row in source.rows(rollout(k, way), 0)]
     for observed, rows in made.items():
