@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.helpers.node_runs import run
 
 from workbench.lm import Request, Response
@@ -35,6 +36,28 @@ def test_ensemble_may_ask_a_judge_and_survives_failing_members(folder: Path) -> 
     members = [{**YESNO, "instructions": words} for words in ("Trust.", "Doubt.", "Refuse.")]
     outcome, _, _ = run({"e": {"ensemble": members, "samples": 1, "decide": "judge"}}, {"text": "x"}, folder, say)
     assert outcome.prediction == {"label": "no"}
+
+
+@pytest.mark.parametrize(
+    ("said", "label"),
+    [
+        ("Answer 1 is wrong; the best is 2.", "no"),
+        ("<think>1 is close, and 3 there is none.</think>2", "no"),
+        ('{"answer": 2}', "no"),
+        ("The task has 2 parts. The best answer is 1.", "yes"),
+        ("1 or 2", "yes"),  # not certain: the first one
+    ],
+)
+def test_the_judge_of_an_ensemble_is_read_as_answers_are(folder: Path, said: str, label: str) -> None:
+    def say(request: Request) -> str:
+        if "number of the best answer" in request.messages[0]["content"]:
+            return said
+        return "no" if "Doubt" in request.messages[0]["content"] else "yes"
+
+    members = [{**YESNO, "instructions": words} for words in ("Trust.", "Doubt.")]
+    outcome, _, _ = run({"e": {"ensemble": members, "samples": 1, "decide": "judge"}}, {"text": "x"}, folder, say)
+    assert outcome.prediction == {"label": label}
+    assert ("judge_unreadable" in str(outcome.trace.spans)) == (said == "1 or 2")
 
 
 def test_branch_runs_the_case_of_the_value(folder: Path) -> None:
