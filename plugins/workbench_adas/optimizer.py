@@ -23,6 +23,7 @@ from pydantic import Field
 
 from workbench import Evaluation, Optimizer, Patch, Study, Workflow
 from workbench.errors import SpecError, suggest
+from workbench.kit.answers import find_code
 from workbench.kit.proposer import Proposer, describe, finalists, room_for, show_results
 from workbench.workflow import NodeKind, Signature
 from workbench_adas.node import check_source
@@ -223,10 +224,9 @@ class Adas(Optimizer):
 
 def read_agent(text: str) -> tuple[str, str, str]:
     """(name, thought, source) of an answer. Without a code block the whole text counts as code."""
-    block = re.search(r"```(?:python)?\s*\n(.*?)(?:```|\Z)", text, re.DOTALL)
     name = re.search(r"(?im)^[^\w\n]*+name[^\w\n]*:\s*(.+)$", text)
     thought = re.search(r"(?im)^[^\w\n]*+thought[^\w\n]*:\s*(.+)$", text)
-    source = (block.group(1) if block else text).strip() + "\n"
+    source = max(find_code(text), key=len, default=text).strip() + "\n"
     return (
         name.group(1).strip()[:80] if name else "unnamed",
         thought.group(1).strip()[:600] if thought else "",

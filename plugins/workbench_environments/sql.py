@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field, PrivateAttr
 
+from workbench.kit.answers import find_code
 from workbench.kit.environment import Environment, Step
 from workbench.kit.sql import Database, bare
 
@@ -136,8 +137,7 @@ class Sql(Environment):
 
 def _statement(action: str) -> str:
     """The statement in an action, without code fence and semicolon."""
-    fenced = re.search(r"```[\w-]*\n(.*?)(?:```|\Z)", action, re.DOTALL)
-    return (fenced.group(1) if fenced else action).strip().rstrip(";").strip()
+    return next(iter(find_code(action)), action).strip().rstrip(";").strip()
 
 
 def _reads(statement: str) -> bool:

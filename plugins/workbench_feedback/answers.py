@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 from workbench.errors import LMError, WorkbenchError
 from workbench.failures import FailureKind
 from workbench.kit.agent_log import Log, step_text
-from workbench.kit.answers import read_objects
+from workbench.kit.answers import find_keyed
 from workbench.lm import Response
 
 T = TypeVar("T")
@@ -78,11 +78,9 @@ class Asker:
 
 def read_json(text: str, key: str) -> Mapping[str, Any]:
     """The JSON object with a key in an answer, whatever stands around it. Raises Unreadable."""
-    for outer in read_objects(text):
-        for value in (outer, *outer.values()):  # some models put it under a name
-            if isinstance(value, Mapping) and key in value:
-                return value
-    raise Unreadable(FailureKind.UNPARSED, f"the answer has no JSON object with '{key}': {text[:200]!r}")
+    if (found := find_keyed(text, key)) is None:
+        raise Unreadable(FailureKind.UNPARSED, f"the answer has no JSON object with '{key}': {text[:200]!r}")
+    return found
 
 
 def read_list(text: str, key: str) -> list[Mapping[str, Any]]:

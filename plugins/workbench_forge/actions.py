@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from workbench.kit.answers import find_code, find_keyed
 from workbench.study import Evaluation, Study
 
 Function = dict[str, Any]  # name, description, parameters (JSON Schema of an object), source, example: its own test
@@ -164,8 +165,7 @@ async def check_example(study: Study, action: Action) -> None:
 
 def extract_python(text: str) -> str:
     """The Python source in an answer: the longest fenced block, or the whole answer."""
-    blocks = re.findall(r"```(?:python|py)?[ \t]*\n(.*?)```", text, re.DOTALL)
-    return max(blocks, key=len) if blocks else text
+    return max(find_code(text), key=len, default=text)
 
 
 def find_solved_inputs(evaluation: Evaluation, address: str) -> dict[str, Any] | None:
@@ -179,16 +179,9 @@ def find_solved_inputs(evaluation: Evaluation, address: str) -> dict[str, Any] |
 
 
 def _json_object(text: str) -> dict[str, Any]:
-    start = text.find("{")
-    while start >= 0:
-        try:
-            found, _ = json.JSONDecoder(strict=False).raw_decode(text[start:])
-            if isinstance(found, dict) and "action" in found:
-                return _finite(found)
-        except (ValueError, RecursionError):
-            pass
-        start = text.find("{", start + 1)
-    raise Refused('answer with one JSON object that has the key "action"')
+    if (found := find_keyed(text, "action")) is None:
+        raise Refused('answer with one JSON object that has the key "action"')
+    return _finite(found)
 
 
 def _finite(body: dict[str, Any]) -> dict[str, Any]:

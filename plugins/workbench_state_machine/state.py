@@ -194,8 +194,7 @@ class State(NodeKind):
     def _action(self, text: str) -> str:
         """The answer without a fence around it, and without the name of the field that it stands for."""
         if self.runs is not None:
-            fenced = re.search(r"```[\w-]*\n(.*?)(?:```|\Z)", text, re.DOTALL)
-            text = fenced.group(1) if fenced else text
+            text = next(iter(answers.find_code(text)), text)
         if len(self.signature.outputs) == 1:
             text = re.sub(rf"(?i)\A\s*{re.escape(self.signature.outputs[0].name)}\s*:", "", text)
         return text.strip()

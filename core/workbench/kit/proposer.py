@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from workbench.errors import BudgetSpent, LMError
-from workbench.kit.answers import read_objects
+from workbench.kit.answers import find_code, read_objects
 from workbench.lm import Response
 from workbench.study import Result, Study
 from workbench.task import Example
@@ -21,7 +21,6 @@ from workbench.workflow import NodeKind, Workflow
 MAX_PROMPT = 6000
 
 _PROMPT = re.compile(r"(?is)<prompt>((?:(?!<prompt>).)*?)(?:</prompt>|\Z)")
-_FENCE = re.compile(r"(?s)```[\w+-]*[ \t]*\n(.*?)\n[ \t]*```")
 #: Names under which models give a prompt in JSON.
 _NAMES = frozenset("prompt instruction instructions new_instruction new_instructions improved_instruction".split())
 _PREAMBLE = re.compile(r"(?i)\W*(?:sure|certainly|of course|okay|here(?:'s| is| are)|below is)\b.*:\W*$")
@@ -136,7 +135,7 @@ def _bare_prompt(text: str) -> str:
     named = [str(one[key]) for one in read_objects(text) for key in one if key.lower() in _NAMES]
     if named:
         return named[-1]
-    if fences := _FENCE.findall(text):
+    if fences := find_code(text):
         return max(fences, key=len)
     text = re.sub(r"(?i)</?prompt>|```\w*", "", text).strip()
     first, line, rest = text.partition("\n")

@@ -6,6 +6,7 @@
     numbers             numbers of all countries
     json_text           JSON as models write it
     grades              what judges give
+    code                what fences hold
 
 Thoughts are taken off before (`workbench.lm.split_thoughts`).
 """
@@ -18,9 +19,10 @@ from typing import Any
 
 from workbench.errors import NodeError
 from workbench.kit.answers.choices import TRUTH, choices_of
+from workbench.kit.answers.code import find_code
 from workbench.kit.answers.conclusions import find_object, split_fields
 from workbench.kit.answers.grades import read_grade
-from workbench.kit.answers.json_text import read_object, read_objects, read_values
+from workbench.kit.answers.json_text import find_keyed, read_object, read_objects, read_values
 from workbench.kit.answers.numbers import find_numbers, normalise, read_number
 from workbench.kit.answers.typed import as_json, as_text, convert
 from workbench.workflow import Field, Signature
@@ -31,6 +33,8 @@ __all__ = [
     "as_text",
     "choices_of",
     "convert",
+    "find_code",
+    "find_keyed",
     "find_numbers",
     "find_object",
     "normalise",

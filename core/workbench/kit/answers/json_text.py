@@ -40,6 +40,15 @@ def read_objects(text: str) -> Iterator[dict[str, Any]]:
         yield from (one for one in (value if isinstance(value, list) else [value]) if isinstance(one, dict))
 
 
+def find_keyed(text: str, key: str) -> dict[str, Any] | None:
+    """The first object in a text that has a key, also one under a name of another."""
+    for outer in read_objects(text):
+        for value in (outer, *outer.values()):
+            if isinstance(value, dict) and key in value:
+                return value
+    return None
+
+
 def read_object(text: str, start: int) -> tuple[Any, int, str]:
     """Read the JSON value, Python literal or malformed JSON at `start`: (value, end, error)."""
     try:
