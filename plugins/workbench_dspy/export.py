@@ -12,9 +12,11 @@ import inspect
 import re
 from importlib.resources import files
 from pathlib import Path
+from pkgutil import iter_modules
 from textwrap import indent
 
 from workbench.errors import SpecError
+from workbench.kit import answers
 from workbench.spec import Spec
 from workbench.text import one_line
 from workbench.workflow import Field, Schedule, Signature, Workflow, task_lm
@@ -67,8 +69,6 @@ class NodeError(Exception):
 
 #: Modules of the kit that the exported classes use.
 _KIT = ("plain_adapter", "call_bodies", "call_parser", "nearest_demos", "tfidf")
-#: The reader of answers; a module of it is called answers_NAME there.
-_ANSWERS = ("choices", "conclusions", "json_text", "numbers", "shapes", "typed")
 _OWN = ("predictor", "agent", "flow")
 _IMPORTS = (
     (r"from workbench\.errors import", "from .fields import"),
@@ -148,7 +148,7 @@ def _parts() -> dict[str, str]:
     """The modules of `program_parts`, by name, with their imports turned into those of one package."""
     found = {"fields": "\n\n".join([_FIELDS.strip("\n") + "\n", *(inspect.getsource(c) for c in (Field, Signature))])}
     places = {name: ("workbench.kit", name) for name in _KIT} | {
-        f"answers_{n}": ("workbench.kit.answers", n) for n in _ANSWERS
+        f"answers_{one.name}": (answers.__name__, one.name) for one in iter_modules(answers.__path__)
     }
     places |= {name: ("workbench_dspy.exported", name) for name in _OWN}
     places |= {"answers": ("workbench.kit.answers", "__init__"), "thoughts": ("workbench.lm", "thoughts")}

@@ -1,7 +1,8 @@
 """Three small runs, stored as SQL: databases of earlier versions must stay replayable, call by call.
 
 `python -m tests.helpers.stored_runs [NAME]` writes them anew. That is only right where a change of keys is meant: it
-was last done at commit 80e7844, and every stored run of a user breaks with them.
+was last done at commit 80e7844, and every stored run of a user breaks with them. Later changes of requests (room for
+thoughts, types of arguments) were written into the stored ones, so that databases of that version stay.
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ import dspy
 
 from workbench.errors import NodeError
 from workbench.kit import plain_adapter as plain
+from workbench.kit.answers import convert
+from workbench.workflow import Field
 from workbench_dspy.exported.predictor import ask, draw, fields_read, most_frequent
 
 #: A module that gave no outputs. Where others can take its place, the program goes on without it.
@@ -164,9 +166,10 @@ class Ensemble(dspy.Module):
         listed = "\n".join(f"{i + 1}. {text}" for i, text in enumerate(shown))
         messages = [{"role": "system", "content": self.judge}, {"role": "user", "content": f"{task}\n\n{listed}"}]
         text, _ = ask(self.judge_lm, messages, self.settings)
-        digits = "".join(c if c.isdigit() else " " for c in text).split()
-        choice = int(digits[0]) - 1 if digits else 0
-        return answers[choice if 0 <= choice < len(answers) else 0]
+        try:
+            return answers[convert(Field("answer", values=tuple(range(1, len(answers) + 1))), text)[0] - 1]
+        except NodeError:
+            return answers[0]
 
     @property
     def reads(self) -> list[str]:

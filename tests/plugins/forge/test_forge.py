@@ -326,7 +326,7 @@ def test_two_functions_keep_their_own_code(tmp_path: Path) -> None:
             '"required"',
         ),
         ('{"action": "add", "name": "f", "example": {"arguments": {}, "result": 1e999}}', "NaN or infinite"),
-        ('{"action": "add", "name": "f", "example": {"arguments": {"a": NaN}, "result": 1}}', "NaN or infinite"),
+        ('{"action": "add", "name": "f", "example": {"arguments": {"a": NaN}, "result": 1}}', "one JSON object"),
         ('{"action": "add", "name": "search"}', "'search' is a tool of the agent already"),
         ('{"action": "add", "name": "f", "source": "def f(a, /): pass"}', "remove the '/'"),
         ('{"action": "add", "name": "f", "source": "def f(): pass"}', '"example" must be'),
