@@ -74,7 +74,8 @@ def picked_by_cost(folder: Path, lm: PlantedLM, pick: str, objectives: list[str]
     plant(folder, lambda r: 1.0, {"random": {"trials": 3}}, calls=900, rows=(8, 24, 60), search=space)
     spec = json.loads((folder / "workflow.yaml").read_text()) | {"objectives": objectives, "pick": pick}
     spec["proof"] = {"margin": 0.2}
-    spec["nodes"]["sort"]["instructions"], spec["lm"]["attempts"] = "Long.", 1
+    spec["nodes"]["sort"] |= {"instructions": "Long.", "decoding": {"max_tokens": 16}}
+    spec["lm"]["attempts"] = 1
     (folder / "workflow.yaml").write_text(json.dumps(spec))
     options = Options(out=str(folder / "o.yaml"), allow_unproved=True)
     return optimize(folder / "workflow.yaml", database=folder / "b.db", pool=lm, options=options)

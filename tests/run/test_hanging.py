@@ -112,7 +112,7 @@ def test_an_mcp_server_that_does_not_answer_is_ended(tmp_path: Path, source: str
 def test_a_baseline_without_a_usable_answer_is_warned_of(tmp_path: Path) -> None:
     project(tmp_path, agent=False)
     with workbench(
-        "optimize", "w.yaml", "--set", "nodes.sort.predict=text -> label: list[int]", folder=tmp_path
+        "optimize", "w.yaml", "--set", "nodes.sort.predict=text -> label: dict[str, int]", folder=tmp_path
     ) as process:
         said, _ = process.communicate(timeout=60)
     assert "the baseline gave no answer that can be scored on any of the 10 rows of val: unparsed 10" in said, said

@@ -310,7 +310,7 @@ def test_a_share_of_tokens_leaves_room_for_the_merge(tmp_path: Path) -> None:
         "fgo",
         calls=100_000,
         rows=(48, 16, 16),
-        budget={"tokens": 60_000},
+        budget={"tokens": 80_000},
         roles={"proposer": "templates/instructions"},
     )
     store = Store(tmp_path / "run.db")

@@ -175,6 +175,8 @@ def _mended(value: Any, errors: Sequence[Mapping[str, Any]]) -> Any:
 
 def _read_list(kind: Any, text: str, name: str) -> tuple[Any, bool] | None:
     """A list in lines, which are items as they are, or with commas; an empty one where the text says so."""
+    if not text:
+        return None
     if _is_none(text) or text.casefold() in ("empty", "no items", "[]"):
         return [], False
     items = [part.strip() for part in _ITEM.findall(text)]
