@@ -18,11 +18,11 @@ from click.testing import CliRunner
 
 from workbench.cli import cli
 from workbench.errors import LMError, NodeError, PluginError, SpecError, StoreError
-from workbench.kit.answers import parse, read_objects
+from workbench.kit.answers import find_code, parse, read_grade, read_objects
 from workbench.kit.bounded_http import BodyError, BodyReader
 from workbench.kit.call_parser import answer_text, correction, read_text
 from workbench.kit.proposer import read_prompt
-from workbench.lm import Request
+from workbench.lm import Request, is_filtered, refused_setting, split_thoughts
 from workbench.spec import Spec, check_spec, load_yaml
 from workbench.workflow import parse_signature
 from workbench_openai import wire
@@ -159,7 +159,8 @@ def server_answer(data: bytes) -> None:
         elif kind == 1:
             wire.parse_vectors(data, 1)
         elif kind == 2:
-            wire.is_filtered(400, data)
+            is_filtered(400, wire.body_of(data))
+            refused_setting(400, wire.body_of(data))
             headers = {"Retry-After": text[:50], "retry-after-ms": text[50:60]}
             assert wire.error_for(400 + len(data) % 200, headers, data).kind
         elif kind == 3:
@@ -179,6 +180,11 @@ def server_answer(data: bytes) -> None:
                 assert correction(reading, _TOOLS)
             answer_text(text, ("a",))
         else:
+            thoughts, answer = split_thoughts(text)
+            assert len(thoughts) + len(answer) <= len(text)
+            find_code(answer)
+            grade = read_grade(answer, 10)
+            assert grade is None or 0 <= grade[0] <= 1
             read_prompt(text)
             for found in read_objects(text):
                 json.dumps(found)

@@ -6,7 +6,8 @@ list, and named in the README instead.
 
 from __future__ import annotations
 
-from areas.allowed import ALLOWED, CALLS
+from areas.allowed import ALLOWED, BODIES, CALLS
+from areas.answers import ANSWERS
 from areas.attribution import ATTRIBUTION
 from areas.called import CALLED
 from areas.checked import CHECKED
@@ -52,6 +53,8 @@ MUTANTS: list[Mutant] = [
     *SEARCHED,
     *ALLOWED,
     *CALLS,
+    *ANSWERS,
+    *BODIES,
     *WORKFLOWS,
     *SERVING,
     *ROLLOUTS,

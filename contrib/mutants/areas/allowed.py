@@ -164,8 +164,8 @@ CALLS: list[Mutant] = changes_of(
     "core/workbench/kit/call_parser.py",
     "tests/kit/test_call_parser.py",
     (
-        'shown = _THOUGHT.sub(lambda found: " " * len(found.group()), text)',
-        "shown = text",
+        "text = split_thoughts(text)[1]\n    strict = _STRICT.search(text)",
+        "strict = _STRICT.search(text)",
         "a thought about a call is one",
     ),
     (
@@ -184,6 +184,17 @@ CALLS: list[Mutant] = changes_of(
         "return first",
         "a cut call is told to be wrong JSON",
     ),
+    ('list(tools.get("python", ())) == ["code"] and content:', "content:", "any code in an answer is run"),
+    (
+        "return next((r for _, r in found if r.calls), next(",
+        "return next((r for _, r in found if r.fault), next(",
+        "a broken call counts before a readable one",
+    ),
+)
+
+BODIES: list[Mutant] = changes_of(
+    "core/workbench/kit/call_bodies.py",
+    "tests/kit/test_call_parser.py",
     (
         'return "tool" in body and isinstance(body.get("arguments"), dict)',
         "return True",
@@ -196,14 +207,8 @@ CALLS: list[Mutant] = changes_of(
         'if None in named or "None" in named:',
         "arguments too many are dropped",
     ),
-    ('list(tools.get("python", ())) == ["code"] and content:', "content:", "any code in an answer is run"),
     (
-        "return next((r for _, r in found if r.calls), next(",
-        "return next((r for _, r in found if r.fault), next(",
-        "a broken call counts before a readable one",
-    ),
-    (
-        "if isinstance(given, str) and isinstance(parsed := load(given), dict):",
+        "if isinstance(given, str) and isinstance(parsed := load_loose(given), dict):",
         "if isinstance(given, str) and isinstance(parsed := None, dict):",
         "arguments as a text are not read",
     ),

@@ -43,9 +43,8 @@ DIAGNOSED: list[Mutant] = [
             "if log.ground_truth is not None:",
             "the right answer is always shown",
         ),
-        ("or int(digits[1]) not in numbers", "", "a step that was not shown is named"),
-        ("if agent.casefold() not in known:", "if False:", "an agent that is not in the log is named"),
-        ("if len(values) == 1 else None", "if values else None", "of two answers one is taken"),
+        ('_convert("step", numbers,', '_convert("step", range(10**3),', "a step that was not shown is named"),
+        ("        if within:\n", "        if False:\n", "a word that begins a sentence is an answer"),
         ("        if used > room:\n            break", "        if False:\n            break", "a window has no end"),
     ),
     *changes_of(

@@ -19,11 +19,6 @@ INDUCED: list[Mutant] = [
             "                pass\n            raise Unreadable(error.kind",
             "a server that is down is an unread answer",
         ),
-        (
-            "isinstance(value, Mapping) and key in value:",
-            "isinstance(value, Mapping):",
-            "the first braces answer",
-        ),
     ),
     *changes_of(
         HERE + "grounding.py",

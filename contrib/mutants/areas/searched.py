@@ -48,7 +48,7 @@ SEARCHED: list[Mutant] = [
         ("self.pause * 2 ** (failed - 1)", "self.pause", "pauses do not grow"),
         ("for failed in range(1, self.attempts):", "for failed in range(1, 1):", "nothing is retried"),
         ("if not self.cached:", "if True:", "one query is asked again and again"),
-        ("        check_arguments(tool, arguments)\n", "", "wrong arguments are retried"),
+        ("        read_arguments(tool, arguments)\n", "", "wrong arguments are retried"),
     ),
     *changes_of(
         "core/workbench/runtime/runtime.py",
