@@ -297,7 +297,10 @@ CASES: dict[str, Case] = {
     ),
     "react.yaml": Case(
         sums("5 + 8 + 3", "2 + 9"),
-        [('- add({"numbers": ["integer"]}): Adds numbers.', rf"\A{SUM}\Z", add), ("with the tool", RESULT, r"answer: \1")],
+        [
+            ('- add({"numbers": ["integer"]}): Adds numbers.', rf"\A{SUM}\Z", add),
+            ("with the tool", RESULT, r"answer: \1"),
+        ],
     ),
     "small_agent.yaml": Case(
         sums("5 + 8 + 3", "2 + 9"),

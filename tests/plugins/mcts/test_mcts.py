@@ -134,7 +134,9 @@ def test_broken_proposals_cost_no_evaluation_and_become_experience(tmp_path: Pat
         '{"edit": "rewire", "node": "nodes.sort", "field": "label"}',
         '{"edit": "reason", "node": "nodes.sort"}',
     ]
-    report, script = solve(tmp_path, {"rounds": 4, "proposals": "lm", "surrogate": "none", "sample": 1}, said=said, seed=1)
+    report, script = solve(
+        tmp_path, {"rounds": 4, "proposals": "lm", "surrogate": "none", "sample": 1}, said=said, seed=1
+    )
     texts, rows, found = asked(script), evaluations(tmp_path), told(tmp_path)
     assert len(texts) == 8 and found["broken"] >= 4
     assert len(rows) == 1 + found["evaluated"] == 5, "four rounds, four sound candidates"
