@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import random
 import re
@@ -10,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.helpers.planted import LABELS, PlantedLM, topic
+from tests.helpers.planted import LABELS, PlantedLM, draw_for, topic
 from workbench.lm import Request, Response
 from workbench.proof import Report
 from workbench.run import Options, optimize
@@ -57,7 +56,7 @@ class World(PlantedLM):
         if not str(request.messages[-1]["content"]).endswith("label:"):
             return Response(self.propose(request) if self.propose else "nothing", "stop", 50, 5, 0.0)
         right = LABELS.index(truth(question(request)))
-        draw = random.Random(hashlib.sha256(request.key("planted").encode()).digest())
+        draw = draw_for(request)
         if draw.random() < self.skill(request):
             answer = LABELS[right]
         else:

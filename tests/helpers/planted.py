@@ -13,6 +13,7 @@ import random
 import re
 import statistics
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,12 @@ from workbench.store import Store
 
 LABELS = ("a", "b", "c", "d")
 Skill = Callable[[Request], float]
+
+
+def draw_for(request: Request) -> random.Random:
+    """A generator seeded by what is asked, whatever the limits of the answer."""
+    asked = replace(request, max_tokens=16, stop=("\n",))
+    return random.Random(hashlib.sha256(asked.key("planted").encode()).digest())
 
 
 class PlantedLM(LMPool):
@@ -41,7 +48,7 @@ class PlantedLM(LMPool):
         self.requests += 1
         question = str(request.messages[-1]["content"])
         right = LABELS.index(question.split("-thing")[0][-1])
-        draw = random.Random(hashlib.sha256(request.key("planted").encode()).digest())
+        draw = draw_for(request)
         if draw.random() >= self.skill(request):
             right = (right + draw.randrange(1, 4)) % 4
         return Response(LABELS[right], "stop", sum(len(str(m["content"])) for m in request.messages), 1, 0.0)

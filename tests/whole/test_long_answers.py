@@ -15,12 +15,12 @@ import pytest
 
 from workbench.errors import NodeError, SpecError
 from workbench.kit import answers
+from workbench.kit.answers.grades import _GRADE
 from workbench.kit.call_parser import read_text
 from workbench.kit.proposer import read_prompt
 from workbench.workflow import parse_signature
 from workbench_adas.optimizer import read_agent
 from workbench_memory.prompts import read_insights
-from workbench.kit.answers.grades import _GRADE
 from workbench_metrics.structured import parse_json
 from workbench_textgrad.prompts import enabled_by, read_gradient, read_tools
 from workbench_training.rewards import _blocks

@@ -221,6 +221,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="JSON lines")
     args = parser.parse_args()
     missed = False
+    print("| world | runs | false | true |\n| --- | --- | --- | --- |", flush=True)
     with ProcessPoolExecutor(args.processes, mp_context=get_context("spawn")) as pool:
         for name in WORLDS:
             if args.world is not None and not any(name.startswith(w) for w in args.world):
@@ -228,8 +229,8 @@ def main() -> None:
             row = measure(name, args.runs, pool, args.seed)
             missed |= row["missed"]
             low, high = row["false95"]
-            true = f"{row['true']:.2f}" if "true" in row else "-"
-            print(f"{name:<20} {row['runs']:>5}  {row['false']:.3f} [{low:.3f}, {high:.3f}]  {true:>5}", flush=True)
+            true = f"{row['true']:.2f}" if "true" in row else ""
+            print(f"| {name} | {row['runs']:,} | {row['false']:.3f} [{low:.3f}, {high:.3f}] | {true} |", flush=True)
             if args.out is not None:
                 with args.out.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(row) + "\n")
