@@ -73,6 +73,8 @@ _OWN = ("predictor", "agent", "flow")
 _IMPORTS = (
     (r"from workbench\.errors import", "from .fields import"),
     (r"from workbench\.workflow import", "from .fields import"),
+    (r"from workbench\.kit\.dspy_seam import programs as", "from . import dspy_seam as"),
+    (r"from workbench\.kit\.dspy_seam\.programs import", "from .dspy_seam import"),
     (r"from workbench\.kit import", "from . import"),
     (r"from workbench\.kit\.answers\.", "from .answers_"),
     (r"from workbench\.lm import", "from .thoughts import"),
@@ -151,6 +153,7 @@ def _parts() -> dict[str, str]:
         f"answers_{n}": ("workbench.kit.answers", n) for n in _ANSWERS
     }
     places |= {name: ("workbench_dspy.exported", name) for name in _OWN}
+    places["dspy_seam"] = ("workbench.kit.dspy_seam", "programs")
     places |= {"answers": ("workbench.kit.answers", "__init__"), "thoughts": ("workbench.lm", "thoughts")}
     for name, (package, module) in places.items():
         text = (files(package) / f"{module}.py").read_text(encoding="utf-8")

@@ -23,9 +23,8 @@ class _DSPyOptimizer(Optimizer):
         return False
 
     async def optimize(self, study: Study) -> Workflow:
-        from dspy.utils.exceptions import AdapterParseError
-        from dspy.utils.exceptions import LMError as DSPyLMError
-
+        from workbench.kit.dspy_seam.programs import AdapterParseError
+        from workbench.kit.dspy_seam.programs import LMError as DSPyLMError
         from workbench_dspy.bridge import Bridge, Ended
 
         if not learnable_addresses(study.workflow, "demos") or not study.train:

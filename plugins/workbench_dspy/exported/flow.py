@@ -12,10 +12,11 @@ import dspy
 
 from workbench.errors import NodeError
 from workbench.kit import plain_adapter as plain
+from workbench.kit.dspy_seam.programs import LMError
 from workbench_dspy.exported.predictor import ask, draw, fields_read, most_frequent
 
 #: A module that gave no outputs. Where others can take its place, the program goes on without it.
-FAILURES = (NodeError, dspy.utils.exceptions.LMError)
+FAILURES = (NodeError, LMError)
 
 
 @dataclass(frozen=True)
