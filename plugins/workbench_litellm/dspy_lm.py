@@ -36,7 +36,6 @@ from workbench.lm import (
     Response,
     check_extra,
     estimate_tokens,
-    is_filtered,
     is_loopback,
     is_reasoning,
     kind_of_status,
@@ -49,7 +48,7 @@ from workbench.lm import (
 from workbench_litellm.addresses import check_addresses
 from workbench_litellm.bodies import bound_native_client
 from workbench_litellm.installed import check_litellm, has_litellm
-from workbench_litellm.reading import error_body, read_answer, read_error, to_request
+from workbench_litellm.reading import error_body, is_refusal, read_answer, read_error, to_request
 
 # LiteLLM has read-only keys, of which Pydantic warns at the first call. That is nothing that a user could mend.
 warnings.filterwarnings("ignore", message=".*`ReadOnly` qualifier", category=UserWarning)
@@ -125,9 +124,9 @@ class DSPyLM:
             except LMError as error:
                 raise self._named(error) from None
             except (errors.LMError, lm15.LM15Error, ValueError, TypeError, RecursionError) as error:
-                status, body = error_body(error)
-                if is_filtered(status or 0, body):
+                if is_refusal(error):
                     return Response("", "refusal", estimate_tokens(request.messages), usd=0.0, estimated=True)
+                status, body = error_body(error)
                 refused = refused_setting(status or 0, body)
                 if refused is None or refused in omitted or refused == "max_tokens":
                     raise self._mapped(error) from None

@@ -20,6 +20,7 @@ from workbench.lm import (
     Request,
     Response,
     estimate_tokens,
+    is_filtered,
     kind_of_error,
     read_content,
     read_finish,
@@ -95,10 +96,28 @@ def read_error(error: Exception) -> FailureKind:
     """What an error of DSPy's means: by the server's codes and words, then by its class, then by the status."""
     known = next((kind for cls, kind in _KINDS if isinstance(error, cls)), FailureKind.BAD_REQUEST)
     status, body = error_body(error)
-    if status is None and not body["error"].get("code"):
+    code = body["error"].get("code")
+    if status is None and not code:
         return known
+    if status is None and _end(code) == "broken":
+        return FailureKind.BROKEN
     told = kind_of_error(status, body)
     return known if told in _VAGUE and known != FailureKind.BAD_BODY else told
+
+
+def is_refusal(error: Exception) -> bool:
+    """Whether a filter of the provider's stopped the prompt or the answer, which DSPy makes an error of."""
+    status, body = error_body(error)
+    code = body["error"].get("code")
+    return is_filtered(status or 0, body) or (status is None and (code == "promptFeedback" or _end(code) == "refusal"))
+
+
+def _end(code: Any) -> str:
+    """What the code of an error says as a word for the end of an answer: DSPy has some of Gemini's there."""
+    try:
+        return read_finish(code, "said", False)
+    except LMError:
+        return "broken"
 
 
 def error_body(error: Exception) -> tuple[int | None, dict[str, Any]]:
