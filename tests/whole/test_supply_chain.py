@@ -150,6 +150,21 @@ def test_there_are_jobs_for_agents_audit_fuzzing_newest_versions_release_and_tra
     assert "cyclonedx-py" in text["release"] and "attestations: true" in text["release"]
 
 
+def test_every_extra_stands_on_the_page_that_tells_how_to_install() -> None:
+    page = (ROOT / "docs/how-to/install.md").read_text()
+    assert [name for name in PROJECT["optional-dependencies"] if f"`{name}`" not in page] == []
+
+
+def test_the_size_of_an_install_follows_requirements_and_leaves_out_what_only_these_bring() -> None:
+    module = script("bench/install_size.py")
+    whole, less = (module.closure(Requirement("dspy"), without) for without in ((), {"litellm", "openai"}))
+    assert {"litellm", "openai", "pydantic"} <= whole.keys() and "pydantic" in less
+    assert not {"litellm", "openai", "botocore"} & less.keys()
+    assert module.size(less["pydantic"]) > 1 << 20 and "pip" not in module.closure(Requirement("sqlite-utils"), ())
+    lines = module.table({"litellm"}, 5.0).splitlines()
+    assert lines[0].startswith("| distribution") and not [line for line in lines if line.startswith("| litellm")]
+
+
 def script(path: str) -> Any:
     """A script of contrib as a module."""
     spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / "contrib" / path)
