@@ -11,7 +11,7 @@ import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
@@ -96,7 +96,7 @@ class DSPyLM:
         if "/" not in model:
             hint = "Write PROVIDER/MODEL, such as anthropic/NAME."
             raise SpecError(f"'{model}' names no provider", hint=hint, path=("lm",))
-        if not has_litellm() and self._native_provider() is None:
+        if not has_litellm() and self._native is None:
             check_litellm(model, f"DSPy's own client does not serve it{' with these settings' * bool(self._client)}")
 
     def ready(self) -> None:
@@ -104,8 +104,7 @@ class DSPyLM:
         which may come from elsewhere than the environment, are not asked about."""
         if self._key() or self._settings.api_base or self._client.keys() & {"api_key", "headers", "extra_headers"}:
             return
-        provider = self._native_provider()
-        names = _lacking_by_litellm(self.model) if provider is None else key_variables(provider)
+        names = _lacking_by_litellm(self.model) if self._native is None else key_variables(self._native)
         if names and not any(os.environ.get(name, "").strip() for name in names):
             lacking = " or ".join(names)
             raise LMError("auth", f"{self.model} needs an API key: set the variable {lacking}")
@@ -220,7 +219,9 @@ class DSPyLM:
             raise LMError("auth", f"{self.model} needs an API key: set the variable {variable}")
         return key or None
 
-    def _native_provider(self) -> str | None:
+    @cached_property
+    def _native(self) -> str | None:
+        """The provider as which DSPy's own client serves the model; None where LiteLLM does."""
         options = {**self._client, **({"api_base": self._settings.api_base} if self._settings.api_base else {})}
         try:
             return native_provider(dspy.LM(self.model, cache=False, **options))
