@@ -182,6 +182,12 @@ def test_the_stand_in_refuses_what_3_5_refuses(wrong: dict[str, Any], contract: 
         assert not isinstance(dspy.ChatAdapter().format(signature({"a": str}, {"b": str}, "x"), [], {"a": "1"}), Prompt)
 
 
+def test_the_settings_of_clients_are_those_of_the_installed_dspy() -> None:
+    from dspy.clients import backend_selection
+
+    assert backend_selection.CLIENT_KEYS == programs.CLIENT_KEYS
+
+
 #: What a version of DSPy may change.
 _INSIDE = re.compile(r"dspy\.(clients|utils|adapters|_vendor|lm15|teleprompt\.gepa|predict\.)")
 

@@ -11,13 +11,18 @@ from typing import Any
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
 import dspy
-from dspy import lm15
-from dspy.clients.backend_selection import CLIENT_KEYS, select_backend
-from dspy.clients.costs import estimate_cost
-from dspy.clients.model_metadata import model_info, rate
-from dspy.utils import exceptions as errors
 
 from workbench.errors import PluginError
+from workbench.kit.dspy_seam.programs import CLIENT_KEYS
+
+try:
+    from dspy import lm15
+    from dspy.clients.backend_selection import select_backend
+    from dspy.clients.costs import estimate_cost
+    from dspy.clients.model_metadata import model_info, rate
+    from dspy.utils import exceptions as errors
+except ImportError as error:
+    raise PluginError(f"DSPy {version('dspy')} has no {error.name}: install dspy 3.4") from None
 
 __all__ = ["CLIENT_KEYS", "errors", "lm15"]
 

@@ -13,13 +13,17 @@ from typing import Any
 import dspy
 import dspy.adapters
 from dspy import lm15
-from dspy.clients.backend_selection import CLIENT_KEYS
 from dspy.utils.exceptions import AdapterParseError, LMError
 
 from workbench.errors import NodeError
 
 __all__ = ["ADAPTERS", "CLIENT_KEYS", "AdapterParseError", "LMError"]
 
+#: Settings of a client, which stand beside those of its requests. A list of our own: DSPy's is not public.
+CLIENT_KEYS = frozenset(
+    "api_key api_base base_url headers extra_headers timeout api_version azure_ad_token_provider organization project "
+    "extra_query custom_llm_provider".split()
+)
 #: DSPy's adapters by the names that files have for them.
 ADAPTERS = {"chat": dspy.ChatAdapter, "json": dspy.JSONAdapter, "xml": dspy.XMLAdapter}
 
