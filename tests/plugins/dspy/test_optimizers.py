@@ -92,3 +92,27 @@ def test_half_a_proposal_is_none(text: str, cut: bool, kind: str) -> None:
     with pytest.raises(NodeError) as raised:
         ProposalAdapter().read(DECLARED, text, cut)
     assert raised.value.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("dspy_copro", {"breadth": 2, "depth": 1}),
+        ("dspy_simba", {"steps": 1}),
+        ("dspy_mipro", {"trials": 2, "candidates": 2}),
+        ("dspy_bootstrap", {"candidates": 1}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_an_optimizer_asks_the_same_and_tries_the_same_with_dspy_of_3_4_and_3_5(
+    name: str, settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    for contract in ("3.4", "3.5"):
+        if contract == "3.5":
+            obey_35(monkeypatch)
+        lm = SimulatedLM()
+        optimizer = plugins().get("optimizers", name)(**settings)
+        run = run_simulated(optimizer, tmp_path / contract, lm=lm, calls=500)
+        seen.append((sorted(lm.messages), sorted(run.trees)))
+    assert seen[0] == seen[1] and len(seen[0][1]) > 1
