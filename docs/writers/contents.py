@@ -13,6 +13,7 @@ Links = list[tuple[str, str, str]]
 CONTENTS: dict[str, Links] = {
     "Begin": [
         ("Tutorial", "docs/tutorial.md", "the quickstart, line by line"),
+        ("Install", "docs/how-to/install.md", "the base, the extras, and what they weigh"),
         ("Choose an optimizer", "docs/how-to/choose-optimizer.md", "which one, for what, at which price"),
         (
             "How it differs",

@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import dspy
-from dspy import lm15
 
 from workbench.errors import LMError, NodeError
+from workbench.kit.dspy_seam.programs import make_response, read_request
 from workbench.lm import Response
 from workbench.study import Study
 
@@ -86,8 +86,8 @@ class _Engine:
         self.bridge, self.complete_as = bridge, bridge.study.lm(role)
         self.asked: dict[str, int] = {}
 
-    def complete(self, request: lm15.Request) -> lm15.Response:
-        messages, settings = as_chat(request)
+    def complete(self, request: Any) -> Any:
+        messages, settings = read_request(request)
         # DSPy asks the same thing again when it wants another answer; its cache is off, so each time is a fresh draw.
         key = repr((messages, request.config.temperature, request.config.max_tokens))
         replica = self.asked[key] = self.asked.get(key, -1) + 1
@@ -102,31 +102,8 @@ class _Engine:
         pass
 
 
-def as_chat(request: lm15.Request) -> tuple[list[dict[str, str]], dict[str, Any]]:
-    """(messages, settings of the call) of a request of DSPy's."""
-    config = request.config
-    messages = [{"role": "system", "content": _text(request.system)}] if request.system else []
-    messages += [
-        {"role": m.role if m.role != "developer" else "system", "content": m.text or ""} for m in request.messages
-    ]
-    return messages, {
-        "temperature": config.temperature,
-        "max_tokens": config.max_tokens,
-        "top_p": config.top_p,
-        "stop": tuple(config.stop) if config.stop else None,
-    }
-
-
-def as_response(answer: Response, model: str) -> lm15.Response:
+def as_response(answer: Response, model: str) -> Any:
     """One of our answers as DSPy's."""
-    return lm15.Response(
-        id=None,
-        model=model,
-        message=lm15.Message.assistant([lm15.TextPart(answer.text)]),
-        finish_reason="length" if answer.finish == "length" else "stop",
-        usage=lm15.Usage(input_tokens=answer.prompt_tokens, output_tokens=answer.completion_tokens),
+    return make_response(
+        answer.text, model, answer.finish == "length", (answer.prompt_tokens, answer.completion_tokens)
     )
-
-
-def _text(system: Any) -> str:
-    return system if isinstance(system, str) else "".join(part.text for part in system)

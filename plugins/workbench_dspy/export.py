@@ -3,17 +3,22 @@
 program.py       the program: a module for each node, and which reads what
 program.json     its state: instructions and demos
 program_parts/   the modules' classes: copies of `workbench_dspy.exported` and of the parts of `workbench.kit` they use
-program_tools/   copies of the Python files of tools
+program_tools/   copies of the Python files of tools and modules
+NODE.state.json  of a node `dspy`: the state of its module, for MODULE().load(...)
+
+A workflow of one node `dspy` can also become a single file of that state, program.json.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from pkgutil import iter_modules
 from textwrap import indent
+from typing import Any
 
 from workbench.errors import SpecError
 from workbench.kit import answers
@@ -33,7 +38,7 @@ _HEAD = '''"""{name}, written by `workbench export --format dspy`. It needs dspy
 import typing  # noqa: F401
 
 from program_parts.agent import Agent, Tool, ToolCall  # noqa: F401
-from program_parts.flow import Branch, Ensemble, Flow, Reflect, Step  # noqa: F401
+from program_parts.flow import Branch, Ensemble, Flow, Module, Reflect, Step  # noqa: F401
 from program_parts.predictor import Predictor, language_model, signature  # noqa: F401
 {imports}
 
@@ -67,12 +72,14 @@ class NodeError(Exception):
 
 '''
 
-#: Modules of the kit that the exported classes use.
-_KIT = ("plain_adapter", "call_bodies", "call_parser", "nearest_demos", "tfidf")
+#: Modules of the kit that the exported classes use. One of the reader of answers is called answers_NAME there.
+_KIT = ("plain_adapter", "call_bodies", "call_parser", "bound_function", "nearest_demos", "tfidf")
 _OWN = ("predictor", "agent", "flow")
 _IMPORTS = (
     (r"from workbench\.errors import", "from .fields import"),
     (r"from workbench\.workflow import", "from .fields import"),
+    (r"from workbench\.kit\.dspy_seam import programs as", "from . import dspy_seam as"),
+    (r"from workbench\.kit\.dspy_seam\.programs import", "from .dspy_seam import"),
     (r"from workbench\.kit import", "from . import"),
     (r"from workbench\.kit\.answers\.", "from .answers_"),
     (r"from workbench\.lm import", "from .thoughts import"),
@@ -85,6 +92,8 @@ def export(workflow: Workflow, path: Path | None, *, spec: Spec) -> None:
     """Write the folder. Raises SpecError, before anything is written, for what a DSPy program cannot have."""
     if path is None:
         raise SpecError("a DSPy program is a folder", hint="Name it with --out FOLDER.")
+    if path.suffix == ".json":
+        return _export_state(workflow, path)
     if path.exists() and not path.is_dir():
         raise SpecError(f"{path} is a file", hint="A DSPy program is a folder: name another one with --out.")
     from workbench_dspy.export_nodes import Converter, attribute_names, file_order, refuse, steps
@@ -116,8 +125,40 @@ def export(workflow: Workflow, path: Path | None, *, spec: Spec) -> None:
     if converter.files.copies:
         _write_package(path / "program_tools", converter.files.copies)
     program.save(path / "program.json")
+    for name, node in _modules(nodes).items():
+        node.program.save(path / f"{names[name]}.state.json")
 
 
+def _export_state(workflow: Workflow, path: Path) -> None:
+    """Write what the module of the only node has learned. Raises SpecError, also where the file exists."""
+    modules = _modules(workflow.enabled_nodes)
+    if len(modules) != 1 or len(workflow.enabled_nodes) != 1:
+        hint = "Name a folder with --out; beside the program it has a file for each node of the kind dspy."
+        raise SpecError("a file holds one DSPy module, and the workflow is more or something else", hint=hint)
+    if path.exists():
+        raise SpecError(f"{path} exists, and nothing is overwritten", hint="Name another file with --out.")
+    (node,) = modules.values()
+    program = node.program
+    path.parent.mkdir(parents=True, exist_ok=True)
+    program.save(path)
+
+
+def _modules(nodes: Mapping[str, Any]) -> dict[str, Any]:
+    from workbench_dspy.node import DSPyModule
+
+    return {name: node for name, node in nodes.items() if type(node) is DSPyModule}
+
+
+def check(workflow: Workflow, *, spec: Spec) -> None:
+    """Raise SpecError for a node that has no counterpart in DSPy. It needs no Python of the workflow's."""
+    from workbench_dspy.export_nodes import Converter
+
+    converter = Converter(spec, task_lm(spec.lm, workflow))
+    for name, node in workflow.enabled_nodes.items():
+        converter.check(node, f"nodes.{name}")
+
+
+export.check = check  # type: ignore[attr-defined]
 export.needs_spec = True  # type: ignore[attr-defined]
 
 
@@ -151,6 +192,7 @@ def _parts() -> dict[str, str]:
         f"answers_{one.name}": (answers.__name__, one.name) for one in iter_modules(answers.__path__)
     }
     places |= {name: ("workbench_dspy.exported", name) for name in _OWN}
+    places["dspy_seam"] = ("workbench.kit.dspy_seam", "programs")
     places |= {"answers": ("workbench.kit.answers", "__init__"), "thoughts": ("workbench.lm", "thoughts")}
     for name, (package, module) in places.items():
         text = (files(package) / f"{module}.py").read_text(encoding="utf-8")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import indent
 from typing import Any
@@ -79,7 +79,20 @@ class Converter:
         self.spec, self.lm, self.files = spec, lm, ToolFiles()
 
     def convert(self, node: NodeKind, where: str) -> Made:
-        kinds = {
+        kind, kinds = self.check(node, where), self._kinds
+        return kinds[kind](node, where)
+
+    def check(self, node: NodeKind, where: str) -> str:
+        """The kind of a node. Raises SpecError for one that has no counterpart; runs no code."""
+        names = plugins().names("node_kinds")
+        named = next((kind for kind in names if type(node) is node_class(kind)), type(node).__name__)
+        if named not in self._kinds:
+            raise refuse(where, f"the node kind '{named}'", f"These can: {', '.join(self._kinds)}.")
+        return named
+
+    @property
+    def _kinds(self) -> dict[str, Callable[[Any, str], Made]]:
+        return {
             "predict": self._predict,
             "agent": self._agent,
             "tool": self._tool,
@@ -87,13 +100,8 @@ class Converter:
             "ensemble": self._ensemble,
             "reflect": self._reflect,
             "workflow": self._workflow,
+            "dspy": self._module,
         }
-        names = plugins().names("node_kinds")
-        for kind, make in kinds.items():
-            if kind in names and type(node) is node_class(kind):
-                return make(node, where)
-        named = next((kind for kind in names if type(node) is node_class(kind)), type(node).__name__)
-        raise refuse(where, f"the node kind '{named}'", f"These can: {', '.join(kinds)}.")
 
     def _predict(self, node: Any, where: str) -> Made:
         config = node.config
@@ -144,6 +152,14 @@ class Converter:
     def _tool(self, node: Any, where: str) -> Made:
         tool = self._made_tool(node.tool, node, where)
         return call("ToolCall", agent.ToolCall, tool, node.config.output, node.arguments, node.config.constants)
+
+    def _module(self, node: Any, where: str) -> Made:
+        if node.config.lm is not None:
+            raise refuse(where, "the setting 'lm'", "Leave it out, and configure that model in DSPy.")
+        name = self.files.add(parse_address(node.config.module), node.base, where)
+        arguments = [f"{key}={value!r}" for key, value in node.config.arguments.items()]
+        made = Made(node.program, _wrapped(f"{name}(", arguments, ")"))
+        return call("Module", flow.Module, made, list(node.inputs), node.config.adapter)
 
     def _branch(self, node: Any, where: str) -> Made:
         cases = {v: self.convert(node.nodes[f"cases.{v}"], f"{where}.cases.{v}") for v in node.config.cases}
@@ -209,15 +225,7 @@ class Converter:
             raise refuse(where, f"the tool '{tool.source}'", "Only python: tools can.")
         parsed = parse_address(tool.source)
         function = Made(None, self.files.add(parsed, node.base, where))
-        return call(
-            "Tool",
-            agent.Tool,
-            tool.name,
-            function,
-            describe_tool(tool),
-            list(tool.schema.get("properties", {})),
-            list(tool.schema.get("required", ())),
-        )
+        return call("Tool", agent.Tool, tool.name, function, describe_tool(tool))
 
     def _settings(self, node: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
         return self._given(getattr(node, "lm", None) or self.lm, settings)

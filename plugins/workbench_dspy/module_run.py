@@ -17,14 +17,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 import dspy
-from dspy.utils.exceptions import AdapterParseError
 
 from workbench.concurrency import run_in_thread
 from workbench.errors import LMError, NodeError
+from workbench.kit.dspy_seam.programs import ADAPTERS, AdapterParseError, read_request
 from workbench.kit.said import check_said
 from workbench.runtime import Context
 from workbench.workflow import NodeConfig, NodeKind
-from workbench_dspy.bridge import Ended, as_chat, as_response
+from workbench_dspy.bridge import Ended, as_response
 from workbench_dspy.exported.predictor import PlainAdapter
 from workbench_dspy.predictors import plain, predictors_of
 
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 #: Seconds. The time that Python takes between two calls has the run's own limit.
 _LONGEST = 86_400.0
-_ADAPTERS = {"chat": dspy.ChatAdapter, "json": dspy.JSONAdapter, "xml": dspy.XMLAdapter, "plain": PlainAdapter}
+_ADAPTERS = {**ADAPTERS, "plain": PlainAdapter}
 
 
 class ModuleRun:
@@ -137,7 +137,7 @@ class ModuleRun:
 
     async def complete(self, ctx: Context, request: Any) -> Any:
         """Answer a request of DSPy's."""
-        messages, settings = as_chat(request)
+        messages, settings = read_request(request)
         self.calls += 1
         if self.calls > self.node.config.max_calls:
             raise NodeError("steps", f"more than max_calls: {self.node.config.max_calls} calls of the language model")

@@ -8,12 +8,15 @@ import random
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from io import StringIO
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
-from workbench import LMError, Optimizer, Study, Workflow
+from workbench import LMError, NodeError, Optimizer, Study, Workflow
 from workbench.workflow import learnable_addresses
+
+ProposerAdapter = Literal["plain", "chat", "json", "xml"]
+_ADAPTER = "how the proposer is asked: one of DSPy's adapters, or plain, which small models can answer"
 
 
 class _DSPyOptimizer(Optimizer):
@@ -23,9 +26,8 @@ class _DSPyOptimizer(Optimizer):
         return False
 
     async def optimize(self, study: Study) -> Workflow:
-        from dspy.utils.exceptions import AdapterParseError
-        from dspy.utils.exceptions import LMError as DSPyLMError
-
+        from workbench.kit.dspy_seam.programs import AdapterParseError
+        from workbench.kit.dspy_seam.programs import LMError as DSPyLMError
         from workbench_dspy.bridge import Bridge, Ended
 
         if not learnable_addresses(study.workflow, "demos") or not study.train:
@@ -33,10 +35,11 @@ class _DSPyOptimizer(Optimizer):
         bridge, seed = Bridge(study), study.rng.randrange(2**31)
         kept: list[Any] = []  # programs in DSPy's order of merit
         try:
-            await asyncio.to_thread(_quietly, lambda: kept.extend(self._work(bridge, seed)), bridge)
+            adapter = self._adapter()
+            await asyncio.to_thread(_quietly, lambda: kept.extend(self._work(bridge, seed)), bridge, adapter)
         except Ended:  # the reason is there before `close` gives another
             raise (bridge.reason or RuntimeError("DSPy ended without a reason")) from None
-        except (AdapterParseError, DSPyLMError, LMError) as error:
+        except (AdapterParseError, DSPyLMError, LMError, NodeError) as error:
             # DSPy gives up where a proposal cannot be had or read. What was evaluated until then stands.
             study.record_event("dspy_gave_up", message=str(error)[:2000])
         finally:
@@ -62,8 +65,25 @@ class _DSPyOptimizer(Optimizer):
     def _compile(self, bridge: Any, program: Any, rows: Any, train: list[Any], val: list[Any], seed: int) -> list[Any]:
         raise NotImplementedError
 
+    def _adapter(self) -> Any:
+        """DSPy's adapter while it works. It is named, since versions of DSPy differ in their own choice."""
+        from workbench_dspy.proposals import proposal_adapter
 
-def _quietly(work: Callable[[], None], bridge: Any) -> None:
+        return proposal_adapter("chat")
+
+
+class _ProposingOptimizer(_DSPyOptimizer):
+    """One that asks for instructions."""
+
+    proposer_adapter: ProposerAdapter = Field("chat", description=_ADAPTER)
+
+    def _adapter(self) -> Any:
+        from workbench_dspy.proposals import proposal_adapter
+
+        return proposal_adapter(self.proposer_adapter)
+
+
+def _quietly(work: Callable[[], None], bridge: Any, adapter: Any) -> None:
     """DSPy's settings for the time of the work; its log, bars and global random states are put back afterwards."""
     import dspy
     import numpy
@@ -82,6 +102,7 @@ def _quietly(work: Callable[[], None], bridge: Any) -> None:
         with (
             dspy.context(
                 lm=bridge.lm("proposer"),
+                adapter=adapter,
                 max_errors=10**9,
                 disable_history=True,
                 provide_traceback=False,
@@ -127,7 +148,7 @@ class DSPyBootstrap(_DSPyOptimizer):
         return [best, *(c["program"] for c in best.candidate_programs[:3])]
 
 
-class DSPyMIPRO(_DSPyOptimizer):
+class DSPyMIPRO(_ProposingOptimizer):
     """DSPy's MIPROv2 (Opsahl-Ong et al., arXiv 2406.11695): proposed instructions and bootstrapped demos, by TPE."""
 
     candidates: int = Field(4, ge=1, le=64, description="instructions and sets of demos to choose from")
@@ -165,7 +186,7 @@ class DSPyMIPRO(_DSPyOptimizer):
         return [best, *(c["program"] for c in getattr(best, "candidate_programs", [])[:3])]
 
 
-class DSPyCOPRO(_DSPyOptimizer):
+class DSPyCOPRO(_ProposingOptimizer):
     """DSPy's COPRO: rounds of proposed instructions, each round shown the best ones so far."""
 
     breadth: int = Field(4, ge=2, le=64, description="instructions proposed in each round")
@@ -192,7 +213,7 @@ class DSPyCOPRO(_DSPyOptimizer):
         return [best, *(c["program"] for c in getattr(best, "candidate_programs", [])[:3])]
 
 
-class DSPySIMBA(_DSPyOptimizer):
+class DSPySIMBA(_ProposingOptimizer):
     """DSPy's SIMBA: minibatches, several trajectories each, rules and demos from those whose scores differ most."""
 
     bsize: int = Field(16, ge=1, description="rows of train for one step")
@@ -218,9 +239,10 @@ class DSPySIMBA(_DSPyOptimizer):
         return [best, *(c["program"] for c in getattr(best, "candidate_programs", [])[:3])]
 
 
-class DSPyGEPA(_DSPyOptimizer):
+class DSPyGEPA(_ProposingOptimizer):
     """DSPy's GEPA (Agrawal et al., arXiv 2507.19457): reflection on feedback, candidates kept on a Pareto front."""
 
+    proposer_adapter: ProposerAdapter = Field("plain", description=f"{_ADAPTER}; DSPy's own choice is json")
     metric_calls: int = Field(300, ge=1, description="scored runs of the workflow; the budget may end it before")
     minibatch_size: int = Field(3, ge=1, le=64, description="rows that one reflection looks at")
     merge: bool = Field(True, description="also merge candidates that are good at different rows")
@@ -228,6 +250,7 @@ class DSPyGEPA(_DSPyOptimizer):
     def _compile(self, bridge: Any, program: Any, rows: Any, train: list[Any], val: list[Any], seed: int) -> list[Any]:
         from dspy.teleprompt import GEPA
 
+        from workbench.kit.dspy_seam.programs import instruction_proposer
         from workbench_dspy.program import make_metric
 
         optimizer = GEPA(
@@ -236,6 +259,7 @@ class DSPyGEPA(_DSPyOptimizer):
             seed=seed,
             reflection_minibatch_size=self.minibatch_size,
             reflection_lm=bridge.lm("proposer"),
+            instruction_proposer=instruction_proposer(self._adapter()),
             use_merge=self.merge,
             num_threads=bridge.study.concurrency,
             warn_on_score_mismatch=False,

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import SpecError
+from workbench.spec import defaults
 from workbench.type_guards import is_dict, is_list
 from workbench.workflow import parse_signature
+from workbench_import.dspy_state import default_adapter, read_states
 from workbench_import.imported import LEAST_ROWS, Imported, Wishes, as_list, read_value
 
 #: A hosted model: no path, no prefix of a provider that starts or loads something here.
@@ -25,12 +27,13 @@ def read(path: Path, wishes: Wishes) -> Imported:
     """The program as a workflow. Raises SpecError."""
     found = Imported({})
     given = _given_signatures(wishes)
-    states, known = _states(path, wishes)
-    nodes, unused = {}, dict(given)
-    for name, state in states.items():
+    state = _state_of(path)
+    states, known = _states(path, state, wishes)
+    nodes, unused, adapter = {}, dict(given), default_adapter(_json_of(state))
+    for name, one in states.items():
         node = node_name(name, nodes)
         text = unused.pop(name, None) or unused.pop(node, None) or known.get(name)
-        nodes[node] = _node(node, state, text, found)
+        nodes[node] = {**_node(node, one, text, found), "adapter": adapter}
         found.taken.append(f"predictor {name} as node {node}: {len(nodes[node].get('demos', []))} demo(s)")
     if unused:
         raise SpecError(f"--signature names '{min(unused)}'", hint=f"Predictors: {', '.join(states)}.")
@@ -72,9 +75,18 @@ def _given_signatures(wishes: Wishes) -> dict[str, str]:
     return given
 
 
-def _states(path: Path, wishes: Wishes) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+def _state_of(path: Path) -> Path:
+    return path / "program.json" if path.is_dir() and (path / "program.json").is_file() else path
+
+
+def _json_of(state: Path) -> dict[str, Any] | None:
+    """The content of a state that is data; None for a pickle, and for what is none."""
+    value = read_value(state) if state.is_file() and state.suffix != ".pkl" else None
+    return value if is_dict(value) else None
+
+
+def _states(path: Path, state: Path, wishes: Wishes) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """(state of each predictor, signatures as far as the file tells them)."""
-    state = path / "program.json" if path.is_dir() and (path / "program.json").is_file() else path
     if state.is_dir() or state.suffix == ".pkl":
         if not wishes.run_code:
             raise SpecError(
@@ -84,13 +96,10 @@ def _states(path: Path, wishes: Wishes) -> tuple[dict[str, dict[str, Any]], dict
         from workbench_import.pickled import read_pickled
 
         return read_pickled(state)
-    value = read_value(state)
-    if not is_dict(value):
+    value = _json_of(state)
+    if value is None:
         raise SpecError(f"{state.name} is not a state of a DSPy program", hint="It is made by program.save.")
-    states = {n: s for n, s in value.items() if is_dict(s) and is_dict(s.get("signature"))}
-    if not states and is_dict(value.get("signature")):  # of a single predictor
-        states = {"self": value}
-    return states, {}
+    return read_states(value), {}
 
 
 def _node(name: str, state: Mapping[str, Any], text: str | None, found: Imported) -> dict[str, Any]:
@@ -118,7 +127,6 @@ def _node(name: str, state: Mapping[str, Any], text: str | None, found: Imported
         found.left.append(f"{len(demos) - len(whole)} demo(s) of {name} that lack a field")
     if whole:
         node["demos"] = whole
-    node["adapter"] = "chat"  # DSPy's default, so that the prompt stays what it was
     lm = state.get("lm")
     decoding = {k: lm[k] for k in ("temperature", "max_tokens") if is_dict(lm) and lm.get(k) is not None}
     if decoding:
@@ -165,7 +173,7 @@ def _language_model(states: Mapping[str, Mapping[str, Any]], found: Imported) ->
     names = [name for name in every if _MODEL.fullmatch(name)]
     found.left += [f"language model {name}" for name in every if name not in names]
     if not names:
-        found.guessed.append("the language model: bundled/nano; name yours under `lm`")
+        found.guessed.append(f"the language model: {defaults.LM}; name yours under `lm`")
         return None
     found.taken.append(f"language model {names[0]}")
     if len(names) > 1:

@@ -14,10 +14,11 @@ from typing import Any
 from workbench.errors import SpecError
 from workbench.files import write_whole
 from workbench.run import prepare
-from workbench.spec import load_yaml_file
+from workbench.spec import defaults, load_yaml_file
 from workbench.task import dump_yaml, read_rows, reader_of
 from workbench.type_guards import is_list
 from workbench.user_code import without_user_code
+from workbench_import.dspy_state import read_states
 
 #: Rows for train, val and test, one each at least.
 LEAST_ROWS = 3
@@ -83,6 +84,7 @@ class Imported:
         tree = {**self.tree}
         nodes = tree.pop("nodes")
         metric = tree.pop("metric")
+        tree.setdefault("lm", defaults.LM)  # a line to edit, where no model could be taken
         head = {key: tree.pop(key) for key in ("name", "lm", "roles") if key in tree}
         data = {"file": name, "split": split_sizes(len(rows))}
         text = dump_yaml({**head, "data": data, "metric": metric, "nodes": nodes, **tree})
@@ -146,7 +148,7 @@ def detect(path: Path) -> str:
     value = read_value(path)
     if isinstance(value, Mapping) and ("prompts" in value or "providers" in value or "tests" in value):
         return "promptfoo"
-    if isinstance(value, Mapping) and any(isinstance(v, Mapping) and "signature" in v for v in value.values()):
+    if isinstance(value, Mapping) and read_states(value):
         return "dspy"
     if isinstance(value, list) and value and isinstance(value[0], Mapping) and "input" in value[0]:
         return "inspect"

@@ -8,21 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from importlib.metadata import version
 from typing import Any
 
-from dspy._vendor.lm15.transports import ProtocolError, _http11
-
-from workbench.errors import PluginError
 from workbench.kit.bounded_http import BodyError, BodyReader, bodies_are_bounded
+from workbench.kit.dspy_seam.clients import http_parser
 
 
 @cache
 def bound_native_client() -> None:
     """Raises PluginError for a version of DSPy that reads answers in another way."""
-    head = _http11.ResponseHeadParser
-    if not (hasattr(head, "body_decoder") and hasattr(head, "_framing_decoder")):
-        raise PluginError(f"DSPy {version('dspy')} has no place for a bound of bodies: install dspy 3.4")
+    head, broken = http_parser()
     unbounded, framed = head.body_decoder, head._framing_decoder
 
     def body_decoder(self: Any, request_method: str) -> Any:
@@ -32,25 +27,26 @@ def bound_native_client() -> None:
         if framing.complete:
             return framing
         try:
-            return _Decoder(framing, ", ".join(self.headers_all("content-encoding")))
+            return _Decoder(framing, ", ".join(self.headers_all("content-encoding")), broken)
         except BodyError as error:
-            raise ProtocolError(str(error)) from error
+            raise broken(str(error)) from error
 
     head.body_decoder = body_decoder
 
 
-class _Decoder(_http11._BodyDecoder):
-    """A body decoder of DSPy's native client over the one that knows where the body ends."""
+class _Decoder:
+    """A body decoder of DSPy's native client over the one that knows where the body ends. broken: the client's error,
+    which closes the connection."""
 
-    def __init__(self, framing: Any, coding: str):
-        self._framing, self._reader = framing, BodyReader(coding)
+    def __init__(self, framing: Any, coding: str, broken: type[Exception]):
+        self._framing, self._reader, self._broken = framing, BodyReader(coding), broken
 
     @property
-    def complete(self) -> bool:  # type: ignore[override]
+    def complete(self) -> bool:
         return self._framing.complete
 
     @property
-    def leftover(self) -> bytes:  # type: ignore[override]
+    def leftover(self) -> bytes:
         return self._framing.leftover
 
     def feed(self, data: bytes) -> Iterator[bytes]:
@@ -60,11 +56,15 @@ class _Decoder(_http11._BodyDecoder):
             if self._framing.complete:
                 self._reader.finish()
         except BodyError as error:
-            raise ProtocolError(str(error)) from error  # which closes the connection
+            raise self._broken(str(error)) from error
 
     def eof(self) -> None:
         self._framing.eof()
         try:
             self._reader.finish()
         except BodyError as error:
-            raise ProtocolError(str(error)) from error
+            raise self._broken(str(error)) from error
+
+    def drain(self) -> bytes:
+        """Everything was given out before."""
+        return b""

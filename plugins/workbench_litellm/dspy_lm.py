@@ -9,24 +9,27 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache, cached_property
 from typing import Any
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
-# Both DSPy and LiteLLM fetch their price tables from the net when they are first used; the shipped ones do.
-os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-
 import dspy
-from dspy import lm15
-from dspy.clients.backend_selection import CLIENT_KEYS
-from dspy.clients.costs import estimate_cost
-from dspy.clients.model_metadata import model_info, rate
-from dspy.utils import exceptions as dspy_errors
 
+from workbench.distribution import pip_install
 from workbench.errors import LMError, SpecError
 from workbench.kit.bounded_http import body_error, bounded_bodies
+from workbench.kit.dspy_seam.clients import (
+    CLIENT_KEYS,
+    errors,
+    key_variables,
+    lm15,
+    native_provider,
+    usd_of,
+    usd_per_token,
+)
 from workbench.lm import (
     MOST_TOKENS,
     Request,
@@ -40,9 +43,12 @@ from workbench.lm import (
     parse_price,
     redact,
     redact_sent,
+    refused_setting,
 )
 from workbench_litellm.addresses import check_addresses
 from workbench_litellm.bodies import bound_native_client
+from workbench_litellm.installed import check_litellm, has_litellm
+from workbench_litellm.reading import error_body, is_refusal, read_answer, read_error, to_request
 
 # LiteLLM has read-only keys, of which Pydantic warns at the first call. That is nothing that a user could mend.
 warnings.filterwarnings("ignore", message=".*`ReadOnly` qualifier", category=UserWarning)
@@ -60,22 +66,6 @@ _OPEN: WeakKeyDictionary[DSPyLM, asyncio.AbstractEventLoop] = WeakKeyDictionary(
 
 #: Seconds. Each attempt is cut by the ledger at the timeout of its own settings, which may differ for one client.
 LONGEST = 86_400.0
-
-#: The first class that fits decides, so subclasses stand before their parents.
-_KINDS: tuple[tuple[type[Exception], str], ...] = (
-    (dspy_errors.ContextWindowExceededError, "too_long"),
-    (dspy_errors.LMRateLimitError, "rate_limit"),
-    (dspy_errors.LMAuthError, "auth"),
-    (dspy_errors.LMBillingError, "auth"),
-    (dspy_errors.LMNotConfiguredError, "auth"),
-    (dspy_errors.LMTimeoutError, "timeout"),
-    (dspy_errors.LMServerError, "server"),
-    (dspy_errors.LMTransportError, "connection"),
-    (dspy_errors.LMLockTimeoutError, "connection"),
-    (dspy_errors.LMUnsupportedFeatureError, "unsupported"),
-    (dspy_errors.LMConfigurationError, "bad_request"),
-    (dspy_errors.LMInvalidRequestError, "bad_request"),
-)
 
 
 class DSPyLM:
@@ -95,7 +85,7 @@ class DSPyLM:
         self._prices = parse_price(settings.price)
         self.reads_images = True
         self.assumed_free = self._prices is None and is_loopback(settings.api_base)
-        self._reasoning = is_reasoning(model)
+        self._omit = {*settings.omit, *(("temperature", "top_p", "stop", "logprobs") if is_reasoning(model) else ())}
         self.concurrency = settings.concurrency or DEFAULT_CONCURRENCY
         shown = ("api_version", "engine", "custom_llm_provider")  # the others can hold secrets
         public = {key: value for key, value in self._client.items() if key in shown}
@@ -106,29 +96,46 @@ class DSPyLM:
         if "/" not in model:
             hint = "Write PROVIDER/MODEL, such as anthropic/NAME."
             raise SpecError(f"'{model}' names no provider", hint=hint, path=("lm",))
+        if not has_litellm() and self._native is None:
+            check_litellm(model, f"DSPy's own client does not serve it{' with these settings' * bool(self._client)}")
 
     def ready(self) -> None:
         """Raise LMError where the key of a provider that takes one key is missing. Providers with other credentials,
         which may come from elsewhere than the environment, are not asked about."""
         if self._key() or self._settings.api_base or self._client.keys() & {"api_key", "headers", "extra_headers"}:
             return
-        if lacking := _lacking_key(self.model):
+        names = _lacking_by_litellm(self.model) if self._native is None else key_variables(self._native)
+        if names and not any(os.environ.get(name, "").strip() for name in names):
+            lacking = " or ".join(names)
             raise LMError("auth", f"{self.model} needs an API key: set the variable {lacking}")
 
     async def complete(self, request: Request) -> Response:
-        """Send the request once, through DSPy. Raises LMError."""
+        """Send the request through DSPy: once, and again without a setting that the server refuses. Raises LMError."""
         lm = self._lm or self._open()
-        try:
-            canonical = self._canonical(request)
-            quiet = dspy.context(disable_history=True, usage_tracker=None, send_stream=None, callbacks=[])
-            with bounded_bodies(), quiet:
-                answer = await lm.acall(canonical)
-        except (dspy_errors.LMError, lm15.UnsupportedFeatureError, ValueError, TypeError, RecursionError) as error:
-            raise self._mapped(error) from None
-        return self._response(answer, request, canonical)
+        while True:
+            omitted = frozenset(self._omit)
+            try:
+                canonical = self._canonical(request)
+                quiet = dspy.context(disable_history=True, usage_tracker=None, send_stream=None, callbacks=[])
+                with bounded_bodies(), quiet:
+                    answer = await lm.acall(canonical)
+                return self._response(answer, request, canonical)
+            except LMError as error:
+                raise self._named(error) from None
+            except (errors.LMError, lm15.LM15Error, ValueError, TypeError, RecursionError) as error:
+                if is_refusal(error):
+                    return Response("", "refusal", estimate_tokens(request.messages), usd=0.0, estimated=True)
+                status, body = error_body(error)
+                refused = refused_setting(status or 0, body)
+                if refused is None or refused in omitted or refused == "max_tokens":
+                    raise self._mapped(error) from None
+                self._omit.add(refused)
 
     async def embed(self, texts: Sequence[str]) -> tuple[list[list[float]], int]:
         """Vectors through LiteLLM, which DSPy has no client of its own for. Raises LMError."""
+        if not has_litellm():
+            told = "LiteLLM, through which vectors are had, is not installed"
+            raise LMError("unsupported", f"{self.model}: {told}: {pip_install('litellm')}")
         import litellm
 
         litellm.suppress_debug_info = True  # DSPy sets it, too, where it imports LiteLLM
@@ -173,15 +180,11 @@ class DSPyLM:
     def price(self, prompt_tokens: int, completion_tokens: int) -> float | None:
         """By the settings' price, else 0.0 on loopback, else DSPy's table of the hosted models, else None."""
         if self._prices is not None:
-            return prompt_tokens * self._prices[0] + completion_tokens * self._prices[1]
+            return self._prices.price(prompt_tokens, completion_tokens)
         if self._settings.api_base:
             return 0.0 if self.assumed_free else None
-        provider, _, name = self.model.partition("/")
-        info = model_info(provider, name) or {}
-        rates = rate(info, "input_cost_per_token"), rate(info, "output_cost_per_token")
-        if rates[0] is None or rates[1] is None:
-            return None
-        return prompt_tokens * rates[0] + completion_tokens * rates[1]
+        rates = usd_per_token(self.model)
+        return None if rates is None else prompt_tokens * rates[0] + completion_tokens * rates[1]
 
     async def aclose(self) -> None:
         if self._lm is None:
@@ -204,7 +207,7 @@ class DSPyLM:
         try:
             options["timeout"] = LONGEST
             self._lm = dspy.LM(self.model, cache=False, num_retries=0, **options)
-        except (ValueError, TypeError, dspy_errors.LMError) as error:
+        except (ValueError, TypeError, errors.LMError) as error:
             raise LMError("bad_request", f"{self.model}: {error}") from None
         _OPEN[self] = asyncio.get_running_loop()
         return self._lm
@@ -216,77 +219,57 @@ class DSPyLM:
             raise LMError("auth", f"{self.model} needs an API key: set the variable {variable}")
         return key or None
 
+    @cached_property
+    def _native(self) -> str | None:
+        """The provider as which DSPy's own client serves the model; None where LiteLLM does."""
+        options = {**self._client, **({"api_base": self._settings.api_base} if self._settings.api_base else {})}
+        try:
+            return native_provider(dspy.LM(self.model, cache=False, **options))
+        except (ValueError, TypeError, errors.LMError, lm15.LM15Error):
+            return None  # which is told where it is opened
+
     def _canonical(self, request: Request) -> lm15.Request:
-        body: dict[str, Any] = {"model": self.model, "messages": [dict(m) for m in request.messages]}
-        body.update(self._extra, **request.extra)
-        body["max_tokens"] = request.max_tokens
-        if not self._reasoning:
-            body["temperature"] = request.temperature
-            if request.top_p != 1.0:
-                body["top_p"] = request.top_p
-            if request.stop:
-                body["stop"] = list(request.stop)
-            if request.logprobs:
-                body["logprobs"] = True
+        messages = _without_system(request.messages) if "system" in self._omit else request.messages
+        body: dict[str, Any] = {"model": self.model, "messages": messages, **self._extra, **request.extra}
+        sent: dict[str, Any] = {"max_tokens": request.max_tokens, "temperature": request.temperature}
+        if request.top_p != 1.0:
+            sent["top_p"] = request.top_p
+        # A right answer may begin with the end of a line: such a stop is only for engines that see its first word.
+        if stops := [stop for stop in request.stop if stop.strip()]:
+            sent["stop"] = stops
+        if request.logprobs:
+            sent["logprobs"] = True
+        rename = self._settings.rename
+        body |= {rename.get(name, name): value for name, value in sent.items()}
         if request.tools:
             body["tools"] = [dict(tool) for tool in request.tools]
         if request.response_format is not None:
             body["response_format"] = dict(request.response_format)
         offset_seed(body, request)
-        return lm15.request_from_openai_chat(body)
+        return to_request({name: value for name, value in body.items() if name not in self._omit})
 
     def _response(self, answer: lm15.Response, request: Request, canonical: lm15.Request) -> Response:
-        if (answer.provider_data or {}).get("choices") == []:
-            raise LMError("bad_body", f"{self.model}: an answer without choices")  # which DSPy takes for an empty text
-        parts = answer.message.parts
-        text = "".join(part.text for part in parts if isinstance(part, lm15.TextPart))
-        text = redact_sent(text, os.environ.get(self._settings.api_key_env or ""), self._client.get("headers"))
-        refusal = "".join(part.text for part in parts if isinstance(part, lm15.RefusalPart))
-        calls = tuple(
-            {"id": part.id, "name": part.name, "arguments": _arguments(part.input)}
-            for part in parts
-            if isinstance(part, lm15.ToolCallPart)
-        )
-        for stop in request.stop:
-            text = text.split(stop, 1)[0] if stop else text  # for models and servers that take none, or fewer
-        prompt, completion = answer.usage.input_tokens, answer.usage.output_tokens
-        if max(prompt or 0, completion or 0) > MOST_TOKENS:
-            prompt, completion = None, None  # nonsense: estimated like what was not told
-        estimated = not prompt or completion is None  # LiteLLM fills in zeros for what it was not told
-        if not prompt:
-            prompt, completion = estimate_tokens(request.messages), completion or None
-        if completion is None:
-            completion = -(-len(text + "".join(str(call["arguments"]) for call in calls)) // 3)
-        logprobs = tuple(token.logprob for token in answer.logprobs or ()) if request.logprobs else ()
-        return Response(
-            (text or refusal).encode("utf-8", "replace").decode("utf-8"),  # lone surrogates cannot be stored
-            _finish(answer.finish_reason, text, refusal, calls),
-            prompt,
-            completion,
-            usd=self._usd(answer, canonical, prompt, completion),
-            tool_calls=calls,
-            logprobs=logprobs if logprobs and all(map(math.isfinite, logprobs)) else None,
-            estimated=estimated,
-        )
+        found = read_answer(answer, request)
+        text = redact_sent(found.text, os.environ.get(self._settings.api_key_env or ""), self._client.get("headers"))
+        return replace(found, text=text, usd=self._usd(answer, canonical, found))
 
-    def _usd(self, answer: lm15.Response, canonical: lm15.Request, prompt: int, completion: int) -> float | None:
+    def _usd(self, answer: lm15.Response, canonical: lm15.Request, found: Response) -> float | None:
         told = max(answer.usage.input_tokens or 0, answer.usage.output_tokens or 0)
-        if self._settings.price is None and not self._settings.api_base and told <= MOST_TOKENS:
-            provider, _, name = self.model.partition("/")
-            exact, _ = estimate_cost(answer, provider=provider, requested_model=name, request=canonical)
+        if self._prices is not None:
+            return self._prices.price(found.prompt_tokens, found.completion_tokens, found.cached, found.cache_write)
+        if not self._settings.api_base and told <= MOST_TOKENS:
+            exact = usd_of(answer, self.model, canonical)
             if exact is not None:  # knows the prices of cached and reasoning tokens, which `price` does not
                 return exact
-        return self.price(prompt, completion)
+        return self.price(found.prompt_tokens, found.completion_tokens)
+
+    def _named(self, error: LMError) -> LMError:
+        return LMError(error.kind, f"{self.model}: {error}", retry_after=error.retry_after, status=error.status)
 
     def _mapped(self, error: Exception) -> LMError:
         if refused := body_error(error):
             return LMError("bad_body", f"{self.model}: {refused}")
-        kind = next((kind for cls, kind in _KINDS if isinstance(error, cls)), None)
-        status = getattr(error, "status", None)
-        if kind is None and isinstance(error, dspy_errors.LMError):
-            kind = "bad_body"
-            if status is not None and status >= 400:
-                kind = "server" if status >= 500 else "bad_request"
+        kind, status = read_error(error), getattr(error, "status", None)
         if kind in ("connection", "server"):
             kind = _behind(error) or kind
         text = self._redacted(str(getattr(error, "message", "") or error).split("\n\n")[0])  # without DSPy's advice
@@ -294,7 +277,7 @@ class DSPyLM:
         retry_after = getattr(error, "retry_after", None)
         if retry_after is not None and not 0 <= retry_after < float("inf"):
             retry_after = None
-        return LMError(kind or "bad_request", text, retry_after=retry_after, status=status)
+        return LMError(kind, text, retry_after=retry_after, status=status)
 
 
 class _NoRetries(int):
@@ -317,29 +300,25 @@ def _behind(error: BaseException | None) -> str | None:
     return None
 
 
-def _finish(reason: str, text: str, refusal: str, calls: tuple[Any, ...]) -> str:
-    if refusal or reason == "content_filter":
-        return "refusal"
-    if calls:
-        return "tool_calls"
-    if reason == "length":
-        return "length"
-    return "stop" if text.strip() else "empty"
-
-
-def _arguments(value: Any) -> Any:
-    """A dict; the model's own text where it wrote no JSON object, so that an agent can complain."""
-    return value["partial_json"] if list(value) == ["partial_json"] else dict(value)
+def _without_system(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The messages with the texts of the system before the first one of the user."""
+    said = "\n\n".join(str(m["content"]) for m in messages if m.get("role") in ("system", "developer"))
+    rest = [dict(m) for m in messages if m.get("role") not in ("system", "developer")]
+    if not said or not rest or rest[0].get("role") != "user":
+        return [*([{"role": "user", "content": said}] if said else []), *rest]
+    content = rest[0]["content"]
+    told = [{"type": "text", "text": said}, *content] if isinstance(content, list) else f"{said}\n\n{content}"
+    return [{**rest[0], "content": told}, *rest[1:]]
 
 
 @cache
-def _lacking_key(model: str) -> str | None:
-    """The variable that the model's provider reads its key from, if that is not set and no other would do."""
+def _lacking_by_litellm(model: str) -> tuple[str, ...]:
+    """The variable that a provider reads its key from, if that is not set and no other would do."""
     import litellm
 
     litellm.suppress_debug_info = True
     missing = litellm.validate_environment(model=model)["missing_keys"]
-    return missing[0] if len(missing) == 1 and missing[0].endswith("_API_KEY") else None
+    return tuple(missing) if len(missing) == 1 and missing[0].endswith("_API_KEY") else ()
 
 
 def _without_secrets(base: str | None) -> str:

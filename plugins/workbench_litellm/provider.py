@@ -7,26 +7,33 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from workbench_litellm.installed import check_litellm, has_litellm
+
 
 def anything(model: str, settings: Any) -> Any:
-    """Any model string of LiteLLM or DSPy; after `litellm/`, what follows is the model string."""
+    """Any model string of LiteLLM or DSPy; after `litellm/`, what follows is the model string.
+
+    Raises SpecError for one that needs LiteLLM where that is not installed.
+    """
+    explicit = re.match(r"litellm[/:](.+)", settings.model)
+    if explicit and not has_litellm():
+        check_litellm(settings.model, "its prefix asks for LiteLLM")
     from workbench_litellm.dspy_lm import DSPyLM
 
-    explicit = re.match(r"litellm[/:](.+)", settings.model)
     return DSPyLM(explicit[1] if explicit else settings.model, settings)
 
 
 def _providers() -> set[str]:
-    """The prefixes that LiteLLM knows, read from its source: to import it takes seconds."""
-    spec = find_spec("litellm")
+    """The prefixes that LiteLLM knows, read from its source: to import it takes seconds. Without it, those of DSPy."""
+    spec = find_spec("litellm") if has_litellm() else None
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         file = Path(folder) / "types" / "utils.py"
         block = file.read_text(encoding="utf-8").partition("class LlmProviders(")[2] if file.is_file() else ""
         if found := set(re.findall(r'^    [A-Z0-9_]+ = "([^"]+)"', block.partition("\nclass ")[0], re.MULTILINE)):
             return found
-    import litellm
+    from workbench.kit.dspy_seam.clients import native_prefixes
 
-    return {str(getattr(name, "value", name)) for name in litellm.provider_list}
+    return native_prefixes()
 
 
 anything.providers = _providers  # type: ignore[attr-defined]  (asked where a name looks mistyped)

@@ -28,20 +28,19 @@ def dspy_signature(signature: Signature, instructions: str, descriptions: tuple[
 
 @lru_cache(maxsize=8)
 def get_adapter(name: str) -> Any:
-    import dspy
+    from workbench.kit.dspy_seam.programs import ADAPTERS
 
-    return {"chat": dspy.ChatAdapter, "json": dspy.JSONAdapter, "xml": dspy.XMLAdapter}[name]()
+    return ADAPTERS[name]()
 
 
 def render(
     config: Any, signature: Signature, demos: Sequence[Mapping[str, Any]], inputs: Mapping[str, Any]
 ) -> list[dict[str, str]]:
     """The adapter's messages."""
+    from workbench.kit.dspy_seam.programs import to_messages
+
     cls = dspy_signature(signature, config.instructions, tuple(sorted(config.descriptions.items())))
-    return [
-        {"role": m["role"], "content": m["content"]}
-        for m in get_adapter(config.adapter).format(cls, [dict(d) for d in demos], dict(inputs))
-    ]
+    return to_messages(get_adapter(config.adapter).format(cls, [dict(d) for d in demos], dict(inputs)))
 
 
 def render_answer(config: Any, signature: Signature, values: Mapping[str, Any]) -> str:
@@ -54,7 +53,7 @@ def render_answer(config: Any, signature: Signature, values: Mapping[str, Any]) 
 
 def parse(config: Any, signature: Signature, text: str, cut: bool) -> tuple[dict[str, Any], bool]:
     """The adapter's reading of an answer, and whether it failed and the plain reading was used instead."""
-    from dspy.utils.exceptions import AdapterParseError
+    from workbench.kit.dspy_seam.programs import AdapterParseError
 
     cls = dspy_signature(signature, config.instructions, tuple(sorted(config.descriptions.items())))
     try:

@@ -46,6 +46,7 @@ class Server:
         self.asked: list[dict[str, Any]] = []
         self.routes: list[str] = []
         self.twist: Callable[[str, dict[str, Any]], Any] | None = None
+        self.version: Any = "0.33.0"
         self.missing: set[str] = set()  # routes that this server does not have
         self.initialized = self.updating = self.stale = False
         self.groups: list[GlooGroup] = []  # of each GPU, with a training that broadcasts
@@ -86,6 +87,8 @@ class Server:
                 return {"adapters": sorted(self.adapters)}
             case "/v1/models":
                 return {"data": [{"id": self.base, "parent": None, "max_model_len": 512}]}
+            case "/version":
+                return {"version": self.version}
             case "/get_world_size":
                 return {"world_size": self.gpus}
             case "/v1/load_lora_adapter":

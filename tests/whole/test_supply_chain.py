@@ -6,6 +6,7 @@ import importlib.metadata
 import importlib.util
 import re
 import subprocess
+import sys
 import tomllib
 from email.message import Message
 from pathlib import Path
@@ -139,26 +140,64 @@ def test_jobs_run_pinned_actions_with_the_least_rights(file: Path) -> None:
         assert "secrets." not in file.read_text()
 
 
-def test_there_are_jobs_for_agents_audit_fuzzing_release_and_trackers() -> None:
+def test_there_are_jobs_for_agents_audit_fuzzing_newest_versions_release_and_trackers() -> None:
     found = {file.stem: yaml.safe_load(file.read_text()) for file in WORKFLOWS}
-    assert set(found) == {"agents", "audit", "fuzz", "release", "trackers"}
-    for name in ("agents", "audit", "fuzz"):
+    assert set(found) == {"agents", "audit", "fuzz", "newest", "release", "trackers"}
+    for name in ("agents", "audit", "fuzz", "newest"):
         assert found[name][True]["schedule"], "YAML reads `on` as true"
     text = {file.stem: file.read_text() for file in WORKFLOWS}
     assert "pip-audit --strict" in text["audit"] and "licences.py" in text["audit"]
     assert "cyclonedx-py" in text["release"] and "attestations: true" in text["release"]
 
 
-def licences_module() -> Any:
-    spec = importlib.util.spec_from_file_location("licences", ROOT / "contrib" / "supply_chain" / "licences.py")
+def test_every_extra_stands_on_the_page_that_tells_how_to_install() -> None:
+    page = (ROOT / "docs/how-to/install.md").read_text()
+    assert [name for name in PROJECT["optional-dependencies"] if f"`{name}`" not in page] == []
+
+
+def test_the_size_of_an_install_follows_requirements_and_leaves_out_what_only_these_bring() -> None:
+    module = script("bench/install_size.py")
+    whole, less = (module.closure(Requirement("dspy"), without) for without in ((), {"litellm", "openai"}))
+    assert {"litellm", "openai", "pydantic"} <= whole.keys() and "pydantic" in less
+    assert not {"litellm", "openai", "botocore"} & less.keys()
+    assert module.size(less["pydantic"]) > 1 << 20 and "pip" not in module.closure(Requirement("sqlite-utils"), ())
+    lines = module.table({"litellm"}, 5.0).splitlines()
+    assert lines[0].startswith("| distribution") and not [line for line in lines if line.startswith("| litellm")]
+
+
+def script(path: str) -> Any:
+    """A script of contrib as a module."""
+    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / "contrib" / path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
+def test_the_newest_dspy_and_transformers_are_tested_and_none_is_red() -> None:
+    """What the job runs is there; the runs themselves need an index of packages."""
+    module = script("newest.py")
+    (job,) = yaml.safe_load((ROOT / ".github/workflows/newest.yml").read_text())["jobs"].values()
+    assert job["strategy"]["matrix"]["case"] == [*module.CASES] == ["dspy", "transformers", "transformers-5.20"]
+    assert job["continue-on-error"] and any(step.get("continue-on-error") for step in job["steps"])
+    for case in module.CASES:
+        installs, tests, *_ = module.commands(case)
+        assert installs[2] == "pip" and tests[2] == "pytest"
+        for command in module.commands(case):
+            assert all((ROOT / part).exists() for part in command if part.startswith("tests/"))
+    done = subprocess.run(
+        [sys.executable, ROOT / "contrib/newest.py", "dspy", "--dry-run"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.count("$ ") == 4 and "uninstall --yes litellm" in done.stdout
+
+
+def test_the_bounds_of_litellm_are_the_same_where_dspy_brings_it_and_as_an_extra() -> None:
+    (base,) = [line for line in PROJECT["dependencies"] if Requirement(line).name == "litellm"]
+    assert PROJECT["optional-dependencies"]["litellm"] == [base]
+
+
 def test_licences_are_read_from_the_clearest_field() -> None:
-    module = licences_module()
+    module = script("supply_chain/licences.py")
 
     def package(name: str, *fields: tuple[str, str]) -> Any:
         metadata = Message()

@@ -19,6 +19,8 @@ import random
 import tempfile
 import time
 import urllib.request
+from datetime import date
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -264,8 +266,12 @@ def _mipro(program: Any, metric: Any, lm: Any, sets: list[Any], seed: int) -> tu
 
 
 def _gepa(program: Any, lm: Any, sets: list[Any], seed: int) -> tuple[Any, str]:
-    """GEPA with the same model as its reflection model; the program stays as it was where GEPA raises."""
+    """GEPA with the same model as its reflection model, asked in the form that a small model can answer: its default
+    proposer takes JSON alone. The program stays as it was where GEPA raises."""
     import dspy
+
+    from workbench.kit.dspy_seam.programs import instruction_proposer
+    from workbench_dspy.proposals import proposal_adapter
 
     def metric(gold: Any, pred: Any, trace: Any = None, pred_name: Any = None, pred_trace: Any = None) -> Any:
         right = str(getattr(pred, "label", "")).strip() == gold.label
@@ -277,6 +283,7 @@ def _gepa(program: Any, lm: Any, sets: list[Any], seed: int) -> tuple[Any, str]:
         num_threads=16,
         seed=seed,
         reflection_lm=lm.copy(temperature=1.0, max_tokens=512),
+        instruction_proposer=instruction_proposer(proposal_adapter("plain")),
     )
     try:
         return optimizer.compile(program, trainset=sets[0], valset=sets[1]), ""
@@ -365,6 +372,7 @@ def main() -> None:
                     "task": task,
                     "method": method,
                     "seed": seed,
+                    "with": f"dspy {version('dspy')}, {date.today()}",  # a peer's defaults change underneath
                     **found,
                     "seconds": round(time.monotonic() - begun),
                 }

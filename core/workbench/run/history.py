@@ -277,6 +277,9 @@ def _export_through_plugin(row: Any, found: Workflow, form: str, out: Path | Non
     more: dict[str, Any] = {} if task is None else {"task": task}
     if getattr(exporter, "needs_spec", False):
         more["spec"] = file.spec
+    if check := getattr(exporter, "check", None):
+        with without_user_code("names"):  # what no flag helps is said before one is asked for
+            check(Workflow(found.tree, base), **more)
     there = {folder for folder in ((out, *out.parents) if out else ()) if folder.exists()}
     try:
         exporter(Workflow(found.tree, base), out, **more)

@@ -10,7 +10,8 @@ import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import dspy
@@ -18,6 +19,7 @@ import dspy
 from workbench.errors import NodeError
 from workbench.kit import answers
 from workbench.kit import plain_adapter as plain
+from workbench.kit.bound_function import BoundFunction
 from workbench.kit.call_parser import correction, read_text
 from workbench_dspy.exported.predictor import PlainAdapter, ask, read_signature
 
@@ -35,31 +37,39 @@ Tools:
 
 @dataclass(frozen=True)
 class Tool:
-    """A function that a model may call.
-
-    line: how it is described to the model. arguments: all that it takes. required: those without a default.
-    """
+    """A function that a model may call. line: how it is described to the model."""
 
     name: str
     function: Callable[..., Any]
     line: str = ""
-    arguments: Sequence[str] = ()
-    required: Sequence[str] = field(default=())
+
+    @cached_property
+    def bound(self) -> BoundFunction:
+        return BoundFunction(self.function)
+
+    @property
+    def arguments(self) -> list[str]:
+        """The names of all that it takes."""
+        return [*self.bound.schema["properties"]]
 
     def __call__(self, given: Mapping[str, Any]) -> Any:
-        """Its result, as JSON holds it. Raises NodeError."""
-        if unknown := sorted(set(given) - set(self.arguments)):
-            raise NodeError("tool", f"{self.name} takes no argument '{unknown[0]}'")
-        if missing := sorted(set(self.required) - set(given)):
-            raise NodeError("tool", f"{self.name} needs the argument '{missing[0]}'")
+        """Its result, as JSON holds it; arguments are converted to the types of the function. Raises NodeError."""
+        values = self.bound.read(self.name, given)
         try:
-            result = self.function(**given)
-            if inspect.iscoroutine(result):
+            result = self.bound(values)
+            if inspect.isawaitable(result):
                 with ThreadPoolExecutor(1) as pool:  # the caller may be in a running event loop
-                    result = pool.submit(asyncio.run, result).result()
+                    result = pool.submit(asyncio.run, _awaited(result)).result()
         except Exception as error:
             raise NodeError("tool", f"{self.name}: {type(error).__name__}: {error}"[:2_000]) from error
         return json.loads(json.dumps(result, default=str))
+
+    def __deepcopy__(self, memo: Any) -> Tool:
+        return self  # DSPy copies programs; a function stays what it is
+
+
+async def _awaited(result: Any) -> Any:
+    return await result
 
 
 class ToolCall(dspy.Module):
@@ -145,7 +155,7 @@ class Agent(dspy.Predict):
 
     def _converse(self, messages: list[dict[str, Any]], lm: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Ask and call tools until the model answers. messages: is added to."""
-        known = {tool.name: list(tool.arguments) for tool in self.tools.values()}
+        known = {tool.name: tool.arguments for tool in self.tools.values()}
         corrected = False
         for _ in range(self.max_steps):
             text, cut = ask(lm, messages, settings)

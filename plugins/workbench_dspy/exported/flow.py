@@ -13,11 +13,12 @@ import dspy
 from workbench.errors import NodeError
 from workbench.kit import plain_adapter as plain
 from workbench.kit.answers import convert
+from workbench.kit.dspy_seam.programs import ADAPTERS, LMError
 from workbench.workflow import Field
-from workbench_dspy.exported.predictor import ask, draw, fields_read, most_frequent
+from workbench_dspy.exported.predictor import PlainAdapter, ask, draw, fields_read, most_frequent
 
 #: A module that gave no outputs. Where others can take its place, the program goes on without it.
-FAILURES = (NodeError, dspy.utils.exceptions.LMError)
+FAILURES = (NodeError, LMError)
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,19 @@ class Step:
     module: str
     reads: Mapping[str, Sequence[str]] = field(default_factory=dict)
     optional: bool = False
+
+
+class Module(dspy.Module):
+    """A DSPy module of your own. reads: the fields that it is given. form: chat, json, xml or plain, in which its
+    predictors ask."""
+
+    def __init__(self, module: Any, reads: Sequence[str], form: str = "chat"):
+        super().__init__()
+        self.module, self.reads, self.form = module, list(reads), form
+
+    def forward(self, **inputs: Any) -> dspy.Prediction:
+        with dspy.context(adapter=PlainAdapter() if self.form == "plain" else ADAPTERS[self.form]()):
+            return self.module(**inputs)
 
 
 class Flow(dspy.Module):

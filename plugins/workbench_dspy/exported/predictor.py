@@ -12,13 +12,11 @@ from itertools import islice
 from typing import Any, Literal, get_args, get_origin
 
 import dspy
-from dspy import lm15
-from dspy.clients.backend_selection import CLIENT_KEYS
-from dspy.utils.exceptions import AdapterParseError
 
 from workbench.errors import NodeError
 from workbench.kit import answers
 from workbench.kit import plain_adapter as plain
+from workbench.kit.dspy_seam import programs as seam
 from workbench.kit.nearest_demos import Nearest
 from workbench.lm import split_thoughts
 from workbench.workflow import Field, Signature
@@ -27,8 +25,6 @@ from workbench.workflow import Field, Signature
 _DRAW: ContextVar[int] = ContextVar("draw", default=0)
 #: Draws inside one another: so many numbers for each.
 _DRAWS = 1000
-
-_ADAPTERS = {"chat": dspy.ChatAdapter, "json": dspy.JSONAdapter, "xml": dspy.XMLAdapter}
 
 
 def signature(
@@ -63,11 +59,11 @@ def language_model(model: str, api_base: str | None = None, api_key_env: str | N
 def make_request(lm: Any, messages: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> Any:
     """(request, keywords) of a call. settings: temperature, max_tokens, top_p, stop, rollout_id; they come before those
     of the language model."""
-    own = {name: value for name, value in lm.kwargs.items() if name not in CLIENT_KEYS}
+    own = {name: value for name, value in lm.kwargs.items() if name not in seam.CLIENT_KEYS}
     body = {**own, **{name: value for name, value in settings.items() if value is not None}}
     rollout = (body.pop("rollout_id", None) or 0) + _DRAW.get() * _DRAWS
     body = {name: value for name, value in body.items() if value is not None and name != "n"}
-    request = lm15.request_from_openai_chat({"model": lm.model, "messages": list(messages), **body})
+    request = seam.make_request({"model": lm.model, "messages": messages, **body})
     return request, {"rollout_id": rollout} if rollout and body.get("temperature") else {}
 
 
@@ -127,10 +123,14 @@ class PlainAdapter(dspy.Adapter):
         }
         return plain.system_text(read_signature(declared), text, described, self.show_values)
 
-    def format(self, signature: Any, demos: Sequence[Any], inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def format(self, signature: Any, demos: Sequence[Any], inputs: Mapping[str, Any]) -> Any:
+        """The prompt, as DSPy has prompts."""
+        return seam.to_prompt(self.messages(signature, demos, inputs))
+
+    def messages(self, signature: Any, demos: Sequence[Any], inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
         examples = [dict(demo.items()) for demo in demos]
         if self.form != "plain":
-            return _ADAPTERS[self.form]().format(signature, examples, dict(inputs))
+            return seam.to_messages(seam.ADAPTERS[self.form]().format(signature, examples, dict(inputs)))
         return plain.messages(read_signature(signature), self.system(signature), examples, inputs)
 
     def parse(self, signature: Any, completion: str) -> dict[str, Any]:
@@ -143,8 +143,8 @@ class PlainAdapter(dspy.Adapter):
             values, loose = answers.parse(fields, text, cut)
         else:
             try:
-                values, loose = dict(_ADAPTERS[self.form]().parse(signature, text)), False
-            except (AdapterParseError, ValueError, TypeError):
+                values, loose = dict(seam.ADAPTERS[self.form]().parse(signature, text)), False
+            except (seam.AdapterParseError, ValueError, TypeError):
                 if cut and not fields.outputs[-1].closed:
                     raise NodeError("cut", f"the answer was cut at max_tokens: {text[:200]!r}") from None
                 values, loose = answers.parse(fields, text, cut)[0], True
@@ -153,10 +153,10 @@ class PlainAdapter(dspy.Adapter):
         return values
 
     def __call__(self, lm: Any, lm_kwargs: Any, signature: Any, demos: Any, inputs: Any) -> list[dict[str, Any]]:
-        return [self.read(signature, *ask(lm, self.format(signature, demos, inputs), lm_kwargs))]
+        return [self.read(signature, *ask(lm, self.messages(signature, demos, inputs), lm_kwargs))]
 
     async def acall(self, lm: Any, lm_kwargs: Any, signature: Any, demos: Any, inputs: Any) -> list[dict[str, Any]]:
-        request, more = make_request(lm, self.format(signature, demos, inputs), lm_kwargs)
+        request, more = make_request(lm, self.messages(signature, demos, inputs), lm_kwargs)
         return [self.read(signature, *read_response(await lm.acall(request, **more)))]
 
 
@@ -209,7 +209,7 @@ class Predictor(dspy.Predict):
         for number in range(self.samples):
             try:
                 answers.append(self._draw(given, number))
-            except (NodeError, dspy.utils.exceptions.LMError) as error:
+            except (NodeError, seam.LMError) as error:
                 failures.append(error)
         if not answers:
             raise failures[0]

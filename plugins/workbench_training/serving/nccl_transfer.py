@@ -51,6 +51,7 @@ class NcclTransfer(WeightTransfer):
     """Broadcasts the weights from the GPU of training to those of the server."""
 
     in_place = True
+    since = "0.25"
 
     def __init__(self, policy: Policy, join: Join | None = None):
         """join: by default vLLM's. Raises PluginError without a GPU, and without vLLM."""

@@ -119,6 +119,7 @@ class ServerEngine:
             base, context = str(model["id"]), int(model.get("max_model_len") or self._context)
         except (KeyError, TypeError, StopIteration) as error:
             raise LMError("bad_body", f"/v1/models: {str(found)[:200]}") from error
+        await self.transfer.check_version(self.client, self.limits.sync_timeout)
         await self.transfer.connect(self.client, self.limits.sync_timeout)
         self._base, self._context = base, min(context, self._context)
 

@@ -25,10 +25,11 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import torch
+from packaging.version import InvalidVersion, Version
 from transformers.utils import logging as hf_logging
 
 from workbench.distribution import pip_install
-from workbench.errors import PluginError
+from workbench.errors import LMError, PluginError
 from workbench_training.model.policy import Policy
 from workbench_training.serving.vllm_client import SyncError, VLLMClient
 from workbench_training.settings import ServerSettings
@@ -43,9 +44,26 @@ Handle = tuple[str, tuple[Any, ...]]
 
 class WeightTransfer(ABC):
     """Weights of one policy on their way to one server. in_place: they replace the server's own, so that it must not
-    draw meanwhile."""
+    draw meanwhile. since: the first vLLM whose routes it speaks; empty for those of all."""
 
     in_place: bool
+    since: str = ""
+
+    async def check_version(self, client: VLLMClient, timeout: float) -> None:
+        """Raise SyncError for a server that says it is too old. One that tells no version is tried."""
+        if not self.since:
+            return
+        try:
+            found = await client.get("/version", timeout)
+            told = Version(str(found["version"]))
+        except (LMError, KeyError, TypeError, InvalidVersion):
+            return
+        built_from_source = told.is_devrelease and told.release[:2] == (0, 1)  # without the tags of its repository
+        if told.release < Version(self.since).release and not built_from_source:
+            raise SyncError(
+                f"the server at {client.url} is vLLM {told}, and {type(self).__name__} needs {self.since} or newer: "
+                f"{pip_install('vllm')} where it runs, or write `transfer: reload`"
+            )
 
     async def connect(self, client: VLLMClient, timeout: float) -> None:
         """Prepare the server, once. Raises LMError, SyncError."""
@@ -116,6 +134,7 @@ class IpcTransfer(WeightTransfer):
     """
 
     in_place = True
+    since = "0.31"  # before it, `init_info` has no field, or there is no such route
 
     def __init__(self, policy: Policy, export: Callable[[torch.Tensor], Handle] | None = None):
         """export: makes the handle of a tensor; by default of CUDA IPC. Raises PluginError without a GPU."""

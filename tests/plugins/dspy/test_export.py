@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import hashlib
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -37,7 +38,6 @@ REFUSED = {
     "codeact": "'sandbox:python'",
     "contest": "'contest'",
     "debate": "'dylan'",
-    "dspy_module": "'dspy'",
     "dylan": "'dylan'",
     "ecoact": "'register: lazy'",
     "forge": "'code'",
@@ -237,6 +237,86 @@ def test_friction_4_tools_are_called_with_the_same_arguments_constants_and_fault
 
     rows = [{"order": order} for order in ("a", "none", "xx", "yyy", "zzzz")]
     assert check_equal(make_workflow(nodes, tmp_path), rows, tmp_path, lambda: say) == len(rows)
+
+
+TYPED = '''
+import functools
+from typing import Literal, Optional
+
+from pydantic import BaseModel
+
+
+class Item(BaseModel):
+    name: str
+    qty: int = 1
+
+
+def plain(function):
+    def call(*args, **kwargs):
+        return function(*args, **kwargs)
+    return call
+
+
+def add(a: int, b: int = 1) -> int:
+    """Adds."""
+    return a + b
+
+
+def order(items: list[Item], how: Literal["fast", "slow"] = "slow") -> str:
+    """Orders."""
+    return f"{how} " + ", ".join(f"{item.qty} {item.name}" for item in items)
+
+
+def place(a: int, /, b: Optional[int] = None, *parts: int, **more: float) -> str:
+    """Places."""
+    return repr((a, b, parts, more))
+
+
+@plain
+def hidden(x, y=2):
+    """Hides its signature."""
+    return f"{x!r} {y!r}"
+
+
+async def later(when: float) -> float:
+    """Waits."""
+    return when * 2
+'''
+#: (tool, arguments as models write them, in the result that the model is told)
+CALLS = [
+    ("add", {"a": "2", "b": "3"}, "result: 5"),
+    ("add", {"a": 2.0}, "result: 3"),
+    ("add", {"a": "two"}, "error: add: the argument 'a' is 'two'"),
+    ("add", {"a": 1, "c": 2}, "error: add takes no argument 'c'"),
+    ("order", {"items": [{"name": "x", "qty": "2"}, {"name": "y"}]}, "result: slow 2 x, 1 y"),
+    ("order", {"items": '[{"name": "x"}]', "how": "fast"}, "result: fast 1 x"),
+    ("order", {"items": [{"qty": 2}]}, "error: order: the argument 'items[0].name' is missing"),
+    ("order", {"items": [], "how": "never"}, "error: order: the argument 'how' is 'never'"),
+    ("place", {"a": "1"}, "result: (1, None, (), {})"),
+    ("place", {"a": 1, "b": "null", "z": "0.5"}, "result: (1, None, (), {'z': 0.5})"),
+    ("hidden", {"x": "1", "y": 3}, "result: '1' 3"),
+    ("later", {"when": "1.5"}, "result: 3.0"),
+]
+
+
+@pytest.mark.parametrize(("tool", "arguments", "told"), CALLS, ids=lambda value: str(value)[:40])
+def test_arguments_are_converted_in_the_export_as_in_the_workflow(
+    tool: str, arguments: dict[str, Any], told: str, tmp_path: Path
+) -> None:
+    (tmp_path / "typed.py").write_text(TYPED, encoding="utf-8")
+    names = dict.fromkeys(name for name, _, _ in CALLS)
+    node = {"agent": "text -> label", "tools": [f"python:typed.py:{name}" for name in names], "max_steps": 3}
+    heard: list[str] = []
+
+    def say(request: Request) -> str:
+        if not any(m["role"] == "assistant" for m in request.messages):
+            return f"call: {json.dumps({'tool': tool, 'arguments': arguments})}"
+        heard.append(str(request.messages[-1]["content"]))
+        return "label: done"
+
+    assert check_equal(make_workflow({"n": node}, tmp_path), [{"text": "t"}], tmp_path, lambda: say) == 1
+    here, there = heard
+    assert here == there and told in here
 
 
 PREDICT: dict[str, Any] = {"predict": "text, note -> label: Literal['a', 'b'], why", "instructions": "Sort."}

@@ -80,6 +80,41 @@ def test_an_imported_program_sends_the_prompts_that_dspy_sends(program: Any, row
     assert [r["messages"] for r in as_sent(here.requests)] == [r["messages"] for r in as_sent(there.requests)]
 
 
+@pytest.mark.parametrize("kind", ["Predict", "ChainOfThought"])
+@pytest.mark.parametrize("lm", [None, "openai/gpt-4.1-mini"])
+def test_new_user_15_a_plain_predictor_is_known_and_the_file_has_a_line_for_the_model(
+    kind: str, lm: str | None, rows: Path, tmp_path: Path
+) -> None:
+    import dspy
+
+    made = getattr(dspy, kind)("question -> answer")
+    if lm:
+        made.set_lm(dspy.LM(lm))
+    made.save(tmp_path / "prog.json")
+    tree, said = imported(tmp_path / "prog.json", tmp_path / "out", "--data", str(rows))
+    reasoning = "reasoning, " if kind == "ChainOfThought" else ""
+    assert tree["nodes"]["answer"]["predict"] == f"question -> {reasoning}answer"
+    assert tree["lm"] == lm or (lm is None and tree["lm"] == "bundled/nano" and "Guessed: the language model" in said)
+
+
+@pytest.mark.parametrize(("version", "adapter"), [("3.4.1", "chat"), ("3.5.0", "xml"), ("4.0", "xml"), ("2.6", "chat")])
+def test_the_adapter_is_that_of_the_dspy_that_wrote_the_state(
+    version: str, adapter: str, program: Any, rows: Path, tmp_path: Path
+) -> None:
+    program.save(tmp_path / "program.json")
+    state = json.loads((tmp_path / "program.json").read_text())
+    state["metadata"]["dependency_versions"]["dspy"] = version
+    (tmp_path / "program.json").write_text(json.dumps(state))
+    tree, _ = imported(tmp_path / "program.json", tmp_path / "out", "--data", str(rows))
+    assert [node["adapter"] for node in tree["nodes"].values()] == [adapter, adapter]
+
+
+@pytest.mark.parametrize("value", [{"signature": "a -> b"}, {"a": {"signature": "x"}}, {"demos": []}])
+def test_what_is_no_state_is_not_taken_for_one(value: Any, rows: Path, tmp_path: Path) -> None:
+    (tmp_path / "other.json").write_text(json.dumps(value))
+    assert "is not a promptfoo configuration" in refused(tmp_path / "other.json", tmp_path / "out", "--data", str(rows))
+
+
 def test_a_signature_that_the_user_gives_replaces_the_guess(program: Any, rows: Path, tmp_path: Path) -> None:
     program.save(tmp_path / "program.json")
     given = "topic=question -> topic: Literal['weather', 'other']"

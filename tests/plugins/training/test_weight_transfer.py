@@ -99,7 +99,9 @@ def test_each_version_replaces_the_servers_weights_in_order(tmp_path: Path, tran
     async def course(server: Server, engine: ServerEngine, policy: Policy) -> None:
         change(policy)
         await engine.at(0)
-        started = ["/v1/models"] + (["/get_world_size", "/init_weight_transfer_engine"] if transfer != "reload" else [])
+        started = ["/v1/models"] + (
+            ["/version", "/get_world_size", "/init_weight_transfer_engine"] if transfer != "reload" else []
+        )
         assert server.routes == [*started, *steps]
         first = await engine.complete(ASK)
         assert own_log_probabilities(policy, first.prompt_ids, first.token_ids) == pytest.approx(
@@ -114,6 +116,39 @@ def test_each_version_replaces_the_servers_weights_in_order(tmp_path: Path, tran
         )
         if transfer == "reload":
             assert [path.name for path in (tmp_path / "sent").iterdir()] == ["v1"]
+
+    play(tmp_path, course, transfer=transfer)
+
+
+@pytest.mark.parametrize("version", ["0.25.0", "0.30.9", "0.10.2.post1"])
+def test_training_8_a_server_that_is_too_old_is_told_before_any_weight_is_sent(tmp_path: Path, version: str) -> None:
+    async def course(server: Server, engine: ServerEngine, policy: Policy) -> None:
+        server.version = version
+        with pytest.raises(SyncError, match=rf"is vLLM {version}, and IpcTransfer needs 0.31 or newer: pip install"):
+            await engine.at(1)
+        assert not any("weight" in route for route in server.routes) and engine.version == -1
+
+    play(tmp_path, course, transfer="ipc")
+
+
+@pytest.mark.parametrize(
+    ("transfer", "version"),
+    [
+        ("ipc", "0.31.0"),
+        ("ipc", "0.31.0rc2.dev7+gabc"),
+        ("ipc", "0.1.dev9+gabc"),
+        ("ipc", "unknown"),
+        ("ipc", None),
+        ("reload", "0.10.2"),
+    ],
+)
+def test_training_8_other_servers_are_tried(tmp_path: Path, transfer: str, version: str | None) -> None:
+    async def course(server: Server, engine: ServerEngine, policy: Policy) -> None:
+        server.version = version
+        if version is None:
+            server.missing = {"/version"}
+        await engine.at(1)
+        assert engine.version == 1
 
     play(tmp_path, course, transfer=transfer)
 

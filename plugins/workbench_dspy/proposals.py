@@ -1,0 +1,29 @@
+"""The form in which a proposer is asked for a new instruction, and how its answer is read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from workbench.errors import NodeError
+from workbench.kit.dspy_seam.programs import ADAPTERS
+from workbench.kit.proposer import read_prompt
+from workbench_dspy.exported.predictor import PlainAdapter, read_signature
+
+
+class ProposalAdapter(PlainAdapter):
+    """The short prompt of `predict`. Where a single text is asked for, the answer is read as an instruction: with or
+    without a fence, a label, JSON under a name for it, or a preamble."""
+
+    def read(self, signature: Any, text: str, cut: bool) -> dict[str, Any]:
+        texts = [field.name for field in read_signature(signature).outputs if field.type is str]
+        if len(texts) != 1 or len(signature.output_fields) != 1:
+            return super().read(signature, text, cut)
+        found = None if cut else read_prompt(text)
+        if found is None:
+            raise NodeError("cut" if cut else "unparsed", f"no instruction: {text[:200]!r}")
+        return {texts[0]: found}
+
+
+def proposal_adapter(name: str) -> Any:
+    """The adapter of a name in files: plain, or one of DSPy's."""
+    return ProposalAdapter() if name == "plain" else ADAPTERS[name]()

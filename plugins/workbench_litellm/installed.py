@@ -1,0 +1,22 @@
+"""Whether LiteLLM is there, which only the models need that DSPy's own client does not serve."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from workbench.distribution import pip_install
+from workbench.errors import SpecError
+
+
+def has_litellm() -> bool:
+    """Whether LiteLLM is installed; it is not imported."""
+    try:
+        return find_spec("litellm") is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def check_litellm(model: str, why: str) -> None:
+    """Raise SpecError: a model that only LiteLLM reaches, without LiteLLM."""
+    hint = f"Install it: {pip_install('litellm')}. Without it: anthropic/..., gemini/..., openrouter/... and others."
+    raise SpecError(f"{model} needs LiteLLM, which is not installed ({why})", hint=hint, path=("model",))

@@ -1,0 +1,225 @@
+"""What DSPy's answers and errors mean, by the one table of dialects (`workbench.lm.dialects`).
+
+DSPy normalizes both; where the server's own body came with it, its words are read, which say more.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from workbench.errors import LMError
+from workbench.failures import FailureKind
+from workbench.kit.answers.json_text import load_loose
+from workbench.kit.dspy_seam.clients import errors, lm15, message_from_json, message_to_json
+from workbench.lm import (
+    MOST_TOKENS,
+    Request,
+    Response,
+    estimate_tokens,
+    is_filtered,
+    kind_of_error,
+    read_content,
+    read_finish,
+    read_thoughts,
+    read_usage,
+)
+from workbench.type_guards import is_dict, is_list
+
+#: Where a message that goes back to its provider holds the whole of it, in DSPy's form.
+WHOLE = "dspy_message"
+#: The first class that fits decides, so subclasses stand before their parents.
+_KINDS: tuple[tuple[type[Exception], FailureKind], ...] = (
+    (errors.ContextWindowExceededError, FailureKind.TOO_LONG),
+    (errors.LMRateLimitError, FailureKind.RATE_LIMIT),
+    (errors.LMAuthError, FailureKind.AUTH),
+    (errors.LMBillingError, FailureKind.AUTH),
+    (errors.LMNotConfiguredError, FailureKind.AUTH),
+    (errors.LMTimeoutError, FailureKind.TIMEOUT),
+    (errors.LMServerError, FailureKind.SERVER),
+    (errors.LMTransportError, FailureKind.CONNECTION),
+    (errors.LMLockTimeoutError, FailureKind.CONNECTION),
+    (errors.LMUnsupportedFeatureError, FailureKind.UNSUPPORTED),
+    (errors.LMConfigurationError, FailureKind.BAD_REQUEST),
+    (errors.LMInvalidRequestError, FailureKind.BAD_REQUEST),
+    (errors.LMError, FailureKind.BAD_BODY),
+)
+#: What the table says where it knows nothing: then the class of DSPy's error knows more.
+_VAGUE = (FailureKind.BAD_REQUEST, FailureKind.BAD_BODY)
+#: Names of the end of an answer, by where a body has it: chat completions, Anthropic, Gemini, OpenAI's responses.
+_ENDS = (("choices", 0, "finish_reason"), ("stop_reason",), ("candidates", 0, "finishReason"))
+
+
+def read_answer(answer: lm15.Response, request: Request) -> Response:
+    """An answer without its price. Raises LMError for one that broke off, or has nothing to read."""
+    body: Mapping[str, Any] = answer.provider_data or {}
+    if body.get("choices") == []:
+        raise LMError("bad_body", "an answer without choices")  # which DSPy takes for an empty text
+    if failed := _at(body, "choices", 0, "error"):
+        kind = kind_of_error(None, {"error": failed})
+        raise LMError("broken" if kind == "bad_body" else kind, "the server broke off the answer", status=200)
+    parts = answer.message.parts
+    text, thoughts = _said(_at(body, "choices", 0, "message"), parts)
+    for stop in request.stop:  # for models and servers that take none, or fewer
+        text = text.split(stop, 1)[0] if stop.strip() else text
+    refusal = "".join(part.text for part in parts if isinstance(part, lm15.RefusalPart))
+    calls = tuple(
+        {"id": part.id, "name": part.name, "arguments": _arguments(part.input)}
+        for part in parts
+        if isinstance(part, lm15.ToolCallPart)
+    )
+    ends = (_at(body, *place) for place in _ENDS)
+    word = next((end for end in ends if isinstance(end, str)), answer.finish_reason)
+    finish = "refusal" if refusal else read_finish(word, text, bool(calls))
+    spoken = text + "".join(str(call["arguments"]) for call in calls)
+    usage = read_usage(_usage(answer.usage, body), bool(spoken.strip()), MOST_TOKENS)
+    logprobs = tuple(token.logprob for token in answer.logprobs or ()) if request.logprobs else ()
+    return Response(
+        _storable(text or refusal),
+        finish,
+        estimate_tokens(request.messages) if usage.prompt is None else usage.prompt,
+        -(-len(spoken) // 3) if usage.completion is None else usage.completion,
+        tool_calls=calls,
+        logprobs=logprobs if logprobs and all(map(math.isfinite, logprobs)) else None,
+        estimated=usage.prompt is None or usage.completion is None,
+        thoughts=_storable(thoughts),
+        message=_whole(answer.message, calls) if calls else None,
+        cached=usage.cached,
+        cache_write=usage.written,
+    )
+
+
+def read_error(error: Exception) -> FailureKind:
+    """What an error of DSPy's means: by the server's codes and words, then by its class, then by the status."""
+    known = next((kind for cls, kind in _KINDS if isinstance(error, cls)), FailureKind.BAD_REQUEST)
+    status, body = error_body(error)
+    code = body["error"].get("code")
+    if status is None and not code:
+        return known
+    if status is None and _end(code) == "broken":
+        return FailureKind.BROKEN
+    told = kind_of_error(status, body)
+    return known if told in _VAGUE and known != FailureKind.BAD_BODY else told
+
+
+def is_refusal(error: Exception) -> bool:
+    """Whether a filter of the provider's stopped the prompt or the answer, which DSPy makes an error of."""
+    status, body = error_body(error)
+    code = body["error"].get("code")
+    return is_filtered(status or 0, body) or (status is None and (code == "promptFeedback" or _end(code) == "refusal"))
+
+
+def _end(code: Any) -> str:
+    """What the code of an error says as a word for the end of an answer: DSPy has some of Gemini's there."""
+    try:
+        return read_finish(code, "said", False)
+    except LMError:
+        return "broken"
+
+
+def error_body(error: Exception) -> tuple[int | None, dict[str, Any]]:
+    """(status, the error as a body holds it) of an error of DSPy's."""
+    status, code = getattr(error, "status", None), getattr(error, "provider_code", None)
+    status = status if status is not None and status >= 400 else None  # a 200 with a body that is none
+    message = str(getattr(error, "message", "") or error)
+    return status, {"error": {"message": message, **({"code": code} if code else {})}}
+
+
+def to_request(body: dict[str, Any]) -> lm15.Request:
+    """A body of a chat completion as DSPy's request. Messages that DSPy gave go back whole."""
+    wholes = [m.get(WHOLE) for m in body["messages"] if m.get("role") == "assistant"]
+    named = [m.get("tool_calls") or () for m in body["messages"] if m.get("role") == "assistant"]
+    request = lm15.request_from_openai_chat({**body, "messages": [_known(m) for m in body["messages"]]})
+    if not any(wholes):
+        return request
+    messages, number = list(request.messages), 0
+    for place, message in enumerate(messages):
+        if message.role == "assistant":
+            if wholes[number]:
+                messages[place] = _renamed(message_from_json(wholes[number]), named[number])
+            number += 1
+    return replace(request, messages=tuple(messages))
+
+
+def _whole(message: lm15.Message, calls: tuple[dict[str, Any], ...]) -> dict[str, Any] | None:
+    """A message with thoughts, or with what its provider wants back, as a message of a chat that holds it whole."""
+    thought = any(isinstance(part, lm15.ThinkingPart) or part.continuation for part in message.parts)
+    if not thought and not message.continuation:
+        return None
+    text = "".join(part.text for part in message.parts if isinstance(part, lm15.TextPart))
+    functions = [{"name": call["name"], "arguments": _dumped(call["arguments"])} for call in calls]
+    named = zip(calls, functions, strict=True)
+    listed = [{"id": call["id"], "type": "function", "function": one} for call, one in named]
+    return {"role": "assistant", "content": text, "tool_calls": listed, WHOLE: message_to_json(message)}
+
+
+def _renamed(message: lm15.Message, calls: Any) -> lm15.Message:
+    """A message whose calls have the ids by which their results name them."""
+    ids = iter([str(call["id"]) for call in calls])
+    parts = [replace(p, id=next(ids, p.id)) if isinstance(p, lm15.ToolCallPart) else p for p in message.parts]
+    return replace(message, parts=tuple(parts))
+
+
+#: What DSPy reads of a message; the rest is of another provider, which it refuses.
+_FIELDS = ("role", "content", "tool_calls", "tool_call_id", "name", "refusal", "reasoning_content")
+
+
+def _known(message: Mapping[str, Any]) -> dict[str, Any]:
+    found = {name: message[name] for name in _FIELDS if name in message}
+    if calls := found.get("tool_calls"):
+        found["tool_calls"] = [{k: call[k] for k in ("id", "type", "function") if k in call} for call in calls]
+    return found
+
+
+def _said(message: Any, parts: tuple[Any, ...]) -> tuple[str, str]:
+    """(text, thoughts): of the message of a chat completion, else of DSPy's parts."""
+    if is_dict(message):
+        text, within = read_content(message.get("content"))
+        return text, "\n".join(filter(None, (read_thoughts(message), within)))
+    text = "".join(part.text for part in parts if isinstance(part, lm15.TextPart))
+    return text, "\n".join(part.text for part in parts if isinstance(part, lm15.ThinkingPart) and part.text)
+
+
+def _usage(usage: lm15.Usage, body: Mapping[str, Any]) -> dict[str, Any]:
+    """The tokens of an answer in the words of the table. A prompt's are all of them: Anthropic counts those of the
+    cache apart."""
+    told = body.get("usage")
+    apart = is_dict(told) and "cache_read_input_tokens" in told and "prompt_tokens" not in told
+    cached, written = usage.cache_read_tokens or 0, usage.cache_write_tokens or 0
+    prompt = usage.input_tokens
+    return {
+        "prompt_tokens": prompt + cached + written if apart and prompt is not None else prompt,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.total_tokens,
+        "cache_read_input_tokens": cached,
+        "cache_creation_input_tokens": written,
+    }
+
+
+def _at(value: Any, *path: str | int) -> Any:
+    """What stands at a place in a body; None if there is none."""
+    for step in path:
+        if isinstance(step, int):
+            value = value[step] if is_list(value) and step < len(value) else None
+        else:
+            value = value.get(step) if is_dict(value) else None
+    return value
+
+
+def _storable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode("utf-8")  # lone surrogates cannot be stored
+
+
+def _arguments(value: Any) -> Any:
+    """A dict, mended where it has to be; else the model's own text, so that an agent can complain."""
+    if list(value) != ["partial_json"]:
+        return dict(value)
+    found = load_loose(str(value["partial_json"]))
+    return found if is_dict(found) else value["partial_json"]
+
+
+def _dumped(arguments: Any) -> str:
+    return arguments if isinstance(arguments, str) else json.dumps(arguments)
