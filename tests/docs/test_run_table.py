@@ -44,7 +44,7 @@ def test_a_table_is_what_its_commands_print_with_date_version_and_commit(run_tab
     text = run_table("a")
     assert re.search(r"Of \d+ \w+ 20\d\d \([0-9a-f]{8}(, changed)?, workbench \d+\.\d+\.\d+\)\.", text)
     assert "\n\n| a | b |\n| --- | --- |\n| 1 | 2 |\n| 3 | 4 |\n\n<!-- end of table -->\n\nAfter.\n" in text
-    assert "Old" not in text and "noise" not in text
+    assert "Old" not in text and "\nnoise" not in text
     assert run_table("a") == text, "the commands are still there"
 
 
