@@ -1,7 +1,8 @@
-"""Prices of hosted models, from the table that LiteLLM ships, read without importing LiteLLM."""
+"""Prices of hosted models, from the tables that LiteLLM and DSPy ship, read without importing either."""
 
 from __future__ import annotations
 
+import gzip
 import json
 from functools import cache
 from importlib.util import find_spec
@@ -10,16 +11,25 @@ from typing import Any
 
 from workbench.lm import Rates
 
-TABLE = "model_prices_and_context_window_backup.json"
+#: (package, file) in the order in which they are looked for: LiteLLM's is the newer one where it is installed.
+TABLES = (
+    ("litellm", "model_prices_and_context_window_backup.json"),
+    ("dspy", "clients/model_metadata/snapshot.json.gz"),
+)
 
 
 @cache
 def _table() -> dict[str, Any]:
-    spec = find_spec("litellm")  # finds a top-level package without running it
-    for folder in (spec.submodule_search_locations or ()) if spec else ():
-        path = Path(folder) / TABLE
-        if path.is_file():
-            return json.loads(path.read_bytes())
+    for package, name in TABLES:
+        try:
+            spec = find_spec(package)  # finds a top-level package without running it
+        except ImportError:
+            continue
+        for folder in (spec.submodule_search_locations or ()) if spec else ():
+            path = Path(folder) / name
+            if path.is_file():
+                raw = path.read_bytes()
+                return json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)
     return {}
 
 

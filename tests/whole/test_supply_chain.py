@@ -111,6 +111,21 @@ def test_doctor_names_bad_packages(
     assert check.name == name and check.status == "fail" and re.match(message, check.message)
 
 
+def test_doctor_lets_litellm_be_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = importlib.metadata.version
+
+    def found(asked: str) -> str:
+        if asked == "litellm":
+            raise importlib.metadata.PackageNotFoundError(asked)
+        return real(asked)
+
+    monkeypatch.setattr(importlib.metadata, "requires", lambda _: PROJECT["dependencies"])
+    monkeypatch.setattr(importlib.metadata, "version", found)
+    checks = [*doctor._packages()]
+    assert {check.status for check in checks} == {"ok"}
+    assert [c.message for c in checks if c.name == "litellm"][0].startswith("not installed; only the models need it")
+
+
 def test_no_host_of_a_registry_is_named() -> None:
     names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True).stdout.split("\0")
     if len(names) < 100:

@@ -332,6 +332,15 @@ def test_prices_are_read_without_importing_litellm():
     assert prices.usd_per_token("no-such-model") is None
 
 
+@pytest.mark.parametrize("tables", [prices.TABLES[1:], (("no_such_package", "x"), prices.TABLES[1])])
+def test_without_litellm_prices_are_those_of_dspy(tables, monkeypatch):
+    known = prices.usd_per_token("gpt-4.1-mini")
+    prices._table.cache_clear()
+    monkeypatch.setattr(prices, "TABLES", tables)
+    assert prices.usd_per_token("gpt-4.1-mini") == known != None  # noqa: E711
+    prices._table.cache_clear()
+
+
 def test_settings_of_the_request_are_refused_among_extra():
     with pytest.raises(SpecError, match="'max_tokens' cannot be set") as caught:
         client.openai("m", settings(extra={"max_tokens": 3}))
