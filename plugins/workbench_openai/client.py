@@ -22,7 +22,6 @@ from workbench.lm import (
     Response,
     check_extra,
     estimate_tokens,
-    is_filtered,
     is_loopback,
     is_reasoning,
     parse_price,
@@ -122,13 +121,12 @@ class OpenAIChat:
             def read(status: int, headers: Mapping[str, str], raw: bytes, form: wire.Form = form) -> Response | None:
                 if status == 200:
                     return self._without_key(wire.parse_body(raw, request, self._price))
-                if is_filtered(status, wire.body_of(raw)):
-                    return Response("", "refusal", estimate_tokens(request.messages), usd=0.0, estimated=True)
                 refused = refused_setting(status, wire.body_of(raw))
-                if refused is None or refused in form.omit:
-                    raise wire.error_for(status, headers, raw)
+                other = form if refused is None else form.without(refused)
+                if other == form:
+                    return wire.refusal_or_error(status, headers, raw, request)
                 if self._form is form:  # else another call has met the same refusal
-                    self._form = form.without(refused)
+                    self._form = other
                 return None
 
             if (response := await self._sent(self._url, body, read)) is not None:

@@ -5,7 +5,8 @@ One attempt a call: nothing here retries, counts or stores.
 
 from workbench.lm.dialects import (
     THOUGHT_TOKENS,
-    is_filtered,
+    as_it_came,
+    dump_arguments,
     kind_of_error,
     read_content,
     read_events,
@@ -45,7 +46,7 @@ from workbench.lm.protocol import (
     estimate_tokens,
     offset_seed,
 )
-from workbench.lm.thoughts import split_thoughts
+from workbench.lm.thoughts import split_reasoning, split_thoughts
 from workbench.lm.weights import LM_KEYS, locate_lms, locate_weights, relocate_weights, weights_folder
 
 __all__ = [
@@ -61,6 +62,7 @@ __all__ = [
     "split_model",
     "lm_prefixes",
     "MOST_TOKENS",
+    "split_reasoning",
     "split_thoughts",
     "split_tokens",
     "unpack_tokens",
@@ -69,7 +71,8 @@ __all__ = [
     "check_embeds",
     "check_extra",
     "THOUGHT_TOKENS",
-    "is_filtered",
+    "as_it_came",
+    "dump_arguments",
     "kind_of_error",
     "read_content",
     "read_events",

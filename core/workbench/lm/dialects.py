@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from workbench.errors import LMError
 from workbench.failures import FailureKind
 from workbench.lm.http import kind_of_status
+from workbench.lm.thoughts import split_thoughts
 from workbench.type_guards import is_dict, is_list
 
 #: By the end that they mean, the words for it, in lower case.
@@ -35,25 +36,38 @@ _ERRORS = {
     FailureKind.AUTH: "insufficient_quota invalid_api_key authentication_error permission_denied unauthenticated "
     "unauthorized permission_error billing_not_active account_deactivated access_denied billing_hard_limit_reached "
     "payment_required key_invalid api_key_invalid expired_api_key accessdeniedexception unrecognizedclientexception "
-    "insufficient_balance",
+    "insufficient_balance exceeded_current_quota_error budget_exceeded 1113 base_resp_1004 "
+    "base_resp_1008 base_resp_2049",
     FailureKind.RATE_LIMIT: "rate_limit_exceeded rate_limit_error rate_limit rate_limited too_many_requests "
-    "resource_exhausted throttling throttlingexception throttled toomanyrequestsexception",
+    "resource_exhausted throttling throttlingexception throttled toomanyrequestsexception 1302 1303 base_resp_1002 "
+    "base_resp_1039 request_limit_exceeded",
     FailureKind.SERVER: "overloaded_error server_error internal_error internal_server_error api_error unavailable "
     "service_unavailable engine_overloaded bad_gateway model_loading model_not_ready modelnotreadyexception loading "
     "overloaded upstream_error provider_error server_overloaded capacity_exceeded unavailable_error "
-    "serviceunavailableexception internalserverexception modelerrorexception",
+    "serviceunavailableexception internalserverexception modelerrorexception engine_overloaded_error queue_exceeded "
+    "temporarily_unavailable incomplete_generation base_resp_1000 base_resp_1013 base_resp_1033",
     FailureKind.TIMEOUT: "timeout deadline_exceeded request_timeout gateway_timeout modeltimeoutexception "
-    "timeout_error",
+    "timeout_error base_resp_1001",
     FailureKind.TOO_LONG: "context_length_exceeded string_above_max_length prompt_too_long context_window_exceeded "
-    "exceed_context_size_error request_too_large input_too_long max_prompt_tokens_exceeded",
+    "exceed_context_size_error request_too_large input_too_long max_prompt_tokens_exceeded tokens_limit_reached 1261",
+    FailureKind.BROKEN: "tool_use_failed output_parse_failed",
+    FailureKind.REFUSED: "content_filter content_policy_violation responsibleaipolicyviolation data_inspection_failed "
+    "1301 base_resp_1026 base_resp_1027",
 }
 _KIND = {word: kind for kind, words in _ERRORS.items() for word in words.split()}
-_FILTERED = frozenset(("content_filter", "content_policy_violation", "responsibleaipolicyviolation"))
 _TOO_LONG = re.compile(
-    r"(?i)context[ _](?:length|window|size)|maximum context|exceeds? the (?:available )?context|prompt is too long|"
-    r"too many (?:input )?tokens|max_model_len|input (?:is )?too (?:long|large)|input token count|max_total_tokens|"
-    r"maximum (?:number of )?(?:input )?tokens(?: allowed)?|too large for model|"
-    r"(?:inputs?|prompt) tokens?\b.{0,40}\bexceed"
+    r"(?i)context[ _]?(?:length|window|size)|maximum context|exceeds? the (?:available )?context|too large for model|"
+    r"too many (?:input )?tokens|max_model_len|(?:input|prompt) (?:is )?too (?:long|large)|input token count|"
+    r"range of input length|max_total_tokens|(?:maximum|model) (?:prompt|token|model) (?:length|limit)|"
+    r"maximum (?:number of )?(?:input )?tokens(?: allowed)?|(?:inputs?|prompt)`? (?:tokens?\b.{0,40}\bexceed|"
+    r"tokens \+ `max_new_tokens`|must have less than \d+ tokens)"
+)
+_FLAGGED = re.compile(
+    r"(?i)\b(?:input|prompt|request|content)\b.{0,40}\b(?:flagged|inappropriate|(?:high|considered) risk|moderated)\b"
+)
+_NO_MONEY = re.compile(
+    r"(?i)account (?:is )?suspended|spending limit|insufficient (?:balance|credits?|quota|funds)|in arrears|"
+    r"budget has been exceeded|exceeded your (?:monthly )?included credits"
 )
 _WRONG_KEY = re.compile(
     r"(?i)api[ _]key (?:not valid|invalid|expired|is invalid)|(?:invalid|incorrect|missing) api[ _]key"
@@ -64,7 +78,11 @@ _OPTIONAL = ("max_tokens", "max_completion_tokens", "temperature", "top_p", "sto
 _REFUSES = re.compile(
     r"(?i)unsupported|unrecogni[sz]ed|unknown|unexpected|not (?:supported|permitted|allowed|available)|"
     r"(?:does not|doesn't|do not|cannot) (?:support|accept|allow|use)|only the default|deprecated|"
-    r"extra (?:inputs?|fields?)"
+    r"only \S+ is allowed|may only be set to|extra (?:inputs?|fields?)"
+)
+#: A temperature of 0 is refused, as no sampling.
+_ABOVE_ZERO = re.compile(
+    r"(?i)temperature\b.{0,60}(?:strictly positive|(?:greater|larger|more) than 0|> ?0|\(0(?:\.0*)?,)"
 )
 _NO_SYSTEM = re.compile(
     r"(?i)system (?:role|message|prompt|instruction)s?\b.{0,40}\b(?:not|un)\s?(?:supported|allowed|permitted|enabled)|"
@@ -93,7 +111,8 @@ _PLAIN_CALL = frozenset(("id", "type", "function", "index"))
 def read_finish(word: Any, text: str, calls: bool) -> str:
     """How an answer ended, as `Response.finish`. Raises LMError("broken") for one that broke off, or has neither text
     nor calls and an end that is not known."""
-    end = _FINISH.get(str(word).lower()) if word is not None else None
+    # Gemini's words have a reason behind them: "content_filter: PROHIBITED_CONTENT".
+    end = _FINISH.get(str(word).lower().partition(":")[0]) if word is not None else None
     if end == "broken":
         raise LMError("broken", f"the server broke off the answer ({word})", status=200)
     if end == "refusal" or (end == "length" and not calls):
@@ -146,11 +165,47 @@ def _texts(value: Any) -> Iterator[str]:
 
 def unknown_parts(message: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The message itself if it holds what only its provider knows, e.g. a signature, and may want back; else None."""
-    calls = message.get("tool_calls")
+    calls, content = message.get("tool_calls"), message.get("content")
     beside = any(value for name, value in message.items() if name not in _PLAIN_MESSAGE)
     within = is_list(calls) and any(is_dict(c) and any(c[k] for k in c if k not in _PLAIN_CALL) for c in calls)
-    typed = is_list(message.get("content"))
-    return message if beside or within or typed else None
+    # MiniMax wants the thoughts in the text of a turn with calls back, too.
+    thought = bool(calls) and isinstance(content, str) and bool(split_thoughts(content)[0])
+    return message if beside or within or thought or is_list(content) else None
+
+
+def as_it_came(message: Mapping[str, Any], calls: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """A message as its provider sent it, for the next request: Gemini wants its signatures back, Anthropic its blocks
+    of thinking, DeepSeek its thoughts.
+
+    calls: those of the message that stay, as `Response.tool_calls` has them: their ids may be ours. Arguments that are
+    no JSON are sent as we read them, since servers refuse such a message.
+    """
+    left, kept = list(message["tool_calls"]), list[dict[str, Any]]()
+    for call in calls:
+        own = next((one for one in left if one.get("id") == call["id"]), None)
+        own = own or next(one for one in left if one["function"]["name"] == call["name"])
+        left.remove(own)
+        written = own["function"].get("arguments")
+        function = {
+            **own["function"],
+            "arguments": written if _is_object(written) else dump_arguments(call["arguments"]),
+        }
+        kept.append({**own, "id": call["id"], "function": function})
+    return {"role": "assistant", **message, "tool_calls": kept}
+
+
+def dump_arguments(arguments: Any) -> str:
+    """The arguments of a call as the JSON of an object, which servers want; a text that is none stands within it."""
+    if isinstance(arguments, str):
+        return arguments if _is_object(arguments) else json.dumps({"invalid_json": arguments})
+    return json.dumps(arguments)
+
+
+def _is_object(text: Any) -> bool:
+    try:
+        return isinstance(text, str) and is_dict(json.loads(text))
+    except (ValueError, RecursionError):
+        return False
 
 
 def thinks(model: str, extra: Mapping[str, Any]) -> bool:
@@ -211,6 +266,8 @@ def _error_parts(body: Any) -> tuple[list[str], str]:
         return _error_parts(body[0])
     if not is_dict(body):
         return [], body if isinstance(body, str) else ""
+    if is_dict(base := body.get("base_resp")):  # MiniMax
+        return [f"base_resp_{base.get('status_code')}"], str(base.get("status_msg") or "")
     inner = body.get("error", body.get("detail", body))
     if is_dict(inner) and inner is not body:
         codes, message = _error_parts(inner)
@@ -223,7 +280,7 @@ def _error_parts(body: Any) -> tuple[list[str], str]:
 def kind_of_error(status: int | None, body: Any) -> FailureKind:
     """What an error means: by its codes, then by its words, then by the status. status: None in a body with status 200.
 
-    body: as JSON, or as text.
+    `refused`: a filter of the provider stopped the prompt. body: as JSON, or as text.
     """
     codes, message = _error_parts(body)
     words = [re.sub(r"[\s-]+", "_", code.rpartition("#")[2].strip()).lower() for code in codes]
@@ -234,25 +291,25 @@ def kind_of_error(status: int | None, body: Any) -> FailureKind:
         return known
     if status != 429 and _TOO_LONG.search(message):
         return FailureKind.TOO_LONG
-    if status in (None, 400) and _WRONG_KEY.search(message):
+    if _NO_MONEY.search(message) or (status in (None, 400) and _WRONG_KEY.search(message)):
         return FailureKind.AUTH
+    if status in (None, 400, 403, 422) and _FLAGGED.search(message):
+        return FailureKind.REFUSED
     if _LOADING.search(message):
         return FailureKind.SERVER
     return kind_of_status(status) if status is not None else FailureKind.BAD_BODY
 
 
-def is_filtered(status: int, body: Any) -> bool:
-    """Whether a 400 means that the provider's content filter stopped the prompt."""
-    return status == 400 and any(code.lower() in _FILTERED for code in _error_parts(body)[0])
-
-
 def refused_setting(status: int, body: Any) -> str | None:
-    """The setting that a server refuses in general, or `system` for the role; None for another error."""
+    """The setting that a server refuses in general, `system` for the role, `temperature 0` for that one alone; None for
+    another error."""
     if status not in (400, 422):
         return None
     codes, message = _error_parts(body)
     if _NO_SYSTEM.search(message):
         return "system"
+    if _ABOVE_ZERO.search(message):
+        return "temperature 0"
     error = body.get("error") if is_dict(body) else None
     named = error.get("param") if is_dict(error) else None
     if not _REFUSES.search(" ".join((*codes, message)).replace("_", " ")) and not _REFUSES.search(message):

@@ -40,6 +40,18 @@ _BEHIND = tuple(
 )
 
 
+def split_reasoning(text: str, asked: str) -> tuple[str, str]:
+    """(thoughts, what is said) of an answer that begins with `<reasoning>`, as those of Bedrock do.
+
+    asked: the prompt. One that names the mark asks for a field of that name, as DSPy's XML adapter does.
+    """
+    start, end = "<reasoning>", "</reasoning>"
+    if not text.startswith(start) or start in asked:
+        return "", text
+    thoughts, _, said = text.removeprefix(start).partition(end)
+    return thoughts.strip(), said.lstrip("\n")
+
+
 def split_thoughts(text: str) -> tuple[str, str]:
     """(thoughts, what is said) of an answer. Thoughts that do not end are all there is."""
     if not any(mark in text for mark in ("<", "[", "\u25c1", "thought process")):

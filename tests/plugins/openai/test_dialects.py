@@ -167,7 +167,7 @@ def error(message: str = "", **more: Any) -> dict[str, Any]:
             error(TOO_MANY),
             "too_long",
         ),
-        (400, error("Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096"), "bad_request"),
+        (400, error("Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096"), "too_long"),
         (400, error("the request exceeds the available context size", type="exceed_context_size_error"), "too_long"),
         (422, {"detail": "Input validation error: inputs tokens 9000 exceed max_total_tokens 4096"}, "too_long"),
         (400, error("API key not valid. Please pass a valid API key.", status="INVALID_ARGUMENT"), "auth"),  # R7
