@@ -18,6 +18,7 @@ from workbench.lm import (
     Request,
     Response,
     content_text,
+    cut_at_stops,
     estimate_tokens,
     kind_of_error,
     offset_seed,
@@ -27,7 +28,6 @@ from workbench.lm import (
     read_thoughts,
     read_usage,
     split_reasoning,
-    split_thoughts,
     unknown_parts,
 )
 
@@ -127,7 +127,7 @@ def parse_body(raw: bytes, request: Request, price: Price) -> Response:
         raise LMError("broken" if kind == "bad_body" else kind, "the server broke off the answer", status=200)
     text, thoughts = read_content(message.get("content"))
     reasoning, text = split_reasoning(text, "".join(content_text(m.get("content")) for m in request.messages))
-    text = _cut(_clean(text), [stop for stop in request.stop if stop.strip()])
+    text = cut_at_stops(_clean(text), request.stop)
     calls = tuple(map(_tool_call, _listed(message.get("tool_calls"))))
     refusal = message.get("refusal")
     if refusal and isinstance(refusal, str):
@@ -188,16 +188,6 @@ def _count(value: Any) -> int | None:
 def _clean(text: str) -> str:
     """Lone surrogates (from \\ud800 escapes) cannot be stored as UTF-8, so they become '?'."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
-
-
-def _cut(text: str, stops: Sequence[str]) -> str:
-    """Apply the stops that were not sent, too many or to a model that takes none, to what is said behind thoughts."""
-    said = split_thoughts(text)[1] if stops else ""
-    begun = max(0, text.rfind(said)) if said else 0
-    for stop in stops:
-        place = text.find(stop, begun) if stop and said else -1
-        text = text[:place] if place >= 0 else text
-    return text
 
 
 def _listed(calls: Any) -> list[Any]:

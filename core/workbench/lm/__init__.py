@@ -46,7 +46,7 @@ from workbench.lm.protocol import (
     estimate_tokens,
     offset_seed,
 )
-from workbench.lm.thoughts import split_reasoning, split_thoughts
+from workbench.lm.thoughts import cut_at_stops, split_reasoning, split_thoughts
 from workbench.lm.weights import LM_KEYS, locate_lms, locate_weights, relocate_weights, weights_folder
 
 __all__ = [
@@ -62,6 +62,7 @@ __all__ = [
     "split_model",
     "lm_prefixes",
     "MOST_TOKENS",
+    "cut_at_stops",
     "split_reasoning",
     "split_thoughts",
     "split_tokens",
