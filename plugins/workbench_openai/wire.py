@@ -22,6 +22,7 @@ from workbench.lm import (
     estimate_tokens,
     kind_of_error,
     offset_seed,
+    plain_message,
     read_content,
     read_events,
     read_finish,
@@ -44,8 +45,12 @@ _encode = json.JSONEncoder(separators=(",", ":"), default=dict).encode
 
 @dataclass(frozen=True)
 class Form:
-    """What an endpoint takes differently. omit: settings that are not sent, `system` for the role of that name, which
-    then stands in the user's message. rename: other names of settings. least_temperature: in place of 0."""
+    """What an endpoint takes differently.
+
+    omit: settings that are not sent; `system` for the role of that name, which then stands in the user's message, and
+    `additions` for what another provider added to messages. rename: other names of settings. least_temperature: in
+    place of 0.
+    """
 
     omit: frozenset[str] = frozenset()
     rename: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -64,8 +69,10 @@ class Form:
 def build_body(model: str, request: Request, extra: Mapping[str, Any], form: Form) -> bytes:
     """The JSON to send. extra: the provider's settings; the request's own extra wins over them."""
     body: dict[str, Any] = {"model": model, "messages": request.messages, **extra, **request.extra}
+    if "additions" in form.omit:
+        body["messages"] = [*map(plain_message, request.messages)]
     if "system" in form.omit:
-        body["messages"] = _without_system(request.messages)
+        body["messages"] = _without_system(body["messages"])
     temperature = max(request.temperature, form.least_temperature)
     settings: dict[str, Any] = {"max_tokens": request.max_tokens, "temperature": temperature}
     if request.top_p != 1.0:

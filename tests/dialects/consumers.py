@@ -118,6 +118,18 @@ def _node(consumer: str) -> Consumer:
     return consume
 
 
+async def demos(dialect: Dialect, lab: Lab, folder: Path) -> None:
+    """An agent with native tools that is shown what it did on another row, as bootstrap shows it."""
+    workflow, ((shown, _), (text, label)) = workflow_of("agent-native", folder), ROWS.items()
+    async with running(dialect, lab) as runtime:
+        (span,) = (await run_row(runtime, workflow, shown)).trace.spans
+        taught = workflow.patched({"nodes.sort.demos": [workflow.enabled_nodes["sort"].demo(span)]})
+        taught.check()
+        (span,) = (await run_row(runtime, taught, text)).trace.spans
+        assert span.outputs == {"label": label} and len(span.calls) == 2
+        assert len(span.calls[0].messages) == 6
+
+
 async def judge(dialect: Dialect, lab: Lab, folder: Path) -> None:
     async with running(dialect, lab) as runtime:
         evaluator = Evaluator(runtime, Judge(rubric="The label names the right desk."), 2)
@@ -193,7 +205,7 @@ def _gateway(talk: Callable[[Post, str, bool], Awaitable[str]]) -> Consumer:
                             return found
 
                     for text, label in ROWS.items():
-                        assert (await talk(post, text, dialect.tools)).strip() == label
+                        assert (await talk(post, text, not dialect.no_tools)).strip() == label
             finally:
                 await gateway.aclose()
 
@@ -256,6 +268,7 @@ CONSUMERS: Mapping[str, tuple[str, Consumer]] = {
     "predict": ("`predict`", _node("predict")),
     "agent-text": ("`agent`", _node("agent-text")),
     "agent-native": ("`agent`, native tools", _node("agent-native")),
+    "agent-demos": ("`agent`, native, with demos", demos),
     "states": ("`states`", _node("states")),
     "judge": ("judge", judge),
     "proposer": ("proposer", propose),

@@ -125,7 +125,7 @@ class Dialect:
         cached: whether that count says how much came from a cache.
         call_id: the id of a call by its number.
         change: a last change to an answer's body.
-        tools: whether it takes tool definitions.
+        no_tools: where it takes no tool definitions, words by which it says so.
         logprobs: whether it gives log-probabilities.
         speaks: what is special, for the table.
         refuses: for a consumer that cannot use it, the words by which the product says so.
@@ -150,11 +150,17 @@ class Dialect:
     cached: bool = True
     call_id: Callable[[int], str] = "call_{:024d}".format
     change: Callable[[Json, Said], None] | None = None
-    tools: bool = True
+    no_tools: str = ""
     logprobs: bool = False
     speaks: str = ""
     refuses: Mapping[str, str] = field(default_factory=dict[str, str])
     slow: bool = False
+
+    @property
+    def stated(self) -> Mapping[str, str]:
+        """The refusals by consumer, with those of tools."""
+        native = dict.fromkeys(("agent-native", "agent-demos"), self.no_tools) if self.no_tools else {}
+        return {**native, **self.refuses}
 
     def lm(self, address: str) -> Json:
         """The `lm` of a workflow file for this dialect, played at an address."""

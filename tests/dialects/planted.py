@@ -14,6 +14,7 @@ DESKS = {"INV-7": "billing", "APP-3": "technical"}
 CUT, FORBIDDEN = "Tell it at length.", "Say what is forbidden."
 #: Rows on which the model errs, or says nothing that is a label.
 MISLED = {"XXX-1 is a riddle": "technical", "XXX-2 is nothing": "I cannot tell."}
+_CODE = re.compile(r"\b(?:INV-7|APP-3)\b")
 INSTRUCTION = "Sort each ticket by the desk of its code."
 #: All that a reader could take for an answer, and that is none.
 THOUGHTS = (
@@ -26,8 +27,9 @@ def answer(request: Json, thinks: bool) -> Said:
     """What the model says to a request in the form of chat completions."""
     messages = request["messages"]
     asked = "\n".join(text_of(m) for m in messages if m["role"] != "assistant")
-    code = next((code for code in DESKS if code in asked), "")
-    wrong = next((label for label in DESKS.values() if label != DESKS.get(code)), "technical")
+    begun = max((n for n, m in enumerate(messages) if m["role"] == "user" and _CODE.search(text_of(m))), default=0)
+    code = next(iter(_CODE.findall(text_of(messages[begun]))), "")
+    wrong = "technical" if DESKS.get(code) == "billing" else "billing"
     thoughts = THOUGHTS.format(wrong=wrong) if thinks else ""
     if FORBIDDEN in asked:
         return Said("", end="refusal")
@@ -36,7 +38,7 @@ def answer(request: Json, thinks: bool) -> Said:
     for row, said in MISLED.items():
         if row in asked:
             return Said(said, thoughts=thoughts)
-    told = _told(messages)
+    told = _told(messages[begun:])
     if (request.get("tools") or "call: {" in asked) and told is None and "grade an answer" not in asked:
         if request.get("tools"):
             return Said("", (("look", {"code": code}),), thoughts, "tool_calls")

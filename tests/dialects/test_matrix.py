@@ -18,7 +18,7 @@ CELLS = [(name, consumer) for name in DIALECTS for consumer in CONSUMERS]
 @pytest.mark.parametrize(("name", "consumer"), CELLS, ids=[f"{name}-{consumer}" for name, consumer in CELLS])
 def test_the_matrix(name: str, consumer: str, lab: Lab, tmp_path: Path) -> None:
     dialect, course = DIALECTS[name], CONSUMERS[consumer][1](DIALECTS[name], lab, tmp_path)
-    stated = dialect.refuses.get(consumer)
+    stated = dialect.stated.get(consumer)
     if stated is None:
         asyncio.run(course)
         return

@@ -78,7 +78,7 @@ _OPTIONAL = ("max_tokens", "max_completion_tokens", "temperature", "top_p", "sto
 _REFUSES = re.compile(
     r"(?i)unsupported|unrecogni[sz]ed|unknown|unexpected|not (?:supported|permitted|allowed|available)|"
     r"(?:does not|doesn't|do not|cannot) (?:support|accept|allow|use)|only the default|deprecated|"
-    r"only \S+ is allowed|may only be set to|extra (?:inputs?|fields?)"
+    r"only \S+ is allowed|may only be set to|extra (?:inputs?|fields?)|invalid field"
 )
 #: A temperature of 0 is refused, as no sampling.
 _ABOVE_ZERO = re.compile(
@@ -101,10 +101,13 @@ _THINKS = re.compile(
 )
 #: Tokens for thoughts, on top of those for an answer.
 THOUGHT_TOKENS = 8192
-#: What a message holds that every request can say again.
-_PLAIN_MESSAGE = frozenset(
-    ("role", "content", "tool_calls", "refusal", "annotations", "audio", "function_call", "name")
+#: What providers add to messages, as other providers name it when they refuse it.
+_ADDED = re.compile(
+    r"\b(?:reasoning_content|reasoning_details|reasoning|extra_content|thinking_blocks|provider_specific_fields|"
+    r"annotations)\b"
 )
+#: What a message holds that every request can say again.
+_PLAIN_MESSAGE = frozenset("role content tool_calls tool_call_id refusal annotations audio function_call name".split())
 _PLAIN_CALL = frozenset(("id", "type", "function", "index"))
 
 
@@ -171,6 +174,19 @@ def unknown_parts(message: Mapping[str, Any]) -> Mapping[str, Any] | None:
     # MiniMax wants the thoughts in the text of a turn with calls back, too.
     thought = bool(calls) and isinstance(content, str) and bool(split_thoughts(content)[0])
     return message if beside or within or thought or is_list(content) else None
+
+
+def plain_message(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A message without what only its provider knows. Demos of one model may be shown to another."""
+    plain = {name: value for name, value in message.items() if name in _PLAIN_MESSAGE}
+    if is_list(content := message.get("content")) and any(
+        is_dict(p) and p.get("type") in _THOUGHT_PARTS for p in content
+    ):
+        plain["content"] = read_content(content)[0]
+    if message.get("tool_calls"):
+        calls: list[dict[str, Any]] = message["tool_calls"]
+        plain["tool_calls"] = [{name: call[name] for name in call if name in _PLAIN_CALL} for call in calls]
+    return plain
 
 
 def as_it_came(message: Mapping[str, Any], calls: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -301,8 +317,8 @@ def kind_of_error(status: int | None, body: Any) -> FailureKind:
 
 
 def refused_setting(status: int, body: Any) -> str | None:
-    """The setting that a server refuses in general, `system` for the role, `temperature 0` for that one alone; None for
-    another error."""
+    """The setting that a server refuses in general, `system` for the role, `temperature 0` for that one alone,
+    `additions` for what another provider added to messages; None for another error."""
     if status not in (400, 422):
         return None
     codes, message = _error_parts(body)
@@ -316,8 +332,9 @@ def refused_setting(status: int, body: Any) -> str | None:
         return None
     if named in _OPTIONAL:
         return named
-    quoted = re.findall(r"[\"'`]?\b(" + "|".join(_OPTIONAL) + r")\b", message)
-    return quoted[0] if quoted else None
+    if quoted := re.search(rf"\b(?:{'|'.join(_OPTIONAL)})\b", message):
+        return quoted[0]
+    return "additions" if _ADDED.search(f"{named} {message}") else None
 
 
 def read_events(raw: bytes) -> dict[str, Any] | None:

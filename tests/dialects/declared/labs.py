@@ -201,8 +201,7 @@ DIALECTS = [
         ),
         thoughts=wording.field("reasoning_content"),
         usage=deepseek_usage,
-        tools=False,
-        refuses={"agent-native": "does not support Function Calling"},
+        no_tools="does not support Function Calling",
         speaks="thoughts beside the text, refused if they come back; no tools, no logprobs",
     ),
     Dialect(
@@ -370,8 +369,7 @@ DIALECTS = [
         usage=bare_usage,
         cached=False,
         change=with_sources,
-        tools=False,
-        refuses={"agent-native": "Tool calling is not supported"},
+        no_tools="Tool calling is not supported",
         speaks="no tools; turns have to alternate; thoughts in the text; its path has no /v1",
     ),
 ]

@@ -60,9 +60,8 @@ DIALECTS = [
         usage=bare_usage,
         cached=False,
         change=with_ids,
-        tools=False,
         logprobs=True,
-        refuses={"agent-native": "--enable-auto-tool-choice"},
+        no_tools="--enable-auto-tool-choice",
         speaks="thoughts in the text; no tools unless it is started with a parser; gives tokens and log-probabilities",
     ),
     Dialect(
@@ -94,9 +93,8 @@ DIALECTS = [
         usage=bare_usage,
         cached=False,
         change=with_ids,
-        tools=False,
         logprobs=True,
-        refuses={"agent-native": "--enable-auto-tool-choice"},
+        no_tools="--enable-auto-tool-choice",
         speaks="channels of gpt-oss (harmony) in the text",
     ),
     Dialect(
@@ -115,9 +113,8 @@ DIALECTS = [
         usage=bare_usage,
         cached=False,
         change=with_ids,
-        tools=False,
         logprobs=True,
-        refuses={"agent-native": "--enable-auto-tool-choice"},
+        no_tools="--enable-auto-tool-choice",
         speaks="refuses the role system: what it says stands in the user's message",
     ),
     Dialect(
@@ -163,8 +160,7 @@ DIALECTS = [
         error=llama_error,
         usage=bare_usage,
         cached=False,
-        tools=False,
-        refuses={"agent-native": "tools param requires --jinja flag"},
+        no_tools="tools param requires --jinja flag",
         speaks="thoughts in the text; tools are refused with status 500",
     ),
     Dialect(
@@ -194,8 +190,7 @@ DIALECTS = [
         error=lambda refused: {"error": {"message": refused.message, "type": "api_error", "param": None, "code": None}},
         usage=bare_usage,
         cached=False,
-        tools=False,
-        refuses={"agent-native": "does not support tools"},
+        no_tools="does not support tools",
         speaks="thoughts in the text; tools are refused",
     ),
     Dialect(

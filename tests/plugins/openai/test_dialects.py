@@ -295,6 +295,30 @@ def test_p3_without_a_system_role_the_user_says_it() -> None:
     assert len(converse(refuse, omit=["system"])) == 2
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "'messages.2' : for 'role:assistant' the following must be satisfied[('messages.2' : property "
+        "'reasoning_content' is unsupported)]",  # Groq
+        "Extra inputs are not permitted, field: 'messages[2].reasoning_content'",  # Fireworks
+        "{'detail': [{'type': 'extra_forbidden', 'loc': ['body', 'messages', 2, 'assistant', 'extra_content'], 'msg': "
+        "'Extra inputs are not permitted'}]}",  # Mistral
+        "Additional properties are not allowed ('reasoning_details' was unexpected) - 'messages.2'",  # OpenAI
+        "The reasoning_content is an invalid field in the input messages.",  # DeepSeek R1
+    ],
+)
+def test_t9_what_another_provider_added_is_left_out_where_it_is_refused(words: str) -> None:
+    call = {**CALL, "extra_content": {"google": {"thought_signature": "abc"}}}
+    turn = {"role": "assistant", "content": [SIGNED], "reasoning_content": "hm", "tool_calls": [call]}
+    asked = Request((*HELLO.messages, turn, {"role": "tool", "tool_call_id": "c", "content": "7"}))
+    form = wire.Form()
+    assert json.loads(wire.build_body("m", asked, {}, form))["messages"][2] == turn
+    refused = refused_setting(400, error(words))
+    assert refused is not None
+    sent = json.loads(wire.build_body("m", asked, {}, form.without(refused)))["messages"]
+    assert sent[2] == {"role": "assistant", "content": "", "tool_calls": [CALL]} and sent[3] == asked.messages[3]
+
+
 def test_p_a_refusal_that_does_not_end_is_an_error() -> None:
     with pytest.raises(LMError) as caught:
         converse(lambda given: "Unknown parameter: 'max_tokens' or its like")
