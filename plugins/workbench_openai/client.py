@@ -212,6 +212,8 @@ class OpenAIChat:
             text += f": {self._redacted(wire.text_of(raw)).strip()[:200]}"
         if error.kind == "auth" and error.status and not self._key_variable:
             text += " (no API key was sent; name its variable with api_key_env)"
+        if error.kind == "unsupported" and any(word in text.lower() for word in ("tool", "function")):
+            text += " (for an agent without tools of the server, write native: false)"
         return LMError(error.kind, text, retry_after=error.retry_after, status=error.status)
 
     def _without_key(self, response: Response) -> Response:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,7 @@ NODES: Mapping[str, dict[str, Any]] = {
     },
 }
 EXAMPLES = [Example(str(n), {"text": text, "label": label}) for n, (text, label) in enumerate(ROWS.items())]
-Consumer = Callable[[Dialect, Lab, Path], Awaitable[None]]
+Consumer = Callable[[Dialect, Lab, Path], Coroutine[Any, Any, None]]
 
 
 @asynccontextmanager
@@ -132,8 +132,8 @@ async def demos(dialect: Dialect, lab: Lab, folder: Path) -> None:
 
 async def judge(dialect: Dialect, lab: Lab, folder: Path) -> None:
     async with running(dialect, lab) as runtime:
-        evaluator = Evaluator(runtime, Judge(rubric="The label names the right desk."), 2)
-        found = await evaluator.evaluate(workflow_of("predict", folder), EXAMPLES)
+        metric: Any = Judge(rubric="The label names the right desk.")
+        found = await Evaluator(runtime, metric, 2).evaluate(workflow_of("predict", folder), EXAMPLES)
         assert [(one.score, one.feedback) for one in found.results] == [(1.0, "The desk is right.")] * 2
 
 
@@ -263,17 +263,17 @@ async def _messages(post: Post, text: str, tools: bool) -> str:
         messages += [{"role": "assistant", "content": answer["content"]}, {"role": "user", "content": results}]
 
 
-#: Name, what it is in the table of the docs, and how it is run.
-CONSUMERS: Mapping[str, tuple[str, Consumer]] = {
-    "predict": ("`predict`", _node("predict")),
-    "agent-text": ("`agent`", _node("agent-text")),
-    "agent-native": ("`agent`, native tools", _node("agent-native")),
-    "agent-demos": ("`agent`, native, with demos", demos),
-    "states": ("`states`", _node("states")),
-    "judge": ("judge", judge),
-    "proposer": ("proposer", propose),
-    "gateway-chat": ("gateway, chat", _gateway(_chat)),
-    "gateway-responses": ("gateway, responses", _gateway(_responses)),
-    "gateway-messages": ("gateway, messages", _gateway(_messages)),
-    "probabilities": ("log-probabilities", probabilities),
+#: How each of `dialect.CONSUMERS` is run.
+RUNS: Mapping[str, Consumer] = {
+    "predict": _node("predict"),
+    "agent-text": _node("agent-text"),
+    "agent-native": _node("agent-native"),
+    "agent-demos": demos,
+    "states": _node("states"),
+    "judge": judge,
+    "proposer": propose,
+    "gateway-chat": _gateway(_chat),
+    "gateway-responses": _gateway(_responses),
+    "gateway-messages": _gateway(_messages),
+    "probabilities": probabilities,
 }

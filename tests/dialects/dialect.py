@@ -14,6 +14,21 @@ KEY_VARIABLE, KEY = "DIALECTS_API_KEY", "sk-dialects-0123456789"
 
 Json = dict[str, Any]
 
+#: The parts of the product that ask models, by name, as the table of the docs calls them.
+CONSUMERS = {
+    "predict": "`predict`",
+    "agent-text": "`agent`",
+    "agent-native": "`agent`, native tools",
+    "agent-demos": "`agent`, native, demos",
+    "states": "`states`",
+    "judge": "judge",
+    "proposer": "proposer",
+    "gateway-chat": "gateway, chat",
+    "gateway-responses": "gateway, responses",
+    "gateway-messages": "gateway, messages",
+    "probabilities": "log-probabilities",
+}
+
 
 class Refused(Exception):
     """A request that the server refuses. param, code: of the error's body, where the dialect has them."""

@@ -5,10 +5,7 @@ One attempt a call: nothing here retries, counts or stores.
 
 from workbench.lm.dialects import (
     THOUGHT_TOKENS,
-    as_it_came,
-    dump_arguments,
     kind_of_error,
-    plain_message,
     read_content,
     read_events,
     read_finish,
@@ -16,7 +13,6 @@ from workbench.lm.dialects import (
     read_usage,
     refused_setting,
     thinks,
-    unknown_parts,
 )
 from workbench.lm.http import (
     MAX_BODY,
@@ -48,6 +44,7 @@ from workbench.lm.protocol import (
     offset_seed,
 )
 from workbench.lm.thoughts import cut_at_stops, split_reasoning, split_thoughts
+from workbench.lm.turns import as_it_came, dump_arguments, plain_message, unknown_parts
 from workbench.lm.weights import LM_KEYS, locate_lms, locate_weights, relocate_weights, weights_folder
 
 __all__ = [

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from workbench.errors import LMError
 from workbench.failures import FailureKind
 from workbench.lm.http import kind_of_status
-from workbench.lm.thoughts import split_thoughts
 from workbench.type_guards import is_dict, is_list
 
 #: By the end that they mean, the words for it, in lower case.
@@ -72,6 +71,12 @@ _NO_MONEY = re.compile(
 _WRONG_KEY = re.compile(
     r"(?i)api[ _]key (?:not valid|invalid|expired|is invalid)|(?:invalid|incorrect|missing) api[ _]key"
 )
+#: The model, or its server as it was started, takes no tools or images.
+_LACKS = re.compile(
+    r"(?i)not support(?:ed)?\b.{0,20}\b(?:tools?|function call\w*|images?|vision|image input)\b|tools? param requires|"
+    r"\b(?:tools?|tool (?:use|calling)|function calling|images?|image input)\b.{0,12}\bnot supported|"
+    r"tool choice requires|no endpoints found that support (?:tool|image)"
+)
 _LOADING = re.compile(r"(?i)(?:model|server)\b.{0,60}\b(?:is|being|still) (?:currently )?(?:loading|loaded|starting)")
 #: Settings that a model may not take, and that an answer can be had without.
 _OPTIONAL = ("max_tokens", "max_completion_tokens", "temperature", "top_p", "stop", "logprobs", "seed")
@@ -91,7 +96,7 @@ _NO_SYSTEM = re.compile(
 )
 #: Fields of a message with what the model thought, and types of parts with it.
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking", "reasoning_details")
-_THOUGHT_PARTS = frozenset(("reasoning", "thinking", "reasoning_text", "summary_text", "redacted_thinking", "thought"))
+THOUGHT_PARTS = frozenset(("reasoning", "thinking", "reasoning_text", "summary_text", "redacted_thinking", "thought"))
 #: Names of models that think unless they are told not to.
 _THINKS = re.compile(
     r"(?i)(?:^|[/:_.-])(?:o[1-9](?=$|[-:])|gpt-5(?![\w.]*-chat)|gpt-oss|deepseek-r\d|deepseek-reasoner|qwq|magistral|"
@@ -106,9 +111,6 @@ _ADDED = re.compile(
     r"\b(?:reasoning_content|reasoning_details|reasoning|extra_content|thinking_blocks|provider_specific_fields|"
     r"annotations)\b"
 )
-#: What a message holds that every request can say again.
-_PLAIN_MESSAGE = frozenset("role content tool_calls tool_call_id refusal annotations audio function_call name".split())
-_PLAIN_CALL = frozenset(("id", "type", "function", "index"))
 
 
 def read_finish(word: Any, text: str, calls: bool) -> str:
@@ -140,7 +142,7 @@ def read_content(content: Any) -> tuple[str, str]:
         if isinstance(part, str):
             said.append(part)
         elif is_dict(part):
-            thought = part.get("type") in _THOUGHT_PARTS or part.get("thought") is True
+            thought = part.get("type") in THOUGHT_PARTS or part.get("thought") is True
             (thoughts if thought else said).extend(_texts(part))
     return "".join(said), "\n".join(thoughts)
 
@@ -164,64 +166,6 @@ def _texts(value: Any) -> Iterator[str]:
             if value.get(name):
                 yield from _texts(value[name])
                 return
-
-
-def unknown_parts(message: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The message itself if it holds what only its provider knows, e.g. a signature, and may want back; else None."""
-    calls, content = message.get("tool_calls"), message.get("content")
-    beside = any(value for name, value in message.items() if name not in _PLAIN_MESSAGE)
-    within = is_list(calls) and any(is_dict(c) and any(c[k] for k in c if k not in _PLAIN_CALL) for c in calls)
-    # MiniMax wants the thoughts in the text of a turn with calls back, too.
-    thought = bool(calls) and isinstance(content, str) and bool(split_thoughts(content)[0])
-    return message if beside or within or thought or is_list(content) else None
-
-
-def plain_message(message: Mapping[str, Any]) -> dict[str, Any]:
-    """A message without what only its provider knows. Demos of one model may be shown to another."""
-    plain = {name: value for name, value in message.items() if name in _PLAIN_MESSAGE}
-    if is_list(content := message.get("content")) and any(
-        is_dict(p) and p.get("type") in _THOUGHT_PARTS for p in content
-    ):
-        plain["content"] = read_content(content)[0]
-    if message.get("tool_calls"):
-        calls: list[dict[str, Any]] = message["tool_calls"]
-        plain["tool_calls"] = [{name: call[name] for name in call if name in _PLAIN_CALL} for call in calls]
-    return plain
-
-
-def as_it_came(message: Mapping[str, Any], calls: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """A message as its provider sent it, for the next request: Gemini wants its signatures back, Anthropic its blocks
-    of thinking, DeepSeek its thoughts.
-
-    calls: those of the message that stay, as `Response.tool_calls` has them: their ids may be ours. Arguments that are
-    no JSON are sent as we read them, since servers refuse such a message.
-    """
-    left, kept = list(message["tool_calls"]), list[dict[str, Any]]()
-    for call in calls:
-        own = next((one for one in left if one.get("id") == call["id"]), None)
-        own = own or next(one for one in left if one["function"]["name"] == call["name"])
-        left.remove(own)
-        written = own["function"].get("arguments")
-        function = {
-            **own["function"],
-            "arguments": written if _is_object(written) else dump_arguments(call["arguments"]),
-        }
-        kept.append({**own, "id": call["id"], "function": function})
-    return {"role": "assistant", **message, "tool_calls": kept}
-
-
-def dump_arguments(arguments: Any) -> str:
-    """The arguments of a call as the JSON of an object, which servers want; a text that is none stands within it."""
-    if isinstance(arguments, str):
-        return arguments if _is_object(arguments) else json.dumps({"invalid_json": arguments})
-    return json.dumps(arguments)
-
-
-def _is_object(text: Any) -> bool:
-    try:
-        return isinstance(text, str) and is_dict(json.loads(text))
-    except (ValueError, RecursionError):
-        return False
 
 
 def thinks(model: str, extra: Mapping[str, Any]) -> bool:
@@ -303,6 +247,8 @@ def kind_of_error(status: int | None, body: Any) -> FailureKind:
     known = next((_KIND[word] for word in words if word in _KIND), None)
     numbers = [int(word) for word in words if word.isdigit() and 400 <= int(word) < 600]
     status = numbers[0] if status is None and numbers else status
+    if known in (None, FailureKind.SERVER) and status not in (401, 403, 429) and _LACKS.search(message):
+        return FailureKind.UNSUPPORTED  # Ollama and llama.cpp call it a fault of their own
     if known is not None:
         return known
     if status != 429 and _TOO_LONG.search(message):

@@ -174,6 +174,13 @@ def error(message: str = "", **more: Any) -> dict[str, Any]:
         (400, [error("API key not valid", status="INVALID_ARGUMENT")], "auth"),
         (403, {"__type": "com.amazon#ThrottlingException", "message": "slow"}, "rate_limit"),
         (529, error("Overloaded", type="overloaded_error"), "server"),
+        (404, error('No endpoints found that support tool use. Try disabling "look".'), "unsupported"),
+        (
+            400,
+            error("Invalid content type. image_url is not supported by this model: images are not supported"),
+            "unsupported",
+        ),
+        (400, error("`tools` is not supported in this model"), "unsupported"),
         (500, "<html>", "server"),
         (400, error("no such thing"), "bad_request"),
     ],
