@@ -19,6 +19,9 @@ written from the public page that it links to and from what users report of its 
 refuses, and answers the planted task of a model that knows the right answer and thinks of the wrong one first. The date
 is the day on which the page was read, at least in part; "not seen" means that the page was not at hand and the entry
 was written from memory. No real server was asked.
+
+Servers are asked by chat completions, and through the provider `litellm` in forms of their own. OpenAI's Responses are
+for agents behind [the gateway](gateway.md), which asks the model's server in that server's form.
 """
 _MATRIX = """## What works
 

@@ -27,7 +27,6 @@ from workbench.lm import (
     parse_price,
     redact,
     redact_sent,
-    refused_setting,
 )
 from workbench_openai import wire
 from workbench_openai.prices import usd_per_token
@@ -111,26 +110,29 @@ class OpenAIChat:
         extra = self._extra
         if self._token_ids and request.logprobs:
             extra = {"return_token_ids": True, **extra}
+        form = self._form
         while True:
-            form = self._form
             try:
                 body = wire.build_body(self.model, request, extra, form)
             except (TypeError, ValueError, RecursionError) as error:
                 raise LMError("bad_request", f"the request cannot be written as JSON: {error}") from None
 
-            def read(status: int, headers: Mapping[str, str], raw: bytes, form: wire.Form = form) -> Response | None:
+            def read(
+                status: int, headers: Mapping[str, str], raw: bytes, sent: wire.Form = form
+            ) -> Response | wire.Form:
                 if status == 200:
                     return self._without_key(wire.parse_body(raw, request, self._price))
-                refused = refused_setting(status, wire.body_of(raw))
-                other = form if refused is None else form.without(refused)
-                if other == form:
+                other, alone = sent.heed(status, wire.body_of(raw), request)
+                if other == sent:
                     return wire.refusal_or_error(status, headers, raw, request)
-                if self._form is form:  # else another call has met the same refusal
+                if not alone and self._form is sent:  # else another call has met the same refusal
                     self._form = other
-                return None
+                return other
 
-            if (response := await self._sent(self._url, body, read)) is not None:
-                return response
+            found = await self._sent(self._url, body, read)
+            if isinstance(found, Response):
+                return found
+            form = found
 
     def ready(self) -> None:
         """Raises LMError without the key that the server needs."""

@@ -17,6 +17,7 @@ from workbench.lm import (
     Message,
     Request,
     Response,
+    allowed_tokens,
     content_text,
     cut_at_stops,
     estimate_tokens,
@@ -28,6 +29,7 @@ from workbench.lm import (
     read_finish,
     read_thoughts,
     read_usage,
+    refused_setting,
     split_reasoning,
     unknown_parts,
 )
@@ -49,12 +51,25 @@ class Form:
 
     omit: settings that are not sent; `system` for the role of that name, which then stands in the user's message, and
     `additions` for what another provider added to messages. rename: other names of settings. least_temperature: in
-    place of 0.
+    place of 0. most_tokens: of an answer.
     """
 
     omit: frozenset[str] = frozenset()
     rename: Mapping[str, str] = field(default_factory=dict[str, str])
     least_temperature: float = 0.0
+    most_tokens: int | None = None
+
+    def heed(self, status: int, body: Any, request: Request) -> tuple[Form, bool]:
+        """(the form that heeds a refusal, whether that is for this request alone); itself where nothing can be done."""
+        limit = allowed_tokens(status, body)
+        if limit is not None and 0 < limit[0] < self.tokens(request):
+            return replace(self, most_tokens=limit[0]), limit[1]
+        refused = refused_setting(status, body)
+        return (self if refused is None else self.without(refused)), False
+
+    def tokens(self, request: Request) -> int:
+        """The most tokens of an answer that are asked for."""
+        return request.max_tokens if self.most_tokens is None else min(request.max_tokens, self.most_tokens)
 
     def without(self, setting: str) -> Form:
         """The form for an endpoint that has refused a setting (see `refused_setting`); itself if there is none."""
@@ -74,7 +89,7 @@ def build_body(model: str, request: Request, extra: Mapping[str, Any], form: For
     if "system" in form.omit:
         body["messages"] = _without_system(body["messages"])
     temperature = max(request.temperature, form.least_temperature)
-    settings: dict[str, Any] = {"max_tokens": request.max_tokens, "temperature": temperature}
+    settings: dict[str, Any] = {"max_tokens": form.tokens(request), "temperature": temperature}
     if request.top_p != 1.0:
         settings["top_p"] = request.top_p
     # A right answer may begin with the end of a line: such a stop is only for engines that see its first word.

@@ -1,12 +1,14 @@
-"""Anthropic's Messages and Gemini's generateContent: read as chat completions, answered in their own form."""
+"""Anthropic's Messages, Gemini's generateContent and Bedrock's Converse, read as chat completions."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from tests.dialects.dialect import Asked, Count, Dialect, Json, Refused, Said
+from tests.dialects.rules import check_form
 
 Sign = Callable[[str, str], None]
 
@@ -116,4 +118,52 @@ class GenerateContent:
                 "totalTokenCount": count.prompt + count.answer,
             },
             "modelVersion": "gemini-2.5-flash",
+        }
+
+
+class Converse:
+    """https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html"""
+
+    path = "/model/anthropic.claude-3-5-sonnet-20241022-v2:0/converse"
+
+    def read(self, asked: Asked) -> Json:
+        messages: list[Json] = []
+        if system := asked.body.get("system"):
+            messages.append({"role": "system", "content": "".join(block["text"] for block in system)})
+        before = ""
+        for one in asked.messages:
+            if one["role"] not in ("user", "assistant") or one["role"] == before:
+                raise Refused("A conversation must alternate between user and assistant roles.")
+            before, blocks = one["role"], one["content"]
+            if not blocks or any(block.get("text") == "" for block in blocks):
+                raise Refused("The text field in the ContentBlock object is blank. Add text to the text field.")
+            uses = [block["toolUse"] for block in blocks if "toolUse" in block]
+            for told in (block["toolResult"] for block in blocks if "toolResult" in block):
+                content = "".join(part["text"] for part in told["content"])
+                messages.append({"role": "tool", "tool_call_id": told["toolUseId"], "content": content})
+            calls = [_call(use["toolUseId"], use["name"], use["input"]) for use in uses]
+            texts = "".join(block.get("text", "") for block in blocks)
+            if texts or calls:
+                messages.append({"role": before, "content": texts, **({"tool_calls": calls} if calls else {})})
+        check_form(replace(asked, body={"messages": messages}))
+        if any(m.get("tool_calls") for m in messages) and not asked.body.get("toolConfig"):
+            raise Refused("The toolConfig field must be defined when using toolUse and toolResult content blocks.")
+        return {"messages": messages, "tools": asked.body.get("toolConfig", {}).get("tools")}
+
+    def write(self, dialect: Dialect, said: Said, asked: Asked, sign: Sign) -> Json:
+        count = Count()
+        content: list[Json] = [{"text": said.text}] if said.text else []
+        for number, (name, arguments) in enumerate(said.calls):
+            used = f"tooluse_{len(asked.messages)}{number}"
+            content.append({"toolUse": {"toolUseId": used, "name": name, "input": arguments}})
+        ends = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "refusal": "guardrail_intervened"}
+        return {
+            "output": {"message": {"role": "assistant", "content": content}},
+            "stopReason": ends[said.end],
+            "usage": {
+                "inputTokens": count.prompt,
+                "outputTokens": count.answer,
+                "totalTokens": count.prompt + count.answer,
+            },
+            "metrics": {"latencyMs": 1},
         }

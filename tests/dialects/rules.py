@@ -104,6 +104,16 @@ def up_to(name: str, most: float, message: str = "{value} is greater than the ma
     )
 
 
+def room(context: int, message: str, status: int = 400) -> Rule:
+    """Refuses more tokens than a prompt of 46 leaves. message: with {context} and {value}."""
+
+    def rule(asked: Asked) -> None:
+        if (value := asked.body.get("max_tokens") or 0) > context - 46:
+            raise Refused(message.format(context=context, value=value), status, "max_tokens")
+
+    return rule
+
+
 def most_stops(most: int, message: str = "Invalid 'stop': array too long. Expected at most {most}.") -> Rule:
     def rule(asked: Asked) -> None:
         if len(asked.body.get("stop") or ()) > most:

@@ -1,4 +1,4 @@
-"""What a provider sent with a model's calls goes back to it, though agents drop it; thoughts are given to clients of chat."""
+"""What a provider sent with calls goes back to it, though agents drop it; clients of chat are given the thoughts."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ One attempt a call: nothing here retries, counts or stores.
 
 from workbench.lm.dialects import (
     THOUGHT_TOKENS,
+    allowed_tokens,
     kind_of_error,
     read_content,
     read_events,
@@ -70,6 +71,7 @@ __all__ = [
     "check_embeds",
     "check_extra",
     "THOUGHT_TOKENS",
+    "allowed_tokens",
     "as_it_came",
     "dump_arguments",
     "kind_of_error",

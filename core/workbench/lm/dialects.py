@@ -83,11 +83,21 @@ _OPTIONAL = ("max_tokens", "max_completion_tokens", "temperature", "top_p", "sto
 _REFUSES = re.compile(
     r"(?i)unsupported|unrecogni[sz]ed|unknown|unexpected|not (?:supported|permitted|allowed|available)|"
     r"(?:does not|doesn't|do not|cannot) (?:support|accept|allow|use)|only the default|deprecated|"
-    r"only \S+ is allowed|may only be set to|extra (?:inputs?|fields?)|invalid field"
+    r"only \S+ is allowed|may only be set to|cannot both be|extra (?:inputs?|fields?)|invalid field"
 )
 #: A temperature of 0 is refused, as no sampling.
 _ABOVE_ZERO = re.compile(
     r"(?i)temperature\b.{0,60}(?:strictly positive|(?:greater|larger|more) than 0|> ?0|\(0(?:\.0*)?,)"
+)
+#: The context and the tokens of the prompt, where both together are too many; the most tokens of an answer.
+_ROOM = re.compile(
+    r"(?is)(?:context length (?:is|of)|must be <=) (\d+)\b.*?\b(\d+) (?:in the messages|of text input|input tokens|"
+    r"tokens (?:from|in) the (?:input|messages)|`inputs` tokens)"
+)
+_MOST_TOKENS = re.compile(
+    r"(?i)at most (\d+) (?:completion|output) tokens|max_tokens: \d+ > (\d+)|maximum tokens\b.{0,40}\blimit of (\d+)|"
+    r"max_(?:completion_|output_|new_)?tokens\b.{0,60}?(?:less than or equal to|lower than|"
+    r"maximum(?: value)? (?:of|is)|cannot exceed|at most|<=|\[\d+,)[ `]*(\d+)"
 )
 _NO_SYSTEM = re.compile(
     r"(?i)system (?:role|message|prompt|instruction)s?\b.{0,40}\b(?:not|un)\s?(?:supported|allowed|permitted|enabled)|"
@@ -278,9 +288,27 @@ def refused_setting(status: int, body: Any) -> str | None:
         return None
     if named in _OPTIONAL:
         return named
+    if "both" in message and "top_p" in message:  # Claude takes one of temperature and top_p
+        return "top_p"
     if quoted := re.search(rf"\b(?:{'|'.join(_OPTIONAL)})\b", message):
         return quoted[0]
     return "additions" if _ADDED.search(f"{named} {message}") else None
+
+
+def allowed_tokens(status: int, body: Any) -> tuple[int, bool] | None:
+    """(the most tokens of an answer, whether that is for this prompt alone) by a refusal of more; None for another one.
+
+    Tokens for thoughts come on top of those for an answer, which may be more than a model, or a small context, has room
+    for.
+    """
+    if status not in (400, 413, 422):
+        return None
+    message = _error_parts(body)[1]
+    if room := _ROOM.search(message):
+        return int(room[1]) - int(room[2]), True
+    if most := _MOST_TOKENS.search(message):
+        return next(int(found) for found in most.groups() if found), False
+    return None
 
 
 def read_events(raw: bytes) -> dict[str, Any] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.dialects import rules
 from tests.dialects.dialect import KEY_VARIABLE, NOT_SEEN, Dialect, Json, Refused
-from tests.dialects.native_apis import GenerateContent, Messages
+from tests.dialects.native_apis import Converse, GenerateContent, Messages
 
 
 def anthropic_error(refused: Refused) -> Json:
@@ -72,6 +72,28 @@ DIALECTS = [
         error=google_error,
         cached=False,
         speaks="its own form and path, the key in the header `x-goog-api-key`",
+        slow=True,
+    ),
+    Dialect(
+        name="bedrock-converse",
+        title="Amazon Bedrock, Converse, through LiteLLM",
+        page="https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html",
+        read=NOT_SEEN,
+        model="bedrock/converse/anthropic.claude-3-5-sonnet-20241022-v2:0",
+        base="",
+        api=Converse(),
+        settings={"extra": {"engine": "litellm"}},
+        rules=(
+            rules.only_fields(
+                "The model returned the following errors: {field}: Extra inputs are not permitted",
+                *("system", "inferenceConfig", "toolConfig", "additionalModelRequestFields"),
+                without=("model", "temperature", "max_tokens", "stop", "tools", "logprobs"),
+            ),
+        ),
+        error=lambda refused: {"message": refused.message},
+        cached=False,
+        refuses={"probabilities": "does not support parameters: ['logprobs']"},
+        speaks="its own form, with a Bedrock API key; roles have to alternate; blank texts are refused",
         slow=True,
     ),
 ]

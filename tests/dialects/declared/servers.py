@@ -8,6 +8,16 @@ from tests.dialects.dialect import NOT_SEEN, Dialect, Json, Refused, Said, bare_
 NO_AUTO = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
 
 
+ROOM = (
+    "This model's maximum context length is {context} tokens. However, you requested {value} tokens (46 in the "
+    "messages, the rest in the completion). Please reduce the length of the messages or completion."
+)
+ROOM_OF_TGI = (
+    "Input validation error: `inputs` tokens + `max_new_tokens` must be <= {context}. Given: 46 `inputs` tokens and "
+    "{value} `max_new_tokens`"
+)
+
+
 def vllm_error(refused: Refused) -> Json:
     kind = {404: "NotFoundError", 401: "Unauthorized"}.get(refused.status, "BadRequestError")
     return {"error": {"message": refused.message, "type": kind, "param": refused.param, "code": refused.status}}
@@ -53,6 +63,7 @@ DIALECTS = [
         hosted=False,
         rules=(
             rules.no_tools(NO_AUTO),
+            rules.room(4096, ROOM),
             rules.within("temperature", lambda t: t >= 0, "temperature must be non-negative"),
         ),
         thoughts=wording.within("<think>\n", "\n</think>\n\n"),
@@ -62,7 +73,8 @@ DIALECTS = [
         change=with_ids,
         logprobs=True,
         no_tools="--enable-auto-tool-choice",
-        speaks="thoughts in the text; no tools unless it is started with a parser; gives tokens and log-probabilities",
+        speaks="a context smaller than what thoughts may take; thoughts in the text; no tools unless it is started with "
+        "a parser; gives tokens and log-probabilities",
     ),
     Dialect(
         name="vllm-parsers",
@@ -225,6 +237,7 @@ DIALECTS = [
             rules.within(
                 "top_p", lambda p: 0 < p < 1, "Input validation error: `top_p` must be > 0.0 and < 1.0", status=422
             ),
+            rules.room(4096, ROOM_OF_TGI, status=422),
             rules.most_stops(4, "Input validation error: `stop` supports up to {most} stop sequences"),
         ),
         thoughts=wording.within("<think>\n", "\n</think>\n\n"),
