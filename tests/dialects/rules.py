@@ -226,7 +226,7 @@ def thoughts_with_calls(name: str, message: str) -> Rule:
 
     def rule(asked: Asked) -> None:
         for index, one in enumerate(asked.messages):
-            if one["role"] == "assistant" and one.get("tool_calls") and not one.get(name):
+            if one["role"] == "assistant" and one.get("tool_calls") and one.get(name) is None:
                 raise Refused(message.format(index=index))
 
     return rule

@@ -18,7 +18,8 @@ _PLAIN_CALL = frozenset(("id", "type", "function", "index"))
 def unknown_parts(message: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The message itself if it holds what only its provider knows, e.g. a signature, and may want back; else None."""
     calls, content = message.get("tool_calls"), message.get("content")
-    beside = any(value for name, value in message.items() if name not in _PLAIN_MESSAGE)
+    # Beside calls even an empty one counts: DeepSeek wants its thoughts back also where there were none.
+    beside = any(value or (calls and value == "") for name, value in message.items() if name not in _PLAIN_MESSAGE)
     within = is_list(calls) and any(is_dict(c) and any(c[k] for k in c if k not in _PLAIN_CALL) for c in calls)
     # MiniMax wants the thoughts in the text of a turn with calls back, too.
     thought = bool(calls) and isinstance(content, str) and bool(split_thoughts(content)[0])

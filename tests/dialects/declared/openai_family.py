@@ -70,8 +70,7 @@ DIALECTS = [
     Dialect(
         name="azure",
         title="Azure OpenAI, deployments",
-        page="https://learn.microsoft.com/azure/ai-foundry/openai/reference",
-        read=NOT_SEEN,
+        page="https://learn.microsoft.com/azure/ai-services/openai/reference",
         model="openai/gpt-4o",
         base="/openai/deployments/mine?api-version=2024-10-21",
         settings=AZURE_KEY,

@@ -73,14 +73,13 @@ DIALECTS = [
         change=with_ids,
         logprobs=True,
         no_tools="--enable-auto-tool-choice",
-        speaks="a context smaller than what thoughts may take; thoughts in the text; no tools unless it is started with "
-        "a parser; gives tokens and log-probabilities",
+        speaks="a context smaller than what thoughts may take; thoughts in the text; no tools unless it is started "
+        "with a parser; gives tokens and log-probabilities",
     ),
     Dialect(
         name="vllm-parsers",
         title="vLLM, with parsers for thoughts and tools",
         page="https://docs.vllm.ai/en/latest/features/reasoning_outputs/",
-        read=NOT_SEEN,
         model="hosted_vllm/Qwen/Qwen3-8B",
         hosted=False,
         thoughts=wording.both(wording.field("reasoning"), wording.field("reasoning_content")),
@@ -132,8 +131,7 @@ DIALECTS = [
     Dialect(
         name="sglang",
         title="SGLang",
-        page="https://docs.sglang.ai/basic_usage/openai_api_completions.html",
-        read=NOT_SEEN,
+        page="https://docs.sglang.io/docs/advanced_features/separate_reasoning",
         model="local/Qwen/Qwen3-8B",
         hosted=False,
         thoughts=wording.field("reasoning_content"),
@@ -178,8 +176,7 @@ DIALECTS = [
     Dialect(
         name="ollama",
         title="Ollama",
-        page="https://github.com/ollama/ollama/blob/main/docs/openai.md",
-        read=NOT_SEEN,
+        page="https://docs.ollama.com/api/openai-compatibility",
         model="ollama/qwen3:8b",
         hosted=False,
         rules=(),
@@ -187,6 +184,7 @@ DIALECTS = [
         error=lambda refused: {"error": {"message": refused.message, "type": "api_error", "param": None, "code": None}},
         usage=bare_usage,
         cached=False,
+        logprobs=True,
         call_id="call_{:08x}".format,
         speaks="thoughts beside the text, as `reasoning`; unknown fields are ignored",
     ),

@@ -228,6 +228,8 @@ SIGNED = {"type": "thinking", "thinking": "hm", "signature": "abc"}
         {"reasoning_details": [{"type": "reasoning.encrypted", "data": "abc"}], "tool_calls": [CALL]},
         {"content": [SIGNED, {"type": "text", "text": "x"}], "tool_calls": [CALL]},
         {"reasoning_content": "hm", "tool_calls": [CALL]},
+        {"reasoning_content": "", "tool_calls": [CALL]},  # DeepSeek wants it back, too
+        {"content": "<think>hm</think>", "tool_calls": [CALL]},  # MiniMax
     ],
 )
 def test_t9_what_only_the_provider_knows_goes_back_to_it_with_its_calls(message: dict[str, Any]) -> None:
