@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -238,6 +239,34 @@ def test_t9_what_only_the_provider_knows_goes_back_to_it_with_its_calls(message:
     thought = read(body("x", message={"reasoning_content": "hm", "refusal": None}))
     assert to_message(thought) == {"role": "assistant", "content": "x"}, "DeepSeek refuses thoughts without calls"
     assert read(body("x", message={"refusal": None, "annotations": []})).message is None
+
+
+def test_t9_a_turn_that_goes_back_has_the_calls_that_stay_with_readable_arguments() -> None:
+    calls = [
+        {**CALL, "id": n, "function": {"name": name, "arguments": "{}"}} for n, name in (("a", "look"), ("b", "own"))
+    ]
+    calls[1]["function"] = {"name": "own", "arguments": '{"x": 1,}'}
+    found = read(body(None, message={"reasoning_content": "hm", "tool_calls": calls}))
+    (kept,) = to_message(replace(found, tool_calls=found.tool_calls[1:]))["tool_calls"]
+    assert (kept["id"], json.loads(kept["function"]["arguments"])) == ("b", {"x": 1}), "mended as it was read"
+    renamed = to_message(replace(found, tool_calls=tuple({**c, "id": f"our{c['id']}"} for c in found.tool_calls)))
+    assert [call["id"] for call in renamed["tool_calls"]] == ["oura", "ourb"]
+    nonsense = Response("", tool_calls=({"id": "c", "name": "look", "arguments": "no JSON"},))
+    told = to_message(nonsense)["tool_calls"][0]["function"]["arguments"]
+    assert json.loads(told) == {"invalid_json": "no JSON"}, "servers refuse what is no JSON"
+
+
+def test_a1_reasoning_marks_are_thoughts_unless_the_prompt_asks_for_them() -> None:
+    said = "<reasoning>billing?</reasoning>\ntechnical"
+    assert (read(body(said)).thoughts, read(body(said)).text) == ("billing?", "technical")
+    xml = Request(({"role": "user", "content": "Answer with <reasoning>...</reasoning> and <label>."},))
+    assert (read(body(said), xml).thoughts, read(body(said), xml).text) == ("", said)
+    assert read(body("<reasoning>bil", "length")).text == "", "cut within thoughts"
+
+
+def test_p_of_two_settings_that_exclude_each_other_the_temperature_stays() -> None:
+    told = "`temperature` and `top_p` cannot both be specified for this model. Please use only one."
+    assert refused_setting(400, error(told)) == "top_p"
 
 
 Refuse = Callable[[dict[str, Any]], str | None]
