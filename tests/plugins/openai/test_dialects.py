@@ -182,6 +182,7 @@ def error(message: str = "", **more: Any) -> dict[str, Any]:
             "unsupported",
         ),
         (400, error("`tools` is not supported in this model"), "unsupported"),
+        (500, error("tools param requires --jinja flag", type="server_error"), "unsupported"),
         (500, "<html>", "server"),
         (400, error("no such thing"), "bad_request"),
     ],
@@ -235,7 +236,7 @@ SIGNED = {"type": "thinking", "thinking": "hm", "signature": "abc"}
 )
 def test_t9_what_only_the_provider_knows_goes_back_to_it_with_its_calls(message: dict[str, Any]) -> None:
     sent = body(None, message=message)["choices"][0]["message"]
-    assert to_message(read(body(None, message=message))) == sent
+    assert to_message(read(body(None, message=message)).without_thoughts()) == sent
     thought = read(body("x", message={"reasoning_content": "hm", "refusal": None}))
     assert to_message(thought) == {"role": "assistant", "content": "x"}, "DeepSeek refuses thoughts without calls"
     assert read(body("x", message={"refusal": None, "annotations": []})).message is None
@@ -262,6 +263,25 @@ def test_a1_reasoning_marks_are_thoughts_unless_the_prompt_asks_for_them() -> No
     xml = Request(({"role": "user", "content": "Answer with <reasoning>...</reasoning> and <label>."},))
     assert (read(body(said), xml).thoughts, read(body(said), xml).text) == ("", said)
     assert read(body("<reasoning>bil", "length")).text == "", "cut within thoughts"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "invalid params, temperature must be in (0.0, 1.0]",  # MiniMax
+        "Input validation error: `temperature` must be strictly positive",  # TGI
+        "temperature should be greater than 0",
+        "Invalid temperature: must be > 0",
+    ],
+)
+def test_p_a_temperature_of_0_that_is_refused_becomes_a_small_one(words: str) -> None:
+    refused = refused_setting(400, error(words))
+    assert refused == "temperature 0"
+    form = wire.Form().without(refused)
+    assert json.loads(wire.build_body("m", HELLO, {}, form))["temperature"] == 0.01 and form.without(refused) == form
+    warm = replace(HELLO, temperature=0.7)
+    assert json.loads(wire.build_body("m", warm, {}, form))["temperature"] == 0.7
+    assert refused_setting(400, error("invalid temperature: only 1 is allowed for this model")) == "temperature"
 
 
 def test_p_of_two_settings_that_exclude_each_other_the_temperature_stays() -> None:
