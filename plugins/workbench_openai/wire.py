@@ -83,9 +83,10 @@ class Form:
 
 def build_body(model: str, request: Request, extra: Mapping[str, Any], form: Form) -> bytes:
     """The JSON to send. extra: the provider's settings; the request's own extra wins over them."""
-    body: dict[str, Any] = {"model": model, "messages": request.messages, **extra, **request.extra}
+    messages = [*map(_with_common_role, request.messages)]
+    body: dict[str, Any] = {"model": model, "messages": messages, **extra, **request.extra}
     if "additions" in form.omit:
-        body["messages"] = [*map(plain_message, request.messages)]
+        body["messages"] = [*map(plain_message, messages)]
     if "system" in form.omit:
         body["messages"] = _without_system(body["messages"])
     temperature = max(request.temperature, form.least_temperature)
@@ -104,6 +105,11 @@ def build_body(model: str, request: Request, extra: Mapping[str, Any], form: For
         body["response_format"] = request.response_format
     offset_seed(body, request)
     return _encode({name: value for name, value in body.items() if name not in form.omit}).encode("ascii")
+
+
+def _with_common_role(message: Message) -> Message:
+    """OpenAI takes `system` for `developer` with any of its models; other servers know only that."""
+    return {**message, "role": "system"} if message.get("role") == "developer" else message
 
 
 def _without_system(messages: Sequence[Message]) -> Sequence[Message]:

@@ -66,7 +66,7 @@ _FLAGGED = re.compile(
 )
 _NO_MONEY = re.compile(
     r"(?i)account (?:is )?suspended|spending limit|insufficient (?:balance|credits?|quota|funds)|in arrears|"
-    r"budget has been exceeded|exceeded your (?:monthly )?included credits"
+    r"budget has been exceeded|credit balance is too low|exceeded your (?:monthly )?included credits"
 )
 _WRONG_KEY = re.compile(
     r"(?i)api[ _]key (?:not valid|invalid|expired|is invalid)|(?:invalid|incorrect|missing) api[ _]key"
@@ -79,7 +79,10 @@ _LACKS = re.compile(
 )
 _LOADING = re.compile(r"(?i)(?:model|server)\b.{0,60}\b(?:is|being|still) (?:currently )?(?:loading|loaded|starting)")
 #: Settings that a model may not take, and that an answer can be had without.
-_OPTIONAL = ("max_tokens", "max_completion_tokens", "temperature", "top_p", "stop", "logprobs", "seed")
+_OPTIONAL = (
+    *("max_tokens", "max_completion_tokens", "temperature", "top_p", "stop", "logprobs", "seed"),
+    "parallel_tool_calls",
+)
 _REFUSES = re.compile(
     r"(?i)unsupported|unrecogni[sz]ed|unknown|unexpected|not (?:supported|permitted|allowed|available)|"
     r"(?:does not|doesn't|do not|cannot) (?:support|accept|allow|use)|only the default|deprecated|"
@@ -102,6 +105,7 @@ _MOST_TOKENS = re.compile(
 _NO_SYSTEM = re.compile(
     r"(?i)system (?:role|message|prompt|instruction)s?\b.{0,40}\b(?:not|un)\s?(?:supported|allowed|permitted|enabled)|"
     r"(?:not|n't) support\b.{0,30}\bsystem (?:role|message|prompt|instruction)|developer instruction is not enabled|"
+    r"role'? does not support 'system'|"
     r"roles must alternate|only user and assistant roles"
 )
 #: Fields of a message with what the model thought, and types of parts with it.
@@ -119,7 +123,7 @@ THOUGHT_TOKENS = 8192
 #: What providers add to messages, as other providers name it when they refuse it.
 _ADDED = re.compile(
     r"\b(?:reasoning_content|reasoning_details|reasoning|extra_content|thinking_blocks|provider_specific_fields|"
-    r"annotations)\b"
+    r"annotations)\b|\bproperty 'name'"
 )
 
 
@@ -241,8 +245,8 @@ def _error_parts(body: Any) -> tuple[list[str], str]:
     inner = body.get("error", body.get("detail", body))
     if is_dict(inner) and inner is not body:
         codes, message = _error_parts(inner)
-    else:
-        codes, message = [], inner if isinstance(inner, str) else ""
+    else:  # a text, or pydantic's list of faults
+        codes, message = [], inner if isinstance(inner, str) else json.dumps(inner) if is_list(inner) else ""
     codes += [str(body[name]) for name in ("code", "type", "status", "__type", "error_type") if body.get(name)]
     return codes, message or str(body.get("message") or "")
 

@@ -11,7 +11,7 @@ from workbench.lm.thoughts import split_thoughts
 from workbench.type_guards import is_dict, is_list
 
 #: What a message holds that every request can say again.
-_PLAIN_MESSAGE = frozenset("role content tool_calls tool_call_id refusal annotations audio function_call name".split())
+_PLAIN_MESSAGE = frozenset("role content tool_calls tool_call_id refusal annotations audio function_call".split())
 _PLAIN_CALL = frozenset(("id", "type", "function", "index"))
 
 
