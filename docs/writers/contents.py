@@ -75,6 +75,7 @@ CONTENTS: dict[str, Links] = {
         ("Hooks", "docs/reference/hooks.md", "for plugins"),
         ("Database", "docs/reference/database.md", "its tables"),
         ("Gateway", "docs/reference/gateway.md", "endpoints and fields"),
+        ("Works with", "docs/reference/works-with.md", "servers of language models, and what was tried with each"),
         ("Catalogue of plugins", "docs/reference/plugins.md", "what each provides"),
     ],
     "Explanation": [

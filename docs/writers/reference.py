@@ -14,6 +14,7 @@ from typing import Any, get_args
 
 import click
 from writers.tables import bundled, fields
+from writers.works_with import works_with
 
 from workbench import hookspecs
 from workbench.cli import cli
@@ -249,5 +250,6 @@ def pages() -> dict[str, str]:
     """All pages by file name, and the schema."""
     load_only_ours()
     found = {name: HEAD + write() for name, write in PAGES.items()}
+    found["works-with.md"] = HEAD + works_with()
     found["schema.json"] = json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
     return found

@@ -48,7 +48,7 @@ class ServedSession:
 
         async def complete(messages: Sequence[Message]) -> Response:
             found, _ = await self.runtime.complete(spec, make_request(spec, messages, replica, settings), "task")
-            return found
+            return found.without_thoughts()
 
         def count() -> None:
             nonlocal left

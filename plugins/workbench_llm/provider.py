@@ -11,13 +11,11 @@ import anyio
 from workbench.distribution import pip_install
 from workbench.errors import LMError, PluginError, SpecError, suggest
 from workbench.kit.bounded_http import body_error, bounded_bodies
-from workbench.lm import Message, Request, Response, estimate_tokens
+from workbench.lm import Message, Request, Response, cut_at_stops, estimate_tokens, kind_of_error, read_finish
 
 DEFAULT_CONCURRENCY = 4
 #: What `llm`'s plugins call the limit on the length of the answer.
 _MAX_TOKENS = ("max_tokens", "max_output_tokens", "num_predict", "max_completion_tokens")
-_CUT = {"length", "max_tokens", "MAX_TOKENS", "max_output_tokens"}
-_REFUSED = {"content_filter", "refusal", "SAFETY", "safety"}
 
 
 def llm_model(model: str, settings: Any) -> LLMModel:
@@ -100,18 +98,16 @@ class LLMModel:
         return arguments
 
     def _response(self, request: Request, text: str, usage: Any, reason: str | None) -> Response:
-        for stop in request.stop:
-            text = text.split(stop, 1)[0] if stop else text
+        text = cut_at_stops(text, request.stop)
         prompt, completion = usage.input, usage.output
         estimated = prompt is None or completion is None
         if prompt is None:
             prompt = estimate_tokens(request.messages)
         if completion is None:
             completion = -(-len(text) // 3)
-        finish = "length" if reason in _CUT else "refusal" if reason in _REFUSED else "stop"
         return Response(
             text.encode("utf-8", "replace").decode("utf-8"),
-            finish if text.strip() or finish != "stop" else "empty",
+            read_finish(reason, text, False),
             prompt,
             completion,
             usd=self.price(prompt, completion),
@@ -132,14 +128,12 @@ class LLMModel:
 
 
 def _kind(error: Exception, status: Any, needs_key: type[Exception]) -> str:
-    """What the exception of an unknown plugin means: by HTTP status if it has one, else by its name."""
+    """What the exception of an unknown plugin means: by HTTP status and body if it has them, else by its name."""
     name = type(error).__name__
-    if isinstance(error, needs_key) or status in (401, 402, 403):
+    if isinstance(error, needs_key):
         return "auth"
-    if status == 429:
-        return "rate_limit"
     if isinstance(status, int):
-        return "server" if status >= 500 else "bad_request"
+        return kind_of_error(status, getattr(error, "body", None) or str(error))
     if "Timeout" in name:
         return "timeout"
     if isinstance(error, OSError) or "Connect" in name:

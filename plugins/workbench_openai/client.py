@@ -22,13 +22,11 @@ from workbench.lm import (
     Response,
     check_extra,
     estimate_tokens,
-    is_filtered,
     is_loopback,
     is_reasoning,
     parse_price,
     redact,
     redact_sent,
-    refused_setting,
 )
 from workbench_openai import wire
 from workbench_openai.prices import usd_per_token
@@ -112,27 +110,29 @@ class OpenAIChat:
         extra = self._extra
         if self._token_ids and request.logprobs:
             extra = {"return_token_ids": True, **extra}
+        form = self._form
         while True:
-            form = self._form
             try:
                 body = wire.build_body(self.model, request, extra, form)
             except (TypeError, ValueError, RecursionError) as error:
                 raise LMError("bad_request", f"the request cannot be written as JSON: {error}") from None
 
-            def read(status: int, headers: Mapping[str, str], raw: bytes, form: wire.Form = form) -> Response | None:
+            def read(
+                status: int, headers: Mapping[str, str], raw: bytes, sent: wire.Form = form
+            ) -> Response | wire.Form:
                 if status == 200:
                     return self._without_key(wire.parse_body(raw, request, self._price))
-                if is_filtered(status, wire.body_of(raw)):
-                    return Response("", "refusal", estimate_tokens(request.messages), usd=0.0, estimated=True)
-                refused = refused_setting(status, wire.body_of(raw))
-                if refused is None or refused in form.omit:
-                    raise wire.error_for(status, headers, raw)
-                if self._form is form:  # else another call has met the same refusal
-                    self._form = form.without(refused)
-                return None
+                other, alone = sent.heed(status, wire.body_of(raw), request)
+                if other == sent:
+                    return wire.refusal_or_error(status, headers, raw, request)
+                if not alone and self._form is sent:  # else another call has met the same refusal
+                    self._form = other
+                return other
 
-            if (response := await self._sent(self._url, body, read)) is not None:
-                return response
+            found = await self._sent(self._url, body, read)
+            if isinstance(found, Response):
+                return found
+            form = found
 
     def ready(self) -> None:
         """Raises LMError without the key that the server needs."""
@@ -214,6 +214,8 @@ class OpenAIChat:
             text += f": {self._redacted(wire.text_of(raw)).strip()[:200]}"
         if error.kind == "auth" and error.status and not self._key_variable:
             text += " (no API key was sent; name its variable with api_key_env)"
+        if error.kind == "unsupported" and any(word in text.lower() for word in ("tool", "function")):
+            text += " (for an agent without tools of the server, write native: false)"
         return LMError(error.kind, text, retry_after=error.retry_after, status=error.status)
 
     def _without_key(self, response: Response) -> Response:

@@ -17,14 +17,20 @@ from workbench.lm import (
     Message,
     Request,
     Response,
+    allowed_tokens,
+    content_text,
+    cut_at_stops,
     estimate_tokens,
     kind_of_error,
     offset_seed,
+    plain_message,
     read_content,
     read_events,
     read_finish,
     read_thoughts,
     read_usage,
+    refused_setting,
+    split_reasoning,
     unknown_parts,
 )
 
@@ -32,6 +38,7 @@ Price = Callable[[int, int, int, int], float | None]
 
 MAX_STOPS = 4  # what the API takes; further stops are applied to the text here
 MAX_RETRY_AFTER = 86_400.0
+_LEAST_TEMPERATURE = 0.01  # where 0 is refused: as good as no sampling
 _ABOVE_ONE = 1e-3  # what rounding may make of the logarithm of a probability of 1
 
 # ensure_ascii also escapes lone surrogates, which would not encode as UTF-8.
@@ -40,14 +47,34 @@ _encode = json.JSONEncoder(separators=(",", ":"), default=dict).encode
 
 @dataclass(frozen=True)
 class Form:
-    """What an endpoint takes differently. omit: settings that are not sent, `system` for the role of that name, which
-    then stands in the user's message. rename: other names of settings."""
+    """What an endpoint takes differently.
+
+    omit: settings that are not sent; `system` for the role of that name, which then stands in the user's message, and
+    `additions` for what another provider added to messages. rename: other names of settings. least_temperature: in
+    place of 0. most_tokens: of an answer.
+    """
 
     omit: frozenset[str] = frozenset()
     rename: Mapping[str, str] = field(default_factory=dict[str, str])
+    least_temperature: float = 0.0
+    most_tokens: int | None = None
+
+    def heed(self, status: int, body: Any, request: Request) -> tuple[Form, bool]:
+        """(the form that heeds a refusal, whether that is for this request alone); itself where nothing can be done."""
+        limit = allowed_tokens(status, body)
+        if limit is not None and 0 < limit[0] < self.tokens(request):
+            return replace(self, most_tokens=limit[0]), limit[1]
+        refused = refused_setting(status, body)
+        return (self if refused is None else self.without(refused)), False
+
+    def tokens(self, request: Request) -> int:
+        """The most tokens of an answer that are asked for."""
+        return request.max_tokens if self.most_tokens is None else min(request.max_tokens, self.most_tokens)
 
     def without(self, setting: str) -> Form:
-        """The form for an endpoint that has refused a setting."""
+        """The form for an endpoint that has refused a setting (see `refused_setting`); itself if there is none."""
+        if setting == "temperature 0":
+            return replace(self, least_temperature=_LEAST_TEMPERATURE)
         other = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}.get(setting)
         if other is not None and other not in self.rename.values() and setting not in self.rename:
             return replace(self, rename={**self.rename, "max_tokens": other})
@@ -56,10 +83,14 @@ class Form:
 
 def build_body(model: str, request: Request, extra: Mapping[str, Any], form: Form) -> bytes:
     """The JSON to send. extra: the provider's settings; the request's own extra wins over them."""
-    body: dict[str, Any] = {"model": model, "messages": request.messages, **extra, **request.extra}
+    messages = [*map(_with_common_role, request.messages)]
+    body: dict[str, Any] = {"model": model, "messages": messages, **extra, **request.extra}
+    if "additions" in form.omit:
+        body["messages"] = [*map(plain_message, messages)]
     if "system" in form.omit:
-        body["messages"] = _without_system(request.messages)
-    settings: dict[str, Any] = {"max_tokens": request.max_tokens, "temperature": request.temperature}
+        body["messages"] = _without_system(body["messages"])
+    temperature = max(request.temperature, form.least_temperature)
+    settings: dict[str, Any] = {"max_tokens": form.tokens(request), "temperature": temperature}
     if request.top_p != 1.0:
         settings["top_p"] = request.top_p
     # A right answer may begin with the end of a line: such a stop is only for engines that see its first word.
@@ -74,6 +105,11 @@ def build_body(model: str, request: Request, extra: Mapping[str, Any], form: For
         body["response_format"] = request.response_format
     offset_seed(body, request)
     return _encode({name: value for name, value in body.items() if name not in form.omit}).encode("ascii")
+
+
+def _with_common_role(message: Message) -> Message:
+    """OpenAI takes `system` for `developer` with any of its models; other servers know only that."""
+    return {**message, "role": "system"} if message.get("role") == "developer" else message
 
 
 def _without_system(messages: Sequence[Message]) -> Sequence[Message]:
@@ -100,9 +136,12 @@ def parse_body(raw: bytes, request: Request, price: Price) -> Response:
         raise LMError("bad_body", f"status 200 with an unreadable body ({error})") from None
     if not isinstance(data, dict):
         raise LMError("bad_body", "status 200 with something else than an object")
-    if data.get("error"):
-        raise _error_in_200(data)
-    choices = data.get("choices")
+    choices, base = data.get("choices"), data.get("base_resp")
+    if data.get("error") or (not choices and isinstance(base, dict) and base.get("status_code")):
+        kind = kind_of_error(None, data)
+        if kind == "refused":
+            return _refused_prompt(request)
+        raise LMError(kind, "status 200 with an error", status=200)
     if not isinstance(choices, list) or not choices:
         raise LMError("bad_body", "status 200 without choices")
     choice = choices[0]
@@ -111,16 +150,19 @@ def parse_body(raw: bytes, request: Request, price: Price) -> Response:
         raise LMError("bad_body", "status 200 without a message")
     if choice.get("error"):
         kind = kind_of_error(None, {"error": choice["error"]})
+        if kind == "refused":
+            return _refused_prompt(request)
         raise LMError("broken" if kind == "bad_body" else kind, "the server broke off the answer", status=200)
     text, thoughts = read_content(message.get("content"))
-    text = _cut(_clean(text), [stop for stop in request.stop if stop.strip()])
+    reasoning, text = split_reasoning(text, "".join(content_text(m.get("content")) for m in request.messages))
+    text = cut_at_stops(_clean(text), request.stop)
     calls = tuple(map(_tool_call, _listed(message.get("tool_calls"))))
     refusal = message.get("refusal")
     if refusal and isinstance(refusal, str):
         text, finish = text or _clean(refusal), "refusal"
     else:
         finish = read_finish(choice.get("finish_reason"), text, bool(calls))
-    thoughts = "\n".join(filter(None, (_clean(read_thoughts(message)), _clean(thoughts))))
+    thoughts = "\n".join(filter(None, (_clean(read_thoughts(message)), _clean(thoughts), _clean(reasoning))))
     response = _response(text, finish, data, choice, calls, request, price)
     return replace(response, thoughts=thoughts, message=unknown_parts(message))
 
@@ -176,14 +218,6 @@ def _clean(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _cut(text: str, stops: Sequence[str]) -> str:
-    """Apply the stops that were not sent, too many or to a model that takes none."""
-    for stop in stops:
-        if stop:
-            text = text.split(stop, 1)[0]
-    return text
-
-
 def _listed(calls: Any) -> list[Any]:
     if calls and not isinstance(calls, list):
         raise LMError("bad_body", "status 200 with tool calls that are no list")
@@ -231,9 +265,16 @@ def error_for(status: int, headers: Mapping[str, str], raw: bytes) -> LMError:
     return LMError(kind, f"status {status}", retry_after=retry_after(headers), status=status)
 
 
-def _error_in_200(data: Mapping[str, Any]) -> LMError:
-    kind = kind_of_error(None, data)
-    return LMError(kind, "status 200 with an error", status=200)
+def refusal_or_error(status: int, headers: Mapping[str, str], raw: bytes, request: Request) -> Response:
+    """The refusal of a prompt that the provider's filter stopped. Raises LMError for any other error."""
+    error = error_for(status, headers, raw)
+    if error.kind != "refused":
+        raise error
+    return _refused_prompt(request)
+
+
+def _refused_prompt(request: Request) -> Response:
+    return Response("", "refusal", estimate_tokens(request.messages), usd=0.0, estimated=True)
 
 
 def body_of(raw: bytes) -> Any:

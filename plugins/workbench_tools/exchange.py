@@ -8,6 +8,7 @@ from typing import Any
 
 from workbench.errors import SpecError
 from workbench.kit.images import image_parts
+from workbench.lm import count_images, read_content
 from workbench.workflow import EXCHANGE
 
 
@@ -19,7 +20,7 @@ def check_exchange(exchange: Any, path: tuple[str | int, ...]) -> None:
         if (
             not isinstance(message, dict)
             or message.get("role") not in roles
-            or not isinstance(message.get("content"), str)
+            or not (isinstance(message.get("content"), str) or message.get("tool_calls"))
         ):
             raise SpecError(
                 f"{EXCHANGE} is a list of messages, not {str(message)[:80]}",
@@ -47,18 +48,15 @@ def result_messages(told: Sequence[tuple[Mapping[str, Any], str, Sequence[str]]]
 
 
 def without_images(message: Mapping[str, Any]) -> dict[str, Any]:
-    """A message of a run for a demo, with the text of its parts: a demo with images would be large."""
-    content = message["content"]
-    if not isinstance(content, list):
-        return dict(message)
-    return {**message, "content": "\n".join(part["text"] for part in content if part.get("type") == "text")}
+    """A message of a run for a demo, with text alone where there are images: a demo with those would be large."""
+    return {**message, "content": read_content(message["content"])[0]} if count_images(message) else dict(message)
 
 
 def replay_message(message: Mapping[str, Any], native: bool) -> dict[str, Any]:
     """A message of a demo for replay. For an agent without native tools, native calls and results become text."""
     if native or (message["role"] != "tool" and not message.get("tool_calls")):
         return dict(message)
-    functions = [call["function"] for call in message.get("tool_calls", ())]
+    text, functions = read_content(message["content"])[0], [call["function"] for call in message.get("tool_calls", ())]
     lines = [f'call: {{"tool": {json.dumps(f["name"])}, "arguments": {f["arguments"]}}}' for f in functions]
     role = "user" if message["role"] == "tool" else message["role"]
-    return {"role": role, "content": "\n".join(part for part in (message["content"], *lines) if part)}
+    return {"role": role, "content": "\n".join(part for part in (text, *lines) if part)}

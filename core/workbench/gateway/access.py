@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from workbench.errors import SpecError
 from workbench.gateway.asks import GatewaySession, Refused
 from workbench.gateway.responses import StoredAnswers
+from workbench.gateway.returned import ReturnedTurns
 
 #: What secrets of ours begin with: such a key in a header is never somebody's own.
 PREFIX = "sk-workbench-"
@@ -24,11 +25,13 @@ _SECRET = re.compile(r"[A-Za-z0-9_-]{24,200}")
 
 @dataclass(eq=False, slots=True)
 class Admitted:
-    """Who was admitted: the session, its requests in flight, and the answers that it may refer to."""
+    """Who was admitted: the session, its requests in flight, the answers that it may refer to, and turns of models as
+    their providers want them back."""
 
     session: GatewaySession
     requests: set[asyncio.Task[object]] = field(default_factory=set)
     stored: StoredAnswers = field(default_factory=StoredAnswers)
+    returned: ReturnedTurns = field(default_factory=ReturnedTurns)
 
 
 class Door:

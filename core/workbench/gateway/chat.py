@@ -8,6 +8,8 @@ Source: OpenAI's API reference. Departures:
 - Refused: functions and function_call, audio, files, web_search_options, custom tools, allowed_tools, and top_logprobs,
   since only the tokens that were drawn are known.
 - Parts of text in one message become one text, with a line each.
+- Thoughts are given as `reasoning_content`, as DeepSeek and vLLM do. What a provider added to a turn with calls goes
+  back to it with the agent's next request, whether the agent sends it or not.
 - logprobs name tokens by their number, `token_id:N`, as vLLM does: their texts are not known. Where the numbers are not
   known either, the text is empty.
 - A stream has the answer in a few pieces: it is known as a whole before the first.
@@ -166,6 +168,8 @@ def write_chat(ask: Ask, responses: Sequence[Response]) -> dict[str, Any]:
     choices = []
     for n, response in enumerate(responses):
         message: dict[str, Any] = {"role": "assistant", **_said(response), "annotations": []}
+        if response.thoughts:
+            message["reasoning_content"] = response.thoughts
         if calls := _written_calls(ask, response, n):
             message["tool_calls"] = calls
         end = {"finish_reason": _finish(response), "logprobs": _logprobs(ask, response)}
@@ -194,6 +198,8 @@ def stream_chat(ask: Ask, responses: Sequence[Response], body: Mapping[str, Any]
 def _deltas(ask: Ask, response: Response, sample: int) -> Iterator[dict[str, Any]]:
     said = _said(response)
     yield {"role": "assistant", "content": "" if said["content"] is not None else None, "refusal": None}
+    for piece in f.pieces_of(response.thoughts):
+        yield {"reasoning_content": piece}
     for name in ("content", "refusal"):
         for piece in f.pieces_of(said[name] or ""):
             yield {name: piece}

@@ -94,9 +94,10 @@ async def list_claude_models(who: Admitted, _: Body, name: str) -> Body:
 
 
 async def _answers(who: Admitted, ask: Ask) -> Sequence[Response]:
-    responses = await who.session.complete(ask)
+    responses = await who.session.complete(who.returned.restore(ask))
     if len(responses) != ask.samples:
         raise ValueError(f"{len(responses)} answers to a request for {ask.samples}")
+    who.returned.keep(ask, responses)
     return responses
 
 

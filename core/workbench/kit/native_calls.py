@@ -15,7 +15,7 @@ from typing import Any
 
 from workbench.errors import LMError
 from workbench.kit.answers.json_text import load_loose
-from workbench.lm import Request, Response
+from workbench.lm import Request, Response, as_it_came, dump_arguments
 from workbench.type_guards import is_dict, is_list
 
 _BLOCK = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|\Z)", re.DOTALL)
@@ -75,26 +75,21 @@ def _call(body: Any) -> tuple[str, str] | None:
 
 
 def to_message(response: Response) -> dict[str, Any]:
-    """The model's turn as a message for the next request.
-
-    With calls it is as it came, since providers want back what they added: Gemini its signatures, Anthropic its blocks
-    of thinking, DeepSeek its thoughts, which it refuses in any other message.
-    """
+    """The model's turn as a message for the next request. With calls it is as it came, with all that its provider added
+    and wants back; DeepSeek refuses its thoughts in any other message."""
     if response.message is not None and response.tool_calls:
-        named = zip(response.message["tool_calls"], response.tool_calls, strict=True)
-        calls = [{**call, "id": known["id"]} for call, known in named]
-        return {"role": "assistant", **response.message, "tool_calls": calls}
+        return as_it_came(response.message, response.tool_calls)
     message: dict[str, Any] = {"role": "assistant", "content": response.text}
     if response.tool_calls:
         message["tool_calls"] = [
-            {"id": c["id"], "type": "function", "function": {"name": c["name"], "arguments": _dumped(c["arguments"])}}
-            for c in response.tool_calls
+            {
+                "id": call["id"],
+                "type": "function",
+                "function": {"name": call["name"], "arguments": dump_arguments(call["arguments"])},
+            }
+            for call in response.tool_calls
         ]
     return message
-
-
-def _dumped(arguments: Any) -> str:
-    return arguments if isinstance(arguments, str) else json.dumps(arguments)
 
 
 def to_template(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ One attempt a call: nothing here retries, counts or stores.
 
 from workbench.lm.dialects import (
     THOUGHT_TOKENS,
-    is_filtered,
+    allowed_tokens,
     kind_of_error,
     read_content,
     read_events,
@@ -14,7 +14,6 @@ from workbench.lm.dialects import (
     read_usage,
     refused_setting,
     thinks,
-    unknown_parts,
 )
 from workbench.lm.http import (
     MAX_BODY,
@@ -45,7 +44,8 @@ from workbench.lm.protocol import (
     estimate_tokens,
     offset_seed,
 )
-from workbench.lm.thoughts import split_thoughts
+from workbench.lm.thoughts import cut_at_stops, split_reasoning, split_thoughts
+from workbench.lm.turns import as_it_came, dump_arguments, plain_message, unknown_parts
 from workbench.lm.weights import LM_KEYS, locate_lms, locate_weights, relocate_weights, weights_folder
 
 __all__ = [
@@ -61,6 +61,8 @@ __all__ = [
     "split_model",
     "lm_prefixes",
     "MOST_TOKENS",
+    "cut_at_stops",
+    "split_reasoning",
     "split_thoughts",
     "split_tokens",
     "unpack_tokens",
@@ -69,8 +71,11 @@ __all__ = [
     "check_embeds",
     "check_extra",
     "THOUGHT_TOKENS",
-    "is_filtered",
+    "allowed_tokens",
+    "as_it_came",
+    "dump_arguments",
     "kind_of_error",
+    "plain_message",
     "read_content",
     "read_events",
     "read_finish",

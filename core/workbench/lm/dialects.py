@@ -35,45 +35,82 @@ _ERRORS = {
     FailureKind.AUTH: "insufficient_quota invalid_api_key authentication_error permission_denied unauthenticated "
     "unauthorized permission_error billing_not_active account_deactivated access_denied billing_hard_limit_reached "
     "payment_required key_invalid api_key_invalid expired_api_key accessdeniedexception unrecognizedclientexception "
-    "insufficient_balance",
+    "insufficient_balance exceeded_current_quota_error budget_exceeded 1113 base_resp_1004 "
+    "base_resp_1008 base_resp_2049",
     FailureKind.RATE_LIMIT: "rate_limit_exceeded rate_limit_error rate_limit rate_limited too_many_requests "
-    "resource_exhausted throttling throttlingexception throttled toomanyrequestsexception",
+    "resource_exhausted throttling throttlingexception throttled toomanyrequestsexception 1302 1303 base_resp_1002 "
+    "base_resp_1039 request_limit_exceeded",
     FailureKind.SERVER: "overloaded_error server_error internal_error internal_server_error api_error unavailable "
     "service_unavailable engine_overloaded bad_gateway model_loading model_not_ready modelnotreadyexception loading "
     "overloaded upstream_error provider_error server_overloaded capacity_exceeded unavailable_error "
-    "serviceunavailableexception internalserverexception modelerrorexception",
+    "serviceunavailableexception internalserverexception modelerrorexception engine_overloaded_error queue_exceeded "
+    "temporarily_unavailable incomplete_generation base_resp_1000 base_resp_1013 base_resp_1033",
     FailureKind.TIMEOUT: "timeout deadline_exceeded request_timeout gateway_timeout modeltimeoutexception "
-    "timeout_error",
+    "timeout_error base_resp_1001",
     FailureKind.TOO_LONG: "context_length_exceeded string_above_max_length prompt_too_long context_window_exceeded "
-    "exceed_context_size_error request_too_large input_too_long max_prompt_tokens_exceeded",
+    "exceed_context_size_error request_too_large input_too_long max_prompt_tokens_exceeded tokens_limit_reached 1261",
+    FailureKind.BROKEN: "tool_use_failed output_parse_failed",
+    FailureKind.REFUSED: "content_filter content_policy_violation responsibleaipolicyviolation data_inspection_failed "
+    "1301 base_resp_1026 base_resp_1027",
 }
 _KIND = {word: kind for kind, words in _ERRORS.items() for word in words.split()}
-_FILTERED = frozenset(("content_filter", "content_policy_violation", "responsibleaipolicyviolation"))
 _TOO_LONG = re.compile(
-    r"(?i)context[ _](?:length|window|size)|maximum context|exceeds? the (?:available )?context|prompt is too long|"
-    r"too many (?:input )?tokens|max_model_len|input (?:is )?too (?:long|large)|input token count|max_total_tokens|"
-    r"maximum (?:number of )?(?:input )?tokens(?: allowed)?|too large for model|"
-    r"(?:inputs?|prompt) tokens?\b.{0,40}\bexceed"
+    r"(?i)context[ _]?(?:length|window|size)|maximum context|exceeds? the (?:available )?context|too large for model|"
+    r"too many (?:input )?tokens|max_model_len|(?:input|prompt) (?:is )?too (?:long|large)|input token count|"
+    r"range of input length|max_total_tokens|(?:maximum|model) (?:prompt|token|model) (?:length|limit)|"
+    r"maximum (?:number of )?(?:input )?tokens(?: allowed)?|(?:inputs?|prompt)`? (?:tokens?\b.{0,40}\bexceed|"
+    r"tokens \+ `max_new_tokens`|must have less than \d+ tokens)"
+)
+_FLAGGED = re.compile(
+    r"(?i)\b(?:input|prompt|request|content)\b.{0,40}\b(?:flagged|inappropriate|(?:high|considered) risk|moderated)\b"
+)
+_NO_MONEY = re.compile(
+    r"(?i)account (?:is )?suspended|spending limit|insufficient (?:balance|credits?|quota|funds)|in arrears|"
+    r"budget has been exceeded|credit balance is too low|exceeded your (?:monthly )?included credits"
 )
 _WRONG_KEY = re.compile(
     r"(?i)api[ _]key (?:not valid|invalid|expired|is invalid)|(?:invalid|incorrect|missing) api[ _]key"
 )
+#: The model, or its server as it was started, takes no tools or images.
+_LACKS = re.compile(
+    r"(?i)not support(?:ed)?\b.{0,20}\b(?:tools?|function call\w*|images?|vision|image input)\b|tools? param requires|"
+    r"\b(?:tools?|tool (?:use|calling)|function calling|images?|image input)\b.{0,12}\bnot supported|"
+    r"tool choice requires|no endpoints found that support (?:tool|image)"
+)
 _LOADING = re.compile(r"(?i)(?:model|server)\b.{0,60}\b(?:is|being|still) (?:currently )?(?:loading|loaded|starting)")
 #: Settings that a model may not take, and that an answer can be had without.
-_OPTIONAL = ("max_tokens", "max_completion_tokens", "temperature", "top_p", "stop", "logprobs", "seed")
+_OPTIONAL = (
+    *("max_tokens", "max_completion_tokens", "temperature", "top_p", "stop", "logprobs", "seed"),
+    "parallel_tool_calls",
+)
 _REFUSES = re.compile(
     r"(?i)unsupported|unrecogni[sz]ed|unknown|unexpected|not (?:supported|permitted|allowed|available)|"
     r"(?:does not|doesn't|do not|cannot) (?:support|accept|allow|use)|only the default|deprecated|"
-    r"extra (?:inputs?|fields?)"
+    r"only \S+ is allowed|may only be set to|cannot both be|extra (?:inputs?|fields?)|invalid field"
+)
+#: A temperature of 0 is refused, as no sampling.
+_ABOVE_ZERO = re.compile(
+    r"(?i)temperature\b.{0,60}(?:strictly positive|(?:greater|larger|more) than 0|> ?0|\(0(?:\.0*)?,)"
+)
+#: The context and the tokens of the prompt, where both together are too many; the most tokens of an answer.
+_ROOM = re.compile(
+    r"(?is)(?:context length (?:is|of)|must be <=) (\d+)\b.*?\b(\d+) (?:in the messages|of text input|input tokens|"
+    r"tokens (?:from|in) the (?:input|messages)|`inputs` tokens)"
+)
+_MOST_TOKENS = re.compile(
+    r"(?i)at most (\d+) (?:completion|output) tokens|max_tokens: \d+ > (\d+)|maximum tokens\b.{0,40}\blimit of (\d+)|"
+    r"max_(?:completion_|output_|new_)?tokens\b.{0,60}?(?:less than or equal to|lower than|"
+    r"maximum(?: value)? (?:of|is)|cannot exceed|at most|<=|\[\d+,)[ `]*(\d+)"
 )
 _NO_SYSTEM = re.compile(
     r"(?i)system (?:role|message|prompt|instruction)s?\b.{0,40}\b(?:not|un)\s?(?:supported|allowed|permitted|enabled)|"
     r"(?:not|n't) support\b.{0,30}\bsystem (?:role|message|prompt|instruction)|developer instruction is not enabled|"
+    r"role'? does not support 'system'|"
     r"roles must alternate|only user and assistant roles"
 )
 #: Fields of a message with what the model thought, and types of parts with it.
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking", "reasoning_details")
-_THOUGHT_PARTS = frozenset(("reasoning", "thinking", "reasoning_text", "summary_text", "redacted_thinking", "thought"))
+THOUGHT_PARTS = frozenset(("reasoning", "thinking", "reasoning_text", "summary_text", "redacted_thinking", "thought"))
 #: Names of models that think unless they are told not to.
 _THINKS = re.compile(
     r"(?i)(?:^|[/:_.-])(?:o[1-9](?=$|[-:])|gpt-5(?![\w.]*-chat)|gpt-oss|deepseek-r\d|deepseek-reasoner|qwq|magistral|"
@@ -83,17 +120,18 @@ _THINKS = re.compile(
 )
 #: Tokens for thoughts, on top of those for an answer.
 THOUGHT_TOKENS = 8192
-#: What a message holds that every request can say again.
-_PLAIN_MESSAGE = frozenset(
-    ("role", "content", "tool_calls", "refusal", "annotations", "audio", "function_call", "name")
+#: What providers add to messages, as other providers name it when they refuse it.
+_ADDED = re.compile(
+    r"\b(?:reasoning_content|reasoning_details|reasoning|extra_content|thinking_blocks|provider_specific_fields|"
+    r"annotations)\b|\bproperty 'name'"
 )
-_PLAIN_CALL = frozenset(("id", "type", "function", "index"))
 
 
 def read_finish(word: Any, text: str, calls: bool) -> str:
     """How an answer ended, as `Response.finish`. Raises LMError("broken") for one that broke off, or has neither text
     nor calls and an end that is not known."""
-    end = _FINISH.get(str(word).lower()) if word is not None else None
+    # Gemini's words have a reason behind them: "content_filter: PROHIBITED_CONTENT".
+    end = _FINISH.get(str(word).lower().partition(":")[0]) if word is not None else None
     if end == "broken":
         raise LMError("broken", f"the server broke off the answer ({word})", status=200)
     if end == "refusal" or (end == "length" and not calls):
@@ -118,7 +156,7 @@ def read_content(content: Any) -> tuple[str, str]:
         if isinstance(part, str):
             said.append(part)
         elif is_dict(part):
-            thought = part.get("type") in _THOUGHT_PARTS or part.get("thought") is True
+            thought = part.get("type") in THOUGHT_PARTS or part.get("thought") is True
             (thoughts if thought else said).extend(_texts(part))
     return "".join(said), "\n".join(thoughts)
 
@@ -142,15 +180,6 @@ def _texts(value: Any) -> Iterator[str]:
             if value.get(name):
                 yield from _texts(value[name])
                 return
-
-
-def unknown_parts(message: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The message itself if it holds what only its provider knows, e.g. a signature, and may want back; else None."""
-    calls = message.get("tool_calls")
-    beside = any(value for name, value in message.items() if name not in _PLAIN_MESSAGE)
-    within = is_list(calls) and any(is_dict(c) and any(c[k] for k in c if k not in _PLAIN_CALL) for c in calls)
-    typed = is_list(message.get("content"))
-    return message if beside or within or typed else None
 
 
 def thinks(model: str, extra: Mapping[str, Any]) -> bool:
@@ -211,11 +240,13 @@ def _error_parts(body: Any) -> tuple[list[str], str]:
         return _error_parts(body[0])
     if not is_dict(body):
         return [], body if isinstance(body, str) else ""
+    if is_dict(base := body.get("base_resp")):  # MiniMax
+        return [f"base_resp_{base.get('status_code')}"], str(base.get("status_msg") or "")
     inner = body.get("error", body.get("detail", body))
     if is_dict(inner) and inner is not body:
         codes, message = _error_parts(inner)
-    else:
-        codes, message = [], inner if isinstance(inner, str) else ""
+    else:  # a text, or pydantic's list of faults
+        codes, message = [], inner if isinstance(inner, str) else json.dumps(inner) if is_list(inner) else ""
     codes += [str(body[name]) for name in ("code", "type", "status", "__type", "error_type") if body.get(name)]
     return codes, message or str(body.get("message") or "")
 
@@ -223,44 +254,65 @@ def _error_parts(body: Any) -> tuple[list[str], str]:
 def kind_of_error(status: int | None, body: Any) -> FailureKind:
     """What an error means: by its codes, then by its words, then by the status. status: None in a body with status 200.
 
-    body: as JSON, or as text.
+    `refused`: a filter of the provider stopped the prompt. body: as JSON, or as text.
     """
     codes, message = _error_parts(body)
     words = [re.sub(r"[\s-]+", "_", code.rpartition("#")[2].strip()).lower() for code in codes]
     known = next((_KIND[word] for word in words if word in _KIND), None)
     numbers = [int(word) for word in words if word.isdigit() and 400 <= int(word) < 600]
     status = numbers[0] if status is None and numbers else status
+    if known in (None, FailureKind.SERVER) and status not in (401, 403, 429) and _LACKS.search(message):
+        return FailureKind.UNSUPPORTED  # Ollama and llama.cpp call it a fault of their own
     if known is not None:
         return known
     if status != 429 and _TOO_LONG.search(message):
         return FailureKind.TOO_LONG
-    if status in (None, 400) and _WRONG_KEY.search(message):
+    if _NO_MONEY.search(message) or (status in (None, 400) and _WRONG_KEY.search(message)):
         return FailureKind.AUTH
+    if status in (None, 400, 403, 422) and _FLAGGED.search(message):
+        return FailureKind.REFUSED
     if _LOADING.search(message):
         return FailureKind.SERVER
     return kind_of_status(status) if status is not None else FailureKind.BAD_BODY
 
 
-def is_filtered(status: int, body: Any) -> bool:
-    """Whether a 400 means that the provider's content filter stopped the prompt."""
-    return status == 400 and any(code.lower() in _FILTERED for code in _error_parts(body)[0])
-
-
 def refused_setting(status: int, body: Any) -> str | None:
-    """The setting that a server refuses in general, or `system` for the role; None for another error."""
+    """The setting that a server refuses in general, `system` for the role, `temperature 0` for that one alone,
+    `additions` for what another provider added to messages; None for another error."""
     if status not in (400, 422):
         return None
     codes, message = _error_parts(body)
     if _NO_SYSTEM.search(message):
         return "system"
+    if _ABOVE_ZERO.search(message):
+        return "temperature 0"
     error = body.get("error") if is_dict(body) else None
     named = error.get("param") if is_dict(error) else None
     if not _REFUSES.search(" ".join((*codes, message)).replace("_", " ")) and not _REFUSES.search(message):
         return None
     if named in _OPTIONAL:
         return named
-    quoted = re.findall(r"[\"'`]?\b(" + "|".join(_OPTIONAL) + r")\b", message)
-    return quoted[0] if quoted else None
+    if "both" in message and "top_p" in message:  # Claude takes one of temperature and top_p
+        return "top_p"
+    if quoted := re.search(rf"\b(?:{'|'.join(_OPTIONAL)})\b", message):
+        return quoted[0]
+    return "additions" if _ADDED.search(f"{named} {message}") else None
+
+
+def allowed_tokens(status: int, body: Any) -> tuple[int, bool] | None:
+    """(the most tokens of an answer, whether that is for this prompt alone) by a refusal of more; None for another one.
+
+    Tokens for thoughts come on top of those for an answer, which may be more than a model, or a small context, has room
+    for.
+    """
+    if status not in (400, 413, 422):
+        return None
+    message = _error_parts(body)[1]
+    if room := _ROOM.search(message):
+        return int(room[1]) - int(room[2]), True
+    if most := _MOST_TOKENS.search(message):
+        return next(int(found) for found in most.groups() if found), False
+    return None
 
 
 def read_events(raw: bytes) -> dict[str, Any] | None:

@@ -27,6 +27,8 @@ _KINDS = {
     423: FailureKind.SERVER,
     425: FailureKind.SERVER,
     449: FailureKind.SERVER,
+    424: FailureKind.SERVER,  # the model behind a cloud failed
+    498: FailureKind.SERVER,  # Groq's tier without spare capacity
     413: FailureKind.TOO_LONG,
     429: FailureKind.RATE_LIMIT,
 }

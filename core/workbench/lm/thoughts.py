@@ -7,6 +7,7 @@ templates. A server with such a parser sends thoughts beside the text (`Response
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 #: What begins thoughts, and what ends them.
 _MARKS = {
@@ -40,6 +41,18 @@ _BEHIND = tuple(
 )
 
 
+def split_reasoning(text: str, asked: str) -> tuple[str, str]:
+    """(thoughts, what is said) of an answer that begins with `<reasoning>`, as those of Bedrock do.
+
+    asked: the prompt. One that names the mark asks for a field of that name, as DSPy's XML adapter does.
+    """
+    start, end = "<reasoning>", "</reasoning>"
+    if not text.startswith(start) or start in asked:
+        return "", text
+    thoughts, _, said = text.removeprefix(start).partition(end)
+    return thoughts.strip(), said.lstrip("\n")
+
+
 def split_thoughts(text: str) -> tuple[str, str]:
     """(thoughts, what is said) of an answer. Thoughts that do not end are all there is."""
     if not any(mark in text for mark in ("<", "[", "\u25c1", "thought process")):
@@ -59,6 +72,18 @@ def split_thoughts(text: str) -> tuple[str, str]:
         thoughts.append(rest[: closings[-1].start()].strip())
         rest = rest[closings[-1].end() :]
     return "\n\n".join(filter(None, thoughts)), _without_tokens(rest).lstrip("\n" if thoughts else "")
+
+
+def cut_at_stops(text: str, stops: Sequence[str]) -> str:
+    """An answer without what follows a stop, for stops that the model was not told of. Thoughts may hold any of them,
+    and a right answer may begin with the end of a line."""
+    told = [stop for stop in stops if stop.strip()]
+    said = split_thoughts(text)[1] if told else ""
+    begun = max(0, text.rfind(said)) if said else len(text)
+    for stop in told:
+        place = text.find(stop, begun)
+        text = text[:place] if place >= 0 else text
+    return text
 
 
 def _without_tokens(text: str) -> str:

@@ -14,6 +14,7 @@ The server may be started by the user, on a machine that sees the same files:
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +22,8 @@ from workbench.errors import LMError
 from workbench.kit.batching import derive_seed
 from workbench.kit.generation import free_device_memory
 from workbench.kit.native_calls import check_format, check_tools, read_native_calls
-from workbench.lm import Request, Response
+from workbench.lm import Request, Response, kind_of_error, read_finish
+from workbench.type_guards import is_dict
 from workbench_training.correction import measure_gap
 from workbench_training.model.policy import Policy
 from workbench_training.rollouts.token_rows import Row, collate
@@ -247,21 +249,26 @@ class ServerEngine:
 
 
 def parse_completion(found: Any, body: dict[str, Any]) -> Response:
-    """The response in what the server gave to a request. Raises LMError where it is not the answer to that request."""
+    """The response in what the server gave to a request. Raises LMError where it is not the answer to that request,
+    broke off, or lacks the log-probability of a token: nothing could be learned from it."""
     prompt = body["prompt"]
+    if not is_dict(found) or found.get("error") or not found.get("choices"):
+        raise LMError(kind_of_error(None, found), f"no answer: {str(found)[:200]}")
+    if found.get("model") != body["model"]:
+        raise LMError("bad_body", f"asked {body['model']}, answered {found.get('model')}")
     try:
-        if found["model"] != body["model"]:
-            raise LMError("bad_body", f"asked {body['model']}, answered {found['model']}")
         choice = found["choices"][0]
         ids, logprobs = choice["token_ids"], choice["logprobs"]["token_logprobs"]
         if len(ids) != len(logprobs) or choice["prompt_token_ids"] != prompt:
             raise LMError("bad_body", "the server's tokens are not those that were asked for")
-        text, cut = choice["text"], choice["finish_reason"] == "length"
+        text, word = choice["text"], choice["finish_reason"]
     except (KeyError, IndexError, TypeError) as error:
         raise LMError("bad_body", f"no tokens in the answer ({error}): vLLM 0.10.2 or later gives them") from error
+    if unknown := sum(not isinstance(one, int | float) or not math.isfinite(one) for one in logprobs):
+        raise LMError("bad_body", f"no log-probability of {unknown} of {len(ids)} tokens")
     return Response(
         text,
-        "length" if cut else "stop" if text.strip() else "empty",
+        read_finish(word, text, False),
         len(prompt),
         len(ids),
         0.0,

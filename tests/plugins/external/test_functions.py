@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,30 @@ def test_a_call_of_the_agents_own_tool_reaches_it_after_the_functions(tmp_path: 
     found, script = answer(tmp_path, say, OWN_TOOL)
     assert found == "['look'] user assistant tool assistant tool"
     assert [call["function"]["name"] for call in script.requests[1].messages[1]["tool_calls"]] == ["vowels"]
+
+
+def test_t9_what_a_provider_signed_goes_back_to_it_with_the_calls_of_functions_and_of_the_agent(tmp_path: Path) -> None:
+    def signed(*calls: tuple[str, str]) -> Response:
+        made, told = call_tools(*calls), list[dict[str, Any]]()
+        for call in made.tool_calls:
+            function = {"name": call["name"], "arguments": call["arguments"]}
+            told.append({"id": call["id"], "type": "function", "function": function, "sig": call["name"]})
+        return replace(made, message={"role": "assistant", "content": None, "tool_calls": told, "thought": "hm"})
+
+    def say(request: Request) -> str | Response:
+        match [message["role"] for message in request.messages]:
+            case ["user"]:
+                return signed(("look", '{"text": "x"}'), ("vowels", '{"text": "abe"}'))
+            case ["user", "assistant", "tool"]:
+                return signed(("look", '{"text": "x"}'))
+            case _:
+                turns = [message for message in request.messages if message["role"] == "assistant"]
+                return " ".join(f"{turn['thought']} {turn['tool_calls'][0]['sig']}" for turn in turns)
+
+    bare = """turn = chat(said, tools=tools)
+said.append({name: turn[name] for name in ("role", "content", "tool_calls")})"""
+    found, _ = answer(tmp_path, say, OWN_TOOL.replace("said.append(chat(said, tools=tools))", bare))
+    assert found == "['look'] hm vowels hm look", "the agent has sent neither"
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,8 @@ HELLO = Request(({"role": "system", "content": "Be kind."}, {"role": "user", "co
 
 
 class Status(Exception):
-    def __init__(self, status: int):
-        self.status_code = status
+    def __init__(self, status: int, body: object = None):
+        self.status_code, self.body = status, body
         super().__init__(f"status {status}")
 
 
@@ -41,6 +41,11 @@ def _answer(prompt: Any, response: Any) -> str:
         raise llm.NeedsKeyException("No key found")
     if prompt.prompt == "slow":
         ANSWERS.wait(60)
+    if prompt.prompt == "long":
+        raise Status(400, {"error": {"code": "context_length_exceeded", "message": "too long"}})
+    if prompt.prompt.startswith("end "):
+        response.response_json = {"finish_reason": prompt.prompt.removeprefix("end ")}
+        return "" if prompt.prompt == "end SAFETY" else "<think>a label: b</think>\n\ntechnical label: x"
     if prompt.prompt == "cut":
         response.response_json = {"finish_reason": "length"}
     if prompt.prompt == "usage":
@@ -112,8 +117,23 @@ def test_conversations_and_stops(name):
     assert ask(name, request=Request(HELLO.messages, stop=("there",))).text == "Be kind.|hello "
 
 
+@pytest.mark.parametrize(
+    ("word", "finish"),
+    [("MAX_TOKENS", "length"), ("model_length", "length"), ("SAFETY", "refusal"), ("end_turn", "stop")],
+)
+def test_r1_words_for_the_end_of_an_answer(word: str, finish: str) -> None:
+    assert ask("test-sync", f"end {word}").finish == finish
+
+
+def test_a2_stops_cut_what_is_said_and_neither_thoughts_nor_the_first_line() -> None:
+    asked = Request(({"role": "user", "content": "end stop"},), stop=("\n", " label:"))
+    assert ask("test-sync", request=asked).text == "<think>a label: b</think>\n\ntechnical"
+
+
 @pytest.mark.parametrize("name", ["test-sync", "test-async"])
-@pytest.mark.parametrize(("text", "kind"), [("boom", "rate_limit"), ("nokey", "auth")])
+@pytest.mark.parametrize(
+    ("text", "kind"), [("boom", "rate_limit"), ("nokey", "auth"), ("long", "too_long"), ("end abort", "broken")]
+)
 def test_errors_are_typed(name, text, kind):
     with pytest.raises(LMError) as caught:
         ask(name, text)

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from aiohttp import web
-from aiohttp.test_utils import TestServer
 
 from workbench.errors import LMError
 from workbench.kit.native_calls import to_message
-from workbench.lm import Request, Response, parse_price, refused_setting
-from workbench.spec import LMSpec
-from workbench_openai import client, wire
+from workbench.lm import Request, Response, parse_price
+from workbench_openai import wire
 
 LONG = {"prompt_tokens": 5000, "completion_tokens": 5}
 BROKEN = ["a new word", "abort", "error", "insufficient_system_resource", "MALFORMED_FUNCTION_CALL"]
 TOO_MANY = "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)."
-USE_OTHER = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
-ONLY_DEFAULT = (
-    "Unsupported value: 'temperature' does not support 0.0 with this model. Only the default (1) value is supported."
-)
 HELLO = Request(({"role": "system", "content": "Be brief."}, {"role": "user", "content": "hello"}))
 
 
@@ -167,13 +159,22 @@ def error(message: str = "", **more: Any) -> dict[str, Any]:
             error(TOO_MANY),
             "too_long",
         ),
-        (400, error("Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096"), "bad_request"),
+        (400, error("Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096"), "too_long"),
         (400, error("the request exceeds the available context size", type="exceed_context_size_error"), "too_long"),
         (422, {"detail": "Input validation error: inputs tokens 9000 exceed max_total_tokens 4096"}, "too_long"),
         (400, error("API key not valid. Please pass a valid API key.", status="INVALID_ARGUMENT"), "auth"),  # R7
         (400, [error("API key not valid", status="INVALID_ARGUMENT")], "auth"),
         (403, {"__type": "com.amazon#ThrottlingException", "message": "slow"}, "rate_limit"),
         (529, error("Overloaded", type="overloaded_error"), "server"),
+        (400, error("Your credit balance is too low to access the Anthropic API."), "auth"),
+        (404, error('No endpoints found that support tool use. Try disabling "look".'), "unsupported"),
+        (
+            400,
+            error("Invalid content type. image_url is not supported by this model: images are not supported"),
+            "unsupported",
+        ),
+        (400, error("`tools` is not supported in this model"), "unsupported"),
+        (500, error("tools param requires --jinja flag", type="server_error"), "unsupported"),
         (500, "<html>", "server"),
         (400, error("no such thing"), "bad_request"),
     ],
@@ -221,90 +222,36 @@ SIGNED = {"type": "thinking", "thinking": "hm", "signature": "abc"}
         {"reasoning_details": [{"type": "reasoning.encrypted", "data": "abc"}], "tool_calls": [CALL]},
         {"content": [SIGNED, {"type": "text", "text": "x"}], "tool_calls": [CALL]},
         {"reasoning_content": "hm", "tool_calls": [CALL]},
+        {"reasoning_content": "", "tool_calls": [CALL]},  # DeepSeek wants it back, too
+        {"content": "<think>hm</think>", "tool_calls": [CALL]},  # MiniMax
     ],
 )
 def test_t9_what_only_the_provider_knows_goes_back_to_it_with_its_calls(message: dict[str, Any]) -> None:
     sent = body(None, message=message)["choices"][0]["message"]
-    assert to_message(read(body(None, message=message))) == sent
+    assert to_message(read(body(None, message=message)).without_thoughts()) == sent
     thought = read(body("x", message={"reasoning_content": "hm", "refusal": None}))
     assert to_message(thought) == {"role": "assistant", "content": "x"}, "DeepSeek refuses thoughts without calls"
     assert read(body("x", message={"refusal": None, "annotations": []})).message is None
 
 
-Refuse = Callable[[dict[str, Any]], str | None]
-
-
-def converse(refuse: Refuse, path: str = "/v1", base: str = "/v1", calls: int = 2, **values: Any) -> list[Any]:
-    """The requests at a server that refuses some with status 400; `calls` are made, one after the other."""
-    seen = list[Any]()
-
-    async def answer(request: web.Request) -> web.Response:
-        given = await request.json()
-        seen.append({"body": given, "query": dict(request.query)})
-        why = refuse(given)
-        return web.json_response(error(why) if why else body(), status=400 if why else 200)
-
-    async def course() -> None:
-        app = web.Application()
-        app.router.add_post(f"{path}/chat/completions", answer)
-        async with TestServer(app) as server:
-            given = LMSpec(model="openai/m", api_base=f"http://127.0.0.1:{server.port}{base}", **values)
-            lm = client.openai("m", given)
-            try:
-                for _ in range(calls):
-                    assert (await lm.complete(HELLO)).text == "technical"
-            finally:
-                await lm.aclose()
-
-    asyncio.run(course())
-    return seen
-
-
-def test_p1_a_setting_that_is_refused_is_renamed_or_left_out_and_remembered() -> None:
-    def refuse(given: dict[str, Any]) -> str | None:
-        if "max_tokens" in given:
-            return USE_OTHER
-        if "temperature" in given:
-            return ONLY_DEFAULT
-        return None
-
-    seen = [set(one["body"]) for one in converse(refuse)]
-    assert len(seen) == 4 and seen[2] == seen[3] == {"model", "messages", "max_completion_tokens"}
-    seen = [
-        set(one["body"])
-        for one in converse(refuse, rename={"max_tokens": "max_completion_tokens"}, omit=["temperature"])
+def test_t9_a_turn_that_goes_back_has_the_calls_that_stay_with_readable_arguments() -> None:
+    calls = [
+        {**CALL, "id": n, "function": {"name": name, "arguments": "{}"}} for n, name in (("a", "look"), ("b", "own"))
     ]
-    assert seen == [{"model", "messages", "max_completion_tokens"}] * 2
+    calls[1]["function"] = {"name": "own", "arguments": '{"x": 1,}'}
+    found = read(body(None, message={"reasoning_content": "hm", "tool_calls": calls}))
+    (kept,) = to_message(replace(found, tool_calls=found.tool_calls[1:]))["tool_calls"]
+    assert (kept["id"], json.loads(kept["function"]["arguments"])) == ("b", {"x": 1}), "mended as it was read"
+    renamed = to_message(replace(found, tool_calls=tuple({**c, "id": f"our{c['id']}"} for c in found.tool_calls)))
+    assert [call["id"] for call in renamed["tool_calls"]] == ["oura", "ourb"]
+    nonsense = Response("", tool_calls=({"id": "c", "name": "look", "arguments": "no JSON"},))
+    told = to_message(nonsense)["tool_calls"][0]["function"]["arguments"]
+    assert json.loads(told) == {"invalid_json": "no JSON"}, "servers refuse what is no JSON"
 
 
-def test_p2_queries_and_whole_addresses_stay() -> None:
-    path = "/openai/deployments/d1"
-    for end in ("", "/chat/completions", "/"):
-        seen = converse(lambda given: None, path=path, base=f"{path}{end}?api-version=2024-10-21", calls=1)
-        assert seen[0]["query"] == {"api-version": "2024-10-21"}
-    assert len(converse(lambda given: None, base="/v1/chat/completions", calls=1)) == 1
-
-
-def test_p3_without_a_system_role_the_user_says_it() -> None:
-    def refuse(given: dict[str, Any]) -> str | None:
-        return "System role not supported" if given["messages"][0]["role"] == "system" else None
-
-    seen = converse(refuse)
-    assert len(seen) == 3
-    assert seen[-1]["body"]["messages"] == [{"role": "user", "content": "Be brief.\n\nhello"}]
-    assert len(converse(refuse, omit=["system"])) == 2
-
-
-def test_p_a_refusal_that_does_not_end_is_an_error() -> None:
-    with pytest.raises(LMError) as caught:
-        converse(lambda given: "Unknown parameter: 'max_tokens' or its like")
-    assert caught.value.kind == "bad_request"
-
-
-def test_only_a_setting_that_is_refused_as_such_is_left_out() -> None:
-    assert refused_setting(400, error("max_tokens must be at most 4096")) is None
-    assert refused_setting(400, error("Unknown name 'tools'")) is None
-    assert refused_setting(500, error("Unsupported parameter: 'max_tokens'")) is None
-    for told in (error("no", code="unsupported_value"), error("Unsupported value")):
-        told["error"]["param"] = "temperature"
-        assert refused_setting(400, told) == "temperature"
+def test_a1_reasoning_marks_are_thoughts_unless_the_prompt_asks_for_them() -> None:
+    said = "<reasoning>billing?</reasoning>\ntechnical"
+    assert (read(body(said)).thoughts, read(body(said)).text) == ("billing?", "technical")
+    xml = Request(({"role": "user", "content": "Answer with <reasoning>...</reasoning> and <label>."},))
+    assert (read(body(said), xml).thoughts, read(body(said), xml).text) == ("", said)
+    assert read(body("<reasoning>bil", "length")).text == "", "cut within thoughts"

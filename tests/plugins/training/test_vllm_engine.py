@@ -20,7 +20,7 @@ from workbench.errors import LMError  # noqa: E402
 from workbench.lm import Request  # noqa: E402
 from workbench_training.model.policy import Policy  # noqa: E402
 from workbench_training.serving.vllm_client import SyncError  # noqa: E402
-from workbench_training.serving.vllm_engine import Limits, ServerEngine  # noqa: E402
+from workbench_training.serving.vllm_engine import Limits, ServerEngine, parse_completion  # noqa: E402, parse_completion
 from workbench_training.serving.weight_transfer import AdapterTransfer  # noqa: E402
 from workbench_training.settings import Lora  # noqa: E402
 
@@ -256,3 +256,51 @@ def test_a_server_that_is_not_there_is_a_connection_error(tmp_path: Path) -> Non
             await engine.aclose()
 
     asyncio.run(run())
+
+
+ASKED = {"model": "p", "prompt": [1, 2]}
+CHOICE = {
+    "text": "ab",
+    "finish_reason": "stop",
+    "prompt_token_ids": [1, 2],
+    "token_ids": [3, 4],
+    "logprobs": {"token_logprobs": [-0.5, -1.0]},
+}
+
+
+@pytest.mark.parametrize(
+    ("found", "kind", "words"),
+    [
+        ({"logprobs": {"token_logprobs": [-0.5, None]}}, "bad_body", "no log-probability of 1 of 2 tokens"),
+        ({"logprobs": {"token_logprobs": [-0.5, float("nan")]}}, "bad_body", "no log-probability of 1 of 2 tokens"),
+        ({"finish_reason": "abort"}, "broken", "broke off"),
+        ({"finish_reason": "error"}, "broken", "broke off"),
+    ],
+)
+def test_training_c_an_answer_that_lacks_what_is_learned_from_is_an_error(found: Any, kind: str, words: str) -> None:
+    with pytest.raises(LMError, match=words) as caught:
+        parse_completion({"model": "p", "choices": [{**CHOICE, **found}]}, ASKED)
+    assert caught.value.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ({"error": {"message": "slow", "code": 429}}, "rate_limit"),
+        ({"object": "error", "message": "This model's maximum context length is 4096 tokens."}, "too_long"),
+        ({"choices": []}, "bad_body"),
+        ("<html>", "bad_body"),
+    ],
+)
+def test_an_error_in_place_of_an_answer_is_read_as_everywhere(body: Any, kind: str) -> None:
+    with pytest.raises(LMError) as caught:
+        parse_completion(body, ASKED)
+    assert caught.value.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("word", "text", "finish"), [("stop", "ab", "stop"), ("length", "", "length"), ("stop", "", "empty")]
+)
+def test_the_end_of_an_answer_is_read_by_the_table(word: str, text: str, finish: str) -> None:
+    choice = {**CHOICE, "finish_reason": word, "text": text}
+    assert parse_completion({"model": "p", "choices": [choice]}, ASKED).finish == finish

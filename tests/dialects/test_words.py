@@ -1,0 +1,79 @@
+"""How each dialect says that an answer was cut or refused, and that a request failed; thoughts change no score."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.dialects.conftest import THOUGHTLESS
+from tests.dialects.consumers import EXAMPLES, has_right_label, run_row, running, workflow_of
+from tests.dialects.declared import DIALECTS
+from tests.dialects.dialect import Dialect
+from tests.dialects.planted import CUT, FORBIDDEN, MISLED
+from tests.dialects.server import Lab
+from workbench.errors import LMError, NodeError
+from workbench.lm import Request
+from workbench.study import Evaluator
+from workbench.task import Example
+from workbench.workflow import ExampleRun, Workflow, node_tree
+from workbench_openai import wire
+
+ERRORS = [json.loads(line) for line in (Path(__file__).parent / "documented_errors.jsonl").read_text().splitlines()]
+
+
+def read_error(status: int, body: Any) -> str:
+    """What the client makes of an error, or of an answer with one in it."""
+    raw, asked = body.encode() if isinstance(body, str) else json.dumps(body).encode(), Request(())
+    try:
+        if status == 200:
+            return wire.parse_body(raw, asked, lambda *tokens: 0.0).finish
+        return wire.refusal_or_error(status, {}, raw, asked).finish
+    except LMError as error:
+        return error.kind
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=[f"{e['dialect']}-{n}-{e['kind']}" for n, e in enumerate(ERRORS)])
+def test_documented_errors_mean_what_they_say(error: dict[str, Any]) -> None:
+    assert error["dialect"] in DIALECTS
+    assert read_error(error["status"], error["body"]) == {"refused": "refusal"}.get(error["kind"], error["kind"])
+
+
+async def tell(dialect: Dialect, lab: Lab, folder: Path, text: str) -> ExampleRun:
+    """A run of a node that writes a free text. Raises what it failed with."""
+    workflow = Workflow({"nodes": {"tell": node_tree({"predict": "text -> story"})}}, folder)
+    workflow.check()
+    async with running(dialect, lab) as runtime:
+        return await run_row(runtime, workflow, text)
+
+
+@pytest.mark.parametrize("name", [name for name, d in DIALECTS.items() if d.ends.get("refusal") != ""])
+def test_a_refusal_is_one_in_every_dialect(name: str, lab: Lab, tmp_path: Path) -> None:
+    with pytest.raises(NodeError) as caught:
+        asyncio.run(tell(DIALECTS[name], lab, tmp_path, FORBIDDEN))
+    assert caught.value.kind == "refused"
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_a_cut_answer_is_cut_in_every_dialect(name: str, lab: Lab, tmp_path: Path) -> None:
+    with pytest.raises(NodeError) as caught:
+        asyncio.run(tell(DIALECTS[name], lab, tmp_path, CUT))
+    assert caught.value.kind == "cut"
+
+
+async def scores(dialect: Dialect, lab: Lab, folder: Path) -> list[tuple[float | None, str | None]]:
+    """Scores and failures on rows of which the model knows some, errs on some, and says nothing readable of some."""
+    rows = [*EXAMPLES, *(Example(text, {"text": text, "label": "billing"}) for text in (*MISLED, FORBIDDEN))]
+    async with running(dialect, lab) as runtime:
+        found = await Evaluator(runtime, has_right_label, 4).evaluate(workflow_of("predict", folder), rows)
+        return [(one.score, one.failure) for one in found.results]
+
+
+@pytest.mark.parametrize("name", [name.removesuffix("-thoughtless") for name in THOUGHTLESS])
+def test_a_model_that_thinks_scores_as_without_thoughts(name: str, lab: Lab, tmp_path: Path) -> None:
+    found = asyncio.run(scores(DIALECTS[name], lab, tmp_path))
+    assert found == asyncio.run(scores(THOUGHTLESS[f"{name}-thoughtless"], lab, tmp_path))
+    assert [score for score, _ in found][:4] == [1.0, 1.0, 0.0, 0.0]
