@@ -9,7 +9,7 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache, cached_property
 from typing import Any
@@ -32,18 +32,17 @@ from workbench.kit.dspy_seam.clients import (
 )
 from workbench.lm import (
     MOST_TOKENS,
+    Form,
     Request,
     Response,
     check_extra,
     estimate_tokens,
     is_loopback,
-    is_reasoning,
     kind_of_status,
-    offset_seed,
+    make_body,
     parse_price,
     redact,
     redact_sent,
-    refused_setting,
 )
 from workbench_litellm.addresses import check_addresses
 from workbench_litellm.bodies import bound_native_client
@@ -85,7 +84,7 @@ class DSPyLM:
         self._prices = parse_price(settings.price)
         self.reads_images = True
         self.assumed_free = self._prices is None and is_loopback(settings.api_base)
-        self._omit = {*settings.omit, *(("temperature", "top_p", "stop", "logprobs") if is_reasoning(model) else ())}
+        self._form = Form.of(model, settings)  # and as it refused before
         self.concurrency = settings.concurrency or DEFAULT_CONCURRENCY
         shown = ("api_version", "engine", "custom_llm_provider")  # the others can hold secrets
         public = {key: value for key, value in self._client.items() if key in shown}
@@ -112,10 +111,10 @@ class DSPyLM:
     async def complete(self, request: Request) -> Response:
         """Send the request through DSPy: once, and again without a setting that the server refuses. Raises LMError."""
         lm = self._lm or self._open()
+        form = self._form
         while True:
-            omitted = frozenset(self._omit)
             try:
-                canonical = self._canonical(request)
+                canonical = to_request(make_body(self.model, request, self._extra, form))
                 quiet = dspy.context(disable_history=True, usage_tracker=None, send_stream=None, callbacks=[])
                 with bounded_bodies(), quiet:
                     answer = await lm.acall(canonical)
@@ -126,10 +125,12 @@ class DSPyLM:
                 if is_refusal(error):
                     return Response("", "refusal", estimate_tokens(request.messages), usd=0.0, estimated=True)
                 status, body = error_body(error)
-                refused = refused_setting(status or 0, body)
-                if refused is None or refused in omitted or refused == "max_tokens":
-                    raise self._mapped(error) from None
-                self._omit.add(refused)
+                other, alone = form.heed(status or 0, body, request)
+                if other == form or other.rename != form.rename or "max_tokens" in other.omit - form.omit:
+                    raise self._mapped(error) from None  # DSPy names the limit of tokens itself
+                if not alone and self._form is form:  # else another call has met the same refusal
+                    self._form = other
+                form = other
 
     async def embed(self, texts: Sequence[str]) -> tuple[list[list[float]], int]:
         """Vectors through LiteLLM, which DSPy has no client of its own for. Raises LMError."""
@@ -228,26 +229,6 @@ class DSPyLM:
         except (ValueError, TypeError, errors.LMError, lm15.LM15Error):
             return None  # which is told where it is opened
 
-    def _canonical(self, request: Request) -> lm15.Request:
-        messages = _without_system(request.messages) if "system" in self._omit else request.messages
-        body: dict[str, Any] = {"model": self.model, "messages": messages, **self._extra, **request.extra}
-        sent: dict[str, Any] = {"max_tokens": request.max_tokens, "temperature": request.temperature}
-        if request.top_p != 1.0:
-            sent["top_p"] = request.top_p
-        # A right answer may begin with the end of a line: such a stop is only for engines that see its first word.
-        if stops := [stop for stop in request.stop if stop.strip()]:
-            sent["stop"] = stops
-        if request.logprobs:
-            sent["logprobs"] = True
-        rename = self._settings.rename
-        body |= {rename.get(name, name): value for name, value in sent.items()}
-        if request.tools:
-            body["tools"] = [dict(tool) for tool in request.tools]
-        if request.response_format is not None:
-            body["response_format"] = dict(request.response_format)
-        offset_seed(body, request)
-        return to_request({name: value for name, value in body.items() if name not in self._omit})
-
     def _response(self, answer: lm15.Response, request: Request, canonical: lm15.Request) -> Response:
         found = read_answer(answer, request)
         text = redact_sent(found.text, os.environ.get(self._settings.api_key_env or ""), self._client.get("headers"))
@@ -298,17 +279,6 @@ def _behind(error: BaseException | None) -> str | None:
             return "connection" if name.startswith("Connect") else "broken"
         error = error.__cause__ or error.__context__
     return None
-
-
-def _without_system(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The messages with the texts of the system before the first one of the user."""
-    said = "\n\n".join(str(m["content"]) for m in messages if m.get("role") in ("system", "developer"))
-    rest = [dict(m) for m in messages if m.get("role") not in ("system", "developer")]
-    if not said or not rest or rest[0].get("role") != "user":
-        return [*([{"role": "user", "content": said}] if said else []), *rest]
-    content = rest[0]["content"]
-    told = [{"type": "text", "text": said}, *content] if isinstance(content, list) else f"{said}\n\n{content}"
-    return [{**rest[0], "content": told}, *rest[1:]]
 
 
 @cache

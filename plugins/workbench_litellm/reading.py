@@ -19,8 +19,8 @@ from workbench.lm import (
     MOST_TOKENS,
     Request,
     Response,
+    cut_at_stops,
     estimate_tokens,
-    is_filtered,
     kind_of_error,
     read_content,
     read_finish,
@@ -63,8 +63,7 @@ def read_answer(answer: lm15.Response, request: Request) -> Response:
         raise LMError("broken" if kind == "bad_body" else kind, "the server broke off the answer", status=200)
     parts = answer.message.parts
     text, thoughts = _said(_at(body, "choices", 0, "message"), parts)
-    for stop in request.stop:  # for models and servers that take none, or fewer
-        text = text.split(stop, 1)[0] if stop.strip() else text
+    text = cut_at_stops(text, request.stop)  # for models and servers that take none, or fewer
     refusal = "".join(part.text for part in parts if isinstance(part, lm15.RefusalPart))
     calls = tuple(
         {"id": part.id, "name": part.name, "arguments": _arguments(part.input)}
@@ -109,7 +108,9 @@ def is_refusal(error: Exception) -> bool:
     """Whether a filter of the provider's stopped the prompt or the answer, which DSPy makes an error of."""
     status, body = error_body(error)
     code = body["error"].get("code")
-    return is_filtered(status or 0, body) or (status is None and (code == "promptFeedback" or _end(code) == "refusal"))
+    if status is None:
+        return code == "promptFeedback" or _end(code) == "refusal"
+    return kind_of_error(status, body) == FailureKind.REFUSED
 
 
 def _end(code: Any) -> str:

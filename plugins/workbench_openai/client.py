@@ -18,12 +18,12 @@ from yarl import URL
 from workbench.errors import LMError, SpecError
 from workbench.lm import (
     MAX_BODY,
+    Form,
     Request,
     Response,
     check_extra,
     estimate_tokens,
     is_loopback,
-    is_reasoning,
     parse_price,
     redact,
     redact_sent,
@@ -91,10 +91,7 @@ class OpenAIChat:
         check_extra(extra, settings.model)
         self._headers = {k: os.path.expandvars(str(v)) for k, v in (extra.pop("headers", None) or {}).items()}
         self._extra = extra
-        rename = {"max_tokens": "max_completion_tokens"} if is_reasoning(model) else {}
-        omit = {"temperature", "top_p", "stop", "logprobs"} if is_reasoning(model) else set()
-        #: What this endpoint takes differently: as its name says, the file, and what it refused before.
-        self._form = wire.Form(frozenset(omit | {*settings.omit}), {**rename, **settings.rename})
+        self._form = Form.of(model, settings)  # and as it refused before
         self._prices = parse_price(settings.price)
         self.reads_images = True
         self.assumed_free = loopback and self._prices is None
@@ -117,9 +114,7 @@ class OpenAIChat:
             except (TypeError, ValueError, RecursionError) as error:
                 raise LMError("bad_request", f"the request cannot be written as JSON: {error}") from None
 
-            def read(
-                status: int, headers: Mapping[str, str], raw: bytes, sent: wire.Form = form
-            ) -> Response | wire.Form:
+            def read(status: int, headers: Mapping[str, str], raw: bytes, sent: Form = form) -> Response | Form:
                 if status == 200:
                     return self._without_key(wire.parse_body(raw, request, self._price))
                 other, alone = sent.heed(status, wire.body_of(raw), request)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -14,118 +14,35 @@ from workbench.errors import LMError
 from workbench.kit.answers.json_text import load_loose
 from workbench.lm import (
     MOST_TOKENS,
-    Message,
+    Form,
     Request,
     Response,
-    allowed_tokens,
     content_text,
     cut_at_stops,
     estimate_tokens,
     kind_of_error,
-    offset_seed,
-    plain_message,
+    make_body,
     read_content,
     read_events,
     read_finish,
     read_thoughts,
     read_usage,
-    refused_setting,
     split_reasoning,
     unknown_parts,
 )
 
 Price = Callable[[int, int, int, int], float | None]
 
-MAX_STOPS = 4  # what the API takes; further stops are applied to the text here
 MAX_RETRY_AFTER = 86_400.0
-_LEAST_TEMPERATURE = 0.01  # where 0 is refused: as good as no sampling
 _ABOVE_ONE = 1e-3  # what rounding may make of the logarithm of a probability of 1
 
 # ensure_ascii also escapes lone surrogates, which would not encode as UTF-8.
 _encode = json.JSONEncoder(separators=(",", ":"), default=dict).encode
 
 
-@dataclass(frozen=True)
-class Form:
-    """What an endpoint takes differently.
-
-    omit: settings that are not sent; `system` for the role of that name, which then stands in the user's message, and
-    `additions` for what another provider added to messages. rename: other names of settings. least_temperature: in
-    place of 0. most_tokens: of an answer.
-    """
-
-    omit: frozenset[str] = frozenset()
-    rename: Mapping[str, str] = field(default_factory=dict[str, str])
-    least_temperature: float = 0.0
-    most_tokens: int | None = None
-
-    def heed(self, status: int, body: Any, request: Request) -> tuple[Form, bool]:
-        """(the form that heeds a refusal, whether that is for this request alone); itself where nothing can be done."""
-        limit = allowed_tokens(status, body)
-        if limit is not None and 0 < limit[0] < self.tokens(request):
-            return replace(self, most_tokens=limit[0]), limit[1]
-        refused = refused_setting(status, body)
-        return (self if refused is None else self.without(refused)), False
-
-    def tokens(self, request: Request) -> int:
-        """The most tokens of an answer that are asked for."""
-        return request.max_tokens if self.most_tokens is None else min(request.max_tokens, self.most_tokens)
-
-    def without(self, setting: str) -> Form:
-        """The form for an endpoint that has refused a setting (see `refused_setting`); itself if there is none."""
-        if setting == "temperature 0":
-            return replace(self, least_temperature=_LEAST_TEMPERATURE)
-        other = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}.get(setting)
-        if other is not None and other not in self.rename.values() and setting not in self.rename:
-            return replace(self, rename={**self.rename, "max_tokens": other})
-        return replace(self, omit=self.omit | {"max_tokens" if other else setting})
-
-
 def build_body(model: str, request: Request, extra: Mapping[str, Any], form: Form) -> bytes:
-    """The JSON to send. extra: the provider's settings; the request's own extra wins over them."""
-    messages = [*map(_with_common_role, request.messages)]
-    body: dict[str, Any] = {"model": model, "messages": messages, **extra, **request.extra}
-    if "additions" in form.omit:
-        body["messages"] = [*map(plain_message, messages)]
-    if "system" in form.omit:
-        body["messages"] = _without_system(body["messages"])
-    temperature = max(request.temperature, form.least_temperature)
-    settings: dict[str, Any] = {"max_tokens": form.tokens(request), "temperature": temperature}
-    if request.top_p != 1.0:
-        settings["top_p"] = request.top_p
-    # A right answer may begin with the end of a line: such a stop is only for engines that see its first word.
-    if stops := [stop for stop in request.stop if stop.strip()]:
-        settings["stop"] = stops[:MAX_STOPS]
-    if request.logprobs:
-        settings["logprobs"] = True
-    body |= {form.rename.get(name, name): value for name, value in settings.items() if name not in form.omit}
-    if request.tools:
-        body["tools"] = request.tools
-    if request.response_format is not None:
-        body["response_format"] = request.response_format
-    offset_seed(body, request)
-    return _encode({name: value for name, value in body.items() if name not in form.omit}).encode("ascii")
-
-
-def _with_common_role(message: Message) -> Message:
-    """OpenAI takes `system` for `developer` with any of its models; other servers know only that."""
-    return {**message, "role": "system"} if message.get("role") == "developer" else message
-
-
-def _without_system(messages: Sequence[Message]) -> Sequence[Message]:
-    """The messages with what the system says at the beginning of the first one of the user."""
-    said = "\n\n".join(str(m["content"]) for m in messages if m.get("role") in ("system", "developer"))
-    rest = [dict(m) for m in messages if m.get("role") not in ("system", "developer")]
-    first = next((m for m in rest if m.get("role") == "user"), None)
-    if not said:
-        return rest
-    if first is None:
-        return [{"role": "user", "content": said}, *rest]
-    content = first.get("content")
-    first["content"] = (
-        [{"type": "text", "text": said}, *content] if isinstance(content, list) else f"{said}\n\n{content}"
-    )
-    return rest
+    """The JSON to send (see `make_body`)."""
+    return _encode(make_body(model, request, extra, form)).encode("ascii")
 
 
 def parse_body(raw: bytes, request: Request, price: Price) -> Response:

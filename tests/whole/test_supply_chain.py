@@ -123,7 +123,8 @@ def test_doctor_lets_litellm_be_removed(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(importlib.metadata, "version", found)
     checks = [*doctor._packages()]
     assert {check.status for check in checks} == {"ok"}
-    assert [c.message for c in checks if c.name == "litellm"][0].startswith("not installed; only the models need it")
+    said = next(check.message for check in checks if check.name == "litellm")
+    assert said.startswith("not installed; only the models need it")
 
 
 def test_no_host_of_a_registry_is_named() -> None:

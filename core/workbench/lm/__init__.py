@@ -3,6 +3,7 @@
 One attempt a call: nothing here retries, counts or stores.
 """
 
+from workbench.lm.chat_form import Form, make_body
 from workbench.lm.dialects import (
     THOUGHT_TOKENS,
     allowed_tokens,
@@ -56,6 +57,8 @@ __all__ = [
     "CanDelegate",
     "CanEmbed",
     "HasWeights",
+    "Form",
+    "make_body",
     "LMPool",
     "make_lm",
     "split_model",

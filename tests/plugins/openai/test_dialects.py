@@ -10,7 +10,7 @@ import pytest
 
 from workbench.errors import LMError
 from workbench.kit.native_calls import to_message
-from workbench.lm import Request, Response, parse_price
+from workbench.lm import Form, Request, Response, parse_price
 from workbench_openai import wire
 
 LONG = {"prompt_tokens": 5000, "completion_tokens": 5}
@@ -33,7 +33,7 @@ def read(data: Any, request: Request = HELLO, price: Any = None) -> Response:
 
 def test_a2_stops_that_a_right_answer_may_begin_with_are_not_sent() -> None:
     request = Request(HELLO.messages, stop=("\n", "\ntext:"))
-    assert json.loads(wire.build_body("m", request, {}, wire.Form()))["stop"] == ["\ntext:"]
+    assert json.loads(wire.build_body("m", request, {}, Form()))["stop"] == ["\ntext:"]
     assert read(body("\n\ntechnical"), request).text == "\n\ntechnical"
 
 

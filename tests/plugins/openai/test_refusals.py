@@ -14,7 +14,7 @@ from aiohttp.test_utils import TestServer
 from tests.plugins.openai.test_dialects import CALL, HELLO, SIGNED, body, error
 
 from workbench.errors import LMError
-from workbench.lm import Request, refused_setting
+from workbench.lm import Form, Request, refused_setting
 from workbench.spec import LMSpec
 from workbench_openai import client, wire
 
@@ -38,7 +38,7 @@ ONLY_DEFAULT = (
 def test_p_a_temperature_of_0_that_is_refused_becomes_a_small_one(words: str) -> None:
     refused = refused_setting(400, error(words))
     assert refused == "temperature 0"
-    form = wire.Form().without(refused)
+    form = Form().without(refused)
     assert json.loads(wire.build_body("m", HELLO, {}, form))["temperature"] == 0.01 and form.without(refused) == form
     warm = replace(HELLO, temperature=0.7)
     assert json.loads(wire.build_body("m", warm, {}, form))["temperature"] == 0.7
@@ -67,7 +67,7 @@ def test_p_refusals_in_other_words(answer: Any, setting: str) -> None:
 
 def test_the_role_developer_is_sent_as_the_one_that_all_servers_know() -> None:
     asked = Request(({"role": "developer", "content": "Be brief."}, HELLO.messages[1]))
-    assert json.loads(wire.build_body("m", asked, {}, wire.Form()))["messages"] == [*HELLO.messages]
+    assert json.loads(wire.build_body("m", asked, {}, Form()))["messages"] == [*HELLO.messages]
 
 
 def test_p_of_two_settings_that_exclude_each_other_the_temperature_stays() -> None:
@@ -156,7 +156,7 @@ def test_t9_what_another_provider_added_is_left_out_where_it_is_refused(words: s
     call = {**CALL, "extra_content": {"google": {"thought_signature": "abc"}}}
     turn = {"role": "assistant", "content": [SIGNED], "reasoning_content": "hm", "tool_calls": [call]}
     asked = Request((*HELLO.messages, turn, {"role": "tool", "tool_call_id": "c", "content": "7"}))
-    form = wire.Form()
+    form = Form()
     assert json.loads(wire.build_body("m", asked, {}, form))["messages"][2] == turn
     refused = refused_setting(400, error(words))
     assert refused is not None

@@ -1,0 +1,106 @@
+"""The body of a chat completion, in the form that an endpoint takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from workbench.lm.dialects import allowed_tokens, refused_setting
+from workbench.lm.http import is_reasoning
+from workbench.lm.protocol import Message, Request, offset_seed
+from workbench.lm.turns import plain_message
+
+MAX_STOPS = 4  # what the API takes; further stops are applied to the text of an answer
+_LEAST_TEMPERATURE = 0.01  # where 0 is refused: as good as no sampling
+
+
+@dataclass(frozen=True)
+class Form:
+    """What an endpoint takes differently.
+
+    omit: settings that are not sent; `system` for the role of that name, which then stands in the user's message, and
+    `additions` for what another provider added to messages. rename: other names of settings. least_temperature: in
+    place of 0. most_tokens: of an answer.
+    """
+
+    omit: frozenset[str] = frozenset()
+    rename: Mapping[str, str] = field(default_factory=dict[str, str])
+    least_temperature: float = 0.0
+    most_tokens: int | None = None
+
+    @staticmethod
+    def of(model: str, settings: Any) -> Form:
+        """The form of an endpoint as its model's name says, and the settings of an LM."""
+        if not is_reasoning(model):
+            return Form(frozenset(settings.omit), dict(settings.rename))
+        omit = {"temperature", "top_p", "stop", "logprobs", *settings.omit}
+        return Form(frozenset(omit), {"max_tokens": "max_completion_tokens", **settings.rename})
+
+    def heed(self, status: int, body: Any, request: Request) -> tuple[Form, bool]:
+        """(the form that heeds a refusal, whether that is for this request alone); itself where nothing can be done."""
+        limit = allowed_tokens(status, body)
+        if limit is not None and 0 < limit[0] < self.tokens(request):
+            return replace(self, most_tokens=limit[0]), limit[1]
+        refused = refused_setting(status, body)
+        return (self if refused is None else self.without(refused)), False
+
+    def tokens(self, request: Request) -> int:
+        """The most tokens of an answer that are asked for."""
+        return request.max_tokens if self.most_tokens is None else min(request.max_tokens, self.most_tokens)
+
+    def without(self, setting: str) -> Form:
+        """The form for an endpoint that has refused a setting (see `refused_setting`); itself if there is none."""
+        if setting == "temperature 0":
+            return replace(self, least_temperature=_LEAST_TEMPERATURE)
+        other = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}.get(setting)
+        if other is not None and other not in self.rename.values() and setting not in self.rename:
+            return replace(self, rename={**self.rename, "max_tokens": other})
+        return replace(self, omit=self.omit | {"max_tokens" if other else setting})
+
+
+def make_body(model: str, request: Request, extra: Mapping[str, Any], form: Form) -> dict[str, Any]:
+    """A chat completion's request. extra: the provider's settings; the request's own extra wins over them."""
+    messages = [*map(_with_common_role, request.messages)]
+    body: dict[str, Any] = {"model": model, "messages": messages, **extra, **request.extra}
+    if "additions" in form.omit:
+        body["messages"] = [*map(plain_message, messages)]
+    if "system" in form.omit:
+        body["messages"] = _without_system(body["messages"])
+    temperature = max(request.temperature, form.least_temperature)
+    settings: dict[str, Any] = {"max_tokens": form.tokens(request), "temperature": temperature}
+    if request.top_p != 1.0:
+        settings["top_p"] = request.top_p
+    # A right answer may begin with the end of a line: such a stop is only for engines that see its first word.
+    if stops := [stop for stop in request.stop if stop.strip()]:
+        settings["stop"] = stops[:MAX_STOPS]
+    if request.logprobs:
+        settings["logprobs"] = True
+    body |= {form.rename.get(name, name): value for name, value in settings.items() if name not in form.omit}
+    if request.tools:
+        body["tools"] = [dict(tool) for tool in request.tools]
+    if request.response_format is not None:
+        body["response_format"] = dict(request.response_format)
+    offset_seed(body, request)
+    return {name: value for name, value in body.items() if name not in form.omit}
+
+
+def _with_common_role(message: Message) -> Message:
+    """OpenAI takes `system` for `developer` with any of its models; other servers know only that."""
+    return {**message, "role": "system"} if message.get("role") == "developer" else message
+
+
+def _without_system(messages: Sequence[Message]) -> Sequence[Message]:
+    """The messages with what the system says at the beginning of the first one of the user."""
+    said = "\n\n".join(str(m["content"]) for m in messages if m.get("role") in ("system", "developer"))
+    rest = [dict(m) for m in messages if m.get("role") not in ("system", "developer")]
+    first = next((m for m in rest if m.get("role") == "user"), None)
+    if not said:
+        return rest
+    if first is None:
+        return [{"role": "user", "content": said}, *rest]
+    content = first.get("content")
+    first["content"] = (
+        [{"type": "text", "text": said}, *content] if isinstance(content, list) else f"{said}\n\n{content}"
+    )
+    return rest
