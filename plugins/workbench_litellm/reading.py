@@ -171,6 +171,7 @@ _FIELDS = ("role", "content", "tool_calls", "tool_call_id", "name", "refusal", "
 def _known(message: Mapping[str, Any]) -> dict[str, Any]:
     found = {name: message[name] for name in _FIELDS if name in message}
     if calls := found.get("tool_calls"):
+        found["content"] = message.get("content") or None  # Anthropic refuses an empty text
         found["tool_calls"] = [{k: call[k] for k in ("id", "type", "function") if k in call} for call in calls]
     return found
 

@@ -41,12 +41,6 @@ DIALECTS = [
         ),
         error=anthropic_error,
         cached=False,
-        # The provider sends a text of no letters before a call: use Anthropic's OpenAI form for tools.
-        refuses={
-            "agent-native": "text content blocks must be non-empty",
-            "agent-demos": "text content blocks must be non-empty",
-            **{f"gateway-{api}": "refused the request as it was sent" for api in ("chat", "responses", "messages")},
-        },
         speaks="its own form, the headers `anthropic-version` and `x-api-key`, temperatures up to 1",
         slow=True,
     ),
