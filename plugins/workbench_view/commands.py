@@ -9,7 +9,7 @@ from urllib.parse import quote
 import click
 
 from workbench.cli import fail, say
-from workbench.cli.run_commands import DB
+from workbench.cli.run_commands import DB, OVERWRITE
 from workbench.text import one_line
 
 if TYPE_CHECKING:
@@ -27,8 +27,9 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     show_default=True,
     help="The file; its ending says what is written: .html, .md, .json or .csv.",
 )
+@OVERWRITE
 @DB
-def report_command(run: str, out: Path, db: str) -> None:
+def report_command(run: str, out: Path, overwrite: bool, db: str) -> None:
     """Write what a run found as one file: a page to read (.html, .md), or data (.json; .csv has a row for each sealed
     row).
 
@@ -36,16 +37,18 @@ def report_command(run: str, out: Path, db: str) -> None:
     their traces, the candidates, and the bill. Rows of your data and answers of models stand in it.
     """
     from workbench.errors import StoreError
-    from workbench.files import write_whole
+    from workbench.files import begins_with, check_output, write_whole
     from workbench.store import ReadOnlyStore
     from workbench_view.exports import WRITERS
     from workbench_view.facts import read_facts
 
     if out.suffix not in WRITERS:
         return fail(f"'{one_line(out)}' names no format: let it end with {', '.join(WRITERS)}", 2)
+    write, beginning = WRITERS[out.suffix]
+    check_output(out, ours=begins_with(beginning), overwrite=overwrite)
     store = ReadOnlyStore(db)
     try:
-        text = WRITERS[out.suffix](read_facts(store, run))
+        text = write(read_facts(store, run))
     finally:
         store.close()
     try:

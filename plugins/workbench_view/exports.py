@@ -104,10 +104,10 @@ def _plain(cell: str) -> str:
     return f"'{cell}" if cell[:1] in "=+-@\t\r" else cell
 
 
-#: By the ending of a file.
-WRITERS: Mapping[str, Callable[[Facts], str]] = {
-    ".html": write_page,
-    ".md": write_markdown,
-    ".json": write_json,
-    ".csv": write_csv,
+#: By the ending of a file, who writes it, and how it begins, so that a newer one may replace it.
+WRITERS: Mapping[str, tuple[Callable[[Facts], str], str]] = {
+    ".html": (write_page, r'(?s).*<meta name="generator" content="workbench report">'),
+    ".md": (write_markdown, r"# .*: run [0-9a-f]{8}\n"),
+    ".json": (write_json, r'\{\n "run": \{'),
+    ".csv": (write_csv, r"row,baseline,winner,"),
 }

@@ -14,6 +14,7 @@ from tests.helpers.planted import LABELS, PlantedLM
 
 import workbench
 from workbench.errors import SpecError
+from workbench.run import Options
 from workbench.store import Store
 
 ROWS = [{"text": f"row {i} topic{i % 8}: a {LABELS[i % 4]}-thing", "label": LABELS[i % 4]} for i in range(90)]
@@ -53,7 +54,8 @@ def test_friction_5_optimize_works_inside_a_running_loop_and_leaves_it_running()
         report = await workbench.aoptimize({**CONTENT, "data": ROWS}, pool=model())
         assert ticks > 3, "the loop was not blocked"
         beside.cancel()
-        blocking = workbench.optimize({**CONTENT, "data": ROWS}, pool=model(), database="other.db")
+        options = Options(out="other.yaml")
+        blocking = workbench.optimize({**CONTENT, "data": ROWS}, pool=model(), database="other.db", options=options)
         assert blocking.winner == report.winner
         return report
 
@@ -66,7 +68,8 @@ def test_a_mapping_is_optimized_as_its_file_is(folder: Path) -> None:
     content = {**CONTENT, "data": {"file": "rows.jsonl", "split": {"train": 30, "val": 30, "test": 30}}}
     (folder / "w.yaml").write_text(json.dumps(content))
     from_file = workbench.optimize("w.yaml", pool=model(), database="file.db")
-    from_mapping = workbench.optimize(content, pool=model(), database="mapping.db")
+    options = Options(out="other.yaml")
+    from_mapping = workbench.optimize(content, pool=model(), database="mapping.db", options=options)
     assert from_mapping.winner.hash == from_file.winner.hash
     assert from_mapping.proof == from_file.proof and from_mapping.spent["calls"] == from_file.spent["calls"]
 

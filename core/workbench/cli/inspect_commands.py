@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from workbench.cli import echo_json, fail, say
+from workbench.cli.run_commands import OVERWRITE
 from workbench.text import indented, one_line, short, visible_json
 
 _DB = click.option("--db", default="workbench.db", envvar="WORKBENCH_DB", show_default=True, help="Run database.")
@@ -267,10 +268,18 @@ def _bundle(run: str, candidate: str | None, out: Path | None, db: str) -> None:
     metavar="DIR",
     help="Write a folder that runs on another machine: the workflow and all that it names. Short for --format bundle.",
 )
+@OVERWRITE
 @click.option("--run-code", is_flag=True, help="Let a format that needs it load the Python that the run names.")
 @_DB
 def export_command(
-    run: str, candidate: str | None, form: str, out: Path | None, bundle: Path | None, run_code: bool, db: str
+    run: str,
+    candidate: str | None,
+    form: str,
+    out: Path | None,
+    bundle: Path | None,
+    overwrite: bool,
+    run_code: bool,
+    db: str,
 ) -> None:
     """Write a candidate of a run as a workflow file, or in another format.
 
@@ -283,7 +292,7 @@ def export_command(
         if bundle is not None and (out is not None or form not in ("yaml", "bundle")):
             raise click.UsageError("--bundle DIR stands for --format bundle --out DIR; give one of the two forms")
         return _bundle(run, candidate, bundle or out, db)
-    text = export_candidate(_store(db), run, candidate, form, out, run_code=run_code)
+    text = export_candidate(_store(db), run, candidate, form, out, run_code=run_code, overwrite=overwrite)
     if text is not None:
         return say(text, nl=False)
     files = sorted(p.name for p in out.iterdir()) if out is not None and out.is_dir() else []

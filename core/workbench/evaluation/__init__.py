@@ -16,7 +16,7 @@ from workbench.evaluation.compare import (
 )
 from workbench.evaluation.eval_report import EvalReport, stored_report
 from workbench.evaluation.eval_run import EvalOptions, evaluate, resume_evaluation, resume_run
-from workbench.evaluation.exports import write_junit, write_markdown
+from workbench.evaluation.exports import JUNIT, MARKDOWN, write_junit, write_markdown
 from workbench.evaluation.matrix import evaluate_matrix, parse_axis
 from workbench.evaluation.replays import How, ReplayOptions, replay_failures
 from workbench.evaluation.rows import add_details, failed_rows, find_diagnoses, read_calls, read_rows, row_details
@@ -51,6 +51,8 @@ __all__ = [
     "RowDiagnosis",
     "replay_failures",
     "find_diagnoses",
+    "JUNIT",
+    "MARKDOWN",
     "write_junit",
     "write_markdown",
 ]

@@ -14,6 +14,8 @@ from workbench.evaluation.eval_report import EvalReport
 from workbench.files import write_whole
 from workbench.text import visible
 
+#: How our files begin, which may be replaced by newer ones.
+JUNIT, MARKDOWN = r'<\?xml version="1.0"\?>\n<testsuite ', r"\| workflow \| rows \| score \|"
 #: What XML 1.0 cannot hold.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
