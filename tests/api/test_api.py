@@ -106,6 +106,17 @@ def test_a_workflow_built_in_python_is_evaluated_with_settings() -> None:
     assert set(frame["prediction.label"]) <= set(LABELS) and set(frame["text"]) == {r["text"] for r in ROWS}
 
 
+def test_u1_a_table_of_results_keeps_the_columns_of_the_rows() -> None:
+    names = ("id", "split", "repeat", "score", "failure", "message", "feedback", "row.message", "prediction.label")
+    rows = [{**row, **{name: f"{name} {n}" for name in names}} for n, row in enumerate(ROWS[:12])]
+    frame = workbench.evaluate({**CONTENT, "data": rows}, split="all", pool=model()).to_pandas()
+    assert len(frame) == 12 and set(frame.columns[:3]) == {"id", "split", "repeat"}
+    for name in names:
+        column = {"message": "row.row.message", "row.message": "row.message"}.get(name, f"row.{name}")
+        assert set(frame[column]) == {row[name] for row in rows}, name
+    assert frame["score"].between(0, 1).all() and set(frame["prediction.label"]) <= set(LABELS)
+
+
 def test_a_metric_may_be_a_function_of_a_file_and_no_other(folder: Path) -> None:
     (folder / "own_metric.py").write_text(
         "def score(example, prediction):\n    return prediction['label'] == example['label']\n"

@@ -196,7 +196,7 @@ def _drawing(run: str, db: str) -> str:
 @_JSON
 def diff_command(run: str, candidate: str | None, db: str, as_json: bool) -> None:
     """Show what a candidate (default: the winner) changes in the starting workflow."""
-    from workbench.run import candidate_workflow, winner_of
+    from workbench.run import candidate_workflow, changes_between, winner_of
     from workbench.store import Candidates, read_report
 
     store = _store(db)
@@ -214,7 +214,7 @@ def diff_command(run: str, candidate: str | None, db: str, as_json: bool) -> Non
             2,
         )
         return None
-    changes = first.diff(other)
+    changes = changes_between(row, first, other)
     if as_json:
         return echo_json([{"address": a, "old": o, "new": n} for a, o, n in changes])
     for address, old, new in changes:

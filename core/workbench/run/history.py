@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from workbench._version import __version__
-from workbench.errors import PluginError, SpecError, StoreError, suggest
+from workbench.errors import PluginError, SpecError, StoreError, WorkbenchError, suggest
 from workbench.files import check_output, write_whole
 from workbench.inference import Bundle, write_bundle
 from workbench.plugins import plugins
@@ -32,7 +32,7 @@ from workbench.store import (
 from workbench.task import dump_yaml, file_tree, kept_search, load_data, written_value
 from workbench.type_guards import walk
 from workbench.user_code import CodeRefused, without_user_code
-from workbench.workflow import Workflow, mermaid
+from workbench.workflow import Workflow, list_changes, mermaid
 
 
 def status_of(store: Store, row: Any) -> str:
@@ -140,6 +140,14 @@ def draw_winner(store: Store, run: str) -> str:
             return mermaid(workflow)
     except RecursionError:
         raise StoreError(f"the winner of run {row['run']} is nested too deeply to be drawn") from None
+
+
+def changes_between(row: Any, before: Workflow, after: Workflow) -> list[tuple[str, Any, Any]]:
+    """What differs between candidates of a run (`list_changes`)."""
+    try:
+        return list_changes(before, after, read_stored_file(row).spec.lm)
+    except WorkbenchError:  # its file cannot be read any more
+        return before.diff(after)
 
 
 def export_candidate(
