@@ -18,7 +18,7 @@ from workbench.errors import (
     merge_errors,
 )
 from workbench.evaluation.eval_report import EvalReport, summarise
-from workbench.evaluation.splits import check_rows, default_split, split_rows
+from workbench.evaluation.splits import check_rows, default_split, describe_rest, split_rows
 from workbench.ledger import CallInfo, Ledger
 from workbench.lm import LMPool
 from workbench.plugins import plugins
@@ -108,6 +108,7 @@ def evaluate(
     """
     options = options or EvalOptions()
     _, source, task, _ = prepare(path, options.sets)
+    left_out = [] if options.split else describe_rest(task)
     options = replace(options, split=options.split or default_split(task))
     check_rows(task, options.split, options.repeats)
     with source.locating():
@@ -121,6 +122,7 @@ def evaluate(
             with naming_resume(run, store.path):
                 course = EvalRun(store, run_id, run, task, options, listener, pool=pool)
                 course.ledger.stopping = spent
+                course.warnings += left_out
                 return run_in_loop(course.go())
     finally:
         store.close()
