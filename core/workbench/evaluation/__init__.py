@@ -19,7 +19,15 @@ from workbench.evaluation.eval_run import EvalOptions, evaluate, resume_evaluati
 from workbench.evaluation.exports import JUNIT, MARKDOWN, write_junit, write_markdown
 from workbench.evaluation.matrix import evaluate_matrix, parse_axis
 from workbench.evaluation.replays import How, ReplayOptions, replay_failures
-from workbench.evaluation.rows import add_details, failed_rows, find_diagnoses, read_calls, read_rows, row_details
+from workbench.evaluation.rows import (
+    add_details,
+    failed_rows,
+    find_candidate,
+    find_diagnoses,
+    read_calls,
+    read_rows,
+    row_details,
+)
 from workbench.evaluation.single import run_single
 
 __all__ = [
@@ -43,6 +51,7 @@ __all__ = [
     "read_rows",
     "row_details",
     "add_details",
+    "find_candidate",
     "read_calls",
     "run_single",
     "ReplayOptions",
