@@ -291,8 +291,8 @@ def export_command(
 ) -> None:
     """Write a candidate of a run as a workflow file, or in another format.
 
-    With --format atif, the rows that were run with it, as trajectories in the Agent Trajectory Interchange Format: --out
-    names a .jsonl file, or a folder for a file each. RUN may be an evaluation, too.
+    With --format atif, the rows that were run with it, as trajectories in the Agent Trajectory Interchange Format:
+    --out names a .jsonl file, or a folder for a file each. RUN may be an evaluation, too.
 
     With --bundle, RUN may also be a workflow file. A bundle has no data, metric or budget; what it cannot carry is
     listed, and what would break elsewhere is refused.

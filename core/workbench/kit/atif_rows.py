@@ -76,13 +76,13 @@ def _trajectory(run: Any, row: Mapping[str, Any], journal: Journal) -> Tree:
     if not any(step["source"] == "user" for step in steps):
         steps.insert(0, {"source": "user", "message": field_lines(row["inputs"] or {})})
     metrics = [step["metrics"] for step in steps if "metrics" in step]
-    repeat = f"#{row['replica'] + 1}" if row["replica"] else ""
+    name = f"{run['run']}:{row['example']}" + (f"#{row['replica'] + 1}" if row["replica"] else "")
     known = {name: row[name] for name in ("split", "candidate", "score", "failure", "prediction")}
     numbered = [{"step_id": n, **step} for n, step in enumerate(steps, 1)]
     return {
         "schema_version": VERSION,
-        "session_id": str(run["run"]),
-        "trajectory_id": f"{run['run']}:{row['example']}{repeat}",
+        "session_id": name,
+        "trajectory_id": name,
         "agent": {"name": str(run["name"] or "workflow"), "version": str(run["version"] or "unknown")},
         "steps": numbered,
         "final_metrics": {
@@ -91,7 +91,7 @@ def _trajectory(run: Any, row: Mapping[str, Any], journal: Journal) -> Tree:
             "total_cost_usd": sum(m["cost_usd"] for m in metrics),
             "total_steps": len(steps),
         },
-        "extra": {"row": row["example"], "repeat": row["replica"] + 1}
+        "extra": {"run": run["run"], "row": row["example"], "repeat": row["replica"] + 1}
         | {k: v for k, v in known.items() if v is not None},
     }
 
