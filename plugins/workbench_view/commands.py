@@ -30,15 +30,16 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @OVERWRITE
 @DB
 def report_command(run: str, out: Path, overwrite: bool, db: str) -> None:
-    """Write what a run found as one file: a page to read (.html, .md), or data (.json; .csv has a row for each sealed
-    row).
+    """Write what a run of optimize or eval found as one file: a page to read (.html, .md), or data (.json; .csv has a
+    row for each sealed row, or for each row of an evaluation, with what was answered).
 
     The page needs no network and holds all that it shows: the proof, what was changed, the rows that changed sides with
     their traces, the candidates, and the bill. Rows of your data and answers of models stand in it.
     """
     from workbench.errors import StoreError
     from workbench.files import begins_with, check_output, write_whole
-    from workbench.store import ReadOnlyStore
+    from workbench.store import ReadOnlyStore, kind_of
+    from workbench_view.evaluated import EVAL_WRITERS, read_evaluation
     from workbench_view.exports import WRITERS
     from workbench_view.facts import read_facts
 
@@ -48,7 +49,14 @@ def report_command(run: str, out: Path, overwrite: bool, db: str) -> None:
     check_output(out, ours=begins_with(beginning), overwrite=overwrite)
     store = ReadOnlyStore(db)
     try:
-        text = write(read_facts(store, run))
+        row = store.find_run(run, kinds=("optimize", "eval"))
+        if kind_of(row) not in ("optimize", "eval"):
+            raise StoreError(f"{row['run']} is a run of `{kind_of(row)}`; reports are of `optimize` and `eval`")
+        text = (
+            EVAL_WRITERS[out.suffix](read_evaluation(store, row))
+            if kind_of(row) == "eval"
+            else write(read_facts(store, row["run"]))
+        )
     finally:
         store.close()
     try:
