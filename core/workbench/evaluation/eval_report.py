@@ -39,6 +39,7 @@ class EvalReport:
             counts as 0.
         scores: means by further metrics, each over the rows that it could score.
         cost: means per row and repeat: usd, tokens, calls, latency (seconds).
+        unpriced: models whose dollars are not in the costs, since their price is not known.
         ceiling: what of the budget ended it: calls, tokens, usd or minutes; empty where nothing did.
         variance: with repeats, of the score within a row and between rows; None otherwise.
     """
@@ -63,6 +64,7 @@ class EvalReport:
     error: str | None = None
     label: str = ""  # of a cell of a matrix
     ceiling: str = ""
+    unpriced: list[str] = field(default_factory=list[str])
 
     @property
     def complete(self) -> bool:
@@ -94,10 +96,8 @@ class EvalReport:
             out.append("Failed: " + ", ".join(f"{kind} {n}" for kind, n in self.failures.items()))
         out += [f"Warning: {warning}" for warning in self.warnings]
         cost = self.cost
-        out.append(
-            f"Per row: {cost['tokens']:.0f} tokens, {cost['calls']:.1f} calls, ${cost['usd']:.6f}, "
-            f"{cost['latency']:.2f} s"
-        )
+        usd = "unpriced" if self.unpriced else f"${cost['usd']:.6f}"
+        out.append(f"Per row: {cost['tokens']:.0f} tokens, {cost['calls']:.1f} calls, {usd}, {cost['latency']:.2f} s")
         spent = self.spent
         out.append(
             f"Spent: {spent['calls']} calls ({spent['cached']} more answered from the journal), ${spent['usd']:.4f}, "

@@ -70,7 +70,7 @@ def write_markdown(
             f"{low:.3f} to {high:.3f}",
             *("-" if mean is None else f"{mean:.3f}" for mean in further),
             f"{report.cost['tokens']:.0f}",
-            f"{report.cost['usd']:.6f}",
+            "unpriced" if report.unpriced else f"{report.cost['usd']:.6f}",
             str(sum(report.failures.values())),
         ]
         lines.append("| " + " | ".join(map(_cell, cells)) + " |")
