@@ -93,3 +93,23 @@ def test_u19_what_only_the_code_tells_is_not_called_nothing(tmp_path: Path) -> N
     (tmp_path / "w.yaml").write_text(json.dumps({**spec, "nodes": {"a": {"dspy": "python:m.py:Sort"}}}))
     done = CliRunner().invoke(cli, ["validate", str(tmp_path / "w.yaml")])
     assert "Learnable: none that shows without --run-code\n" in done.output, (done.output, done.exception)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            {"nodes": {"a": {"predict": "text -> label", "temperature": 1}}},
+            "`temperature` goes under `decoding`: write",
+        ),
+        ({"search": {"nodes.a.instructions": []}}, "at least one item"),
+        ({"metric": "exact_match(label, target=gold)"}, "'gold', which is no column of the data"),
+    ],
+    ids=["a setting elsewhere", "an empty list", "no column"],
+)
+def test_u_sentences_say_what_to_do(change: dict[str, Any], said: str, tmp_path: Path) -> None:
+    (tmp_path / "r.csv").write_text("text,label\na,b\nc,d\ne,f\n")
+    spec = {"lm": "openai/m", "data": "r.csv", "metric": "exact_match(label)"}
+    (tmp_path / "w.yaml").write_text(json.dumps({**spec, "nodes": {"a": {"predict": "text -> label"}}, **change}))
+    done = CliRunner().invoke(cli, ["validate", str(tmp_path / "w.yaml")])
+    assert said in str(done.exception)

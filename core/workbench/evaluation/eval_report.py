@@ -79,7 +79,8 @@ class EvalReport:
         low, high = self.ci95
         part = "" if self.n == self.of else f" of {self.of}"
         times = f", each {self.repeats} times" if self.repeats > 1 else ""
-        return f"{self.split}: {self.score:.3f} [{low:.3f}, {high:.3f}] on {self.n}{part} rows{times}"
+        rows = "row" if self.n == 1 and not part else "rows"
+        return f"{self.split}: {self.score:.3f} [{low:.3f}, {high:.3f}] on {self.n}{part} {rows}{times}"
 
     def lines(self) -> list[str]:
         """The whole report as plain text."""

@@ -20,7 +20,7 @@ def describe_rest(task: Task) -> list[str]:
     scored, rows = _count(task, split), sum(_count(task, name) for name in SPLITS)
     if data.split is not None or data.file is None or scored == rows:
         return []
-    return [f"these are {scored} of the {rows} rows ({split}); --split all scores all of them"]
+    return [f"scored are {scored} of the {rows} rows ({split}); --split all scores all of them"]
 
 
 def _count(task: Task, split: str) -> int:
