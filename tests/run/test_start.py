@@ -56,7 +56,8 @@ def test_a_proposer_that_fails_is_told(answer: str | None, tmp_path: Path) -> No
         pool=pool,
         options=Options(out=str(tmp_path / "o.yaml")),
     )
-    why = "none of the proposer's 2 answers made a new candidate"
+    why = "none of the proposer's 2 answers came to a candidate on val: what they propose lost on a few rows "
+    why += "first, is what there is already, or could not be read"
     if answer is None:
         assert "2 of 2 calls of the proposer failed (too_long): the prompt is too long" in report.warnings
         why = "the proposer gave no answer: all 2 of its calls failed (too_long)"

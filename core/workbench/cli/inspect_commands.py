@@ -318,12 +318,12 @@ def export_command(
 def _export_rows(
     run: str, candidate: str | None, split: str | None, out: Path | None, overwrite: bool, db: str
 ) -> None:
-    from workbench.kit.atif_rows import export_rows, write_rows
+    from workbench.evaluation import export_trajectories, write_trajectories
 
-    rows = export_rows(_store(db), run, candidate or "", split)
+    rows = export_trajectories(_store(db), run, candidate or "", split)
     if out is None:
         for row in rows:
             echo_json(row)
         return None
-    write_rows(rows, out, overwrite=overwrite)
+    write_trajectories(rows, out, overwrite=overwrite)
     return say(f"wrote {len(rows)} row{'s' * (len(rows) != 1)} to {one_line(out)}")

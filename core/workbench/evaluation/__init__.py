@@ -4,6 +4,7 @@ A workflow is scored as it is; nothing here changes one.
 """
 
 from workbench.attribution import ReplayReport, RowDiagnosis
+from workbench.evaluation.atif_rows import export_trajectories, write_trajectories
 from workbench.evaluation.compare import (
     NO_EVIDENCE,
     Difference,
@@ -60,6 +61,8 @@ __all__ = [
     "RowDiagnosis",
     "replay_failures",
     "find_diagnoses",
+    "export_trajectories",
+    "write_trajectories",
     "JUNIT",
     "MARKDOWN",
     "write_junit",

@@ -24,7 +24,7 @@ _DEPTH = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class AtifResult:
     """What a tool gave, or what the environment showed. tool: empty where no call is named. inside: the trajectories of
     subagents that did the work."""
 
@@ -40,7 +40,7 @@ class AtifStep:
     source: str
     text: str
     calls: tuple[str, ...] = ()
-    results: tuple[Result, ...] = ()
+    results: tuple[AtifResult, ...] = ()
     copied: bool = False
     time: str = ""
 
@@ -115,14 +115,14 @@ def _step(step: Any, place: str, known: Mapping[str, Trajectory]) -> AtifStep:
     )
 
 
-def _result(one: Mapping[str, Any], tools: Mapping[str, str], known: Mapping[str, Trajectory]) -> Result:
+def _result(one: Mapping[str, Any], tools: Mapping[str, str], known: Mapping[str, Trajectory]) -> AtifResult:
     refs = [ref for ref in one.get("subagent_trajectory_ref") or () if is_dict(ref)]
     keys = [str(ref.get("trajectory_id") or ref.get("session_id")) for ref in refs]  # the latter before version 1.7
     elsewhere = [
         f"[trajectory {ref['trajectory_path']}]" for ref in refs if isinstance(ref.get("trajectory_path"), str)
     ]
     text = "\n".join(filter(None, (content_text(one.get("content")), *elsewhere)))
-    return Result(
+    return AtifResult(
         tools.get(str(one.get("source_call_id")), ""), text, tuple(known[key] for key in keys if key in known)
     )
 

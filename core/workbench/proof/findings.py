@@ -302,7 +302,11 @@ def _untried(roles: Sequence[Any], status: str) -> str:
     if asked["failed"] == asked["n"]:
         return f"the proposer gave no answer: all {asked['n']} of its calls failed ({asked['kinds']})"
     failed = f", and {asked['failed']} more calls failed ({asked['kinds']})" if asked["failed"] else ""
-    return f"none of the proposer's {asked['n'] - asked['failed']} answers made a new candidate{failed}"
+    answers = asked["n"] - asked["failed"]
+    return (
+        f"none of the proposer's {answers} answers came to a candidate on val: what they propose lost on a few rows "
+        f"first, is what there is already, or could not be read{failed}"
+    )
 
 
 def _side(val: Evaluation | None, test: list[Result], workflow: Workflow, mean: float | None) -> dict[str, Any]:

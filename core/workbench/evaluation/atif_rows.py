@@ -1,4 +1,4 @@
-"""Stored rows of our own runs as trajectories in ATIF (`atif.py`), version 1.7.
+"""Stored rows of our own runs as trajectories in ATIF (`workbench.kit.atif`), version 1.7.
 
 A row is a trajectory. What a prompt adds to the one before it is steps of the system and the user, and what a model
 answered is a step of the agent, with its tokens and dollars. Results of tools are observations of the answer that
@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import SpecError
-from workbench.evaluation import add_details, find_candidate, read_rows
+from workbench.evaluation.rows import add_details, find_candidate, read_rows
 from workbench.files import begins_with, check_output, write_whole
-from workbench.kit.agent_log import field_lines
 from workbench.lm import content_text
-from workbench.store import Journal, Store, kind_of, read_report
+from workbench.store import Journal, Store, dumps, kind_of, read_report
 from workbench.type_guards import is_dict
 
 VERSION = "ATIF-v1.7"
@@ -25,7 +24,7 @@ VERSION = "ATIF-v1.7"
 Tree = dict[str, Any]
 
 
-def export_rows(store: Store, run: str, candidate: str = "", split: str | None = None) -> list[Tree]:
+def export_trajectories(store: Store, run: str, candidate: str = "", split: str | None = None) -> list[Tree]:
     """The rows of a run that have steps, as trajectories.
 
     Args:
@@ -51,7 +50,7 @@ def export_rows(store: Store, run: str, candidate: str = "", split: str | None =
     return [_trajectory(row, one, journal) for one in add_details(store, row, stepped)]
 
 
-def write_rows(rows: Sequence[Tree], out: Path, *, overwrite: bool = False) -> None:
+def write_trajectories(rows: Sequence[Tree], out: Path, *, overwrite: bool = False) -> None:
     """Write trajectories: to a `.jsonl` file one a line, to a `.json` file the only one, to a new folder a file each.
 
     Raises SpecError for another place, and for a file that is not of this function.
@@ -74,7 +73,7 @@ def write_rows(rows: Sequence[Tree], out: Path, *, overwrite: bool = False) -> N
 def _trajectory(run: Any, row: Mapping[str, Any], journal: Journal) -> Tree:
     steps = [step for span in row["spans"] for step in _span_steps(span, journal)]
     if not any(step["source"] == "user" for step in steps):
-        steps.insert(0, {"source": "user", "message": field_lines(row["inputs"] or {})})
+        steps.insert(0, {"source": "user", "message": _lines(row["inputs"] or {})})
     metrics = [step["metrics"] for step in steps if "metrics" in step]
     name = f"{run['run']}:{row['example']}" + (f"#{row['replica'] + 1}" if row["replica"] else "")
     known = {name: row[name] for name in ("split", "candidate", "score", "failure", "prediction")}
@@ -100,7 +99,7 @@ def _span_steps(span: Mapping[str, Any], journal: Journal) -> Iterator[Tree]:
     about = {"extra": {"node": str(span["node"]), **({"error": span["error"]} if span.get("error") else {})}}
     calls, last = span.get("calls") or [], dict[str, Any]()
     if not calls:
-        yield {"source": "agent", "message": field_lines(span.get("outputs") or {}), "llm_call_count": 0, **about}
+        yield {"source": "agent", "message": _lines(span.get("outputs") or {}), "llm_call_count": 0, **about}
     before: Sequence[Mapping[str, Any]] = ()
     for call in calls:
         prompt = call.get("messages") or ()
@@ -117,6 +116,10 @@ def _span_steps(span: Mapping[str, Any], journal: Journal) -> Iterator[Tree]:
         last, before = _answer(call, journal) | about, prompt
     if last:
         yield _with_rest(last, (span.get("notes") or {}).get("tools") or ())
+
+
+def _lines(fields: Mapping[str, Any]) -> str:
+    return "\n".join(f"{name}: {value if isinstance(value, str) else dumps(value)}" for name, value in fields.items())
 
 
 def _message(message: Mapping[str, Any]) -> Tree:
