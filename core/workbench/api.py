@@ -144,7 +144,13 @@ def _is_rows(value: Any) -> bool:
 
 def _write_rows(rows: Any, database: Path) -> Path:
     """Rows in a file beside the database, named by their content, so that a run of them can be resumed."""
-    records: Iterable[Any] = rows.to_dict("records") if hasattr(rows, "to_dict") else rows
+    given: Any = rows.to_dict("records") if hasattr(rows, "to_dict") else rows
+    records: list[Any] = [*given] if isinstance(given, Iterable) else [given]
+    if (wrong := next((row for row in records if not isinstance(row, Mapping)), None)) is not None:
+        raise SpecError(
+            f"a row of data is {type(wrong).__name__}, not a mapping",
+            hint='Give rows as [{"text": ..., "label": ...}, ...], a DataFrame, or the path of a file.',
+        )
     lines = [json.dumps(dict(row), ensure_ascii=False, default=str) for row in records]
     if not lines:
         raise SpecError("data has no rows")

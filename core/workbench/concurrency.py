@@ -173,7 +173,7 @@ async def gather_answered(jobs: Iterable[Awaitable[T]], fatal: Collection[str] =
 
 class BackgroundLoop:
     """An event loop in a thread of its own, started with the first job. Jobs come from any thread or event loop of the
-    process that made it: a fork has no such thread."""
+    process that made it: a fork has no such thread. It works until the process ends, also in functions of `atexit`."""
 
     def __init__(self, name: str):
         self._name, self._lock, self.process = name, threading.Lock(), os.getpid()
@@ -190,6 +190,7 @@ class BackgroundLoop:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
+                self._loop.set_default_executor(_LastingThreads())
                 self._thread = threading.Thread(target=self._loop.run_forever, name=self._name, daemon=True)
                 self._thread.start()
             return asyncio.run_coroutine_threadsafe(job, self._loop)
@@ -204,6 +205,27 @@ class BackgroundLoop:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
+
+
+class _LastingThreads(concurrent.futures.ThreadPoolExecutor):
+    """A daemon thread for each call. Python's own executor, which `asyncio.to_thread` and the look-up of a host use,
+    refuses calls from the end of the main thread on: too early for whoever closes or calls something at exit."""
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> concurrent.futures.Future[T]:
+        future: concurrent.futures.Future[T] = concurrent.futures.Future()
+
+        def work() -> None:
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(fn(*args, **kwargs))
+                except BaseException as error:
+                    future.set_exception(error)
+
+        try:
+            threading.Thread(target=work, name="workbench-blocking", daemon=True).start()
+        except RuntimeError:  # Python 3.12 starts no thread at exit
+            work()
+        return future
 
 
 async def _cancel_all() -> None:

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
@@ -24,13 +24,64 @@ _NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "lustre
 _MOUNTS = Path("/proc/self/mountinfo")
 
 
-def check_writable(out: Path) -> None:
-    """Raise SpecError if a file cannot be written there."""
+def check_output(
+    out: Path,
+    option: str = "--out",
+    *,
+    inputs: Iterable[str | Path] = (),
+    ours: Callable[[Path], bool] = lambda path: False,
+    overwrite: bool = False,
+    other: str = "",
+) -> None:
+    """Check, before anything is paid for, the file that a command will write.
+
+    Args:
+        option: the flag that names it.
+        inputs: files that the command reads; whatever is none is ignored.
+        ours: whether an existing file is one that the same command made, so that nothing is lost with it.
+        overwrite: whether any other file, but for the inputs, may be replaced.
+        other: an example of another name.
+
+    Raises:
+        SpecError: nothing can be written there, it is an input, or it would replace what somebody else wrote.
+    """
+    check_writable(out, option)
+    if not out.exists():
+        return
+    another = f"Name another file{f', e.g. {option} {other}' if other else ''}"
+    if any(Path(path).exists() and out.samefile(path) for path in inputs):
+        raise SpecError(f"{option} {out}: that file is read by this command, and would be lost", hint=f"{another}.")
+    if overwrite or not out.stat().st_size:  # as of mktemp
+        return
+    known = False
+    with suppress(OSError):  # it cannot be read
+        known = ours(out)
+    if not known:
+        raise SpecError(
+            f"{option} {out}: that file exists, and was not written by this command, or edited since",
+            hint=f"{another}, or add --overwrite to replace it.",
+        )
+
+
+def begins_with(pattern: str) -> Callable[[Path], bool]:
+    """Whether the text of a file begins so (a regular expression)."""
+
+    def check(path: Path) -> bool:
+        with path.open("rb") as file:
+            return re.match(pattern, file.read(4096).decode(errors="replace")) is not None
+
+    return check
+
+
+def check_writable(out: Path, option: str = "--out") -> None:
+    """Raise SpecError if a file cannot be written there. option: the flag that names it."""
     folder = next(p for p in (out.resolve().parent, *out.resolve().parent.parents) if p.exists())
     if out.is_dir():
-        raise SpecError(f"--out {out}: that is a folder", hint="Name a file in it.")
+        raise SpecError(f"{option} {out}: that is a folder", hint="Name a file in it.")
+    if out.exists() and not out.is_file():
+        raise SpecError(f"{option} {out}: that is no file", hint="Name a file in a folder of yours.")
     if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise SpecError(f"--out {out}: nothing can be written in {folder}", hint="Name a file in a folder of yours.")
+        raise SpecError(f"{option} {out}: nothing can be written in {folder}", hint="Name a file in a folder of yours.")
 
 
 def file_digest(path: Path) -> str:

@@ -124,9 +124,9 @@ def gallery() -> str:
         "team and "
         "registers nothing, and what it writes as plan, search, critique or score has no meaning: where that cannot "
         "be read, the "
-        "file says what is done instead. Name a real model for results. In the tests a scripted model goes every way "
-        "through each file. Pictures: `workbench show --mermaid FILE`. Those "
-        "with tools in Python are asked about once; `workbench trust --folder workflows` answers for all.\n",
+        "file says what is done instead. Name a real model for results. Our tests drive a scripted model "
+        "down every path of each file. Pictures: `workbench show --mermaid FILE`. You are "
+        "asked once before a file with tools in Python runs; `workbench trust --folder workflows` answers for all.\n",
     ]
     for path in sorted((ROOT / "workflows/gallery").glob("*.yaml")):
         lines = path.read_text(encoding="utf-8").splitlines()[1:]

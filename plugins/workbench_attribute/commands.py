@@ -77,7 +77,7 @@ def _with_run_options(command: Any) -> Any:
     "--format",
     "form",
     metavar="NAME",
-    help="Of a file: who-and-when, otel or openinference (default: by its content).",
+    help="Of a file: who-and-when, atif, otel or openinference (default: by its content).",
 )
 @click.option(
     "--method",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from workbench.cli import echo_json, say
-from workbench.cli.run_commands import DB, FILE, JSON, SET, read_settings
+from workbench.cli.run_commands import DB, FILE, JSON, OVERWRITE, SET, read_settings
 from workbench.text import indented, one_line, visible
 
 if TYPE_CHECKING:
@@ -24,21 +24,27 @@ if TYPE_CHECKING:
 @FILE
 @click.option("--rows", type=click.IntRange(1), default=4, show_default=True, help="Training rows to run the agent on.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write the workflow with its slots to this file.")
+@OVERWRITE
 @SET
 @DB
 @JSON
-def slots_command(file: Path, rows: int, out: Path | None, sets: tuple[str, ...], db: str, as_json: bool) -> None:
+def slots_command(
+    file: Path, rows: int, out: Path | None, overwrite: bool, sets: tuple[str, ...], db: str, as_json: bool
+) -> None:
     """Run the agents in FILE on a few rows, and show which of their texts can be replaced.
 
     A part that varies stands as {{1}}, an input by its name. `optimize` finds the slots of a file without any by
     itself; with --out they can be edited before: delete those that must stay as they are.
     """
     from workbench.cli.trust import require_trust, trust_result
+    from workbench.files import check_output
     from workbench.run import prepare
     from workbench.task import write_workflow
     from workbench_external.observed import observe_file
 
     require_trust(file)
+    if out is not None:
+        check_output(out, inputs=[file], overwrite=overwrite)
     task = prepare(file, read_settings(sets))[2]
     workflow, runs, spent = observe_file(task, file, Path(db), rows)
     found = list(_external_slots(workflow))

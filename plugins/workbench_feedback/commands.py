@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from workbench.cli import echo_json, say
+from workbench.cli.run_commands import OVERWRITE
 from workbench.text import one_line
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ _DROPPED = {
     show_default=True,
     help="File of the metrics.",
 )
+@OVERWRITE
 @click.option(
     "--lm",
     "model",
@@ -84,6 +86,7 @@ def induce_command(
     api_base: str | None,
     budget_calls: int,
     budget_usd: float | None,
+    overwrite: bool,
     dry_run: bool,
     db: str,
     as_json: bool,
@@ -95,18 +98,17 @@ def induce_command(
     reads, or {"trace": TEXT, "comment": TEXT}. A workflow uses the result with `metric: {induced: metrics.yaml}`. The
     same command again pays nothing. Exits with code 1 if the budget did not last.
     """
-    from workbench.files import check_writable
+    from workbench.files import check_output
     from workbench.spec import BudgetSpec
     from workbench_feedback.comments import read_comments
     from workbench_feedback.induce import induce
-    from workbench_feedback.metrics_file import check_not_edited, write_metrics
+    from workbench_feedback.metrics_file import is_unedited, write_metrics
     from workbench_feedback.settings import Induction
 
     if api_base and not model:
         raise click.UsageError("--api-base is the address of the model that --lm names")
     chosen = Induction.model_validate(settings)
-    check_writable(out)
-    check_not_edited(out)
+    check_output(out, inputs=[comments], ours=is_unedited, overwrite=overwrite)
     read = read_comments(comments, db)
     if dry_run:
         _print_plan(read, chosen, as_json)

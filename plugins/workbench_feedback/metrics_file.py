@@ -68,17 +68,13 @@ def write_metrics(path: Path, metrics: Sequence[InducedMetric], induced: Mapping
     write_whole(path, head + dump_yaml(tree))
 
 
-def check_not_edited(path: Path) -> None:
-    """Raise SpecError for a file of metrics that somebody wrote or edited: it must not be written over."""
-    if not path.exists():
-        return
-    hint = "Name another file with --out, or move this one."
+def is_unedited(path: Path) -> bool:
+    """Whether a file holds metrics as they were written; one that somebody edited must not be written over."""
     try:
         found = MetricsFile.model_validate(load_yaml_file(path).value)
     except (SpecError, ValidationError):
-        raise SpecError(f"--out {path}: there is a file that `induce` did not write", hint=hint) from None
-    if found.induced.get("metrics_digest") != digest(_dumped(found.metrics)):
-        raise SpecError(f"--out {path}: its metrics were edited by hand, and would be lost", hint=hint)
+        return False
+    return found.induced.get("metrics_digest") == digest(_dumped(found.metrics))
 
 
 def _dumped(metrics: Sequence[InducedMetric]) -> list[dict[str, Any]]:

@@ -86,20 +86,23 @@ class Imported:
         metric = tree.pop("metric")
         tree.setdefault("lm", defaults.LM)  # a line to edit, where no model could be taken
         head = {key: tree.pop(key) for key in ("name", "lm", "roles") if key in tree}
-        data = {"file": name, "split": split_sizes(len(rows))}
+        data = data_section(name, len(rows))
+        if "split" not in data:
+            self.guessed.append(
+                f"the rows are for `eval` alone: there are {len(rows)}, and optimize needs at least {LEAST_ROWS}"
+            )
         text = dump_yaml({**head, "data": data, "metric": metric, "nodes": nodes, **tree})
         write_whole(out / "workflow.yaml", "# Made by `workbench import`.\n" + text)
 
 
-def split_sizes(rows: int) -> dict[str, int]:
-    """A quarter of the rows for train, a quarter for val, the rest for the sealed test."""
+def data_section(file: str, rows: int) -> dict[str, Any]:
+    """A quarter of the rows for train, a quarter for val, the rest for the sealed test. Too few are for `eval`."""
+    if not rows:
+        raise SpecError("there is no row", hint="Add rows, or name a file of them with --data (for a DSPy program).")
     if rows < LEAST_ROWS:
-        raise SpecError(
-            f"there are {rows} row(s), and train, val and test need one each",
-            hint="Add rows, or name a file of them with --data (for a DSPy program).",
-        )
+        return {"val": file}
     part = max(1, rows // 4)
-    return {"train": part, "val": part, "test": rows - 2 * part}
+    return {"file": file, "split": {"train": part, "val": part, "test": rows - 2 * part}}
 
 
 def read_table(path: Path) -> list[dict[str, Any]]:

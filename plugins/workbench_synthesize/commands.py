@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from workbench.cli import echo_json, say
+from workbench.cli.run_commands import OVERWRITE
 from workbench.text import one_line
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Output file.",
 )
+@OVERWRITE
 @click.option("--rows", type=click.IntRange(1), help="Number of rows; overrides the file.")
 @click.option("--calls", type=click.IntRange(1), help="Maximum calls; overrides the file.")
 @click.option("--seed", type=int, help="Random seed; overrides the file.")
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 def synthesize_command(
     file: Path,
     out: Path,
+    overwrite: bool,
     rows: int | None,
     calls: int | None,
     seed: int | None,
@@ -49,6 +52,7 @@ def synthesize_command(
     After a kill, the same command continues, and paid calls are not paid again. After the end, it starts anew, with new
     calls. Exits with code 1 if no row passed.
     """
+    from workbench.files import check_output
     from workbench_synthesize.synthesize import synthesize
 
     given: dict[str, Any] = {
@@ -57,9 +61,8 @@ def synthesize_command(
         "budget": {"calls": calls} if calls else None,
         "failures": failures,
     }
+    check_output(out, inputs=[file], overwrite=overwrite)
     _require_trust(file, failures, db)
-    if out.exists():
-        say(f"{out} exists and will be replaced.", err=True)
 
     def report_progress(found: Found, wanted: int) -> None:
         left_out = found.rejected.total()

@@ -8,8 +8,8 @@ from typing import Any
 from workbench.type_guards import is_dict
 from workbench_traces.turn import Turn, as_text, read_messages, read_score, read_time
 
-_CONVERSATION = ("conversation", "conversation_id", "session_id", "sessionId", "thread_id", "chat_id")
-_USER = ("user", "user_id", "userId")
+CONVERSATION = ("conversation", "conversation_id", "session_id", "sessionId", "thread_id", "chat_id")
+USER = ("user", "user_id", "userId")
 _TIME = ("time", "timestamp", "created_at", "created", "date")
 _EDIT = ("correction", "edit", "edited", "corrected")
 _COMMENT = ("comment", "feedback", "note")
@@ -37,12 +37,12 @@ class ChatTurns:
             asked,
             messages[last][1] if before else "",
             before,
-            _first(places, _CONVERSATION),
-            _first(places, _USER),
-            read_time(_first(places, _TIME)),
-            _scores(places),
-            _first(places, (self.wanted[1], *_EDIT)),
-            [text] if (text := _first(places, _COMMENT)) else [],
+            first_text(places, CONVERSATION),
+            first_text(places, USER),
+            read_time(first_text(places, _TIME)),
+            read_scores(places),
+            first_text(places, (self.wanted[1], *_EDIT)),
+            [text] if (text := first_text(places, _COMMENT)) else [],
             {"file": file, "format": "chat", "id": id_},
         )
         self.found.append(turn)
@@ -52,11 +52,12 @@ class ChatTurns:
         yield from self.found
 
 
-def _first(places: Sequence[Mapping[str, Any]], names: tuple[str, ...]) -> str:
+def first_text(places: Sequence[Mapping[str, Any]], names: tuple[str, ...]) -> str:
+    """The first of these names that has a value in one of the places, as text."""
     return next((as_text(p[n]) for n in names for p in places if n and p.get(n) not in (None, "")), "")
 
 
-def _scores(places: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+def read_scores(places: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Every number beside the messages, and those under `scores`: which of them counts is said by its name."""
     found: dict[str, float] = {}
     for place in [*places, *(p["scores"] for p in places if is_dict(p.get("scores")))]:

@@ -13,7 +13,7 @@ from workbench.text import one_line
 if TYPE_CHECKING:
     from workbench_traces.rows import Account
 
-_FORMATS = ("otel", "openinference", "langfuse", "langsmith", "chat")
+_FORMATS = ("otel", "openinference", "langfuse", "langsmith", "atif", "chat")
 _KINDS = ("key", "email", "card", "ip", "phone")
 
 

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import SpecError
+from workbench.kit.atif import is_trajectory
 from workbench.type_guards import is_dict, is_list
+from workbench_traces.atif import AtifTurns
 from workbench_traces.chat import ChatTurns
 from workbench_traces.langfuse import LangfuseTurns
 from workbench_traces.langsmith import LangSmithTurns
@@ -21,6 +23,7 @@ FORMATS = {
     "openinference": SpanTurns,
     "langfuse": LangfuseTurns,
     "langsmith": LangSmithTurns,
+    "atif": AtifTurns,
     "chat": ChatTurns,
 }
 
@@ -28,8 +31,8 @@ FORMATS = {
 MOST_LINE, MOST_FILE = 256 << 20, 1 << 30
 
 _FORMS = (
-    "Known: OTLP/JSON with GenAI attributes, spans of OpenInference, exports of Langfuse and LangSmith, and lines of "
-    '{"messages": [...]}. Name the format with --from.'
+    "Known: OTLP/JSON with GenAI attributes, spans of OpenInference, exports of Langfuse and LangSmith, ATIF, "
+    'and lines of {"messages": [...]}. Name the format with --from.'
 )
 
 
@@ -126,6 +129,8 @@ def find_form(value: Any) -> str | None:
     """The format of a record by its keys; None for one that is not known."""
     if not is_dict(value):
         return None
+    if is_trajectory(value):
+        return "atif"
     names = value.keys()
     if names & {"resourceSpans", "resourceLogs"} or any(name.startswith("attributes.") for name in names):
         return "otel"

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import click
 
 from workbench.cli import fail, say
-from workbench.cli.run_commands import DB
+from workbench.cli.run_commands import DB, OVERWRITE
 from workbench.text import one_line
 
 if TYPE_CHECKING:
@@ -27,25 +27,36 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     show_default=True,
     help="The file; its ending says what is written: .html, .md, .json or .csv.",
 )
+@OVERWRITE
 @DB
-def report_command(run: str, out: Path, db: str) -> None:
-    """Write what a run found as one file: a page to read (.html, .md), or data (.json; .csv has a row for each sealed
-    row).
+def report_command(run: str, out: Path, overwrite: bool, db: str) -> None:
+    """Write what a run of optimize or eval found as one file: a page to read (.html, .md), or data (.json; .csv has a
+    row for each sealed row, or for each row of an evaluation, with what was answered).
 
     The page needs no network and holds all that it shows: the proof, what was changed, the rows that changed sides with
     their traces, the candidates, and the bill. Rows of your data and answers of models stand in it.
     """
     from workbench.errors import StoreError
-    from workbench.files import write_whole
-    from workbench.store import ReadOnlyStore
+    from workbench.files import begins_with, check_output, write_whole
+    from workbench.store import ReadOnlyStore, kind_of
+    from workbench_view.evaluated import EVAL_WRITERS, read_evaluation
     from workbench_view.exports import WRITERS
     from workbench_view.facts import read_facts
 
     if out.suffix not in WRITERS:
         return fail(f"'{one_line(out)}' names no format: let it end with {', '.join(WRITERS)}", 2)
+    write, beginning = WRITERS[out.suffix]
+    check_output(out, ours=begins_with(beginning), overwrite=overwrite)
     store = ReadOnlyStore(db)
     try:
-        text = WRITERS[out.suffix](read_facts(store, run))
+        row = store.find_run(run, kinds=("optimize", "eval"))
+        if kind_of(row) not in ("optimize", "eval"):
+            raise StoreError(f"{row['run']} is a run of `{kind_of(row)}`; reports are of `optimize` and `eval`")
+        text = (
+            EVAL_WRITERS[out.suffix](read_evaluation(store, row))
+            if kind_of(row) == "eval"
+            else write(read_facts(store, row["run"]))
+        )
     finally:
         store.close()
     try:

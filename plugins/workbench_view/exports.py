@@ -7,6 +7,7 @@ import io
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from workbench.text import one_line
 from workbench_view.facts import ChangedRow, Facts
@@ -50,13 +51,13 @@ def _list_changed_rows(changed: Sequence[ChangedRow]) -> list[str]:
     lost = sum(row.gain < 0 for row in changed)
     lines = ["", "## Rows that changed sides", "", f"{lost} lost, {len(changed) - lost} won.", ""]
     lines += ["| row | baseline | winner |", "| --- | --- | --- |"]
-    lines += [f"| {_cell(row.example)} | {row.scores[0]:.3f} | {row.scores[1]:.3f} |" for row in changed[:ROWS]]
+    lines += [f"| {table_cell(row.example)} | {row.scores[0]:.3f} | {row.scores[1]:.3f} |" for row in changed[:ROWS]]
     if len(changed) > ROWS:
         lines += ["", f"and {len(changed) - ROWS} more: `--out report.html` and `.csv` have all."]
     return lines
 
 
-def _cell(text: str) -> str:
+def table_cell(text: str) -> str:
     """A text as a cell of a table, in which nothing is markup."""
     return re.sub(r"([\\`*_{}\[\]<>()#|!~&@])", r"\\\1", one_line(" ".join(text.split()))[:CUT])
 
@@ -86,28 +87,36 @@ def write_json(facts: Facts) -> str:
 
 
 def write_csv(facts: Facts) -> str:
-    """A line for each sealed row: its id, the score on both sides, and their difference."""
+    """A line for each sealed row: its id, the score on both sides, their difference, its inputs, and both answers."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["row", "baseline", "winner", "difference"])
+    inputs = list(dict.fromkeys(name for row in facts.inputs.values() for name in row))
+    said = list(dict.fromkeys(name for side in facts.answers for row in side.values() for name in row))
+    answers = [f"{side}.{name}" for side in ("baseline", "winner") for name in said]
+    writer.writerow(map(plain_cell, ["row", "baseline", "winner", "difference", *inputs, *answers]))
     if facts.sides is not None:
         first, second = (side.rows for side in facts.sides)
         for key in (key for key in first if key in second):
-            a, b = first[key].score, second[key].score
-            difference = b - a if a is not None and b is not None else ""
-            writer.writerow([_plain(first[key].example), "" if a is None else a, "" if b is None else b, difference])
+            example, a, b = first[key].example, first[key].score, second[key].score
+            difference = b - a if a is not None and b is not None else None
+            cells = [example, a, b, difference, *(facts.inputs.get(example, {}).get(name) for name in inputs)]
+            cells += [side.get(example, {}).get(name) for side in facts.answers for name in said]
+            writer.writerow(map(plain_cell, cells))
     return out.getvalue()
 
 
-def _plain(cell: str) -> str:
-    """A text that no spreadsheet takes for a formula."""
-    return f"'{cell}" if cell[:1] in "=+-@\t\r" else cell
+def plain_cell(value: Any) -> Any:
+    """A value as a cell that no spreadsheet takes for a formula."""
+    if value is None or isinstance(value, int | float):
+        return "" if value is None else value
+    cell = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return f"'{cell}" if cell and cell[0] in "=+-@\t\r" else cell
 
 
-#: By the ending of a file.
-WRITERS: Mapping[str, Callable[[Facts], str]] = {
-    ".html": write_page,
-    ".md": write_markdown,
-    ".json": write_json,
-    ".csv": write_csv,
+#: By the ending of a file, who writes it, and how it begins, so that a newer one may replace it.
+WRITERS: Mapping[str, tuple[Callable[[Facts], str], str]] = {
+    ".html": (write_page, r'(?s).*<meta name="generator" content="workbench report">'),
+    ".md": (write_markdown, r"# .*: run [0-9a-f]{8}\n"),
+    ".json": (write_json, r'\{\n "run": \{'),
+    ".csv": (write_csv, r"row,(baseline,winner|split,repeat),"),
 }

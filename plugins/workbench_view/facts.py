@@ -11,7 +11,7 @@ from typing import Any
 
 from workbench.errors import StoreError
 from workbench.evaluation import Difference, Side, add_details, compare_sides, read_rows, read_side
-from workbench.run import candidate_workflow, candidates, lineage, origin_of, winner_of
+from workbench.run import candidate_workflow, candidates, lineage, origin_of, row_inputs, winner_of
 from workbench.store import Candidates, RunRecord, Store, kind_of, list_attributions, read_report
 from workbench.workflow import Workflow
 from workbench_view.noise import noise_band
@@ -95,11 +95,14 @@ class Facts(Summary):
     """A run of `optimize`, with its sealed rows.
 
     sides: baseline and winner on the sealed rows; None if these were not tested.
+    inputs, answers: by row, what the workflow reads, where that is known, and what each side answered.
     """
 
     sides: tuple[Side, Side] | None
     difference: Difference | None
     changed: Sequence[ChangedRow]
+    inputs: Mapping[str, Mapping[str, Any]]
+    answers: tuple[Mapping[str, Mapping[str, Any]], ...]
 
 
 def read_facts(store: Store, name: str) -> Facts:
@@ -107,16 +110,19 @@ def read_facts(store: Store, name: str) -> Facts:
     row = store.find_run(name, kinds=("optimize",))
     report = read_report(row)
     if kind_of(row) != "optimize":
-        raise StoreError(f"run {row['run']} is one of `{kind_of(row)}`; a report is written of `optimize`")
+        raise StoreError(f"run {row['run']} is one of `{kind_of(row)}`; these are the facts of `optimize`")
     if report is None:
         why = {"ready": "it has not begun", "running": "it is running"}.get(row["status"], "it was cut short")
         raise StoreError(f"run {row['run']} has no report: {why}; see workbench show {row['run']}")
     sides = _sides(store, row["run"])
+    results = [_results(store, row, report, side) for side in sides or ()]
     return Facts(
         **vars(read_summary(store, row, report, _noise(sides) if sides is not None else None)),
         sides=sides,
         difference=compare_sides(sides)[0] if sides is not None else None,
-        changed=_changed_rows(store, row, report, sides) if sides is not None else [],
+        changed=_changed_rows(store, row, sides, results) if sides is not None else [],
+        inputs=row_inputs(store, row) if sides is not None else {},
+        answers=tuple({name: one["prediction"] or {} for name, one in side.items()} for side in results),
     )
 
 
@@ -201,7 +207,13 @@ def _points(store: Store, run_id: int, found: Sequence[Mapping[str, Any]]) -> li
     return made
 
 
-def _changed_rows(store: Store, row: Any, report: Mapping[str, Any], sides: tuple[Side, Side]) -> list[ChangedRow]:
+def _results(store: Store, row: Any, report: Mapping[str, Any], side: Side) -> dict[str, dict[str, Any]]:
+    return {r["example"]: r for r in read_rows(store, row, report, side.workflow) if r["split"] == side.split}
+
+
+def _changed_rows(
+    store: Store, row: Any, sides: tuple[Side, Side], results: Sequence[Mapping[str, dict[str, Any]]]
+) -> list[ChangedRow]:
     """Losses first, then gains, each the largest first."""
     first, second = (side.rows for side in sides)
     differ = [
@@ -210,10 +222,6 @@ def _changed_rows(store: Store, row: Any, report: Mapping[str, Any], sides: tupl
         if a.score is not None and b.score is not None and not math.isclose(a.score, b.score)
     ]
     differ.sort(key=lambda found: (found[0] > 0, -abs(found[0]), found[1].example))
-    results = [
-        {r["example"]: r for r in read_rows(store, row, report, side.workflow) if r["split"] == side.split}
-        for side in sides
-    ]
     pairs = [(results[0][a.example], results[1][b.example]) for _, a, b in differ]
     add_details(store, row, [one for pair in pairs for one in pair])
     made: list[ChangedRow] = []

@@ -1,156 +1,208 @@
-"""Plots of a run as SVG (matplotlib, extra `plot`), whose colours are those of the page around them."""
+"""Plots of a run as SVG, drawn here, whose colours are those of the page around them."""
 
 from __future__ import annotations
 
-import io
-import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from workbench.distribution import pip_install
-from workbench.errors import PluginError
+from markupsafe import escape
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from workbench_view.facts import Point
 
-#: Colours that stand for those of the page: what is drawn in one gets the class beside it.
-_CLASSES = {"#010101": "ink", "#020202": "soft", "#030303": "accent", "#040404": "good", "#050505": "bad"}
-INK, SOFT, ACCENT, GOOD, BAD = _CLASSES
+#: Colours by what they stand for: custom properties of the page.
+INK, SOFT, ACCENT, GOOD, BAD = (f"var(--{name})" for name in ("ink", "soft", "accent", "good", "bad"))
 #: Points with a name beside them.
 _NAMED = 12
+#: Width of a plot, size of a text and of a small one, and about how wide a letter is for its size.
+_WIDTH, _TEXT, _SMALL, _LETTER = 460.0, 9.0, 8.0, 0.6
+
+Place = tuple[float, float]
 
 
 def draw_proof(diff: float, ci95: Sequence[float], noise: float | None, *, gain: bool) -> str:
     """The difference with its interval, beside the band of two equal arms. gain: whether it is shown to be one."""
-
-    def draw(axes: Axes) -> None:
-        axes.axvline(0, color=SOFT, linewidth=1)
-        if noise is not None:
-            axes.axvspan(-noise, noise, color=SOFT, alpha=0.25, linewidth=0)
-            axes.annotate("two equal arms", (0, 0.95), ha="center", va="top", color=SOFT, fontsize=8)
-        colour = GOOD if gain else BAD if ci95[1] < 0 else ACCENT
-        axes.plot(ci95, [0.4, 0.4], color=colour, linewidth=3, solid_capstyle="butt")
-        axes.plot([diff], [0.4], "o", color=colour, markersize=9)
-        axes.annotate(f"{diff:+.3f}", (diff, 0.5), ha="center", va="bottom", color=colour, fontsize=10)
-        axes.set_ylim(0, 1)
-        axes.set_yticks([])
-        axes.set_xlabel("score of the winner, less that of the baseline")
-
-    return _svg(draw, 6.4, 1.5)
+    band = max(noise or 0.0, 0.02)
+    axes = _Axes(_Scale.over([*ci95, diff, band, -band], 10, _WIDTH - 10), _Scale(0, 1, 80, 4))
+    x, y, colour = axes.x.at, axes.y.at(0.4), GOOD if gain else BAD if ci95[1] < 0 else ACCENT
+    drawn = [_line([(x(0), axes.y.at(0)), (x(0), axes.y.at(1))], SOFT, 1)]
+    if noise is not None:
+        drawn.append(_box(x(-noise), 4, x(noise) - x(-noise), 76, SOFT, 0.25))
+        drawn.append(_text("two equal arms", x(0), 13, SOFT, _SMALL, "middle"))
+    drawn += [_line([(x(ci95[0]), y), (x(ci95[1]), y)], colour, 3), _dot(x(diff), y, colour, 4.5)]
+    drawn.append(_text(f"{diff:+.3f}", x(diff), y - 8, colour, 10, "middle"))
+    return _svg(110, [*drawn, *axes.draw_x("score of the winner, less that of the baseline")])
 
 
 def draw_course(points: Sequence[Point], winner: str) -> str:
     """Scores on val against the calls that had been paid, with the best so far."""
-
-    def draw(axes: Axes) -> None:
-        best, steps = float("-inf"), list[tuple[int, float]]()
-        for point in points:
-            best = max(best, point.score)
+    axes = _Axes.around([(p.calls, p.score) for p in points])
+    best, steps = -math.inf, list[Place]()
+    for point in points:
+        if steps:
             steps.append((point.calls, best))
-        axes.step([x for x, _ in steps], [y for _, y in steps], where="post", color=ACCENT, linewidth=1.5)
-        axes.plot([p.calls for p in points], [p.score for p in points], "o", color=SOFT, markersize=4)
-        for point in points:
-            if point.candidate == winner:
-                axes.plot([point.calls], [point.score], "o", color=GOOD, markersize=8)
-                _name(axes, "winner", point.calls, point.score, GOOD)
-        axes.set_xlabel("calls paid")
-        axes.set_ylabel("score on val")
-
-    return _svg(draw, 6.4, 2.8)
+        best = max(best, point.score)
+        steps.append((point.calls, best))
+    drawn = [_line([axes.at(place) for place in steps], ACCENT, 1.5)]
+    for point in points:
+        won = point.candidate == winner
+        drawn.append(_dot(*axes.at((point.calls, point.score)), GOOD if won else SOFT, 4 if won else 2))
+        if won:
+            drawn.append(axes.name("winner", (point.calls, point.score), GOOD))
+    return _svg(200, [*drawn, *axes.draw_x("calls paid"), *axes.draw_y("score on val")])
 
 
 def draw_tradeoff(points: Sequence[Point], cost: str, front: Sequence[str], winner: str, baseline: str) -> str:
     """Score against a cost per row; those on the Pareto front are joined and named."""
-
-    def draw(axes: Axes) -> None:
-        axes.plot([p.cost[cost] for p in points], [p.score for p in points], "o", color=SOFT, markersize=4)
-        ahead = sorted((p for p in points if p.candidate in front), key=lambda p: p.cost[cost])
-        line = [p.cost[cost] for p in ahead], [p.score for p in ahead]
-        axes.plot(*line, "o-", color=ACCENT, linewidth=1, markersize=5)
-        shown = {winner, baseline, *(p.candidate for p in ahead[:_NAMED])}
-        for p in points:
-            if p.candidate in shown:
-                name = {winner: "winner", baseline: "baseline"}.get(p.candidate, p.candidate[:8])
-                _name(axes, name, p.cost[cost], p.score)
-        axes.set_xlabel(f"{cost} per row, on val")
-        axes.set_ylabel("score on val")
-
-    return _svg(draw, 6.4, 2.8)
+    axes = _Axes.around([(p.cost[cost], p.score) for p in points])
+    ahead = sorted((p for p in points if p.candidate in front), key=lambda p: p.cost[cost])
+    shown = {winner, baseline, *(p.candidate for p in ahead[:_NAMED])}
+    drawn = [_line([axes.at((p.cost[cost], p.score)) for p in ahead], ACCENT, 1)]
+    for p in points:
+        place = (p.cost[cost], p.score)
+        drawn.append(_dot(*axes.at(place), *((ACCENT, 2.5) if p.candidate in front else (SOFT, 2))))
+        if p.candidate in shown:
+            name = {winner: "winner", baseline: "baseline"}.get(p.candidate, p.candidate[:8])
+            drawn.append(axes.name(name, place, INK))
+    return _svg(200, [*drawn, *axes.draw_x(f"{cost} per row, on val"), *axes.draw_y("score on val")])
 
 
-def draw_bill(roles: Mapping[str, Mapping[str, Any]], what: str) -> str:
+def draw_bill(roles: Mapping[str, Mapping[str, float]], what: str) -> str:
     """What each role spent."""
-
-    def draw(axes: Axes) -> None:
-        names = sorted(roles, key=lambda role: roles[role][what])
-        values = [roles[name][what] for name in names]
-        bars = axes.barh(names, values, color=ACCENT, height=0.6)
-        told = [f"${value:.4f}" if what == "usd" else f"{value:,}" for value in values]
-        axes.bar_label(bars, told, padding=4, color=INK, fontsize=8)
-        axes.set_xlabel({"usd": "dollars", "calls": "calls"}.get(what, what))
-        axes.margins(x=0.15)
-
-    return _svg(draw, 6.4, 0.7 + 0.35 * len(roles))
+    names = sorted(roles, key=lambda role: -roles[role][what])
+    left = max(map(len, names)) * _TEXT * _LETTER + 14
+    bottom = 25.0 * len(names) + 4
+    axes = _Axes(_Scale.over([0, *(roles[n][what] for n in names)], left, _WIDTH - 60), _Scale(0, 1, bottom, 4))
+    drawn = list[str]()
+    for n, name in enumerate(names):
+        value, y = roles[name][what], 25 * n + 16.5
+        told = f"${value:.4f}" if what == "usd" else f"{value:,}"
+        drawn.append(_box(axes.x.at(0), y - 7.5, axes.x.at(value) - axes.x.at(0), 15, ACCENT))
+        drawn += [_text(name, left - 6, y + 3, INK, _TEXT, "end"), _text(told, axes.x.at(value) + 4, y + 3, INK)]
+    return _svg(bottom + 34, [*drawn, *axes.draw_x({"usd": "dollars", "calls": "calls"}.get(what, what))])
 
 
 def draw_graph(edges: Sequence[tuple[str, str]], layers: Sequence[Sequence[str]], changed: Sequence[str]) -> str:
     """A workflow from left to right; nodes that differ stand out."""
-    places = {name: (x, -(y - (len(layer) - 1) / 2)) for x, layer in enumerate(layers) for y, name in enumerate(layer)}
-
-    def draw(axes: Axes) -> None:
-        for a, b in edges:
-            arrow = {"arrowstyle": "->", "color": SOFT, "shrinkA": 22, "shrinkB": 26}
-            axes.annotate("", places[b], places[a], arrowprops=arrow)
-        for name, (x, y) in places.items():
-            colour = ACCENT if name in changed else INK
-            box = {"boxstyle": "round,pad=0.4", "facecolor": "none", "edgecolor": colour}
-            axes.annotate(name, (x, y), ha="center", va="center", color=colour, bbox=box, fontsize=9)
-        axes.set_xlim(-0.6, max(len(layers) - 0.4, 0.6))
-        tallest = max(len(layer) for layer in layers)
-        axes.set_ylim(-tallest / 2 - 0.3, tallest / 2 + 0.3)
-        axes.set_axis_off()
-
-    return _svg(draw, min(11.0, 1.2 + 1.6 * len(layers)), 0.6 + 0.5 * max(len(layer) for layer in layers))
-
-
-def _name(axes: Axes, text: str, x: float, y: float, colour: str = INK) -> None:
-    axes.annotate(text, (x, y), xytext=(5, 3), textcoords="offset points", color=colour, fontsize=8)
+    tallest = max(len(layer) for layer in layers)
+    boxes, x = dict[str, tuple[float, float, float]](), 4.0  # left, middle, width
+    for layer in layers:
+        wide = max(len(name) for name in layer) * _TEXT * _LETTER + 14
+        for n, name in enumerate(layer):
+            boxes[name] = (x, 20 + 36 * (n + (tallest - len(layer)) / 2), wide)
+        x += wide + 44
+    drawn = list[str]()
+    for a, b in edges:
+        (left, y, wide), (to_x, to_y, _) = boxes[a], boxes[b]
+        drawn += _arrow((left + wide, y), (to_x, to_y))
+    for name, (left, y, wide) in boxes.items():
+        colour = ACCENT if name in changed else INK
+        frame = f'<rect x="{left:.1f}" y="{y - 11:.1f}" width="{wide:.1f}" height="22" rx="4"'
+        drawn.append(f'{frame} style="fill: none; stroke: {colour}"/>')
+        drawn.append(_text(name, left + wide / 2, y + 3, colour, _TEXT, "middle"))
+    return _svg(36 * tallest + 4, drawn, max(x - 40, _WIDTH))
 
 
-def _svg(draw: Callable[[Axes], None], width: float, height: float) -> str:
-    """A drawing as an element for a page. Raises PluginError without matplotlib."""
-    try:
-        import matplotlib
-        from matplotlib.backends.backend_svg import FigureCanvasSVG
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise PluginError(f"the plots of a report need matplotlib: {pip_install('plot')}") from None
-    style: Any = {"svg.fonttype": "none", "svg.hashsalt": "workbench", "font.family": "sans-serif", "font.size": 9}
-    with matplotlib.rc_context(style):
-        figure = Figure(figsize=(width, height), layout="constrained")
-        axes = figure.add_subplot()
-        axes.patch.set_visible(False)
-        for name, spine in axes.spines.items():
-            spine.set_visible(name in ("left", "bottom"))
-            spine.set_color(SOFT)
-        axes.tick_params(colors=SOFT, labelcolor=INK)
-        axes.xaxis.label.set_color(INK)
-        axes.yaxis.label.set_color(INK)
-        draw(axes)
-        figure.patch.set_visible(False)
-        out = io.StringIO()
-        FigureCanvasSVG(figure).print_svg(out, metadata={"Date": None, "Creator": None})
-    return _with_classes(out.getvalue())
+@dataclass(frozen=True)
+class _Scale:
+    """Values from `low` to `high`, drawn from `start` to `end`."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    @classmethod
+    def over(cls, values: Sequence[float], start: float, end: float) -> _Scale:
+        """One with some room around the values."""
+        low, high = min(values), max(values)
+        room = (high - low) * 0.05 or abs(high) * 0.05 or 1.0
+        return cls(low - room * (low != 0), high + room, start, end)
+
+    def at(self, value: float) -> float:
+        return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
+
+    def ticks(self) -> list[tuple[float, str]]:
+        """Some five round values, and how they are written."""
+        rough = (self.high - self.low) / 5
+        power = 10.0 ** math.floor(math.log10(rough))
+        step = next(power * n for n in (1, 2, 5, 10) if power * n >= rough * 0.999)
+        values = [n * step for n in range(math.ceil(self.low / step), math.floor(self.high / step) + 1)]
+        digits = max(0, -math.floor(math.log10(step)))
+        return [(value, f"{value:,.{digits}f}" if digits < 7 else f"{value:g}") for value in values]
 
 
-def _with_classes(svg: str) -> str:
-    """The element alone, its colours as custom properties of the page, so that it fits a dark one."""
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'(<svg[^>]*?) (?:width|height)="[^"]*"', r"\1", svg)
-    svg = re.sub(r'(<svg[^>]*?) (?:width|height)="[^"]*"', r"\1", svg)
-    for colour, name in _CLASSES.items():
-        svg = svg.replace(colour, f"var(--{name})")
-    return svg
+@dataclass(frozen=True)
+class _Axes:
+    x: _Scale
+    y: _Scale
+
+    @classmethod
+    def around(cls, points: Sequence[Place]) -> _Axes:
+        """The axes of a plot of points."""
+        xs, ys = [x for x, _ in points], [y for _, y in points]
+        return cls(_Scale.over(xs, 46, _WIDTH - 50), _Scale.over(ys, 166, 10))
+
+    def at(self, place: Place) -> Place:
+        return self.x.at(place[0]), self.y.at(place[1])
+
+    def name(self, text: str, place: Place, colour: str) -> str:
+        """A name beside a point."""
+        x, y = self.at(place)
+        return _text(text, x + 5, y - 3, colour)
+
+    def draw_x(self, title: str) -> Iterable[str]:
+        """The axis below."""
+        y = self.y.start
+        yield _line([(self.x.start, y), (self.x.end, y)], SOFT, 1)
+        for value, told in self.x.ticks():
+            x = self.x.at(value)
+            yield from (_line([(x, y), (x, y + 3)], SOFT, 1), _text(told, x, y + 13, INK, _TEXT, "middle"))
+        yield _text(title, (self.x.start + self.x.end) / 2, y + 28, INK, _TEXT, "middle")
+
+    def draw_y(self, title: str) -> Iterable[str]:
+        """The axis on the left."""
+        x = self.x.start
+        yield _line([(x, self.y.start), (x, self.y.end)], SOFT, 1)
+        for value, told in self.y.ticks():
+            y = self.y.at(value)
+            yield from (_line([(x - 3, y), (x, y)], SOFT, 1), _text(told, x - 5, y + 3, INK, _TEXT, "end"))
+        middle = (self.y.start + self.y.end) / 2
+        yield f'<g transform="rotate(-90 10 {middle:.1f})">{_text(title, 10, middle, INK, _TEXT, "middle")}</g>'
+
+
+def _line(places: Sequence[Place], colour: str, width: float) -> str:
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+    return f'<polyline points="{path}" style="fill: none; stroke: {colour}; stroke-width: {width:g}"/>'
+
+
+def _dot(x: float, y: float, colour: str, radius: float) -> str:
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}" style="fill: {colour}"/>'
+
+
+def _box(x: float, y: float, width: float, height: float, colour: str, opacity: float = 1.0) -> str:
+    place = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
+    return f'<rect {place} style="fill: {colour}; opacity: {opacity:g}"/>'
+
+
+def _text(text: str, x: float, y: float, colour: str, size: float = _SMALL, anchor: str = "start") -> str:
+    style = f"fill: {colour}; font: {size:g}px sans-serif; text-anchor: {anchor}"
+    return f'<text x="{x:.1f}" y="{y:.1f}" style="{style}">{escape(text)}</text>'
+
+
+def _arrow(start: Place, end: Place) -> Iterable[str]:
+    """A line to just before `end`, and the head of the arrow."""
+    long = math.hypot(end[0] - start[0], end[1] - start[1]) or 1.0
+    dx, dy = (end[0] - start[0]) / long, (end[1] - start[1]) / long
+    tip = (end[0] - 2 * dx, end[1] - 2 * dy)
+    head = [(tip[0] - 6 * dx + s * 3 * dy, tip[1] - 6 * dy - s * 3 * dx) for s in (-1, 1)]
+    yield _line([start, tip], SOFT, 1)
+    yield _line([head[0], tip, head[1]], SOFT, 1)
+
+
+def _svg(height: float, drawn: Iterable[str], width: float = _WIDTH) -> str:
+    """An element for a page, as wide as its place there."""
+    view = f"0 0 {width:.0f} {height:.0f}"
+    return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{view}" role="img">{"".join(drawn)}</svg>'

@@ -14,6 +14,7 @@ from tests.helpers.planted import LABELS, PlantedLM
 
 import workbench
 from workbench.errors import SpecError
+from workbench.run import Options
 from workbench.store import Store
 
 ROWS = [{"text": f"row {i} topic{i % 8}: a {LABELS[i % 4]}-thing", "label": LABELS[i % 4]} for i in range(90)]
@@ -53,7 +54,8 @@ def test_friction_5_optimize_works_inside_a_running_loop_and_leaves_it_running()
         report = await workbench.aoptimize({**CONTENT, "data": ROWS}, pool=model())
         assert ticks > 3, "the loop was not blocked"
         beside.cancel()
-        blocking = workbench.optimize({**CONTENT, "data": ROWS}, pool=model(), database="other.db")
+        options = Options(out="other.yaml")
+        blocking = workbench.optimize({**CONTENT, "data": ROWS}, pool=model(), database="other.db", options=options)
         assert blocking.winner == report.winner
         return report
 
@@ -66,7 +68,8 @@ def test_a_mapping_is_optimized_as_its_file_is(folder: Path) -> None:
     content = {**CONTENT, "data": {"file": "rows.jsonl", "split": {"train": 30, "val": 30, "test": 30}}}
     (folder / "w.yaml").write_text(json.dumps(content))
     from_file = workbench.optimize("w.yaml", pool=model(), database="file.db")
-    from_mapping = workbench.optimize(content, pool=model(), database="mapping.db")
+    options = Options(out="other.yaml")
+    from_mapping = workbench.optimize(content, pool=model(), database="mapping.db", options=options)
     assert from_mapping.winner.hash == from_file.winner.hash
     assert from_mapping.proof == from_file.proof and from_mapping.spent["calls"] == from_file.spent["calls"]
 
@@ -101,6 +104,17 @@ def test_a_workflow_built_in_python_is_evaluated_with_settings() -> None:
     frame = report.to_pandas()
     assert len(frame) == 90 and frame["score"].mean() == pytest.approx(report.score)
     assert set(frame["prediction.label"]) <= set(LABELS) and set(frame["text"]) == {r["text"] for r in ROWS}
+
+
+def test_u1_a_table_of_results_keeps_the_columns_of_the_rows() -> None:
+    names = ("id", "split", "repeat", "score", "failure", "message", "feedback", "row.message", "prediction.label")
+    rows = [{**row, **{name: f"{name} {n}" for name in names}} for n, row in enumerate(ROWS[:12])]
+    frame = workbench.evaluate({**CONTENT, "data": rows}, split="all", pool=model()).to_pandas()
+    assert len(frame) == 12 and set(frame.columns[:3]) == {"id", "split", "repeat"}
+    for name in names:
+        column = {"message": "row.row.message", "row.message": "row.message"}.get(name, f"row.{name}")
+        assert set(frame[column]) == {row[name] for row in rows}, name
+    assert frame["score"].between(0, 1).all() and set(frame["prediction.label"]) <= set(LABELS)
 
 
 def test_a_metric_may_be_a_function_of_a_file_and_no_other(folder: Path) -> None:

@@ -223,6 +223,6 @@ def test_nothing_of_all_this_costs_a_recorded_call(database: Path) -> None:
     journal.write_bytes(journal_that_names(database.with_name("x"), database))
     refusals(database)
     journal.unlink()
-    pool, out = StoredLM(dead=True), Options(out=str(database.with_name("optimized.yaml")))
+    pool, out = StoredLM(dead=True), Options(out=str(database.with_name("again.yaml")))
     assert resume("last", database=database, pool=pool, options=out).status == "finished" and not pool.asked
     assert json.loads(CliRunner().invoke(cli, ["runs", "--json", "--db", str(database)]).output)

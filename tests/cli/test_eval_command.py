@@ -55,6 +55,25 @@ def test_friction_10_a_matrix_has_a_cell_for_each_combination_and_compares_with_
     assert "3 against 1: +0.500" in told.stdout and "by Holm's method for 3 comparisons): better" in told.stdout
 
 
+@pytest.mark.parametrize(
+    ("data", "words", "told"),
+    [
+        ({}, (), True),
+        ({}, ("--split", "val"), False),
+        ({"split": {"train": 2, "val": 4, "test": 6}}, (), False),
+    ],
+)
+def test_u13_a_third_of_a_file_is_not_scored_silently(
+    data: Any, words: tuple[str, ...], told: bool, write: WriteFile, scripted: Script, tmp_path: Path
+) -> None:
+    path = write()
+    tree = json.loads(path.read_text())
+    tree["data"] = {"file": tree["data"]["file"], **data}
+    path.write_text(json.dumps(tree))
+    done = invoke(tmp_path, "eval", str(path), *words)
+    assert done.exit_code == 0 and ("rows (val); --split all scores all of them" in done.output) == told
+
+
 def test_the_budget_is_that_of_the_whole_matrix(write: WriteFile, scripted: Script, tmp_path: Path) -> None:
     axes = ["--matrix", "lm.max_tokens=50,60,70", "--budget-calls", "30"]
     done = invoke(tmp_path, "eval", str(write()), *axes, "--json")

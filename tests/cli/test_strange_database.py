@@ -129,7 +129,7 @@ def test_resume_writes_over_nothing_that_the_run_did_not_write(evil: Path, keep:
     refused = invoke("resume")
     assert isinstance(refused.exception, StoreError)
     assert f"over {evil / keep}, which it did not write" in str(refused.exception)
-    assert f"--out {out}" in str(refused.exception)
+    assert "--overwrite" in str(refused.exception)
     assert (evil / keep).read_text() == "precious" and not (evil / "RAN").exists()
 
 
@@ -158,7 +158,7 @@ def test_resume_writes_again_what_the_run_wrote(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "best.yaml").write_text((tmp_path / "best.yaml").read_text() + "# mine\n")
     with pytest.raises(StoreError, match="which it did not write"):
         resume("last", database="run.db", pool=StoredLM(dead=True))
-    named = Options(out="best.yaml")
+    named = Options(overwrite=True)
     assert resume("last", database="run.db", pool=StoredLM(dead=True), options=named).status == "finished"
 
 
@@ -170,11 +170,11 @@ def test_new_files_are_private_and_others_keep_their_mode(tmp_path: Path, monkey
     monkeypatch.chdir(tmp_path)
     before = os.umask(0)
     try:
-        (tmp_path / "kept.yaml").write_text("")
+        (tmp_path / "kept.yaml").write_text("mine")
         (tmp_path / "kept.yaml").chmod(0o664)
         file = write("bootstrap", tmp_path)
         for out in ("new.yaml", "kept.yaml"):
-            optimize(file, options=Options(out=out), database=tmp_path / "made.db", pool=StoredLM())
+            optimize(file, options=Options(out=out, overwrite=True), database=tmp_path / "made.db", pool=StoredLM())
     finally:
         os.umask(before)
     modes = {name: stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("made.db", "new.yaml", "kept.yaml")}

@@ -200,4 +200,4 @@ def test_a_cost_of_nothing_has_decided_nothing(tmp_path: Path) -> None:
     """With a free model, dollars are 0 on both sides: the score picked the winner."""
     report = picked_cheapest(tmp_path, "usd", "Plain.", "Better.")
     assert report.gain_shown and report.saving is None
-    assert not any("picked by cost" in line for line in report.lines())
+    assert not any("picked by score and cost" in line for line in report.lines())

@@ -88,7 +88,7 @@ def test_friction_16_minutes_come_from_a_flag_or_earlier_runs_or_are_not_known(t
     path, database = task_file(tmp_path, concurrency=5), tmp_path / "run.db"
     unknown = estimated(path, database)
     assert unknown["baseline"]["minutes"] is None
-    assert any("Minutes are not known" in line and "--seconds-per-call" in line for line in unknown["lines"])
+    assert any("Duration unknown" in line and "--seconds-per-call" in line for line in unknown["lines"])
     assert estimated(path, database, 30.0)["baseline"]["minutes"] == pytest.approx(10 * 30 / 5 / 60)
     identity = "m@http://127.0.0.1:9/v1"
     with_calls(database, identity, [(0.5, 0.0, 3), (1.5, 9.0, 5), (60.0, None, 4)])

@@ -202,7 +202,10 @@ def test_a_pick_by_cost_is_taken_if_its_saving_is_proved(tmp_path: Path) -> None
     assert cheap.saving is not None and cheap.saving.objective == "tokens" and cheap.saving.diff < 0
     assert cheap.saving_shown and cheap.proved and not cheap.gain_shown
     assert instructions(cheap.workflow).startswith("Short")
-    assert any("picked by cost. The saving is shown: tokens " in line for line in cheap.headline())
+    assert any(
+        "picked by score and cost. Its tokens are " in line and "; the saving is shown." in line
+        for line in cheap.headline()
+    )
     assert cheap.as_dict()["saving"]["shown"] is True
     worse = replace(cheap, proof=paired_proof([1.0] * 40, [0.0] * 40))
     assert worse.loss_shown and not worse.saving_shown and not worse.proved, "cheaper and worse is no saving"

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from tests.helpers.planted import plant
 
 from workbench.cli import cli
+from workbench.errors import LMError, SpecError
 from workbench.run import Options, optimize
 from workbench.spec import apply_overrides, load_yaml
 from workbench.testing.simulated import SimulatedLM, SimulatedPool, write_task
@@ -26,7 +27,6 @@ def test_a_run_without_a_candidate_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize("answer", [None, "x" * 5000])
 def test_a_proposer_that_fails_is_told(answer: str | None, tmp_path: Path) -> None:
     """The roles of other language models have no rows of data that would show their failures."""
-    from workbench.errors import LMError
     from workbench.lm import Request, Response
 
     class Silent:
@@ -56,7 +56,8 @@ def test_a_proposer_that_fails_is_told(answer: str | None, tmp_path: Path) -> No
         pool=pool,
         options=Options(out=str(tmp_path / "o.yaml")),
     )
-    why = "none of the proposer's 2 answers made a new candidate"
+    why = "none of the proposer's 2 answers came to a candidate on val: what they propose lost on a few rows "
+    why += "first, is what there is already, or could not be read"
     if answer is None:
         assert "2 of 2 calls of the proposer failed (too_long): the prompt is too long" in report.warnings
         why = "the proposer gave no answer: all 2 of its calls failed (too_long)"
@@ -74,7 +75,6 @@ def test_a_model_that_refuses_every_request_ends_the_run(tmp_path: Path) -> None
     """A mistyped name of a provider reaches LiteLLM, which knows no such model."""
     from tests.helpers.planted import PlantedLM
 
-    from workbench.errors import LMError
     from workbench.lm import Request, Response
     from workbench.run import optimize
 
@@ -113,7 +113,6 @@ def test_a_budget_that_may_be_too_small_for_the_proof_is_told_at_the_start(tmp_p
 
 @pytest.mark.parametrize("out", ["folder", "test.jsonl/x.yaml"])
 def test_a_result_that_could_not_be_written_is_refused_before_anything_is_paid(out: str, tmp_path: Path) -> None:
-    from workbench.errors import SpecError
     from workbench.run import optimize
 
     plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=400)
@@ -137,28 +136,29 @@ def test_a_place_that_went_away_while_it_ran_loses_no_report(tmp_path: Path, mon
     assert any("No space left" in w and "workbench export" in w for w in report.warnings)
 
 
-def test_a_result_of_another_workflow_or_one_that_was_edited_is_not_replaced_unsaid(tmp_path: Path) -> None:
-    told: list[str] = []
-
-    def optimized(name: str) -> bool:
+def test_u9_a_result_of_another_workflow_or_one_that_was_edited_is_not_replaced(tmp_path: Path) -> None:
+    def optimized(name: str, overwrite: bool = False) -> bool:
         spec = apply_overrides(load_yaml(path.read_text(), str(path)), [("name", name)])
-        told.clear()
-        optimize(
-            spec,
-            database=tmp_path / "run.db",
-            optimizers=[],
-            pool=SimulatedPool(SimulatedLM()),
-            options=Options(out=str(out), allow_unproved=True),
-            listener=lambda event, data: told.extend(data["warnings"]) if event == "run_started" else None,
-        )
-        return any(f"{out} will be replaced" in line for line in told)
+        try:
+            optimize(
+                spec,
+                database=tmp_path / "run.db",
+                optimizers=[],
+                pool=SimulatedPool(SimulatedLM()),
+                options=Options(out=str(out), overwrite=overwrite, allow_unproved=True),
+            )
+        except SpecError as error:
+            assert f"--out {out}: that file exists" in str(error) and "--overwrite" in str(error)
+            return False
+        return True
 
     path, out = write_task(tmp_path, budget={"calls": 200}, rows=(4, 4, 4)), tmp_path / "out.yaml"
-    assert not optimized("one"), "there is none yet"
-    assert not optimized("one"), "its own, from before"
-    assert optimized("two")
+    assert optimized("one"), "there is none yet"
+    assert optimized("one"), "its own, from before"
+    assert not optimized("two")
     out.write_text(out.read_text() + "# mine\n")
-    assert optimized("two")
+    assert not optimized("one")
+    assert optimized("two", overwrite=True)
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,7 @@ def test_a_stored_evaluation_is_the_one_that_was_made(tmp_path: Path, monkeypatc
         made.append(evaluation)
 
     monkeypatch.setattr(Study, "record", record)
+    monkeypatch.chdir(tmp_path)
     file = write(tmp_path, optimizers=[{"random": {"trials": 2}}])
     assert optimize(file, database=tmp_path / "run.db").status == "finished"
     assert len(made) > 1

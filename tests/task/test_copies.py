@@ -162,7 +162,7 @@ def test_rows_of_a_cluster_count_once_in_a_run(tmp_path: Path) -> None:
             tmp_path / "workflow.yaml",
             database=tmp_path / f"{len(sets)}.db",
             pool=lm,
-            options=Options(list(sets), str(tmp_path / "o.yaml")),
+            options=Options(list(sets), str(tmp_path / f"{len(sets)}.yaml")),
         )
         assert report.changes and report.proof is not None
         return report.proof.n, report.proof.n_rows, report.as_dict()["gain"]["rows"]

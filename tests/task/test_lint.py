@@ -27,6 +27,48 @@ def warnings_of(folder: Path, nodes: dict[str, Any], **more: Any) -> list[str]:
     return summary["warnings"]
 
 
+@pytest.mark.parametrize("kind", ["predict", "agent"])
+@pytest.mark.parametrize(
+    ("signature", "demo", "told"),
+    [
+        ("text -> label", {"tex": "a", "label": "a"}, "a demo has 'tex', which is no field, and no 'text'"),
+        (
+            "text -> label: Literal['0', 'b']",
+            {"text": "a", "label": "c"},
+            "gives 'label' as 'c', which is none of 0, b",
+        ),
+        ("text -> label: bool", {"text": "a", "label": "perhaps"}, "gives 'label' as 'perhaps', which is not of type"),
+        ("text -> label: int", {"text": "a", "label": "many"}, "gives 'label' as 'many', which is not of type int"),
+        ("text -> label: int", {"text": "a", "label": "3"}, ""),
+        ("text -> label: bool", {"text": "a", "label": True}, ""),
+        ("text, note -> label", {"text": "a", "label": "b"}, ""),  # an input that was added to the signature
+        ("text -> label", {"text": "a", "label": "b", "id": "1"}, ""),
+    ],
+)
+def test_u12_a_demo_is_checked_against_the_signature(
+    kind: str, signature: str, demo: Any, told: str, tmp_path: Path
+) -> None:
+    node = {kind: signature, "demos": [{"text": "x", "label": "0"}, demo]}
+    more = {"tools": ["python:tools.py:lookup"]} if kind == "agent" else {}
+    found = [w for w in warnings_of(tmp_path, {"sort": {**node, **more}}) if "demo" in w]
+    assert [told in w for w in found] == [True] * bool(told) + [False] * (len(found) - 1 if told else 0)
+    assert bool(found) == bool(told)
+
+
+@pytest.mark.parametrize(("kind", "lost"), [("bool", 9), ("int", 0), ("float", 0)])
+@pytest.mark.parametrize("label", ["'a'", "'3'"])
+def test_u12_labels_of_another_type_are_told(kind: str, lost: int, label: str, tmp_path: Path) -> None:
+    (tmp_path / "data.jsonl").write_text(
+        "".join(
+            ROW.replace('"label": "a"', f'"label": {label}'.replace("'", '"')).replace('"a"', f'"{i}"', 1)
+            for i in range(9)
+        )
+    )
+    node = {"sort": {"predict": f"text -> label: {kind}"}}
+    found = [w for w in warnings_of(tmp_path, node, data={"file": "data.jsonl"}) if "no answer can be right" in w]
+    assert bool(found) == (label == "'a'" or bool(lost))
+
+
 AGENT = {"sort": {"agent": "text -> label", "tools": ["python:tools.py:lookup", "python:tools.py:send_mail"]}}
 INNER = {"all": {"workflow": "inner.yaml"}}
 

@@ -133,7 +133,10 @@ def _main(args: list[str]) -> NoReturn:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except Exception:
+    except Exception as error:
+        if isinstance(error, OSError) and error.filename is not None and error.strerror:  # of the user's disk
+            _echo_error(args, error)
+            fail(f"{error.filename}: {error.strerror}", 2)
         import traceback
 
         say(traceback.format_exc(), err=True, nl=False)  # here, since Python would print it as it is

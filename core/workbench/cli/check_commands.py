@@ -50,7 +50,9 @@ def _say_summary(file: Path, summary: dict[str, Any], run_code: bool) -> None:
     say(f"{file} is valid: {len(summary['nodes'])} node(s); inputs: {inputs}.")
     say("Rows: " + ", ".join(f"{k} {v}" for k, v in summary["rows"].items()))
     say("Optimizers: " + one_line(", ".join(summary["optimizers"])))
-    say("Learnable: " + one_line(", ".join(summary["learnable"]) or "nothing"))
+    unread = not run_code and any(line.startswith("runs Python") for line in summary["trust"])
+    nothing = "none that shows without --run-code" if unread else "nothing"
+    say("Learnable: " + one_line(", ".join(summary["learnable"]) or nothing))
     if summary["choice"]:
         say(indented(summary["choice"]))
     for warning in summary["warnings"]:
@@ -59,7 +61,7 @@ def _say_summary(file: Path, summary: dict[str, Any], run_code: bool) -> None:
         say(f"Note: {indented(line)}")
     for line in summary["trust"]:
         say(f"Note: a run asks whether you trust the file (workbench trust). It {line}")
-    if any(line.startswith("runs Python") for line in summary["trust"]) and not run_code:
+    if unread:
         say("Note: its Python was read and not loaded; --run-code loads it.")
     for found in summary.get("defects", ()):
         code = f" ({found['code']})" if found["code"] else ""

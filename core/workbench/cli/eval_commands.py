@@ -11,7 +11,7 @@ import click
 
 from workbench.cli import echo_json, say
 from workbench.cli.output import Output, with_output
-from workbench.cli.run_commands import CACHE, DB, FILE, JSON, SEED, SET, with_budget, with_sandbox
+from workbench.cli.run_commands import CACHE, DB, FILE, JSON, OVERWRITE, SEED, SET, with_budget, with_sandbox
 from workbench.text import indented
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ _GATES = (
     ),
     click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), help="Write the rows as JUnit XML."),
     click.option("--markdown", type=click.Path(path_type=Path, dir_okay=False), help="Write the table as Markdown."),
+    OVERWRITE,
 )
 
 
@@ -77,6 +78,7 @@ def eval_command(
     margin: float,
     junit: Path | None,
     markdown: Path | None,
+    overwrite: bool,
     settings: list[tuple[str, Any]],
     sandbox: SandboxChoice,
     db: str,
@@ -89,11 +91,15 @@ def eval_command(
     """
     from workbench.cli.progress import listener, print_evaluation
     from workbench.cli.trust import require_trust
-    from workbench.evaluation import EvalOptions, evaluate, evaluate_matrix, parse_axis, write_markdown
+    from workbench.evaluation import JUNIT, MARKDOWN, EvalOptions, evaluate, evaluate_matrix, parse_axis, write_markdown
+    from workbench.files import begins_with, check_output
 
     if axes and (junit or bar):
         raise click.UsageError("--matrix goes with neither --junit nor --not-worse-than: they are about one evaluation")
     require_trust(file)
+    for out, option, ours in ((junit, "--junit", JUNIT), (markdown, "--markdown", MARKDOWN)):
+        if out is not None:
+            check_output(out, option, inputs=[file], ours=begins_with(ours), overwrite=overwrite)
     first = _read_bar(bar, db) if bar else None
     options = EvalOptions(settings, split, repeats, sandbox)
     with listener(output) as listen:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from workbench.cli import echo_json, fail, say
+from workbench.cli.run_commands import OVERWRITE
 from workbench.text import indented, one_line, short, visible_json
 
 _DB = click.option("--db", default="workbench.db", envvar="WORKBENCH_DB", show_default=True, help="Run database.")
@@ -195,7 +196,7 @@ def _drawing(run: str, db: str) -> str:
 @_JSON
 def diff_command(run: str, candidate: str | None, db: str, as_json: bool) -> None:
     """Show what a candidate (default: the winner) changes in the starting workflow."""
-    from workbench.run import candidate_workflow, winner_of
+    from workbench.run import candidate_workflow, changes_between, winner_of
     from workbench.store import Candidates, read_report
 
     store = _store(db)
@@ -213,7 +214,7 @@ def diff_command(run: str, candidate: str | None, db: str, as_json: bool) -> Non
             2,
         )
         return None
-    changes = first.diff(other)
+    changes = changes_between(row, first, other)
     if as_json:
         return echo_json([{"address": a, "old": o, "new": n} for a, o, n in changes])
     for address, old, new in changes:
@@ -259,7 +260,14 @@ def _bundle(run: str, candidate: str | None, out: Path | None, db: str) -> None:
 @click.command("export")
 @click.argument("run", default="last")
 @click.option("--candidate", help="Hash of a candidate (default: the winner).")
-@click.option("--format", "form", default="yaml", show_default=True, help="yaml, or what a plugin adds (e.g. dspy).")
+@click.option(
+    "--format",
+    "form",
+    default="yaml",
+    show_default=True,
+    help="yaml; atif, for the rows as trajectories; or what a plugin adds (e.g. dspy).",
+)
+@click.option("--split", help="Of the rows, for --format atif [default: all that are stored].")
 @click.option("--out", type=click.Path(path_type=Path), help="Where to write it (default: stdout for yaml).")
 @click.option(
     "--bundle",
@@ -267,12 +275,24 @@ def _bundle(run: str, candidate: str | None, out: Path | None, db: str) -> None:
     metavar="DIR",
     help="Write a folder that runs on another machine: the workflow and all that it names. Short for --format bundle.",
 )
+@OVERWRITE
 @click.option("--run-code", is_flag=True, help="Let a format that needs it load the Python that the run names.")
 @_DB
 def export_command(
-    run: str, candidate: str | None, form: str, out: Path | None, bundle: Path | None, run_code: bool, db: str
+    run: str,
+    candidate: str | None,
+    form: str,
+    split: str | None,
+    out: Path | None,
+    bundle: Path | None,
+    overwrite: bool,
+    run_code: bool,
+    db: str,
 ) -> None:
     """Write a candidate of a run as a workflow file, or in another format.
+
+    With --format atif, the rows that were run with it, as trajectories in the Agent Trajectory Interchange Format:
+    --out names a .jsonl file, or a folder for a file each. RUN may be an evaluation, too.
 
     With --bundle, RUN may also be a workflow file. A bundle has no data, metric or budget; what it cannot carry is
     listed, and what would break elsewhere is refused.
@@ -283,9 +303,27 @@ def export_command(
         if bundle is not None and (out is not None or form not in ("yaml", "bundle")):
             raise click.UsageError("--bundle DIR stands for --format bundle --out DIR; give one of the two forms")
         return _bundle(run, candidate, bundle or out, db)
-    text = export_candidate(_store(db), run, candidate, form, out, run_code=run_code)
+    if form == "atif":
+        return _export_rows(run, candidate, split, out, overwrite, db)
+    if split is not None:
+        raise click.UsageError("--split is of rows: it goes with --format atif")
+    text = export_candidate(_store(db), run, candidate, form, out, run_code=run_code, overwrite=overwrite)
     if text is not None:
         return say(text, nl=False)
     files = sorted(p.name for p in out.iterdir()) if out is not None and out.is_dir() else []
     if out is not None:
         say(f"wrote {out}{': ' + ', '.join(files) if files else ''}")
+
+
+def _export_rows(
+    run: str, candidate: str | None, split: str | None, out: Path | None, overwrite: bool, db: str
+) -> None:
+    from workbench.evaluation import export_trajectories, write_trajectories
+
+    rows = export_trajectories(_store(db), run, candidate or "", split)
+    if out is None:
+        for row in rows:
+            echo_json(row)
+        return None
+    write_trajectories(rows, out, overwrite=overwrite)
+    return say(f"wrote {len(rows)} row{'s' * (len(rows) != 1)} to {one_line(out)}")

@@ -36,6 +36,7 @@ def listener(output: Output = DEFAULT) -> Iterator[Listen]:
         if not output.quiet:
             listeners.append(stack.enter_context(_Live()) if sys.stderr.isatty() else _Plain(output.verbose))
         if output.log_file is not None:
+            output.log_file.parent.mkdir(parents=True, exist_ok=True)
             listeners.append(_Log(stack.enter_context(output.log_file.open("a", encoding="utf-8"))))
 
         def tell(event: str, data: dict[str, Any]) -> None:

@@ -39,6 +39,7 @@ _KEEP_UNPROVED = click.option(
 _ALLOW_UNPROVED = click.option(
     "--allow-unproved", is_flag=True, help="Begin even if the budget cannot pay for the baseline and the proof."
 )
+OVERWRITE = click.option("--overwrite", is_flag=True, help="Replace a file that this command did not write.")
 SEED = click.option("--seed", type=int, help="Random seed.")
 CACHE = click.option(
     "--cache", is_flag=True, help="Take answers of earlier runs in the run database, as `cache: true` in the file."
@@ -117,6 +118,7 @@ def _reports(command: Callable[..., Report | EvalReport]) -> Callable[..., Any]:
     @with_budget
     @_REQUIRE_GAIN
     @_KEEP_UNPROVED
+    @OVERWRITE
     @with_output
     @JSON
     @wraps(command)
@@ -128,6 +130,7 @@ def _reports(command: Callable[..., Report | EvalReport]) -> Callable[..., Any]:
         out: str | None,
         require_gain: bool,
         keep_unproved: bool,
+        overwrite: bool,
         output: Output,
         as_json: bool,
         allow_unproved: bool = False,
@@ -137,7 +140,7 @@ def _reports(command: Callable[..., Report | EvalReport]) -> Callable[..., Any]:
         from workbench.evaluation import EvalReport
         from workbench.run import Options
 
-        options = Options(settings, out, keep_unproved, sandbox, allow_unproved)
+        options = Options(settings, out, keep_unproved, sandbox, overwrite, allow_unproved)
         with listener(output) as listen:
             report = command(**arguments, options=options, database=db, listener=listen)
         if isinstance(report, EvalReport):

@@ -4,6 +4,7 @@ A workflow is scored as it is; nothing here changes one.
 """
 
 from workbench.attribution import ReplayReport, RowDiagnosis
+from workbench.evaluation.atif_rows import export_trajectories, write_trajectories
 from workbench.evaluation.compare import (
     NO_EVIDENCE,
     Difference,
@@ -16,10 +17,18 @@ from workbench.evaluation.compare import (
 )
 from workbench.evaluation.eval_report import EvalReport, stored_report
 from workbench.evaluation.eval_run import EvalOptions, evaluate, resume_evaluation, resume_run
-from workbench.evaluation.exports import write_junit, write_markdown
+from workbench.evaluation.exports import JUNIT, MARKDOWN, write_junit, write_markdown
 from workbench.evaluation.matrix import evaluate_matrix, parse_axis
 from workbench.evaluation.replays import How, ReplayOptions, replay_failures
-from workbench.evaluation.rows import add_details, failed_rows, find_diagnoses, read_calls, read_rows, row_details
+from workbench.evaluation.rows import (
+    add_details,
+    failed_rows,
+    find_candidate,
+    find_diagnoses,
+    read_calls,
+    read_rows,
+    row_details,
+)
 from workbench.evaluation.single import run_single
 
 __all__ = [
@@ -43,6 +52,7 @@ __all__ = [
     "read_rows",
     "row_details",
     "add_details",
+    "find_candidate",
     "read_calls",
     "run_single",
     "ReplayOptions",
@@ -51,6 +61,10 @@ __all__ = [
     "RowDiagnosis",
     "replay_failures",
     "find_diagnoses",
+    "export_trajectories",
+    "write_trajectories",
+    "JUNIT",
+    "MARKDOWN",
     "write_junit",
     "write_markdown",
 ]

@@ -35,8 +35,8 @@ class ScoredRow:
 class Side:
     """What is compared: the rows of an evaluation, or of a candidate in a run, by a key that is equal for equal rows.
 
-    cost: means per row of tokens, calls, usd, seconds, where they are stored. chosen: of rows that took part in
-    choosing the workflow, as val or train of a run of `optimize` that proposed it, the name of that run.
+    cost: means per row of tokens, calls, usd, seconds, where they are stored and known. chosen: of rows that took part
+    in choosing the workflow, as val or train of a run of `optimize` that proposed it, the name of that run.
     """
 
     name: str
@@ -138,6 +138,8 @@ def read_side(store: Store, name: str) -> Side:
         raise StoreError(f"run {row['run']} ({kind_of(row)}) has stored no rows of {what}{offered}")
     label = report["label"] if report and report.get("kind") == "eval" else ""
     keyed, means = _by_key(rows), _mean_costs(rows)
+    if report and report.get("unpriced"):
+        means.pop("usd", None)  # 0 would pass for free
     chosen = _find_chosen(store, str(hash_), row["data_hash"], keyed)
     return Side(name, row["run"], split, str(hash_), row["data_hash"], keyed, means, label, chosen)
 
@@ -260,7 +262,8 @@ def comparison_lines(sides: Sequence[Side], differences: Sequence[Difference], r
     names = [side.label or side.name for side in sides]
     lines = ["    run       split  rows  score     tokens  usd/row"]
     for number, (side, name) in enumerate(zip(sides, names, strict=True), start=1):
-        cost = f"{side.cost['tokens']:>8.0f}  {side.cost['usd']:.6f}" if side.cost else " " * 18
+        usd = f"{side.cost['usd']:.6f}" if "usd" in side.cost else "unpriced"
+        cost = f"{side.cost['tokens']:>8.0f}  {usd}" if side.cost else " " * 18
         shown = "" if name == side.run else f"  {name}"
         cells = (f"{number:>2}", f"{side.run:<8}", f"{side.split:<5}", f"{len(side.rows):>4}", f"{side.score:.3f}")
         lines.append(f"{'  '.join(cells)}  {cost}{shown}".rstrip())

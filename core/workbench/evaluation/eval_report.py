@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import html
+import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +25,10 @@ _STATUS = {
 }
 
 
+#: Columns of a table of rows besides their fields and what was predicted.
+_FOUND = ("id", "split", "repeat", "score", "failure", "message", "feedback")
+
+
 @dataclass
 class EvalReport:
     """What `workbench eval` prints, stores and returns.
@@ -34,6 +39,7 @@ class EvalReport:
             counts as 0.
         scores: means by further metrics, each over the rows that it could score.
         cost: means per row and repeat: usd, tokens, calls, latency (seconds).
+        unpriced: models whose dollars are not in the costs, since their price is not known.
         ceiling: what of the budget ended it: calls, tokens, usd or minutes; empty where nothing did.
         variance: with repeats, of the score within a row and between rows; None otherwise.
     """
@@ -58,6 +64,7 @@ class EvalReport:
     error: str | None = None
     label: str = ""  # of a cell of a matrix
     ceiling: str = ""
+    unpriced: list[str] = field(default_factory=list[str])
 
     @property
     def complete(self) -> bool:
@@ -72,7 +79,8 @@ class EvalReport:
         low, high = self.ci95
         part = "" if self.n == self.of else f" of {self.of}"
         times = f", each {self.repeats} times" if self.repeats > 1 else ""
-        return f"{self.split}: {self.score:.3f} [{low:.3f}, {high:.3f}] on {self.n}{part} rows{times}"
+        rows = "row" if self.n == 1 and not part else "rows"
+        return f"{self.split}: {self.score:.3f} [{low:.3f}, {high:.3f}] on {self.n}{part} {rows}{times}"
 
     def lines(self) -> list[str]:
         """The whole report as plain text."""
@@ -89,10 +97,8 @@ class EvalReport:
             out.append("Failed: " + ", ".join(f"{kind} {n}" for kind, n in self.failures.items()))
         out += [f"Warning: {warning}" for warning in self.warnings]
         cost = self.cost
-        out.append(
-            f"Per row: {cost['tokens']:.0f} tokens, {cost['calls']:.1f} calls, ${cost['usd']:.6f}, "
-            f"{cost['latency']:.2f} s"
-        )
+        usd = "unpriced" if self.unpriced else f"${cost['usd']:.6f}"
+        out.append(f"Per row: {cost['tokens']:.0f} tokens, {cost['calls']:.1f} calls, {usd}, {cost['latency']:.2f} s")
         spent = self.spent
         out.append(
             f"Spent: {spent['calls']} calls ({spent['cached']} more answered from the journal), ${spent['usd']:.4f}, "
@@ -107,8 +113,12 @@ class EvalReport:
         return out
 
     def to_pandas(self) -> Any:
-        """The rows as a pandas DataFrame: id, split, repeat, score, failure, feedback, the fields of the row, and what
-        was predicted under `prediction.FIELD`. Raises ImportError without pandas."""
+        """The rows as a pandas DataFrame, with a column for each field of the rows.
+
+        What was found is beside them: id, split, repeat, score, failure, message, feedback, the scores of further
+        metrics, and what was predicted under `prediction.FIELD`. A field of the rows with one of these names is
+        `row.FIELD`. Raises ImportError without pandas.
+        """
         import pandas
 
         store = ReadOnlyStore(self.database)
@@ -117,17 +127,18 @@ class EvalReport:
             found = read_rows(store, row, read_report(row))
         finally:
             store.close()
-        return pandas.DataFrame(
-            {
-                "id": r["example"],
-                "split": r["split"],
-                "repeat": r["replica"],
-                **(r["fields"] or {}),
-                **{f"prediction.{name}": value for name, value in (r["prediction"] or {}).items()},
-                **{name: r[name] for name in ("score", "failure", "message", "feedback")},
-                **(r["scores"] or {}),
-            }
+        results = [
+            {"id": r["example"], "split": r["split"], "repeat": r["replica"]}
+            | {f"prediction.{name}": value for name, value in (r["prediction"] or {}).items()}
+            | {name: r[name] for name in ("score", "failure", "message", "feedback")}
+            | {_apart(name, _FOUND, "scores."): value for name, value in (r["scores"] or {}).items()}
             for r in found
+        ]
+        taken, fields = {name for result in results for name in result}, {f for r in found for f in r["fields"] or ()}
+        columns = {name: _apart(name, taken, "row.", fields) for name in fields}
+        return pandas.DataFrame(
+            dict.fromkeys(_FOUND[:3]) | {columns[name]: value for name, value in (r["fields"] or {}).items()} | result
+            for r, result in zip(found, results, strict=True)
         )
 
     def _repr_html_(self) -> str:
@@ -196,3 +207,10 @@ def stored_report(report: Mapping[str, Any]) -> EvalReport:
     """The report of a stored evaluation."""
     known = {name: report[name] for name in EvalReport.__dataclass_fields__ if name in report}
     return EvalReport(**{**known, "ci95": tuple(report["ci95"])})
+
+
+def _apart(name: str, taken: Collection[str], prefix: str, others: Collection[str] = ()) -> str:
+    """The name, or, if it is taken, one with the prefix that is none of the others either."""
+    if name not in taken:
+        return name
+    return next(found for n in itertools.count(1) if (found := prefix * n + name) not in {*taken, *others})

@@ -18,7 +18,7 @@ from workbench.errors import (
     merge_errors,
 )
 from workbench.evaluation.eval_report import EvalReport, summarise
-from workbench.evaluation.splits import check_rows, default_split, split_rows
+from workbench.evaluation.splits import check_rows, default_split, describe_rest, split_rows
 from workbench.ledger import CallInfo, Ledger
 from workbench.lm import LMPool
 from workbench.plugins import plugins
@@ -108,10 +108,14 @@ def evaluate(
     """
     options = options or EvalOptions()
     _, source, task, _ = prepare(path, options.sets)
+    left_out = [] if options.split else describe_rest(task)
     options = replace(options, split=options.split or default_split(task))
     check_rows(task, options.split, options.repeats)
     with source.locating():
         check_trackers(task.spec.track)
+    pool = pool or LMPool()
+    if wrong := wrong_in_file(lms_not_ready(evaluated_lms(task), pool, task.spec.budget.usd)):
+        raise merge_errors([source.locate(error) for error in wrong])
     store = Store(database)
     try:
         stored = {**options.as_dict(), "referred": task.external_hash, "outside": outer_settings(source)}
@@ -121,6 +125,7 @@ def evaluate(
             with naming_resume(run, store.path):
                 course = EvalRun(store, run_id, run, task, options, listener, pool=pool)
                 course.ledger.stopping = spent
+                course.warnings += left_out
                 return run_in_loop(course.go())
     finally:
         store.close()
@@ -262,8 +267,6 @@ class EvalRun:
         workflow, split, n = self.task.workflow, str(self.options.split), len(self.rows)
         Candidates(self.store, self.run_id).add(workflow.hash, 1, None, "baseline", "", None, dumps(workflow.tree))
         lacking = list(lms_not_ready(evaluated_lms(self.task), self.runtime.pool, self.ledger.budget.usd))
-        if wrong := wrong_in_file(lacking):
-            raise merge_errors(wrong)
         if lacking:
             raise lacking[0]
         program = self.evaluator.program(workflow)
@@ -331,8 +334,9 @@ class EvalRun:
                 *self.warnings,
                 *self._idle_repeats(),
                 *self._fault_lines(),
-                *self._price_lines(),
+                *([no_price_line(unpriced)] if (unpriced := self._unpriced()) else []),
             ],
+            unpriced=unpriced,
             error=message,
             label=self.options.label,
             ceiling=error.what if isinstance(error, BudgetSpent) else "",
@@ -354,14 +358,11 @@ class EvalRun:
             "much answers vary, set a temperature, e.g. --set lm.temperature=0.7"
         ]
 
-    def _price_lines(self) -> list[str]:
-        """A warning where the dollars of a model are not in the costs: 0 would pass for free."""
+    def _unpriced(self) -> list[str]:
+        """The models whose dollars are not in the costs: 0 would pass for free."""
         self.store.flush()
         models = [(spec, self.runtime.pool.get(spec)) for spec in evaluated_lms(self.task)] if self._done else []
-        unknown = [
-            s.model for s, lm in models if lm.price(1, 1) is None and not self.ledger.journal.sum_usd(lm.identity)
-        ]
-        return [no_price_line(unknown)] if unknown else []
+        return [s.model for s, lm in models if lm.price(1, 1) is None and not self.ledger.journal.sum_usd(lm.identity)]
 
     def _fault_lines(self) -> list[str]:
         further = [f"{name}: {line}" for name, _, faults in self.evaluator.further for line in faults.lines()]

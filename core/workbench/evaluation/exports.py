@@ -14,6 +14,8 @@ from workbench.evaluation.eval_report import EvalReport
 from workbench.files import write_whole
 from workbench.text import visible
 
+#: How our files begin, which may be replaced by newer ones.
+JUNIT, MARKDOWN = r'<\?xml version="1.0"\?>\n<testsuite ', r"\| workflow \| rows \| score \|"
 #: What XML 1.0 cannot hold.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -68,7 +70,7 @@ def write_markdown(
             f"{low:.3f} to {high:.3f}",
             *("-" if mean is None else f"{mean:.3f}" for mean in further),
             f"{report.cost['tokens']:.0f}",
-            f"{report.cost['usd']:.6f}",
+            "unpriced" if report.unpriced else f"{report.cost['usd']:.6f}",
             str(sum(report.failures.values())),
         ]
         lines.append("| " + " | ".join(map(_cell, cells)) + " |")

@@ -14,6 +14,15 @@ def default_split(task: Task) -> str:
     return there[0] if there else "val"
 
 
+def describe_rest(task: Task) -> list[str]:
+    """A warning that most rows are not scored, where the file names one file and nobody asked for a split of it."""
+    data, split = task.spec.data, default_split(task)
+    scored, rows = _count(task, split), sum(_count(task, name) for name in SPLITS)
+    if data.split is not None or data.file is None or scored == rows:
+        return []
+    return [f"scored are {scored} of the {rows} rows ({split}); --split all scores all of them"]
+
+
 def _count(task: Task, split: str) -> int:
     return len(getattr(task.dataset, split))
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from workbench.errors import SpecError, WorkbenchError
 from workbench.failures import FailureKind
-from workbench.files import check_writable, make_private, open_whole
+from workbench.files import check_output, make_private, open_whole
 from workbench.hashing import digest
 from workbench.inference.loaded import LoadedWorkflow, check_ready, read_workflow
 from workbench.inference.prediction import Prediction
@@ -94,7 +94,7 @@ def predict_file(
         LMError: the key of a model is missing.
         WorkbenchError: the disk is full or fails. The finished rows are kept.
     """
-    _check_out(out)
+    _check_out(out, (path, rows_file))
     spec, source, workflow = read_workflow(path, changes)
     rows, asked = _read(rows_file, source, workflow, options or {})
     job, outputs = digest([workflow.hash, _settings(spec), asked]), [*workflow.output_fields, "failure"]
@@ -120,10 +120,10 @@ def _renamed(rows: Sequence[Mapping[str, Any]], outputs: Collection[str]) -> tup
     return tuple(name for name in _names(rows) if name in outputs)
 
 
-def _check_out(out: Path) -> None:
+def _check_out(out: Path, inputs: Sequence[str | Path]) -> None:
     if out.suffix.lower() not in FORMATS:
         raise SpecError(f"--out {out}: no format has the suffix '{out.suffix}'", hint="Write .jsonl or .csv.")
-    check_writable(out)
+    check_output(out, inputs=inputs, overwrite=True)  # unfinished output is looked at before (`_Part`)
 
 
 def _remove_records(out: Path) -> None:

@@ -7,6 +7,7 @@ import atexit
 import itertools
 import math
 import os
+import threading
 import weakref
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
@@ -91,7 +92,7 @@ class LoadedWorkflow:
 
     Its calls run in an event loop of its own, in a thread, so it works in notebooks, in web servers and in plain
     programs, and all callers share its connections and limits. Close it, or use it with `with`, to end that thread and
-    the sandbox before the process ends.
+    the sandbox at once; else they end with the last reference to it, or with the process.
     """
 
     def __init__(
@@ -115,8 +116,7 @@ class LoadedWorkflow:
         self.outputs: tuple[str, ...] = tuple(workflow.output_fields)
         self._sandbox, self._consent = sandbox, consent
         self._given, self.pool = pool, pool or LMPool()
-        self._loop = BackgroundLoop("workbench-calls")
-        self._program: Program | None = None
+        self._open = self._opened()
         _LOADED.add(self)
         self._journal = journal
         self._numbers = itertools.count(first)
@@ -134,7 +134,7 @@ class LoadedWorkflow:
         """The same in any event loop."""
         self._check(inputs)
         run = self._run(inputs, next(self._numbers))
-        return _or_raise(await (run if self._loop.is_running_here else _wait_in_loop(self._submit(run))))
+        return _or_raise(await (run if self._open.loop.is_running_here else _wait_in_loop(self._submit(run))))
 
     def run_in_loop(self, job: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the event loop of the calls, and wait for it: its `acall` changes no thread. What waits
@@ -193,12 +193,7 @@ class LoadedWorkflow:
 
     def close(self) -> None:
         """End the thread, the connections and the sandbox. A later call starts them again."""
-        if self._loop.process != os.getpid():
-            return  # a fork: they are those of the other process
-        program, self._program = self._program, None
-        if program is not None:
-            self._loop.submit(_close(program.runtime)).result()
-        self._loop.close()
+        self._open.close()
 
     async def aclose(self) -> None:
         """The same in any event loop."""
@@ -207,7 +202,8 @@ class LoadedWorkflow:
     @property
     def reused(self) -> Spend:
         """What its calls had cost that earlier runs of the journal's database had paid for."""
-        return self._program.runtime.ledger.reused if self._program is not None else Spend()
+        program = self._open.program
+        return program.runtime.ledger.reused if program is not None else Spend()
 
     def __enter__(self) -> Self:
         return self
@@ -222,9 +218,14 @@ class LoadedWorkflow:
         await self.aclose()
 
     def _submit(self, job: Coroutine[Any, Any, T]) -> Future[T]:
-        if self._loop.process != os.getpid():  # a fork: the thread and its connections are those of the other process
-            self._loop, self._program, self.pool = BackgroundLoop("workbench-calls"), None, self._given or LMPool()
-        return self._loop.submit(job)
+        if self._open.loop.process != os.getpid():  # a fork: the thread and its connections are the other process's
+            self._open, self.pool = self._opened(), self._given or LMPool()
+        return self._open.loop.submit(job)
+
+    def _opened(self) -> _Open:
+        """The place of what calls open. Who forgets to close it need not run out of threads."""
+        weakref.finalize(self, (opened := _Open()).collect).atexit = False
+        return opened
 
     def _check(self, inputs: Row) -> None:
         for name in self.inputs:
@@ -250,14 +251,14 @@ class LoadedWorkflow:
             return await self._run({name: row[name] for name in self.inputs}, number, trace)
 
     async def _run(self, inputs: Row, number: int, trace: bool = True) -> Prediction:
-        program = self._program = self._program or self._open()
+        program = self._open.program = self._open.program or self._made()
         try:
             return prediction_of(await program.run(Example(str(number), dict(inputs))), trace)
         except (ServerDead, LMError):  # a rejected key is the latter
             program.runtime.ledger.revive()  # the next call tries again
             raise
 
-    def _open(self) -> Program:
+    def _made(self) -> Program:
         store, run_id = self._journal or (Store(IN_MEMORY), 0)
         if self._journal is None:
             run_id = add_run(store, run="call", name=self.spec.name, status="run", spec="", options="{}")
@@ -270,6 +271,29 @@ class LoadedWorkflow:
         )
         runtime = Runtime.of_spec(self.spec, ledger, pool=self.pool, sandbox=self._sandbox, consent=self._consent)
         return Program(self.workflow, runtime)
+
+
+class _Open:
+    """What the calls of a workflow keep open: the thread of their event loop, and the program that runs in it."""
+
+    def __init__(self) -> None:
+        self.loop = BackgroundLoop("workbench-calls")
+        self.program: Program | None = None
+
+    def close(self) -> None:
+        if self.loop.process != os.getpid():
+            return  # a fork: they are those of the other process
+        program, self.program = self.program, None
+        if program is not None:
+            self.loop.submit(_close(program.runtime)).result()
+        self.loop.close()
+
+    def collect(self) -> None:
+        """`close`, by the garbage collector, which may pass in the very loop that is to end."""
+        if self.loop.is_running_here:
+            threading.Thread(target=self.close, name="workbench-close", daemon=True).start()
+        else:
+            self.close()
 
 
 class _Window:

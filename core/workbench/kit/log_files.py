@@ -1,4 +1,5 @@
-"""Reads logs from files: Who&When, and spans of OpenTelemetry GenAI and OpenInference (`log_spans.py`)."""
+"""Reads logs from files: Who&When, ATIF (`atif.py`), and spans of OpenTelemetry GenAI and OpenInference
+(`log_spans.py`)."""
 
 from __future__ import annotations
 
@@ -10,10 +11,11 @@ from typing import Any
 
 from workbench.errors import SpecError, suggest
 from workbench.kit.agent_log import Log, LogStep
+from workbench.kit.atif import is_trajectory, read_log
 from workbench.kit.log_spans import CONVENTIONS, find_convention, read_spans, read_traces
 
 #: Names of formats for `--format`.
-FORMATS = ("who-and-when", *CONVENTIONS)
+FORMATS = ("who-and-when", "atif", *CONVENTIONS)
 
 #: Bytes of one file; larger ones are no logs that a judge could read.
 MOST_BYTES = 200_000_000
@@ -48,14 +50,16 @@ def _load_file(path: Path, name: str, form: str | None) -> list[Log]:
     values = list(_values(path))
     if form is None:
         form = _find_format(values[0][1], path)
-    if form == "who-and-when":
+    if form in ("who-and-when", "atif"):
         found: list[Log] = []
         for place, value in values:
             several = value if isinstance(value, list) else [value]
             for number, one in enumerate(several):
                 inside = f"{place}[{number}]" if isinstance(value, list) else place
                 whole = len(values) == 1 and len(several) == 1
-                found.append(_who_and_when(one, path, inside, name if whole else f"{name}#{len(found)}"))
+                called = name if whole else f"{name}#{len(found)}"
+                at = f"{path}{f', {inside}' if inside else ''}"
+                found.append(_who_and_when(one, at, called) if form == "who-and-when" else read_log(one, at, called))
         return found
     spans = [span for place, value in values for span in read_spans(value, path, place)]
     return read_traces(spans, form, path, name)
@@ -103,6 +107,8 @@ def _find_format(value: Any, path: Path) -> str:
     first = value[0] if isinstance(value, list) and value else value
     if isinstance(first, dict) and "history" in first:
         return "who-and-when"
+    if is_trajectory(first):
+        return "atif"
     if (found := find_convention(value)) is not None:
         return found
     keys = (
@@ -112,17 +118,17 @@ def _find_format(value: Any, path: Path) -> str:
     )
     raise SpecError(
         f"{path} is a log of no known format: it holds {keys}",
-        hint="Who&When has 'history'; OpenTelemetry has 'resourceSpans', or spans with 'attributes' such as "
-        "gen_ai.operation.name or openinference.span.kind. Name the format with --format.",
+        hint="Who&When has 'history'; ATIF has 'schema_version'; OpenTelemetry has 'resourceSpans', or spans with "
+        "'attributes' such as gen_ai.operation.name or openinference.span.kind. Name the format with --format.",
     )
 
 
 # Who&When
 
 
-def _who_and_when(value: Any, path: Path, place: str, name: str) -> Log:
+def _who_and_when(value: Any, place: str, name: str) -> Log:
     def fail(what: str, hint: str) -> SpecError:
-        return SpecError(f"{path}{f', {place}' if place else ''}: {what}", hint=hint)
+        return SpecError(f"{place}: {what}", hint=hint)
 
     if not isinstance(value, dict) or not isinstance(value.get("history"), list):
         raise fail("it has no list 'history'", 'Write {"history": [{"name": "Agent", "content": "..."}, ...]}.')

@@ -11,6 +11,8 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from workbench.defects import Defect, DefectKind
 from workbench.errors import suggest
 from workbench.kit import plain_adapter as plain
@@ -220,19 +222,32 @@ def _wrong_values(text: str, outputs: Sequence[Field], found: Any) -> Iterator[D
 
 
 def find_wrong_demos(demos: Sequence[Mapping[str, Any]], signature: Signature) -> Iterator[Defect]:
-    """Demos that show a value which the signature does not allow."""
+    """Demos that show a value which the signature does not allow, or that misspell an input."""
+    known = [field.name for field in (*signature.inputs, *signature.outputs)]
     for number, demo in enumerate(demos):
-        for field in signature.outputs:
-            if not field.values or field.name not in demo:
-                continue
-            if _plain(demo[field.name]) not in {_plain(value) for value in field.values}:
-                yield Defect(
-                    DefectKind.CONTRADICTION,
-                    f"a demo gives '{field.name}' as {plain.as_text(demo[field.name])[:60]!r}, which is none of "
-                    f"{', '.join(map(plain.as_text, field.values))}",
-                    "Correct the demo: the model copies it.",
-                    ("demos", number),
-                )
+        told = next((text for field in signature.outputs if (text := _wrong_value(field, demo.get(field.name)))), "")
+        others = [key for key in demo if key not in known and not str(key).startswith("_")]
+        lacking = [field.name for field in signature.inputs if field.name not in demo]
+        if lacking and others:
+            told = f"a demo has '{others[0]}', which is no field, and no '{lacking[0]}'"
+        if told:
+            hint = "Correct the demo: the model copies it."
+            yield Defect(DefectKind.CONTRADICTION, told, hint, ("demos", number))
+
+
+def _wrong_value(field: Field, value: Any) -> str:
+    """What is wrong with the value of a demo; empty if nothing is."""
+    if value is None or (not field.values and field.type not in (bool, int, float)):
+        return ""
+    shown = f"a demo gives '{field.name}' as {plain.as_text(value)[:60]!r}, which is"
+    if field.values:
+        right = _plain(value) in {_plain(one) for one in field.values}
+        return "" if right else f"{shown} none of {', '.join(map(plain.as_text, field.values))}"
+    try:
+        TypeAdapter(field.type).validate_python(value)
+    except ValidationError:
+        return f"{shown} not {_type(field)}"
+    return ""
 
 
 def fewest_tokens(text: str) -> int:

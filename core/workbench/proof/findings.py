@@ -19,7 +19,7 @@ from workbench.proof.statistics import Proof, paired_proof
 from workbench.store import Journal, RunRecord
 from workbench.study import Aims, Evaluation, Result, pareto_set
 from workbench.task import Task, describe_rows, highest_score
-from workbench.workflow import Workflow, setting_at
+from workbench.workflow import Workflow, list_changes, setting_at
 
 
 def build_report(
@@ -56,7 +56,7 @@ def build_report(
         run=run,
         status=status,
         winner=winner,
-        changes=_changes(task.workflow, winner),
+        changes=_changes(task, winner),
         baseline=_side(baseline, baselines, task.workflow, proof and proof.baseline_mean),
         best=_side(evaluations.get(winner.hash), winners, winner, proof and proof.winner_mean),
         **claims,
@@ -278,8 +278,9 @@ def _missed(aims: Aims, on_val: Evaluation) -> tuple[str, ...]:
     )
 
 
-def _changes(before: Workflow, after: Workflow) -> list[tuple[str, Any, Any]]:
+def _changes(task: Task, after: Workflow) -> list[tuple[str, Any, Any]]:
     """The changed settings as (address, old, new), without those that only spell out the default."""
+    before = task.workflow
 
     def in_force(address: str) -> Any:
         try:
@@ -287,7 +288,8 @@ def _changes(before: Workflow, after: Workflow) -> list[tuple[str, Any, Any]]:
         except KeyError:
             return None
 
-    return [c for c in before.diff(after) if c[1] is not None or c[2] not in ([], in_force(c[0]))]
+    changes = list_changes(before, after, task.spec.lm)
+    return [c for c in changes if c[1] is not None or c[2] != in_force(c[0])]
 
 
 def _untried(roles: Sequence[Any], status: str) -> str:
@@ -300,7 +302,11 @@ def _untried(roles: Sequence[Any], status: str) -> str:
     if asked["failed"] == asked["n"]:
         return f"the proposer gave no answer: all {asked['n']} of its calls failed ({asked['kinds']})"
     failed = f", and {asked['failed']} more calls failed ({asked['kinds']})" if asked["failed"] else ""
-    return f"none of the proposer's {asked['n'] - asked['failed']} answers made a new candidate{failed}"
+    answers = asked["n"] - asked["failed"]
+    return (
+        f"none of the proposer's {answers} answers came to a candidate on val: what they propose lost on a few rows "
+        f"first, is what there is already, or could not be read{failed}"
+    )
 
 
 def _side(val: Evaluation | None, test: list[Result], workflow: Workflow, mean: float | None) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any, cast
 from workbench.ledger import describe_reused
 from workbench.proof.judged import JudgeCheck, describe_judged
 from workbench.proof.leakage import Leak
-from workbench.proof.savings import Saving
+from workbench.proof.savings import Saving, describe_saving
 from workbench.proof.service_levels import ServiceLevels
 from workbench.proof.sides import OrderEffect, describe_order
 from workbench.proof.statistics import Proof, describe_proof
@@ -174,13 +174,7 @@ class Report:
         return f"The gain is not shown: {self.objection}. Its score ({proof.diff:+.3f}) does not count."
 
     def _saving_verdict(self, saving: Saving) -> str:
-        shown = "is shown" if self.saving_shown else "is not shown"
-        share = saving.diff / saving.baseline_mean if saving.baseline_mean else 0.0
-        text = (
-            f"It was picked by cost. The saving {shown}: {saving.objective} {saving.baseline_mean:.4g} -> "
-            f"{saving.winner_mean:.4g} per row ({share:+.0%}, [{saving.ci95[0]:+.4g}, {saving.ci95[1]:+.4g}], "
-            f"p = {saving.p:.2g}; at most {saving.most:.4g} a row, {saving.bound})."
-        )
+        text = describe_saving(saving, shown=self.saving_shown)
         if self.objection is not None:
             return text
         if not saving.shown or self.proof is None or self.saving_shown:

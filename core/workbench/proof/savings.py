@@ -102,6 +102,22 @@ class Saving:
     bound: str = ""
 
 
+def describe_saving(saving: Saving, *, shown: bool) -> str:
+    """What a row costs on both sides, in a sentence. Of dollars it is told for 1,000 rows: one costs too little to be
+    read."""
+    unit, times, each = ("$", 1000, "per 1,000 rows") if saving.objective == "usd" else ("", 1, "a row")
+    whose = {"usd": "It costs", "latency": "It takes"}.get(saving.objective, f"Its {saving.objective} are")
+    share = saving.diff / saving.baseline_mean if saving.baseline_mean else 0.0
+    verdict = "" if share > 0 else f"; the saving is {'shown' if shown else 'not shown'}"
+    low, high = (end * times for end in saving.ci95)
+    return (
+        f"It was picked by score and cost. {whose} {abs(share):.0%} {'more' if share > 0 else 'less'}: "
+        f"{unit}{saving.baseline_mean * times:.4g} -> {unit}{saving.winner_mean * times:.4g} {each} (difference "
+        f"{low:+.4g} to {high:+.4g}, p = {saving.p:.2g}; at most {unit}{saving.most * times:.4g} {each}, "
+        f"{saving.bound}){verdict}."
+    )
+
+
 def paired_saving(
     objective: str,
     baseline: Sequence[float],

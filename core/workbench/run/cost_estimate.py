@@ -194,10 +194,7 @@ def _unknown_lines(task: Task, row: Cost, models: Sequence[Model], database: str
     if row.minutes is None:
         names = ", ".join(sorted({model.spec.model for model in models if model.seconds(None) is None}))
         where = f" in {database}" if database is not None else ""
-        yield (
-            f"Minutes are not known: no earlier run{where} tells how long a call of {names} takes (--seconds-per-call "
-            "tells it)."
-        )
+        yield f"Duration unknown: no earlier run{where} shows how long a call to {names} takes. Add --seconds-per-call."
 
 
 def _smallest_gain(task: Task) -> tuple[float | None, str]:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from workbench._version import __version__
-from workbench.errors import PluginError, SpecError, StoreError, suggest
-from workbench.files import write_whole
+from workbench.errors import PluginError, SpecError, StoreError, WorkbenchError, suggest
+from workbench.files import check_output, write_whole
 from workbench.inference import Bundle, write_bundle
 from workbench.plugins import plugins
 from workbench.run.start import prepare_stored, read_stored_file
@@ -32,7 +32,7 @@ from workbench.store import (
 from workbench.task import dump_yaml, file_tree, kept_search, load_data, written_value
 from workbench.type_guards import walk
 from workbench.user_code import CodeRefused, without_user_code
-from workbench.workflow import Workflow, mermaid
+from workbench.workflow import Workflow, list_changes, mermaid
 
 
 def status_of(store: Store, row: Any) -> str:
@@ -142,8 +142,23 @@ def draw_winner(store: Store, run: str) -> str:
         raise StoreError(f"the winner of run {row['run']} is nested too deeply to be drawn") from None
 
 
+def changes_between(row: Any, before: Workflow, after: Workflow) -> list[tuple[str, Any, Any]]:
+    """What differs between candidates of a run (`list_changes`)."""
+    try:
+        return list_changes(before, after, read_stored_file(row).spec.lm)
+    except WorkbenchError:  # its file cannot be read any more
+        return before.diff(after)
+
+
 def export_candidate(
-    store: Store, run: str, candidate: str | None, form: str, out: Path | None, *, run_code: bool = False
+    store: Store,
+    run: str,
+    candidate: str | None,
+    form: str,
+    out: Path | None,
+    *,
+    run_code: bool = False,
+    overwrite: bool = False,
 ) -> str | None:
     """Export a candidate as YAML, or through an exporter plugin.
 
@@ -153,13 +168,16 @@ def export_candidate(
         candidate: its hash or a prefix of it; None: the winner.
         form: `yaml`, or the name of an exporter.
         out: file or folder to write. None returns YAML as text.
+        overwrite: whether a file that exists may be replaced.
         run_code: whether an exporter may load the Python that the workflow file names. YAML never needs it.
 
     Raises:
         StoreError: there is no such run or candidate, or it is damaged.
-        SpecError: the candidate cannot be exported so; CodeRefused: not without its code.
+        SpecError: the candidate cannot be exported so, or `out` is another file; CodeRefused: not without its code.
     """
     row, _, found, baseline = _chosen(store, run, candidate)
+    if out is not None and (form == "yaml" or out.is_file()):
+        check_output(out, inputs=[row["file"] or ""], overwrite=overwrite)
     if form != "yaml":
         with nullcontext() if run_code else _code_refused(form):
             _export_through_plugin(row, found, form, out)

@@ -21,6 +21,7 @@ class Options:
     out: str | None = None
     keep_unproved: bool = False  # write the best candidate to `out` even if its gain is not shown
     sandbox: SandboxChoice = field(default_factory=SandboxChoice.from_environment)
+    overwrite: bool = False  # replace a result file that no run of the workflow wrote
     allow_unproved: bool = False  # begin even if the budget cannot pay for the proof; a resumed run is not asked
     # Not of the command line; kept for a resumed run. Runs that older versions began have no shares, and reserve less.
     shares: bool = True  # each of a chain has its share of the budget, and all that the proof takes is reserved

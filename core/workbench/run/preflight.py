@@ -1,21 +1,24 @@
-"""Checks before a run of a valid file: missing keys, prices, packages or sandboxes; and which optimizers run where the
-file names none. Calls no model."""
+"""Checks before a run of a valid file: keys, prices, packages, sandboxes, where the result goes. And which optimizers
+run where the file names none. Calls no model."""
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from workbench.errors import SandboxError, SpecError, WorkbenchError, collect_errors, errors_at
-from workbench.files import file_digest
+from workbench.errors import SandboxError, SpecError, StoreError, WorkbenchError, collect_errors, errors_at
+from workbench.files import check_output, file_digest
 from workbench.ledger import price_of
 from workbench.lm import LMPool
 from workbench.plugins import plugins
+from workbench.run.options import Options
 from workbench.runtime import Runtime
 from workbench.spec import LMSpec, defaults
-from workbench.store import RunRecord
+from workbench.store import RunRecord, Store, is_result
 from workbench.study import Optimizer, Study
 from workbench.task import Task, variants
 from workbench.workflow import called_lms, learnable_addresses
@@ -105,6 +108,40 @@ def check_optimizers(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) ->
         collect_errors(partial(check, index, *named) for index, named in enumerate(optimizers))
 
 
+def check_result_file(store: Store, options: Options, task: Task) -> None:
+    """Raise SpecError where the result would replace a file that no run of this workflow wrote."""
+
+    def ours(path: Path) -> bool:
+        return path.is_file() and is_result(store, task.spec.name, str(path.resolve()), file_digest(path))
+
+    data, base = task.spec.data, task.workflow.base
+    read = [base / place for place in (data.file, data.train, data.val, data.test) if place]
+    other = f"optimized-{re.sub('[^A-Za-z0-9._-]+', '-', task.spec.name)}.yaml"
+    for out in (options.path, options.unproved_path):
+        check_output(
+            out, inputs=[task.source.file, *read], ours=ours, overwrite=options.overwrite, other=shlex.quote(other)
+        )
+
+
+def check_stored_result_file(record: RunRecord, run: str, options: Options) -> None:
+    """Raise StoreError where the result would go to a place that nobody named here: outside this folder and that of
+    the database, or on a file that the run did not write. The database may be a stranger's."""
+    folders = (Path.cwd().resolve(), record.store.path.resolve().parent)
+    for out in (options.path, options.unproved_path):
+        where = out.resolve()
+        if not any(where.is_relative_to(folder) for folder in folders):
+            raise StoreError(
+                f"run {run} would write its result to {where}, outside this folder and that of the database; if you "
+                f"want that, add --out {shlex.quote(str(where))}, or name another file"
+            )
+        own = where.is_file() and record.has_written(str(where), file_digest(where))
+        if where.exists() and not own and not options.overwrite:
+            raise StoreError(
+                f"run {run} would write its result over {where}, which it did not write; if you want that, add "
+                "--overwrite, or name another file with --out"
+            )
+
+
 def lm_warnings(task: Task) -> list[str]:
     """Warnings about models given by name only: they inherit nothing from `lm`, in particular not its server."""
     lms = {spec.model_dump_json(): spec for spec in lms_of(task)}.values()
@@ -124,16 +161,6 @@ def _elsewhere(task: Task, lms: Iterable[LMSpec]) -> Iterator[str]:
 
 def _prefix(spec: LMSpec) -> str:
     return spec.model.partition("/")[0]
-
-
-def result_warnings(record: RunRecord, out: Path, name: str) -> list[str]:
-    """That the result of a run will replace a file of another workflow, or one that was edited since."""
-    try:
-        known = not out.is_file() or record.is_result_of_namesake(str(out.resolve()), file_digest(out))
-    except OSError:  # it cannot be read; whether it can be written is told in the end
-        return []
-    told = f"{out} will be replaced: {name} did not write it, or it was edited since; --out names another file"
-    return [] if known else [told]
 
 
 def lms_not_ready(

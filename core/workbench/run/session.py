@@ -105,7 +105,6 @@ class Session:
             self.record.mark_running(os.getpid(), os.uname().nodename)
             warned = [*self.task.dataset.warnings, *budget_warnings(self.task), *disk_warnings(self.store.path)]
             warned += preflight.search_warnings(self.task, self.optimizers)
-            warned += preflight.result_warnings(self.record, self.options.path, self.task.spec.name)
             self.trackers = Trackers.watching(self.task.spec.track, self.info, self.evaluator, self.ledger.resumed)
             self.store.event(self.run_id, "machine", **describe_machine())
             self._emit("run_started", run=self.info, warnings=warned)

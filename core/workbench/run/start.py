@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,13 +15,19 @@ from pydantic import ValidationError
 from workbench._version import __version__
 from workbench.concurrency import run_in_loop
 from workbench.errors import PluginError, SpecError, StoreError, WorkbenchError, collect_errors, merge_errors
-from workbench.files import check_writable, file_digest
+from workbench.files import check_writable
 from workbench.lm import LMPool
 from workbench.plugins import plugins
 from workbench.proof import Report
 from workbench.run.cost_estimate import find_impossible_proof
 from workbench.run.options import Listener, Options
-from workbench.run.preflight import check_optimizers, choose_optimizers, lm_warnings
+from workbench.run.preflight import (
+    check_optimizers,
+    check_result_file,
+    check_stored_result_file,
+    choose_optimizers,
+    lm_warnings,
+)
 from workbench.run.session import Session
 from workbench.signals import interrupted_by_sigterm, naming_resume
 from workbench.spec import (
@@ -82,6 +87,7 @@ def optimize(
         options = replace(options, chosen=[name for name, _ in named])
     store = Store(database)
     try:
+        check_result_file(store, options, task)
         stored = {**options.as_dict(), **_hashes(task), "outside": outer_settings(source), "order": "random"}
         steps = list(optimizers) if optimizers is not None else named
         with interrupted_by_sigterm():
@@ -144,11 +150,11 @@ def resume(
         sandbox = replace(options.sandbox, name=options.sandbox.name or stored.get("sandbox"))
         begins = row["status"] == "ready"  # a branch
         chosen = None if begins else _chosen(stored)
-        merged = Options(sets, options.out or stored["out"], keep, sandbox)
+        merged = Options(sets, options.out or stored["out"], keep, sandbox, options.overwrite)
         if options.out is None:
-            _check_stored_out(RunRecord(store, row["id"]), row["run"], merged)
-        check_writable(merged.path)
+            check_stored_result_file(RunRecord(store, row["id"]), row["run"], merged)
         _, _, task, named = _stored(row, sets, stored.get("outside"), chosen)
+        check_result_file(store, merged, task)
         merged.shares = begins or stored.get("shares", False)
         merged.chosen = [name for name, _ in named] if optimizers is None and not task.spec.optimize else None
         if begins and not options.allow_unproved and (lacking := find_impossible_proof(task)) is not None:
@@ -178,24 +184,6 @@ def resume(
 def _chosen(stored: Mapping[str, Any]) -> Sequence[str]:
     """The optimizers that were chosen for a run when it began, if its file names none."""
     return stored.get("chosen") or [defaults.FORMER_OPTIMIZER]
-
-
-def _check_stored_out(record: RunRecord, run: str, options: Options) -> None:
-    """Raise StoreError where the result would go to a place that nobody named here: outside this folder and that of
-    the database, or on a file that the run did not write. The database may be a stranger's."""
-    folders = (Path.cwd().resolve(), record.store.path.resolve().parent)
-    for out in (options.path, options.unproved_path):
-        where = out.resolve()
-        if not any(where.is_relative_to(folder) for folder in folders):
-            raise StoreError(
-                f"run {run} would write its result to {where}, outside this folder and that of the database; if you "
-                f"want that, add --out {shlex.quote(str(where))}, or name another file"
-            )
-        if where.exists() and not (where.is_file() and record.has_written(str(where), file_digest(where))):
-            raise StoreError(
-                f"run {run} would write its result over {where}, which it did not write; if you want that, add "
-                f"--out {shlex.quote(str(options.path))}, or name another file"
-            )
 
 
 def prepare(

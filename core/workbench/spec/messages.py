@@ -60,7 +60,7 @@ def _complaint(detail: Any, model: type[BaseModel], prefix: tuple[str | int, ...
         key = str(detail["loc"][-1])
         homes = [name for name in model.model_fields if name != _WRITTEN and key in _fields_at(model, (name,))]
         hint = (
-            f"It belongs into {' or '.join(f'`{home}`' for home in homes)}: write "
+            f"`{key}` goes under {' or '.join(f'`{home}`' for home in homes)}: write "
             f"{' or '.join(f'{home}: {{{key}: ...}}' for home in homes)}."
             if 1 <= len(homes) <= 2
             else suggest(key, known)
@@ -99,7 +99,7 @@ def _plain(kind: str, detail: Any) -> str:
         "model_attributes_type": "must be a mapping (key: value)",
         "list_type": "must be a list",
         "too_long": f"must have at most {detail.get('ctx', {}).get('max_length')} items",
-        "too_short": f"must have at least {detail.get('ctx', {}).get('min_length')} items",
+        "too_short": _too_short(detail),
         "literal_error": f"must be {detail.get('ctx', {}).get('expected', 'one of the known words')}",
     }
     if kind in words:
@@ -108,6 +108,11 @@ def _plain(kind: str, detail: Any) -> str:
     if message.startswith("Input should "):
         return f"must {message.removeprefix('Input should ')}"
     return message[0].lower() + message[1:]
+
+
+def _too_short(detail: Any) -> str:
+    least = detail.get("ctx", {}).get("min_length")
+    return "must have at least one item" if least == 1 else f"must have at least {least} items"
 
 
 _EXAMPLES = {

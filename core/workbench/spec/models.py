@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from functools import lru_cache
 from typing import Annotated, Any, Literal, get_args
 
@@ -14,6 +15,9 @@ from workbench.spec.base import Strict, Track
 from workbench.spec.data import DataSpec
 from workbench.spec.policy import PolicySpec
 from workbench.type_guards import is_dict, is_list
+
+#: What no name of a variable has, and every key: many letters and digits in a row.
+_LIKE_A_KEY = re.compile(r"(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{16,}")
 
 
 class Price(Strict):
@@ -54,6 +58,17 @@ class LMSpec(Strict):
     rename: dict[str, str] = Field(
         default_factory=dict, description="other names for settings, e.g. {max_tokens: max_completion_tokens}"
     )
+
+    @field_validator("api_key_env")
+    @classmethod
+    def _is_a_name(cls, name: str | None) -> str | None:
+        """The value is not told: it may be the key itself."""
+        if name is not None and (not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or _LIKE_A_KEY.search(name)):
+            raise ValueError(
+                "that is no name of a variable of the environment. If it is the key itself, put it into a variable "
+                "(export OPENAI_API_KEY=...), and write its name: api_key_env: OPENAI_API_KEY"
+            )
+        return name
 
     @model_validator(mode="before")
     @classmethod

@@ -281,8 +281,12 @@ class Store:
             found = [r for r in begin if r["run"] == run]
             found = found or self._tagged(run)[:1] or begin
         if len(found) != 1:
-            known = ", ".join(r["run"] for r in self.list_runs(kinds)[:5])
+            known = ", ".join(f"{r['run']} ({kind_of(r)})" for r in self.list_runs(LISTED)[:5])
             what = "is not unique" if found else "is not"
+            if run == "last":
+                raise StoreError(
+                    f"no run of {' or '.join(kinds)} is in {self.path}; the newest runs: {known or 'none'}"
+                )
             raise StoreError(f"run '{run}' {what} in {self.path}; the newest runs: {known or 'none'}")
         return found[0]
 

@@ -177,14 +177,6 @@ class RunRecord:
         sql = "insert into artifacts (run_id, name, path, sha256, content) values (?, 'workflow', ?, ?, ?)"
         self.store.write(sql, self.run_id, path, hash_, content)
 
-    def is_result_of_namesake(self, path: str, content: str) -> bool:
-        """Whether a run of a workflow with the name of this run's wrote this file with this content."""
-        sql = (
-            "select 1 from artifacts join runs on runs.id = artifacts.run_id where artifacts.path = ? and content = ? "
-            "and runs.name = (select name from runs where id = ?)"
-        )
-        return self.store.row(sql, path, content, self.run_id) is not None
-
     def has_written(self, path: str, content: str) -> bool:
         """Whether the run wrote this file with this content."""
         sql = "select 1 from artifacts where run_id = ? and path = ? and content = ?"
@@ -207,6 +199,15 @@ class RunRecord:
         sql = "select data from events where run_id = ? and kind = 'sandbox' order by id"
         row = self.store.row(sql, self.run_id)
         return parse_json(row["data"], "the sandbox of the run (table events)", dict) if row else None
+
+
+def is_result(store: Store, name: str, path: str, content: str) -> bool:
+    """Whether a run of a workflow of this name wrote the file with this content."""
+    sql = (
+        "select 1 from artifacts join runs on runs.id = artifacts.run_id "
+        "where artifacts.path = ? and content = ? and runs.name = ?"
+    )
+    return store.row(sql, path, content, name) is not None
 
 
 @dataclass(frozen=True, slots=True)

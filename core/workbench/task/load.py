@@ -21,7 +21,7 @@ from workbench.task.copies import Copies, label_fields, number_fields
 from workbench.task.data import check_holes, load_data
 from workbench.task.dataset import Dataset, Example, SealedRows
 from workbench.task.metric import Metric, graded_field, load_metrics, metric_files
-from workbench.task.reach import out_of_reach
+from workbench.task.reach import out_of_reach, wrong_demos
 from workbench.task.tokens import normalised_inputs
 from workbench.task.workflow_file import load_workflow
 from workbench.user_code import code_files
@@ -115,6 +115,7 @@ def load_task(spec: Spec, source: Source, base: Path) -> Task:
     clusters = cluster_rows(dataset.test.open(), spec.data.cluster, inputs, task.label)
     lost = out_of_reach(workflow, metric, [*dataset.train, *dataset.val, *dataset.test.open()], all_=True)
     warnings = (*dataset.warnings, *clusters.warnings([*dataset.train, *dataset.val]), *([lost] if lost else ()))
+    warnings = (*warnings, *wrong_demos(workflow, spec.lm))
     dataset = replace(dataset, warnings=warnings)
     if getattr(metric, "needs_lm", False) and spec.proof.labels is None:
         said = "a language model scores, and no labels of people are named (proof: {labels: FILE}): it proves no gain"
@@ -231,7 +232,7 @@ def _check_fields(workflow: Workflow, dataset: Dataset, inputs: tuple[str, ...])
             if not any(name in row for row in part):
                 reader = next(n for n, node in workflow.enabled_nodes.items() if name in node.inputs)
                 raise SpecError(
-                    f"node '{reader}' reads '{name}', which no earlier node writes and the data do not have",
+                    f"node '{reader}' reads '{name}', which no earlier node writes, and which is no column of the data",
                     hint=suggest(name, part[0]) + " Rename with data: {fields: {" + name + ": ...}}.",
                     path=("nodes", reader),
                 )
@@ -250,7 +251,7 @@ def _check_metric_fields(metric: Metric, workflow: Workflow, dataset: Dataset) -
     rows = dataset.val or dataset.test.open() or dataset.train
     if isinstance(target, str) and not any(target in row for row in rows):
         raise SpecError(
-            f"the metric compares with '{target}', which the data do not have",
+            f"the metric compares with '{target}', which is no column of the data",
             hint=suggest(target, rows[0]),
             path=("metric",),
         )

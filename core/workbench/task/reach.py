@@ -1,18 +1,20 @@
-"""Labels that no answer can match, as where the data have numbers and the workflow names."""
+"""Labels that no answer can match, as where the data have numbers and the workflow names, and wrong demos."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from workbench.spec import LMSpec
 from workbench.task.dataset import Example
 from workbench.task.metric import Metric, as_score
-from workbench.workflow import Field, Signature, Workflow
+from workbench.workflow import Field, Signature, Surroundings, Workflow
 
 
 def out_of_reach(workflow: Workflow, metric: Metric, rows: Sequence[Example], *, all_: bool = False) -> str | None:
-    """A warning of labels that no value of a Literal matches, by the metric itself; None if there are none.
+    """A warning of labels that no value of a closed output matches, by the metric itself; None if there are none.
 
     all_: warn only if no row has a label that one matches.
     """
@@ -20,12 +22,12 @@ def out_of_reach(workflow: Workflow, metric: Metric, rows: Sequence[Example], *,
     field = _closed_field(workflow, name) if isinstance(name, str) else None
     if field is None or not isinstance(target, str) or getattr(metric, "needs_lm", False):
         return None
-    values, scores = field.allowed, dict[str, float]()
+    scores = dict[str, float]()
 
     def is_lost(row: Example) -> bool:
         gold = repr(row[target])
         if gold not in scores:
-            scores[gold] = 1.0
+            scores[gold], values = 1.0, field.allowed or _numbers(row[target], field.type)
             if row[target] not in values:
                 with suppress(Exception):  # a metric that wants more than this field says so when it runs
                     scores[gold] = max(as_score(metric(row, {field.name: v}, None)).value for v in values)
@@ -43,12 +45,29 @@ def out_of_reach(workflow: Workflow, metric: Metric, rows: Sequence[Example], *,
     )
 
 
+def _numbers(label: Any, kind: type[Any]) -> list[Any]:
+    """The numbers of a label, one of which an output of numbers may equal; any, if it has none."""
+    found = re.findall(r"[-+]?\d+(?:\.\d+)?", str(label).replace(",", ""))
+    return [kind(float(number)) for number in found] or [kind(0)]
+
+
+def wrong_demos(workflow: Workflow, lm: LMSpec) -> list[str]:
+    """Warnings of demos whose fields or values are not those of their node. lm: that of the file."""
+    return [
+        f"node '{node.name}': {defect.message}. {defect.hint}"
+        for node in workflow.walk()
+        if getattr(node.config, "demos", None)
+        for defect in node.defects(Surroundings(lm))
+        if defect.path[:1] == ("demos",)
+    ]
+
+
 def _closed_field(workflow: Workflow, name: str) -> Field | None:
-    """The output field that the metric reads, if its values are listed."""
+    """The output field that the metric reads, if its values are listed or numbers."""
     for writer in reversed(workflow.last_writers().get(name, [])):
         signature = getattr(workflow.enabled_nodes.get(writer), "signature", None)
         for field in signature.outputs if isinstance(signature, Signature) else ():
-            if field.name == name and field.values:
+            if field.name == name and field.closed:
                 return field
     return None
 

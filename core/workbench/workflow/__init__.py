@@ -7,7 +7,15 @@ from workbench.workflow.flow import check_flow, disable_nodes, graph_hash
 from workbench.workflow.flowchart import mermaid
 from workbench.workflow.graph import Schedule
 from workbench.workflow.node import EXCHANGE, NodeConfig, NodeKind, SignatureNode, Surroundings
-from workbench.workflow.queries import called_lms, learnable_addresses, node_at, setting_at, task_lm, text_at
+from workbench.workflow.queries import (
+    called_lms,
+    learnable_addresses,
+    list_changes,
+    node_at,
+    setting_at,
+    task_lm,
+    text_at,
+)
 from workbench.workflow.signature import Field, Image, Signature, parse_signature, with_inputs, written_fields
 from workbench.workflow.trace import CallRecord, EffectRecord, ExampleRun, Span, Trace
 from workbench.workflow.tree import Tree
@@ -32,6 +40,7 @@ __all__ = [
     "learnable_addresses",
     "task_lm",
     "called_lms",
+    "list_changes",
     "Schedule",
     "Signature",
     "Field",

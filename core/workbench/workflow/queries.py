@@ -9,6 +9,7 @@ from typing import Any, cast
 from workbench.spec import LMSpec, lm_spec
 from workbench.type_guards import is_dict
 from workbench.workflow.node import NodeConfig, NodeKind
+from workbench.workflow.tree import leaves_of
 from workbench.workflow.workflow import Workflow, make_node
 
 
@@ -73,6 +74,39 @@ def task_lm(lm: LMSpec, workflow: Workflow) -> LMSpec:
         return lm_spec(changed)
     kept = lm.model_dump(exclude_unset=True, mode="json", exclude={"price"} if model != lm.model else None)
     return lm_spec({**kept, **changed})
+
+
+def list_changes(before: Workflow, after: Workflow, lm: LMSpec) -> list[tuple[str, Any, Any]]:
+    """(address, value before, value after) of each setting that differs in what holds. lm: that of the file.
+
+    A patch of a model is told against the model that was asked before it, with its server and price. An empty value is
+    none.
+    """
+    differ = [c for c in before.diff(after) if not (_is_empty(c[1]) and _is_empty(c[2]))]
+    models = {prefix: None for address, *_ in differ if (prefix := _model_prefix(address))}
+    found = [c for c in differ if not _model_prefix(c[0])]
+    for prefix in models:
+        old, new = (_model_at(workflow, prefix, lm) for workflow in (before, after))
+        found += [(a, old.get(a), new.get(a)) for a in {**old, **new} if old.get(a) != new.get(a)]
+    return sorted(found, key=lambda change: change[0])
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or value in ([], {})
+
+
+def _model_prefix(address: str) -> str | None:
+    """The address of the model, `lm` or `nodes....lm`, that a setting belongs to."""
+    parts = address.split(".")
+    at = next((n for n, part in enumerate(parts) if part == "lm" and n != 1), None)
+    return None if at is None else ".".join(parts[: at + 1])
+
+
+def _model_at(workflow: Workflow, address: str, lm: LMSpec) -> dict[str, Any]:
+    """The settings that are written of the model that a node, or those without one of their own, asks."""
+    own = workflow.get(address, None) if address != "lm" else None
+    asked = lm_spec(own) if own else task_lm(lm, workflow)
+    return dict(leaves_of(asked.model_dump(exclude_unset=True, mode="json"), address))
 
 
 def called_lms(workflow: Workflow, lm: LMSpec, inside: NodeKind | None = None) -> Iterator[LMSpec]:

@@ -8,7 +8,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from workbench.run import candidate_workflow, candidates, status_of, winner_of
+from workbench.run import candidate_workflow, candidates, changes_between, status_of, winner_of
 from workbench.store import Evaluations, Store, kind_of, read_report
 from workbench.task import dump_yaml
 from workbench.workflow import Workflow
@@ -48,7 +48,7 @@ def candidate_page(site: Site, store: Store, request: Request) -> Response:
         winner=winner,
         mark="pinned" if choice.pinned == hash_ else "dropped" if hash_ in choice.dropped else "",
         others=list_comparisons(done, hash_, baseline, winner),
-        changes=list_changes(other.diff(workflow)) if other else [],
+        changes=list_changes(changes_between(row, other, workflow)) if other else [],
         evaluations=[e for e in done if e["candidate"] == hash_],
         children=[c for c in found if c["parent"] == hash_],
         texts=read_texts(workflow),

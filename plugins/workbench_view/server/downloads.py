@@ -18,6 +18,6 @@ def report_file(site: Site, store: Store, request: Request) -> Response:
     row, form = find_run(store, request), f".{request.path_params['form']}"
     if form not in WRITERS or kind_of(row) != "optimize" or read_report(row) is None:
         raise NotFound(f"There is no such report of run {row['run']}.")
-    text = WRITERS[form](read_facts(store, row["run"]))
+    text = WRITERS[form][0](read_facts(store, row["run"]))
     kept = {"content-disposition": f'attachment; filename="{row["run"]}{form}"'}
     return Response(text.encode("utf-8", "replace"), headers=kept, media_type=_TYPES[form])

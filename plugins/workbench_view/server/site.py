@@ -186,7 +186,7 @@ def load_libraries() -> None:
     """Load what plots and tests need, so that no page waits for it."""
     import importlib
 
-    for name in ("numpy", "scipy.stats", "scipy.optimize", "matplotlib.backends.backend_svg", "networkx"):
+    for name in ("numpy", "scipy.stats", "scipy.optimize", "networkx"):
         importlib.import_module(name)
     environment()
 

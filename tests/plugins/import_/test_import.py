@@ -55,7 +55,6 @@ def test_choices_of_inspect_become_letters(suffix: str, tmp_path: Path) -> None:
         ("x.json", '{"a": 1}', "Say which it is with --from"),
         ("x.json", "[" * 100_000, "cannot be read as JSON"),
         ("x.csv", "a,b\n1,2\n", "no samples with `input`"),
-        ("x.jsonl", '{"input": "q", "target": "a"}\n', "train, val and test need one each"),
         ("x.yaml", "prompts: []\ntests: []\n", "no prompt can be taken"),
     ],
 )

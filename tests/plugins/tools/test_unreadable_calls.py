@@ -215,5 +215,6 @@ def test_a_report_says_that_calls_could_not_be_read(folder: Path) -> None:
     report = optimize(file, database=folder / "a.db", pool=Script(say), options=options)
     assert report.best["test"]["score"] == 1.0, report.error
     assert any("in 10 of the 10 test rows" in w and "wrote 10 tool calls" in w for w in report.warnings)
+    options = Options(out=str(folder / "clean.yaml"))
     clean = optimize(file, database=folder / "b.db", pool=Script(lambda r: "answer: blue"), options=options)
     assert not any("tool calls that could not be read" in w for w in clean.warnings)

@@ -22,7 +22,6 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
 
 from workbench.attribution import RowFinding
@@ -32,6 +31,7 @@ from workbench.run import Options, optimize
 from workbench.store import Store, add_run, dumps
 from workbench.study import make_optimizer
 from workbench.testing.simulated import HELPFUL, SimulatedLM, SimulatedPool, write_task
+from workbench_view import plots
 from workbench_view.exports import write_csv, write_json, write_markdown
 from workbench_view.facts import Facts, Point, read_facts
 from workbench_view.noise import noise_band
@@ -198,7 +198,38 @@ def test_what_a_resumed_run_repeats_does_not_count_as_spent(database: Path, fact
 
 def test_plots_have_the_colours_of_the_page(facts: Facts) -> None:
     page = write_page(facts)
-    assert "stroke: var(--accent)" in page and not re.search(r"#0[1-5]0[1-5]0[1-5]", page)
+    pictures = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
+    assert len(pictures) >= 3 and all("var(--" in p and not re.search(r"#[0-9a-f]{3}|nan|inf\b", p) for p in pictures)
+
+
+def test_u6_the_page_needs_no_package_that_the_readme_does_not_install(
+    facts: Facts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for package in ("matplotlib", "starlette", "uvicorn", "pandas", "torch"):
+        monkeypatch.setitem(sys.modules, package, None)  # an import of it fails
+    assert write_page(facts).count("<svg") >= 3
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**7), st.floats(-1e6, 1e6)), min_size=1, max_size=8))
+def test_plots_stay_in_their_frame_and_the_best_so_far_does_not_fall(found: list[tuple[int, float]]) -> None:
+    drawn = plots.draw_course([Point(str(n), calls, score, {}) for n, (calls, score) in enumerate(sorted(found))], "0")
+    wide, high = map(float, re.findall(r'viewBox="0 0 (\S+) (\S+)"', drawn)[0])
+    places = [
+        (float(x), float(y))
+        for line in re.findall('points="([^"]*)"', drawn)
+        for x, y in (place.split(",") for place in line.split())
+    ]
+    assert all(0 <= x <= wide and 0 <= y <= high for x, y in places)
+    course = [float(place.split(",")[1]) for place in re.findall('points="([^"]*)"', drawn)[0].split()]
+    assert course == sorted(course, reverse=True), "upwards is less"
+    assert 2 <= drawn.count("<text") < 40
+
+
+@pytest.mark.parametrize("ci95", [(0.0, 0.0), (-1.0, 1.0), (1e-9, 2e-9)])
+@pytest.mark.parametrize("noise", [None, 0.0, 0.3])
+def test_a_proof_is_drawn_whatever_it_found(ci95: tuple[float, float], noise: float | None) -> None:
+    drawn = plots.draw_proof(ci95[0], ci95, noise, gain=False)
+    assert "nan" not in drawn and ("two equal arms" in drawn) == (noise is not None)
 
 
 def report(*words: Any) -> Any:

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("starlette")
-pytest.importorskip("matplotlib")
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "contrib" / "bench" / "speed"))
 

@@ -1,0 +1,108 @@
+"""The report of an evaluation as one file: a page, Markdown, JSON, or a table of its rows with what was answered."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from workbench.errors import StoreError
+from workbench.evaluation import EvalReport, add_details, read_rows, stored_report
+from workbench.run import status_of
+from workbench.store import Store, read_report
+from workbench_view.exports import plain_cell, table_cell
+from workbench_view.page import environment, format_score, format_seconds, format_usd, read_style
+
+#: Rows of a page, and of Markdown: worst first. All are in the CSV.
+PAGE, ROWS = 1000, 50
+
+
+@dataclass(frozen=True)
+class EvalFacts:
+    """An evaluation. rows: as `add_details` gives them, the worst first."""
+
+    report: EvalReport
+    started: str
+    version: str
+    rows: Sequence[Mapping[str, Any]]
+
+
+def read_evaluation(store: Store, row: Any) -> EvalFacts:
+    """The facts of a run of `eval`. Raises StoreError if it has no report yet, or for what is damaged."""
+    report = read_report(row)
+    if report is None:
+        raise StoreError(f"run {row['run']} has no report: it is {status_of(store, row)}; see workbench resume")
+    rows = add_details(store, row, read_rows(store, row, report))
+    rows.sort(key=lambda one: -1.0 if one["score"] is None else one["score"])
+    return EvalFacts(stored_report(report), str(row["started"]), str(row["version"]), rows)
+
+
+def write_page(facts: EvalFacts) -> str:
+    """The page. Texts of models and rows are escaped: they are shown, and never run."""
+    template = environment().get_template("evaluation.html")
+    return template.render(facts=facts, report=facts.report, rows=facts.rows[:PAGE], style=read_style())
+
+
+def write_markdown(facts: EvalFacts) -> str:
+    """The score, what failed, and the worst rows by their ids; inputs are not in it, since it is pasted where many
+    read."""
+    report = facts.report
+    lines = [f"# {report.name}: run {report.run}", "", report.headline(), ""]
+    lines += [f"- {name}: {format_score(mean)}" for name, mean in report.scores.items()]
+    lines += [f"- failed, {kind}: {count}" for kind, count in report.failures.items()]
+    wrong = [row for row in facts.rows if row["score"] is None or row["score"] < 1]
+    lines += ["", "| row | score | failure |", "| --- | --- | --- |"] if wrong else []
+    cells = ([row["example"], format_score(row["score"]), row["failure"] or ""] for row in wrong[:ROWS])
+    lines += [f"| {' | '.join(map(table_cell, row))} |" for row in cells]
+    if len(wrong) > ROWS:
+        lines += ["", f"and {len(wrong) - ROWS} more: `--out report.html` and `.csv` have them."]
+    spent = report.spent
+    costs = f"{spent['calls']:,} calls, {format_usd(spent['usd'])}, {format_seconds(spent['seconds'])}"
+    return "\n".join([*lines, "", f"{costs}; workbench {facts.version}"]) + "\n"
+
+
+def write_json(facts: EvalFacts) -> str:
+    """The stored report and its rows, without their traces."""
+    kept = ("example", "split", "replica", "inputs", "further", "prediction", "score", "scores", "failure")
+    rows = [{name: row[name] for name in (*kept, "message", "feedback", "cost")} for row in facts.rows]
+    return json.dumps({"run": facts.report.as_dict(), "rows": rows}, ensure_ascii=False, indent=1, default=str) + "\n"
+
+
+def write_csv(facts: EvalFacts) -> str:
+    """A line for each row: its id, split and repeat, its fields, what was answered, and the score."""
+    fields = _names(_fields(row) for row in facts.rows)
+    answers = _names(row["prediction"] for row in facts.rows)
+    scores = _names(row["scores"] for row in facts.rows)
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    last = ("score", "failure", "message", "feedback")
+    further = [f"scores.{name}" for name in scores]
+    head = ["row", "split", "repeat", *fields, *(f"prediction.{name}" for name in answers), *last, *further]
+    writer.writerow(map(plain_cell, head))
+    for row in facts.rows:
+        given, said = _fields(row), row["prediction"] or {}
+        cells = [row["example"], row["split"], row["replica"] + 1, *(given.get(name) for name in fields)]
+        cells += [*(said.get(name) for name in answers), *(row[name] for name in last)]
+        writer.writerow(map(plain_cell, [*cells, *((row["scores"] or {}).get(name) for name in scores)]))
+    return out.getvalue()
+
+
+def _fields(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {**(row["inputs"] or {}), **(row["further"] or {})}
+
+
+def _names(rows: Any) -> list[str]:
+    """The names in all rows, in the order in which they are first met."""
+    return list(dict.fromkeys(name for row in rows for name in row or ()))
+
+
+#: By the ending of a file.
+EVAL_WRITERS: Mapping[str, Callable[[EvalFacts], str]] = {
+    ".html": write_page,
+    ".md": write_markdown,
+    ".json": write_json,
+    ".csv": write_csv,
+}

@@ -1,0 +1,115 @@
+"""What new users ran into: keys in the wrong place, places that cannot be written, words that say too little."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import workbench
+from workbench.cli import cli, main
+from workbench.cli.output import Output
+from workbench.cli.progress import listener
+from workbench.errors import SpecError
+from workbench.spec import lm_spec
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "sk-abcdef0123456789abcdef",
+        "sk_live_51HabcdefGHIJKL0123",
+        "AIzaSyA1234567890abcdefghij",
+        "hf_AbCdEfGhIjKlMnOp0123",
+        "a b",
+        "",
+    ],
+)
+@pytest.mark.parametrize("form", ["lm", "role", "set"])
+def test_u16_a_key_in_place_of_its_variable_is_refused_and_not_told(key: str, form: str, tmp_path: Path) -> None:
+    lm: Any = {"model": "openai/m", "api_key_env": key}
+    spec: dict[str, Any] = {
+        "metric": "exact_match(label)",
+        "nodes": {"a": {"predict": "text -> label"}},
+        "data": "r.csv",
+    }
+    spec |= {"lm": lm} if form == "lm" else {"lm": "openai/m", "roles": {"proposer": lm}} if form == "role" else {}
+    (tmp_path / "w.yaml").write_text(json.dumps(spec))
+    words = ["--set", f"lm={json.dumps(lm)}"] if form == "set" else []
+    done = CliRunner().invoke(cli, ["validate", str(tmp_path / "w.yaml"), *words])
+    said = f"{done.output}{done.exception}"
+    assert "no name of a variable" in said and (len(key) < 4 or key not in said)
+
+
+@pytest.mark.parametrize("name", ["OPENAI_API_KEY", "my_azure_openai_key_2024", "K2", "_x"])
+def test_u16_names_of_variables_are_taken(name: str) -> None:
+    assert lm_spec({"model": "openai/m", "api_key_env": name}).api_key_env == name
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["init", "/proc/x"],
+        ["plugin", "new", "some_name", "--into", "/proc/x"],
+        ["eval", "w.yaml", "--log-file", "/proc/x/y.log"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_u17_a_place_that_cannot_be_written_is_one_line(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "w.yaml").write_text(
+        "lm: bundled/nano\nmetric: exact_match(b)\ndata: {val: r.csv}\nnodes: {a: {predict: a -> b}}\n"
+    )
+    (tmp_path / "r.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    said = capfd.readouterr().err
+    assert ended.value.code == 2 and "Traceback" not in said and said.count("\n") <= 3
+
+
+def test_u17_a_log_makes_its_folder(tmp_path: Path) -> None:
+    with listener(Output(quiet=True, log_file=tmp_path / "new" / "x.log")):
+        assert (tmp_path / "new" / "x.log").exists()
+
+
+@pytest.mark.parametrize("rows", [[1, 2], 5, [{"a": 1}, "b"]])
+def test_u17_rows_that_are_none_are_told(rows: Any, tmp_path: Path) -> None:
+    content = {"lm": "bundled/nano", "metric": "exact_match(b)", "nodes": {"a": {"predict": "a -> b"}}}
+    with pytest.raises(SpecError, match="a row of data is (int|str), not a mapping"):
+        workbench.evaluate(content, settings={"data": rows}, database=tmp_path / "x.db")
+
+
+def test_u19_what_only_the_code_tells_is_not_called_nothing(tmp_path: Path) -> None:
+    module = "import dspy\n\n\nclass Sort(dspy.Module):\n    signature = 'text -> label'\n\n"
+    module += "    def __init__(self):\n        self.sort = dspy.Predict(self.signature)\n\n"
+    (tmp_path / "m.py").write_text(module + "    def forward(self, text):\n        return self.sort(text=text)\n")
+    (tmp_path / "r.csv").write_text("text,label\n1,2\n3,4\n5,6\n")
+    spec = {"lm": "openai/m", "metric": "exact_match(label)", "data": {"val": "r.csv"}}
+    (tmp_path / "w.yaml").write_text(json.dumps({**spec, "nodes": {"a": {"dspy": "python:m.py:Sort"}}}))
+    done = CliRunner().invoke(cli, ["validate", str(tmp_path / "w.yaml")])
+    assert "Learnable: none that shows without --run-code\n" in done.output, (done.output, done.exception)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            {"nodes": {"a": {"predict": "text -> label", "temperature": 1}}},
+            "`temperature` goes under `decoding`: write",
+        ),
+        ({"search": {"nodes.a.instructions": []}}, "at least one item"),
+        ({"metric": "exact_match(label, target=gold)"}, "'gold', which is no column of the data"),
+    ],
+    ids=["a setting elsewhere", "an empty list", "no column"],
+)
+def test_u_sentences_say_what_to_do(change: dict[str, Any], said: str, tmp_path: Path) -> None:
+    (tmp_path / "r.csv").write_text("text,label\na,b\nc,d\ne,f\n")
+    spec = {"lm": "openai/m", "data": "r.csv", "metric": "exact_match(label)"}
+    (tmp_path / "w.yaml").write_text(json.dumps({**spec, "nodes": {"a": {"predict": "text -> label"}}, **change}))
+    done = CliRunner().invoke(cli, ["validate", str(tmp_path / "w.yaml")])
+    assert said in str(done.exception)

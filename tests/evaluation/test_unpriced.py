@@ -1,0 +1,47 @@
+"""A model whose price is not known: no run without a call is recorded, and no table calls it free."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from tests.evaluation.conftest import WriteFile, echo, write
+from tests.helpers.scripted import Script
+
+from workbench.cli import cli
+from workbench.errors import SpecError
+from workbench.evaluation import compare_sides, comparison_lines, evaluate, read_side, write_markdown
+from workbench.store import Store
+
+__all__ = ["write"]  # a fixture
+
+
+class Unpriced(Script):
+    def price(self, prompt_tokens: int, completion_tokens: int) -> float | None:  # type: ignore[override]
+        return None
+
+
+def test_a_ceiling_that_cannot_be_kept_is_refused_before_there_is_a_run(write: WriteFile, tmp_path: Path) -> None:
+    lm = Unpriced(echo)
+    with pytest.raises(SpecError, match="budget.usd cannot be kept"):
+        evaluate(write(budget={"usd": 1}), database=tmp_path / "a.db", pool=lm)
+    assert not lm.requests and not (tmp_path / "a.db").exists()
+
+
+def test_what_has_no_price_is_not_shown_as_free(write: WriteFile, tmp_path: Path) -> None:
+    reports = [evaluate(write(), database=tmp_path / "a.db", pool=pool) for pool in (Unpriced(echo), Script(echo))]
+    assert [report.unpriced for report in reports] == [["openai/scripted"], []]
+    assert [", unpriced, " in "\n".join(report.lines()) for report in reports] == [True, False]
+    store = Store(tmp_path / "a.db")
+    sides = [read_side(store, report.run) for report in reports]
+    store.close()
+    first, second = comparison_lines(sides, compare_sides(sides))[1:3]
+    assert first.split()[-1] == "unpriced" and second.split()[-1] == "0.000000"
+    write_markdown(reports, tmp_path / "a.md")
+    assert [line.split(" | ")[-2] for line in (tmp_path / "a.md").read_text().splitlines()[2:4]] == [
+        "unpriced",
+        "0.000000",
+    ]
+    shown = CliRunner().invoke(cli, ["compare", *(report.run for report in reports), "--db", str(tmp_path / "a.db")])
+    assert shown.exit_code == 0 and "unpriced" in shown.output
