@@ -36,9 +36,9 @@ class SimulatedLM:
         self.source = f"{world.name} {name}".strip()
 
     def draw(self, request: Request) -> random.Random:
-        """A generator seeded by the request, so that the same request always gets the same answer. Its limits do not
-        count: else another default of `max_tokens` would change every figure that was measured here."""
-        asked = replace(request, max_tokens=16, stop=("\n",))
+        """A generator seeded by the request, so that the same request always gets the same answer. Limits of short
+        answers do not count: else another default of `max_tokens` would change every figure that was measured here."""
+        asked = replace(request, max_tokens=16, stop=("\n",)) if request.stop[:1] == ("\n",) else request
         return random.Random(hashlib.sha256(asked.key(self.source).encode()).digest())
 
     def price(self, prompt_tokens: int, completion_tokens: int) -> float:

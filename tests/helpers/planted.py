@@ -27,8 +27,8 @@ Skill = Callable[[Request], float]
 
 
 def draw_for(request: Request) -> random.Random:
-    """A generator seeded by what is asked, whatever the limits of the answer."""
-    asked = replace(request, max_tokens=16, stop=("\n",))
+    """A generator seeded by what is asked, whatever the limits of a short answer."""
+    asked = replace(request, max_tokens=16, stop=("\n",)) if request.stop[:1] == ("\n",) else request
     return random.Random(hashlib.sha256(asked.key("planted").encode()).digest())
 
 

@@ -87,7 +87,7 @@ def test_trials_that_fall_behind_are_stopped_and_what_they_leave_goes_to_others(
             "prune": prune,
             "search": {"style": ["plain", "odd"], "weight": {"float": [0.0, 3.0]}},
         }
-        report, _ = plant(folder, skill, {"tune": tune}, calls=4000, seed=1)
+        report, _ = plant(folder, skill, {"tune": tune}, calls=4000)
         found = [line for line in told(folder) if line.startswith("trial")]
         assert len(found) == 8 and "as written" in found[0]
         assert any("stopped" in line for line in found[3:]) == prune and not any(
