@@ -39,7 +39,7 @@ class Enough(BaseException):
 
 def one(name: str, seed: int, val: int, most: int) -> dict[str, Any]:
     """One run: evaluations until 95% of the best (None if never), and the incumbent's accuracy at the end."""
-    from workbench.run import optimize
+    from workbench.run import Options, optimize
     from workbench_bench.run_world import SimulatedPool, _write
     from workbench_bench.worlds import WORLDS
 
@@ -61,7 +61,10 @@ def one(name: str, seed: int, val: int, most: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         file = _write(Path(folder), world, RUNS[name], 10**7, seed, {"train": 8, "val": val, "test": 8})
         try:
-            optimize(file, database=Path(folder) / "run.db", pool=SimulatedPool(world), listener=listen)
+            options = Options(out=str(Path(folder) / "out.yaml"))
+            optimize(
+                file, options=options, database=Path(folder) / "run.db", pool=SimulatedPool(world), listener=listen
+            )
         except (Enough, BaseExceptionGroup):
             pass
     return {"name": name, "seed": seed, "reached": reached, "evaluations": count, "accuracy": accuracy}
