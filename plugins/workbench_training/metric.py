@@ -17,5 +17,15 @@ class ToolN1:
         self.field, self.target = field, target or field
 
     def __call__(self, example: Example, prediction: Mapping[str, Any], trace: Any) -> Score:
-        given, wanted = str(prediction[self.field]), example[self.target]
+        given, wanted = _with_thoughts(str(prediction[self.field]), trace), example[self.target]
         return Score(1.0) if tool_n1(given, wanted) else Score(0.0, f"expected {wanted}, got {given[:200]}")
+
+
+def _with_thoughts(given: str, trace: Any) -> str:
+    """The answer that an output is the end of: thoughts are taken off before a node reads it."""
+    for call in reversed(trace.calls if trace else ()):
+        said = call.response
+        whole = f"<think>{said.thoughts}</think>{said.text}" if said.thoughts else said.text
+        if whole.rstrip().endswith(given.strip()):
+            return whole
+    return given

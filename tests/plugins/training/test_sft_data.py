@@ -16,6 +16,7 @@ from workbench.errors import SpecError
 from workbench.lm import Response
 from workbench.study import Result
 from workbench.task import Example
+from workbench.workflow import CallRecord, Span, Trace
 from workbench_training.metric import ToolN1
 from workbench_training.rewards import Rollout
 from workbench_training.rollouts.sft_data import (
@@ -183,6 +184,11 @@ def test_the_metric_is_the_rule_of_the_reward() -> None:
     metric = ToolN1("call", "calls")
     assert metric(row, {"call": said}, None).value == 1.0
     assert metric(row, {"call": said.replace("<think>", "")}, None).value == 0.0
+    call = said.partition("</think>")[2]
+    for response in (Response(said), Response(call, thoughts="x")):  # as their node reads neither
+        trace = Trace("r", [Span("n", "predict", {}, calls=[CallRecord((), response, "task", "m", False, 0.0)])])
+        assert metric(row, {"call": call}, trace).value == 1.0
+        assert metric(row, {"call": "another"}, trace).value == 0.0
 
 
 # Whole runs
