@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -113,3 +114,32 @@ def test_u_sentences_say_what_to_do(change: dict[str, Any], said: str, tmp_path:
     (tmp_path / "w.yaml").write_text(json.dumps({**spec, "nodes": {"a": {"predict": "text -> label"}}, **change}))
     done = CliRunner().invoke(cli, ["validate", str(tmp_path / "w.yaml")])
     assert said in str(done.exception)
+
+
+MISPLACED = [
+    ({"predict": "text -> label"}, (), "max_tokens", 20),
+    ({"predict": "text -> label"}, (), "top_p", 0.5),
+    ({"agent": "text -> label", "user": {"knows": ["label"]}}, ("user",), "tools", ["python:math.prod"]),
+]
+
+
+@pytest.mark.parametrize(("node", "inside", "key", "value"), MISPLACED, ids=[one[2] for one in MISPLACED])
+def test_p6_a_remedy_for_a_key_elsewhere_loads(
+    node: dict[str, Any], inside: tuple[str, ...], key: str, value: Any, tmp_path: Path
+) -> None:
+    """The file is written as the hint says: it has to be right then, and a key without a home has no such hint."""
+    (tmp_path / "r.csv").write_text("text,label\na,b\nc,d\ne,f\n")
+
+    def validate(change: dict[str, Any]) -> str:
+        changed = {**node, **{name: {**node[name], **change} for name in inside}, **({} if inside else change)}
+        spec = {"lm": "openai/m", "data": "r.csv", "metric": "exact_match(label)", "nodes": {"a": changed}}
+        (tmp_path / "w.yaml").write_text(json.dumps(spec))
+        done = CliRunner().invoke(cli, ["validate", str(tmp_path / "w.yaml")])
+        return f"{done.output}{done.exception or ''}"
+
+    said = validate({key: value})
+    assert f"unknown key '{key}'" in said
+    home = re.search(r"write (\w+): \{", said)
+    assert (home is None) == bool(inside)
+    if home is not None:
+        assert "valid" in (again := validate({home[1]: {key: value}})) and "unknown key" not in again

@@ -70,6 +70,10 @@ OTHERS = {
         {"name": "search", "arguments": {"query": "two words"}},
     ),
     "code in a fence": ("```python\nprint(1)\n```", {"name": "python", "arguments": {"code": "print(1)"}}),
+    "code of one call": (
+        "```python\nprint(lookup('a'))\n```",
+        {"name": "python", "arguments": {"code": "print(lookup('a'))"}},
+    ),
     "code behind its name": (
         "call: python\n```python\nprint(1)\n```",
         {"name": "python", "arguments": {"code": "print(1)"}},

@@ -203,12 +203,16 @@ def _fenced(text: str, tools: Tools) -> _Found:
     """A fence with JSON, with a call in Python syntax, or, if a tool runs Python, with code."""
     for fence in _some(_FENCE.finditer(text)):
         language, content = fence.group(1).lower(), fence.group(2).strip()
+        runs = language in _CODE_FENCES and list(tools.get("python", ())) == ["code"]
+        code = Reading([{"name": "python", "arguments": {"code": content}}])
         if content[:1] in ("{", "[") and content[:1]:
             yield fence.start(), json_at(text, fence.start(2), tools, marked=language in _CALL_FENCES)
+        elif runs and content and language != "tool_code":  # a single call, too: two statements would be code
+            yield fence.start(), code
         elif reading := read_expression(content, tools):
             yield fence.start(), reading
-        elif language in _CODE_FENCES and list(tools.get("python", ())) == ["code"] and content:
-            yield fence.start(), Reading([{"name": "python", "arguments": {"code": content}}])
+        elif runs and content:
+            yield fence.start(), code
 
 
 def _bare(text: str, tools: Tools) -> _Found:

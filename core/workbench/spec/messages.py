@@ -54,11 +54,12 @@ def _complaint(detail: Any, model: type[BaseModel], prefix: tuple[str | int, ...
     kind, given = detail["type"], detail.get("input")
     shown = repr(given) if len(repr(given)) <= 60 else repr(given)[:57] + "..."
     if kind == "extra_forbidden":
-        known = _fields_at(model, detail["loc"][:-1])
+        place = detail["loc"][:-1]
+        known = _fields_at(model, place)
         if prefix[:1] == ("nodes",) and len(prefix) == 2 and len(detail["loc"]) == 1:
             known = [*known, *NODE_KEYS]
         key = str(detail["loc"][-1])
-        homes = [name for name in model.model_fields if name != _WRITTEN and key in _fields_at(model, (name,))]
+        homes = [name for name in known if name != _WRITTEN and key in _fields_at(model, (*place, name))]
         hint = (
             f"`{key}` goes under {' or '.join(f'`{home}`' for home in homes)}: write "
             f"{' or '.join(f'{home}: {{{key}: ...}}' for home in homes)}."
