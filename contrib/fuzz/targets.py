@@ -22,7 +22,7 @@ from workbench.kit.answers import find_code, parse, read_grade, read_objects
 from workbench.kit.bounded_http import BodyError, BodyReader
 from workbench.kit.call_parser import answer_text, correction, read_text
 from workbench.kit.proposer import read_prompt
-from workbench.lm import Request, is_filtered, refused_setting, split_thoughts
+from workbench.lm import Request, allowed_tokens, kind_of_error, refused_setting, split_thoughts
 from workbench.spec import Spec, check_spec, load_yaml
 from workbench.workflow import parse_signature
 from workbench_openai import wire
@@ -159,7 +159,8 @@ def server_answer(data: bytes) -> None:
         elif kind == 1:
             wire.parse_vectors(data, 1)
         elif kind == 2:
-            is_filtered(400, wire.body_of(data))
+            kind_of_error(None, wire.body_of(data))
+            allowed_tokens(400, wire.body_of(data))
             refused_setting(400, wire.body_of(data))
             headers = {"Retry-After": text[:50], "retry-after-ms": text[50:60]}
             assert wire.error_for(400 + len(data) % 200, headers, data).kind

@@ -184,7 +184,11 @@ CALLS: list[Mutant] = changes_of(
         "return first",
         "a cut call is told to be wrong JSON",
     ),
-    ('list(tools.get("python", ())) == ["code"] and content:', "content:", "any code in an answer is run"),
+    (
+        'runs = language in _CODE_FENCES and list(tools.get("python", ())) == ["code"]',
+        "runs = True",
+        "any code in an answer is run",
+    ),
     (
         "return next((r for _, r in found if r.calls), next(",
         "return next((r for _, r in found if r.fault), next(",

@@ -29,11 +29,7 @@ CALLED: list[Mutant] = [
             "a batch goes on",
         ),
         ("len(self._waiting) >= self._most or", "", "all rows are begun at once"),
-        (
-            "self._loop, self._program, self.pool = BackgroundLoop",
-            "_, self._program, self.pool = BackgroundLoop",
-            "forks",
-        ),
+        ("            self._open, self.pool = self._opened(),", "            _, self.pool = self._opened(),", "forks"),
         ("        _LOADED.add(self)\n", "", "what is forgotten is never closed"),
     ),
     *changes_of(

@@ -27,7 +27,7 @@ EVALUATED: list[Mutant] = [
     *changes_of(
         f"{ROOM}eval_run.py",
         PRICES,
-        ("return [no_price_line(unknown)] if unknown else []", "return []", "what has no price passes for free"),
+        ("return [s.model for s, lm in models if", "return [s.model for s, lm in () if", "what has no price is free"),
     ),
     *changes_of(
         "core/workbench/run/preflight.py",

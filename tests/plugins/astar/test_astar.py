@@ -288,7 +288,7 @@ def test_tools_that_take_nothing_are_named_and_some_of_them_end_a_plan(folder: P
         ({"plans": [{"tools": ["add_z"]}]}, "a plan has the tool 'add_z'"),
         ({"tools": ["python:letters.py:add_a"] * 2}, "two tools are named 'add_a'"),
         ({"astar": "question -> a, b"}, "one output"),
-        ({"plans": [{"tools": []}]}, "at least 1"),
+        ({"plans": [{"tools": []}]}, "at least one"),
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_runs(settings: Any, words: str, folder: Path) -> None:

@@ -173,7 +173,7 @@ def test_a_file_is_read_back_as_it_was_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "said"),
     [
-        ("metrics: []\n", 1, "(?s)at least 1.*Write metrics: "),
+        ("metrics: []\n", 1, "(?s)at least one.*Write metrics: "),
         ("metrics:\n- name: a\n", 2, "definition"),
         ("metrics:\n- name: a\n  definition: b\n  weight: 3\n", 4, "weight"),
         ("metrics:\n- name: a\n  defintion: b\n", 3, "(?s)defintion.*Did you mean 'definition'"),

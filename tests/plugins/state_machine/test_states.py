@@ -276,7 +276,7 @@ nodes:
             "no tool takes the argument 'shelf'",
         ),
         ("next: search", "next: search\n        tols: []", "16:9", "unknown key 'tols'"),
-        ("next: search", "next: []", "15:9", "at least 1 item"),
+        ("next: search", "next: []", "15:9", "at least one item"),
         ("next: search", "next: fix", "15:9", "from the state 'fix' no path leads to the end"),
         ("wish -> found", "wish ->", "6:5", "at least one output"),
         ("wish -> found", "wish found", "6:5", "a signature has one '->'"),
