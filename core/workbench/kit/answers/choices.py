@@ -34,7 +34,7 @@ _SPACELESS = re.compile(f"[{SPACELESS}]")
 #: Letters of words, beside which a value is another word. Scripts without spaces have none.
 _LETTER = rf"[^\W{SPACELESS}]"
 #: What Korean hangs on a word, which is the same word.
-_PARTICLE = "(?:입니다|이다|이에요|예요|이며|이고|으로|로|은|는|이|가|을|를|의|인)"
+PARTICLE = "(?:입니다|이다|이에요|예요|이며|이고|으로|로|은|는|이|가|을|를|의|인)"
 #: What ends a clause, in which a denial holds.
 _CLAUSE = re.compile(
     r"[.;:!?\n,()\u3002\uff0c\u3001\uff1b\uff01\uff1f]|\b(?:but|however|so|because|since|then|sondern|mais|sino)\b"
@@ -176,7 +176,7 @@ def _mention(said: str) -> re.Pattern[str]:
     if last.isdigit():
         after = rf"(?!{_LETTER}|[.,]\d|\s?/\s?\d)"
     elif last.isascii() or "가" <= last <= "힣":
-        after = rf"(?:(?={_PARTICLE})|{after})"
+        after = rf"(?:(?={PARTICLE})|{after})"
     before, after = ("" if _SPACELESS.match(c) else p for c, p in ((first, before), (last, after)))
     if body in TRUTHS and not TRUTHS[body]:  # `no doubt` says nothing
         after += rf"(?={_BEGINS.pattern})"

@@ -62,7 +62,8 @@ def read_object(text: str, start: int) -> tuple[Any, int, str]:
         why = str(error)
     raw = find_balanced(text, start)
     end = min(len(text), start + len(raw))
-    for candidate in (raw, mended) if (mended := _mended(raw)) != raw else (raw,):
+    mended = _mended(raw) if len(raw) < _MENDED else raw
+    for candidate in (raw, mended) if mended != raw else (raw,):
         with_json = load(candidate)
         if with_json is not None:
             return with_json, end, ""
@@ -73,6 +74,8 @@ def read_object(text: str, start: int) -> tuple[Any, int, str]:
     return None, end, why
 
 
+#: Characters of a text that is mended.
+_MENDED = 20_000
 _STRAIGHT = str.maketrans({0x201C: '"', 0x201D: '"', 0x2018: "'", 0x2019: "'"})
 _END = r"(?=\s{0,40}(?:[,:}\]]|$))"
 #: A string, up to a quote that an end follows; a comment; a key without quotes.

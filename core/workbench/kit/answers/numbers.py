@@ -25,8 +25,8 @@ _TIMES = re.compile(r"\\(?:times|cdot)\b")
 _UNDERSCORE = re.compile(r"(?<=\d)_(?=\d{3})")
 #: How far off a number may be.
 _TOLERANCE = re.compile(r"\s?(?:\u00b1|\+/-|\\pm)\s?[\d.,]+")
-#: Numbers that together are a range, a time, a date or a ratio, and none by themselves.
-_JOINED = re.compile(r"[^\d\n]{0,20}\d[\d.,]*(?:\s?[-\u2013:]\s?\d[\d.,]*)+\D{0,20}")
+#: Numbers that together are a time, a date or a ratio, and none by themselves.
+_JOINED = re.compile(r"[^\d\n]{0,20}\d+(?:(?::\d+)+|(?:[-/]\d+){2})\D{0,20}")
 #: Groups of thousands with spaces between them, as in most of Europe.
 _SPACED = re.compile(r"(?<![\w.,/])[1-9]\d{0,2}(?: \d{3})+(?![\w/])")
 #: Words for powers of ten.

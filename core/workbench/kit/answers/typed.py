@@ -74,7 +74,9 @@ def _read(kind: Any, text: str, name: str) -> tuple[Any, bool] | None:
     """(value, whether among other words) of a text as a type; None if it holds none."""
     if kind is str or kind is Any:
         return (_unboxed(text), False) if text else None
-    text = fenced[1] if (fenced := _FENCED.fullmatch(text)) else text
+    if fenced := _FENCED.fullmatch(text):
+        found = _read(kind, fenced[1].strip(), name)
+        return found and (found[0], True)
     if kind is bool:
         return TRUTH.read(text, name)
     if get_origin(kind) is Literal:
