@@ -40,8 +40,9 @@ class ToolCallMatch(FieldMetric):
     """1 if the tool calls are the expected ones: the same functions, and each argument one of its accepted values.
 
     A value is a call or a list of calls, in the form {"name": ..., "arguments": {...}}, or BFCL's {"name":
-    {arguments}}, or OpenAI's. A list as expected argument holds the accepted values; "" among them makes the argument
-    optional. ordered: the calls must have the expected order.
+    {arguments}}, or OpenAI's. A prediction may also be a text with calls in any form that models write; other texts
+    hold no call. A list as expected argument holds the accepted values; "" among them makes the argument optional.
+    ordered: the calls must have the expected order.
     """
 
     lists_are_choices = False

@@ -22,8 +22,7 @@ _TELLING = re.compile(
     r"(?<![\w)])[-+](?=\.?\d)|[<>]=?(?=\s?\d)|(?<=\d)[./:-](?=\d)|(?<=\d),(?=\d)(?!\d{3}(?!\d))|(?<=\b[a-z])-(?![\w-])|"
     r"(?<=\w)(?:\+\+?|#)(?![\w+#])|(?<!\S)\.(?=[a-z\d])"
 )
-
-
+#: Minus and quotes as ASCII writes them.
 _SIGNS = str.maketrans({"\u2212": "-", "\u2018": "'", "\u2019": "'"})
 
 
@@ -37,7 +36,7 @@ class ExactMatch(FieldMetric):
 class NormalizedMatch(FieldMetric):
     """1 if both texts are equal up to case, punctuation, articles and extra spaces (the SQuAD recipe).
 
-    Unlike there, signs and points of numbers and of names such as C++ count, and so does a text that has nothing else.
+    Unlike there, signs and separators of numbers and of names such as C++ count, and so does a text of nothing else.
     """
 
     def compare(self, given: Any, wanted: Any) -> Score:

@@ -71,7 +71,7 @@ _ASKED = ("?", "\uff1f")
 #: What stands before an item of a list in lines or with commas, up to its place.
 _BEFORE_ITEM = re.compile(r"(?:^|[\n,;])[\s\"'`*(\[-]*\Z")
 #: Characters at the end of a long answer in which values are looked for.
-_TAIL = 20_000
+_TAIL = 10_000
 
 
 def plain(text: str) -> str:

@@ -1,7 +1,8 @@
 """The reader of numbers: in answers, labels and grades.
 
-Reads signs, currencies, groups of thousands and decimals of either kind (1,234.5 and 1.234,5), powers, fractions, and
-words such as million. Units are not read: 5 km is 5, and so is 5 m.
+Reads signs, currencies, groups of thousands and decimals of either kind (1,234.5, 1.234,5 and 1 234,5), powers,
+fractions, and words such as million in several languages. Units are not read: 5 km is 5, and so are 5 m and 5M. A time
+or a date is no number.
 """
 
 from __future__ import annotations
