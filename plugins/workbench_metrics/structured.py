@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from workbench.kit.answers import read_values
 from workbench.kit.answers.json_text import load_loose
+from workbench.kit.call_bodies import known_name, make_call, unwrapped
+from workbench.kit.call_parser import read_text
 from workbench.lm import split_thoughts
 from workbench.task import Score
 from workbench_metrics.base import FieldMetric, score_match, shorten
@@ -24,7 +26,7 @@ class JsonMatch(FieldMetric):
     def compare(self, given: Any, wanted: Any) -> Score:
         right = read_label(parse_json, wanted, self.target)
         try:
-            left = parse_json(given)
+            left = parse_json(given, type(right))
         except ValueError as error:
             return Score(0.0, f"not JSON: {error}")
         if not self.partial or _same(left, right):
@@ -38,8 +40,9 @@ class ToolCallMatch(FieldMetric):
     """1 if the tool calls are the expected ones: the same functions, and each argument one of its accepted values.
 
     A value is a call or a list of calls, in the form {"name": ..., "arguments": {...}}, or BFCL's {"name":
-    {arguments}}, or OpenAI's. A list as expected argument holds the accepted values; "" among them makes the argument
-    optional. ordered: the calls must have the expected order.
+    {arguments}}, or OpenAI's. A prediction may also be a text with calls in any form that models write; other texts
+    hold no call. A list as expected argument holds the accepted values; "" among them makes the argument optional.
+    ordered: the calls must have the expected order.
     """
 
     lists_are_choices = False
@@ -51,7 +54,7 @@ class ToolCallMatch(FieldMetric):
     def compare(self, given: Any, wanted: Any) -> Score:
         expected = read_label(_calls, wanted, self.target)
         try:
-            calls = _calls(given) if _has_json(given) else []
+            calls = _calls_said(given, expected)
         except ValueError as error:
             return Score(0.0, f"no readable tool call: {error}")
         if len(calls) != len(expected):
@@ -94,14 +97,18 @@ def read_label(read: Callable[[Any], Any], wanted: Any, target: str) -> Any:
         raise ValueError(f"the row's '{target}' cannot be read: {error}") from None
 
 
-def parse_json(value: Any) -> Any:
-    """A value as JSON. Texts are read: a whole one as JSON, else the first list or object in it. Raises ValueError."""
+def parse_json(value: Any, kind: type = object) -> Any:
+    """A value as JSON. Texts are read: a whole one as JSON, else the first list or object in it. Raises ValueError.
+
+    kind: a list or object of this type comes before others, e.g. before the mark of a source.
+    """
     if not isinstance(value, str):
         return value
     text = split_thoughts(value)[1].strip()
     found = load_loose(text)
     if found is None and text != "null":
-        found = next((one for one, _, _ in read_values(text)), None)
+        values = [one for one, _, _ in read_values(text)]
+        found = next((one for one in values if isinstance(one, kind)), values[0] if values else None)
         if found is None:
             raise ValueError(f"there is no JSON in {shorten(text)}")
     _check_depth(found)
@@ -136,31 +143,57 @@ def _leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any,
 
 
 Call = tuple[str, dict[str, Any]]
-#: What providers and models call the arguments of a call.
-_ARGUMENTS = ("arguments", "args", "input", "parameters")
 
 
 def _calls(value: Any) -> list[Call]:
+    """The calls of a row's value. Raises ValueError for what is none."""
     value = parse_json(value)
-    return [_call(call) for call in (value if isinstance(value, list) else [value])]
+    return [_call(call, {}) for call in (value if isinstance(value, list) else [value])]
 
 
-def _has_json(value: Any) -> bool:
-    """Whether a value may hold calls. A text without a list or an object calls nothing."""
-    return not isinstance(value, str) or next(read_values(value), None) is not None
+def _calls_said(value: Any, expected: Sequence[Call]) -> list[Call]:
+    """The calls of an answer, in any form that models write. Raises ValueError where calls are expected, and what looks
+    like them cannot be read."""
+    tools, calls, why = {name: list(arguments) for name, arguments in expected}, list[Call](), None
+    text = split_thoughts(value)[1].strip() if isinstance(value, str) else None
+    values = [value] if text is None else [load_loose(text)]
+    if text is not None and values[0] is None:
+        values = [one for one, _, _ in read_values(text)]
+    for one in _flat(values):
+        try:
+            calls.append(_call(one, tools))
+        except ValueError as error:
+            why = error
+    if not calls and text:
+        calls = [_call(call, tools) for call in read_text(text, tools).calls]
+    if why and expected and not calls:
+        raise why
+    return calls
 
 
-def _call(call: Any) -> Call:
-    if isinstance(call, dict) and isinstance(call.get("function"), dict):  # OpenAI's form
-        call = call["function"]
-    if isinstance(call, dict) and isinstance(call.get("name"), str):
-        arguments = parse_json(next((call[key] for key in _ARGUMENTS if call.get(key)), {}))
+def _flat(values: Sequence[Any]) -> Iterator[Any]:
+    """The calls in lists, and in the message of a provider."""
+    for value in values:
+        if isinstance(value, list):
+            yield from _flat(value)
+        elif isinstance(value, dict) and "tool_calls" in value:
+            yield from _flat(value["tool_calls"] or [])
+        elif value is not None:
+            yield value
+
+
+def _call(body: Any, tools: Mapping[str, list[str]]) -> Call:
+    """The name and the arguments of a call. Raises ValueError."""
+    call = unwrapped(body, tools)
+    if isinstance(call, dict) and isinstance(call.get("name") or call.get("tool"), str):
+        made = make_call(call, tools)
+        arguments = parse_json(made["arguments"]) if made["arguments"] else {}
         if not isinstance(arguments, dict):
-            raise ValueError(f"the arguments of {shorten(call['name'])} are not an object: {shorten(arguments)}")
-        return call["name"], arguments
+            raise ValueError(f"the arguments of {shorten(made['name'])} are not an object: {shorten(arguments)}")
+        return known_name(made["name"], tools) or made["name"], arguments
     if isinstance(call, dict) and len(call) == 1 and isinstance(next(iter(call.values())), dict):
         return next(iter(call.items()))
-    raise ValueError(f"{shorten(call)} has no name")
+    raise ValueError(f"{shorten(body)} has no name")
 
 
 def _fits(call: Call, expected: Call) -> bool:

@@ -9,14 +9,21 @@ from collections import Counter
 from decimal import Decimal
 from typing import Any
 
+from workbench.kit.answers.choices import PARTICLE
+from workbench.kit.answers.conclusions import SPACELESS
 from workbench.task import Score
 from workbench_metrics.base import FieldMetric, score_match, shorten
 
 #: A number as JSON writes it. `007` and `1_000` are texts, such as ids.
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?")
-_SPACELESS = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff]")
+_SPACELESS = re.compile(f"[{SPACELESS}]")
 #: Signs that tell answers apart: of numbers, between their digits, and in names such as C++ and .NET.
-_TELLING = re.compile(r"(?<![\w)])[-+](?=\.?\d)|(?<=\d)[.](?=\d)|(?<=\w)(?:\+\+?|#)(?![\w+#])|(?<!\S)\.(?=[a-z\d])")
+_TELLING = re.compile(
+    r"(?<![\w)])[-+](?=\.?\d)|[<>]=?(?=\s?\d)|(?<=\d)[./:-](?=\d)|(?<=\d),(?=\d)(?!\d{3}(?!\d))|(?<=\b[a-z])-(?![\w-])|"
+    r"(?<=\w)(?:\+\+?|#)(?![\w+#])|(?<!\S)\.(?=[a-z\d])"
+)
+#: Minus and quotes as ASCII writes them.
+_SIGNS = str.maketrans({"\u2212": "-", "\u2018": "'", "\u2019": "'"})
 
 
 class ExactMatch(FieldMetric):
@@ -29,7 +36,7 @@ class ExactMatch(FieldMetric):
 class NormalizedMatch(FieldMetric):
     """1 if both texts are equal up to case, punctuation, articles and extra spaces (the SQuAD recipe).
 
-    Unlike there, signs and points of numbers and of names such as C++ count, and so does a text that has nothing else.
+    Unlike there, signs and separators of numbers and of names such as C++ count, and so does a text of nothing else.
     """
 
     def compare(self, given: Any, wanted: Any) -> Score:
@@ -44,13 +51,13 @@ class Contains(FieldMetric):
     """
 
     def compare(self, given: Any, wanted: Any) -> Score:
-        text, within = _spaced(wanted), _spaced(given)
+        text, within = _spaced(wanted).casefold(), _spaced(given).casefold()
         if not text:
             raise ValueError(f"the row's '{self.target}' is empty, which every text contains")
-        before = r"(?<![^\W_])(?<!\d[.,])(?<!^[-+])(?<![^\w)][-+])" if text[0].isdigit() else r"(?<![^\W_])"
-        after = r"(?![^\W_])(?![.,]\d)" if text[-1].isdigit() else r"(?![^\W_])"
+        before = r"(?<![^\W_])(?<!\d[.,/])(?<!^[-+])(?<![^\w)][-+])" if text[0].isdigit() else r"(?<![^\W_])"
+        after = r"(?![^\W_])(?![.,/]\d)" if text[-1].isdigit() else rf"(?:(?={PARTICLE})|(?![^\W_]))"
         before, after = ("" if _SPACELESS.match(c) else p for c, p in ((text[0], before), (text[-1], after)))
-        found = re.search(f"{before}{re.escape(text)}{after}", within, flags=re.IGNORECASE)
+        found = re.search(f"{before}{re.escape(text)}{after}", within)
         return score_match(found is not None, given, wanted)
 
 
@@ -72,7 +79,7 @@ class F1(FieldMetric):
 
 def normalize(value: Any) -> str:
     """A value as text in lower case, without punctuation and articles, with single spaces."""
-    text = _spaced(value).casefold().replace("\u2212", "-")
+    text = _spaced(value).casefold()
     telling = {place for found in _TELLING.finditer(text) for place in range(found.start(), found.end())}
     kept = "".join(c for n, c in enumerate(text) if n in telling or not _is_punctuation(c))
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", kept).split()) or text
@@ -84,11 +91,17 @@ def _words(value: Any) -> list[str]:
 
 def _spaced(value: Any) -> str:
     """A value as text with single spaces and without compatibility forms."""
-    return " ".join(unicodedata.normalize("NFKC", str(value)).split())
+    text = unicodedata.normalize("NFKC", str(value)).translate(_SIGNS)
+    return re.sub("\u2013(?=[\\d.])", "-", " ".join(text.split()))
 
 
 def _is_punctuation(char: str) -> bool:
     return char in string.punctuation or unicodedata.category(char).startswith("P")
+
+
+def _canonical(text: str) -> str:
+    """A text as Unicode composes it, with line ends of one kind."""
+    return unicodedata.normalize("NFC", text.replace("\r\n", "\n")).strip()
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -96,7 +109,7 @@ def _same(a: Any, b: Any) -> bool:
     if isinstance(a, bool) or isinstance(b, bool):
         return str(a).strip().lower() == str(b).strip().lower()
     if isinstance(a, str) and isinstance(b, str):
-        return a.strip() == b.strip()
+        return _canonical(a) == _canonical(b)
     if isinstance(a, str | int | float) and isinstance(b, str | int | float):
         spelled = [str(one).strip() for one in (a, b)]
         return all(map(_NUMBER.fullmatch, spelled)) and Decimal(spelled[0]) == Decimal(spelled[1])

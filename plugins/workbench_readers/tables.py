@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+import string
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -97,7 +98,12 @@ def table_rows(
 
 def holds(cell: Any) -> bool:
     """Whether a cell is not blank."""
-    return bool(cell.strip()) if isinstance(cell, str) else cell is not None
+    return bool(_visible(cell)) if isinstance(cell, str) else cell is not None
+
+
+def _visible(text: str) -> str:
+    """A text without spaces and characters of no width around it."""
+    return text.strip("\ufeff\u200b\u2060" + string.whitespace + "\u00a0\u3000")
 
 
 class _Header:
@@ -105,7 +111,7 @@ class _Header:
 
     def __init__(self, cells: Sequence[Any], types: Any, location: str, line: int):
         self.location, self.cells = location, len(cells)
-        self.names = [str(cell).strip() for cell in cells]
+        self.names = [_visible(str(cell)) for cell in cells]
         while not self.names[-1]:
             self.names.pop()
         self.unnamed = [index for index, name in enumerate(self.names) if not name and index]

@@ -92,6 +92,13 @@ CALLED: list[Any] = [
     pytest.param(
         order, {"items": '[{"name": "x", "qty": 2}]', "gift": "null"}, ([Item(name="x", qty=2)], None), id="T3-text"
     ),
+    pytest.param(
+        order,
+        {"items": "[{'name': 'x', 'qty': 2}]", "gift": "None"},
+        ([Item(name="x", qty=2)], None),
+        id="T-sibling-text",
+    ),
+    pytest.param(add, {"a": 1, "b": None}, 2, id="T-sibling-null-for-the-default"),
     pytest.param(order, {"items": [], "gift": {"name": "y", "qty": 1}}, ([], Item(name="y", qty=1)), id="T3-optional"),
     pytest.param(
         of_types,
@@ -136,6 +143,7 @@ def test_arguments_are_bound_and_converted(function: Any, arguments: dict[str, A
         pytest.param(add, {"a": "x"}, "f: the argument 'a' is 'x'. Input should be a valid integer", id="T2"),
         pytest.param(add, {"a": None}, "the argument 'a' is None", id="T2-null"),
         pytest.param(order, {"items": [{"name": "x"}]}, "the argument 'items[0].qty' is missing", id="T3"),
+        pytest.param(order, {"items": [], "gift": "two"}, "the argument 'gift' is 'two'", id="T-sibling-text"),
         pytest.param(order, {"items": "two"}, "the argument 'items' is 'two'. Input should", id="T3-text"),
         pytest.param(options, {"first": 1, "x": "y"}, "the argument 'x' is 'y'", id="T5-kwargs"),
         pytest.param(add, {"a": 1, "z": 2}, "f takes no argument 'z'", id="unknown"),

@@ -157,7 +157,7 @@ FAULTS = {
     "call: lookup(key=a b)": ("the arguments of lookup(...) cannot be read", False),
     "call: lookup key=a": ("not a JSON object", False),
     '<tool_call>{"name": "lookup", "arguments": {"key": a b}}</tool_call>': ("its JSON cannot be read", False),
-    '```json\n{"tool": "lookup", "arguments": {"key": "a"b"}}\n```': ("its JSON cannot be read", False),
+    '```json\n{"tool": "lookup", "arguments": {"key": "a" b c}}\n```': ("its JSON cannot be read", False),
     "Action: lookup\nAction Input: the key a": ("its arguments are not a JSON object", False),
     "<function=lookup>{key: a}</function>": ("its arguments cannot be read", False),
 }

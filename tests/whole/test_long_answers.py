@@ -15,9 +15,10 @@ import pytest
 
 from workbench.errors import NodeError, SpecError
 from workbench.kit import answers
-from workbench.kit.answers.grades import _GRADE
+from workbench.kit.answers import read_grade
 from workbench.kit.call_parser import read_text
 from workbench.kit.proposer import read_prompt
+from workbench.lm import split_thoughts
 from workbench.workflow import parse_signature
 from workbench_adas.optimizer import read_agent
 from workbench_memory.prompts import read_insights
@@ -69,7 +70,24 @@ UNITS = [
         "score:",
     ),
     *("call:", "call: {", "call:\n", "action:", "action: a\n", "<think>", "<prompt>", "<tool_call>", "<parameter=a>"),
-    *("<function=look>", "{'", '{"', "[1,", "say:", "look(", "look[", "```python\n", "-> ", "label:", "label:\n"),
+    *(
+        "<score>",
+        "</s><s>",
+        "A, ",
+        "answer>",
+        "; label:",
+        "<function=look>",
+        "{'",
+        '{"',
+        "[1,",
+        "say:",
+        "look(",
+        "look[",
+        "```python\n",
+        "-> ",
+        "label:",
+        "label:\n",
+    ),
 ]
 ENDS = [("", ""), ("x", "!"), ("```json\n", "\n```"), ("\n", "}"), ("call: ", "]"), ("score", "x")]
 TOOLS = {"look": ["where"], "pay": ["to", "amount"]}
@@ -88,7 +106,8 @@ READERS: dict[str, Callable[[str], Any]] = {
     "prompt": read_prompt,
     "adas": read_agent,
     "insights": lambda text: read_insights(text, 5),
-    "grade": _GRADE.findall,
+    "grade": lambda text: read_grade(text, 10),
+    "thoughts": split_thoughts,
     "json": parse_json,
     "gradient": lambda text: read_gradient(text, asks_inputs=True),
     "enabled": lambda text: enabled_by(text, ["a"]),

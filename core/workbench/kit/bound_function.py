@@ -9,6 +9,7 @@ from inspect import Parameter, Signature
 from typing import Any
 
 from workbench.errors import NodeError
+from workbench.kit.answers.json_text import load_loose
 
 #: Of what cannot be looked into, e.g. some functions written in C.
 _ANY = Signature([Parameter("given", Parameter.VAR_POSITIONAL), Parameter("named", Parameter.VAR_KEYWORD)])
@@ -79,10 +80,14 @@ class BoundFunction:
         except RecursionError:
             raise NodeError("tool", f"{tool}: the argument '{argument}' is nested too deeply") from None
         if isinstance(value, str):  # models write objects, and null, as text
+            found = load_loose(value)
             try:
-                return kind.validate_json(value)
+                if found is not None or value.strip() in ("null", "None"):
+                    return kind.validate_python(found)
             except (ValidationError, ValueError, RecursionError):
                 pass
+        if value is None and argument in self.defaults:  # so models leave one out whose schema names all as required
+            return self.defaults[argument]
         place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in wrong["loc"])
         if wrong["type"] == "missing":
             raise NodeError("tool", f"{tool}: the argument '{argument}{place}' is missing")

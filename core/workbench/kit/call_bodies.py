@@ -14,12 +14,13 @@ Call = dict[str, Any]  # name, arguments; for a native call also id
 Tools = Mapping[str, Sequence[str]]  # argument names by tool name
 #: What stands between the name of a tool and its arguments: `:0`, special tokens, a fence.
 _BETWEEN = re.compile(
-    r"(?::\d+)?(?:\[ARGS\]|<\|[^|>]{1,40}\|>|<\uff5c[^\uff5c]{1,40}\uff5c>|json\b|[ \t`:\n])*(?:```\w*\s*)?"
+    r"(?::\d+)?(?:\[CALL_ID\]\w+|\[ARGS\]|commentary\b|(?i:arguments|args|input)(?=[*_]*[ \t]*:)|<\|[^|>]{1,40}\|>|"
+    r"<\uff5c[^\uff5c]{1,40}\uff5c>|json\b|[ \t`:\n])*(?:```\w*\s*)?"
 )
 _PAIRS = re.compile(r"(?s)<arg_key>([^<]*)</arg_key>\s*<arg_value>((?:(?!</?arg_).)*)</arg_value>")
 OPENING = re.compile(r"\s*(?:```[\w+-]*\s*|[`*_]+)?\s*")
 NAME = re.compile(r"[A-Za-z_][\w-]*(?:\.\w+)*")
-_ARGUMENTS = ("arguments", "parameters", "args", "input", "tool_input", "params")
+_ARGUMENTS = ("arguments", "parameters", "args", "input", "tool_input", "tool_args", "params")
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ def read_at(text: str, place: int, tools: Tools) -> tuple[Reading, int]:
     """The reading after a mark, JSON or a name with arguments, and the index of its end."""
     opening = OPENING.match(text, place)
     start = opening.end() if opening else place
+    if text.startswith("[", start) and (pythonic := read_expression(raw := find_balanced(text, start), tools)):
+        return pythonic, start + len(raw)
     if text[start : start + 1] in ("{", "["):
         reading = json_at(text, start, tools, marked=True)
         return reading, read_object(text, start)[1]
@@ -56,11 +59,11 @@ def read_at(text: str, place: int, tools: Tools) -> tuple[Reading, int]:
     after = between.end() if between else end
     if text.startswith("<arg_key>", after):
         arguments = {key.strip(): read_value(value) for key, value in _PAIRS.findall(text[after:])}
-        return Reading([{"name": _known(name, tools) or name, "arguments": arguments}]), len(text)
+        return Reading([{"name": known_name(name, tools) or name, "arguments": arguments}]), len(text)
     if text[after : after + 1] == "{":
         arguments, stop, why = read_object(text, after)
         if isinstance(arguments, dict):
-            return Reading([{"name": _known(name, tools) or name, "arguments": arguments}]), stop
+            return Reading([{"name": known_name(name, tools) or name, "arguments": arguments}]), stop
         fault = Reading(fault=f"its arguments cannot be read: {why}", tool=name)
         return (fault if name in tools else NOTHING), stop
     if name not in tools:
@@ -87,38 +90,39 @@ def json_at(text: str, start: int, tools: Tools, marked: bool) -> Reading:
             re.search(r"""["'](?:tool|name|arguments)["']\s*:""", seen) if marked else name and "arguments" in seen
         )
         return Reading(fault=f"its JSON cannot be read: {why}", tool=name) if attempt else NOTHING
-    body = _unwrapped(body, tools if marked else {})
+    body = unwrapped(body, tools if marked else {})
     if isinstance(body, dict):
-        body = {k: _known(v, tools) or v if k in ("tool", "name") else v for k, v in body.items()}
+        body = {k: known_name(v, tools) or v if k in ("tool", "name") else v for k, v in body.items()}
     if isinstance(body, dict) and isinstance(body.get("tool") or body.get("name"), str):
         return Reading([make_call(body, tools)]) if marked or _is_call(body, tools) else NOTHING
     known = isinstance(body, dict) and ("arguments" in body or not body)
     return Reading(fault="it names no tool", certain=True) if marked and known else NOTHING
 
 
-def _unwrapped(body: Any, tools: Tools) -> Any:
+def unwrapped(body: Any, tools: Tools) -> Any:
     """The call inside the wrappers that some models add."""
     if isinstance(body, list):
-        return _unwrapped(body[0], tools) if body else None
+        return unwrapped(body[0], tools) if body else None
     if not isinstance(body, dict):
         return None
-    for key in ("tool_calls", "tool_call", "function_call"):
+    for key in ("tool_calls", "tool_uses", "tool_call", "function_call", "functionCall", "toolUse"):
         if isinstance(body.get(key), list | dict) and body[key]:
-            return _unwrapped(body[key], tools)
+            return unwrapped(body[key], tools)
     if isinstance(body.get("function"), dict):
         return body["function"]
     if isinstance(body.get("function"), str) and "name" not in body:
         return {"name": body["function"], **{k: v for k, v in body.items() if k not in ("function", "type")}}
     if isinstance(body.get("action"), str) and "action_input" in body:
         return {"name": body["action"], "arguments": body["action_input"]}
-    if isinstance(body.get("tool_name"), str):
-        body = {"name": body["tool_name"], **{k: v for k, v in body.items() if k not in ("tool_name", "tool_call_id")}}
+    for key in ("tool_name", "function_name", "recipient_name"):
+        if isinstance(body.get(key), str):
+            body = {"name": body[key], **{k: v for k, v in body.items() if k not in (key, "tool_call_id")}}
     if len(body) == 1 and (name := next(iter(body))) in tools and isinstance(body[name], dict):
         return {"name": name, "arguments": body[name]}
     return body
 
 
-def _known(name: Any, tools: Tools) -> str | None:
+def known_name(name: Any, tools: Tools) -> str | None:
     """The tool that a name means, also with a namespace before it, e.g. `functions.search`; None if none does."""
     if not isinstance(name, str) or name in tools:
         return name if isinstance(name, str) else None
@@ -157,7 +161,7 @@ def _python_at(text: str, start: int, opening: int, name: str, tools: Tools) -> 
     """A call `NAME(...)`. An unknown tool counts only with keyword arguments and at the end of a line."""
     raw = find_balanced(text, opening)
     end = opening + len(raw)
-    if (known := _known(name, tools)) is not None:
+    if (known := known_name(name, tools)) is not None:
         name = known
         reading = read_expression(f"{name}{raw}", tools)
         return reading or Reading(fault=f"the arguments of {name}(...) cannot be read", tool=name), end
@@ -187,7 +191,7 @@ def read_expression(text: str, tools: Tools) -> Reading | None:
             tree = tree.elts[0]
         if isinstance(tree, ast.Call) and ast.unparse(tree.func) == "print" and len(tree.args) == 1:
             tree = tree.args[0]
-        name = _known(ast.unparse(tree.func), tools) if isinstance(tree, ast.Call) else None
+        name = known_name(ast.unparse(tree.func), tools) if isinstance(tree, ast.Call) else None
         if not isinstance(tree, ast.Call) or name is None:
             return None
         given = [read_literal(part) for part in tree.args]

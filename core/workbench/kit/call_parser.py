@@ -37,14 +37,21 @@ _STRICT = re.compile(r"(?im)^[ \t]*+call:\s*+(\{.*\})\s*$")
 _MARK = re.compile(rf"(?im)^{DECORATION}(?:tool[ _-]?|function[ _-]?)?call[*_`]*[ \t]*:[*_]*")
 _INLINE = re.compile(r"(?i)(?<=[ \t])call:")
 _TAG = re.compile(
-    r"(?im)<\|?(?:tool_call|function_call|tool_use|python_tag|tool_call_begin|start_action)\|?>|\[TOOL_CALLS?\]|"
+    r"(?im)<\|?(?!end_)(?:[a-z]{1,9}[_:])?(?:tool_?calls?|function_?calls?|tool_use|python_tag|action)(?:_begin|_start)?"
+    r"\|?>(?:\s*call:)?|\[TOOL_CALLS?\]|"
     r"<\uff5ctool\u2581call\u2581begin\uff5c>(?:function<\uff5ctool\u2581sep\uff5c>)?|"
+    r"(?:^|<\|start\|>|<\|channel\|>)(?:assistant)?(?:commentary|analysis)? ?to=(?=functions\.)|"
     r"<\|channel\|>(?:commentary|analysis) to=|^>>>[ \t]*"
 )
 _ELEMENT = re.compile(r"(?i)<(?:function=|invoke name=)[\"']?([\w.-]+)[\"']?>")
-_PARAMETER = re.compile(r"(?is)<parameter(?:=| name=)[\"']?([\w.-]+)[\"']?>\n?(.*?)\n?</parameter>")
-_ACTION = re.compile(rf"(?im)^{DECORATION}action[*_]*[ \t]*:[*_]*[ \t]*(\S.*)$")
-_ACTION_INPUT = re.compile(rf"(?im)\A(?:[ \t]*\n)*+{DECORATION}action[ _]input[*_]*[ \t]*:[*_]*")
+_PARAMETER = re.compile(r"(?is)<parameter(?:=| name=)[\"']?([\w.-]+)[\"']?[^<>]*>\n?(.*?)\n?</parameter>")
+_ACTION = re.compile(
+    rf"(?im)^{DECORATION}(?:action|(?P<other>\u273fFUNCTION\u273f|tool|function))[*_]*[ \t]*:[*_]*[ \t]*"
+    r"(?P<named>\S.*)$"
+)
+_ACTION_INPUT = re.compile(
+    rf"(?im)\A(?:[ \t]*\n)*+{DECORATION}(?:action[ _]input|\u273fARGS\u273f|arguments|args|input)[*_]*[ \t]*:[*_]*"
+)
 _FENCE = re.compile(r"(?s)```([\w+-]*)\s*(.*?)(?:```|\Z)")
 _BARE = re.compile(r"(?m)^[ \t]*(?=[\[{])")
 _CODE_FENCES = frozenset({"python", "py", "tool_code"})
@@ -65,7 +72,7 @@ def read_text(text: str, tools: Tools, outputs: Collection[str] = (), cut: bool 
     outputs: labels that begin the answer. cut: whether the reply ended at max_tokens. Without tools, only the line
     `call: {...}` is read.
     """
-    text = split_thoughts(text)[1]
+    text = split_thoughts(text)[1].replace("\uff5cDSML\uff5c", "")  # before the names of DeepSeek's tags
     strict = _STRICT.search(text)
     body = load(strict.group(1)) if strict else None
     if isinstance(body, dict) and (body.get("tool") or body.get("name") or not tools):
@@ -170,7 +177,9 @@ def _elements(text: str, tools: Tools) -> _Found:
 def _actions(text: str, tools: Tools) -> _Found:
     """ReAct: `Action: NAME` with `Action Input: ...` on the next line, or `Action: NAME[...]`."""
     for action in _some(_ACTION.finditer(text)):
-        written = action.group(1).strip().strip("`*")
+        written = action["named"].strip().strip("`*")
+        if action["other"] and written not in tools:  # words of prose, too
+            continue
         given = _ACTION_INPUT.match(text[action.end() :])
         if given is not None and NAME.fullmatch(written):
             rest = text[action.end() + given.end() :]
@@ -178,7 +187,7 @@ def _actions(text: str, tools: Tools) -> _Found:
         elif (bracket := re.fullmatch(r"([A-Za-z_][\w.-]*)\[(.*)\]\.?", written)) and bracket.group(1) in tools:
             yield action.start(), _with_input(bracket.group(1), bracket.group(2), tools)
         elif (name := NAME.match(written)) and name.group() in tools:
-            reading, _ = read_at(text, action.start(1), tools)
+            reading, _ = read_at(text, action.start("named"), tools)
             yield action.start(), reading
 
 

@@ -15,6 +15,8 @@ _MARKS = {
     "<thinking>": "</thinking>",
     "<thought>": "</thought>",  # Gemini in OpenAI's form
     "<thoughts>": "</thoughts>",
+    "<antthinking>": "</antthinking>",  # Claude, as it was told to
+    "<scratchpad>": "</scratchpad>",
     "<seed:think>": "</seed:think>",
     "<longcat_think>": "</longcat_think>",
     "[think]": "[/think]",  # Magistral
@@ -30,10 +32,18 @@ _MARKS = {
 }
 _OPENING = re.compile(rf"(?im)^[ \t]*(?:<\|start\|>assistant)?({'|'.join(map(re.escape, _MARKS))})")
 #: An end without a beginning, which stands in the prompt. In backticks it is spoken of.
-_CLOSING = re.compile(rf"(?i)(?<!`)(?:{'|'.join(re.escape(end) for end in _MARKS.values() if ' ' not in end)})(?!`)")
+_CLOSING = re.compile(
+    rf"(?i)(?<!`)(?:{'|'.join(re.escape(end) for end in _MARKS.values() if ' ' not in end)})(?!`)|"
+    r"(?<=[.?!\w])assistantfinal"  # gpt-oss, where its special tokens were left out
+)
 #: What templates put before and behind what is said.
 _BEFORE = re.compile(
     r"(?i)\A\s*(?:<\|start\|>assistant)?(?:<\|(?:channel\|>final<\|message|start_response|begin_of_solution)\|>)"
+)
+#: Where a model goes on with the next turn, since nothing stopped it.
+_NEXT_TURN = re.compile(
+    r"(?:<\|im_end\|>|<\|eot_id\|>|<end_of_turn>|<turn\|>|<\|end\|>|</s>)\s*"
+    r"(<\|im_start\|>|<\|start_header_id\|>|<start_of_turn>|<\|turn>|<\|user\|>|<s>|\[INST\])"
 )
 _BEHIND = tuple(
     "<|end_response|> <|end_of_solution|> <|im_end|> <|eot_id|> <|end|> <|return|> <|endoftext|> <|end_of_text|> "
@@ -55,8 +65,10 @@ def split_reasoning(text: str, asked: str) -> tuple[str, str]:
 
 def split_thoughts(text: str) -> tuple[str, str]:
     """(thoughts, what is said) of an answer. Thoughts that do not end are all there is."""
-    if not any(mark in text for mark in ("<", "[", "\u25c1", "thought process")):
+    if not any(mark in text for mark in ("<", "[", "\u25c1", "thought process", "assistantfinal")):
         return "", text
+    if (turn := _NEXT_TURN.search(text)) and turn[1] not in text[: turn.start()]:  # else it speaks of turns
+        text = text[: turn.start()]
     low, thoughts, said, place = text.lower(), list[str](), list[str](), 0
     if len(low) != len(text):  # a letter that has no lower case of one character: places would differ
         low = "".join(c.lower() if len(c.lower()) == 1 else c for c in text)

@@ -266,7 +266,7 @@ def f(**arguments):
         ({"name": "g", "arguments": {}}, f(), 0, 0),
         ({"name": "f", "arguments": None}, f(), 1, 1),
         ({"name": "f", "arguments": [1]}, f(), 0, 0),
-        ("f(x=1)", f(x=1), 0, 0),
+        ("f(x=1)", f(x=1), 1, 1),
         ([1], f(x=1), 0, 0),
     ],
 )

@@ -175,3 +175,7 @@ def test_numbers_that_are_none_are_found_in_a_list_of_many_lines_I3(tmp_path: Pa
     rows = read(tmp_path, '{"x": NaN, "rows": [\n {"a": 1},\n {"a": "NaN",\n  "b": NaN}\n]}', read_json, path="rows")
     error = rows.holes["b"][1]
     assert rows[1] == {"a": "NaN", "b": None} and (error.line, error.column) == (4, 8)
+
+
+def test_i_sibling_characters_of_no_width_are_blank(tmp_path: Path) -> None:
+    assert read(tmp_path, '"\ufefftext",label\u200b\na,x\nb,y\n\u200b,\n\u00a0,\ufeff\n') == WANTED

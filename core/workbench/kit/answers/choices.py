@@ -13,40 +13,65 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from workbench.kit.answers.conclusions import find_conclusions
+from workbench.kit.answers.conclusions import SPACELESS, find_conclusions
 
-_TRUE = "yes true correct right y 1 ja oui si sí da 是 是的 对 对的 正确 はい 예"
-_FALSE = "no false incorrect wrong n 0 nein non нет 否 不 不是 不对 错 错误 いいえ 아니요"
+_TRUE = (
+    "yes true correct right y 1 ja wahr richtig oui vrai si sí verdadero cierto sim verdadeiro vero waar sant sann tak "
+    "prawda evet doğru da да правда верно так نعم صحيح بله हाँ हां सही có đúng benar "
+    "是 是的 对 对的 真 正确 没错 はい 正しい 네 예 참"
+)
+_FALSE = (
+    "no false incorrect wrong n 0 nein falsch non faux falso não nao nee onwaar nej falskt nie fałsz hayır yanlış "
+    "нет ложь неверно ні لا خطأ خیر नहीं गलत không sai tidak salah "
+    "否 不 不是 不对 假 错 错误 いいえ 正しくない 아니요 아니오 거짓"
+)
 #: Words for truth values as a whole answer, or as the first word of one.
 TRUTHS: dict[str, bool] = {word: words is _TRUE for words in (_TRUE, _FALSE) for word in words.split()}
 #: Those that stand for one wherever they are stated.
 _SAID = {"yes": True, "true": True, "no": False, "false": False}
 
-_SPACELESS = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff]")
+_SPACELESS = re.compile(f"[{SPACELESS}]")
+#: Letters of words, beside which a value is another word. Scripts without spaces have none.
+_LETTER = rf"[^\W{SPACELESS}]"
+#: What Korean hangs on a word, which is the same word.
+PARTICLE = "(?:입니다|이다|이에요|예요|이며|이고|으로|로|은|는|이|가|을|를|의|인)"
 #: What ends a clause, in which a denial holds.
 _CLAUSE = re.compile(
     r"[.;:!?\n,()\u3002\uff0c\u3001\uff1b\uff01\uff1f]|\b(?:but|however|so|because|since|then|sondern|mais|sino)\b"
 )
 _DENIED_BEFORE = re.compile(
     r"(?:\b(?:not|never|neither|nor|cannot|without(?! (?:a |any )?doubt)|hardly|unlikely|rather than|instead of|except|"
-    r"exclud\w+|unlike|rul\w+ out|no(?! doubt| question)|nicht|kein\w*|weder|ne|pas|ni|sin|не)\b|n[\u2019']t\b)"
-    r"(?:\W+\w+){0,4}?\W*$|(?:[不非没無无未別别])\w{0,2}$"
+    r"nothing|none|exclud\w+|unlike|rul\w+ out|misclassified|no(?! doubt| question)|nicht|kein\w*|weder|ne|pas|ni|sin|"
+    r"n[\u00e3a]o|non|nie|niet|inte|ikke|не)\b|n[\u2019']t\b)(?:\W+\w+){0,4}?\W*$|[不非没無无未别別]\w{0,2}$"
 )
 _DENIED_BEHIND = re.compile(
-    r"\W*(?:\w+\W+){0,2}?(?:not\b|\w*n[\u2019']t\b|cannot\b|wrong\b|incorrect\b|false\b|tempting\b|unlikely\b|"
+    r"\s*(?:(?:では|じゃ)な|[이가은는]?\s*아니)|\W*(?:\w+\W+){0,2}?(?:not\b|\w*n[\u2019']t\b|cannot\b|wrong\b|incorrect\b|false\b|tempting\b|unlikely\b|"
     r"(?:can|could) be (?:ruled out|excluded)|ruled out\b|excluded\b|out$)"
 )
 #: What may follow a value that a text begins with, if it states it: `technical: ...`, `B. ...`, `No it is not`.
 _BEGINS = re.compile(
-    r"[\"'`*)\]]*(?:\s*$|\s*\n|\s*[.:;!,\u2014\u2013\u3002\uff0c\uff1a](?!\d)|\s+-\s|"
+    r"[\"'`*)\]}]*(?:\s*$|\s*\n|\s*[.:;!,\u2014\u2013\u3002\u3001\uff0c\uff1a](?!\d)|\s+-\s|"
     r"\s+(?:because|since|as|it|this|that|they|he|she|we|i|you|there|the)\b|\s*\()",
     re.IGNORECASE,
 )
 _SENTENCE = re.compile(r"(?<=[.!?\n\u3002\uff01\uff1f])")
-_SCALE = re.compile(r"(?<=\d)\s?(?:/|out of|von|sur|de)\s?\d+\b")
+_SCALE = re.compile(r"(?i)(?<=\d)\s?(?:/|out of|von|sur|de)\s?\d+\b|\bscale (?:of|from) \d+ ?(?:to|-|\u2013) ?\d+\b")
+#: Clauses behind a value that name others without choosing them.
+_ASIDE = r"not|despite|although|though|even|because|since|as|while|whereas|with|which|rather|but|obwohl|weil|aber"
+_LISTS_ON = re.compile(rf"\s*,(?!\s*(?:{_ASIDE})\b)", re.IGNORECASE)
+#: What joins letters, of which none is chosen: `A and C`, `A, C`.
+_JOINS = r"(?:[ \t]*[,/&+\u3001和或と][ \t]*|[ \t]+)(?:(?:and|or|und|oder|et|ou|y|o|e|и|или|&)[ \t]+)?"
+#: Words before a letter that is a choice. Behind others it is a part of a name: `hepatitis B`, `plan B`.
+_NAMES_LETTER = "option|choice|letter|answer"
+_BEFORE_LETTER = (
+    r"is|be|it|s|say|pick|choose|select|take|with|so|thus|therefore|hence|then|for|that|remains|clearly|definitely|"
+    r"probably|likely|correct|best|but|sondern|ist|lautet|es|est|è|é|jest"
+)
 _ASKED = ("?", "\uff1f")
+#: What stands before an item of a list in lines or with commas, up to its place.
+_BEFORE_ITEM = re.compile(r"(?:^|[\n,;])[\s\"'`*(\[-]*\Z")
 #: Characters at the end of a long answer in which values are looked for.
-_TAIL = 20_000
+_TAIL = 10_000
 
 
 def plain(text: str) -> str:
@@ -102,27 +127,41 @@ class Choices:
         """The value that a text states, or none of them."""
         if plain(text) in self.whole:
             return [self.whole[plain(text)]]
-        first = re.match(r"[\s\"'`*(\[]*(\w+)", text)
-        begins = [(m.end(), v) for p, v in self.mentions if first and (m := p.match(text, first.start(1)))][:1]
-        if first and not begins and len(first[1]) > 1 and first[1].casefold() in self.whole:
-            begins = [(first.end(), self.whole[first[1].casefold()])]
+        bare = text.lstrip(" \t\n\"'`*([{<$")
+        first = re.match(r"\w+", bare)
+        begins = [(m.end(), v) for p, v in self.mentions if (m := p.match(bare)) and not m.start("said")][:1]
+        if first and not begins and (len(first[0]) > 1 or not first[0].isascii()) and first[0].casefold() in self.whole:
+            begins = [(first.end(), self.whole[first[0].casefold()])]
         for end, value in begins:
-            rest = text[end:]
-            others = [one for one in self._mentioned(rest.split("\n")[0][:80]) if one != value]
-            listed = others and rest.lstrip().startswith(",")
+            rest = bare[end:]
+            listed = self._lists_others(rest, value)
             if _BEGINS.match(rest) and not listed and not _SENTENCE.split(rest, 1)[0].endswith(_ASKED):
                 return [value]
         found = self._mentioned("".join(part for part in _SENTENCE.split(text) if not part.endswith(_ASKED)))
         return found[:1] if all(one == found[0] for one in found) else []
 
+    def _lists_others(self, rest: str, value: Any) -> bool:
+        """Whether the text behind a value lists others beside it: `a, b`, or each with a mark: `a: 10%, b: 90%`."""
+        if _LISTS_ON.match(rest) and any(one != value for one in self._mentioned(rest.split("\n")[0][:80])):
+            return True
+        mark = rest.lstrip(" \"'`*")[:1]
+        return mark in (":", "(", ")", ".") and any(
+            other != value and _BEFORE_ITEM.search(rest, 0, place) and rest[end:].lstrip(" \"'`*")[:1] == mark
+            for other, place, end in self._places(rest)
+        )
+
     def _mentioned(self, text: str) -> list[Any]:
         """The values that a text mentions without denying them."""
-        found, taken = list[Any](), bytearray(len(text))
+        return [value for value, _, _ in self._places(text)]
+
+    def _places(self, text: str) -> list[tuple[Any, int, int]]:
+        """(value, start, end) of each mention that is not denied."""
+        found, taken = list[tuple[Any, int, int]](), bytearray(len(text))
         for pattern, value in self.mentions:
             for mention in pattern.finditer(text):
-                start, end = mention.span()
+                start, end = mention.span("said")
                 if not any(taken[start:end]) and not _is_denied(text, start, end):
-                    found.append(value)
+                    found.append((value, start, end))
                 taken[start:end] = b"\1" * (end - start)
         return found
 
@@ -131,14 +170,35 @@ def _mention(said: str) -> re.Pattern[str]:
     words = plain(said).split(" ")
     body, first, last = r"[\s_-]+".join(map(re.escape, words)), words[0][0], words[-1][-1]
     if said.isascii() and said.isalpha() and len(said) == 1:  # neither the article a nor the pronoun I
-        after = r"(?=[.,:;!?)\]\"'*`]*\s*$|[.:)\]\"*`])"
-        named = "|".join(f"(?<=(?i:{word} ))" for word in ("option", "choice", "letter", "answer"))
-        return re.compile(rf"(?<![\w'\u2019]){said}{after}|(?:{named}){said}(?!\w)", re.MULTILINE)
-    before = "" if _SPACELESS.match(first) else r"(?<![\w.,+-])" if first.isdigit() else r"(?<!\w)(?<!\w-)"
-    after = "" if _SPACELESS.match(last) else r"(?!\w|[.,]\d|\s?/\s?\d)" if last.isdigit() else r"(?!\w)"
+        return _letter_mention(said)
+    before = rf"(?<!{_LETTER})(?<![.,+-])" if first.isdigit() else rf"(?<!{_LETTER})(?<!\w-)"
+    after = rf"(?!{_LETTER})"
+    if last.isdigit():
+        after = rf"(?!{_LETTER}|[.,]\d|\s?/\s?\d)"
+    elif last.isascii() or "가" <= last <= "힣":
+        after = rf"(?:(?={PARTICLE})|{after})"
+    before, after = ("" if _SPACELESS.match(c) else p for c, p in ((first, before), (last, after)))
     if body in TRUTHS and not TRUTHS[body]:  # `no doubt` says nothing
         after += rf"(?={_BEGINS.pattern})"
-    return re.compile(f"{before}{body}{after}", re.IGNORECASE)
+    return re.compile(f"{before}(?P<said>{body}){after}", re.IGNORECASE)
+
+
+def _letter_mention(letter: str) -> re.Pattern[str]:
+    """Where a letter is a choice: by the word or mark before it, or beside others, and by what follows."""
+    before = (
+        rf"^[ \t]*|[^\w\s'\u2019.-][ \t]*|[.!?][ \t]+|(?<!\w)-[ \t]*|[{SPACELESS}가-힣][ \t]*|"
+        rf"\b(?i:{_BEFORE_LETTER})[ \t]+"
+    )
+    after = (
+        r"[.,:;!?)\]}>$\"'*`_]*[ \t]*$|[.:,](?!\w)|[)\]}>$\"*`\u3001\u3002\uff0c\uff0e]|"
+        rf"[ \t]+(?i:is|would be)[ \t]+(?:the[ \t]+)?(?i:correct|right|best|true|answer)\b|"
+        rf"[{SPACELESS}가-힣]|{_JOINS}[A-Z]\b"
+    )
+    return re.compile(
+        rf"(?:(?P<named>\b(?i:{_NAMES_LETTER})[ \t]+)|{before})(?:[A-Z]{_JOINS}){{0,8}}"
+        rf"(?P<said>{letter})(?![^\W{SPACELESS}가-힣])(?(named)|(?={after}))",
+        re.MULTILINE,
+    )
 
 
 def _is_denied(text: str, start: int, end: int) -> bool:

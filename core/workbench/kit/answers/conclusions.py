@@ -10,11 +10,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
 #: What stands before a label at the beginning of a line: marks of Markdown, numbers of lists.
-DECORATION = r"[ \t>*_`#-]*(?:\d{1,3}[.)][ \t]*)?[*_`]*"
+DECORATION = r"[ \t>*_`#-]*+(?:\d{1,3}[.)][ \t]*+[*_`]*+)?"
 _AFTER = r"[*_`\]]*[ \t]*(?::(?!:)|\uff1a|=(?!=)|\uff1d)[ \t]*[*_`]*[ \t]*"
 #: Words that introduce a result, whatever the field is called.
-_WORDS = "answer|conclusion|verdict|result|choice|decision|solution|label|category|classification|output|total"
-_IS = r"(?:is|are|was|would be|should be|must be|has to be|remains|equals)(?: (?:thus|therefore|then|clearly|hence))?"
+_WORDS = (
+    "answer|conclusion|verdict|result|choice|option|decision|solution|label|category|classification|sentiment|output|"
+    "total|antwort|respuesta|réponse|resposta|risposta|antwoord|ответ|odpowiedź|cevap"
+)
+_IS = (
+    r"(?:(?:correcta|correcte|correta|corretta) )?(?:is|are|was|would be|should be|must be|has to be|remains|equals|"
+    r"ist|lautet|es|est|é|è|jest)(?: (?:thus|therefore|then|clearly|hence))?"
+)
+#: The same where words have no spaces between them.
+_SPACELESS_WORDS = r"(?:答案|结论|結論|答え|正解|정답|답)[ \t]*(?:应该|應該)?[是为為はは은는이：:]"
+#: Scripts without spaces between words, as a class of characters.
+SPACELESS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff"
 #: Verbs that do so without a noun.
 _CHOOSES = (
     r"\bI(?:'d|'ll|'m)?(?: would| will| am)? (?:pick|picking|choose|choosing|select|say|go with|going with|"
@@ -44,12 +54,21 @@ def _label(field: str) -> re.Pattern[str]:
     )
 
 
-def split_fields(text: str, names: Sequence[str]) -> dict[str, str]:
+@lru_cache(maxsize=512)
+def _label_within(field: str) -> re.Pattern[str]:
+    """A label within a line, behind another field: `answer: Paris, confidence: 0.9`."""
+    return re.compile(rf"(?im)[ \t]*[,;|(][ \t]*[*_`\"']*{_name(field)}[\"']?{_AFTER}")
+
+
+def split_fields(text: str, names: Sequence[str], all_labelled: bool = False) -> dict[str, str]:
     """The texts behind the labels of fields, each up to the next label; of each field the last one.
 
-    What stands before all labels is that of the first field, if it has no label of its own.
+    What stands before all labels is that of the first field, if it has no label of its own and not all_labelled.
     """
     found = sorted((m.start(), m.end(), name) for name in names for m in _label(name).finditer(text))
+    if found and (missing := [name for name in names[1:] if name not in {name for *_, name in found}]):
+        found += [(m.start(), m.end(), n) for n in missing if (m := _label_within(n).search(text, found[0][1]))]
+        found.sort()
     found = [one for n, one in enumerate(found) if not n or one[0] >= found[n - 1][1]]
     parts, ends = dict[str, str](), [one[0] for one in found[1:]] + [len(text)]
     for (_, start, name), end in zip(found, ends, strict=False):
@@ -60,7 +79,7 @@ def split_fields(text: str, names: Sequence[str]) -> dict[str, str]:
         if name not in parts and (tagged := _tagged(text, _name(name))):
             parts[name] = tagged[-1].strip()
     before = text[: found[0][0]].strip() if found else text.strip()
-    if names and before and not parts.get(names[0]):
+    if names and before and not all_labelled and not parts.get(names[0]):
         parts[names[0]] = before
     return parts
 
@@ -86,16 +105,19 @@ def find_boxed(text: str) -> str | None:
 
 @lru_cache(maxsize=512)
 def _introduced(field: str) -> re.Pattern[str]:
-    noun = rf"\b(?:{_name(field)}|{_WORDS})\b[*_`\"']*"
+    noun = rf"\b(?:{_name(field)}|{_WORDS})\b[*_`\"']*(?:[ \t]+of(?:[ \t]+\w+){{1,3}}(?=[ \t]+is\b))?"
     article = r"[ \t]*:?[ \t]*(?:(?:the|option|choice|category|class|label)[ \t]+)*"
-    return re.compile(rf"(?im)(?:{noun}(?:[ \t]+{_IS}\b|{_AFTER})|(?:{_CHOOSES})\b|^[ \t]*\#{{4}}){article}")
+    return re.compile(
+        rf"(?im)(?:{noun}(?:[ \t]+{_IS}\b|{_AFTER})|(?:{_CHOOSES})\b|{_SPACELESS_WORDS}|^[ \t]*\#{{4}})"
+        rf"{article}"
+    )
 
 
 def find_conclusions(text: str, field: str) -> Iterator[str]:
     """The places of a text that say its result, the likeliest first: boxed, tagged, then the last one introduced."""
     if boxed := find_boxed(text):
         yield boxed
-    yield from reversed(_tagged(text, "answer|final_answer")[-MANY:] if "answer>" in text.lower() else [])
+    yield from reversed(_tagged(text, rf"(?:final_)?(?:{_WORDS})")[-MANY:])
     for found in [*_introduced(field).finditer(text)][::-1][:MANY]:
         ending = _STOP.search(text, found.end())
         said = text[found.end() : ending.start() if ending else len(text)].strip()

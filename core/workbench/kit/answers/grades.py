@@ -4,32 +4,47 @@ from __future__ import annotations
 
 import re
 
-from workbench.kit.answers.conclusions import find_object
+from workbench.kit.answers.conclusions import DECORATION, find_object
 from workbench.kit.answers.json_text import read_objects
 
-_NAMES = "score|grade|rating"
-_VALUE = r"-?\d+(?:[.,]\d+)?(?:\s*(?:/|out of|of)\s*\d+)?"
-# The last one counts: the sentence before it may quote the answer.
-_GRADE = re.compile(rf"(?i)\b(?:{_NAMES})\b[\"'*_`]*\s*(?:[:=\uff1a]|is|of)\s*[\"'*_`]*\s*({_VALUE})")
+_NAMES = "score|grade|rating|评分|得分|分数"
+_WHOLE = "final|overall|total"
+_OF = r"\s*(?:/|out of|of|\(?on a scale (?:of|from) \d+ (?:to|-|\u2013))\s*"
+_VALUE = rf"-?\d+(?:[.,]\d+)?(?![\d%]|\s?[-\u2013]\s?\d)(?:{_OF}\d+)?|\d+(?:[.,]\d+)?%"
+_MARK = rf"[\"'*_`]*(?:[ \t]*\([^()\n]*\))?\s*[:=\uff1a]\s*[\"'*_`\[]*\s*({_VALUE})"
+#: Where a grade may stand, the surest first: of a whole, behind its label, in a tag or box, in a sentence, as `8/10`.
+#: Of several the last one counts: the sentence before it may quote the answer.
+_PLACES = (
+    re.compile(rf"(?im)^{DECORATION}(?:{_WHOLE})[ _](?:{_NAMES})\b{_MARK}"),
+    re.compile(rf"(?im)^{DECORATION}(?:{_NAMES})\b{_MARK}"),
+    re.compile(
+        rf"(?i)<(?:{_NAMES})>\s*({_VALUE})|\[\[({_VALUE})\]\]|\\boxed\{{({_VALUE})\}}|#\s*(?:{_NAMES})\s*\n\s*({_VALUE})"
+    ),
+    re.compile(rf"(?i)\b(?:{_NAMES})\b[\"'*_`]*\s*(?:[:=\uff1a]|is|of)\s*[\"'*_`]*\s*({_VALUE})"),
+    re.compile(r"(?i)(?<![\d./])(\d+(?:[.,]\d+)?\s*(?:/|out of)\s*\d+)(?![\d/])"),
+)
 
 
 def read_grade(text: str, best: int) -> tuple[float, str] | None:
     """(the grade as a share, the words with it) of a judge's answer; None without one from 0 to the best.
 
-    `3/5` is 0.6 on any scale. An object with a score, which many judges write, is read as well.
+    `3/5` is 0.6 on any scale, and so is 60%. An object with a score, which many judges write, is read as well.
     """
+    names = [f"{whole}{name}" for whole in (*(f"{w}_" for w in _WHOLE.split("|")), "") for name in _NAMES.split("|")]
     for value in reversed([*read_objects(text)]):
-        for name in _NAMES.split("|"):
+        for name in names:
             if (found := find_object(value, [name])) is not None:
                 words = next((v for k, v in value.items() if isinstance(v, str) and k.lower() != name), "")
                 return _share(str(found[name]), best, words)
-    grades = list(_GRADE.finditer(text))
-    return _share(grades[-1][1].lower(), best, text[: grades[-1].start()].strip(" \n*_#")) if grades else None
+    for place in _PLACES:
+        if grades := list(place.finditer(text)):
+            return _share(next(filter(None, grades[-1].groups())), best, text[: grades[-1].start()].strip(" \n*_#"))
+    return None
 
 
 def _share(text: str, best: int, words: str) -> tuple[float, str] | None:
-    if (found := re.search(_VALUE, text)) is None:
+    if (found := re.search(rf"(?i){_VALUE}", text)) is None:
         return None
-    value, _, below = re.sub(r"\s*(?:/|out of|of)\s*", "/", found[0].replace(",", ".")).partition("/")
+    value, _, below = re.sub(rf"(?i){_OF}", "/", found[0].replace(",", ".").replace("%", "/100")).partition("/")
     value, most = float(value), float(below or best)
     return (value / most, words) if most and 0 <= value <= most else None

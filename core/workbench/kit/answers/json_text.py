@@ -62,8 +62,8 @@ def read_object(text: str, start: int) -> tuple[Any, int, str]:
         why = str(error)
     raw = find_balanced(text, start)
     end = min(len(text), start + len(raw))
-    straight = raw.translate({0x201C: '"', 0x201D: '"', 0x2018: "'", 0x2019: "'"})
-    for candidate in (raw, straight):
+    mended = _mended(raw) if len(raw) < _MENDED else raw
+    for candidate in (raw, mended) if mended != raw else (raw,):
         with_json = load(candidate)
         if with_json is not None:
             return with_json, end, ""
@@ -72,6 +72,34 @@ def read_object(text: str, start: int) -> tuple[Any, int, str]:
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue
     return None, end, why
+
+
+#: Characters of a text that is mended.
+_MENDED = 20_000
+_STRAIGHT = str.maketrans({0x201C: '"', 0x201D: '"', 0x2018: "'", 0x2019: "'"})
+_END = r"(?=\s{0,40}(?:[,:}\]]|$))"
+#: A string, up to a quote that an end follows; a comment; a key without quotes.
+_PART = re.compile(
+    rf"""(?P<double>"(?P<text>(?:[^"\\]|\\.|"(?!\s{{0,40}}(?:[,:}}\]]|$)))*)"{_END})|'(?:[^'\\\n]|\\.)*'{_END}|"""
+    r"""(?P<comment>//[^\n]*|/\*[^*]*\*/|\#[^\n]*)|(?P<key>[A-Za-z_]\w{0,80}(?=\s{0,9}:))""",
+    re.DOTALL,
+)
+#: What stands for quotes in calls of Gemma.
+_QUOTES = re.compile(r'<\|"\|>|<escape>')
+
+
+def _mended(raw: str) -> str:
+    """A text with straight quotes, quotes around keys and in strings escaped, and without comments."""
+    raw = _QUOTES.sub('"', raw.translate(_STRAIGHT))
+    if re.match(r'[\[{]\s*\\"', raw):  # a string that holds JSON
+        raw = raw.replace('\\"', '"')
+    return _PART.sub(_mended_part, raw)
+
+
+def _mended_part(found: re.Match[str]) -> str:
+    if found["double"]:
+        return '"' + re.sub(r'(?<!\\)"', '\\"', found["text"]) + '"'
+    return "" if found["comment"] else f'"{found["key"]}"' if found["key"] else found[0]
 
 
 def find_balanced(text: str, start: int) -> str:
@@ -102,11 +130,11 @@ def read_literal(node: ast.expr) -> Any:
         return node.value
     if isinstance(node, ast.Name) and node.id in ("true", "false", "null", "none"):
         return {"true": True, "false": False}.get(node.id)
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
         value = read_literal(node.operand)
         if isinstance(value, int | float):
-            return -value
-    if isinstance(node, ast.List | ast.Tuple):
+            return -value if isinstance(node.op, ast.USub) else value
+    if isinstance(node, ast.List | ast.Tuple | ast.Set):
         return [read_literal(part) for part in node.elts]
     if isinstance(node, ast.Dict) and all(key is not None for key in node.keys):
         return {
@@ -118,6 +146,8 @@ def read_literal(node: ast.expr) -> Any:
 def load_loose(text: str) -> Any:
     """The JSON that a whole text is, mended where it has to be; None if it is none, or was cut."""
     value, bare = load(text), text.strip()
+    if isinstance(value, str) and isinstance(inner := load(value), list | dict):  # JSON in a text
+        return inner
     if value is None and bare[:1] in ("[", "{") and bare[-1:] in ("]", "}"):
         value = read_object(bare, 0)[0]
     return value

@@ -1,7 +1,8 @@
 """The reader of numbers: in answers, labels and grades.
 
-Reads signs, currencies, groups of thousands and decimals of either kind (1,234.5 and 1.234,5), powers, fractions, and
-words such as million. Units are not read: 5 km is 5, and so is 5 m.
+Reads signs, currencies, groups of thousands and decimals of either kind (1,234.5, 1.234,5 and 1 234,5), powers,
+fractions, and words such as million in several languages. Units are not read: 5 km is 5, and so are 5 m and 5M. A time
+or a date is no number.
 """
 
 from __future__ import annotations
@@ -12,36 +13,62 @@ import unicodedata
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from workbench.kit.answers.conclusions import find_conclusions
+from workbench.kit.answers.conclusions import SPACELESS, find_conclusions
 
 #: Signs that stand for ASCII ones: minus and dashes before a digit, Arabic separators.
 _SIGNS = str.maketrans(
     {"\u2212": "-", "\u066b": ".", "\u066c": ",", "\u2044": "/", "\u2009": "\u00a0", "\u202f": "\u00a0"}
 )
+#: Words and dashes that are signs, where no number stands before them.
+_MINUS = re.compile(r"(?<![\d)])(?<![\d)]\s)(?:\b(?i:minus|negative)\s|[\u2010\u2011\u2013\u8d1f])(?=[\d$.])")
+_TIMES = re.compile(r"\\(?:times|cdot)\b")
+#: What groups thousands in programs.
+_UNDERSCORE = re.compile(r"(?<=\d)_(?=\d{3})")
+#: How far off a number may be.
+_TOLERANCE = re.compile(r"\s?(?:\u00b1|\+/-|\\pm)\s?[\d.,]+")
+#: Numbers that together are a time, a date or a ratio, and none by themselves.
+_JOINED = re.compile(r"[^\d\n]{0,20}\d+(?:(?::\d+)+|(?:[-/]\d+){2})\D{0,20}")
+#: Groups of thousands with spaces between them, as in most of Europe.
+_SPACED = re.compile(r"(?<![\w.,/])[1-9]\d{0,2}(?: \d{3})+(?![\w/])")
+#: Words for powers of ten.
+_POWERS = {
+    3: "thousand thousands tausend tsd тыс тысяч тысячи тысяча",
+    4: "万 萬 만",
+    5: "lakh lakhs",
+    6: "million millions mn mio millionen millón millones milhão milhões milioni миллион миллионов млн",
+    7: "crore crores",
+    8: "亿 億 억",
+    9: "billion billions bn mrd milliarde milliarden milliard milliards miliardo miliardi миллиард миллиардов млрд",
+    12: "trillion trillions billionen",
+}
+_WORDS = {word: 10**power for power, words in _POWERS.items() for word in words.split()}
+_WORD = "|".join(word if ord(word[0]) > 0x3000 else rf"{word}(?!\w)" for word in sorted(_WORDS, key=len, reverse=True))
 _DIGITS = r"\d+(?:[.,'\u2019\u00a0]\d+)*"
 _NUMBER = re.compile(
-    rf"""(?<![^\W_]) (?<!\d\.) (?<!\d,)              # not inside a word (CO2) or a version
-    (?P<sign> (?<![\d)])(?<![\d)]\s)[-+]\s? )?             # no dash between two numbers
+    rf"""(?<![^\W_{SPACELESS}가-힣]) (?<!\d\.) (?<!\d,)              # not inside a word (CO2) or a version
+    (?P<sign> (?<![\d)])(?<![\d)]\s)[-+] | (?<![\w)])(?<![\w)]\s)[-+]\s )?             # no dash between two numbers
     [$\u20ac\u00a3\u00a5\u20b9]?\s? (?P<second>-)?
     (?: (?P<whole>\d+)\ (?=\d+/\d+(?![.,]?\d)) )?                      # 1 1/2
     (?P<digits> {_DIGITS} | (?<![\w.])\.\d+ )
     (?: (?P<ten> e | \s?[x\u00d7*\u00b7]\s?10\s?(?:\^|\*\*)\s? | \^ | \*\* )
         [{{(]?(?P<power>[-+]?\d{{1,4}})(?!\w)[}})]? )?
     (?: \s?/\s?(?P<below>\d+)(?![.,/]?\d) )?
-    (?: \s?(?P<percent>%) | \ (?P<word>thousand|million|billion|trillion)\b )?""",
+    (?: \s?(?P<percent>%) | [\ \u00a0]?(?P<word>{_WORD}) )?""",
     re.VERBOSE | re.IGNORECASE,
 )
 _FRACTION = re.compile(r"\\[dt]?frac\s*\{\s*(-?[\d.,]+)\s*\}\s*\{\s*([\d.,]+)\s*\}")
-_WORDS = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _SUPERSCRIPT = re.compile("(?<=10)[\u207b\u2070\u00b9\u00b2\u00b3\u2074-\u2079]+")
 #: Characters at the end of a long answer in which numbers are looked for.
 _TAIL = 4_000
 #: What follows a number that is the answer by itself, at the beginning of one: `42 apples, which took 3 steps.`
-_BEGINS = re.compile(r"(?:\s?[^\W\d]+){0,3}\s*(?:[,.;:(\n!](?!\d)|\u2014|\s-\s|$)")
+_BEGINS = re.compile(
+    r"(?:\s?[^\W\d]+){0,3}\s*(?:[,.;:(\n!](?!\d)|\u2014|\s-\s|$|\b(?:in|on|at|of|for|by|from|with|after|since|as|because)\b)"
+)
 #: Words of a calculation, whose last number is the answer.
 _REASONS = re.compile(
     r"=|\b(?:so|thus|therefore|hence|total|altogether|left|leaving|leaves|remain\w*|makes?)\b", re.IGNORECASE
 )
+_DENIED = re.compile(r"\b(?i:not|nicht|pas|rather than|instead of)\s[$\u20ac]?$|n[\u2019']t\s[$\u20ac]?$")
 _BRACKETED = re.compile(r"\([^()]*\)|\[[^\[\]]*\]")
 
 
@@ -61,6 +88,7 @@ def normalise(text: str) -> str:
         text = re.sub("(?<=\\d)(?=[\u00bc-\u00be\u2150-\u215e])", " ", text)
         text = re.sub("[\uff00-\uffef\u00bc-\u00be\u2150-\u215e]", lambda m: unicodedata.normalize("NFKC", m[0]), text)
         text = text.translate(_SIGNS)
+    text = _UNDERSCORE.sub("\u00a0", _TIMES.sub("\u00d7", _MINUS.sub("-", text)))
     return _FRACTION.sub(r"\1/\2", text) if "frac" in text else text
 
 
@@ -129,9 +157,19 @@ def read_number(text: str, field: str = "answer") -> tuple[Number, bool] | None:
     What is boxed or introduced as the answer comes first, then a number that begins a short answer, then the last one.
     field: the name of the output.
     """
-    text = normalise(text)
-    bare = text[-_TAIL:].strip().strip("\"'`*").strip().rstrip(".").rstrip()
+    text = _TOLERANCE.sub("", normalise(text[-_TAIL:]))
+    bare = (
+        _SPACED.sub(lambda groups: groups[0].replace(" ", "\u00a0"), text)
+        .strip()
+        .strip("\"'`*")
+        .strip()
+        .rstrip(".")
+        .rstrip()
+    )
+    if _JOINED.fullmatch(bare):
+        return None
     numbers = [*find_numbers(bare)]
+    numbers = [one for one in numbers if not _DENIED.search(bare[max(0, one.start - 20) : one.start])] or numbers
     if len(numbers) == 1 and (numbers[0].start, numbers[0].end) == (0, len(bare)):
         return numbers[0], False
     for conclusion in find_conclusions(bare, field):
@@ -148,6 +186,7 @@ def read_number(text: str, field: str = "answer") -> tuple[Number, bool] | None:
 def _concluded(text: str) -> Number | None:
     """The number in what is introduced as the answer: behind the last `=`, and not in brackets, if it has several."""
     for part in (_BRACKETED.sub(" ", text).rpartition("=")[2], text):
-        if (found := next(find_numbers(part), None)) is not None:
-            return found
+        numbers = [one for one in find_numbers(part) if not _DENIED.search(part[max(0, one.start - 20) : one.start])]
+        if numbers:
+            return numbers[0]
     return None

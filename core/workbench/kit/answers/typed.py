@@ -14,13 +14,19 @@ from typing import Any, Literal, Union, get_args, get_origin
 from workbench.errors import NodeError
 from workbench.kit.answers.choices import TRUTH, choices_of
 from workbench.kit.answers.conclusions import find_boxed, find_object, split_fields
-from workbench.kit.answers.json_text import read_values
-from workbench.kit.answers.numbers import Number, read_number
+from workbench.kit.answers.json_text import load, read_values
+from workbench.kit.answers.numbers import Number, find_numbers, normalise, read_number
 from workbench.kit.answers.shapes import object_shape, type_adapter
 from workbench.workflow import Field
 
 _NONE = frozenset(("", "none", "null", "n/a", "na", "nil", "unknown", "-", "not given", "not available"))
-_ITEM = re.compile(r"^[ \t]*(?:[-*\u2022\u2013]|\(?\d{1,3}[.)])[ \t]+(.*)$", re.MULTILINE)
+_ITEM = re.compile(
+    r"^[ \t]*(?:(?:[-*\u2022\u2013]|\(?\d{1,3}[.)])[ \t]+|\d{1,3}[.)\u3001\uff0e](?=[^\d\s]))(.*)$", re.MULTILINE
+)
+#: What stands between the items of a line; a comma before three digits groups thousands.
+_SEPARATOR = re.compile(r",(?!\d{3}\b)|[;\u3001\uff0c\uff1b]")
+#: A text that is one fence.
+_FENCED = re.compile(r"```\w*[ \t]*\n(.*)\n[ \t]*```", re.DOTALL)
 #: Kinds of pydantic's errors of single values, by the type that was wanted.
 _WANTED = {"int": int, "float": float, "bool": bool, "decimal": float}
 
@@ -68,6 +74,9 @@ def _read(kind: Any, text: str, name: str) -> tuple[Any, bool] | None:
     """(value, whether among other words) of a text as a type; None if it holds none."""
     if kind is str or kind is Any:
         return (_unboxed(text), False) if text else None
+    if fenced := _FENCED.fullmatch(text):
+        found = _read(kind, fenced[1].strip(), name)
+        return found and (found[0], True)
     if kind is bool:
         return TRUTH.read(text, name)
     if get_origin(kind) is Literal:
@@ -110,28 +119,39 @@ def _is_none(text: str) -> bool:
 
 def _read_structured(kind: Any, text: str, name: str) -> tuple[Any, bool] | None:
     """Lists, mappings and objects: the first JSON value that fits, mended where possible; else lines."""
-    adapter = type_adapter(kind)
-    for value, whole in _candidates(text, name):
+    adapter, names = type_adapter(kind), _parts(kind)
+    text = inner if text.startswith('"') and isinstance(inner := load(text), str) else text  # JSON in a text
+    for value, whole in _candidates(text, name, names):
         if (fitted := _fit(adapter, value, name)) is not None:
             return fitted[0], not whole
     if kind is list or get_origin(kind) is list:
         return _read_list(kind, text, name)
-    names = _parts(kind)
-    parts = split_fields(text, names) if names else {}
+    parts = split_fields(text, names, all_labelled=True)
     if parts and (fitted := _fit(adapter, parts, name)) is not None:
         return fitted[0], True
     return None
 
 
-def _candidates(text: str, name: str) -> Iterator[tuple[Any, bool]]:
-    """(value, whether it is the whole text) of the JSON in a text, each also without a wrapper of the output's name."""
+def _candidates(text: str, name: str, names: Sequence[str] = ()) -> Iterator[tuple[Any, bool]]:
+    """(value, whether it is the whole text) of the JSON in a text, each also without a wrapper of any name.
+
+    names: of the parts of an object, which may be written in other cases.
+    """
     for value, start, end in read_values(text):
         whole = not text[:start].strip() and not text[end:].strip()
+        if not value and not whole:  # the box of a list, e.g. [ ]
+            continue
         yield value, whole
+        if isinstance(value, dict) and (
+            known := {key: found[n] for n in names if (found := find_object(value, [n])) for key in [n]}
+        ):
+            yield known, whole
         if (inner := find_object(value, [name])) is not None:
             yield inner[name], whole
-        if isinstance(value, list) and len(value) == 1:
-            yield value[0], whole
+        if isinstance(value, list | dict) and len(value) == 1:
+            inner = value[0] if isinstance(value, list) else next(iter(value.values()))
+            if isinstance(value, list) or isinstance(inner, list | dict):
+                yield inner, whole
 
 
 def _fit(adapter: Any, value: Any, name: str) -> tuple[Any] | None:
@@ -177,14 +197,17 @@ def _read_list(kind: Any, text: str, name: str) -> tuple[Any, bool] | None:
     """A list in lines, which are items as they are, or with commas; an empty one where the text says so."""
     if not text:
         return None
-    if _is_none(text) or text.casefold() in ("empty", "no items", "[]"):
+    if _is_none(text) or text.casefold().rstrip(".") in ("empty", "no items", "[]", f"no {name}"):
         return [], False
-    items = [part.strip() for part in _ITEM.findall(text)]
+    inner = (get_args(kind) or (Any,))[0]
+    items = _ITEM.findall(text)
     if not items:
         lines = [line.strip() for line in text.split("\n") if line.strip()]
-        items = lines if len(lines) > 1 else [part.strip().strip("\"'") for part in re.split(r",(?!\d{3}\b)|;", text)]
-    inner = (get_args(kind) or (Any,))[0]
-    found = [_read(inner, item, name) for item in items if item]
+        lines = lines[1:] if len(lines) > 1 and lines[0].endswith((":", "\uff1a")) else lines
+        items = lines if len(lines) > 1 else _SEPARATOR.split(re.sub(r"^[\[(](.*)[\])]$", r"\1", lines[0]))
+        if len(lines) == 1 and inner in (int, float):
+            items = [str(one.value) for one in find_numbers(normalise(text))]
+    found = [_read(inner, item, name) for part in items if (item := part.strip().strip("\"'\u201c\u201d"))]
     values = [one[0] for one in found if one is not None]
     return (values, True) if found and len(values) == len(found) else None
 
