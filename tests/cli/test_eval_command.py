@@ -293,6 +293,16 @@ def test_friction_21_labels_out_of_reach_and_empty_fields_are_warned_of(write: W
     assert not last_json(CliRunner().invoke(cli, ["validate", str(fits), "--json"]))["warnings"]
 
 
+def test_nu6_labels_that_no_answer_can_match_are_told_before_the_first_call(
+    write: WriteFile, scripted: Script, tmp_path: Path
+) -> None:
+    path = write(nodes={"say": {"predict": "word -> label: Literal['yes', 'no']"}})
+    done = invoke(tmp_path, "eval", str(path))
+    begun, told = done.stderr.splitlines()[:2]
+    assert begun.endswith("evaluating val") and told.startswith("warning: no answer can be right in 36 of 36 rows")
+    assert "Warning: no answer can be right" in done.stdout and scripted.requests, "and again in the report"
+
+
 def test_junit_is_xml_whatever_the_name_of_the_workflow(write: WriteFile, scripted: Script, tmp_path: Path) -> None:
     path = write(name="a\x01<b>")
     assert invoke(tmp_path, "eval", str(path), "--junit", str(tmp_path / "out.xml")).exit_code == 0
