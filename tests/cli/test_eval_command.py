@@ -256,6 +256,17 @@ def test_friction_7_a_single_row_shows_prompt_answer_score_feedback_and_cost(
     assert found["spans"][0]["calls"][0]["messages"][-1]["role"] == "user" and found["cost"]["calls"] == 1
 
 
+def test_nu7_a_single_row_tells_what_its_judge_took(
+    write: WriteFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lm = Script(lambda request: "fine\nscore: 9" if "score:" in str(request.messages) else "label: w1")
+    monkeypatch.setattr("workbench.lm.pool.make_lm", lambda spec: lm)
+    done = invoke(tmp_path, "run", str(write(metric="judge(label)")))
+    assert done.stdout.splitlines()[-1].endswith(" s; 2 calls, $0.000000 with those of the metric")
+    alone = invoke(tmp_path, "run", str(write()))
+    assert alone.stdout.splitlines()[-1].endswith(" s"), "none"
+
+
 def test_a_field_that_is_given_twice_is_refused(write: WriteFile, scripted: Script, tmp_path: Path) -> None:
     found = invoke(tmp_path, "run", str(write()), "--input", "word=w1", "--input", "word=w2")
     assert found.exit_code == 2 and "given twice" in found.stderr and not scripted.requests

@@ -155,10 +155,8 @@ def _search_lines(
         ceiling = getattr(budget, what)
         whole = {"tokens": f"{ceiling} tokens", "usd": f"${ceiling:g}", "minutes": f"{ceiling:g} minutes"}[what]
         some = f": about {int(left / each)} candidates" if each else ""
-        why = "; a call is sent only if the most that it may take fits, and as much is kept for the proof" * (
-            left < each
-        )
-        yield f"Of {whole}, about {text} are left for search{some}{why}."
+        room = "; a call is sent only if the most that it may take fits, and as much is kept for the proof"
+        yield f"Of {whole}, about {text} are left for search{some}{room if left < each else ''}."
 
 
 def _other_ceilings(task: Task, baseline: Cost, proof: Cost) -> Iterator[tuple[str, float, float]]:
