@@ -80,7 +80,8 @@ class OpenAIChat:
         self._base, self._url = base, (base / "chat/completions").with_query(base.query)
         self._hosted, loopback = base.origin() == URL(HOSTED).origin(), is_loopback(str(base))
         self._key_variable = settings.api_key_env
-        if self._key_variable is None and (not settings.api_base or self._hosted or loopback):
+        usual = base.user is None and (not settings.api_base or self._hosted or loopback)
+        if self._key_variable is None and usual:
             # A workflow file from elsewhere must not be able to send the user's key to its author's server.
             self._key_variable = key_variable
         self._key_needed = bool(settings.api_key_env) or (self._hosted and bool(key_variable))
@@ -90,6 +91,9 @@ class OpenAIChat:
             raise SpecError(f"'{sorted(refused)[0]}' cannot be set for {settings.model}", path=("extra",))
         check_extra(extra, settings.model)
         self._headers = {k: os.path.expandvars(str(v)) for k, v in (extra.pop("headers", None) or {}).items()}
+        if base.user is not None and (settings.api_key_env or "authorization" in map(str.lower, self._headers)):
+            hint = "Leave one of them out: a server takes one Authorization."
+            raise SpecError("there are a name and password in api_base, and a key beside it", hint=hint)
         self._extra = extra
         self._form = Form.of(model, settings)  # and as it refused before
         self._prices = parse_price(settings.price)
@@ -153,7 +157,7 @@ class OpenAIChat:
             status, headers, raw = await self._post(session, url, body)
             return read(status, headers, raw)
         except LMError as error:
-            raise self._explained(error, raw) from None
+            raise self._explained(error, raw, url) from None
         except aiohttp.ConnectionTimeoutError as error:
             raise LMError("connection", f"{url.host}: {error}") from None  # nothing left
         except TimeoutError as error:
@@ -202,13 +206,16 @@ class OpenAIChat:
             raise LMError("auth", f"{self.model} needs an API key: set the variable {self._key_variable}")
         return key or None
 
-    def _explained(self, error: LMError, raw: bytes) -> LMError:
-        """The same error with the first 200 characters of the body; redacted first, lest half a key stays."""
+    def _explained(self, error: LMError, raw: bytes, url: URL) -> LMError:
+        """The same error with the first 200 characters of the body; redacted first, lest half a key stays. And what to
+        do where that is known."""
         text = str(error)
         if raw:
             text += f": {self._redacted(wire.text_of(raw)).strip()[:200]}"
-        if error.kind == "auth" and error.status and not self._key_variable:
+        if error.kind == "auth" and error.status and not self._headers and self._key() is None:
             text += " (no API key was sent; name its variable with api_key_env)"
+        if error.status in (404, 405):
+            text += self._redacted(f" (asked: {url.with_user(None).with_query(None)}, for {self.model})")
         if error.kind == "unsupported" and any(word in text.lower() for word in ("tool", "function")):
             text += " (for an agent without tools of the server, write native: false)"
         return LMError(error.kind, text, retry_after=error.retry_after, status=error.status)

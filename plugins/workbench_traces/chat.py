@@ -11,6 +11,8 @@ from workbench_traces.turn import Turn, as_text, read_messages, read_score, read
 CONVERSATION = ("conversation", "conversation_id", "session_id", "sessionId", "thread_id", "chat_id")
 USER = ("user", "user_id", "userId")
 _TIME = ("time", "timestamp", "created_at", "created", "date")
+#: Numbers that are no outcomes; `repeat` is that of our own rows.
+_NO_SCORES = ("id", "repeat", *_TIME)
 _EDIT = ("correction", "edit", "edited", "corrected")
 _COMMENT = ("comment", "feedback", "note")
 
@@ -62,10 +64,6 @@ def read_scores(places: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     found: dict[str, float] = {}
     for place in [*places, *(p["scores"] for p in places if is_dict(p.get("scores")))]:
         for name, value in place.items():
-            if (
-                isinstance(value, int | float)
-                and name not in ("id", *_TIME)
-                and (score := read_score(value)) is not None
-            ):
+            if isinstance(value, int | float) and name not in _NO_SCORES and (score := read_score(value)) is not None:
                 found.setdefault(str(name), score)
     return found

@@ -60,9 +60,10 @@ def traces_command(
 ) -> None:
     """Make rows, and a workflow to begin with, of recorded traces.
 
-    FILES are OTLP/JSON with GenAI attributes, spans of Phoenix, exports of Langfuse or LangSmith, or lines of
-    {"messages": [...]}. E-mail addresses, phone numbers, keys, card numbers and IP addresses are redacted, duplicates
-    left out, and the rows of one conversation stay in one split. Calls no model, and sends nothing anywhere.
+    FILES, or folders of them, are OTLP/JSON with GenAI attributes, spans of Phoenix, exports of Langfuse or LangSmith,
+    trajectories in ATIF, or lines of {"messages": [...]}. Thoughts of a model are taken off. E-mail addresses, phone
+    numbers, keys, card numbers and IP addresses are redacted, duplicates left out, and the rows of one conversation
+    stay in one split. Calls no model, and sends nothing anywhere.
     """
     from workbench.errors import SpecError, suggest
     from workbench.files import check_writable

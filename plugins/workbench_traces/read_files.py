@@ -27,6 +27,9 @@ FORMATS = {
     "chat": ChatTurns,
 }
 
+#: Suffixes of files with one JSON value a line.
+_LINES = (".jsonl", ".ndjson")
+
 #: Bytes of one line, and of a file that is one JSON value.
 MOST_LINE, MOST_FILE = 256 << 20, 1 << 30
 
@@ -37,9 +40,10 @@ _FORMS = (
 
 
 def read_turns(paths: Sequence[Path], form: str | None = None, wanted: tuple[str, str] = ("", "")) -> list[Turn]:
-    """The turns of all files, those of a trace that is in several of them together.
+    """The turns of all files, those of a trace that is in several of them together, without the system's thoughts.
 
     Args:
+        paths: files, and folders with files of JSON in them or below.
         form: one of FORMATS; None: by the content of each value.
         wanted: names of what holds an outcome, and a human's correction.
 
@@ -47,7 +51,7 @@ def read_turns(paths: Sequence[Path], form: str | None = None, wanted: tuple[str
         SpecError: a file cannot be read, or holds nothing that is known; it names the line.
     """
     collectors: dict[type, Any] = {}
-    for path in paths:
+    for path in (file for named in paths for file in _files(named)):
         known = False
         for line, value in read_values(path):
             for one in unwrapped(value):
@@ -60,14 +64,27 @@ def read_turns(paths: Sequence[Path], form: str | None = None, wanted: tuple[str
                     except RecursionError:
                         raise _fault(path, line, "it is nested too deeply") from None
                     except SpecError as error:
-                        raise _fault(path, line, error.message.removeprefix(f"{path.name}: ")) from None
+                        told = error.message.removeprefix(f"{path.name}: ")
+                        raise _fault(path, line, told, find_form(one)) from None
         if not known:
             raise SpecError(f"{path} holds no traces of a known format", hint=_FORMS)
-    return [turn for collector in collectors.values() for turn in collector.turns()]
+    return [turn.without_thoughts() for collector in collectors.values() for turn in collector.turns()]
 
 
-def _fault(path: Path, line: int, what: str) -> SpecError:
-    hint = "Each line is one JSON value in UTF-8. Correct the line, or take it out."
+def _files(path: Path) -> list[Path]:
+    """The files of JSON in a folder, by their names; anything else as it is. Raises SpecError."""
+    if not path.is_dir():
+        return [path]
+    files = sorted(file for file in path.rglob("*") if file.suffix.lower() in (".json", *_LINES) and file.is_file())
+    if not files:
+        raise SpecError(f"{path} holds no .json or .jsonl files", hint="Name files of traces, or a folder of them.")
+    return files
+
+
+def _fault(path: Path, line: int, what: str, form: str | None = None) -> SpecError:
+    """form: what the line looks like, if it could be read as JSON."""
+    known = f"It looks like --from {form}. " if form else "Each line is one JSON value in UTF-8. "
+    hint = f"{known}Correct the line, or take it out."
     return SpecError(what, file=str(path), line=line, hint=hint)
 
 
@@ -76,7 +93,9 @@ def read_values(path: Path) -> Iterator[tuple[int, Any]]:
     try:
         file = path.open("rb")
     except OSError as error:
-        raise SpecError(f"{path} cannot be read: {error.strerror}", hint="Name files of traces.") from None
+        raise SpecError(
+            f"{path} cannot be read: {error.strerror}", hint="Name files of traces, or a folder of them."
+        ) from None
     with file:
         several = False
         for number, line in enumerate(iter(lambda: file.readline(MOST_LINE), b""), start=1):
@@ -87,7 +106,7 @@ def read_values(path: Path) -> Iterator[tuple[int, Any]]:
             try:
                 value = json.loads(line)
             except (ValueError, RecursionError) as error:
-                if several or path.suffix.lower() in (".jsonl", ".ndjson"):
+                if several or path.suffix.lower() in _LINES:
                     raise _fault(path, number, f"not JSON: {_told(error)}") from None
                 break  # the file is one value, on many lines
             several = True

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.kit.log_spans import CONVENTIONS, LogSpan, read_spans
+from workbench.lm import is_thought
 from workbench.type_guards import is_dict, is_list
 from workbench_traces.turn import (
     Message,
@@ -202,7 +203,8 @@ def _numbered(a: Mapping[str, Any], name: str) -> list[Message]:
 
 def _flat_text(one: Mapping[str, Any]) -> str:
     texts = [as_text(one["content"])] if one.get("content") else []
-    texts += [as_text(v) for k, v in sorted(one.items()) if k.startswith("contents.") and k.endswith(".text")]
+    parts = [k.removesuffix("text") for k in sorted(one) if k.startswith("contents.") and k.endswith(".text")]
+    texts += [as_text(one[f"{k}text"]) for k in parts if not is_thought({"type": one.get(f"{k}type")})]
     names = [k for k in sorted(one) if k.startswith("tool_calls.") and k.endswith(".name")]
     texts += [f"calls {one[k]}({as_text(one.get(k[: -len('name')] + 'arguments'))})" for k in names]
     return "\n".join(texts)

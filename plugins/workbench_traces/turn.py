@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from workbench.lm import is_thought, split_thoughts
 from workbench.type_guards import is_dict, is_list
 
 #: A message: role and text.
@@ -39,6 +40,12 @@ class Turn:
     edit: str = ""
     comments: list[str] = field(default_factory=list)
     source: dict[str, str] = field(default_factory=dict)
+
+    def without_thoughts(self) -> Turn:
+        """The same exchange with what the system said alone: an answer is read without its thoughts, and none that is
+        right has them."""
+        said = [(role, split_thoughts(text)[1] if role == "assistant" else text) for role, text in self.messages]
+        return replace(self, output=split_thoughts(self.output)[1], messages=said)
 
 
 def read_messages(value: Any) -> list[Message]:
@@ -102,7 +109,7 @@ def _parts(content: Any) -> Iterator[str]:
 def _part(part: Any) -> str:
     if isinstance(part, str):
         return part
-    if not is_dict(part):
+    if not is_dict(part) or is_thought(part):
         return ""
     kind = part.get("type")
     if kind in ("tool_call", "tool_use"):

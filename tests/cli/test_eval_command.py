@@ -256,6 +256,17 @@ def test_friction_7_a_single_row_shows_prompt_answer_score_feedback_and_cost(
     assert found["spans"][0]["calls"][0]["messages"][-1]["role"] == "user" and found["cost"]["calls"] == 1
 
 
+def test_nu7_a_single_row_tells_what_its_judge_took(
+    write: WriteFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lm = Script(lambda request: "fine\nscore: 9" if "score:" in str(request.messages) else "label: w1")
+    monkeypatch.setattr("workbench.lm.pool.make_lm", lambda spec: lm)
+    done = invoke(tmp_path, "run", str(write(metric="judge(label)")))
+    assert done.stdout.splitlines()[-1].endswith(" s; 2 calls, $0.000000 with those of the metric")
+    alone = invoke(tmp_path, "run", str(write()))
+    assert alone.stdout.splitlines()[-1].endswith(" s"), "none"
+
+
 def test_a_field_that_is_given_twice_is_refused(write: WriteFile, scripted: Script, tmp_path: Path) -> None:
     found = invoke(tmp_path, "run", str(write()), "--input", "word=w1", "--input", "word=w2")
     assert found.exit_code == 2 and "given twice" in found.stderr and not scripted.requests
@@ -291,6 +302,16 @@ def test_friction_21_labels_out_of_reach_and_empty_fields_are_warned_of(write: W
     assert "in 34 of 35 rows" in found and "'other'" in found, "all but w4: to exact_match, W2 is another label than w2"
     fits = write(nodes={"say": {"predict": "word -> label"}})
     assert not last_json(CliRunner().invoke(cli, ["validate", str(fits), "--json"]))["warnings"]
+
+
+def test_nu6_labels_that_no_answer_can_match_are_told_before_the_first_call(
+    write: WriteFile, scripted: Script, tmp_path: Path
+) -> None:
+    path = write(nodes={"say": {"predict": "word -> label: Literal['yes', 'no']"}})
+    done = invoke(tmp_path, "eval", str(path))
+    begun, told = done.stderr.splitlines()[:2]
+    assert begun.endswith("evaluating val") and told.startswith("warning: no answer can be right in 36 of 36 rows")
+    assert "Warning: no answer can be right" in done.stdout and scripted.requests, "and again in the report"
 
 
 def test_junit_is_xml_whatever_the_name_of_the_workflow(write: WriteFile, scripted: Script, tmp_path: Path) -> None:

@@ -210,6 +210,24 @@ def test_u33_what_is_exported_is_read_again(database: Path) -> None:
     assert CliRunner().invoke(cli, ["validate", "in/workflow.yaml"]).exit_code == 0
 
 
+def test_nu4_thoughts_in_an_answer_are_exported_as_such_and_the_score_is_the_one_outcome(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, *({"text": f"b{n}", "label": "b"} for n in range(4)), name="rows.jsonl")
+    spec = {"name": "t", "lm": "openai/m", "data": {"val": "rows.jsonl"}, "metric": "exact_match(label)"}
+    (tmp_path / "w.yaml").write_text(yaml.safe_dump({**spec, "nodes": {"say": {"predict": "text -> label"}}}))
+    said = Response("<think>\na?\n</think>\n\nb", "stop", 1, 2, 0.0, thoughts="Hm.")
+    evaluate("w.yaml", options=EvalOptions(), database="run.db", pool=Script(lambda request: said))
+    assert call("export", "--format", "atif", "--out", "atif").exit_code == 0
+    step = json.loads(Path("atif/1.json").read_text())["steps"][-1]
+    assert (step["message"], step["reasoning_content"]) == ("b", "Hm.\n\na?")
+    done = CliRunner().invoke(cli, ["import", "traces", "atif", "--out", "in/r.jsonl"])
+    assert done.exit_code == 0, done.output
+    rows = [json.loads(line) for line in Path("in/r.jsonl").read_text().splitlines()]
+    assert {(row["output"], row["answer"], row["score"]) for row in rows} == {("b", "b", 1.0)}
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -12,12 +12,13 @@ import yaml
 from click.testing import CliRunner
 from tests.helpers.lm_faults import ChatServer
 from tests.helpers.planted import PlantedLM, plant
+from tests.helpers.scripted import Script
 
 import workbench
 from workbench.cli import cli
 from workbench.errors import SpecError
 from workbench.evaluation import EvalOptions, evaluate
-from workbench.lm import Request
+from workbench.lm import Request, Response
 from workbench.proof import Report
 from workbench.run import Options, estimate, optimize, prepare, resume
 from workbench.store import Store, add_run
@@ -116,6 +117,30 @@ def with_calls(database: Path, identity: str, calls: list[tuple[float, float | N
             queued,
         )
     store.close()
+
+
+@pytest.mark.parametrize(
+    ("usd", "candidates"), [(0.08, 0), (0.11, 0), (0.4, 15)], ids=["nu5-none", "nu5-part", "nu5-some"]
+)
+def test_nu5_an_estimate_leaves_room_for_the_most_of_a_call_as_the_run_does(
+    usd: float, candidates: int, tmp_path: Path
+) -> None:
+    """A model that may take many tokens and takes few: under a small ceiling its calls find no room."""
+    lm = {"model": "openai/m", "api_base": "http://127.0.0.1:9/v1", "price": {"input": 0, "output": 200}}
+    search = {"nodes.sort.instructions": ["Sort.", "Choose."]}
+    path = task_file(tmp_path, lm=lm, search=search, budget={"usd": usd}, optimize=["bootstrap"])
+    with_calls(tmp_path / "e.db", "m@http://127.0.0.1:9/v1", [(0.5, 0.0, 10)])
+    found = estimated(path, tmp_path / "e.db")
+    assert found["candidates"] == candidates
+    assert any(f"about {candidates} candidates" in line for line in found["lines"])
+    assert any("as much is kept for the proof" in line for line in found["lines"]) is (candidates == 0)
+    pool = Script(lambda request: Response("a", "stop", 9, 10))
+    pool.price = lambda prompt_tokens, completion_tokens: completion_tokens * 200e-6  # type: ignore[method-assign]
+    options = Options(out=str(tmp_path / "o.yaml"))
+    report = optimize(path, database=tmp_path / "o.db", pool=pool, options=options)
+    assert report.status == "budget"
+    assert (len(pool.requests) >= 20) is (candidates > 0), "no whole candidate beside the baseline"
+    assert (report.as_dict()["untried"] or "").startswith("the budget ended" if usd < 0.1 else "")
 
 
 def test_an_estimate_without_a_price_says_so(tmp_path: Path) -> None:

@@ -63,6 +63,11 @@ def order_words(order: dict[str, Any]) -> list[str]:
     return [*words, *(f"{key}={value}" for key, value in settings.items())]
 
 
+def _with_warnings(line: str, data: dict[str, Any]) -> str:
+    """A first line with the run's warnings: they are told before anything is paid, and again in the report."""
+    return "\n".join([line, *(f"warning: {indented(w)}" for w in data["warnings"])])
+
+
 class _State:
     """The progress so far, gathered from the events."""
 
@@ -81,11 +86,10 @@ class _State:
         if event == "run_started":
             budget = ", ".join(f"{k} {v:g}" for k, v in data["run"].budget.items()) or "none"
             name, database = one_line(data["run"].name), one_line(data["run"].database)
-            lines = [f"run {data['run'].run} of {name}; budget: {budget}; database {database}"]
-            return "\n".join([*lines, *(f"warning: {indented(w)}" for w in data["warnings"])])
+            return _with_warnings(f"run {data['run'].run} of {name}; budget: {budget}; database {database}", data)
         if event == "eval_started":
             self.doing = f"evaluating {data['split']}"
-            return f"run {data['run'].run} of {one_line(data['run'].name)}: {self.doing}"  # warnings are in the report
+            return _with_warnings(f"run {data['run'].run} of {one_line(data['run'].name)}: {self.doing}", data)
         if event == "row_scored":
             self.doing = f"{data['done']}/{data['of']} rows  mean {data['mean']:.3f}"
         if event == "candidate_proposed":

@@ -238,6 +238,8 @@ def run_command(
     say_spans(outcome["spans"], prompts=not values)
     cost = outcome["cost"]
     spent = f"{cost['calls']} calls, {cost['tokens']} tokens, ${cost['usd']:.6f}, {cost['seconds']:.2f} s"
+    if (paid := outcome["spent"])["calls"] > cost["calls"]:
+        spent += f"; {paid['calls']} calls, ${paid['usd']:.6f} with those of the metric"
     if outcome["failure"]:
         say(f"Failed ({one_line(outcome['failure'])}): {indented(outcome['message'])}")
         sys.exit(1)

@@ -15,7 +15,7 @@ from typing import Any
 from workbench.errors import SpecError
 from workbench.evaluation.rows import add_details, find_candidate, read_rows
 from workbench.files import begins_with, check_output, write_whole
-from workbench.lm import content_text
+from workbench.lm import content_text, split_thoughts
 from workbench.store import Journal, Store, dumps, kind_of, read_report
 from workbench.type_guards import is_dict
 
@@ -141,9 +141,10 @@ def _answer(call: Mapping[str, Any], journal: Journal) -> Tree:
     stored = journal.read_call(str(call["key"])) if "key" in call else None
     response = (stored or {}).get("response") or {}
     tokens = [int(count or 0) for count in call.get("tokens") or (0, 0)]
+    within, said = split_thoughts(str(call["text"] or ""))
     step: Tree = {
         "source": "agent",
-        "message": str(call["text"] or ""),
+        "message": said,
         "metrics": {
             "prompt_tokens": tokens[0],
             "completion_tokens": tokens[1],
@@ -153,8 +154,8 @@ def _answer(call: Mapping[str, Any], journal: Journal) -> Tree:
     }
     if stored:
         step["model_name"] = str(stored["lm"]).partition("@")[0]
-    if response.get("thoughts"):
-        step["reasoning_content"] = str(response["thoughts"])
+    if thoughts := "\n\n".join(filter(None, (response.get("thoughts"), within))):
+        step["reasoning_content"] = thoughts
     if response.get("cached"):
         step["metrics"]["cached_tokens"] = int(response["cached"])
     if calls := [_call(one, n) for n, one in enumerate(response.get("tool_calls") or ())]:

@@ -7,6 +7,7 @@ from workbench.lm.chat_form import Form, make_body
 from workbench.lm.dialects import (
     THOUGHT_TOKENS,
     allowed_tokens,
+    is_thought,
     kind_of_error,
     read_content,
     read_events,
@@ -94,6 +95,7 @@ __all__ = [
     "offset_seed",
     "is_loopback",
     "is_reasoning",
+    "is_thought",
     "kind_of_status",
     "parse_price",
     "redact",

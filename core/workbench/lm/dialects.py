@@ -110,7 +110,7 @@ _NO_SYSTEM = re.compile(
 )
 #: Fields of a message with what the model thought, and types of parts with it.
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking", "reasoning_details")
-THOUGHT_PARTS = frozenset(("reasoning", "thinking", "reasoning_text", "summary_text", "redacted_thinking", "thought"))
+_THOUGHT_PARTS = frozenset(("reasoning", "thinking", "reasoning_text", "summary_text", "redacted_thinking", "thought"))
 #: Names of models that think unless they are told not to.
 _THINKS = re.compile(
     r"(?i)(?:^|[/:_.-])(?:o[1-9](?=$|[-:])|gpt-5(?![\w.]*-chat)|gpt-oss|deepseek-r\d|deepseek-reasoner|qwq|magistral|"
@@ -156,9 +156,13 @@ def read_content(content: Any) -> tuple[str, str]:
         if isinstance(part, str):
             said.append(part)
         elif is_dict(part):
-            thought = part.get("type") in THOUGHT_PARTS or part.get("thought") is True
-            (thoughts if thought else said).extend(_texts(part))
+            (thoughts if is_thought(part) else said).extend(_texts(part))
     return "".join(said), "\n".join(thoughts)
+
+
+def is_thought(part: Mapping[str, Any]) -> bool:
+    """Whether a part of a message is what the model thought. Gemini marks it beside its text."""
+    return str(part.get("type")) in _THOUGHT_PARTS or part.get("thought") is True
 
 
 def read_thoughts(message: Mapping[str, Any]) -> str:

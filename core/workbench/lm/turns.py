@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from workbench.lm.dialects import THOUGHT_PARTS
+from workbench.lm.dialects import is_thought
 from workbench.lm.thoughts import split_thoughts
 from workbench.type_guards import is_dict, is_list
 
@@ -30,7 +30,7 @@ def plain_message(message: Mapping[str, Any]) -> dict[str, Any]:
     """A message without what only its provider knows. Demos of one model may be shown to another."""
     plain = {name: value for name, value in message.items() if name in _PLAIN_MESSAGE}
     if is_list(content := message.get("content")):
-        said = [part for part in content if not (is_dict(part) and part.get("type") in THOUGHT_PARTS)]
+        said = [part for part in content if not (is_dict(part) and is_thought(part))]
         plain["content"] = said or ""
     if message.get("tool_calls"):
         calls: list[dict[str, Any]] = message["tool_calls"]

@@ -295,7 +295,7 @@ def _changes(task: Task, after: Workflow) -> list[tuple[str, Any, Any]]:
 def _untried(roles: Sequence[Any], status: str) -> str:
     """Why no candidate was made."""
     asked = next((r for r in roles if r["role"] == "proposer"), None)
-    if asked is not None and asked["failed"] < asked["n"] and status == "budget":
+    if status == "budget" and (asked is None or asked["failed"] < asked["n"]):
         return "the budget ended before there was a candidate (see workbench estimate)"
     if asked is None:
         return "either the optimizers find nothing to change, or the budget is too small (see workbench estimate)"

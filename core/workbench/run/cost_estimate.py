@@ -155,16 +155,21 @@ def _search_lines(
         ceiling = getattr(budget, what)
         whole = {"tokens": f"{ceiling} tokens", "usd": f"${ceiling:g}", "minutes": f"{ceiling:g} minutes"}[what]
         some = f": about {int(left / each)} candidates" if each else ""
-        yield f"Of {whole}, about {text} are left for search{some}."
+        room = "; a call is sent only if the most that it may take fits, and as much is kept for the proof"
+        yield f"Of {whole}, about {text} are left for search{some}{room if left < each else ''}."
 
 
 def _other_ceilings(task: Task, baseline: Cost, proof: Cost) -> Iterator[tuple[str, float, float]]:
-    """(what, left for search, what a candidate takes) for each ceiling but that of calls whose use is known."""
-    used = (("tokens", baseline.tokens, proof.tokens), ("usd", baseline.likely_usd, proof.likely_usd))
-    for what, base, test in (*used, ("minutes", baseline.minutes, proof.minutes)):
+    """(what, left for search, what a candidate takes) for each ceiling but that of calls whose use is known. The last
+    calls of search and of proof must fit at their most."""
+    tokens = baseline.input_tokens + baseline.most_output_tokens
+    used = (("tokens", baseline.tokens, tokens, proof.tokens),)
+    used += (("usd", baseline.likely_usd, baseline.most_usd, proof.likely_usd),)
+    for what, base, most, test in (*used, ("minutes", baseline.minutes, baseline.minutes, proof.minutes)):
         ceiling = getattr(task.spec.budget, what)
         if ceiling is not None and base is not None and test is not None:
-            yield what, max(0.0, ceiling - base - test), base
+            unused = 0.0 if most is None else 2 * (most - base) / max(1, baseline.calls)
+            yield what, max(0.0, ceiling - base - test - unused), base
 
 
 def _candidates(task: Task, baseline: Cost, proof: Cost, known: int) -> int | None:
