@@ -14,7 +14,20 @@ import pytest
 
 from workbench.errors import LMError, NodeError
 from workbench.failures import FailureKind
-from workbench.lm import Response, is_loopback, is_reasoning, kind_of_status, parse_price, redact, redact_answer
+from workbench.lm import (
+    Form,
+    Request,
+    Response,
+    as_it_came,
+    is_loopback,
+    is_reasoning,
+    kind_of_status,
+    make_body,
+    parse_price,
+    redact,
+    redact_answer,
+    thinks,
+)
 
 
 @pytest.mark.parametrize(
@@ -135,6 +148,35 @@ def test_every_kind_that_is_raised_is_listed() -> None:
         for kind in re.findall(r'(?:LMError|NodeError)\(\s*"([a-z_]+)"', path.read_text(encoding="utf-8"))
     }
     assert len(raised) > 15 and raised <= set(map(str, FailureKind))
+
+
+@pytest.mark.parametrize("role", [None, "system", "tool"])
+def test_a_turn_of_a_model_goes_back_as_its_own(role: str | None) -> None:
+    call = {"id": "c", "name": "f", "arguments": {}}
+    sent = {"role": role, "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}
+    assert as_it_came(sent, [call])["role"] == "assistant"
+
+
+def test_a_system_message_of_parts_stands_in_the_users_message_as_text() -> None:
+    system = {"role": "system", "content": [{"type": "text", "text": "Be brief."}]}
+    request = Request((system, {"role": "user", "content": "hello"}))
+    assert make_body("m", request, {}, Form(frozenset({"system"})))["messages"] == [
+        {"role": "user", "content": "Be brief.\n\nhello"}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("extra", "thinks_so"),
+    [
+        ({"reasoning": {"enabled": True}}, True),
+        ({"reasoning": {"enabled": False}}, False),
+        ({"reasoning": True}, False),
+        ({"chat_template_kwargs": "thinking"}, False),
+        ({"thinking": "enabled"}, False),
+    ],
+)
+def test_settings_of_thinking_in_any_form_are_read(extra: dict[str, Any], thinks_so: bool) -> None:
+    assert thinks("some-model", extra) is thinks_so
 
 
 @pytest.mark.parametrize("before", ["", "Bearer ", "x", "Authorization: Bearer "])
