@@ -257,9 +257,8 @@ class DSPyLM:
             return self._prices.price(found.prompt_tokens, found.completion_tokens, found.cached, found.cache_write)
         if not self._settings.api_base and told <= MOST_TOKENS:
             exact = usd_of(answer, self.model, canonical)
-            if (
-                exact is not None and 0 <= exact < math.inf
-            ):  # knows the prices of cached and reasoning tokens, which `price` does not
+            # It knows the prices of cached tokens and thoughts, which `price` does not; of strange counts it makes any.
+            if exact is not None and 0 <= exact < math.inf:
                 return exact
         return self.price(found.prompt_tokens, found.completion_tokens)
 

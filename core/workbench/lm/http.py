@@ -75,7 +75,7 @@ def redact(text: str, key_variable: str | None = None, headers: Mapping[str, Any
     """Replace in a text the keys and headers that could have been sent, in every form in which a server could echo
     them."""
     secrets = [value for name, value in os.environ.items() if name.endswith(_SECRET) or name == key_variable]
-    return _without(text, (*secrets, *map(str, (headers or {}).values())))
+    return _without(text, _forms((*secrets, *map(str, (headers or {}).values()))))
 
 
 def redact_answer(response: Response, key: str | None, headers: Mapping[str, Any] | None = None) -> Response:
@@ -83,11 +83,11 @@ def redact_answer(response: Response, key: str | None, headers: Mapping[str, Any
 
     Raises LMError("bad_body") for one that is nested too deeply to be looked through, and to be stored.
     """
-    secrets = (key or "", *map(str, (headers or {}).values()))
+    forms = _forms((key or "", *map(str, (headers or {}).values())))
 
     def clean(value: Any) -> Any:
         if isinstance(value, str):
-            return _without(value, secrets)
+            return _without(value, forms)
         if is_dict(value):
             return {clean(name): clean(part) for name, part in value.items()}
         return [clean(part) for part in value] if is_list(value) else value
@@ -101,9 +101,13 @@ def redact_answer(response: Response, key: str | None, headers: Mapping[str, Any
     return replace(response, text=text, thoughts=thoughts, tool_calls=calls, message=message)
 
 
-def _without(text: str, secrets: Iterable[str]) -> str:
-    forms = {form for secret in secrets for form in _echoes(secret.strip())}
-    for form in sorted(forms, key=len, reverse=True) if text else ():
+def _forms(secrets: Iterable[str]) -> list[str]:
+    """All that a server could write for the secrets, the longest first."""
+    return sorted({form for secret in secrets for form in _echoes(secret.strip())}, key=len, reverse=True)
+
+
+def _without(text: str, forms: Iterable[str]) -> str:
+    for form in forms:
         text = text.replace(form, "***")
     return text
 
