@@ -31,6 +31,7 @@ from workbench.kit.dspy_seam.clients import (
     usd_per_token,
 )
 from workbench.lm import (
+    MOST_FORMS,
     MOST_TOKENS,
     Form,
     Request,
@@ -42,7 +43,7 @@ from workbench.lm import (
     make_body,
     parse_price,
     redact,
-    redact_sent,
+    redact_answer,
 )
 from workbench_litellm.addresses import check_addresses
 from workbench_litellm.bodies import bound_native_client
@@ -112,9 +113,10 @@ class DSPyLM:
         """Send the request through DSPy: once, and again without a setting that the server refuses. Raises LMError."""
         lm = self._lm or self._open()
         form = self._form
-        while True:
+        for left in reversed(range(MOST_FORMS)):
+            body = make_body(self.model, request, self._extra, form)
             try:
-                canonical = to_request(make_body(self.model, request, self._extra, form))
+                canonical = to_request(body)
                 quiet = dspy.context(disable_history=True, usage_tracker=None, send_stream=None, callbacks=[])
                 with bounded_bodies(), quiet:
                     answer = await lm.acall(canonical)
@@ -124,13 +126,16 @@ class DSPyLM:
             except (errors.LMError, lm15.LM15Error, ValueError, TypeError, RecursionError) as error:
                 if is_refusal(error):
                     return Response("", "refusal", estimate_tokens(request.messages), usd=0.0, estimated=True)
-                status, body = error_body(error)
-                other, alone = form.heed(status or 0, body, request)
-                if other == form or other.rename != form.rename or "max_tokens" in other.omit - form.omit:
-                    raise self._mapped(error) from None  # DSPy names the limit of tokens itself
+                status, told = error_body(error)
+                other, alone = form.heed(status or 0, told, request)
+                renamed = other.rename != form.rename or "max_tokens" in other.omit - form.omit
+                # DSPy names the limit of tokens itself.
+                if renamed or not left or make_body(self.model, request, self._extra, other) == body:
+                    raise self._mapped(error) from None
                 if not alone and self._form is form:  # else another call has met the same refusal
                     self._form = other
                 form = other
+        raise AssertionError("the last form is answered, or raises")
 
     async def embed(self, texts: Sequence[str]) -> tuple[list[list[float]], int]:
         """Vectors through LiteLLM, which DSPy has no client of its own for. Raises LMError."""
@@ -174,9 +179,21 @@ class DSPyLM:
         kind = _behind(error) or kind if kind in ("server", "bad_body") else kind
         return LMError(kind, self._redacted(f"{self.model}: {error}")[:300], status=status if known else None)
 
+    @property
+    def _headers(self) -> dict[str, Any]:
+        """Of the settings, and the key in them, which is sent as one."""
+        named = [self._client.get(name) or {} for name in ("headers", "extra_headers")]
+        return {**named[0], **named[1], "api_key": self._client.get("api_key") or ""}
+
+    def _sent_key(self) -> str | None:
+        """The key that goes with a request, also where DSPy looks for it."""
+        provider = self.model.partition("/")[0].upper()
+        usual = key_variables(self._native) if self._native else (f"{provider}_API_KEY",)
+        names = () if self._settings.api_base else usual
+        return self._key() or next((key for name in names if (key := os.environ.get(name, "").strip())), None)
+
     def _redacted(self, text: str) -> str:
-        headers = {**(self._client.get("headers") or {}), **(self._client.get("extra_headers") or {})}
-        return redact(text, self._settings.api_key_env, headers)
+        return redact(text, self._settings.api_key_env, self._headers)
 
     def price(self, prompt_tokens: int, completion_tokens: int) -> float | None:
         """By the settings' price, else 0.0 on loopback, else DSPy's table of the hosted models, else None."""
@@ -231,8 +248,8 @@ class DSPyLM:
 
     def _response(self, answer: lm15.Response, request: Request, canonical: lm15.Request) -> Response:
         found = read_answer(answer, request)
-        text = redact_sent(found.text, os.environ.get(self._settings.api_key_env or ""), self._client.get("headers"))
-        return replace(found, text=text, usd=self._usd(answer, canonical, found))
+        found = replace(found, usd=self._usd(answer, canonical, found))
+        return redact_answer(found, self._sent_key(), self._headers)
 
     def _usd(self, answer: lm15.Response, canonical: lm15.Request, found: Response) -> float | None:
         told = max(answer.usage.input_tokens or 0, answer.usage.output_tokens or 0)
@@ -240,7 +257,8 @@ class DSPyLM:
             return self._prices.price(found.prompt_tokens, found.completion_tokens, found.cached, found.cache_write)
         if not self._settings.api_base and told <= MOST_TOKENS:
             exact = usd_of(answer, self.model, canonical)
-            if exact is not None:  # knows the prices of cached and reasoning tokens, which `price` does not
+            # It knows the prices of cached tokens and thoughts, which `price` does not; of strange counts it makes any.
+            if exact is not None and 0 <= exact < math.inf:
                 return exact
         return self.price(found.prompt_tokens, found.completion_tokens)
 

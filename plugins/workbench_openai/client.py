@@ -8,7 +8,6 @@ import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, TypeVar
 from urllib.request import getproxies, proxy_bypass
 
@@ -18,6 +17,7 @@ from yarl import URL
 from workbench.errors import LMError, SpecError
 from workbench.lm import (
     MAX_BODY,
+    MOST_FORMS,
     Form,
     Request,
     Response,
@@ -26,7 +26,7 @@ from workbench.lm import (
     is_loopback,
     parse_price,
     redact,
-    redact_sent,
+    redact_answer,
 )
 from workbench_openai import wire
 from workbench_openai.prices import usd_per_token
@@ -107,31 +107,37 @@ class OpenAIChat:
         self._sessions: dict[asyncio.AbstractEventLoop, aiohttp.ClientSession] = {}
 
     async def complete(self, request: Request) -> Response:
-        """One POST. Raises LMError with the kind, the status and the start of the server's answer."""
+        """One POST, and another without what the server refuses. Raises LMError with the kind, the status and the
+        start of the server's answer."""
         extra = self._extra
         if self._token_ids and request.logprobs:
             extra = {"return_token_ids": True, **extra}
-        form = self._form
-        while True:
-            try:
-                body = wire.build_body(self.model, request, extra, form)
-            except (TypeError, ValueError, RecursionError) as error:
-                raise LMError("bad_request", f"the request cannot be written as JSON: {error}") from None
+        found: Response | Form = self._form
+        for left in reversed(range(MOST_FORMS)):
+            if isinstance(found, Form):
+                found = await self._asked(request, extra, found, last=not left)
+        assert isinstance(found, Response), "the last form is answered, or raises"
+        return found
 
-            def read(status: int, headers: Mapping[str, str], raw: bytes, sent: Form = form) -> Response | Form:
-                if status == 200:
-                    return self._without_key(wire.parse_body(raw, request, self._price))
-                other, alone = sent.heed(status, wire.body_of(raw), request)
-                if other == sent:
-                    return wire.refusal_or_error(status, headers, raw, request)
-                if not alone and self._form is sent:  # else another call has met the same refusal
-                    self._form = other
-                return other
+    async def _asked(self, request: Request, extra: Mapping[str, Any], form: Form, *, last: bool) -> Response | Form:
+        """The answer, or the form that heeds a refusal, if there is one and this was not the last that is tried."""
+        try:
+            body = wire.build_body(self.model, request, extra, form)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise LMError("bad_request", f"the request cannot be written as JSON: {error}") from None
 
-            found = await self._sent(self._url, body, read)
-            if isinstance(found, Response):
-                return found
-            form = found
+        def read(status: int, headers: Mapping[str, str], raw: bytes) -> Response | Form:
+            if status == 200:
+                found = wire.parse_body(raw, request, self._price)
+                return redact_answer(found, os.environ.get(self._key_variable or ""), self._headers)
+            other, alone = form.heed(status, wire.body_of(raw), request)
+            if last or wire.build_body(self.model, request, extra, other) == body:
+                return wire.refusal_or_error(status, headers, raw, request)
+            if not alone and self._form is form:  # else another call has met the same refusal
+                self._form = other
+            return other
+
+        return await self._sent(self._url, body, read)
 
     def ready(self) -> None:
         """Raises LMError without the key that the server needs."""
@@ -219,10 +225,6 @@ class OpenAIChat:
         if error.kind == "unsupported" and any(word in text.lower() for word in ("tool", "function")):
             text += " (for an agent without tools of the server, write native: false)"
         return LMError(error.kind, text, retry_after=error.retry_after, status=error.status)
-
-    def _without_key(self, response: Response) -> Response:
-        text = redact_sent(response.text, os.environ.get(self._key_variable or ""), self._headers)
-        return response if text == response.text else replace(response, text=text)
 
     def _redacted(self, text: str) -> str:
         return redact(text, self._key_variable, self._headers)

@@ -56,7 +56,7 @@ def replay_message(message: Mapping[str, Any], native: bool) -> dict[str, Any]:
     """A message of a demo for replay. For an agent without native tools, native calls and results become text."""
     if native or (message["role"] != "tool" and not message.get("tool_calls")):
         return dict(message)
-    text, functions = read_content(message["content"])[0], [call["function"] for call in message.get("tool_calls", ())]
+    text, functions = read_content(message.get("content"))[0], [c["function"] for c in message.get("tool_calls") or ()]
     lines = [f'call: {{"tool": {json.dumps(f["name"])}, "arguments": {f["arguments"]}}}' for f in functions]
     role = "user" if message["role"] == "tool" else message["role"]
     return {"role": role, "content": "\n".join(part for part in (text, *lines) if part)}

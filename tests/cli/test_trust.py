@@ -67,6 +67,18 @@ ATTACKS: dict[str, tuple[dict[str, Any], str]] = {
         "runs Python: python:code.py:score",
     ),
     "server": ({"nodes": {"n": {"tool": "mcp:sh -c evil#t"}}}, "starts a program: sh -c evil"),
+    "key of a server of tools": (
+        {"nodes": {"n": {"agent": "text -> label", "tools": ["mcp:npx known"], "env": {"TOKEN": "a ${MY_KEY}"}}}},
+        "sends a variable of the environment: MY_KEY to a program, as TOKEN",
+    ),
+    "place of programs": (
+        {"nodes": {"n": {"tool": "mcp:known#t", "env": {"PATH": "./evil"}}}},
+        "starts a program: known, with PATH=./evil",
+    ),
+    "key of an agent that exists": (
+        {"nodes": {"n": {"external": "text -> label", "command": ["known"], "env": {"A": "$MY_KEY"}}}},
+        "MY_KEY to a program, as A",
+    ),
     "command": ({"optimize": [{"grpo": {"managed": {"command": "sh -c evil"}}}]}, "starts a program: sh -c evil"),
     "arguments": (
         {"optimize": [{"grpo": {"managed": {"arguments": ["--tool-parser-plugin", "evil.py"]}}}]},

@@ -67,6 +67,22 @@ def test_each_of_several_answers_is_kept_and_only_with_calls() -> None:
     assert turns.restore(ask(USER, plain)).messages[1] == plain, "thoughts without calls do not go back"
 
 
+def test_a_long_conversation_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = list[int]()
+
+    def digest(value: Any) -> str:
+        read.append(len(str(value)))
+        return str(len(read))
+
+    monkeypatch.setattr(module, "_digest", digest)
+    turns = ReturnedTurns()
+    turns.keep(ask(USER), [response()])
+    messages = [one for n in range(200) for one in (turn(f"c{n}"), {"role": "user", "content": "x" * 1000})]
+    read.clear()
+    turns.restore(ask(*messages))
+    assert sum(read) < 2 * sum(len(str(one)) for one in messages)
+
+
 def test_the_oldest_turns_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_KEPT", 2)
     turns = ReturnedTurns()

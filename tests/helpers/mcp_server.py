@@ -35,6 +35,8 @@ def call(name, given):
         return [{"type": "text", "text": str(os.environ.get("MY_KEY"))}]
     if name == "photo":
         return [{"type": "text", "text": "the cart"}, {"type": "image", "data": PIXEL, "mimeType": "image/png"}]
+    if name == "leak":
+        raise ValueError("no such key: " + os.environ["MY_KEY"])
     if name == "hang":
         time.sleep(600)
     if name == "crash":

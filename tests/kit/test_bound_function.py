@@ -12,10 +12,13 @@ from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import BaseModel, Field
+from pydantic_core import core_schema
 
 from workbench.errors import NodeError
 from workbench.kit.bound_function import BoundFunction
 from workbench.kit.schemas import fit_values, told_arguments
+from workbench.kit.tool import Tool, as_rules_see
+from workbench.spec import PolicySpec
 
 
 class Item(BaseModel):
@@ -239,3 +242,55 @@ def test_t2_numbers_written_as_text_fit_the_schema_of_a_server(given: dict[str, 
 def test_a_schema_is_told_in_words(schema: Any, told: Any) -> None:
     whole = {"properties": {"a": schema}, "$defs": {"Loop": {"properties": {"next": {"$ref": "#/$defs/Loop"}}}}}
     assert told_arguments(whole) == {"a": told}
+
+
+def test_types_that_hold_themselves_are_told_as_deep_as_is_short() -> None:
+    node = {"type": "object", "properties": {f"part{i}": {"$ref": "#/$defs/Node"} for i in range(12)}}
+    schema = {"type": "object", "properties": {"n": {"$ref": "#/$defs/Node"}}, "$defs": {"Node": node}}
+    told = told_arguments(schema)["n"]
+    assert told["part0"]["part11"] == "any" and len(str(told)) < 5000
+    pair = {"type": "object", "properties": {"left": {"$ref": "#/$defs/Pair"}, "value": {"type": "integer"}}}
+    told = told_arguments({"properties": {"n": {"$ref": "#/$defs/Pair"}}, "$defs": {"Pair": pair}})["n"]
+    assert told["left"]["left"]["left"]["left"]["value"] == "any", "what is short is told whole"
+
+
+class Mode(enum.Enum):
+    READ = "read"
+    WRITE = "write"
+
+
+class Opaque:
+    """Made of a text; JSON cannot hold it."""
+
+    def __init__(self, text: str):
+        self.text = text
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        return core_schema.no_info_after_validator_function(cls, core_schema.str_schema())
+
+
+def change(place: Opaque, mode: Mode = Mode.WRITE) -> str:
+    return f"{mode} {place.text}"
+
+
+@pytest.mark.parametrize(
+    ("when", "given", "verdict"),
+    [
+        ({"mode": "write"}, {}, "deny"),
+        ({"mode": "write"}, {"mode": "write"}, "deny"),
+        ({"mode": "write"}, {"mode": "read"}, "allow"),
+        ({"mode": "read"}, {}, "allow"),
+        ({"place": "here"}, {}, "deny"),
+        ({"place": {"one_of": ["here"]}}, {}, "deny"),
+        ({"place": None}, {}, "deny"),
+    ],
+)
+def test_a_rule_that_denies_is_not_got_round_by_defaults_and_types_of_python(
+    when: dict[str, Any], given: dict[str, Any], verdict: str
+) -> None:
+    bound = BoundFunction(change)
+    tool = Tool("change", "", bound.schema, bound, defaults=bound.defaults)
+    policy = PolicySpec.model_validate({"rules": [{"deny": "change", "when": when}]})
+    seen = {**tool.all_defaults, **as_rules_see(tool, {"place": "here", **given})}
+    assert policy.verdict("change", seen)[0] == verdict

@@ -385,3 +385,9 @@ def test_a_tool_call_without_arguments_takes_none_of_another_one(tmp_path: Path)
     }
     log = only(write(tmp_path, [{"name": "one", "attributes": attributes}]))
     assert log.steps[0].content == "calls clock()\ncalls search(trains)"
+
+
+def test_lines_of_json_may_hold_what_other_texts_end_lines_with(tmp_path: Path) -> None:
+    line = json.dumps({**WHO, "question": "one\u2028two"}, ensure_ascii=False)
+    logs = load_logs(write(tmp_path, f"{line}\n{line}\n", "logs.jsonl"))
+    assert [log.question for log in logs] == ["one\u2028two"] * 2

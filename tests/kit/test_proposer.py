@@ -11,7 +11,7 @@ from tests.helpers.planted import PlantedLM, plant
 from tests.helpers.scripted import run_node
 
 from workbench import Optimizer, Study, Workflow
-from workbench.kit.proposer import Proposer, prompt_in_use
+from workbench.kit.proposer import Proposer, prompt_in_use, read_prompt
 from workbench.lm import Request, Response
 from workbench.run import Options, optimize
 from workbench.study import Result
@@ -97,3 +97,9 @@ def test_what_the_file_says_of_the_role_holds_and_cut_answers_are_no_prompts(nam
     assert report.status == "finished", report.error
     assert asked == [(0.1, 4000)] * 2 if named else [(0.8, 500)] * 2
     assert len(told) == 1 and "roles: {proposer: {max_tokens: ...}}" in told[0]
+
+
+@pytest.mark.parametrize("value", ["null", '{"role": "system"}', "[1, 2]", "7"])
+def test_what_is_no_text_under_a_name_for_a_prompt_is_no_prompt(value: str) -> None:
+    assert read_prompt(f'{{"instructions": {value}}}') is None
+    assert read_prompt('{"instructions": "Sort with care."}') == "Sort with care."

@@ -19,6 +19,8 @@ def test_an_answer_within_what_was_asked_for_is_taken() -> None:
     [
         Response("x" * (16 * 100 + (1 << 16) + 1)),
         Response("", "tool_calls", tool_calls=({"id": "", "name": "f", "arguments": {"a": "x" * 100_000}},)),
+        Response("x", thoughts="x" * 100_000),
+        Response("x", message={"content": "x", "signature": "x" * 300_000}),
     ],
 )
 def test_a_longer_one_is_a_bad_body(response: Response) -> None:

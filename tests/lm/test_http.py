@@ -7,13 +7,27 @@ import json
 import pickle
 import sqlite3
 from types import SimpleNamespace
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 
 from workbench.errors import LMError, NodeError
 from workbench.failures import FailureKind
-from workbench.lm import is_loopback, is_reasoning, kind_of_status, parse_price, redact, redact_sent
+from workbench.lm import (
+    Form,
+    Request,
+    Response,
+    as_it_came,
+    is_loopback,
+    is_reasoning,
+    kind_of_status,
+    make_body,
+    parse_price,
+    redact,
+    redact_answer,
+    thinks,
+)
 
 
 @pytest.mark.parametrize(
@@ -136,6 +150,35 @@ def test_every_kind_that_is_raised_is_listed() -> None:
     assert len(raised) > 15 and raised <= set(map(str, FailureKind))
 
 
+@pytest.mark.parametrize("role", [None, "system", "tool"])
+def test_a_turn_of_a_model_goes_back_as_its_own(role: str | None) -> None:
+    call = {"id": "c", "name": "f", "arguments": {}}
+    sent = {"role": role, "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}
+    assert as_it_came(sent, [call])["role"] == "assistant"
+
+
+def test_a_system_message_of_parts_stands_in_the_users_message_as_text() -> None:
+    system = {"role": "system", "content": [{"type": "text", "text": "Be brief."}]}
+    request = Request((system, {"role": "user", "content": "hello"}))
+    assert make_body("m", request, {}, Form(frozenset({"system"})))["messages"] == [
+        {"role": "user", "content": "Be brief.\n\nhello"}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("extra", "thinks_so"),
+    [
+        ({"reasoning": {"enabled": True}}, True),
+        ({"reasoning": {"enabled": False}}, False),
+        ({"reasoning": True}, False),
+        ({"chat_template_kwargs": "thinking"}, False),
+        ({"thinking": "enabled"}, False),
+    ],
+)
+def test_settings_of_thinking_in_any_form_are_read(extra: dict[str, Any], thinks_so: bool) -> None:
+    assert thinks("some-model", extra) is thinks_so
+
+
 @pytest.mark.parametrize("before", ["", "Bearer ", "x", "Authorization: Bearer "])
 def test_a_key_is_found_in_every_encoding(before: str, monkeypatch: pytest.MonkeyPatch) -> None:
     key = "sk-canary+0123456789/abcdefgh"
@@ -143,6 +186,22 @@ def test_a_key_is_found_in_every_encoding(before: str, monkeypatch: pytest.Monke
     told = (before + key).encode()
     urlsafe = base64.urlsafe_b64encode(told).decode()
     for text in (key, told.hex(), told.hex().upper(), base64.b64encode(told).decode(), urlsafe, quote(key, safe="")):
-        for found in (redact(f"<{text}>"), redact_sent(f"<{text}>", key)):
+        for found in (redact(f"<{text}>"), redact_answer(Response(f"<{text}>"), key).text):
             assert "***" in found and len(found) < len(text) - 20, (text, found)
-    assert redact_sent("nothing here", key) == "nothing here"
+    assert redact_answer(Response("nothing here"), key).text == "nothing here"
+
+
+def test_a_key_that_a_server_echoes_is_nowhere_in_an_answer() -> None:
+    key = "sk-canary-0123456789"
+    call = {"id": key, "name": "f", "arguments": {key: [f"so {key}"]}}
+    message = {"signature": f"{key}!", "blocks": [{"thinking": key}]}
+    found = redact_answer(Response(key, thoughts=f"my {key}", tool_calls=(call,), message=message), key)
+    assert "canary" not in str(found) and found.message == {"signature": "***!", "blocks": [{"thinking": "***"}]}
+
+
+def test_an_answer_that_is_nested_too_deeply_is_a_broken_body() -> None:
+    deep: Any = []
+    for _ in range(3000):
+        deep = [deep]
+    with pytest.raises(LMError, match="nested too deeply"):
+        redact_answer(Response("", message={"reasoning_details": deep}), "sk-canary")

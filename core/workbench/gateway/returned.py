@@ -11,6 +11,7 @@ import json
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
 from workbench.gateway import fields as f
@@ -38,7 +39,7 @@ class ReturnedTurns:
             seen = f.calls_with_ids(response, ask.messages, sample)
             told = zip(response.tool_calls, seen, strict=True)
             turn = as_it_came(response.message, [{**call, "id": shown["id"]} for call, shown in told])
-            for key in _keys(ask.messages, seen):
+            for key in _keys(_digests(ask.messages)[-1], seen):
                 self._kept[key] = turn
                 self._kept.move_to_end(key)
         while len(self._kept) > 2 * MOST_KEPT:
@@ -48,19 +49,28 @@ class ReturnedTurns:
         """The request with the turns that are kept in place of what the agent sent."""
         if not self._kept:
             return ask
-        found = list(ask.messages)
+        found, before = list(ask.messages), _digests(ask.messages)
         for place, message in enumerate(ask.messages):
             if message["role"] == "assistant" and message.get("tool_calls"):
                 sent = [{"id": call["id"], **call["function"]} for call in message["tool_calls"]]
-                kept = (self._kept[key] for key in _keys(ask.messages[:place], sent) if key in self._kept)
+                kept = (self._kept[key] for key in _keys(before[place], sent) if key in self._kept)
                 found[place] = next(kept, message)
         return replace(ask, messages=tuple(found))
 
 
-def _keys(before: Sequence[Message], calls: Sequence[Mapping[str, str]]) -> list[str]:
-    """The calls of a turn behind the messages before it, and the calls alone: an agent may shorten what was said."""
+def _digests(messages: Sequence[Message]) -> list[str]:
+    """A digest of the messages before each place, and of all of them. Each is made of the one before it: a conversation
+    may have hundreds of turns."""
+    return list(accumulate(messages, lambda before, message: _digest([before, dict(message)]), initial=""))
+
+
+def _keys(before: str, calls: Sequence[Mapping[str, str]]) -> list[str]:
+    """The calls of a turn behind the messages before it, and the calls alone: an agent may shorten what was said.
+
+    before: the digest of those messages.
+    """
     said = [[call["id"], call["name"], _loaded(call["arguments"])] for call in calls]
-    return [_digest([[*map(dict, before)], said]), _digest(said)]
+    return [_digest([before, said]), _digest(said)]
 
 
 def _loaded(arguments: str) -> Any:

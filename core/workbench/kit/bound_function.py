@@ -30,8 +30,8 @@ class BoundFunction:
 
     @cached_property
     def defaults(self) -> dict[str, Any]:
-        """The default values of optional arguments, by name."""
-        return {p.name: p.default for p in self._given if p.default is not p.empty}
+        """The default values of optional arguments, by name, as rules of a policy compare them."""
+        return self.as_json({p.name: p.default for p in self._given if p.default is not p.empty})
 
     @cached_property
     def _types(self) -> dict[str, Any]:

@@ -81,7 +81,7 @@ def _values(path: Path) -> Iterator[tuple[str, Any]]:
         yield "", _parse(text)
         return
     except ValueError as error:
-        whole, lines = error, [(n, line) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
+        whole, lines = error, [(n, line) for n, line in enumerate(re.split(r"\r\n|\n|\r", text), 1) if line.strip()]
     if not lines:
         raise SpecError(f"{path} is empty", hint="A log is JSON: see the formats of workbench attribute --help.")
     for number, line in lines:

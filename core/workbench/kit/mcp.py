@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,10 +13,12 @@ from workbench.concurrency import remaining_seconds
 from workbench.errors import NodeError, SpecError
 from workbench.kit.images import image_url
 from workbench.kit.mcp_session import RowSessions, Server, ServerSession, current_sessions, field_of
-from workbench.type_guards import is_dict
+from workbench.type_guards import is_dict, is_list
 
 #: Characters of a result. It goes into prompts and is kept.
 LONGEST_RESULT = 1_000_000
+#: Characters of all images of a result.
+LARGEST_IMAGES = 20_000_000
 #: Seconds for a list of tools. A command such as npx may fetch the server first.
 LIST_SECONDS = 60.0
 #: Pages of a list that are asked for.
@@ -79,10 +82,17 @@ async def _all_pages(session: Any) -> Sequence[Listed]:
         for tool in page.tools:
             schema = field_of(tool, "input_schema", "inputSchema")
             told = tool.description or field_of(tool, "title", "title") or ""
-            found.append(Listed(tool.name, inspect.cleandoc(told), schema if is_dict(schema) else {}))
+            found.append(Listed(tool.name, inspect.cleandoc(told), _sound(schema)))
         if not (cursor := field_of(page, "next_cursor", "nextCursor")):
             break
     return found
+
+
+def _sound(schema: Any) -> Mapping[str, Any]:
+    """The schema of arguments without parts that are not of the form of a schema."""
+    kinds = {"properties": is_dict, "required": lambda names: is_list(names) and all(isinstance(n, str) for n in names)}
+    given = schema if is_dict(schema) else {}
+    return {key: part for key, part in given.items() if key not in kinds or kinds[key](part)}
 
 
 class McpCall:
@@ -105,7 +115,9 @@ class McpCall:
         seconds = remaining_seconds()
         # A little earlier than the deadline, so that the server is ended before its thread is given up.
         result = sessions.call(self.server, self.name, arguments, None if seconds is None else max(0.1, seconds - 3))
-        return _value(result, self.name, self.server)
+        value = _value(result, self.name, self.server)
+        sessions.note(self.server, self.name, arguments)
+        return value
 
 
 def _value(result: Any, name: str, server: Server) -> Any:
@@ -114,31 +126,39 @@ def _value(result: Any, name: str, server: Server) -> Any:
     Raises NodeError("tool") for a failure that the server tells.
     """
     parts = [_part(part, server) for part in field_of(result, "content", "content") or ()]
-    text = "\n".join(part for part in parts if not part.startswith(_IMAGE))
+    text = "\n".join(part for part, is_image in parts if not is_image)
     if field_of(result, "is_error", "isError"):
-        raise NodeError("tool", f"{name}: {text[:500]}")
-    if len(text) > LONGEST_RESULT:
-        raise NodeError("tool", f"{name}: a result of {len(text)} characters, over {LONGEST_RESULT}")
-    if any(part.startswith(_IMAGE) for part in parts):
-        return parts[0] if len(parts) == 1 else parts
+        raise NodeError("tool", f"{name}: {server.redacted(text[:LONGEST_RESULT])[:500]}")
+    images = [part for part, is_image in parts if is_image]
     structured = field_of(result, "structured_content", "structuredContent")
-    return structured if structured is not None else text
+    given = text if images or structured is None else _dumped(structured, name)
+    for what, size, most in (("", len(given), LONGEST_RESULT), ("of images ", sum(map(len, images)), LARGEST_IMAGES)):
+        if size > most:
+            raise NodeError("tool", f"{name}: a result {what}of {size} characters, over {most}")
+    if images:
+        return images[0] if len(parts) == 1 else [part for part, _ in parts]
+    return text if structured is None else structured
 
 
-_IMAGE = "data:image/"
+def _dumped(value: Any, name: str) -> str:
+    try:
+        return json.dumps(value)
+    except RecursionError:
+        raise NodeError("tool", f"{name}: a result that is nested too deeply") from None
 
 
-def _part(part: Any, server: Server) -> str:
+def _part(part: Any, server: Server) -> tuple[str, bool]:
+    """(a part of a result, whether it is an image)."""
     kind, inside = getattr(part, "type", ""), getattr(part, "resource", None)
     mime = str(field_of(inside or part, "mime_type", "mimeType") or "a file")
     data = getattr(part, "data", None) or getattr(inside, "blob", None)
     if data and mime.startswith("image/"):
         try:
-            return image_url(f"data:{mime};base64,{data}", server.base)
+            return image_url(f"data:{mime};base64,{data}", server.base), True
         except NodeError as error:
-            return f"(an image that cannot be shown: {error})"
+            return f"(an image that cannot be shown: {error})", False
     if data:
-        return f"({mime}, which cannot be shown)"
+        return f"({mime}, which cannot be shown)", False
     if kind == "resource_link":
-        return f"{getattr(part, 'name', '')}: {getattr(part, 'uri', '')}"
-    return str(getattr(part, "text", None) or getattr(inside, "text", None) or "")
+        return f"{getattr(part, 'name', '')}: {getattr(part, 'uri', '')}", False
+    return str(getattr(part, "text", None) or getattr(inside, "text", None) or ""), False

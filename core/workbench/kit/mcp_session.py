@@ -22,6 +22,7 @@ from workbench.concurrency import run_in_thread
 from workbench.distribution import pip_install
 from workbench.errors import NodeError, SpecError
 from workbench.kit.programs import check_program, dying_with_us
+from workbench.lm import redact
 from workbench.text import visible
 
 T = TypeVar("T")
@@ -31,6 +32,8 @@ _ENDING = 8.0
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
 #: The code of an error that says that the connection is gone; those of other codes come from the server.
 _CLOSED = -32000
+#: Characters of an error that are looked through.
+_TOLD = 10_000
 
 
 def field_of(thing: Any, now: str, before: str) -> Any:
@@ -53,6 +56,14 @@ class Server:
     def variables(self) -> tuple[tuple[str, str], ...]:
         """The further variables with their values. Raises SpecError for one of ours that is not set."""
         return tuple((name, _VARIABLE.sub(_filled, text)) for name, text in self.env)
+
+    def redacted(self, text: str) -> str:
+        """What the server says of a failure, without keys and without those of our variables that it was given: it is
+        shown and kept."""
+        with suppress(SpecError):
+            given = dict(self.variables())
+            return redact(text, headers={name: given[name] for name, written in self.env if _VARIABLE.search(written)})
+        return redact(text)
 
 
 def _filled(found: re.Match[str]) -> str:
@@ -104,12 +115,12 @@ class ServerSession:
         """Why a request failed, and what the server said on stderr, in one line."""
         while isinstance(error, BaseExceptionGroup):  # which anyio makes of an error in one of its tasks
             error = error.exceptions[0]
-        cause = " ".join(str(error)[:500].split())
+        cause = " ".join(self.server.redacted(str(error)[:_TOLD])[:500].split())
         with suppress(ValueError):  # closed
             size = os.fstat(self._said.fileno()).st_size
             # Not by seek, since the server writes where the file stands.
             tail = os.pread(self._said.fileno(), 1200, max(0, size - 1200)).decode(errors="replace")
-            said = visible(" ".join(tail[-300:].split()))
+            said = visible(" ".join(self.server.redacted(tail)[-300:].split()))
             return cause + (f"; it said: {said}" if said else "")
         return cause
 
@@ -198,16 +209,14 @@ class RowSessions:
         self._over = False
 
     def note(self, server: Server, name: str, arguments: Mapping[str, Any]) -> None:
-        """Remember a call that was made when the row ran before."""
+        """Remember a call that gave a result, now or when the row ran before. One that failed is not made again: it may
+        have hung."""
         self._made.setdefault(server, []).append((name, arguments))
 
     def call(self, server: Server, name: str, arguments: Mapping[str, Any], seconds: float | None) -> Any:
         """The server's result of a call. Blocks. Raises TimeoutError and NodeError("tool")."""
         until = None if seconds is None else time.monotonic() + seconds
-        session = self._session(server, name, until)
-        result = _call(session, name, name, arguments, until)
-        self.note(server, name, arguments)
-        return result
+        return _call(self._session(server, name, until), name, name, arguments, until)
 
     def _session(self, server: Server, name: str, until: float | None) -> ServerSession:
         if not self._lock.acquire(timeout=-1 if until is None else _left(until) or 0.0):
@@ -219,12 +228,12 @@ class RowSessions:
             if session is None or session.broken:
                 session = self._open[server] = ServerSession(server)
                 self._all.append(session)
-                for earlier, given in self._made.get(server, ()):
-                    try:
+                try:
+                    for earlier, given in self._made.get(server, ()):
                         _call(session, name, earlier, given, until)
-                    except NodeError:  # as it failed the first time
-                        if session.broken:
-                            raise
+                except BaseException:
+                    session.close()  # it is not in the state in which it was
+                    raise
             return session
         finally:
             self._lock.release()

@@ -132,9 +132,9 @@ def read_prompt(text: str) -> str | None:
 
 def _bare_prompt(text: str) -> str:
     """The prompt in an answer without tags."""
-    named = [str(one[key]) for one in read_objects(text) for key in one if key.lower() in _NAMES]
+    named = [value for one in read_objects(text) for key, value in one.items() if key.lower() in _NAMES]
     if named:
-        return named[-1]
+        return named[-1] if isinstance(named[-1], str) else ""
     if fences := find_code(text):
         return max(fences, key=len)
     text = re.sub(r"(?i)</?prompt>|```\w*", "", text).strip()

@@ -13,6 +13,8 @@ Schema = Mapping[str, Any]
 
 #: Levels of objects in objects that are told.
 _DEEPEST = 4
+#: Characters of the type of an argument.
+_LONGEST = 4000
 #: Alternatives that are told of an enumeration.
 _MOST_VALUES = 30
 _NUMBER = re.compile(r"[+-]?(\d+)(\.\d+)?([eE][+-]?\d+)?")
@@ -37,15 +39,23 @@ def told_arguments(schema: Schema, hidden: Collection[str] = ()) -> dict[str, An
 
 
 def _told_argument(schema: Any, root: Schema) -> Any:
-    """Its type and, where it is a word, what the schema says of it."""
+    """Its type and, where it is a word, what the schema says of it.
+
+    It is told as deep as is short: types that hold themselves, or each other, would fill a prompt.
+    """
     told = _told_type(schema, root, 0)
+    for depth in range(1, _DEEPEST + 1):
+        deeper = _told_type(schema, root, depth)
+        if len(json.dumps(deeper, ensure_ascii=False)) > _LONGEST:
+            break
+        told = deeper
     about = " ".join(str(schema.get("description", "")).split()) if is_dict(schema) else ""
     return f"{told}, {about}" if about and isinstance(told, str) else told
 
 
 def _told_type(schema: Any, root: Schema, depth: int) -> Any:
-    """A type as a word, an object as its parts, a list as a list of what is in it."""
-    if not is_dict(schema) or depth > _DEEPEST:
+    """A type as a word, an object as its parts, a list as a list of what is in it, down to a depth."""
+    if not is_dict(schema) or depth < 0:
         return "any"
     schema = _referred(schema, root)
     if "const" in schema:
@@ -54,12 +64,12 @@ def _told_type(schema: Any, root: Schema, depth: int) -> Any:
         return " or ".join(json.dumps(value, ensure_ascii=False) for value in values[:_MOST_VALUES])
     for key in ("anyOf", "oneOf"):
         if is_list(ways := schema.get(key)):
-            told = [_told_type(way, root, depth + 1) for way in ways]
+            told = [_told_type(way, root, depth - 1) for way in ways]
             return " or ".join(t if isinstance(t, str) else json.dumps(t, ensure_ascii=False) for t in told)
     if is_dict(parts := schema.get("properties")):
-        return {name: _told_type(part, root, depth + 1) for name, part in parts.items()}
+        return {name: _told_type(part, root, depth - 1) for name, part in parts.items()}
     if is_dict(items := schema.get("items")):
-        return [_told_type(items, root, depth + 1)]
+        return [_told_type(items, root, depth - 1)]
     kind = schema.get("type", "any")
     return " or ".join(map(str, kind)) if is_list(kind) else str(kind)
 

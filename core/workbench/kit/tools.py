@@ -87,10 +87,10 @@ async def call_tool(ctx: Context, tool: Tool, arguments: Mapping[str, Any], live
 
     found = await ctx.effect("tool", [tool.source, dict(arguments)], run)
     leftovers.count(ctx.node, found.get("left_beside", ()))
-    if replayed and live is None and isinstance(tool.call, McpCall):
-        sessions.note(tool.call.server, tool.call.name, given)
     if "error" in found:
         raise NodeError("tool", found["error"])
+    if replayed and live is None and isinstance(tool.call, McpCall):
+        sessions.note(tool.call.server, tool.call.name, given)
     return found["value"]
 
 

@@ -3,20 +3,20 @@
 One attempt a call: nothing here retries, counts or stores.
 """
 
-from workbench.lm.chat_form import Form, make_body
+from workbench.lm.chat_form import MOST_FORMS, Form, make_body
 from workbench.lm.dialects import (
     THOUGHT_TOKENS,
     allowed_tokens,
     is_thought,
     kind_of_error,
     read_content,
-    read_events,
     read_finish,
     read_thoughts,
     read_usage,
     refused_setting,
     thinks,
 )
+from workbench.lm.events import read_events
 from workbench.lm.http import (
     MAX_BODY,
     Rates,
@@ -25,7 +25,7 @@ from workbench.lm.http import (
     kind_of_status,
     parse_price,
     redact,
-    redact_sent,
+    redact_answer,
 )
 from workbench.lm.packed_tokens import split_tokens, unpack_tokens
 from workbench.lm.pool import LMPool, lm_prefixes, make_lm, split_model
@@ -59,6 +59,7 @@ __all__ = [
     "CanEmbed",
     "HasWeights",
     "Form",
+    "MOST_FORMS",
     "make_body",
     "LMPool",
     "make_lm",
@@ -99,7 +100,7 @@ __all__ = [
     "kind_of_status",
     "parse_price",
     "redact",
-    "redact_sent",
+    "redact_answer",
     "LM_KEYS",
     "locate_lms",
     "locate_weights",

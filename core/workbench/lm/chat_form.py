@@ -8,9 +8,11 @@ from typing import Any
 
 from workbench.lm.dialects import allowed_tokens, refused_setting
 from workbench.lm.http import is_reasoning
-from workbench.lm.protocol import Message, Request, offset_seed
+from workbench.lm.protocol import Message, Request, content_text, offset_seed
 from workbench.lm.turns import plain_message
 
+#: Forms of one request that are tried, lest a server that refuses each is asked without end.
+MOST_FORMS = 8
 MAX_STOPS = 4  # what the API takes; further stops are applied to the text of an answer
 _LEAST_TEMPERATURE = 0.01  # where 0 is refused: as good as no sampling
 
@@ -92,7 +94,7 @@ def _with_common_role(message: Message) -> Message:
 
 def _without_system(messages: Sequence[Message]) -> Sequence[Message]:
     """The messages with what the system says at the beginning of the first one of the user."""
-    said = "\n\n".join(str(m["content"]) for m in messages if m.get("role") in ("system", "developer"))
+    said = "\n\n".join(content_text(m.get("content")) for m in messages if m.get("role") in ("system", "developer"))
     rest = [dict(m) for m in messages if m.get("role") not in ("system", "developer")]
     first = next((m for m in rest if m.get("role") == "user"), None)
     if not said:

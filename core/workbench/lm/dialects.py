@@ -120,6 +120,8 @@ _THINKS = re.compile(
 )
 #: Tokens for thoughts, on top of those for an answer.
 THOUGHT_TOKENS = 8192
+#: Characters of an error's message that are read: some patterns take a time that grows with the square of them.
+_LONGEST_MESSAGE = 4000
 #: What providers add to messages, as other providers name it when they refuse it.
 _ADDED = re.compile(
     r"\b(?:reasoning_content|reasoning_details|reasoning|extra_content|thinking_blocks|provider_specific_fields|"
@@ -188,12 +190,14 @@ def _texts(value: Any) -> Iterator[str]:
 
 def thinks(model: str, extra: Mapping[str, Any]) -> bool:
     """Whether a model thinks before it answers: as its settings say, else as its name does."""
-    effort = extra.get("reasoning_effort") or (extra.get("reasoning") or {}).get("effort")
+    reasoning, template, thinking = (
+        value if is_dict(value := extra.get(name)) else {} for name in ("reasoning", "chat_template_kwargs", "thinking")
+    )
+    effort = extra.get("reasoning_effort") or reasoning.get("effort")
     if effort is not None:
         return effort not in ("none", "minimal")
-    told = [extra.get("enable_thinking"), (extra.get("chat_template_kwargs") or {}).get("enable_thinking")]
-    if is_dict(thinking := extra.get("thinking")):
-        told.append(thinking.get("type") != "disabled")
+    told = [extra.get("enable_thinking"), template.get("enable_thinking"), reasoning.get("enabled")]
+    told += [thinking.get("type") != "disabled"] if thinking else []
     said = [one for one in told if isinstance(one, bool)]
     return said[0] if said else _THINKS.search(model) is not None
 
@@ -228,27 +232,29 @@ def read_usage(usage: Any, spoke: bool, most: int) -> Usage:
     if prompt is not None and completion is not None and total > prompt + completion:
         completion = total - prompt  # thoughts are billed, and counted beside the answer
     details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details")
-    cached = details.get("cached_tokens") if is_dict(details) else None
-    cached = cached if type(cached) is int else count("cache_read_input_tokens", "prompt_cache_hit_tokens") or 0
-    return Usage(
-        prompt or None,
-        completion if completion or not spoke else None,
-        min(cached, prompt or 0),
-        min(count("cache_creation_input_tokens") or 0, prompt or 0),
-    )
+    told = details.get("cached_tokens") if is_dict(details) else None
+    cached = told if type(told) is int else count("cache_read_input_tokens", "prompt_cache_hit_tokens") or 0
+    cached = min(max(cached, 0), prompt or 0)
+    written = min(count("cache_creation_input_tokens") or 0, (prompt or 0) - cached)  # or a price could be below 0
+    return Usage(prompt or None, completion if completion or not spoke else None, cached, written)
 
 
 def _error_parts(body: Any) -> tuple[list[str], str]:
-    """(codes and types, message) of an error in a body: an object, a text, or a list with one."""
+    """(codes and types, the beginning of the message) of an error in a body: an object, a text, or a list with one."""
+    codes, message = _found_parts(body)
+    return codes, message[:_LONGEST_MESSAGE]
+
+
+def _found_parts(body: Any) -> tuple[list[str], str]:
     if is_list(body) and body:
-        return _error_parts(body[0])
+        return _found_parts(body[0])
     if not is_dict(body):
         return [], body if isinstance(body, str) else ""
     if is_dict(base := body.get("base_resp")):  # MiniMax
         return [f"base_resp_{base.get('status_code')}"], str(base.get("status_msg") or "")
     inner = body.get("error", body.get("detail", body))
     if is_dict(inner) and inner is not body:
-        codes, message = _error_parts(inner)
+        codes, message = _found_parts(inner)
     else:  # a text, or pydantic's list of faults
         codes, message = [], inner if isinstance(inner, str) else json.dumps(inner) if is_list(inner) else ""
     codes += [str(body[name]) for name in ("code", "type", "status", "__type", "error_type") if body.get(name)]
@@ -263,7 +269,7 @@ def kind_of_error(status: int | None, body: Any) -> FailureKind:
     codes, message = _error_parts(body)
     words = [re.sub(r"[\s-]+", "_", code.rpartition("#")[2].strip()).lower() for code in codes]
     known = next((_KIND[word] for word in words if word in _KIND), None)
-    numbers = [int(word) for word in words if word.isdigit() and 400 <= int(word) < 600]
+    numbers = [int(word) for word in words if re.fullmatch("[45][0-9][0-9]", word)]
     status = numbers[0] if status is None and numbers else status
     if known in (None, FailureKind.SERVER) and status not in (401, 403, 429) and _LACKS.search(message):
         return FailureKind.UNSUPPORTED  # Ollama and llama.cpp call it a fault of their own
@@ -317,42 +323,3 @@ def allowed_tokens(status: int, body: Any) -> tuple[int, bool] | None:
     if most := _MOST_TOKENS.search(message):
         return next(int(found) for found in most.groups() if found), False
     return None
-
-
-def read_events(raw: bytes) -> dict[str, Any] | None:
-    """The body of an answer that came as a stream although nobody asked for one; None if it did not."""
-    text = raw.decode("utf-8", "replace").lstrip("\ufeff \r\n")
-    if not text.startswith(("data:", "event:", ": ")):
-        return None
-    found: dict[str, Any] = {"choices": [{"message": {"role": "assistant", "content": ""}}]}
-    choice, calls = found["choices"][0], dict[int, dict[str, Any]]()
-    for line in text.splitlines():
-        data = line.removeprefix("data:").strip() if line.startswith("data:") else ""
-        try:
-            event = json.loads(data) if data and data != "[DONE]" else {}
-        except (ValueError, RecursionError):
-            return None
-        found |= {name: event[name] for name in ("usage", "error", "model") if event.get(name)}
-        for one in event.get("choices") or []:
-            delta = one.get("delta") or one.get("message") or {}
-            choice |= {name: one[name] for name in ("finish_reason", "error") if one.get(name)}
-            for name, value in delta.items():
-                if name == "tool_calls":
-                    _add_calls(calls, value or [])
-                elif isinstance(value, str) and name != "role":
-                    choice["message"][name] = (choice["message"].get(name) or "") + value
-                elif value is not None:
-                    choice["message"][name] = value
-    if calls:
-        choice["message"]["tool_calls"] = [calls[index] for index in sorted(calls)]
-    return found
-
-
-def _add_calls(calls: dict[int, dict[str, Any]], pieces: list[Any]) -> None:
-    for place, piece in enumerate(pieces):
-        call = calls.setdefault(
-            piece.get("index", place), {"type": "function", "function": {"name": "", "arguments": ""}}
-        )
-        call |= {name: value for name, value in piece.items() if name not in ("index", "function") and value}
-        for name, value in (piece.get("function") or {}).items():
-            call["function"][name] = (call["function"].get(name) or "") + (value or "")

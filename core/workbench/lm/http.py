@@ -8,12 +8,16 @@ import base64
 import os
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
+from workbench.errors import LMError
 from workbench.failures import FailureKind
+from workbench.lm.protocol import Response
+from workbench.type_guards import is_dict, is_list
 
 #: Bytes of an answer that a client reads, packed and unpacked.
 MAX_BODY = 32 * 1024 * 1024
@@ -71,17 +75,39 @@ def redact(text: str, key_variable: str | None = None, headers: Mapping[str, Any
     """Replace in a text the keys and headers that could have been sent, in every form in which a server could echo
     them."""
     secrets = [value for name, value in os.environ.items() if name.endswith(_SECRET) or name == key_variable]
-    return _without(text, (*secrets, *map(str, (headers or {}).values())))
+    return _without(text, _forms((*secrets, *map(str, (headers or {}).values()))))
 
 
-def redact_sent(text: str, key: str | None, headers: Mapping[str, Any] | None = None) -> str:
-    """Replace in an answer the key and headers that were sent with its request: a server may echo them as content."""
-    return _without(text, (key or "", *map(str, (headers or {}).values())))
+def redact_answer(response: Response, key: str | None, headers: Mapping[str, Any] | None = None) -> Response:
+    """Replace in an answer the key and headers that were sent with its request: a server may echo them anywhere.
+
+    Raises LMError("bad_body") for one that is nested too deeply to be looked through, and to be stored.
+    """
+    forms = _forms((key or "", *map(str, (headers or {}).values())))
+
+    def clean(value: Any) -> Any:
+        if isinstance(value, str):
+            return _without(value, forms)
+        if is_dict(value):
+            return {clean(name): clean(part) for name, part in value.items()}
+        return [clean(part) for part in value] if is_list(value) else value
+
+    try:
+        calls = tuple(clean(dict(call)) for call in response.tool_calls)
+        message = None if response.message is None else clean(dict(response.message))
+    except RecursionError:
+        raise LMError("bad_body", "an answer that is nested too deeply") from None
+    text, thoughts = clean(response.text), clean(response.thoughts)
+    return replace(response, text=text, thoughts=thoughts, tool_calls=calls, message=message)
 
 
-def _without(text: str, secrets: Iterable[str]) -> str:
-    forms = {form for secret in secrets for form in _echoes(secret.strip())}
-    for form in sorted(forms, key=len, reverse=True):
+def _forms(secrets: Iterable[str]) -> list[str]:
+    """All that a server could write for the secrets, the longest first."""
+    return sorted({form for secret in secrets for form in _echoes(secret.strip())}, key=len, reverse=True)
+
+
+def _without(text: str, forms: Iterable[str]) -> str:
+    for form in forms:
         text = text.replace(form, "***")
     return text
 

@@ -56,7 +56,7 @@ def as_it_came(message: Mapping[str, Any], calls: Sequence[Mapping[str, Any]]) -
             "arguments": written if _is_object(written) else dump_arguments(call["arguments"]),
         }
         kept.append({**own, "id": call["id"], "function": function})
-    return {"role": "assistant", **message, "tool_calls": kept}
+    return {**message, "role": "assistant", "tool_calls": kept}
 
 
 def dump_arguments(arguments: Any) -> str:

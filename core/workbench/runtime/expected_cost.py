@@ -208,7 +208,7 @@ def dearest_role_usd(task: Task) -> float | None:
     known. Its prompt is taken to be as long as the workflow's longest."""
     prompt, named = _longest_prompt(task), {spec.model_dump_json() for spec in task.spec.roles.values()}
     models = [model for model in models_of(task, roles=True) if model.spec.model_dump_json() in named]
-    return _largest([model.usd(prompt, model.spec.max_tokens or MAX_TOKENS) for model in models] or [0.0])
+    return _largest([model.usd(prompt, most_tokens(model.spec, None)) for model in models] or [0.0])
 
 
 def _longest_prompt(task: Task) -> int:

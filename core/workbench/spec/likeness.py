@@ -30,8 +30,8 @@ def may_equal(value: Any, wanted: Any) -> bool:
     value = from_json(value)
     if is_dict(wanted) or is_list(wanted):
         return _may_equal_nested(value, wanted)
-    if is_dict(value) or is_list(value):
-        return True  # a list that holds it, say
+    if value is not None and not isinstance(value, str | int | float):
+        return True  # a list that holds it, say, or an object of the tool's own
     if isinstance(wanted, str):
         return any(_folded(text) == _folded(wanted) for text in _texts(value)) or _same_number(value, wanted)
     if wanted is None:

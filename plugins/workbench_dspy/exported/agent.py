@@ -201,4 +201,4 @@ def as_text_message(message: Mapping[str, Any]) -> dict[str, Any]:
     functions = [call["function"] for call in message.get("tool_calls", ())]
     lines = [f'call: {{"tool": {json.dumps(f["name"])}, "arguments": {f["arguments"]}}}' for f in functions]
     role = "user" if message["role"] == "tool" else message["role"]
-    return {"role": role, "content": "\n".join(part for part in (message["content"], *lines) if part)}
+    return {"role": role, "content": "\n".join(part for part in (message.get("content"), *lines) if part)}

@@ -16,6 +16,7 @@ from typing import Any
 
 from workbench.kit.chat_template import render_chat
 from workbench.kit.prefill import join_prefill, split_prefill
+from workbench.lm import content_text
 from workbench.task import Example
 from workbench.workflow import Trace, Workflow
 from workbench_training.rollouts.token_rows import Row
@@ -63,7 +64,7 @@ def tokenize_example(lesson: SFTExample, tokens: ChatTokenizer) -> list[Row]:
     turns = []
     for i, message in enumerate(lesson.messages):
         if message["role"] == "assistant" and i >= min(lesson.learned, default=i + 1):
-            prompt, ids = tokens.turn(lesson.messages[:i], str(message["content"]))
+            prompt, ids = tokens.turn(lesson.messages[:i], content_text(message.get("content")))
             turns.append((prompt, ids, (0.0,) * len(ids), i in lesson.learned))
     return merge_turns(turns, task=lesson.task, agent=lesson.agent, reward=lesson.reward)
 

@@ -15,7 +15,7 @@ from tests.helpers.lm_faults import ChatServer, answer
 from tests.plugins.openai.test_openai import ask, fail, settings
 
 from workbench.errors import LMError
-from workbench.lm import MOST_TOKENS, Request
+from workbench.lm import MOST_TOKENS, Form, Request, parse_price
 from workbench_openai import client, wire
 
 REQUEST = Request(({"role": "user", "content": "x"},), logprobs=True, stop=("END",))
@@ -43,6 +43,21 @@ def test_usage_that_nobody_can_have_had_is_estimated(told: str) -> None:
     for body in (usage(told), usage("1", told), usage(told, told)):
         found = parse(body)
         assert found.estimated and 0 < found.prompt_tokens < 100 and 0 < found.completion_tokens < 100
+
+
+@pytest.mark.parametrize(("cached", "written"), [(-(10**12), 0), (100, 100), (60, 60), (10**12, 5), (0, -5)])
+def test_tokens_of_a_cache_make_no_price_that_nobody_can_owe(cached: int, written: int) -> None:
+    told = {
+        "prompt_tokens": 100,
+        "completion_tokens": 1,
+        "prompt_tokens_details": {"cached_tokens": cached},
+        "cache_creation_input_tokens": written,
+    }
+    rates = parse_price({"input": 1e6, "output": 0, "cached": 0.1, "cache_write": 0})
+    assert rates is not None
+    found = wire.parse_body(json.dumps({**answer("x"), "usage": told}).encode(), REQUEST, rates.price)
+    assert found.usd is not None and 0 <= found.usd <= 100
+    assert found.cached >= 0 <= found.cache_write and found.cached + found.cache_write <= 100
 
 
 def test_a_number_of_too_many_digits_is_a_broken_body() -> None:
@@ -95,6 +110,27 @@ def test_no_body_is_a_bug(choice: Any, message: Any, whole: Any) -> None:
         found = parse(json.dumps(body))
         if not isinstance(found, str):
             assert 0 <= found.prompt_tokens <= MOST_TOKENS and 0 <= found.completion_tokens <= MOST_TOKENS
+
+
+@given(values, values)
+def test_no_error_is_a_bug(whole: Any, inner: Any) -> None:
+    for body in (whole, {"error": inner}, {"error": {"code": inner, "message": whole}}, {"detail": [inner]}):
+        assert wire.error_for(400, {}, json.dumps(body).encode()).kind
+        Form().heed(400, json.loads(json.dumps(body)), REQUEST)
+
+
+@pytest.mark.parametrize("code", ["²", "9" * 5000, "٤٢٩", "4_2"], ids=["power", "long", "other digits", "line"])
+def test_a_code_that_is_no_status_means_nothing(code: str) -> None:
+    assert parse({"error": {"code": code}}) == "bad_body"
+
+
+@pytest.mark.parametrize("words", ["context length is 1 ", "max_tokens: 1", "temperature ", "model ", "not support "])
+def test_an_error_with_a_long_message_is_read_at_once(words: str) -> None:
+    told = json.dumps({"error": {"message": words * (100_000 // len(words))}}).encode()
+    begun = time.process_time()
+    wire.error_for(400, {}, told)
+    Form().heed(400, wire.body_of(told), REQUEST)
+    assert time.process_time() - begun < 1, "a square of the length takes ten seconds"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from workbench.errors import LMError
-from workbench.lm import Request, allowed_tokens
+from workbench.lm import MOST_FORMS, Request, allowed_tokens
 from workbench_openai import client
 
 ASK = Request(({"role": "user", "content": "hello"},))
@@ -44,14 +44,15 @@ def test_other_errors_are_no_limit(status: int, words: str) -> None:
     assert allowed_tokens(status, {"error": {"message": words}}) is None
 
 
-def asked(most: int, words: str, calls: int = 2) -> Sequence[int]:
+def asked(most: int, words: str, calls: int = 2, seen: list[int] | None = None) -> Sequence[int]:
     """The tokens that are asked for, call by call, at a server that refuses more than `most`."""
-    seen = list[int]()
+    seen = list[int]() if seen is None else seen
 
     async def answer(request: web.Request) -> web.Response:
         seen.append((await request.json())["max_tokens"])
         if seen[-1] > most:
-            return web.json_response({"error": {"message": words.format(seen[-1])}}, status=400)
+            told = words.format(seen[-1], less=seen[-1] - 1)
+            return web.json_response({"error": {"message": told}}, status=400)
         return web.json_response({"choices": [{"finish_reason": "stop", "message": {"content": "hi"}}]})
 
     async def course() -> None:
@@ -87,3 +88,15 @@ def test_a_prompt_that_leaves_no_room_is_too_long(prompt: int) -> None:
     with pytest.raises(LMError) as caught:
         asked(0, words)
     assert caught.value.kind == "too_long"
+
+
+@pytest.mark.parametrize(
+    ("words", "requests"),
+    [("max_tokens: {} > {less}, which is the maximum", MOST_FORMS), ("the system role is not supported", 1)],
+    ids=["less and less", "a setting that is not in the request"],
+)
+def test_a_server_that_refuses_every_form_is_not_asked_without_end(words: str, requests: int) -> None:
+    seen = list[int]()
+    with pytest.raises(LMError) as caught:
+        asked(0, words, seen=seen)
+    assert caught.value.kind == "bad_request" and len(seen) == requests

@@ -154,6 +154,16 @@ def test_native_calls_are_shown_as_such_or_as_text(tmp_path: Path) -> None:
     ]
 
 
+def test_calls_without_a_text_are_shown_as_text(tmp_path: Path) -> None:
+    """Some providers send such a turn without `content`, or with null."""
+    bare = {key: value for key, value in NATIVE[0].items() if key != "content"}
+    for turn in (bare, {**bare, "content": None}):
+        demos = [{**DEMO, EXCHANGE: [turn, NATIVE[1]]}]
+        assert (
+            first_request(tmp_path, demos=demos)[1]["content"] == 'call: {"tool": "look", "arguments": {"key": "b1"}}'
+        )
+
+
 def test_a_demo_is_made_of_the_last_run_of_a_question_that_a_demo_asks_too(tmp_path: Path) -> None:
     (tmp_path / "things.py").write_text(TOOL)
     node = {**AGENT, "demos": [{**DEMO, EXCHANGE: EXCHANGED}]}

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +18,11 @@ from tests.helpers.mcp_server import read_log, write_server
 from tests.helpers.node_runs import ScriptedLM, ScriptedPool, run
 
 from workbench.errors import NodeError, SpecError
-from workbench.kit.tools import load_tool, load_tools
+from workbench.kit import mcp
+from workbench.kit.mcp import LONGEST_RESULT
+from workbench.kit.mcp_session import Server
+from workbench.kit.tool import Tool, read_arguments
+from workbench.kit.tools import argument_names, describe_tool, load_tool, load_tools
 from workbench.ledger import Ledger
 from workbench.lm import Request, Response
 from workbench.runtime import Program, Runtime
@@ -172,6 +177,26 @@ def test_a_resumed_row_makes_its_earlier_calls_again_in_a_new_session(server: st
     assert read_log(tmp_path) == ["start", "call add tea", "call add milk"]
 
 
+def test_a_resumed_row_does_not_make_a_call_again_that_failed(server: str, tmp_path: Path) -> None:
+    class Killed(BaseException):
+        pass
+
+    answers = (call("add", item="tea", cups=1), call("crash"), call("add", item="milk", cups=1), "done: it")
+
+    def stops(request: Request) -> str:
+        if len(request.messages) >= 6:
+            raise Killed
+        return saying(*answers)(request)
+
+    with pytest.raises(Killed):
+        rows(tmp_path, agent(server), stops, 1)
+    (tmp_path / "log.txt").unlink()
+    seen = list[Request]()
+    rows(tmp_path, agent(server), lambda r: seen.append(r) or saying(*answers)(r), 1)
+    assert seen[-1].messages[-1]["content"] == "result: tea and milk", "as in a row that nobody interrupts"
+    assert read_log(tmp_path) == ["start", "call add tea", "call add milk"]
+
+
 def test_a_replayed_row_starts_no_server(server: str, tmp_path: Path) -> None:
     node = {"t": {"tool": f"{server}#add", "arguments": {"item": "task"}, "constants": {"cups": 1}}}
     outcome, _, _ = run(node, {"task": "tea"}, tmp_path, times=3)
@@ -320,3 +345,56 @@ def test_without_a_row_a_call_has_a_session_of_its_own(server: str, tmp_path: Pa
     assert [asyncio.run(add({"item": "tea", "cups": 1}, 30.0)) for _ in range(2)] == ["tea", "tea"]
     with pytest.raises(NodeError, match="fail: ValueError"):
         asyncio.run(load_tool(f"{server}#fail", tmp_path)({}, 30.0))
+
+
+def test_a_failure_does_not_tell_the_key_that_the_server_was_given(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OURS", "canary-0123456789")
+    with pytest.raises(NodeError, match=r"no such key: \*\*\*"):
+        asyncio.run(load_tool(f"{server}#leak", tmp_path, {"MY_KEY": "$OURS"})({}, 30.0))
+    (tmp_path / "broken.py").write_text("import os, sys\nsys.exit('bad key ' + os.environ['MY_KEY'])\n")
+    with pytest.raises(SpecError, match=r"it said: bad key \*\*\*"):
+        load_tools(["mcp:python broken.py"], tmp_path, {"MY_KEY": "${OURS}"})
+
+
+def result(structured: Any = None, *texts: str) -> Any:
+    content = [SimpleNamespace(type="text", text=text) for text in texts]
+    return SimpleNamespace(content=content, structuredContent=structured, isError=False)
+
+
+def nested(depth: int) -> Any:
+    found: Any = 1
+    for _ in range(depth):
+        found = {"a": found}
+    return found
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (result({"rows": "x" * LONGEST_RESULT}, "a few"), "a result of 1000012 characters"),
+        (result(None, "data:image/png;base64," + "x" * LONGEST_RESULT), "a result of 1000022 characters"),
+        (result(nested(100_000), ""), "nested too deeply"),
+    ],
+    ids=["structured", "a text like an image", "deep"],
+)
+def test_a_result_that_would_flood_the_journal_is_a_failure(given: Any, told: str, tmp_path: Path) -> None:
+    with pytest.raises(NodeError, match=told):
+        mcp._value(given, "t", Server(("python",), tmp_path))
+
+
+@pytest.mark.parametrize(
+    "odd", [{"properties": None}, {"properties": ["a"], "required": "all"}, {"required": [1]}, None]
+)
+def test_a_schema_of_another_form_is_taken_as_far_as_it_goes(odd: Any) -> None:
+    class Session:
+        async def list_tools(self, params: Any) -> Any:
+            schema = None if odd is None else {"type": "object", **odd}
+            return SimpleNamespace(tools=[SimpleNamespace(name="t", description="", title="", inputSchema=schema)])
+
+    (listed,) = asyncio.run(mcp._all_pages(Session()))
+    tool = Tool(listed.name, listed.description, listed.schema, lambda given: given)
+    assert tool.definition["function"]["parameters"] == {"type": "object", "properties": {}}
+    assert describe_tool(tool) == "- t({}): " and argument_names([tool]) == {"t": []}
+    assert read_arguments(tool, {"a": 1}) == {"a": 1}

@@ -74,6 +74,14 @@ def test_an_answer_is_tokenized_as_the_template_writes_it_after_the_prompt(token
     assert shown(row, tokens) == [("cd<end>", 1)]
 
 
+@pytest.mark.parametrize("missing", [{}, {"content": None}], ids=["missing", "null"])
+def test_a_turn_without_a_text_teaches_no_word(missing: dict[str, Any], tokens: ChatTokenizer) -> None:
+    """A native call's, as its provider sent it."""
+    messages = (*chat("ab"), {"role": "assistant", **missing})
+    (row,) = tokenize_example(SFTExample(messages, frozenset({1}), "t"), tokens)
+    assert shown(row, tokens) == [("<end>", 1)]
+
+
 def test_turns_make_one_row_and_unlearned_ones_are_masked(tokens: ChatTokenizer) -> None:
     whole = chat("q", "bad", "error x", "good", "ok", "done")
     (row,) = tokenize_example(SFTExample(whole, frozenset({3, 5}), "t"), tokens)

@@ -23,6 +23,8 @@ from workbench.type_guards import is_dict, is_list, walk
 from workbench.user_code import PREFIX, SERVER, code_files, parse_server, relocate_address
 
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
+#: The address of the gateway, which an agent that exists is given.
+_GATEWAY = "OPENAI_BASE_URL"
 _ADDRESS = re.compile(r"https?://\S+", re.IGNORECASE)
 _DATA = ("file", "train", "val", "test")
 #: Readers whose place is a path or a name on the hub, which is public.
@@ -212,6 +214,7 @@ def _add_programs(part: Mapping[Any, Any], powers: Powers, base: Path) -> list[P
             powers.add("runs Python", str(part["python"]))
     for command in commands:
         powers.add("starts a program", command)
+    _add_environment(part.get("env"), powers)
     if isinstance(image := part.get("image"), str) and ("external" in part or len(part) == 1):  # alone: searched
         powers.add("starts a program", f"the container image {image}")
     settings = part.get("settings")
@@ -219,6 +222,15 @@ def _add_programs(part: Mapping[Any, Any], powers: Powers, base: Path) -> list[P
         powers.add("runs Python", str(settings["id"]))  # gymnasium imports the module before the colon
     words = {word for command in commands for word in re.split(r"[\s'\"=]+", command)}
     return [path for word in sorted(words) for path in _existing(word, base) if path.is_file() and _inside(path, base)]
+
+
+def _add_environment(env: Any, powers: Powers) -> None:
+    """Variables of a program's environment. Those of ours go to it, and any of them (PATH, NODE_OPTIONS) may make
+    another program of it, or send what it is given elsewhere."""
+    for name, value in env.items() if is_dict(env) else ():
+        powers.add("starts a program", f"with {name}={value}")
+        if names := set(_VARIABLE.findall(str(value))) - {_GATEWAY}:
+            powers.add("sends a variable of the environment", f"{', '.join(sorted(names))} to a program, as {name}")
 
 
 def _server_command(address: str) -> str:

@@ -1,0 +1,97 @@
+"""An answer that came as a stream of events although nobody asked for one, as one body."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from workbench.errors import LMError
+from workbench.type_guards import is_dict, is_list
+
+#: The end of a line of a stream, and no other: texts hold U+2028 and its like as they are.
+_LINE_END = re.compile(r"\r\n|\n|\r")
+_DONE = "[DONE]"
+
+
+def read_events(raw: bytes) -> dict[str, Any] | None:
+    """The body that the answer would have had in one piece; None if it did not come as a stream.
+
+    Raises LMError: `broken` for a stream that ends before its answer, `bad_body` for events of another form.
+    """
+    text = raw.decode("utf-8", "replace").lstrip("\ufeff \r\n")
+    if not text.startswith(("data:", "event:", ": ")):
+        return None
+    lines = (line.removeprefix("data:").strip() for line in _LINE_END.split(text) if line.startswith("data:"))
+    try:
+        events = [json.loads(line) if line != _DONE else _DONE for line in lines if line]
+    except (ValueError, RecursionError) as error:
+        raise LMError("bad_body", f"status 200 with an unreadable stream ({error})") from None
+    found = _joined([event for event in events if is_dict(event)])
+    if found.get("error"):
+        return found
+    if not found["choices"]:
+        raise LMError("bad_body", "status 200 with a stream that holds no answer")
+    if _DONE not in events and not found["choices"][0].keys() & {"finish_reason", "error"}:
+        raise LMError("broken", "the stream ended before the answer did", status=200)
+    return found
+
+
+def _joined(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    found, choice, calls = dict[str, Any](), dict[str, Any](), _Calls()
+    fields: dict[str, list[Any]] = {"content": [""]}
+    begun = False
+    for event in events:
+        found |= {name: event[name] for name in ("usage", "error", "model") if event.get(name)}
+        for one in _dicts(event.get("choices")):
+            begun = True
+            choice |= {name: one[name] for name in ("finish_reason", "error") if one.get(name)}
+            delta = one.get("delta") or one.get("message")
+            for name, value in delta.items() if is_dict(delta) else ():
+                if name == "tool_calls":
+                    calls.add(value)
+                elif value is not None and name != "role":
+                    fields.setdefault(name, []).append(value)
+    message = {"role": "assistant", **{name: _whole(pieces) for name, pieces in fields.items()}}
+    if made := calls.whole():
+        message["tool_calls"] = made
+    return {**found, "choices": [{**choice, "message": message}] if begun else []}
+
+
+def _whole(pieces: list[Any]) -> Any:
+    """What came in pieces: of texts one text, of lists of parts one list; of anything else the last."""
+    if all(isinstance(piece, str) for piece in pieces):
+        return "".join(pieces)
+    parts = [[{"type": "text", "text": piece}] if isinstance(piece, str) else piece for piece in pieces if piece]
+    return [part for piece in parts for part in piece] if all(map(is_list, parts)) else pieces[-1]
+
+
+class _Calls:
+    """The calls of tools of a stream, whose arguments come in pieces."""
+
+    def __init__(self) -> None:
+        self._begun: list[tuple[dict[str, Any], list[str]]] = []
+        self._last: dict[int | None, tuple[dict[str, Any], list[str]]] = {}
+
+    def add(self, pieces: Any) -> None:
+        for piece in _dicts(pieces):
+            index, told = piece.get("index"), piece.get("function")
+            place, function = index if isinstance(index, int) else None, told if is_dict(told) else {}
+            id_, name, last = piece.get("id"), function.get("name"), self._last.get(place)
+            # Some servers give all calls the same number, or none.
+            if last is None or (id_ != last[0]["id"] if id_ and last[0].get("id") else name and not id_):
+                last = self._last[place] = {"type": "function", "id": None, "function": {}}, []
+                self._begun.append(last)
+            call, arguments = last
+            call |= {key: value for key, value in piece.items() if key not in ("index", "function") and value}
+            call["function"] |= {key: value for key, value in function.items() if key != "arguments" and value}
+            given = function.get("arguments")
+            arguments += [given if isinstance(given, str) else json.dumps(given)] if given else []
+
+    def whole(self) -> list[dict[str, Any]]:
+        return [{**c, "function": {**c["function"], "arguments": "".join(given)}} for c, given in self._begun]
+
+
+def _dicts(value: Any) -> Iterator[dict[str, Any]]:
+    return filter(is_dict, value if is_list(value) else ())
