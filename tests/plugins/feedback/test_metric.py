@@ -155,7 +155,12 @@ def test_optimizers_that_learn_from_words_are_given_the_feedback(folder: Path) -
         budget={"calls": 300},
     )
     script = Script(work)
-    optimize(folder / "w.yaml", options=Options(out=str(folder / "o.yaml"), allow_unproved=True), database=str(folder / "w.db"), pool=script)
+    optimize(
+        folder / "w.yaml",
+        options=Options(out=str(folder / "o.yaml"), allow_unproved=True),
+        database=str(folder / "w.db"),
+        pool=script,
+    )
     asked = [str(r.messages) for r in script.requests if "Rate the log" not in str(r.messages)]
     assert any("Wanted: The answer asks politely." in text for text in asked)
 
