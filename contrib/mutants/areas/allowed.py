@@ -49,7 +49,11 @@ ALLOWED: list[Mutant] = [
         "core/workbench/spec/likeness.py",
         "tests/spec/test_policy_spellings.py",
         ("alike = type(value) is type(wanted) or", "alike = True or", "true is 1"),
-        ("return True  # a list that holds it, say", "return False", "a list with the value passes a denial"),
+        (
+            "not isinstance(value, str | int | float):\n        return True",
+            "not isinstance(value, str | int | float):\n        return False",
+            "a list with the value passes a denial",
+        ),
         (".upper().casefold()", "", "another case passes a denial"),
         (
             "json.loads(value, object_pairs_hook=_without_twins)",
