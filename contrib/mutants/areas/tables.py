@@ -10,7 +10,7 @@ TABLES: list[Mutant] = [
         f"{READERS}/tables.py",
         f"{TESTS}/test_tables.py",
         ("if not any(map(holds, cells)):", "if not cells:", "a blank line of a spreadsheet is a row"),
-        ("[str(cell).strip() for cell in cells]", "[str(cell) for cell in cells]", "spaces are part of a name"),
+        ("[_visible(str(cell)) for cell in cells]", "[str(cell) for cell in cells]", "spaces are part of a name"),
         ("while not self.names[-1]:", "while False:", "a blank column without a name has to be in each row"),
         ("if stated:", "if False:", "sep= is a header"),
         (
