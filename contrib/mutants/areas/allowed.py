@@ -168,8 +168,8 @@ CALLS: list[Mutant] = changes_of(
     "core/workbench/kit/call_parser.py",
     "tests/kit/test_call_parser.py",
     (
-        'text = split_thoughts(text)[1].replace("\uff5cDSML\uff5c", "")',
-        'text = text.replace("\uff5cDSML\uff5c", "")',
+        "text = split_thoughts(text)[1].replace(",
+        "text = text.replace(",
         "a thought about a call is one",
     ),
     (
