@@ -22,7 +22,10 @@ was written from memory. No real server was asked.
 
 Servers are asked by chat completions, and through the provider `litellm` in forms of their own. OpenAI's Responses are
 for agents behind [the gateway](gateway.md), which asks the model's server in that server's form.
+
+HOST is the name of the server, with its port, and MY_KEY the variable of the environment that holds your key.
 """
+_OPENAI = "https://platform.openai.com/"
 _MATRIX = """## What works
 
 Each part of the product that asks a model was run against each of them. "Yes" means the right answer on every row. "No"
@@ -50,10 +53,16 @@ def works_with() -> str:
 
 
 def _settings(dialect: Dialect) -> str:
+    """What to write for a server: its address, unless the model's prefix means it, and then the key's variable."""
     path, _, query = dialect.base.partition("?")
     written = [f"`model: {dialect.model}`"]
-    if path != "/v1" or query:
-        written.append(f"`api_base: https://HOST{path}{'?' if query else ''}{query}`")
+    named = dialect.model.startswith(("openai/", "local/")) and not dialect.page.startswith(_OPENAI)
+    if named or path != "/v1" or query:
+        path = path if path or not named else "/chat/completions"
+        scheme = "https" if dialect.hosted else "http"
+        written.append(f"`api_base: {scheme}://HOST{path}{'?' if query else ''}{query}`")
+    if named and dialect.hosted and not dialect.key_header:
+        written.append("`api_key_env: MY_KEY`")
     for name, value in dialect.settings.items():
         written.append(f"`{name}: {_yaml(value)}`".replace(KEY_VARIABLE, "MY_KEY"))
     return ", ".join(written)

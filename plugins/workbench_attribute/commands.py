@@ -287,7 +287,7 @@ def _print_sums(found: Attribution) -> None:
         kinds = sorted({d.failure or "" for d in nothing})
         say(f"No diagnosis of {len(nothing)} logs: {', '.join(kinds)}")
     if unread := sum(d.unread for d in found.found):
-        say(f"{unread} answers of the judge could not be read")
+        say(f"{unread} answers of the judge did not come, or could not be read")
     _print_accuracy(found)
     if found.run:
         paid = found.paid

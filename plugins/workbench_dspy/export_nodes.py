@@ -12,6 +12,7 @@ from workbench.kit.plain_adapter import default_instructions
 from workbench.kit.tools import Tool as WorkbenchTool
 from workbench.kit.tools import describe_tool
 from workbench.plugins import plugins
+from workbench.runtime import make_request
 from workbench.spec import LMSpec, Spec
 from workbench.user_code import PREFIX, parse_address
 from workbench.workflow import NodeKind, Schedule, Signature, node_class
@@ -232,10 +233,15 @@ class Converter:
 
     @staticmethod
     def _given(lm: LMSpec, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """What is sent with each call, all defaults filled in (`workbench.runtime.make_request`)."""
-        defaults = {"temperature": lm.temperature or 0.0, "max_tokens": lm.max_tokens or 512}
-        values = {k: list(v) if isinstance(v, tuple) else v for k, v in settings.items() if v not in (None, ())}
-        return {**defaults, **values}
+        """What is sent with each call, all defaults filled in (`workbench.runtime.make_request`), without stops that a
+        right answer may begin with (`workbench.lm.make_body`)."""
+        request = make_request(lm, (), 0, settings)
+        given: dict[str, Any] = {"temperature": request.temperature, "max_tokens": request.max_tokens}
+        if request.top_p != 1.0:
+            given["top_p"] = request.top_p
+        if stops := [stop for stop in request.stop if stop.strip()]:
+            given["stop"] = stops
+        return given
 
     def _own_lm(self, node: Any, where: str) -> dict[str, Made]:
         own = getattr(node, "lm", None)

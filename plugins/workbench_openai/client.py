@@ -269,12 +269,14 @@ def _acknowledge(answer: aiohttp.ClientResponse) -> None:
 def _base_url(text: str) -> URL:
     try:
         url = URL(text)
-        url = url.with_path(url.path.rstrip("/").removesuffix("/chat/completions") or "/").with_query(url.query)
+        path = url.path.rstrip("/")
+        base = path.removesuffix("/chat/completions")
+        url = url.with_path(base or "/").with_query(url.query)
     except ValueError:
-        url = URL()
+        url, path, base = URL(), "", ""
     if url.scheme not in ("http", "https") or not url.host:
         raise SpecError(f"'{text}' is not the address of a server", hint="Write, say, http://127.0.0.1:8000/v1.")
-    return url if url.path.strip("/") else url / "v1"
+    return url if path else url / "v1"  # a full address says that there is no /v1
 
 
 def _proxy(base: URL) -> str | None:

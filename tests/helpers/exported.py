@@ -6,6 +6,7 @@ import importlib
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import dspy
 from dspy import lm15
 
-from workbench.lm import Request, Response
+from workbench.lm import Form, Request, Response, make_body
 from workbench.spec import lm_spec
 from workbench_nano.provider import NanoLM, bundled
 
@@ -86,8 +87,8 @@ def ask_program(program: Any, row: dict[str, Any], answers: Answers) -> tuple[di
 
 
 def as_sent(requests: list[Request]) -> list[dict[str, Any]]:
-    """What each request sends, without the number of the draw."""
-    return [{**r.as_dict(), "replica": 0} for r in requests]
+    """What a server gets of each request, without the number of the draw."""
+    return [make_body("m", replace(r, replica=0), {}, Form()) for r in requests]
 
 
 @cache

@@ -19,7 +19,7 @@ from tests.plugins.dspy.test_export import spec_of
 
 from workbench.errors import NodeError
 from workbench.kit.dspy_seam import programs
-from workbench.lm import Request
+from workbench.lm import THOUGHT_TOKENS, Request
 from workbench_dspy.export import export
 from workbench_dspy.exported.predictor import PlainAdapter, signature
 
@@ -137,6 +137,22 @@ def test_an_exported_program_sends_what_the_workflow_sends(adapter: str, tmp_pat
             awaited = asyncio.run(program.acall(**ROW))
     assert dict(awaited.items()) == {"label": "billing", "why": "so"}
     assert as_sent(there.requests) == as_sent(here.requests) * 2
+
+
+@pytest.mark.parametrize(
+    ("model", "tokens"),
+    [("openai/qwen3-8b", 512 + THOUGHT_TOKENS), ("openai/gpt-4.1", 512)],
+    ids=["nu13-thinks", "nu13-does-not"],
+)
+def test_nu13_an_exported_program_leaves_room_for_thoughts(model: str, tokens: int, tmp_path: Path) -> None:
+    """An answer may begin with thoughts, or with the end of a line, which stops no server."""
+    workflow = make_workflow({"sort": {"predict": "text -> label: Literal['billing', 'other']"}}, tmp_path)
+    export(workflow, tmp_path / "out", spec=spec_of(lm=model))
+    there = Answers(lambda request: "<think>\nother?\n</think>\n\nbilling")
+    with loaded(tmp_path / "out") as program:
+        assert ask_program(program, {"text": "t"}, there) == ({"label": "billing"}, "")
+    (asked,) = there.requests
+    assert (asked.max_tokens, asked.stop) == (tokens, ("\ntext:",))
 
 
 def test_an_exported_adapter_renders_what_its_dspy_calls_a_prompt(contract: str) -> None:

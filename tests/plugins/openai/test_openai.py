@@ -232,38 +232,6 @@ def test_key_is_sent_and_never_shown(monkeypatch):
     assert "***" in str(error)
 
 
-@pytest.mark.parametrize(
-    ("key", "values", "told"),
-    [
-        pytest.param("", {}, True, id="nu8-none"),
-        pytest.param(KEY, {}, False, id="nu8-usual-key"),
-        pytest.param("", {"extra": {"headers": {"api-key": "mine"}}}, False, id="nu8-own-header"),
-    ],
-)
-def test_nu8_a_refusal_for_want_of_a_key_says_so(key: str, values: Any, told: bool, monkeypatch: Any) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", key)
-    with ChatServer("401") as server:
-        error = fail(server, **values)
-    assert error.kind == "auth" and ("no API key was sent; name its variable" in str(error)) is told
-
-
-def test_nu9_an_address_that_is_not_found_is_named_without_what_is_secret(monkeypatch: Any) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    with ChatServer("404") as server:
-        base = f"{server.base.replace('//', '//me:pass@')}/wrong?key={KEY}"
-        lm = client.openai("m", settings(api_base=base))
-        with pytest.raises(LMError) as caught:
-            asyncio.run(_complete(lm, HELLO))
-        assert str(caught.value).endswith(f"(asked: {server.base}/wrong/chat/completions, for m)")
-    assert server.headers[0]["Authorization"].startswith("Basic ")
-
-
-@pytest.mark.parametrize("beside", [{"api_key_env": "MY_KEY"}, {"extra": {"headers": {"authorization": "Bearer x"}}}])
-def test_nu10_a_server_takes_one_authorization(beside: dict[str, Any]) -> None:
-    with pytest.raises(SpecError, match="a name and password in api_base, and a key beside it"):
-        client.openai("m", settings(api_base="http://me:pass@127.0.0.1:9/v1", **beside))
-
-
 def test_a_missing_key_is_named_before_anything_is_sent():
     with pytest.raises(LMError, match="OPENAI_API_KEY") as caught:
         asyncio.run(_complete(client.openai("m", settings()), HELLO))
