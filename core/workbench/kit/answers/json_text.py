@@ -78,9 +78,9 @@ def read_object(text: str, start: int) -> tuple[Any, int, str]:
 _MENDED = 20_000
 _STRAIGHT = str.maketrans({0x201C: '"', 0x201D: '"', 0x2018: "'", 0x2019: "'"})
 _END = r"(?=\s{0,40}(?:[,:}\]]|$))"
-#: A string, up to a quote that an end follows; a comment; a key without quotes.
+#: A string, up to a quote that an end follows, or the rest of the text; a comment; a key without quotes.
 _PART = re.compile(
-    rf"""(?P<double>"(?P<text>(?:[^"\\]|\\.|"(?!\s{{0,40}}(?:[,:}}\]]|$)))*)"{_END})|'(?:[^'\\\n]|\\.)*'{_END}|"""
+    rf"""(?P<double>"(?P<text>(?:[^"\\]|\\.|"(?!{_END}))*+)(?:"|\Z))|'(?:[^'\\\n]|\\.)*+'{_END}|"""
     r"""(?P<comment>//[^\n]*|/\*[^*]*\*/|\#[^\n]*)|(?P<key>[A-Za-z_]\w{0,80}(?=\s{0,9}:))""",
     re.DOTALL,
 )
