@@ -89,6 +89,8 @@ class DSPyLM:
         self.concurrency = settings.concurrency or DEFAULT_CONCURRENCY
         shown = ("api_version", "engine", "custom_llm_provider")  # the others can hold secrets
         public = {key: value for key, value in self._client.items() if key in shown}
+        if settings.omit:  # an answer without a setting is another one
+            public["omit"] = sorted(settings.omit)
         self.identity = f"{model}@{_without_secrets(settings.api_base)}"
         if extra or public:
             self.identity += json.dumps({**extra, **public}, sort_keys=True, default=str)

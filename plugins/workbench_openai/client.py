@@ -102,6 +102,8 @@ class OpenAIChat:
         self._proxy = None if loopback else _proxy(base)
         self.concurrency = settings.concurrency or DEFAULT_CONCURRENCY
         self.identity = f"{model}@{base.with_user(None).with_query(None)}"
+        if settings.omit:  # an answer without a setting is another one
+            extra = {**extra, "omit": sorted(settings.omit)}
         if extra:
             self.identity += json.dumps(extra, sort_keys=True, default=str)
         self._sessions: dict[asyncio.AbstractEventLoop, aiohttp.ClientSession] = {}

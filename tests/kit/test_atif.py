@@ -242,3 +242,11 @@ def test_nu4_thoughts_in_an_answer_are_exported_as_such_and_the_score_is_the_one
 def test_an_export_that_cannot_be_is_told(words: list[str], said: str, database: Path) -> None:
     done = call("export", "--format", "atif", *words)
     assert said in str(done.exception)
+
+
+@pytest.mark.parametrize("odd", [5, True, "sub", {"trajectory_id": "sub"}, [5], None])
+def test_references_of_another_form_lead_nowhere(odd: Any) -> None:
+    result = {"content": "done", "subagent_trajectory_ref": odd}
+    step = {"step_id": 1, "source": "agent", "message": "hm", "observation": {"results": [result]}}
+    value = {"schema_version": "ATIF-v1.7", "agent": {"name": "a", "version": "1"}, "steps": [step]}
+    assert read_trajectory(value, "here").steps[0].results[0].text == "done"

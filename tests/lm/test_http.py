@@ -199,6 +199,14 @@ def test_a_key_that_a_server_echoes_is_nowhere_in_an_answer() -> None:
     assert "canary" not in str(found) and found.message == {"signature": "***!", "blocks": [{"thinking": "***"}]}
 
 
+@pytest.mark.parametrize("header", ["Bearer {}", "bearer  {}", "Basic {}", "{}"])
+def test_the_key_of_a_header_is_found_without_its_scheme(header: str) -> None:
+    key = "sk-canary-0123456789"
+    sent = {"X": header.format(key)}
+    for found in (redact(f"bad key {key}", None, sent), redact_answer(Response(key), None, sent).text):
+        assert "canary" not in found
+
+
 def test_an_answer_that_is_nested_too_deeply_is_a_broken_body() -> None:
     deep: Any = []
     for _ in range(3000):

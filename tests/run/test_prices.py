@@ -100,6 +100,8 @@ def test_new_user_3_the_search_may_take_the_dearest_role(tmp_path: Path) -> None
     assert cheap["search"]["most_usd"] == without
     assert dear["search"]["most_usd"] == pytest.approx(10 * without, rel=0.05)
     assert dear["proof"] == cheap["proof"]
+    thinks = estimated(task_file(tmp_path, roles={"proposer": priced("deepseek-r1", BIG)}))
+    assert thinks["search"]["most_usd"] > 5 * dear["search"]["most_usd"], "thoughts are billed"
 
 
 # Evaluations

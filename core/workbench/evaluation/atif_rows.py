@@ -167,7 +167,7 @@ def _call(call: Mapping[str, Any], number: int) -> Tree:
     given = call.get("arguments")
     try:
         arguments = json.loads(given) if isinstance(given, str) else given
-    except ValueError:
+    except (ValueError, RecursionError):
         arguments = None
     return {
         "tool_call_id": str(call.get("id") or f"call-{number}"),

@@ -116,7 +116,8 @@ def _step(step: Any, place: str, known: Mapping[str, Trajectory]) -> AtifStep:
 
 
 def _result(one: Mapping[str, Any], tools: Mapping[str, str], known: Mapping[str, Trajectory]) -> AtifResult:
-    refs = [ref for ref in one.get("subagent_trajectory_ref") or () if is_dict(ref)]
+    named = one.get("subagent_trajectory_ref")
+    refs = [ref for ref in named if is_dict(ref)] if is_list(named) else []
     keys = [str(ref.get("trajectory_id") or ref.get("session_id")) for ref in refs]  # the latter before version 1.7
     elsewhere = [
         f"[trajectory {ref['trajectory_path']}]" for ref in refs if isinstance(ref.get("trajectory_path"), str)

@@ -169,9 +169,8 @@ def is_thought(part: Mapping[str, Any]) -> bool:
 
 def read_thoughts(message: Mapping[str, Any]) -> str:
     """What a message says the model thought, beside its content."""
-    return "\n".join(text for name in _THOUGHTS[:3] for text in _texts(message.get(name))) or "\n".join(
-        _texts(message.get(_THOUGHTS[3]))
-    )
+    said = [text for name in _THOUGHTS[:3] for text in _texts(message.get(name))]
+    return "\n".join(dict.fromkeys(said or _texts(message.get(_THOUGHTS[3]))))  # vLLM gives them under two names
 
 
 def _texts(value: Any) -> Iterator[str]:

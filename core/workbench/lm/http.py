@@ -43,6 +43,8 @@ _REASONING = re.compile(r"(?:o[1-9](?:-.+)?|gpt-5(?:\.\d+)*(?!-chat)(?:-.+)?)$",
 #: Suffixes of the names of environment variables that hold secrets.
 _SECRET = ("_API_KEY", "_TOKEN", "_ACCESS_KEY", "_SECRET")
 _SHORTEST_SECRET = 6
+#: What stands before the key in a header.
+_SCHEME = re.compile(r"(?i)\A(?:bearer|basic|token|apikey|api-key|key)\s+")
 
 
 def is_loopback(base: str | None) -> bool:
@@ -102,8 +104,9 @@ def redact_answer(response: Response, key: str | None, headers: Mapping[str, Any
 
 
 def _forms(secrets: Iterable[str]) -> list[str]:
-    """All that a server could write for the secrets, the longest first."""
-    return sorted({form for secret in secrets for form in _echoes(secret.strip())}, key=len, reverse=True)
+    """All that a server could write for the secrets, the longest first; of `Bearer KEY` also the key alone."""
+    every = [part for secret in secrets for part in (secret.strip(), _SCHEME.sub("", secret.strip()))]
+    return sorted({form for secret in every for form in _echoes(secret)}, key=len, reverse=True)
 
 
 def _without(text: str, forms: Iterable[str]) -> str:

@@ -295,3 +295,29 @@ def test_T7_malformed_arguments_of_a_call_are_mended() -> None:
     call = {**CALL, "function": {"name": "look", "arguments": '{"city": "Paris",}'}}
     response = answer("groq/m", chat("", "tool_calls", tool_calls=[call]), Request(ASK.messages, tools=(TOOL,)))
     assert response.tool_calls[0]["arguments"] == {"city": "Paris"}
+
+
+@pytest.mark.parametrize("model", ["openrouter/m", "anthropic/m"])
+def test_a_key_that_the_server_echoes_is_nowhere_in_an_answer(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_OWN", key := "sk-canary-0123456789")
+    call = {"id": "c", "type": "function", "function": {"name": "look", "arguments": json.dumps({"q": key})}}
+    bodies = {
+        "openrouter/m": chat(key, reasoning=f"my {key}", tool_calls=[call]),
+        "anthropic/m": claude(
+            {"type": "thinking", "thinking": f"my {key}", "signature": f"s {key}"},
+            {"type": "text", "text": key},
+            {"type": "tool_use", "id": "c", "name": "look", "input": {"q": key}},
+        ),
+    }
+    with serving((200, bodies[model])) as (_, base):
+        (found,) = ask(base, model, Request(ASK.messages, tools=(TOOL,)), api_key_env="MY_OWN")
+    assert found.tool_calls and found.thoughts and "canary" not in str(found)
+
+
+@pytest.mark.parametrize("model", ["openai/m", "openrouter/m"])
+def test_an_answer_without_a_setting_is_not_taken_for_one_with_it(model: str) -> None:
+    def identity(**settings: Any) -> str:
+        return make_lm(lm_spec({"model": model, "api_base": "http://127.0.0.1:9/v1", **settings})).identity
+
+    assert identity(omit=["temperature"]) != identity() == identity(omit=[])
+    assert identity(omit=["system", "stop"]) == identity(omit=["stop", "system"])

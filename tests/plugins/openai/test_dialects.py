@@ -55,6 +55,7 @@ def test_a3_thoughts_that_use_up_all_tokens_are_a_cut_answer() -> None:
         {"content": "technical", "reasoning": "hm"},
         {"content": "technical", "reasoning_details": [{"type": "reasoning.text", "text": "hm"}]},
         {"content": "technical", "reasoning_content": "hm", "reasoning": None},
+        {"content": "technical", "reasoning_content": "hm", "reasoning": "hm"},
     ],
 )
 def test_a4_thoughts_are_known_by_their_type_and_field(message: dict[str, Any]) -> None:

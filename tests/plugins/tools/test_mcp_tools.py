@@ -19,6 +19,7 @@ from tests.helpers.node_runs import ScriptedLM, ScriptedPool, run
 
 from workbench.errors import NodeError, SpecError
 from workbench.kit import mcp
+from workbench.kit.images import split_images
 from workbench.kit.mcp import LONGEST_RESULT
 from workbench.kit.mcp_session import Server
 from workbench.kit.tool import Tool, read_arguments
@@ -398,3 +399,9 @@ def test_a_schema_of_another_form_is_taken_as_far_as_it_goes(odd: Any) -> None:
     assert tool.definition["function"]["parameters"] == {"type": "object", "properties": {}}
     assert describe_tool(tool) == "- t({}): " and argument_names([tool]) == {"t": []}
     assert read_arguments(tool, {"a": 1}) == {"a": 1}
+
+
+@pytest.mark.parametrize("text", ["data:image/png;base64,no image", "data:image/png;base64,PHN2Zy8+", "data:image/x"])
+def test_a_text_like_an_image_is_a_text(text: str) -> None:
+    assert split_images(text) == (text, [])
+    assert split_images({"a": [text]}) == (json.dumps({"a": [text]}), [])
