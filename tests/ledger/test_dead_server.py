@@ -79,6 +79,22 @@ def test_a_dead_server_stops_the_run_after_a_bounded_number_of_requests(
     (run_without_waiting if kind == "rate_limit" else run)(course)
 
 
+def test_a_dead_judge_beside_a_model_that_lives_stops_the_run(tmp_path: Path) -> None:
+    """The rows of the task would be paid for, and none could be scored."""
+
+    async def course() -> None:
+        lives, dead = FakeLM(), FakeLM(lambda request: failure("connection"))
+        dead.identity = "judge"
+        with journal(tmp_path / "run.db", calls=5000) as ledger:
+            with pytest.raises(ServerDead, match=f"{DEAD_AFTER} calls in a row failed"):
+                for n in range(200):
+                    await ledger.call(lives, ask(f"task {n}"), "task", spec(attempts=1))
+                    await ledger.call(dead, ask(f"judge {n}"), "judge", spec(attempts=1))
+            assert len(lives.requests) == len(dead.requests) == DEAD_AFTER
+
+    run(course)
+
+
 @pytest.mark.parametrize("answered", [False, True])
 def test_where_nothing_was_answered_before_the_budget_ended_all_is_asked_again(answered: bool, tmp_path: Path) -> None:
     """Failures that end a call are kept, since asking again would give the same; but not those of a server that gave

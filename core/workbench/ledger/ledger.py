@@ -346,7 +346,7 @@ class Ledger:
         self._touch(key)
         self._count(role, Spend(1, 0, prompt, completion, usd, seconds))
         await asyncio.shield(done)
-        if (dead := self._failures.add(key, error, self.stopping)) is not None:
+        if (dead := self._failures.add(lm.identity, key, error, self.stopping)) is not None:
             self.stopping = dead
             raise dead
         cost = (attempts, prompt, completion, usd, seconds, queued)
