@@ -138,10 +138,10 @@ PAID: list[Mutant] = [
     *changes_of(
         "core/workbench/ledger/dead_server.py",
         ATTEMPTS,
-        ("len(self._keys) >= DEAD_AFTER", "len(self._keys) > DEAD_AFTER + 20", "a dead server is asked for long"),
+        ("len(keys) >= DEAD_AFTER", "len(keys) > DEAD_AFTER + 20", "a dead server is asked for long"),
         ("self._journal.delete_call(dead)", "pass", "failures of a dead server are replayed"),
         (
-            "self._keys.clear()\n            return None\n",
+            "keys.clear()\n            return None\n",
             "return None\n",
             "an answer in between does not keep the run alive",
         ),

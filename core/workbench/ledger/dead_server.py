@@ -21,8 +21,8 @@ class FailureStreak:
         self._keys.clear()
 
     def add(self, lm: str, key: str, error: LMError | None, stopping: BaseException | None) -> ServerDead | None:
-        """Count the outcome of a model's call. Returns the error to stop with if the server is dead, which it also is where
-        that is what the run is `stopping` for. Its failures are then deleted, so that a resumed run asks again."""
+        """Count the outcome of a call. Returns the error to stop with if the server is dead, which it also is
+        where the run is `stopping` for that. Its failures are then deleted, so that a resumed run asks again."""
         keys = self._keys.setdefault(lm, [])
         if error is None or not error.kind.dead_server:
             keys.clear()
