@@ -165,3 +165,10 @@ def test_what_an_answer_denies_is_not_its_label(form: str) -> None:
     assert convert(field, form.format("technical"))[0] == "technical"
     with pytest.raises(NodeError):
         convert(field, form.format("not technical"))
+
+
+@pytest.mark.parametrize("kind", ["int", "float", "bool", "Literal['yes', 'no']", "list[int]", "{n: int}"])
+def test_a_cut_answer_that_holds_no_value_is_cut(kind: str) -> None:
+    with pytest.raises(NodeError) as caught:
+        parse(parse_signature(f"t -> a: {kind}"), "Let me think step by step about", cut=True)
+    assert caught.value.kind == "cut" and "cut at max_tokens" in str(caught.value)

@@ -53,8 +53,17 @@ def parse(signature: Signature, text: str, cut: bool = False) -> tuple[dict[str,
     """Parse an answer into (outputs, loose). loose: whether a value was found in plain text, not after its label.
 
     cut: whether the answer ended at max_tokens; then free text is incomplete, and short values must be whole.
-    Raises NodeError("unparsed") and NodeError("cut").
+    Raises NodeError("unparsed"), or NodeError("cut") for an answer that was.
     """
+    try:
+        return _parse(signature, text, cut)
+    except NodeError as error:
+        if not cut or error.kind != "unparsed":
+            raise
+        raise NodeError("cut", f"the answer was cut at max_tokens, and {error}") from None
+
+
+def _parse(signature: Signature, text: str, cut: bool) -> tuple[dict[str, Any], bool]:
     parts, values, read = read_fields(text, [field.name for field in signature.outputs]), dict[str, Any](), False
     for field in signature.outputs:
         if field.name in parts:
@@ -62,7 +71,7 @@ def parse(signature: Signature, text: str, cut: bool = False) -> tuple[dict[str,
         elif field.closed:
             values[field.name], loose = convert(field, text)[0], True  # one plain reading of the whole answer
         else:
-            raise NodeError("cut" if cut else "unparsed", f"no line '{field.name}: ...' in the answer: {text[:200]!r}")
+            raise NodeError("unparsed", f"no line '{field.name}: ...' in the answer: {text[:200]!r}")
         read = read or loose
         if cut and (not field.closed and field is signature.outputs[-1]):
             raise NodeError("cut", f"the answer was cut at max_tokens: {text[:200]!r}")
