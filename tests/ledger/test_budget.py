@@ -293,3 +293,15 @@ def test_tools_are_part_of_the_worst_case(tmp_path: Path) -> None:
             await ledger.call(FakeLM(), ask("a"), "task", spec())
 
     run(course)
+
+
+@pytest.mark.parametrize("usd", [-1.0, float("nan"), float("inf")])
+def test_dollars_that_nobody_can_owe_are_not_taken_from_a_provider(usd: float, tmp_path: Path) -> None:
+    async def course() -> None:
+        lm = FakeLM(lambda request: reply(usd=usd))
+        lm.price = lambda prompt, completion: 0.5  # type: ignore[method-assign]
+        with journal(tmp_path / "run.db", usd=1.0) as ledger:
+            settled = await ledger.call(lm, ask(), "task", spec())
+            assert (settled.usd, ledger.spent.usd) == (0.5, 0.5)
+
+    run(course)
