@@ -92,6 +92,7 @@ READ: list[tuple[str, str, str, Any]] = [
     ("S", TAGS, '("a", "b")', ["a", "b"]),
     ("S", TAGS, "a、b", ["a", "b"]),
     ("S", TAGS, "```\na\nb\n```", ["a", "b"]),
+    ("S", "t -> n: int", "```\n" * 3000, None),
     ("S", TAGS, '{"items": ["a", "b"]}', ["a", "b"]),
     ("S", TAGS, "“a”, “b”", ["a", "b"]),
     ("S", TAGS, "1.a\n2.b", ["a", "b"]),
@@ -116,7 +117,7 @@ READ: list[tuple[str, str, str, Any]] = [
 
 
 @pytest.mark.parametrize(
-    ("section", "signature", "answer", "value"), READ, ids=[f"{r[0]}-sibling-{r[2]}" for r in READ]
+    ("section", "signature", "answer", "value"), READ, ids=[f"{r[0]}-sibling-{r[2][:60]}" for r in READ]
 )
 def test_a_sibling_is_read_as_it_is_meant(section: str, signature: str, answer: str, value: Any) -> None:
     said, fields = split_thoughts(answer)[1], parse_signature(signature)

@@ -7,8 +7,8 @@ import textwrap
 
 #: A block, up to a line that begins with as many marks, or to the end; or a fence within a line.
 _FENCE = re.compile(
-    r"(?ms)(?<![`~])(?P<marks>```++|~~~++)[\w+.-]*[ \t]*\n(?P<block>.*?)(?:^[ \t]*(?P=marks)|\Z)"
-    r"|```(?P<line>[^`\n]+)```"
+    r"(?ms)(?<![`~])"
+    r"(?P<marks>```++|~~~++)[\w+.-]*[ \t]*\n(?P<block>.*?)(?:^[ \t]*(?P=marks)|\Z)|```(?P<line>[^`\n]+)```"
 )
 
 

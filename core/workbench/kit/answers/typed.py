@@ -26,7 +26,7 @@ _ITEM = re.compile(
 #: What stands between the items of a line; a comma before three digits groups thousands.
 _SEPARATOR = re.compile(r",(?!\d{3}\b)|[;\u3001\uff0c\uff1b]")
 #: A text that is one fence.
-_FENCED = re.compile(r"```\w*[ \t]*\n(.*)\n[ \t]*```", re.DOTALL)
+_FENCED = re.compile(r"```\w*[ \t]*\n((?:(?!```).)*)\n[ \t]*```", re.DOTALL)
 #: Kinds of pydantic's errors of single values, by the type that was wanted.
 _WANTED = {"int": int, "float": float, "bool": bool, "decimal": float}
 
