@@ -118,9 +118,12 @@ READERS: dict[str, Callable[[str], Any]] = {
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_a_long_answer_is_read_in_a_moment(name: str) -> None:
+@pytest.mark.parametrize(
+    "ends", [ENDS[:2], pytest.param(ENDS[2:], marks=pytest.mark.slow)], ids=["bare", "within other marks"]
+)
+def test_a_long_answer_is_read_in_a_moment(name: str, ends: list[tuple[str, str]]) -> None:
     for unit in UNITS:
-        for begin, end in ENDS:
+        for begin, end in ends:
             text = begin + unit * (SIZE // len(unit)) + end
             begun = time.process_time()
             with suppress(NodeError, SpecError, ValueError):
