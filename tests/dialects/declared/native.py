@@ -86,7 +86,6 @@ DIALECTS = [
         ),
         error=lambda refused: {"message": refused.message},
         cached=False,
-        refuses={"probabilities": "does not support parameters: ['logprobs']"},
         speaks="its own form, with a Bedrock API key; roles have to alternate; blank texts are refused",
         slow=True,
     ),

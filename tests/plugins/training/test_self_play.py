@@ -323,6 +323,9 @@ def test_a_model_of_outcomes_decides_what_written_rows_earn_and_the_metric_what_
         def lm(self, role: str) -> None:
             return None
 
+        def log(self, message: str) -> None:
+            raise AssertionError(message)
+
     def rollout(name: str, said: str, score: float) -> Rollout:
         from workbench.lm import Response
         from workbench.study import Result
