@@ -23,7 +23,8 @@ SCRIPTS = {
     "a batch that is left": "print(next(wf.batch([{'text': f'Parcel {n} is late.'} for n in range(9)])).ok)",
     "in a loop": "import asyncio\nprint(asyncio.run(wf.acall(text='Parcel late')).ok)",
     "a call at exit": "import atexit\natexit.register(lambda: print(wf(text='Parcel late').ok))",
-    "a thread that outlives main": "from threading import Thread as T\nT(target=lambda: print(wf(text='Parcel late').ok)).start()",
+    "a thread that outlives main": "from threading import Thread as T\n"
+    "T(target=lambda: print(wf(text='Parcel late').ok)).start()",
     "without a name": "print(workbench.load(sys.argv[1])(text='Parcel late').ok)",
 }
 
