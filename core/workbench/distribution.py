@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterator
 from importlib.metadata import Distribution, PackageNotFoundError, distributions
 from importlib.metadata import version as version_of
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 NAME = "agent-optimization-workbench"
@@ -17,6 +19,16 @@ _TOLD = ("dspy", "litellm", "optuna", "numpy", "scipy", "torch", "transformers",
 def pip_install(*extras: str) -> str:
     """The command that installs extras, for error messages. It needs a clone: no index has the distribution."""
     return f"pip install -e '.[{','.join(extras)}]' in your clone of {NAME}"
+
+
+def package_folder(name: str) -> Path | None:
+    """The folder of a top-level package, which is not imported; None if it is not installed."""
+    try:
+        spec = find_spec(name)
+    except (ImportError, ValueError):
+        return None
+    folders = spec.submodule_search_locations if spec is not None else None
+    return Path(folders[0]) if folders else None
 
 
 def find_conflicting_distributions() -> Iterator[str]:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from typing import Any
 
 #: Characters that Python calls printable and that are drawn as nothing: fillers, joiners, variation selectors.
 _BLANK = (0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), 0x2800, 0x3164, 0xFFA0, 0x16FE4)
 _SELECTORS = (range(0xFE00, 0xFE10), range(0xE0100, 0xE01F0))
+
+
+#: The end of a line of a file or a stream. `str.splitlines` knows others, which JSON holds as they are.
+LINE_END = re.compile(r"\r\n|\n|\r")
 
 
 def short(value: Any, most: int) -> str:

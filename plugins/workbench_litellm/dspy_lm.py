@@ -37,13 +37,13 @@ from workbench.lm import (
     Request,
     Response,
     check_extra,
-    estimate_tokens,
     is_loopback,
     kind_of_status,
     make_body,
     parse_price,
     redact,
     redact_answer,
+    refused_prompt,
 )
 from workbench_litellm.addresses import check_addresses
 from workbench_litellm.bodies import bound_native_client
@@ -127,7 +127,7 @@ class DSPyLM:
                 raise self._named(error) from None
             except (errors.LMError, lm15.LM15Error, ValueError, TypeError, RecursionError) as error:
                 if is_refusal(error):
-                    return Response("", "refusal", estimate_tokens(request.messages), usd=0.0, estimated=True)
+                    return refused_prompt(request)
                 status, told = error_body(error)
                 other, alone = form.heed(status or 0, told, request)
                 renamed = other.rename != form.rename or "max_tokens" in other.omit - form.omit

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
-from workbench.distribution import pip_install
+from workbench.distribution import package_folder, pip_install
 from workbench.errors import SpecError
 
 
 def has_litellm() -> bool:
     """Whether LiteLLM is installed; it is not imported."""
-    try:
-        return find_spec("litellm") is not None
-    except (ImportError, ValueError):
-        return False
+    return package_folder("litellm") is not None
 
 
 def check_litellm(model: str, why: str) -> None:

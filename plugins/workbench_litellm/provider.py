@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
+from workbench.distribution import package_folder
 from workbench_litellm.installed import check_litellm, has_litellm
 
 
@@ -25,10 +24,9 @@ def anything(model: str, settings: Any) -> Any:
 
 def _providers() -> set[str]:
     """The prefixes that LiteLLM knows, read from its source: to import it takes seconds. Without it, those of DSPy."""
-    spec = find_spec("litellm") if has_litellm() else None
-    for folder in (spec.submodule_search_locations or ()) if spec else ():
-        file = Path(folder) / "types" / "utils.py"
-        block = file.read_text(encoding="utf-8").partition("class LlmProviders(")[2] if file.is_file() else ""
+    folder = package_folder("litellm")
+    if folder is not None and (file := folder / "types" / "utils.py").is_file():
+        block = file.read_text(encoding="utf-8").partition("class LlmProviders(")[2]
         if found := set(re.findall(r'^    [A-Z0-9_]+ = "([^"]+)"', block.partition("\nclass ")[0], re.MULTILINE)):
             return found
     from workbench.kit.dspy_seam.clients import native_prefixes

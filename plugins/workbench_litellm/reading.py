@@ -5,7 +5,6 @@ DSPy normalizes both; where the server's own body came with it, its words are re
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,12 +19,15 @@ from workbench.lm import (
     Request,
     Response,
     cut_at_stops,
+    dump_arguments,
+    estimate_answer,
     estimate_tokens,
     kind_of_error,
     read_content,
     read_finish,
     read_thoughts,
     read_usage,
+    storable,
 )
 from workbench.type_guards import is_dict, is_list
 
@@ -77,14 +79,14 @@ def read_answer(answer: lm15.Response, request: Request) -> Response:
     usage = read_usage(_usage(answer.usage, body), bool(spoken.strip()), MOST_TOKENS)
     logprobs = tuple(token.logprob for token in answer.logprobs or ()) if request.logprobs else ()
     return Response(
-        _storable(text or refusal),
+        storable(text or refusal),
         finish,
         estimate_tokens(request.messages) if usage.prompt is None else usage.prompt,
-        -(-len(spoken) // 3) if usage.completion is None else usage.completion,
+        estimate_answer(spoken) if usage.completion is None else usage.completion,
         tool_calls=calls,
         logprobs=logprobs if logprobs and all(map(math.isfinite, logprobs)) else None,
         estimated=usage.prompt is None or usage.completion is None,
-        thoughts=_storable(thoughts),
+        thoughts=storable(thoughts),
         message=_whole(answer.message, calls) if calls else None,
         cached=usage.cached,
         cache_write=usage.written,
@@ -151,7 +153,7 @@ def _whole(message: lm15.Message, calls: tuple[dict[str, Any], ...]) -> dict[str
     if not thought and not message.continuation:
         return None
     text = "".join(part.text for part in message.parts if isinstance(part, lm15.TextPart))
-    functions = [{"name": call["name"], "arguments": _dumped(call["arguments"])} for call in calls]
+    functions = [{"name": call["name"], "arguments": dump_arguments(call["arguments"])} for call in calls]
     named = zip(calls, functions, strict=True)
     listed = [{"id": call["id"], "type": "function", "function": one} for call, one in named]
     return {"role": "assistant", "content": text, "tool_calls": listed, WHOLE: message_to_json(message)}
@@ -211,17 +213,9 @@ def _at(value: Any, *path: str | int) -> Any:
     return value
 
 
-def _storable(text: str) -> str:
-    return text.encode("utf-8", "replace").decode("utf-8")  # lone surrogates cannot be stored
-
-
 def _arguments(value: Any) -> Any:
     """A dict, mended where it has to be; else the model's own text, so that an agent can complain."""
     if list(value) != ["partial_json"]:
         return dict(value)
     found = load_loose(str(value["partial_json"]))
     return found if is_dict(found) else value["partial_json"]
-
-
-def _dumped(arguments: Any) -> str:
-    return arguments if isinstance(arguments, str) else json.dumps(arguments)

@@ -11,7 +11,17 @@ import anyio
 from workbench.distribution import pip_install
 from workbench.errors import LMError, PluginError, SpecError, suggest
 from workbench.kit.bounded_http import body_error, bounded_bodies
-from workbench.lm import Message, Request, Response, cut_at_stops, estimate_tokens, kind_of_error, read_finish
+from workbench.lm import (
+    Message,
+    Request,
+    Response,
+    cut_at_stops,
+    estimate_answer,
+    estimate_tokens,
+    kind_of_error,
+    read_finish,
+    storable,
+)
 
 DEFAULT_CONCURRENCY = 4
 #: What `llm`'s plugins call the limit on the length of the answer.
@@ -104,9 +114,9 @@ class LLMModel:
         if prompt is None:
             prompt = estimate_tokens(request.messages)
         if completion is None:
-            completion = -(-len(text) // 3)
+            completion = estimate_answer(text)
         return Response(
-            text.encode("utf-8", "replace").decode("utf-8"),
+            storable(text),
             read_finish(reason, text, False),
             prompt,
             completion,

@@ -5,10 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
+from workbench.distribution import package_folder
 from workbench.lm import Rates
 
 #: (package, file) in the order in which they are looked for: LiteLLM's is the newer one where it is installed.
@@ -21,15 +20,10 @@ TABLES = (
 @cache
 def _table() -> dict[str, Any]:
     for package, name in TABLES:
-        try:
-            spec = find_spec(package)  # finds a top-level package without running it
-        except ImportError:
-            continue
-        for folder in (spec.submodule_search_locations or ()) if spec else ():
-            path = Path(folder) / name
-            if path.is_file():
-                raw = path.read_bytes()
-                return json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)
+        folder = package_folder(package)
+        if folder is not None and (path := folder / name).is_file():
+            raw = path.read_bytes()
+            return json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)
     return {}
 
 

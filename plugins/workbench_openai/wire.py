@@ -17,8 +17,10 @@ from workbench.lm import (
     Form,
     Request,
     Response,
+    body_of,
     content_text,
     cut_at_stops,
+    estimate_answer,
     estimate_tokens,
     kind_of_error,
     make_body,
@@ -27,7 +29,9 @@ from workbench.lm import (
     read_finish,
     read_thoughts,
     read_usage,
+    refused_prompt,
     split_reasoning,
+    storable,
     unknown_parts,
 )
 
@@ -57,7 +61,7 @@ def parse_body(raw: bytes, request: Request, price: Price) -> Response:
     if data.get("error") or (not choices and isinstance(base, dict) and base.get("status_code")):
         kind = kind_of_error(None, data)
         if kind == "refused":
-            return _refused_prompt(request)
+            return refused_prompt(request)
         raise LMError(kind, "status 200 with an error", status=200)
     if not isinstance(choices, list) or not choices:
         raise LMError("bad_body", "status 200 without choices")
@@ -68,18 +72,18 @@ def parse_body(raw: bytes, request: Request, price: Price) -> Response:
     if choice.get("error"):
         kind = kind_of_error(None, {"error": choice["error"]})
         if kind == "refused":
-            return _refused_prompt(request)
+            return refused_prompt(request)
         raise LMError("broken" if kind == "bad_body" else kind, "the server broke off the answer", status=200)
     text, thoughts = read_content(message.get("content"))
     reasoning, text = split_reasoning(text, "".join(content_text(m.get("content")) for m in request.messages))
-    text = cut_at_stops(_clean(text), request.stop)
+    text = cut_at_stops(storable(text), request.stop)
     calls = tuple(map(_tool_call, _listed(message.get("tool_calls"))))
     refusal = message.get("refusal")
     if refusal and isinstance(refusal, str):
-        text, finish = text or _clean(refusal), "refusal"
+        text, finish = text or storable(refusal), "refusal"
     else:
         finish = read_finish(choice.get("finish_reason"), text, bool(calls))
-    thoughts = "\n".join(filter(None, (_clean(read_thoughts(message)), _clean(thoughts), _clean(reasoning))))
+    thoughts = "\n".join(filter(None, (storable(read_thoughts(message)), storable(thoughts), storable(reasoning))))
     response = _response(text, finish, data, choice, calls, request, price)
     return replace(response, thoughts=thoughts, message=unknown_parts(message))
 
@@ -109,7 +113,7 @@ def _response(
     if prompt is None:
         prompt = estimate_tokens(request.messages)
     if completion is None:
-        completion = -(-len(said) // 3)
+        completion = estimate_answer(said)
     return Response(
         text,
         finish,
@@ -128,11 +132,6 @@ def _response(
 
 def _count(value: Any) -> int | None:
     return value if type(value) is int and 0 <= value <= MOST_TOKENS else None
-
-
-def _clean(text: str) -> str:
-    """Lone surrogates (from \\ud800 escapes) cannot be stored as UTF-8, so they become '?'."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _listed(calls: Any) -> list[Any]:
@@ -157,7 +156,7 @@ def _arguments(value: Any) -> Any:
     complain."""
     if isinstance(value, str):
         parsed = load_loose(value or "{}")
-        return parsed if isinstance(parsed, dict) else _clean(value)
+        return parsed if isinstance(parsed, dict) else storable(value)
     return value if isinstance(value, dict) else {}
 
 
@@ -187,19 +186,7 @@ def refusal_or_error(status: int, headers: Mapping[str, str], raw: bytes, reques
     error = error_for(status, headers, raw)
     if error.kind != "refused":
         raise error
-    return _refused_prompt(request)
-
-
-def _refused_prompt(request: Request) -> Response:
-    return Response("", "refusal", estimate_tokens(request.messages), usd=0.0, estimated=True)
-
-
-def body_of(raw: bytes) -> Any:
-    """The body of an error as JSON, else as text."""
-    try:
-        return json.loads(raw)
-    except (ValueError, RecursionError):
-        return text_of(raw)
+    return refused_prompt(request)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

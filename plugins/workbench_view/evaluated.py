@@ -13,7 +13,7 @@ from workbench.errors import StoreError
 from workbench.evaluation import EvalReport, add_details, read_rows, stored_report
 from workbench.run import status_of
 from workbench.store import Store, read_report
-from workbench_view.exports import plain_cell, table_cell
+from workbench_view.exports import names_in, plain_cell, table_cell
 from workbench_view.page import environment, format_score, format_seconds, format_usd, read_style
 
 #: Rows of a page, and of Markdown: worst first. All are in the CSV.
@@ -73,9 +73,9 @@ def write_json(facts: EvalFacts) -> str:
 
 def write_csv(facts: EvalFacts) -> str:
     """A line for each row: its id, split and repeat, its fields, what was answered, and the score."""
-    fields = _names(_fields(row) for row in facts.rows)
-    answers = _names(row["prediction"] for row in facts.rows)
-    scores = _names(row["scores"] for row in facts.rows)
+    fields = names_in(_fields(row) for row in facts.rows)
+    answers = names_in(row["prediction"] for row in facts.rows)
+    scores = names_in(row["scores"] for row in facts.rows)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     last = ("score", "failure", "message", "feedback")
@@ -92,11 +92,6 @@ def write_csv(facts: EvalFacts) -> str:
 
 def _fields(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**(row["inputs"] or {}), **(row["further"] or {})}
-
-
-def _names(rows: Any) -> list[str]:
-    """The names in all rows, in the order in which they are first met."""
-    return list(dict.fromkeys(name for row in rows for name in row or ()))
 
 
 #: By the ending of a file.

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from workbench.text import one_line
@@ -90,8 +90,8 @@ def write_csv(facts: Facts) -> str:
     """A line for each sealed row: its id, the score on both sides, their difference, its inputs, and both answers."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    inputs = list(dict.fromkeys(name for row in facts.inputs.values() for name in row))
-    said = list(dict.fromkeys(name for side in facts.answers for row in side.values() for name in row))
+    inputs = names_in(facts.inputs.values())
+    said = names_in(row for side in facts.answers for row in side.values())
     answers = [f"{side}.{name}" for side in ("baseline", "winner") for name in said]
     writer.writerow(map(plain_cell, ["row", "baseline", "winner", "difference", *inputs, *answers]))
     if facts.sides is not None:
@@ -103,6 +103,11 @@ def write_csv(facts: Facts) -> str:
             cells += [side.get(example, {}).get(name) for side in facts.answers for name in said]
             writer.writerow(map(plain_cell, cells))
     return out.getvalue()
+
+
+def names_in(rows: Iterable[Mapping[str, Any] | None]) -> list[str]:
+    """The names in all rows, in the order in which they are first met."""
+    return list(dict.fromkeys(name for row in rows for name in row or ()))
 
 
 def plain_cell(value: Any) -> Any:

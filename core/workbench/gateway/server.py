@@ -14,7 +14,7 @@ from workbench.errors import SpecError
 from workbench.gateway.access import MOST_AT_ONCE, Admitted, Door, check_sender, own_names, variables_for
 from workbench.gateway.asks import GatewaySession, Refused, refusal_of
 from workbench.gateway.endpoints import Dialect, Endpoint, Event, dialect_of, find_endpoint
-from workbench.lm import MAX_BODY, is_loopback
+from workbench.lm import MAX_BODY, is_loopback, storable
 from workbench.type_guards import is_dict, is_list
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ def _finite(text: str) -> float:
 def _whole(value: Any) -> Any:
     """The same value with '?' for halves of characters (\\ud83d alone), which cannot be stored or sent."""
     if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
+        return storable(value)
     if is_list(value):
         return [_whole(one) for one in value]
     return {_whole(key): _whole(one) for key, one in value.items()} if is_dict(value) else value

@@ -13,6 +13,7 @@ from workbench.errors import SpecError, suggest
 from workbench.kit.agent_log import Log, LogStep
 from workbench.kit.atif import is_trajectory, read_log
 from workbench.kit.log_spans import CONVENTIONS, find_convention, read_spans, read_traces
+from workbench.text import LINE_END
 
 #: Names of formats for `--format`.
 FORMATS = ("who-and-when", "atif", *CONVENTIONS)
@@ -81,7 +82,7 @@ def _values(path: Path) -> Iterator[tuple[str, Any]]:
         yield "", _parse(text)
         return
     except ValueError as error:
-        whole, lines = error, [(n, line) for n, line in enumerate(re.split(r"\r\n|\n|\r", text), 1) if line.strip()]
+        whole, lines = error, [(n, line) for n, line in enumerate(LINE_END.split(text), 1) if line.strip()]
     if not lines:
         raise SpecError(f"{path} is empty", hint="A log is JSON: see the formats of workbench attribute --help.")
     for number, line in lines:

@@ -20,6 +20,7 @@ from workbench.lm.events import read_events
 from workbench.lm.http import (
     MAX_BODY,
     Rates,
+    body_of,
     is_loopback,
     is_reasoning,
     kind_of_status,
@@ -43,8 +44,11 @@ from workbench.lm.protocol import (
     check_length,
     content_text,
     count_images,
+    estimate_answer,
     estimate_tokens,
     offset_seed,
+    refused_prompt,
+    storable,
 )
 from workbench.lm.thoughts import cut_at_stops, split_reasoning, split_thoughts
 from workbench.lm.turns import as_it_came, dump_arguments, plain_message, unknown_parts
@@ -92,8 +96,12 @@ __all__ = [
     "check_length",
     "content_text",
     "count_images",
+    "estimate_answer",
     "estimate_tokens",
+    "refused_prompt",
+    "storable",
     "offset_seed",
+    "body_of",
     "is_loopback",
     "is_reasoning",
     "is_thought",

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from workbench.errors import LMError
+from workbench.text import LINE_END
 from workbench.type_guards import is_dict, is_list
 
-#: The end of a line of a stream, and no other: texts hold U+2028 and its like as they are.
-_LINE_END = re.compile(r"\r\n|\n|\r")
 _DONE = "[DONE]"
 
 
@@ -23,7 +21,7 @@ def read_events(raw: bytes) -> dict[str, Any] | None:
     text = raw.decode("utf-8", "replace").lstrip("\ufeff \r\n")
     if not text.startswith(("data:", "event:", ": ")):
         return None
-    lines = (line.removeprefix("data:").strip() for line in _LINE_END.split(text) if line.startswith("data:"))
+    lines = (line.removeprefix("data:").strip() for line in LINE_END.split(text) if line.startswith("data:"))
     try:
         events = [json.loads(line) if line != _DONE else _DONE for line in lines if line]
     except (ValueError, RecursionError) as error:

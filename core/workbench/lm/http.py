@@ -5,6 +5,7 @@ reasoning models.
 from __future__ import annotations
 
 import base64
+import json
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -78,6 +79,14 @@ def redact(text: str, key_variable: str | None = None, headers: Mapping[str, Any
     them."""
     secrets = [value for name, value in os.environ.items() if name.endswith(_SECRET) or name == key_variable]
     return _without(text, _forms((*secrets, *map(str, (headers or {}).values()))))
+
+
+def body_of(raw: bytes | str) -> Any:
+    """The body of an error as JSON, else as text."""
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError):
+        return raw if isinstance(raw, str) else raw.decode("utf-8", "replace")
 
 
 def redact_answer(response: Response, key: str | None, headers: Mapping[str, Any] | None = None) -> Response:

@@ -218,6 +218,21 @@ def estimate_tokens(messages: tuple[Message, ...]) -> int:
     )
 
 
+def estimate_answer(said: str) -> int:
+    """A high estimate of the tokens of an answer: one for each three characters."""
+    return -(-len(said) // 3)
+
+
+def refused_prompt(request: Request) -> Response:
+    """The answer where a filter of the provider's stopped the prompt: nothing is billed."""
+    return Response("", "refusal", estimate_tokens(request.messages), usd=0.0, estimated=True)
+
+
+def storable(text: str) -> str:
+    """A text with '?' for halves of characters (\\ud83d alone), which cannot be stored or sent as UTF-8."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
 def _texts(message: Message) -> str:
     content: Any = message.get("content") or ""
     return "".join(str(part.get("text", "")) for part in content) if isinstance(content, list) else f"{content}"

@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 
 from workbench.errors import LMError, WorkbenchError
-from workbench.lm import MAX_BODY, kind_of_error, redact
+from workbench.lm import MAX_BODY, body_of, kind_of_error, redact
 
 
 class SyncError(WorkbenchError):
@@ -41,7 +41,7 @@ class VLLMClient:
                 if answer.status >= 400:
                     wait = answer.headers.get("Retry-After", "")
                     raise LMError(
-                        kind_of_error(answer.status, _loaded(text)),
+                        kind_of_error(answer.status, body_of(text)),
                         redact(f"{path}: {answer.status} {text}")[:320],
                         status=answer.status,
                         retry_after=float(wait) if wait.isdigit() else None,
@@ -68,10 +68,3 @@ async def _text(answer: aiohttp.ClientResponse) -> str:
             answer.close()  # or the rest would be read on the way out
             raise LMError("bad_body", f"{answer.url.path}: a body over {MAX_BODY} bytes")
     return body.decode("utf-8", "replace")
-
-
-def _loaded(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text

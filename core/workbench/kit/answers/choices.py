@@ -45,7 +45,8 @@ _DENIED_BEFORE = re.compile(
     r"n[\u00e3a]o|non|nie|niet|inte|ikke|не)\b|n[\u2019']t\b)(?:\W+\w+){0,4}?\W*$|[不非没無无未别別]\w{0,2}$"
 )
 _DENIED_BEHIND = re.compile(
-    r"\s*(?:(?:では|じゃ)な|[이가은는]?\s*아니)|\W*(?:\w+\W+){0,2}?(?:not\b|\w*n[\u2019']t\b|cannot\b|wrong\b|incorrect\b|false\b|tempting\b|unlikely\b|"
+    r"\s*(?:(?:では|じゃ)な|[이가은는]?\s*아니)|"
+    r"\W*(?:\w+\W+){0,2}?(?:not\b|\w*n[\u2019']t\b|cannot\b|wrong\b|incorrect\b|false\b|tempting\b|unlikely\b|"
     r"(?:can|could) be (?:ruled out|excluded)|ruled out\b|excluded\b|out$)"
 )
 #: What may follow a value that a text begins with, if it states it: `technical: ...`, `B. ...`, `No it is not`.

@@ -66,9 +66,10 @@ def split_fields(text: str, names: Sequence[str], all_labelled: bool = False) ->
     What stands before all labels is that of the first field, if it has no label of its own and not all_labelled.
     """
     found = sorted((m.start(), m.end(), name) for name in names for m in _label(name).finditer(text))
-    if found and (missing := [name for name in names[1:] if name not in {name for *_, name in found}]):
-        found += [(m.start(), m.end(), n) for n in missing if (m := _label_within(n).search(text, found[0][1]))]
-        found.sort()
+    if found:
+        missing, begun = {*names[1:]} - {name for *_, name in found}, found[0][1]
+        within = ((n, _label_within(n).search(text, begun)) for n in missing)
+        found = sorted([*found, *((m.start(), m.end(), name) for name, m in within if m)])
     found = [one for n, one in enumerate(found) if not n or one[0] >= found[n - 1][1]]
     parts, ends = dict[str, str](), [one[0] for one in found[1:]] + [len(text)]
     for (_, start, name), end in zip(found, ends, strict=False):

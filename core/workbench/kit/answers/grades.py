@@ -9,6 +9,8 @@ from workbench.kit.answers.json_text import read_objects
 
 _NAMES = "score|grade|rating|评分|得分|分数"
 _WHOLE = "final|overall|total"
+#: The keys of an object that hold a grade, the surest first.
+_KEYS = [f"{whole}{name}" for whole in (*(f"{w}_" for w in _WHOLE.split("|")), "") for name in _NAMES.split("|")]
 _OF = r"\s*(?:/|out of|of|\(?on a scale (?:of|from) \d+ (?:to|-|\u2013))\s*"
 _VALUE = rf"-?\d+(?:[.,]\d+)?(?![\d%]|\s?[-\u2013]\s?\d)(?:{_OF}\d+)?|\d+(?:[.,]\d+)?%"
 _MARK = rf"[\"'*_`]*(?:[ \t]*\([^()\n]*\))?\s*[:=\uff1a]\s*[\"'*_`\[]*\s*({_VALUE})"
@@ -30,9 +32,8 @@ def read_grade(text: str, best: int) -> tuple[float, str] | None:
 
     `3/5` is 0.6 on any scale, and so is 60%. An object with a score, which many judges write, is read as well.
     """
-    names = [f"{whole}{name}" for whole in (*(f"{w}_" for w in _WHOLE.split("|")), "") for name in _NAMES.split("|")]
     for value in reversed([*read_objects(text)]):
-        for name in names:
+        for name in _KEYS:
             if (found := find_object(value, [name])) is not None:
                 words = next((v for k, v in value.items() if isinstance(v, str) and k.lower() != name), "")
                 return _share(str(found[name]), best, words)

@@ -158,18 +158,11 @@ def read_number(text: str, field: str = "answer") -> tuple[Number, bool] | None:
     field: the name of the output.
     """
     text = _TOLERANCE.sub("", normalise(text[-_TAIL:]))
-    bare = (
-        _SPACED.sub(lambda groups: groups[0].replace(" ", "\u00a0"), text)
-        .strip()
-        .strip("\"'`*")
-        .strip()
-        .rstrip(".")
-        .rstrip()
-    )
+    text = _SPACED.sub(lambda groups: groups[0].replace(" ", "\u00a0"), text)
+    bare = text.strip().strip("\"'`*").strip().rstrip(".").rstrip()
     if _JOINED.fullmatch(bare):
         return None
-    numbers = [*find_numbers(bare)]
-    numbers = [one for one in numbers if not _DENIED.search(bare[max(0, one.start - 20) : one.start])] or numbers
+    numbers = _stated_numbers(bare) or [*find_numbers(bare)]
     if len(numbers) == 1 and (numbers[0].start, numbers[0].end) == (0, len(bare)):
         return numbers[0], False
     for conclusion in find_conclusions(bare, field):
@@ -186,7 +179,11 @@ def read_number(text: str, field: str = "answer") -> tuple[Number, bool] | None:
 def _concluded(text: str) -> Number | None:
     """The number in what is introduced as the answer: behind the last `=`, and not in brackets, if it has several."""
     for part in (_BRACKETED.sub(" ", text).rpartition("=")[2], text):
-        numbers = [one for one in find_numbers(part) if not _DENIED.search(part[max(0, one.start - 20) : one.start])]
-        if numbers:
+        if numbers := _stated_numbers(part):
             return numbers[0]
     return None
+
+
+def _stated_numbers(text: str) -> list[Number]:
+    """The numbers in a normalised text that are not denied: `not 12 but 14` states 14."""
+    return [one for one in find_numbers(text) if not _DENIED.search(text[max(0, one.start - 20) : one.start])]

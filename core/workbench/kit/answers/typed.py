@@ -142,9 +142,8 @@ def _candidates(text: str, name: str, names: Sequence[str] = ()) -> Iterator[tup
         if not value and not whole:  # the box of a list, e.g. [ ]
             continue
         yield value, whole
-        if isinstance(value, dict) and (
-            known := {key: found[n] for n in names if (found := find_object(value, [n])) for key in [n]}
-        ):
+        known = {n: found[n] for n in names if (found := find_object(value, [n]))}
+        if known:
             yield known, whole
         if (inner := find_object(value, [name])) is not None:
             yield inner[name], whole
