@@ -322,9 +322,9 @@ class Ledger:
         outcome = error.kind if error else response.finish if response else "empty"
         prompt = min(response.prompt_tokens, MOST_TOKENS) if response else 0
         completion = min(response.completion_tokens, MOST_TOKENS) if response else 0
-        told = response.usd if response else None
-        told = told if told is not None and 0 <= told < math.inf else None  # a provider may tell anything
-        usd = told if told is not None else lm.price(prompt, completion) or 0.0
+        usd = response.usd if response else None
+        if usd is None or not 0 <= usd < math.inf:  # a provider may tell anything
+            usd = lm.price(prompt, completion) or 0.0
         done = self.journal.add_call(
             key,
             role=role,
