@@ -20,6 +20,7 @@ from workbench.runtime.expected_cost import (
 )
 from workbench.runtime.program import Context, Program, ends_run, make_request
 from workbench.runtime.repair import Address, Repair, Repairs
+from workbench.runtime.requests import most_tokens
 from workbench.runtime.runtime import Consent, Runtime
 from workbench.runtime.sandbox import (
     BOUNDARIES,
@@ -57,6 +58,7 @@ __all__ = [
     "dearest_role_usd",
     "dearest_usd",
     "models_of",
+    "most_tokens",
     "no_price_line",
     "prompt_tokens",
     "format_usd",

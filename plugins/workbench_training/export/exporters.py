@@ -16,6 +16,7 @@ from workbench.distribution import pip_install
 from workbench.errors import SpecError
 from workbench.kit.chat_template import render_chat
 from workbench.lm import HasWeights, make_lm
+from workbench.runtime import most_tokens
 from workbench.spec import LMSpec, lm_spec
 from workbench.task import Example, Task, dump_yaml
 from workbench.workflow import NodeKind, Workflow, task_lm
@@ -108,7 +109,7 @@ def verl(workflow: Workflow, path: Path | None, *, task: Task) -> None:
     rows = {name: [_row(node, e, targets, weights) for e in part] for name, part in data.items()}
     prompt_tokens = max((len(row["extra_info"]["prompt_ids"]) for part in rows.values() for row in part), default=0)
     objective = settings.resolve_objective()
-    longest = getattr(node, "settings", {}).get("max_tokens") or task.spec.lm.max_tokens or 512
+    longest = most_tokens(task.spec.lm, getattr(node, "settings", {}).get("max_tokens"))
     text = _PLUGIN.format(
         objective=objective.model_dump(mode="json", exclude_defaults=True),
         rewards=rewards,

@@ -163,8 +163,8 @@ def test_answers_are_as_long_as_the_node_allows(tmp_path: Path) -> None:
     needs_torch()
     pytest.importorskip("pyarrow")
     parts = {"rewards": [{"kind": "exact_match", "target": "text"}]}
-    for name, signature, tokens in (("a", "text -> call", 512), ("b", "text -> call: Literal['yes', 'no']", 16)):
-        task = task_of(tmp_path / name, parts, nodes={"route": {"predict": signature}})
+    for name, settings, tokens in (("a", {}, 512), ("b", {"decoding": {"max_tokens": 16}}, 16)):
+        task = task_of(tmp_path / name, parts, nodes={"route": {"predict": "text -> call", **settings}})
         verl(task.workflow, tmp_path / name / "out", task=task)
         tree = yaml.safe_load((tmp_path / name / "out/verl.yaml").read_text())
         assert tree["data"]["max_response_length"] == loaded(tmp_path / name / "out")[0]["LONGEST"] == tokens
