@@ -64,6 +64,7 @@ def rank_of(kind: str, seed: int, formula: str = "ochiai", informed: bool = True
     return found.index(faulty) if faulty in found else len(NODES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("formula", FORMULAS)
 def test_the_faulty_node_is_among_the_first_three_from_50_traces(formula: str) -> None:
     """Issue figure: at least 90%. With shuffled outcomes it is there as often as by chance."""

@@ -92,6 +92,7 @@ def without_inputs(shown: str) -> list[str]:
     return [line for line in shown.splitlines() if not re.match(r"    \w+: ", line)]
 
 
+@pytest.mark.slow
 def test_flipped_bits_never_change_what_is_shown_as_paid_for(database: Path) -> None:
     """Report, tree and answers; numbers and notes beside them have no checksum."""
     whole, before = {tuple(words): look(database, *words) for words in LOOKS}, database.read_bytes()

@@ -228,6 +228,7 @@ def test_friction_40_verbose_and_the_log_file_tell_every_call(
     assert all(re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d ", line) for line in lines)
 
 
+@pytest.mark.slow
 def test_friction_42_a_closed_pipe_ends_no_run(write: WriteFile, tmp_path: Path) -> None:
     """As with `2>&1 | head -1`: what is paid for goes on to its end, and is stored."""
     path = write(lm="bundled/nano", nodes={"say": {"predict": "word -> label: Literal['other', 'w2']"}})

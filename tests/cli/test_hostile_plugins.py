@@ -46,6 +46,7 @@ def workbench(arguments: Sequence[str], folder: Path) -> subprocess.CompletedPro
     return subprocess.run(command, env=env, capture_output=True, text=True, cwd=folder, timeout=120)
 
 
+@pytest.mark.slow
 def test_hooks_that_exit_or_raise_in_a_run_are_told_in_the_report(folder: Path) -> None:
     hooks = {
         "run_started": "raise SystemExit(0)",
@@ -77,6 +78,7 @@ def test_a_plugin_that_exits_while_it_adds_commands_is_named(folder: Path) -> No
     assert "plugin 'aaa' was set aside" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_bundled_plugin_keeps_its_names(folder: Path) -> None:
     install(folder, "@hookimpl\ndef register_optimizers(register):\n    register('random', 'x:y')")
     assert workbench(["validate", "w.yaml"], folder).returncode == 0
@@ -84,6 +86,7 @@ def test_a_bundled_plugin_keeps_its_names(folder: Path) -> None:
     assert "set aside" in line and "has registered already" in line
 
 
+@pytest.mark.slow
 def test_no_plugins_loads_the_bundled_ones_alone(folder: Path) -> None:
     """Not even one that ends the process of each command."""
     install(folder, "import os\nprint('LOADED', flush=True)\nos._exit(3)")
@@ -128,6 +131,7 @@ def test_a_plugin_that_prints_is_listed_with_what_it_provides(folder: Path) -> N
     assert "\\x1b]52;c;aGk=\\x07" in done.stdout and "\x1b" not in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_a_command_goes_on_without_plugins_whose_import_raises_anything(folder: Path) -> None:
     raised = {"kbd": "raise KeyboardInterrupt", "base": "raise BaseException('x')"}
     for name, code in raised.items():
@@ -146,6 +150,7 @@ def test_a_plugin_that_ends_the_process_of_a_command_is_named_last(folder: Path,
     assert done.returncode == 3 and said in done.stderr
 
 
+@pytest.mark.slow
 def test_a_hook_that_ends_the_process_of_a_run_is_named_last(folder: Path) -> None:
     install(folder, "import os\n@hookimpl\ndef candidate_evaluated(run):\n    os._exit(0)")
     done = workbench(["optimize", "w.yaml"], folder)

@@ -68,6 +68,7 @@ def write(path: Path, cells: Sequence[str], repeated: int = 9) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", [pytest.param(["1 MB"] * 3, marks=pytest.mark.slow), list(CELLS)[1:]], ids=len)
 def test_hostile_cells_are_shown_with_escapes_and_kept_as_they_are(names: list[str], folder: Path) -> None:
     """Each cell is in a row of train, of val and of test."""
@@ -106,6 +107,7 @@ def test_a_number_that_is_none_is_refused_at_its_line_where_it_is_read(number: s
     assert isinstance(refused, SpecError) and (refused.line, Path(refused.file or "").name) == (10, "rows.jsonl")
 
 
+@pytest.mark.slow
 def test_cells_of_a_table_are_read_as_they_are_and_go_nowhere_else_as_a_table(folder: Path) -> None:
     """A formula would run in a spreadsheet. A run writes JSON and YAML, in which it is a text, and no CSV. `predict`
     does (tests/inference/test_file_to_file.py)."""

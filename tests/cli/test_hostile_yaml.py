@@ -83,6 +83,7 @@ def test_a_hostile_file_is_refused_at_its_line_in_few_lines(
     assert seconds < 1 + 20 * (time.process_time() - begun), "it was 80 times as long for 90,000 keys"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

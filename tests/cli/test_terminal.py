@@ -188,6 +188,7 @@ def test_a_strangers_database_is_shown_with_its_escapes_visible(
     assert "\\x1b]52" in said or column in hidden, "nothing shows it"
 
 
+@pytest.mark.slow
 def test_what_an_mcp_server_prints_is_in_the_error_visible_and_not_on_the_terminal(tmp_path: Path) -> None:
     pytest.importorskip("mcp")
     (tmp_path / "server.py").write_text(f"import sys\nsys.stderr.write({'cannot start ' + EVIL!r})\nsys.exit(3)\n")

@@ -39,6 +39,7 @@ def test_every_row_of_the_fault_matrix_has_a_test_that_is_there() -> None:
             assert name in functions_in((page.parent / place).resolve()), f"row {number}: {name} is not in {place}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", ["security.md", "explanation/reliability.md"])
 def test_every_file_of_tests_that_a_page_names_has_tests(page: str) -> None:
     links = LINK.findall((DOCS / page).read_text(encoding="utf-8"))

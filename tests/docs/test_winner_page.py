@@ -41,6 +41,7 @@ def test_friction_1_the_fastapi_application_answers(monkeypatch: pytest.MonkeyPa
             sys.modules.pop("fastapi", None)
 
 
+@pytest.mark.slow
 def test_what_the_page_serves_is_asked_as_it_says(tmp_path: Path) -> None:
     pytest.importorskip("uvicorn")
     serve, curl = block("text", "workbench serve").strip().splitlines()

@@ -75,6 +75,7 @@ def test_friction_13_a_budget_that_ends_gives_a_partial_score_and_resume_pays_th
     assert done.score == evaluate(write(), database=tmp_path / "b.db", pool=Script(echo)).score
 
 
+@pytest.mark.slow
 def test_a_killed_eval_goes_on_where_it_was(write: WriteFile, tmp_path: Path) -> None:
     """SIGKILL in the middle: what was answered is not asked again, and the score is that of an eval in one piece."""
     path = write(concurrency=1)
@@ -299,6 +300,7 @@ def _count(store: Store) -> int:
     return row["n"]
 
 
+@pytest.mark.slow
 def test_a_look_at_sealed_rows_is_stored_with_each_row_so_that_no_kill_hides_it(
     write: WriteFile, tmp_path: Path
 ) -> None:

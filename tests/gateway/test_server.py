@@ -257,6 +257,7 @@ def test_a_late_error_ends_the_stream_as_one(monkeypatch: pytest.MonkeyPatch) ->
     serve(ScriptedSession(Refused(429, "budget", "No more."), seconds=0.3), use)
 
 
+@pytest.mark.slow
 def test_five_hundred_streams_at_once() -> None:
     session = ScriptedSession(seconds=1.0)
 

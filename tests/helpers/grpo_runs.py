@@ -54,6 +54,7 @@ def write(
             "sort": {
                 "predict": "text -> label: Literal['billing', 'technical', 'shipping', 'returns', 'account']",
                 "instructions": "Sort the support ticket by topic.",
+                "decoding": {"max_tokens": 16},  # a label; drawn in another batch, a long answer may differ by rounding
             }
         },
         "optimize": optimizers or [{"grpo": SMALL}],

@@ -71,6 +71,7 @@ def test_u10_a_loop_works_when_pythons_threads_have_shut_down(
             loop.close()
 
 
+@pytest.mark.slow
 def test_u10_the_last_reference_ends_the_thread(tmp_path: Path) -> None:
     def running() -> int:
         return sum(thread.name == "workbench-calls" for thread in threading.enumerate())

@@ -95,6 +95,7 @@ def run(folder: Path, *words: str, cwd: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_friction_2_a_moved_bundle_runs_where_nothing_else_is(tmp_path: Path) -> None:
     done = export(write(tmp_path), "--bundle", tmp_path / "out")
     assert done.exit_code == 0, done.output
@@ -108,6 +109,7 @@ def test_friction_2_a_moved_bundle_runs_where_nothing_else_is(tmp_path: Path) ->
         assert wf(text="y").ended.startswith("YY!CORPUS")
 
 
+@pytest.mark.slow
 def test_a_bundle_has_what_is_named_and_nothing_else(tmp_path: Path) -> None:
     made = bundle_file(write(tmp_path), tmp_path / "out")
     assert made.files == (
@@ -220,6 +222,7 @@ def test_what_another_machine_does_not_have_is_refused_by_name(tmp_path: Path) -
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_a_folder_with_files_is_not_written_into(tmp_path: Path) -> None:
     path = write(tmp_path)
     with pytest.raises(SpecError, match="exists and is not empty"):
@@ -254,6 +257,7 @@ def test_keys_servers_and_mcp_servers_are_told(tmp_path: Path, monkeypatch: pyte
     assert '"serve", "workflow.yaml", "--host", "0.0.0.0"' in docker and "no-auth" not in docker
 
 
+@pytest.mark.slow
 def test_a_bundle_is_served_in_another_place(tmp_path: Path) -> None:
     pytest.importorskip("uvicorn")
     import httpx

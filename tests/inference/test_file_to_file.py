@@ -90,6 +90,7 @@ main(["predict", *sys.argv[2:]])
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("room", [500, 400_000])
 def test_a_full_disk_is_told_with_the_file_and_the_same_command_continues(
     tmp_path: Path, rows: Path, room: int
@@ -229,6 +230,7 @@ def test_tools_run_for_each_row_though_rows_are_equal(tmp_path: Path) -> None:
     assert sorted(row["number"] for row in lines(tmp_path / "out.jsonl")) == [1, 2, 3]
 
 
+@pytest.mark.slow
 def test_a_half_written_row_is_done_again(tmp_path: Path, rows: Path) -> None:
     out, part = tmp_path / "out.jsonl", tmp_path / "out.jsonl.part"
     path = write(tmp_path)

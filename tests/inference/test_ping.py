@@ -69,6 +69,7 @@ def test_what_is_shown_and_nothing_is_recorded(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.db"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "kind"), [("500", "server"), ("401", "auth"), ("html", "bad_body"), ("blank", "empty")]
 )

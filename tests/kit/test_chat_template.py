@@ -70,6 +70,7 @@ def test_the_text_is_that_of_transformers(tokenizer: Any, template: str, prompte
     assert chat_template.render_chat(tokenizer, MESSAGES, add_generation_prompt=prompted) == wanted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("template", ENDLESS.values(), ids=ENDLESS)
 def test_a_template_that_does_not_end_is_ended(tokenizer: Any, template: str, soon: None) -> None:
     tokenizer.chat_template = template
@@ -83,6 +84,7 @@ def test_a_template_that_does_not_end_is_ended(tokenizer: Any, template: str, so
     assert chat_template.render_chat(tokenizer, MESSAGES[:1]) == "<system>be kind", "the next one is rendered"
 
 
+@pytest.mark.slow
 def test_it_is_not_waited_for_again_and_again(tokenizer: Any, soon: None) -> None:
     tokenizer.chat_template = ENDLESS["loops"]
     for words in (*["more than 0.3 s$"] * 3, "more than 0.3 s 3 times before$"):

@@ -56,6 +56,7 @@ def possible(workflow: Workflow, start: Workflow) -> list[tuple[Edit, Workflow]]
     return found
 
 
+@pytest.mark.slow
 @given(start=st.sampled_from(sorted(STARTS)), picks=st.lists(st.integers(0, 10**6), min_size=1, max_size=4))
 @settings(max_examples=60, deadline=None)
 def test_every_edit_can_be_undone_and_keeps_the_flow(start: str, picks: list[int]) -> None:

@@ -57,6 +57,7 @@ def same(rows: Sequence[Row], expected: list[tuple[list[int], list[float]]]) -> 
         assert row.ids == ids and row.logprobs == pytest.approx(logprobs, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_a_nucleus_beside_it_changes_no_draw_of_a_row() -> None:
     rows = [Row([5 + i, 6], 12, 1.0, 0.5 if i % 4 == 1 else 1.0, (), 300 + i) for i in range(8)]
     expected = alone(rows)
@@ -143,6 +144,7 @@ def test_a_row_without_memory_gets_an_error_alone() -> None:
     assert given == rows and all(isinstance(row.error, LMError) for row in rows)
 
 
+@pytest.mark.slow
 def test_memory_is_given_back_once_rings_of_references_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model whose layers hold bound methods of each other is no longer used, and yet not freed."""
 

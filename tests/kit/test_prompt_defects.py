@@ -147,6 +147,7 @@ def test_tokens_are_a_lower_bound() -> None:
     assert tokens_of_call("get_order", ["order_id"]) == 9
 
 
+@pytest.mark.slow
 def test_a_long_text_costs_no_more_than_reading_it() -> None:
     """Each of these would take minutes if a rule went over it once for each of its words."""
     for part in ("answer with ", "use the ", "`a`, ", "only ", " ", "call f_1("):

@@ -35,6 +35,7 @@ def calls(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 @settings(
     max_examples=60,
     deadline=None,

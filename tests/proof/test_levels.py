@@ -33,6 +33,7 @@ def test_a_test_that_grows_by_resumes_keeps_its_level() -> None:
     assert row["shown95"][1] <= 0.05, row
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "world", [w for w in NULLS if "skewed" in w.name and "n=20" in w.name], ids=lambda world: world.name
 )

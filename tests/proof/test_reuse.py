@@ -21,6 +21,7 @@ def better(request: Request) -> float:
     return 0.9 if "Better" in str(request.messages[0]) else 0.3
 
 
+@pytest.mark.slow
 def test_each_test_of_a_change_on_the_same_rows_is_a_look(tmp_path: Path) -> None:
     first, lm = plant(tmp_path, better, {"random": {"trials": 4}}, calls=600, search=SPACE)
     assert first.gain_shown and first.earlier_tests == [] and not warned(first)

@@ -114,6 +114,7 @@ def test_a_saving_is_proved_by_the_same_test() -> None:
     assert cheap.most == 300 and cheap.bound == "its calls at their worst"
 
 
+@pytest.mark.slow
 def test_a_saving_allows_for_rows_as_dear_as_they_can_be() -> None:
     """Each row 10 cheaper, and a row that costs 1,000 more in one of a hundred was not seen in 60."""
     baseline, winner = [100.0] * 60, [90.0] * 60

@@ -142,6 +142,7 @@ def cheaper_world(rng: np.random.Generator, n: int, loss: float, changed: float,
     return paired_proof(baseline.tolist(), (baseline + (better * 1.0 - worse) * step).tolist())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("graded", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("changed", [0.06, 0.2])
 def test_a_loss_of_the_margin_is_hardly_ever_taken_for_none(graded: bool, changed: float) -> None:
@@ -151,6 +152,7 @@ def test_a_loss_of_the_margin_is_hardly_ever_taken_for_none(graded: bool, change
     assert wrong <= runs * 0.025 + 3 * math.sqrt(runs * 0.025)
 
 
+@pytest.mark.slow
 def test_no_loss_is_found_to_be_none_with_enough_rows() -> None:
     rng = np.random.default_rng(6)
     assert sum(cheaper_world(rng, 600, 0.0, 0.1, False).loss_bounded for _ in range(100)) >= 90
@@ -217,6 +219,7 @@ def test_interval_of_a_share_is_wilsons(hits, n):
 # Simulations. Their bounds are 3 standard errors wide, so that a right program passes for any seed but few.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["binary", "graded", "coarse"])
 @pytest.mark.parametrize("n", [8, 60])
 def test_a_gain_that_is_not_there_is_rarely_shown(kind, n):
@@ -232,6 +235,7 @@ def test_a_gain_that_is_not_there_is_rarely_shown(kind, n):
     assert false / runs <= 0.025 + 3 * math.sqrt(0.025 * 0.975 / runs), "two-sided: half of 5% are gains"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "share"), [(40, 0.3), (200, 0.2), (400, 0.05)])
 def test_power_at_the_smallest_gain_binary(n, share):
     rng = np.random.default_rng(7)
@@ -315,6 +319,7 @@ def test_power_at_the_smallest_gain_graded(n: int) -> None:
     assert shown / runs == pytest.approx(0.8, abs=0.12)
 
 
+@pytest.mark.slow
 def test_the_interval_covers_the_true_difference() -> None:
     """Graded scores; at least 95%, since the bound leaves room for losses that were not seen."""
     rng = np.random.default_rng(6)

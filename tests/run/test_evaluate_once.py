@@ -22,6 +22,7 @@ def test_an_input_without_a_name_is_refused(tmp_path: Path) -> None:
     assert found.exit_code == 2 and "must have the form FIELD=VALUE" in found.output
 
 
+@pytest.mark.slow
 def test_a_single_run_shows_the_row_that_it_took(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text("".join(f'{{"text": "t{i}", "label": "label {i}"}}\n' for i in range(9)))
     (tmp_path / "workflow.yaml").write_text(HEAD + PROGRAM)

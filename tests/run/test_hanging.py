@@ -65,6 +65,7 @@ def test_errors_come_through_a_thread() -> None:
         asyncio.run(run_in_thread(lambda: {}["x"], 5))
 
 
+@pytest.mark.slow
 def test_a_tool_that_does_not_return_fails_its_row(tmp_path: Path) -> None:
     project(tmp_path, timeout=0.3)
     with workbench("run", "w.yaml", "--example", "1", folder=tmp_path) as process:
@@ -72,6 +73,7 @@ def test_a_tool_that_does_not_return_fails_its_row(tmp_path: Path) -> None:
     assert "no result within 0.3 s" in said and process.returncode != 0
 
 
+@pytest.mark.slow
 def test_a_metric_that_does_not_return_ends_the_run_with_its_reason(tmp_path: Path) -> None:
     project(tmp_path, metric="python:code.py:score", timeout=0.2, agent=False)
     with workbench("eval", "w.yaml", folder=tmp_path) as process:
@@ -79,6 +81,7 @@ def test_a_metric_that_does_not_return_ends_the_run_with_its_reason(tmp_path: Pa
     assert "no score within 0.2 s" in said and process.returncode == 2
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_two_signals_end_a_run_whose_tool_hangs(tmp_path: Path, number: int) -> None:
@@ -109,6 +112,7 @@ def test_an_mcp_server_that_does_not_answer_is_ended(tmp_path: Path, source: str
     assert running == []
 
 
+@pytest.mark.slow
 def test_a_baseline_without_a_usable_answer_is_warned_of(tmp_path: Path) -> None:
     project(tmp_path, agent=False)
     with workbench(

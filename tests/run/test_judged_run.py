@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from tests.run.test_judge_and_minutes import Saying, judging, write
 
@@ -98,6 +99,7 @@ def test_people_who_see_no_gain_overrule_the_judge(tmp_path: Path) -> None:
     assert not third.gain_shown and third.judge is not None and third.judge.labelled == 29
 
 
+@pytest.mark.slow
 def test_each_report_with_other_labels_is_a_further_test_and_the_same_labels_are_none(tmp_path: Path) -> None:
     run(tmp_path, labels="labels.jsonl")
     levels: list[float] = []

@@ -308,6 +308,7 @@ def test_friction_40_run_and_report_say_that_the_server_slowed_it(tmp_path: Path
 # The result file
 
 
+@pytest.mark.slow
 def test_friction_43_the_result_keeps_how_it_was_optimized_and_says_what_is_dropped(tmp_path: Path) -> None:
     settings = {"objectives": ["score", "tokens"], "pick": "knee", "rounds": 1, "timeout": 77.0}
     path = task_file(tmp_path, lm="bundled/nano", cache=False, proof={"when_unchanged": "test"}, **settings)
@@ -321,6 +322,7 @@ def test_friction_43_the_result_keeps_how_it_was_optimized_and_says_what_is_drop
     assert [name for name, _ in prepare(tmp_path / "sub" / "o.yaml")[3]] == ["random"]
 
 
+@pytest.mark.slow
 def test_friction_43_a_flag_for_one_run_is_no_setting_of_its_result(tmp_path: Path) -> None:
     path = task_file(tmp_path, lm="bundled/nano", optimize=[{"random": {"trials": 1}}])
     options = Options([("cache", True)], out=str(tmp_path / "o.yaml"))

@@ -38,6 +38,7 @@ def run(folder: Path, shelf: Shelf | None = None, rows: int = 200, **spec: Any) 
     return report, yaml.safe_load(out.read_text())
 
 
+@pytest.mark.slow
 def test_the_cheapest_that_meets_the_targets_is_the_result_and_the_sealed_rows_show_it(tmp_path: Path) -> None:
     shelf = Shelf(MODELS)
     report, written = run(tmp_path, shelf, targets={"score": 0.85, "usd": 0.005, "p95_latency": 2.0})
@@ -50,6 +51,7 @@ def test_the_cheapest_that_meets_the_targets_is_the_result_and_the_sealed_rows_s
     assert {name: n for name, n in shelf.calls.items() if n > 200} == {"large": 400, "medium": 400}, "each side once"
 
 
+@pytest.mark.slow
 def test_configurations_are_faster_and_each_can_be_loaded(tmp_path: Path) -> None:
     _, written = run(tmp_path, targets={"score": 0.85, "usd": 0.005, "p95_latency": 2.0})
     own, quick = written["configurations"]
@@ -121,6 +123,7 @@ def test_dollars_without_a_price_are_refused(tmp_path: Path) -> None:
         optimize(path, database=tmp_path / "a.db")
 
 
+@pytest.mark.slow
 def test_a_result_with_configurations_can_be_optimized_again(tmp_path: Path) -> None:
     """They are measured anew."""
     targets = {"score": 0.85, "usd": 0.005, "p95_latency": 2.0}
@@ -134,6 +137,7 @@ def test_a_result_with_configurations_can_be_optimized_again(tmp_path: Path) -> 
     assert [one["usd"] for one in yaml.safe_load(again.read_text())["configurations"]] == [0.002, 0.004]
 
 
+@pytest.mark.slow
 def test_a_bundle_carries_the_configurations(tmp_path: Path) -> None:
     run(tmp_path, targets={"score": 0.85, "usd": 0.005, "p95_latency": 2.0})
     from workbench.inference import bundle_file

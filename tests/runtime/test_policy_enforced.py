@@ -344,6 +344,7 @@ def test_a_policy_is_handed_on_through_files_and_into_the_result(tmp_path: Path)
     assert held.verdict("thrice", {"amount": 50})[0] == "allow" and other, "other tools are not touched"
 
 
+@pytest.mark.slow
 @needs_kernel
 @pytest.mark.parametrize("direct", [True, False])
 def test_the_policy_of_an_inner_workflow_holds_in_it_and_nowhere_else(direct: bool, tmp_path: Path) -> None:

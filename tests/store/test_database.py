@@ -86,6 +86,7 @@ for n in range(5):
 """
 
 
+@pytest.mark.slow
 def test_processes_that_make_one_database_at_the_same_time_all_succeed(tmp_path: Path) -> None:
     started = [
         subprocess.Popen(
@@ -170,6 +171,7 @@ def tables_take(folder: Path) -> int:
     return largest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "room", [55_000, *(pytest.param(40_000 + 24_000 * n, marks=pytest.mark.slow) for n in range(9))]
 )

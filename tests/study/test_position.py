@@ -76,6 +76,7 @@ def test_a_damaged_position_is_refused_and_changes_nothing(name: str, value: Any
         restore_position(later, {k: v for k, v in read_position(a_study()).items() if k != name})  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_a_stored_evaluation_is_the_one_that_was_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each candidate of a run is read back: scores, failures, predictions and costs are those of its evaluation."""
     made: list[Evaluation] = []

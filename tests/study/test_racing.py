@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +21,7 @@ def test_an_equal_candidate_is_never_stopped(reference: list[float], seen: int) 
     assert paired_race(reference)(reference[:seen]) is False
 
 
+@pytest.mark.slow
 @given(pairs=_pairs, seen=st.integers(1, 40), p=st.sampled_from([0.05, 0.1, 0.5]))
 def test_a_race_stops_only_what_cannot_win_or_is_surely_worse(
     pairs: list[tuple[float, float]], seen: int, p: float

@@ -107,10 +107,12 @@ def opener(kind: type[Child]) -> Callable[[], Awaitable[Any]]:
     return open_
 
 
+@pytest.mark.slow
 def test_a_sandbox_that_keeps_its_contract_passes() -> None:
     check_sandbox(opener(Child))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "check", "said"),
     [

@@ -98,6 +98,7 @@ def files(draw: st.DrawFn) -> Any:
     return tree
 
 
+@pytest.mark.slow
 @QUICK
 @given(files(), st.booleans())
 def test_a_workflow_file_is_a_spec_or_an_error_with_its_place(tree: Any, flow: bool) -> None:
@@ -115,6 +116,7 @@ def test_a_workflow_file_is_a_spec_or_an_error_with_its_place(tree: Any, flow: b
 # Policies
 
 
+@pytest.mark.slow
 @QUICK
 @given(
     values, st.sampled_from(["look", "pay", ""]), st.dictionaries(st.sampled_from(["x", "a.b", ""]), values, max_size=2)
@@ -126,6 +128,7 @@ def test_a_policy_gives_a_verdict_or_is_no_policy(rules: Any, tool: str, argumen
         assert policy.verdict(tool, arguments)[0] in ("allow", "ask", "deny")
 
 
+@pytest.mark.slow
 @QUICK
 @given(st.dictionaries(st.sampled_from(["x", "y"]), values, max_size=2), values)
 def test_a_rule_more_that_denies_never_allows_more(arguments: dict[str, Any], wanted: Any) -> None:
@@ -152,6 +155,7 @@ ORIGIN = make_workflow(NODES, Path(__file__).parent)
 PLACES = [".".join(map(str, place)) for place in addresses(ORIGIN.tree)]
 
 
+@pytest.mark.slow
 @QUICK
 @given(st.data())
 def test_a_patch_makes_a_valid_workflow_and_can_be_undone_or_is_refused(data: st.DataObject) -> None:
@@ -181,6 +185,7 @@ WRITTEN = [
 ]
 
 
+@pytest.mark.slow
 @QUICK
 @given(st.data())
 def test_an_edit_that_a_model_writes_brings_only_what_is_on_the_menu(data: st.DataObject) -> None:
@@ -239,7 +244,7 @@ def test_an_answer_is_all_outputs_or_one_failure(text: str, signature: Any, cut:
 
 
 @pytest.mark.parametrize("name", READERS)
-@settings(derandomize=True, max_examples=30, deadline=None)
+@settings(derandomize=True, max_examples=12, deadline=None)
 @given(
     st.lists(st.sampled_from(UNITS), min_size=2, max_size=4).map("".join), st.sampled_from(["", "a:", "{", "```json\n"])
 )

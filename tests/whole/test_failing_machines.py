@@ -142,6 +142,7 @@ while most < 5000:
 """
 
 
+@pytest.mark.slow
 def test_two_writers_of_5000_rows_and_a_reader_see_no_lock(tmp_path: Path) -> None:
     path = restore("bootstrap", tmp_path)
     Store(path).close()
@@ -217,6 +218,7 @@ def without_times(value: Any) -> Any:
 # Keys
 
 
+@pytest.mark.slow
 def test_no_byte_of_a_run_holds_a_key(tmp_path: Path) -> None:
     """Of its files, its output and what it shows. The server writes the keys back in every answer and error."""
     key, tenant = "sk-canary+0123456789/abc", "tenant-canary-9876543210"
@@ -297,6 +299,7 @@ def take_away(what: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(linux, "CONFINE", old)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="a sandbox of Linux")
 @pytest.mark.parametrize("what", ABSENT)
 def test_where_the_sandbox_is_absent_code_is_refused_or_said_to_run_unheld(

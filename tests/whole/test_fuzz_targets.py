@@ -31,6 +31,7 @@ def test_a_target_runs_on_its_seeds_without_a_fuzzer(name: str, seed: Path) -> N
     assert "atheris" not in sys.modules
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", targets.TARGETS)
 def test_a_target_runs_on_anything(name: str) -> None:
     rng = random.Random(name)

@@ -33,6 +33,7 @@ def optimize(name: str, folder: Path, *flags: str) -> tuple[dict, float]:
 FIFTH = ["optimize=[{optuna: {trials: 4}}]", "data.split.train=20", "data.split.val=30", "data.split.test=60"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_quickstart_shows_a_gain_within_its_budget_and_in_time(whole: bool, tmp_path: Path) -> None:
     flags = [] if whole else [word for one in FIFTH for word in ("--set", one)]
@@ -84,6 +85,7 @@ def test_workflow_runs(path: Path, tmp_path: Path) -> None:
     assert report["status"] in ("finished", "budget") and report["spent"]["calls"] <= 250
 
 
+@pytest.mark.slow
 def test_require_gain_is_an_exit_code(tmp_path: Path) -> None:
     done = subprocess.run(
         [

@@ -56,6 +56,7 @@ def tools_called(database: Path) -> set[str]:
     return {re.split("[:#]", source)[-1] for source in [*sources, *ran]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(p.name for p in GALLERY.glob("*.yaml")))
 def test_a_scripted_model_goes_every_way_and_gives_the_right_answers(name: str, tmp_path: Path) -> None:
     case, workflow = CASES[name], prepare(GALLERY / name)[2].workflow

@@ -25,6 +25,7 @@ SAMPLE = (
 )
 
 
+@pytest.mark.slow
 def test_each_mutant_changes_one_place_that_is_there() -> None:
     """What was rewritten is found here, and not when somebody runs them all."""
     wrong = []

@@ -42,6 +42,7 @@ def test_the_formula_is_the_models(tmp_path: Path) -> None:
     assert skill(run.report.winner) > BASELINE and pytest.approx(0.97) == OPTIMUM
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["optuna", "bootstrap"])
 def test_at_the_same_budget_not_worse_than_random(name: str, random_skills: list[float], tmp_path: Path) -> None:
     """bootstrap does not touch instructions, so its own optimum is 0.67; random may find both levers."""
@@ -59,6 +60,7 @@ def test_dspys_optimizers_find_what_they_are_made_for(name: str, tmp_path: Path)
     assert mean(found) > BASELINE + 0.08, found
 
 
+@pytest.mark.slow
 def test_where_nothing_helps_no_gain_is_claimed(tmp_path: Path) -> None:
     """The negative control: of 20 runs on the null problem at most one may claim a gain (5%)."""
     optimizer = plugins().get("optimizers", "random")(trials=8)

@@ -47,6 +47,7 @@ def run(*args: str, cwd: Path, env: dict[str, str]) -> subprocess.CompletedProce
 CLI = ("-c", "from workbench.cli import main; main()")
 
 
+@pytest.mark.slow
 def test_a_new_plugin_passes_its_own_test_and_runs(tmp_path: Path) -> None:
     project = new_plugin("tabu-search", tmp_path)
     env = install(project, tmp_path / "site")
@@ -74,6 +75,7 @@ def put_on_path(project: Path, site: Path) -> dict[str, str]:
 FAST = ("metric", "lm")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", [pytest.param(kind, marks=() if kind in FAST else pytest.mark.slow) for kind in PLUGIN_KINDS]
 )
@@ -97,6 +99,7 @@ def test_a_new_plugin_of_each_kind_works_and_passes_its_own_test_frictions_30_44
     assert "pip install -e '.[test]' && python -m pytest" in readme and "$" not in readme
 
 
+@pytest.mark.slow
 def test_the_exporter_of_the_template_exports_a_run(tmp_path: Path) -> None:
     project = new_plugin("prompts", tmp_path, "exporter")
     env = put_on_path(project, tmp_path / "site")

@@ -50,6 +50,7 @@ def test_random_kills_change_nothing(server: SimulatedServer, whole: dict, tmp_p
         done += kills
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "step",
     [
@@ -97,6 +98,7 @@ def test_a_signal_ends_the_run_in_order_and_it_can_be_resumed(
     assert kill_resume.comparable(kill_resume.finish(tmp_path)) == kill_resume.comparable(whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ceiling", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 10, 60))])
 def test_no_request_above_the_ceiling_with_all_faults(ceiling: int, tmp_path: Path) -> None:
     seen, report = budget_ceiling.run(tmp_path, ceiling, dict.fromkeys(FAULTS, 0.04), seed=ceiling)

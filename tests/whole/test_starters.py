@@ -35,6 +35,7 @@ def test_the_command_offers_every_starter() -> None:
 FAST = "rag"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STARTERS)
 def test_a_starter_is_valid_and_scores_friction_49(name: str, here: Path) -> None:
     made = workbench("init", "--template", name, "new")
@@ -48,6 +49,7 @@ def test_a_starter_is_valid_and_scores_friction_49(name: str, here: Path) -> Non
     assert not {"code", "tool", "metric"} & set(report["failures"]), report["failures"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name == FAST else pytest.mark.slow) for name in STARTERS]
 )

@@ -127,6 +127,7 @@ def test_doctor_lets_litellm_be_removed(monkeypatch: pytest.MonkeyPatch) -> None
     assert said.startswith("not installed; only the models need it")
 
 
+@pytest.mark.slow
 def test_no_host_of_a_registry_is_named() -> None:
     names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True).stdout.split("\0")
     if len(names) < 100:

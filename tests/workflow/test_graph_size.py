@@ -25,6 +25,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", ["chain", "wide", "layers"])
 def test_a_thousand_nodes_are_checked_and_run_in_time(bench: ModuleType, shape: str) -> None:
     workflow = getattr(bench, shape)(1000)
@@ -33,6 +34,7 @@ def test_a_thousand_nodes_are_checked_and_run_in_time(bench: ModuleType, shape: 
     assert workflow.input_fields == ["x"] and workflow.graph.number_of_nodes() == 1000
 
 
+@pytest.mark.slow
 def test_independent_nodes_run_at_once(bench: ModuleType) -> None:
     """A hundred nodes of 50 ms side by side, and one after them."""
     _, ran = bench.measure(bench.wide(101, bench.SLEEP), runs=3)

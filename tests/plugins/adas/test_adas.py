@@ -46,6 +46,7 @@ def test_a_second_run_answers_from_the_journal(tmp_path: Path) -> None:
     assert first[0].prediction == again[0].prediction and len(script.requests) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "kind", "told"),
     [
@@ -84,6 +85,7 @@ def test_each_seed_answers_within_its_prompts(name: str, tmp_path: Path) -> None
     assert outcome.prediction["label"] == "yes" and 1 <= len(script.requests) <= 8
 
 
+@pytest.mark.slow
 def test_several_outputs_are_a_dict(tmp_path: Path) -> None:
     source = "def agent(task, inputs):\n    return {'a': 1, 'b': 'no'}\n"
     outcome, _ = run_node(program(source, "question -> a: int, b: bool"), {"question": "q"}, tmp_path)
@@ -148,6 +150,7 @@ def source_of(report: Any) -> str:
     return str(report.winner.nodes["sort"].get("source", ""))
 
 
+@pytest.mark.slow
 def test_a_broken_agent_is_repaired_and_the_good_one_wins(tmp_path: Path) -> None:
     meta = Meta(BROKEN, GOOD, GOOD)
     report = run(tmp_path, meta)
@@ -155,6 +158,7 @@ def test_a_broken_agent_is_repaired_and_the_good_one_wins(tmp_path: Path) -> Non
     assert "on a task it fails" in meta.asked[1] and "tsk" in meta.asked[1]
 
 
+@pytest.mark.slow
 def test_an_agent_that_is_always_wrong_does_not_enter_the_archive(tmp_path: Path) -> None:
     """Its repairs fail, too: the generation is lost, and is tried again in its place."""
     meta = Meta(SILENT, SILENT, SILENT, GOOD)
@@ -170,6 +174,7 @@ def test_a_proposer_that_never_writes_code_ends(tmp_path: Path) -> None:
     assert not source_of(report) and len(meta.asked) == 2 * 2 * 2  # lost generations, each asked twice
 
 
+@pytest.mark.slow
 def test_a_few_parents_are_shown_however_large_the_archive(tmp_path: Path) -> None:
     agents = [GOOD.replace("carefully", f"way{i}") for i in range(12)]
     meta = Meta(*agents)

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.helpers.scripted import Script
 
 from workbench.lm import Request, Response
@@ -64,6 +65,7 @@ def search(folder: Path, designer: Designer, **settings: Any) -> str:
     return str(report.winner.nodes["sort"].get("source", ""))
 
 
+@pytest.mark.slow
 def test_what_a_review_makes_of_an_agent_is_what_runs(tmp_path: Path) -> None:
     """One review by default. The first writing is broken, so without it nothing runs."""
     designer = Designer(BROKEN, GOOD)
@@ -72,12 +74,14 @@ def test_what_a_review_makes_of_an_agent_is_what_runs(tmp_path: Path) -> None:
     assert review[: len(first)] == first and review[len(first)] == BROKEN and review[-1].startswith(REVIEW)
 
 
+@pytest.mark.slow
 def test_without_reviews_the_first_writing_runs(tmp_path: Path) -> None:
     designer = Designer(BROKEN, GOOD)
     assert not search(tmp_path, designer, reviews=0)
     assert not any(text.startswith(REVIEW) for texts in designer.asked for text in texts)
 
 
+@pytest.mark.slow
 def test_each_review_looks_at_what_the_one_before_made(tmp_path: Path) -> None:
     designer = Designer(BROKEN, GOOD)
     assert "carefully" in search(tmp_path, designer, reviews=3)
@@ -85,5 +89,6 @@ def test_each_review_looks_at_what_the_one_before_made(tmp_path: Path) -> None:
     assert designer.asked[3].count(GOOD) == 2
 
 
+@pytest.mark.slow
 def test_a_review_without_an_answer_leaves_the_agent_as_it_is(tmp_path: Path) -> None:
     assert "carefully" in search(tmp_path, Designer(GOOD, ""))

@@ -409,6 +409,7 @@ def test_where_plans_have_no_pattern_no_gain_is_claimed(tmp_path: Path) -> None:
         assert not report.gain_shown, (report.baseline, report.best)
 
 
+@pytest.mark.slow
 def test_memories_are_made_of_successes_alone_and_val_decides(tmp_path: Path) -> None:
     report = run_world(tmp_path / "world", {"astar": {"rounds": 1}}, 7)
     good = {tuple(f"add_{c}" for c in word) for word in PLANS}
@@ -419,6 +420,7 @@ def test_memories_are_made_of_successes_alone_and_val_decides(tmp_path: Path) ->
     assert report.best["val"] >= report.baseline["val"]
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_ends_as_if_it_never_was(tmp_path: Path) -> None:
     whole = run_world(tmp_path / "whole", {"astar": {"rounds": 1}}, 7)
     again = run_world(tmp_path / "killed", {"astar": {"rounds": 1}}, 7, kill_at=900)

@@ -39,6 +39,7 @@ def test_all_at_once_takes_one_call_and_step_by_step_one_for_each_step_up_to_the
     assert diagnose(log, "step-by-step", oracle()).calls == 6
 
 
+@pytest.mark.slow
 def test_a_judge_that_errs_reaches_the_fault_ever_less_often_step_by_step() -> None:
     """At an error rate e, all of the i answers before the fault must be right, and so must the one at it."""
     error, runs = 0.1, 1500

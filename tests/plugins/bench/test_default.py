@@ -37,6 +37,7 @@ def test_the_default_of_a_world_is_a_file_that_names_no_optimizer() -> None:
     assert chosen.measured and chosen.proposer["calls"] > 0
 
 
+@pytest.mark.slow
 def test_a_chain_and_the_default_stand_in_the_table() -> None:
     flags = ["--world", "facets", "--budget", "400", "--seeds", "2", "--jobs", "1", "--json"]
     done = CliRunner().invoke(cli, ["bench", *flags, "--optimizers", "default,[{optuna: {trials: 2}}, random]"])

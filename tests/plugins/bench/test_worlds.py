@@ -335,6 +335,7 @@ def test_the_truth_of_a_route_is_what_the_simulation_shows(tmp_path: Path) -> No
     assert routing.read_route(start.patched({"nodes.sort.cases.law.samples": 3})) is None
 
 
+@pytest.mark.slow
 def test_a_ceiling_holds_and_costs_accuracy(tmp_path: Path) -> None:
     """Without the ceiling the winner of the same seed is dearer; with it the best that can be had is told."""
     optimizer = {"optuna": {"trials": 12}}

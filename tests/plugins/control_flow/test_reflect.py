@@ -247,6 +247,7 @@ def truth(folder: Path, rows: int, **settings: Any) -> tuple[list[float], int]:
     return [o.prediction["answer"].count("o") / 6 for o in outcomes], len(script.requests)
 
 
+@pytest.mark.slow
 def test_with_a_good_verifier_it_beats_best_of_n_and_with_one_by_chance_it_does_not(folder: Path) -> None:
     rows, n = 120, 4
     good, calls = truth(folder, rows, rounds=n - 1, verifier=SHARE)

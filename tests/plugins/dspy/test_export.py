@@ -98,6 +98,7 @@ def check_equal(
     return predicted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_friction_4_each_file_of_the_gallery_gives_equal_predictions_or_is_refused_by_name(
     path: Path, tmp_path: Path
@@ -118,6 +119,7 @@ def test_friction_4_each_file_of_the_gallery_gives_equal_predictions_or_is_refus
     assert predicted == len(rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [12, pytest.param(50, marks=pytest.mark.slow)])
 def test_friction_3_the_export_scores_the_same_as_here_row_by_row(count: int, tmp_path: Path) -> None:
     spec, _, task = prepare(ROOT / "workflows/quickstart.yaml")[:3]
@@ -170,6 +172,7 @@ assert not [name for name in sys.modules if name.startswith("workbench")]
 """
 
 
+@pytest.mark.slow
 def test_friction_3_the_two_documented_lines_load_it_without_the_workbench(tmp_path: Path) -> None:
     page = (ROOT / "docs/how-to/dspy.md").read_text(encoding="utf-8")
     begin = page.index("from program import Program")

@@ -133,6 +133,7 @@ def test_a_file_of_the_users_is_not_replaced(folder: Path) -> None:
     assert (folder / "program.json").read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_new_user_5_the_winner_of_a_run_is_loaded_by_the_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, out = write_sorting(tmp_path, {"random": {"trials": 4}}), tmp_path / "program.json"
     report = optimize(
@@ -151,6 +152,7 @@ def test_new_user_5_the_winner_of_a_run_is_loaded_by_the_class(tmp_path: Path, m
     assert module.sort.signature.instructions == "Sort it carefully.", report.changes
 
 
+@pytest.mark.slow
 def test_what_no_flag_can_help_is_said_before_one_is_asked_for(tmp_path: Path) -> None:
     """A module of the user's, and a node that DSPy has not: the second is said first."""
     path = write_sorting(tmp_path, {"random": {"trials": 1}})

@@ -417,6 +417,7 @@ def test_friction_29_an_optimizer_improves_a_module_and_the_gain_is_shown(
     assert len(lm.keys) == len(set(lm.keys)), "no request is sent twice"
 
 
+@pytest.mark.slow
 def test_a_killed_run_of_a_module_resumes_without_paying_twice(tmp_path: Path) -> None:
     whole, begun, ended = Planted(), Planted(kill_at=90), Planted()
     (tmp_path / "whole").mkdir()

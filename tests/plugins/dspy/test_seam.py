@@ -208,6 +208,7 @@ def test_the_settings_of_clients_are_those_of_the_installed_dspy() -> None:
 _INSIDE = re.compile(r"dspy\.(clients|utils|adapters|_vendor|lm15|teleprompt\.gepa|predict\.)")
 
 
+@pytest.mark.slow
 def test_no_other_file_knows_dspys_inside(contract: str) -> None:
     if contract == "3.5":
         return

@@ -86,11 +86,13 @@ def test_beats_random_search_where_evidence_pays(world: str) -> None:
     assert lower_bound(against_random(world, 1000)) > 0
 
 
+@pytest.mark.slow
 def test_without_a_proposer_it_searches_the_space_alone() -> None:
     found = [run_world(WORLDS["retrieval"], {"evolve": {"proposals": False}}, calls=400, seed=s) for s in range(3)]
     assert all(r.accuracy > 0.8 and r.proposer["calls"] == 0 for r in found), found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", ["null", pytest.param("null_rules", marks=pytest.mark.slow)])
 def test_claims_nothing_where_nothing_helps(world: str) -> None:
     assert sum(run_world(WORLDS[world], "evolve", calls=400, seed=s).claimed for s in range(8)) <= 1

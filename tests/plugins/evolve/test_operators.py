@@ -251,6 +251,7 @@ def test_a_swarm_alone_beats_random_search() -> None:
     assert lower_bound(differences) > 0, differences
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("swarm_alone")
 @pytest.mark.parametrize("check", [checks.check_resumes_exactly, checks.check_is_deterministic])
 def test_a_swarm_alone_keeps_its_promises(check: Any) -> None:

@@ -175,6 +175,7 @@ def test_the_diff_is_one_that_git_applies(tmp_path: Path) -> None:
     assert {path: path.read_text() for path in changed} == changed
 
 
+@pytest.mark.slow
 def test_the_command_shows_then_writes_and_says_what_has_no_place(tmp_path: Path) -> None:
     node = {
         "external": "text -> label",

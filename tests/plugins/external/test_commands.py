@@ -40,6 +40,7 @@ def test_the_slots_of_a_file_are_found_shown_and_written(tmp_path: Path) -> None
     assert workflow.get("nodes.agent.max_calls") == 3
 
 
+@pytest.mark.slow
 def test_slots_needs_trust_and_tells_what_an_agent_that_fails_said(tmp_path: Path) -> None:
     path = write_agent(tmp_path, "import sys; sys.exit('no such thing')")
 
@@ -117,6 +118,7 @@ def test_the_gateway_replaces_texts_in_production(tmp_path: Path) -> None:
     assert "Monday" not in variables["stderr"]
 
 
+@pytest.mark.slow
 def test_the_gateway_of_a_run_is_that_of_its_winner(tmp_path: Path) -> None:
     lm = SimulatedPool(SimulatedLM())
     rewrite = [("checked", make_optimizer({"rewrite": {"rounds": 1}}))]
@@ -134,6 +136,7 @@ def test_the_gateway_of_a_run_is_that_of_its_winner(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.slow
 def test_what_a_gateway_cannot_begin_with_is_told_in_a_sentence(tmp_path: Path) -> None:
     spec = {"name": "t", "lm": "templates/instructions", "nodes": {"agent": {"external": "text -> label"}}}
     spec["nodes"]["agent"]["command"] = ["true"]
@@ -157,6 +160,7 @@ def test_what_a_gateway_cannot_begin_with_is_told_in_a_sentence(tmp_path: Path) 
     ), said
 
 
+@pytest.mark.slow
 def test_an_agent_inside_another_node_is_found_by_all_three_commands(tmp_path: Path) -> None:
     slots = {"system": {"in": "system", "match": "Be short on {{1}}.", "text": "Be kind on {{1}}."}}
     inner = {"external": "text -> label", "command": ["true"], "slots": slots}

@@ -249,6 +249,7 @@ def test_whoever_is_asked_to_trust_a_file_is_told_of_its_image(tmp_path: Path) -
     assert f"the container image {IMAGE}" in line and "the container image agents/evil" in line
 
 
+@pytest.mark.slow
 def test_rows_that_had_ended_need_no_container_when_a_run_is_resumed(docker: Path, tmp_path: Path) -> None:
     path = write_agent(
         tmp_path, SORTER, image=IMAGE, command=[sys.executable, str(tmp_path / "agent.py")], rows=(4, 4, 4)

@@ -205,6 +205,7 @@ def forge(folder: Path, *answers: str, seed: int = 0) -> tuple[Any, Script]:
     return optimize(planted(folder, seed), database=folder / "run.db", pool=script, options=options), script
 
 
+@pytest.mark.slow
 def test_forge_writes_a_function_for_an_agent_that_knows_nothing_of_it(tmp_path: Path) -> None:
     """The baseline of the run is what was observed and scored, not the workflow of the file, which has no slots and no
     rows."""
@@ -223,6 +224,7 @@ def test_forge_writes_a_function_for_an_agent_that_knows_nothing_of_it(tmp_path:
     store.close()
 
 
+@pytest.mark.slow
 def test_where_no_function_helps_none_is_kept(tmp_path: Path) -> None:
     report, _ = forge(tmp_path, WRONG)
     assert report.status == "finished" and not report.gain_shown
@@ -288,6 +290,7 @@ def test_the_gateway_runs_functions_in_production(tmp_path: Path) -> None:
         asyncio.run(course(lambda request: call_tools(("vowels", "{}"))))
 
 
+@pytest.mark.slow
 def test_functions_are_no_text_that_can_be_written_back(tmp_path: Path) -> None:
     made = node(tmp_path, functions=[VOWELS])
     (tmp_path / "out.yaml").write_text(json.dumps({"name": "t", "lm": "openai/m", "nodes": {"solve": made}}))

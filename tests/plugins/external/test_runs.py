@@ -141,6 +141,7 @@ def count_effects(database: Path, kind: str) -> int:
         return found.execute("select count(*) from calls where kind = ?", (kind,)).fetchone()[0]
 
 
+@pytest.mark.slow
 def test_a_spent_budget_ends_the_row_and_the_run(tmp_path: Path) -> None:
     path = write_agent(tmp_path, RESTLESS, calls=20, rows=(4, 16, 8))
     lm = SimulatedLM()

@@ -176,6 +176,7 @@ def test_the_interval_is_wilsons_for_one_aspect_a_trace_and_wider_for_the_same_i
     assert interval_of_ratio([0], [0]) == (0.0, 1.0)
 
 
+@pytest.mark.slow
 def test_the_interval_covers_the_truth_where_aspects_of_a_trace_agree() -> None:
     rng, covered = random.Random(0), 0
     for _ in range(200):

@@ -82,6 +82,7 @@ def test_beats_random_search_at_equal_calls(world: str) -> None:
     assert lower_bound([f.accuracy - o.accuracy for f, o in zip(found, others, strict=True)]) > 0, (found, others)
 
 
+@pytest.mark.slow
 def test_claims_nothing_where_nothing_helps() -> None:
     found = [run_world(WORLDS["null_rules"], "fgo", calls=500, seed=s) for s in range(8)]
     assert sum(r.claimed for r in found) <= 1

@@ -34,6 +34,7 @@ def command(*words: Any) -> Result:
 # Kept with their tests
 
 
+@pytest.mark.slow
 def test_a_forged_function_is_exported_with_its_test_which_can_be_run(tmp_path: Path) -> None:
     report, _ = run(tmp_path, AGENT, proposing([GOOD]), {"forge": {"batch": 8}})
     assert report.winner.get("nodes.solve.functions.0.example") == {"arguments": {"text": "abe"}, "result": 2}
@@ -47,6 +48,7 @@ def test_a_forged_function_is_exported_with_its_test_which_can_be_run(tmp_path: 
     assert broken.exit_code == 1 and "vowels FAILED: returned 0, not 2" in broken.output
 
 
+@pytest.mark.slow
 def test_a_forged_program_gets_a_solved_training_row_as_its_test(tmp_path: Path) -> None:
     report, _ = run(tmp_path, CODE, lambda r: RIGHT, {"forge": {"programs": 1}})
     example = report.winner.get("nodes.count.example")
@@ -107,6 +109,7 @@ def test_our_own_client_calls_what_is_served(library: Path) -> None:
     assert peek.failure == "tool" and "root:" not in str(peek.message), "it runs in the sandbox"
 
 
+@pytest.mark.slow
 def test_the_server_lists_its_tools_and_bears_wrong_calls(library: Path) -> None:
     """One session: what is listed, then a call after each kind of wrong call."""
     mcp = pytest.importorskip("mcp")
@@ -175,6 +178,7 @@ def test_two_functions_of_one_name_are_served_under_their_nodes_names(library: P
     ]
 
 
+@pytest.mark.slow
 def test_a_new_program_does_not_inherit_the_old_ones_test(tmp_path: Path) -> None:
     stale = {"arguments": {"text": "zzz"}, "result": 0}
     nodes = {"count": {**CODE["count"], "example": stale}}

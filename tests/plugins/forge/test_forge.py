@@ -109,6 +109,7 @@ def test_the_best_program_on_train_is_found_and_kept_as_source(tmp_path: Path) -
     assert len(script.requests) <= 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", [{}, {"function": "rule"}])
 def test_a_program_whose_helper_stands_last_is_called_by_its_name(function: dict[str, str], tmp_path: Path) -> None:
     source = "def rule(text):\n    return sum(map(vowel, text))\n\ndef vowel(c):\n    return c in 'aeiou'"
@@ -135,6 +136,7 @@ def test_a_sandbox_that_breaks_ends_the_run_and_not_just_a_program(
         run(tmp_path, CODE, say, {"forge": {"programs": 1}})
 
 
+@pytest.mark.slow
 def test_test_rows_are_never_shown_to_the_proposer(tmp_path: Path) -> None:
     _report, script = run(tmp_path, CODE, lambda r: RIGHT, {"forge": {"programs": 2}})
     for split in ("val", "test"):
@@ -202,6 +204,7 @@ def proposing(answers: list[str]) -> Any:
     return say
 
 
+@pytest.mark.slow
 def test_a_right_function_is_kept_and_wrong_ones_are_rolled_back(tmp_path: Path) -> None:
     answers = [
         function("wrong", "return 99", 99),
@@ -226,6 +229,7 @@ def test_a_right_function_is_kept_and_wrong_ones_are_rolled_back(tmp_path: Path)
 TOOLS = {"solve": {**AGENT["solve"], "tools": ["python:tools.py:vowels"]}}
 
 
+@pytest.mark.slow
 def test_a_function_with_the_name_of_a_tool_is_refused_and_the_proposer_hears_of_it(tmp_path: Path) -> None:
     (tmp_path / "tools.py").write_text("def vowels(text: str):\n    return 0\n")
     other = function("count_vowels", "return sum(c in 'aeiou' for c in text)", 2)
@@ -357,6 +361,7 @@ def test_a_schema_is_read_from_the_annotations_where_none_is_given() -> None:
     }
 
 
+@pytest.mark.slow
 def test_what_may_be_imported_can_be_changed_and_the_proposer_is_told(tmp_path: Path) -> None:
     source = "def rule(text):\n    import sys\n    return sum(c in 'aeiou' for c in text)"
     for allowed, kept in ((["sys"], True), (["math"], False)):

@@ -41,6 +41,7 @@ def revised(name: str, body: str, result: int) -> str:
 # What the proposer is told
 
 
+@pytest.mark.slow
 def test_lists_that_failed_are_shown_with_the_code_that_differs(tmp_path: Path) -> None:
     other = function("other", "return 5", 5)
     answers = [
@@ -67,6 +68,7 @@ def big(name: str, size: int = 7000) -> dict[str, Any]:
     return {"name": name, "description": "", "source": f"def {name}(text):\n    return 0\n# {'x' * size}"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shown", [1000, 6000])
 def test_a_prompt_holds_no_more_than_shown(shown: int, tmp_path: Path) -> None:
     """Big functions at the start, big ones that fail, and big answers that cannot be used."""
@@ -114,6 +116,7 @@ def test_of_answers_that_could_not_be_used_the_newest_are_kept() -> None:
 # Rounds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answers", "patience", "rounds"),
     [([], 2, 2), ([END, GOOD, END], 2, 4), ([function("bad", "return 99", 99), END] * 8, 3, 3), ([], 8, 8)],
@@ -203,6 +206,7 @@ def forged(folder: Path, kill_at: int | None = None, again: bool = False) -> tup
     return (resume("last", **settings) if again else optimize(file, **settings)), script
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_functions(tmp_path: Path) -> None:
     (one, first), (two, second) = forged(tmp_path / "one"), forged(tmp_path / "two")
     assert one.winner == two.winner and one.winner.get("nodes.solve.functions")

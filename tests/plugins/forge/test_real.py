@@ -292,6 +292,7 @@ def test_the_hostile_programs_do_find_the_canary_where_nothing_holds_them(trap: 
         assert any(form.decode() in said for form in written(CANARY))
 
 
+@pytest.mark.slow
 def test_labels_never_enter_the_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither on the way in, nor anywhere that the child can reach: it tells all that it finds, and a label is not
     there."""

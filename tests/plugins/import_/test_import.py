@@ -120,6 +120,7 @@ _FILES = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(file=_FILES)
 @settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
 def test_any_content_is_imported_or_refused_with_a_reason(file: tuple[str, Any]) -> None:

@@ -87,6 +87,7 @@ async def refused(client: ClientSession, name: str, **arguments: Any) -> str:
     return result.content[0].text  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_the_tools_have_typed_inputs_and_say_which_of_them_pay(folder: Path) -> None:
     async def course(client: ClientSession) -> Any:
         return (await client.list_tools()).tools
@@ -115,6 +116,7 @@ def test_the_tools_have_typed_inputs_and_say_which_of_them_pay(folder: Path) -> 
     assert paying == {"optimize", "resume", "evaluate", "attribute"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("looks", [("show",), pytest.param(LOOKS, marks=pytest.mark.slow)], ids=len)
 def test_a_workflow_is_checked_estimated_optimized_and_looked_at(looks: tuple[str, ...], folder: Path) -> None:
     told: list[tuple[float, float | None, str | None]] = []
@@ -150,6 +152,7 @@ def test_a_workflow_is_checked_estimated_optimized_and_looked_at(looks: tuple[st
     assert any(said and said.startswith("baseline: val") for _, _, said in told)
 
 
+@pytest.mark.slow
 def test_a_wrong_file_is_told_with_its_place(folder: Path) -> None:
     write(folder, metric="exact_match(lable)")
 
@@ -200,6 +203,7 @@ def test_cancelling_interrupts_the_run_which_can_be_resumed(folder: Path) -> Non
     assert paid["n"] == report["spent"]["calls"]
 
 
+@pytest.mark.slow
 def test_a_file_that_runs_code_is_refused_until_the_human_trusts_it(folder: Path) -> None:
     (folder / "code.py").write_text(
         "open('RAN', 'w').close()\ndef score(example, prediction, trace=None):\n    return 1.0\n"
@@ -222,6 +226,7 @@ def test_a_file_that_runs_code_is_refused_until_the_human_trusts_it(folder: Path
     assert ask(folder, lambda client: call(client, "estimate", file="tickets.yaml"))["lines"]
 
 
+@pytest.mark.slow
 def test_files_outside_the_root_are_not_touched(folder: Path) -> None:
     (folder / "link.yaml").symlink_to("/etc/hostname")
 
@@ -236,6 +241,7 @@ def test_files_outside_the_root_are_not_touched(folder: Path) -> None:
     assert len(said) == 12 and all("outside of" in one for one in said)
 
 
+@pytest.mark.slow
 def test_an_argument_is_never_an_option(folder: Path) -> None:
     async def course(client: ClientSession) -> list[str]:
         given: list[dict[str, Any]] = [{"run": "--db=/etc/x"}, {"run": ""}, {"run": "-h"}, {"calls": -1}]

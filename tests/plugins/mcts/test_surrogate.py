@@ -22,6 +22,7 @@ def labels(seed: int, count: int, rows: int = 40) -> list[Label]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gp", "trees"])
 def test_thirty_labels_rank_all_256_structures(kind: str) -> None:
     """Rank correlation with the planted table, over several worlds."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from tests.helpers.memory_worlds import (
     LABEL,
     PREDICT,
@@ -39,6 +40,7 @@ def test_each_row_says_where_it_comes_from_and_what_it_was_worth(tmp_path: Path)
     assert all(d["_source"].startswith("train:") for d in demos.winner.get("nodes.sort.demos"))
 
 
+@pytest.mark.slow
 def test_without_labels_its_own_successes_are_the_examples(tmp_path: Path) -> None:
     """The label is under another name than the node's output, and the metric alone knows it."""
     rows = {n: [{"text": r["text"], "gold": r["label"]} for r in lines] for n, lines in plain_rows(0).items()}

@@ -54,6 +54,7 @@ def test_it_beats_random_search_at_the_same_number_of_calls(skill: Any, make: An
     assert statistics.mean(differences) > 0.05 and lower_bound(differences) > 0, differences
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "nodes", [pytest.param(PREDICT, id="demos", marks=pytest.mark.slow), pytest.param(RECALL, id="recall")]
 )

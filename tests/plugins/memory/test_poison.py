@@ -27,6 +27,7 @@ def course(folder: Path, poison: int, seen: float) -> tuple[dict[bool, float], f
     return found, len(bad & aside) / max(1, len(bad))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "poison", [pytest.param(1, marks=pytest.mark.slow), 5, pytest.param(20, marks=pytest.mark.slow)]
 )
@@ -39,6 +40,7 @@ def test_what_val_never_saw_harms_inputs_with_the_trigger_alone(poison: int, tmp
     assert out == 0 and hit[True] < clean[True] - 0.1, "what val does not show is not found: the attack works"
 
 
+@pytest.mark.slow
 def test_poison_of_a_fifth_is_found_where_val_carries_the_trigger_as_often(tmp_path: Path) -> None:
     hit, out = course(tmp_path, 20, 0.2)
     assert out > 0.8 and hit[True] > 0.6 and hit[False] > 0.85

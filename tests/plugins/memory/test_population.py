@@ -127,6 +127,7 @@ def test_a_generation_is_what_is_known_then_copies_of_the_best(tmp_path: Path) -
     assert len(stores) == 3 + 8 and all(set(every[:2]) <= set(s.keys) for s in stores[3:])
 
 
+@pytest.mark.slow
 def test_selecting_whole_stores_finds_what_no_utility_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight demos that all inputs see, of 40 of the same utility, half of them good. From generation to generation the
     best never falls, and after a hundred copies it is higher than after as many of the first store. (After 24 it was

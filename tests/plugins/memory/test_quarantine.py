@@ -62,6 +62,7 @@ def test_poison_is_set_aside_and_triggered_inputs_are_right_again(
     assert statistics.mean(accuracy[0.05]) > statistics.mean(accuracy[0.0]) + 0.2, accuracy
 
 
+@pytest.mark.slow
 def test_what_is_quarantined_stays_in_the_file_with_its_evidence_and_is_never_shown(tmp_path: Path) -> None:
     rows = poisoned_rows(1)
     lm = World(attacked)

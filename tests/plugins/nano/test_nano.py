@@ -92,6 +92,7 @@ def test_logits_equal_the_golden_ones_of_transformers(nano: Nano):
         assert np.abs(logits - np.array(case["last_logits"])).max() < 1e-3
 
 
+@pytest.mark.slow
 def test_logits_equal_those_of_transformers_now(nano: Nano):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
@@ -113,6 +114,7 @@ def test_chat_template_equals_render(nano: Nano):
         assert nano.prompt_ids(messages) == nano.tokenizer.encode(text).ids
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_an_answer_does_not_depend_on_its_batch(temperature: float):
     chats = mixed_chats()
@@ -131,6 +133,7 @@ def test_an_answer_does_not_depend_on_its_batch(temperature: float):
             assert np.allclose(other.logprobs, together[i].logprobs, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_seed_decides_a_sample(nano: Nano):
     messages = chat("", "question: 3 + 4 + 8 + 2 + 5\nsteps:")
     how = {"max_tokens": 50, "temperature": 1.0}
@@ -176,6 +179,7 @@ def test_unknown_role(nano: Nano):
         nano.generate([[{"role": "tool", "content": "x"}]], max_tokens=2)
 
 
+@pytest.mark.slow
 def test_effect_of_the_instruction(nano: Nano):
     vague, wanted = ticket_chats("Sort the support ticket by topic.", 150)
     clear, _ = ticket_chats(CLEAR, 150)
@@ -220,6 +224,7 @@ def test_effect_of_votes(nano: Nano):
     assert share(votes, wanted) > single + 0.05
 
 
+@pytest.mark.slow
 def test_effect_of_steps(nano: Nano):
     data = rows("sums", 150)
     wanted = [r["answer"] for r in data]

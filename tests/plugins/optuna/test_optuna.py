@@ -59,6 +59,7 @@ def test_it_beats_random_at_the_same_number_of_calls(tmp_path: Path) -> None:
     assert statistics.mean(differences) > 0.05 and lower_bound(differences) > 0, differences
 
 
+@pytest.mark.slow
 def test_where_nothing_helps_no_gain_is_claimed(tmp_path: Path) -> None:
     claimed = 0
     for seed in range(5):
@@ -75,6 +76,7 @@ def test_where_nothing_helps_no_gain_is_claimed(tmp_path: Path) -> None:
     assert claimed == 0
 
 
+@pytest.mark.slow
 def test_a_condition_opens_and_closes_a_setting(tmp_path: Path) -> None:
     space = {
         "nodes.sort.decoding.temperature": {"float": [0.1, 1.0], "when": {"nodes.sort.samples": 3}},
@@ -218,6 +220,7 @@ def test_unknown_samplers_are_refused() -> None:
         plugins().get("optimizers", "optuna")(sampler="tpx")
 
 
+@pytest.mark.slow
 def test_the_quick_sign_test_is_the_pruners_own() -> None:
     """Differences of 0/1 scores, against the test that Optuna's pruner asks SciPy for."""
     from scipy.stats import wilcoxon

@@ -35,6 +35,7 @@ def skill(request: Request) -> float:
     return 0.95 - 0.6 * (request.temperature - 0.3) ** 2 - 1.0 * (request.top_p - 0.7) ** 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", Searcher.SAMPLERS)
 def test_every_sampler_finds_better_numbers(sampler: str, tmp_path: Path) -> None:
     needed(sampler)

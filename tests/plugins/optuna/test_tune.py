@@ -77,6 +77,7 @@ def test_it_finds_settings_that_the_optimizer_does_better_with(tmp_path: Path) -
     assert lower_bound(gains) > 0.1, gains
 
 
+@pytest.mark.slow
 def test_trials_that_fall_behind_are_stopped_and_what_they_leave_goes_to_others(tmp_path: Path) -> None:
     spent = []
     for prune in (False, True):
@@ -125,6 +126,7 @@ def test_fewer_trials_are_run_where_the_shares_of_all_would_be_too_small_and_tha
     assert not count or any(line.startswith("trial 1: ") for line in lines)
 
 
+@pytest.mark.slow
 def test_where_nothing_helps_no_gain_is_claimed(tmp_path: Path) -> None:
     for seed in range(4):
         report, _ = plant(

@@ -173,6 +173,7 @@ def test_under_a_ceiling_of_tokens_too_the_best_has_its_turn_on_val(
 SEEDS = range(6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["rules", pytest.param("conflict", marks=pytest.mark.slow)])
 def test_it_beats_random_search_with_as_many_calls(name: str) -> None:
     world = WORLDS[name]
@@ -182,6 +183,7 @@ def test_it_beats_random_search_with_as_many_calls(name: str) -> None:
     assert statistics.mean(r.calls for r in ours) <= 700
 
 
+@pytest.mark.slow
 def test_where_nothing_helps_no_gain_is_claimed() -> None:
     claims = [run_world(WORLDS["null_rules"], "prompt_mcts", calls=400, seed=s).claimed for s in range(10)]
     assert sum(claims) <= 1, claims

@@ -251,6 +251,7 @@ def test_a_saved_dataset(tmp_path):
     assert "Splits: train" in (refusal(read_hf, f"{tmp_path / 'saved'}?split=test").hint or "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("twice", ["", "c7"])
 def test_a_million_columns_are_read_or_refused_in_seconds(file, twice):
     names = ",".join(f"c{n}" for n in range(1_000_000)) + (f",{twice}" if twice else "")

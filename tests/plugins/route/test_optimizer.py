@@ -139,6 +139,7 @@ def test_the_router_itself_costs_no_call(saved: Any) -> None:
     assert report.spent["calls"] <= 2 * (48 + 32) + 2 * 60
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_it_learns_the_same(saved: Any, tmp_path: Path) -> None:
     report, _, _ = saved
     with pytest.raises((Killed, BaseExceptionGroup)):
@@ -148,6 +149,7 @@ def test_killed_and_resumed_it_learns_the_same(saved: Any, tmp_path: Path) -> No
     assert again.winner == report.winner and pool.requests <= report.spent["calls"] - 80
 
 
+@pytest.mark.slow
 def test_where_the_text_says_nothing_no_gain_is_claimed(tmp_path: Path) -> None:
     """Both models are alike, so that the cheap one alone is the best; no router may look better on the sealed rows."""
     report, _ = run(
@@ -156,6 +158,7 @@ def test_where_the_text_says_nothing_no_gain_is_claimed(tmp_path: Path) -> None:
     assert not report.gain_shown
 
 
+@pytest.mark.slow
 def test_steps_of_a_workflow_without_a_route_are_wrapped(tmp_path: Path) -> None:
     nodes = {"sort": {"predict": SIGNATURE, "instructions": "Label it."}}
     report, _ = run(tmp_path, {"route": {"lms": ["openai/small"], "dims": 256}}, nodes=nodes)
@@ -199,6 +202,7 @@ def small_share(node: Any) -> dict[str, float]:
     return found
 
 
+@pytest.mark.slow
 def test_routes_inside_other_nodes_are_learned_each_at_its_address(tmp_path: Path) -> None:
     """One stands in an ensemble, which runs it twice for each row, and one at the top."""
     (tmp_path / "score.py").write_text(BOTH, encoding="utf-8")
@@ -262,6 +266,7 @@ def test_a_text_that_a_node_reads_several_times_is_one_row_with_the_mean_cost(tm
     assert collector.rows({"r1": {"small": [result("one")]}}, "calls") == []
 
 
+@pytest.mark.slow
 def test_recorded_outcomes_take_no_call_on_train(tmp_path: Path) -> None:
     lines = []
     for i in range(60):
@@ -341,6 +346,7 @@ def test_too_small_a_budget_is_said_and_spends_nothing(tmp_path: Path) -> None:
     assert any("too small" in t["message"] for t in told) and report.status in ("finished", "budget")
 
 
+@pytest.mark.slow
 def test_several_answers_are_drawn_once_each(tmp_path: Path) -> None:
     node = {**ROUTE, "samples": {"small": [1, 2]}}
     node["route"] = {**ROUTE["route"], "small": {**ROUTE["route"]["small"], "decoding": {"temperature": 1.0}}}
@@ -349,6 +355,7 @@ def test_several_answers_are_drawn_once_each(tmp_path: Path) -> None:
     assert report.status == "finished" and report.spent["calls"] <= 3 * (48 + 32) + 3 * 60
 
 
+@pytest.mark.slow
 def test_a_vector_of_the_input_is_read_as_well(tmp_path: Path) -> None:
     """The text that decides says nothing here; only its vector does."""
     node = {**ROUTE, "embedder": "openai/vectors"}

@@ -89,6 +89,7 @@ def test_more_samples_are_worth_more_under_a_perfect_proxy_and_nothing_under_a_r
     assert max(flat) - min(flat) < 0.04
 
 
+@pytest.mark.slow
 def test_a_learned_reward_is_worth_it_where_answers_show_whether_they_are_right_and_not_elsewhere() -> None:
     """It fails if the reward is replaced by chance: the gain is that over chance."""
     pytest.importorskip("sklearn")

@@ -140,6 +140,7 @@ def visible_and_blind(seed: int, count: int) -> tuple[list[dict[int, float]], di
     }
 
 
+@pytest.mark.slow
 def test_with_few_rows_the_heads_share_the_kind_of_model_and_the_calibration() -> None:
     pytest.importorskip("sklearn")
     rows, wanted = visible_and_blind(2, 120)
@@ -151,6 +152,7 @@ def test_with_few_rows_the_heads_share_the_kind_of_model_and_the_calibration() -
     assert heads["sure"] == alone["sure"]
 
 
+@pytest.mark.slow
 def test_with_many_rows_each_head_is_fitted_by_itself() -> None:
     pytest.importorskip("sklearn")
     rows, wanted = visible_and_blind(2, FEW_ROWS + 1)
@@ -158,6 +160,7 @@ def test_with_many_rows_each_head_is_fitted_by_itself() -> None:
     assert heads == {name: fit_predictor(rows, labels, SPACE.size, 0)[0] for name, labels in wanted.items()}
 
 
+@pytest.mark.slow
 def test_heads_that_the_text_says_nothing_about_are_constants_all_of_them_or_none() -> None:
     pytest.importorskip("sklearn")
     rng, constant = random.Random(3), 0

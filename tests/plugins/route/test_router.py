@@ -49,6 +49,7 @@ def mix_area(table: Table) -> float:
     return (singles["small"].score + singles["large"].score) / 2
 
 
+@pytest.mark.slow
 @RULES
 def test_the_cost_never_rises_towards_the_cheap_end(rule: str, tables: dict[str, Table]) -> None:
     table = tables[rule]
@@ -157,6 +158,7 @@ def test_a_model_that_is_too_sure_is_not_passed_over_for_one_that_says_nothing()
     assert regret_of(115, rows_of_kinds(115, 88)) < 0.1
 
 
+@pytest.mark.slow
 def test_more_samples_are_chosen_where_they_pay(tables: dict[str, Table]) -> None:
     """Four answers of the small model cost less than one of the large, and a good reward finds the right one. With a
     reward that says the same of all answers the gain is gone."""
@@ -212,6 +214,7 @@ def test_a_router_that_is_not_whole_is_refused(change: dict[str, Any], said: str
     assert caught.value.path == ("learned",)
 
 
+@pytest.mark.slow
 def test_estimated_and_realised_costs_are_both_reported(tables: dict[str, Table]) -> None:
     train, test = planted_rows(0, 240), planted_rows(1, 240)
     figures = report.compare(problem(), tables["value"], train, test, tables["value"].point(0.3), 0)
@@ -232,6 +235,7 @@ def test_estimated_and_realised_costs_are_both_reported(tables: dict[str, Table]
     assert "best single, large" in said and "shuffled labels" in said and "rows: large" in said
 
 
+@pytest.mark.slow
 def test_predictions_of_a_cross_table_have_not_seen_the_row() -> None:
     """Texts that are all different: who has seen a row knows its outcome, who has not does not."""
     rows = planted_rows(0, 60, visible=False)
@@ -249,6 +253,7 @@ def test_predictions_of_a_cross_table_have_not_seen_the_row() -> None:
     assert len(blind.scores) == len(rows) and blind.found == seen.found
 
 
+@pytest.mark.slow
 def test_what_a_row_came_to_has_no_part_in_its_own_prediction() -> None:
     """Another outcome of one row changes predictions of others in a cross table, and not its own."""
     rows = planted_rows(0, 24)

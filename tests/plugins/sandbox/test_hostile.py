@@ -196,6 +196,7 @@ AFTERWARDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", LEVELS)
 def test_what_code_does_around_its_answer_ends_its_own_call_alone(level: str) -> None:
     """One after the other in one sandbox: each has its kind, a short message, and the next call works."""

@@ -186,6 +186,7 @@ def test_an_error_has_the_line_of_the_source() -> None:
     assert (found.kind, found.line) == ("error", 2) and "KeyError" in found.message
 
 
+@pytest.mark.slow
 @needs_kernel
 def test_many_calls_at_once_all_come_back_right() -> None:
     async def job(sandbox: LinuxSandbox) -> list[Any]:

@@ -80,6 +80,7 @@ def test_a_signal_lets_running_requests_end(tmp_path: Path, number: signal.Signa
         assert process.stderr.read() == "Stopped.\n", "no traceback"
 
 
+@pytest.mark.slow
 def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
     answered: list[int] = []
 
@@ -106,6 +107,7 @@ def refused(folder: Path, *words: object) -> str:
     return done.stderr
 
 
+@pytest.mark.slow
 def test_what_cannot_be_served_is_said_before_it_listens(tmp_path: Path) -> None:
     path = write(tmp_path)
     assert "no token is set" in refused(tmp_path, path, "--host", "0.0.0.0")

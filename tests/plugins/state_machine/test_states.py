@@ -368,6 +368,7 @@ PROPERTY = settings(
 )
 
 
+@pytest.mark.slow
 @PROPERTY
 @given(node=machines(), answers=ANSWERS)
 def test_every_machine_that_is_accepted_terminates_within_its_turns(

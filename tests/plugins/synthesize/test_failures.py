@@ -235,6 +235,7 @@ synthesize(Path({path!r}), database={db!r}, pool=script, changes={{"failures": {
 """
 
 
+@pytest.mark.slow
 def test_killed_and_begun_again_it_shows_the_same_failures(tmp_path: Path) -> None:
     name, path, db = run(tmp_path), write(tmp_path, concurrency=1), str(tmp_path / "a.db")
     first = Script(rows)

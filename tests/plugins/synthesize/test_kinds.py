@@ -375,6 +375,7 @@ synthesize(Path({path!r}), database={db!r}, pool=script)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [2, 9])
 def test_killed_with_several_kinds_it_ends_with_the_same_rows(tmp_path: Path, after: int) -> None:
     path, db = write(tmp_path, **MIXED), str(tmp_path / "killed.db")

@@ -149,6 +149,7 @@ def test_the_policy_of_the_workflow_whose_failures_are_wanted_holds_too(tmp_path
     assert "sing" not in names and names and "it is late" in found.examples["policy"]
 
 
+@pytest.mark.slow
 def test_the_command_refuses_and_takes_the_flag(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(spec_in(tmp_path, lm="bundled/nano", rows=1))
     out = ["--out", str(tmp_path / "rows.jsonl"), "--db", str(tmp_path / "a.db")]

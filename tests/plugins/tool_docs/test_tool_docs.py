@@ -123,6 +123,7 @@ def test_only_what_is_asked_for_is_written(tmp_path: Path) -> None:
     assert "wrappers" not in report.winner.nodes["solve"] and "write description" in asked[1]
 
 
+@pytest.mark.slow
 def test_failures_reach_the_wrapper_and_its_own_are_passed_over(tmp_path: Path) -> None:
     (tmp_path / "tools.py").write_text(TOOLS)
     advice = "def wrap(result, arguments):\n    return 'keys begin with k' if 'error' in result else result"

@@ -59,6 +59,7 @@ MACHINE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("node", [AGENT, MACHINE], ids=["agent", "states"])
 def test_a_call_in_another_shape_calls_the_tool(node: dict[str, Any], shape: str, folder: Path) -> None:

@@ -289,6 +289,7 @@ _VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(value=_VALUES, kind=st.sampled_from([None, *FORMATS]))
 def test_no_json_value_breaks_a_reader(value: Any, kind: str | None) -> None:

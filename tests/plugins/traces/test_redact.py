@@ -85,6 +85,7 @@ def test_redacting_twice_is_redacting_once(text: str, found: str) -> None:
     assert again.text(once) == once and not again.counts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "part", ["a", "1", "1.", "a@", "+1", "1 ", "-----BEGIN ", "sk-", "::", "(1", "é", "\u200b", "eyJa."]
 )

@@ -173,6 +173,7 @@ def test_the_ceiling_of_calls_is_reached_so_it_is_no_mere_guess(folder: Path) ->
     assert node.max_calls == len(script.requests)
 
 
+@pytest.mark.slow
 def test_a_noisy_value_serves_better_the_more_states_it_may_look_at(folder: Path) -> None:
     def rate(evaluations: int) -> float:
         runs = (walk(folder, s, value="python:judges.py:noisy", evaluations=evaluations, steps=1) for s in range(30))
@@ -398,12 +399,14 @@ def test_a_learned_value_beats_a_coin_and_random_search_over_orders(tmp_path: Pa
     assert lower_bound(differences) > 0, differences
 
 
+@pytest.mark.slow
 def test_where_the_pages_say_nothing_no_gain_is_claimed(tmp_path: Path) -> None:
     for seed in range(3):
         report = fitted(tmp_path / f"null{seed}", seed, {"fit_value": {}}, told=False)
         assert not report.gain_shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kill_at", [pytest.param(400, marks=pytest.mark.slow), 1200])
 def test_a_run_that_was_killed_ends_as_if_it_never_was(kill_at: int, tmp_path: Path) -> None:
     """In the midst of looking around on train, and while the learned value is tried on val."""

@@ -78,6 +78,7 @@ def said(page: str) -> str:
     return unescape(re.sub(r"<[^>]+>", " ", page))
 
 
+@pytest.mark.slow
 def test_labels_of_the_page_let_the_judge_prove_the_gain(judged: Path) -> None:
     site, ann = of_run(judged)
     assert "80 answers, one at a time" in said(ann.open(""))

@@ -44,6 +44,7 @@ def broken_links(client: TestClient, start: str, of_a_kind: int = 1) -> list[str
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of_a_kind", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_no_link_of_a_finished_or_killed_run_leads_nowhere(
     of_a_kind: int, client: TestClient, runs: dict[str, Any]
@@ -52,6 +53,7 @@ def test_no_link_of_a_finished_or_killed_run_leads_nowhere(
         assert not broken_links(client, f"/runs/{run}", of_a_kind)
 
 
+@pytest.mark.slow
 def test_no_link_of_a_losing_candidate_or_a_branch_leads_nowhere(tmp_path: Path) -> None:
     database = tmp_path / "run.db"
     run, store = improve(tmp_path, database), Store(database)
