@@ -1,18 +1,20 @@
-"""What a regular expression can match, read from its syntax tree: no text is searched.
+"""Patterns that files and rows bring: searched within a time, and read for what they can match.
 
-The tree is that of Python's own parser, the private `re._parser`. These functions are conservative: they say that a
-pattern cannot match only where that is certain.
+`Pattern` is how such a pattern meets a text that a model or a row chose: `re` would search for ever where a pattern
+means harm, and hold the event loop. The other functions read the syntax tree of Python's own parser, the private
+`re._parser`, and search nothing. They are conservative: they say that a pattern cannot match only where that is
+certain.
 """
 
 from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-#: A part that is repeated at most so often does no harm.
-_FEW = 4
+#: Seconds that one search takes at most. An ordinary one takes some microseconds.
+SECONDS = 0.5
 #: Texts that `listed_matches` lists at most.
 _MOST_LISTED = 100
 
@@ -27,6 +29,45 @@ _SAMPLE = [chr(code) for code in range(256)] + ["\u0416", "\u4e2d"]
 
 class Unmatchable(ValueError):
     """No text matches the pattern. The message says why."""
+
+
+class TooSlow(ValueError):
+    """A search was stopped. The message names the pattern."""
+
+
+class Pattern:
+    """A regular expression of Python's `re`, whose searches end within SECONDS. They raise TooSlow.
+
+    Raises ValueError, saying why, for a text that is none.
+    """
+
+    def __init__(self, pattern: str, flags: int = 0):
+        try:
+            self.groups = re.compile(pattern, flags).groups
+            self._found = importlib.import_module("regex").compile(pattern, flags)  # a search of `re` cannot be stopped
+        except re.error as error:
+            raise ValueError(f"{pattern!r:.200} is not a regular expression: {error}") from None
+        except (RecursionError, OverflowError, ValueError) as error:
+            raise ValueError(f"{pattern!r:.200} is nested too deeply, or counts too far: {error}") from None
+        self.pattern = pattern
+
+    def search(self, text: str) -> re.Match[str] | None:
+        return self._within(self._found.search, text)
+
+    def fullmatch(self, text: str) -> re.Match[str] | None:
+        return self._within(self._found.fullmatch, text)
+
+    def finditer(self, text: str) -> list[re.Match[str]]:
+        return self._within(lambda *args, **limit: [*self._found.finditer(*args, **limit)], text)
+
+    def _within(self, method: Callable[..., Any], text: str) -> Any:
+        try:
+            return method(text, timeout=SECONDS)
+        except TimeoutError:
+            raise TooSlow(
+                f"{self.pattern!r:.200} took more than {SECONDS} s on a text of {len(text)} characters; write it "
+                "without a repetition inside another"
+            ) from None
 
 
 def shortest_match(pattern: str) -> int:
@@ -71,12 +112,6 @@ def _listed(parts: Sequence[Any]) -> list[str] | None:
             return None
         texts = [before + text for before in texts for text in here]
     return texts
-
-
-def may_take_forever(pattern: str) -> bool:
-    """Whether a repeated part can match one text in several ways, so that a search may take time exponential in the
-    text: it holds another repetition, or alternatives. Raises re.error."""
-    return _ambiguous(_parser.parse(pattern), False)
 
 
 def _width(parts: Sequence[Any], multiline: bool, before: int) -> int:
@@ -162,18 +197,3 @@ def _is_one(code: int, kind: Any, value: Any) -> bool:
         letter = {"DIGIT": "d", "SPACE": "s", "WORD": "w"}[str(value).rpartition("_")[2]]
         return re.match(rf"\{letter.upper() if '_NOT_' in str(value) else letter}", chr(code)) is not None
     return value == code
-
-
-def _ambiguous(tokens: Any, inside: bool) -> bool:
-    for kind, content in tokens:
-        repeat = kind in _REPEATS[:2]  # a possessive one does not try again
-        if inside and (kind is _codes.BRANCH or (repeat and content[0] != content[1])):
-            return True
-        many = repeat and content[1] > _FEW
-        parts: list[Any] = [*content] if isinstance(content, tuple | list) else [content]
-        for part in parts:
-            branches: list[Any] = [*part] if isinstance(part, list) else [part]
-            for branch in branches:
-                if isinstance(branch, _parser.SubPattern) and _ambiguous(branch, inside or many):
-                    return True
-    return False

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from workbench.patterns import Pattern, TooSlow
 from workbench.task import Example, Score
 from workbench.type_guards import is_dict, is_list
 
@@ -43,7 +43,7 @@ CHECKS: dict[str, Callable[[str, Any], bool]] = {
     "icontains-any": lambda answer, value: any(v.lower() in answer.lower() for v in _texts(value)),
     "icontains-all": lambda answer, value: all(v.lower() in answer.lower() for v in _texts(value)),
     "starts-with": lambda answer, value: answer.startswith(str(value)),
-    "regex": lambda answer, value: re.search(str(value), answer) is not None,
+    "regex": lambda answer, value: Pattern(str(value)).search(answer) is not None,
     "is-json": _is_json,
 }
 
@@ -67,13 +67,20 @@ class Assertions:
             raise ValueError(f"the prediction has no field '{self.field}'; it has: {', '.join(prediction)}")
         given = prediction[self.field]
         answer = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False, default=str)
-        failed = [a for a in example[self.target] if not meets(answer, a)]
-        told = "; ".join(f"{a['type']}: {a.get('value', '')!s:.100}" for a in failed)
-        return Score(float(not failed), f"failed: {told}" if failed else None)
+        failed = [told for a in example[self.target] if (told := _fault(answer, a))]
+        return Score(float(not failed), f"failed: {'; '.join(failed)}" if failed else None)
+
+
+def _fault(answer: str, assertion: Any) -> str | None:
+    """What an answer fails of an assertion. A pattern that takes too long is failed, also one with `not-`."""
+    try:
+        return None if meets(answer, assertion) else f"{assertion['type']}: {assertion.get('value', '')!s:.100}"
+    except TooSlow as error:
+        return f"{assertion['type']}: {error}"
 
 
 def meets(answer: str, assertion: Any) -> bool:
-    """Whether an answer meets an assertion. Raises ValueError for one that is none."""
+    """Whether an answer meets an assertion. Raises ValueError for one that is none, TooSlow for its pattern."""
     if not is_dict(assertion) or str(assertion.get("type", "")).removeprefix("not-") not in CHECKS:
         raise ValueError(f"{assertion!s:.100} is not an assertion; types: {', '.join(CHECKS)}")
     kind = str(assertion["type"])

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import SpecError
-from workbench.patterns import may_take_forever
+from workbench.patterns import Pattern
 from workbench.type_guards import is_dict, is_list
 from workbench_import.assertions import CHECKS
 from workbench_import.imported import Imported, as_list, read_table, read_value
@@ -196,11 +196,11 @@ def _filled(value: Any, variables: Mapping[str, Any]) -> Any:
 
 
 def _regex_fault(pattern: str) -> str | None:
-    """Why a stranger's pattern is not used: it is none of Python's, or may take for ever. That is where a repeated part
-    can match one text in several ways: it holds another repetition, or alternatives."""
+    """Why a stranger's pattern is not used: it is none of Python's."""
     try:
-        return "a repetition of repetitions or alternatives" if may_take_forever(pattern) else None
-    except (re.error, RecursionError, OverflowError) as error:
+        Pattern(pattern)
+        return None
+    except ValueError as error:
         return f"no pattern of Python: {error}"
 
 

@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from workbench.errors import SpecError, suggest
 from workbench.kit.tool_settings import ENV, TOOLS
+from workbench.patterns import Pattern
 from workbench.workflow import NodeConfig
 
 #: The target that ends the machine. It is no state.
@@ -46,10 +47,7 @@ class When(NodeConfig):
     @field_validator("regex")
     @classmethod
     def _compiles(cls, value: str | None) -> str | None:
-        try:
-            re.compile(value or "")
-        except re.error as error:
-            raise ValueError(f"{value!r} is not a regular expression: {error}") from None
+        Pattern(value or "")
         return value
 
     @property

@@ -28,6 +28,7 @@ from workbench.kit.tools import (
     unreadable_call,
 )
 from workbench.lm import Response
+from workbench.patterns import Pattern, TooSlow
 from workbench.runtime import Context
 from workbench.spec import LMSpec, lm_spec
 from workbench.user_code import code_is_outlined
@@ -239,7 +240,7 @@ class State(NodeKind):
         if when.contains is not None:
             return when.contains.lower() in text.lower()
         if when.regex is not None:
-            return re.search(when.regex, text) is not None
+            return _found(when.regex, text)
         if when.outcome is not None:
             return isinstance(turn.outcome, Mapping) and all(
                 turn.outcome.get(name) in (value if isinstance(value, list) else [value])
@@ -273,3 +274,11 @@ class State(NodeKind):
         if missing:
             raise NodeError("unparsed", f"there is no '{missing[0]}' yet")
         return found | answers.parse(Signature((), self.answers), reply)[0] if self.answers else found
+
+
+def _found(pattern: str, text: str) -> bool:
+    """Whether a condition's pattern is found. Raises NodeError("steps") where the search takes too long."""
+    try:
+        return Pattern(pattern).search(text) is not None
+    except TooSlow as error:
+        raise NodeError("steps", str(error)) from None

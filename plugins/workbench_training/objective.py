@@ -5,13 +5,13 @@ All named algorithms are rows of the table `PRESETS`; nothing else in this plugi
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from workbench.errors import suggest
+from workbench.patterns import Pattern
 
 #: What a rollout costs, as constraints name it: tokens drawn, calls, tool calls, seconds of waiting for the model.
 COSTS = ("tokens", "calls", "tools", "latency")
@@ -106,10 +106,7 @@ class Subgoals(BaseModel):
     @field_validator("pattern")
     @classmethod
     def _has_a_group(cls, value: str) -> str:
-        try:
-            groups = re.compile(value).groups
-        except re.error as error:
-            raise ValueError(f"'{value}' is not a regular expression: {error}") from None
+        groups = Pattern(value).groups
         if groups != 1:
             raise ValueError(f"'{value}' has {groups} groups: put brackets around the subgoal alone")
         return value

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-import re
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from workbench import Patch, Study, Workflow
 from workbench.errors import SpecError, errors_at, suggest
+from workbench.patterns import Pattern
 from workbench.task import Example, read_rows
 from workbench_training.imitation import ImitationOptimizer, drop_repeats
 from workbench_training.judge_calls import JudgeCalls
@@ -107,10 +107,7 @@ class SFT(ImitationOptimizer):
     @field_validator("error")
     @classmethod
     def _readable(cls, value: str) -> str:
-        try:
-            re.compile(value)
-        except re.error as error:
-            raise ValueError(f"'{value}' is not a regular expression: {error}") from None
+        Pattern(value)
         return value
 
     @model_validator(mode="after")
@@ -304,7 +301,7 @@ class SFT(ImitationOptimizer):
         self, group: Sequence[Rollout], tokens: ChatTokenizer, nodes: Collection[str], round_: int
     ) -> Iterator[Row]:
         """Rows of the runs on one training row: of the good ones, and of wrong ones that a good one mends."""
-        masked = re.compile(self.error if self.errors == "mask" else r"(?!)")
+        masked = Pattern(self.error if self.errors == "mask" else r"(?!)")
         if self.feedback is not None:
             for lesson in feedback_examples(group, nodes, self.feedback, self.threshold, masked):
                 yield from tokenize_example(lesson, tokens)
@@ -332,7 +329,7 @@ class SFT(ImitationOptimizer):
             if rollout.reward is None or rollout.reward >= self.threshold or rollout.result.trace is None:
                 continue
             for a, b in zip(extract_examples(rollout.result.trace, nodes), right, strict=False):
-                if a.agent == b.agent and (made := splice_examples(a, b, re.compile(self.error), self.revision)):
+                if a.agent == b.agent and (made := splice_examples(a, b, Pattern(self.error), self.revision)):
                     yield from tokenize_example(made, tokens)
 
     async def _taught(self, study: Study, tasks: Sequence[Example]) -> list[list[Rollout]]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 import re
+import time
 
 import pytest
 
-from workbench.patterns import Unmatchable, listed_matches, may_take_forever, shortest_match
+from workbench import patterns
+from workbench.patterns import Pattern, TooSlow, Unmatchable, listed_matches, shortest_match
 
 NOTHING = r"$a  a^  a\A  \Za  a$b|c^d  [^\s\S]  [^\d\D]x  (?!)  a(?!.*)b  (a^)+  (?=$x)y  (?-m:a^)  a(^b)  $\ba".split()
 SHORTEST = {
@@ -47,8 +49,54 @@ def test_no_random_pattern_that_matches_is_said_to_match_nothing() -> None:
     assert tried > 1000
 
 
-def test_patterns_that_may_take_for_ever() -> None:
-    assert [p for p in ("(a+)+b", "(a|ab)*c", "a*b*", "(a+){2}b") if may_take_forever(p)] == ["(a+)+b", "(a|ab)*c"]
+#: Each takes `re` seconds to years on a text of its letters.
+HARMFUL = {
+    "(a+)+b": "a",
+    "(a|aa)*b": "a",
+    "a?" * 27 + "a" * 27 + "c": "a",
+    r".*.*.*.*.*x": "a",
+    r"\s*\s*\s*\s*\s*\s*x": " ",
+    "(a*)" * 6 + "b": "a",
+    "(.)*?" * 5 + "z": "a",
+    r"(\w+\s?)*$": "ab ",
+    r"(.*?,){25}P": "1,",
+    r"^(([a-z])+.)+[A-Z]([a-z])+$": "a",
+    r"(?=(a+)+c)x": "a",
+    r"((a+)\2?)+b": "a",
+}
+
+
+@pytest.mark.parametrize("method", ["search", "fullmatch", "finditer"])
+def test_no_pattern_holds_the_run(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """security 4: nor does one that only the text makes slow."""
+    monkeypatch.setattr(patterns, "SECONDS", 0.05)
+    stopped = []
+    for pattern, unit in HARMFUL.items():
+        begun = time.process_time()
+        try:
+            getattr(Pattern(pattern), method)(unit * 4000 + "!")
+        except TooSlow as error:
+            assert "took more than 0.05 s on a text of" in str(error)
+            stopped.append(pattern)
+        assert time.process_time() - begun < 5, pattern
+    assert stopped
+
+
+def test_a_pattern_finds_what_re_finds() -> None:
+    draw = random.Random(2)
+    for _ in range(1000):
+        pattern = "".join(draw.choice(PARTS) for _ in range(draw.randint(1, 5)))
+        for text in TEXTS:
+            for name in ("search", "fullmatch"):
+                ours, theirs = getattr(Pattern(pattern), name)(text), getattr(re, name)(pattern, text)
+                assert (ours and ours.span()) == (theirs and theirs.span()), (pattern, text)
+            assert [m.span() for m in Pattern(pattern).finditer(text)] == [m.span() for m in re.finditer(pattern, text)]
+
+
+@pytest.mark.parametrize("wrong", ["(", "[", r"\h", "(?<=a*)b", "a{99999999999999999999}", "(" * 5000 + ")" * 5000])
+def test_what_is_no_pattern_of_python_is_said(wrong: str) -> None:
+    with pytest.raises(ValueError, match="is not a regular expression|is nested too deeply, or counts too far"):
+        Pattern(wrong)
 
 
 def test_the_texts_of_a_list_are_known() -> None:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from workbench.patterns import Unmatchable, may_take_forever, shortest_match
+from workbench.patterns import Pattern, TooSlow, Unmatchable, shortest_match
 from workbench.spec.base import Strict
 from workbench.spec.likeness import from_json, may_equal, plain_texts, surely_equal
 from workbench.type_guards import is_dict, is_list
@@ -41,12 +41,7 @@ class Condition(Strict):
     @field_validator("matches")
     @classmethod
     def _compiles(cls, value: str | None) -> str | None:
-        try:
-            re.compile(value or "")
-        except re.error as error:
-            raise ValueError(f"matches is not a regular expression: {error}") from None
-        except (RecursionError, OverflowError):
-            raise ValueError("matches is nested too deeply, or counts too far, for a regular expression") from None
+        Pattern(value or "")
         return value
 
     def holds(self, value: Any, *, doubtful: bool = False) -> bool:
@@ -62,14 +57,13 @@ class Condition(Strict):
         texts = [value] if isinstance(value, str) else []
         if doubtful:
             texts = [found for text in texts for found in plain_texts(text)]
-        flags = re.DOTALL | re.IGNORECASE if doubtful else re.NOFLAG
         return (
             ("equals" not in self.model_fields_set or alike(value, self.equals))
             and (self.one_of is None or any(alike(value, one) for one in self.one_of))
             and (
                 self.matches is None
                 or (doubtful and not texts)
-                or any(re.fullmatch(self.matches, text, flags) for text in texts)
+                or any(_matches(self.matches, text, doubtful) for text in texts)
             )
             and (self.min is None or unsure or number >= self.min)
             and (self.max is None or unsure or number <= self.max)
@@ -97,11 +91,17 @@ class Condition(Strict):
         texts = [value for value in listed[0] if isinstance(value, str)] if listed else []
         # Words alone: of numbers and JSON, values that are spelled otherwise count, too.
         words = all(text.isalpha() for text in texts) and len(texts) == len(listed[0]) if texts else False
-        if words and not may_take_forever(self.matches):
-            pattern = re.compile(self.matches, re.DOTALL | re.IGNORECASE)
-            if not any(pattern.fullmatch(text) for text in texts):
-                return f"{texts[0]!r} does not match {self.matches!r}"
+        if words and not any(_matches(self.matches, text, True) for text in texts):
+            return f"{texts[0]!r} does not match {self.matches!r}"
         return None
+
+
+def _matches(pattern: str, text: str, doubtful: bool) -> bool:
+    """doubtful: however it is spelled, and also where the search would take too long."""
+    try:
+        return bool(Pattern(pattern, re.DOTALL | re.IGNORECASE if doubtful else 0).fullmatch(text))
+    except TooSlow:
+        return doubtful
 
 
 class Rule(Strict):

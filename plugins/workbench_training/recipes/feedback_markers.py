@@ -9,7 +9,6 @@ is a list of constraints with success or failure, here one line, with the metric
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Self
@@ -17,6 +16,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from workbench.kit.plain_adapter import default_instructions
+from workbench.patterns import Pattern
 from workbench.workflow import Workflow
 from workbench_training.rewards import Rollout
 from workbench_training.rollouts.sft_data import SFTExample, extract_examples
@@ -61,7 +61,7 @@ def mark_instructions(workflow: Workflow, nodes: Collection[str], marker: str) -
 
 
 def feedback_examples(
-    group: Sequence[Rollout], nodes: Collection[str], feedback: Feedback, threshold: float, errors: re.Pattern[str]
+    group: Sequence[Rollout], nodes: Collection[str], feedback: Feedback, threshold: float, errors: Pattern
 ) -> Iterator[SFTExample]:
     """The chats of all scored runs on a row, drawn behind the marker of success, each behind its own marker. Chats
     without the marker in their first message are left out.

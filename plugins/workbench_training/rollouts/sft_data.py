@@ -9,7 +9,6 @@ repairs (AgentRefine, arXiv 2501.01702), or the wrong start onto which a right c
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 from workbench.kit.chat_template import render_chat
 from workbench.kit.prefill import join_prefill, split_prefill
 from workbench.lm import content_text
+from workbench.patterns import Pattern
 from workbench.task import Example
 from workbench.workflow import Trace, Workflow
 from workbench_training.rollouts.token_rows import Row
@@ -128,7 +128,7 @@ def label_examples(
     return found
 
 
-def extract_examples(trace: Trace, nodes: Collection[str], errors: re.Pattern[str] | None = None) -> list[SFTExample]:
+def extract_examples(trace: Trace, nodes: Collection[str], errors: Pattern | None = None) -> list[SFTExample]:
     """The chats of a run, by whomever it was answered: each answer once, within the longest chat that holds it.
 
     errors: an answer whose consequence (the message after it) matches is shown, but not learned.
@@ -154,12 +154,12 @@ def extract_examples(trace: Trace, nodes: Collection[str], errors: re.Pattern[st
     return found
 
 
-def find_wrong_turns(chat: Chat, answers: Collection[int], errors: re.Pattern[str]) -> set[int]:
+def find_wrong_turns(chat: Chat, answers: Collection[int], errors: Pattern) -> set[int]:
     """The answers whose next message tells of an error."""
     return {i for i in answers if i + 1 < len(chat) and errors.search(str(chat[i + 1]["content"]))}
 
 
-def splice_examples(wrong: SFTExample, right: SFTExample, errors: re.Pattern[str], revision: str) -> SFTExample | None:
+def splice_examples(wrong: SFTExample, right: SFTExample, errors: Pattern, revision: str) -> SFTExample | None:
     """The wrong chat up to its first error and what came of it, and from there the right one (Agent-R).
 
     What both begin with is kept, and the wrong turns are shown but not learned. revision: words in front of the first
@@ -208,7 +208,7 @@ def sample_general(agent: int, share: float, general: Sequence[Any], rng: random
     return found
 
 
-def extract_drawn_rows(trace: Trace, nodes: Collection[str], errors: re.Pattern[str], **about: Any) -> list[Row]:
+def extract_drawn_rows(trace: Trace, nodes: Collection[str], errors: Pattern, **about: Any) -> list[Row]:
     """The rows of a policy's own run, of exactly the tokens that it drew, without those of answers that went wrong."""
     rows: list[Row] = []
     for span in trace.spans:

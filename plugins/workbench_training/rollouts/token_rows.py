@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+from workbench.patterns import Pattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +151,9 @@ def replace_subgoals(
         pattern: of a subgoal, which is its only group.
     """
     before = text = tokenizer.decode(list(prompt_ids), skip_special_tokens=False)
-    found = [match for m in messages if isinstance(m["content"], str) for match in re.finditer(pattern, m["content"])]
+    found = [
+        match for m in messages if isinstance(m["content"], str) for match in Pattern(pattern).finditer(m["content"])
+    ]
     for match in found:
         whole, (start, end) = match.group(), (k - match.start() for k in match.span(1))
         text = text.replace(whole, whole[:start] + goal + whole[end:])

@@ -11,7 +11,7 @@ import yaml
 from tests.plugins.import_.imports import imported, refused, rows_of
 
 from workbench.task import Example
-from workbench_import.assertions import Assertions
+from workbench_import.assertions import Assertions, meets
 from workbench_import.imported import Imported
 from workbench_import.promptfoo_tests import expand_tests
 
@@ -60,28 +60,20 @@ def test_several_prompts_and_providers_become_a_search(tmp_path: Path) -> None:
     assert "sk-1" not in (tmp_path / "out/workflow.yaml").read_text() and "apiKey of provider" in said
 
 
-@pytest.mark.parametrize(
-    ("pattern", "taken"),
-    [
-        ("(a|aa)+$", False),
-        ("(a?a)*$", False),
-        ("(a{1,50}){1,50}$", False),
-        ("{{p}}", False),
-        (r"^\d+(\.\d+)?$", True),
-        ("(foo|bar) [a-z]+", True),
-        ("([ab]|c)+x", True),
-        ("(ab)*", True),
-    ],
-)
-def test_a_pattern_that_may_take_for_ever_is_left_out(tmp_path: Path, pattern: str, taken: bool) -> None:
-    tests = [
-        {"vars": {"input": f"in {i}", "language": "fr", "p": "(a+)+$"}, "assert": [{"type": "is-json"}]}
-        for i in range(4)
-    ]
-    tests[0]["assert"] = [{"type": "is-json"}, {"type": "regex", "value": pattern}]
-    _, said = imported(promptfoo(tmp_path, tests=tests), tmp_path / "out")
-    assert [a["type"] for a in rows_of(tmp_path / "out")[0]["asserts"]] == ["is-json"] + ["regex"] * taken
-    assert ("a repetition of repetitions or alternatives" in said) != taken
+def test_a_pattern_that_never_ends_fails_its_assertion_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """security 4: of an imported file or of a row; with `not-` as well, and an ordinary one is met as ever."""
+    monkeypatch.setattr("workbench.patterns.SECONDS", 0.05)
+    answer, slow = "a" * 400 + "!", ["(a|aa)+$", "(a+)+b$", "(.*?a){25}P"]
+    asserts = [{"type": kind, "value": p} for p in slow for kind in ("regex", "not-regex")]
+    scorer = Assertions("output")
+    for one in asserts:
+        score = scorer(Example("1", {"asserts": [one]}), {"output": answer})
+        ends = one["type"] == "not-regex" and "took more than" not in str(score.feedback)  # searched to its end
+        assert score.value == float(ends), one
+    assert any(
+        "took more than 0.05 s" in str(scorer(Example("1", {"asserts": [a]}), {"output": answer})) for a in asserts
+    )
+    assert meets(answer, {"type": "regex", "value": r"^a+!$"})
 
 
 def test_assertions_of_every_kind_are_taken_or_named(tmp_path: Path) -> None:
@@ -90,6 +82,7 @@ def test_assertions_of_every_kind_are_taken_or_named(tmp_path: Path) -> None:
         {"type": "not-contains", "value": "{{input}}"},
         {"type": "regex", "value": "^B"},
         {"type": "regex", "value": "(a+)+$"},
+        {"type": "regex", "value": "(a"},
         {"type": "javascript", "value": "output.length < 9"},
         {"type": "python", "value": "file://check.py"},
         {"type": "llm-rubric", "value": "is polite"},
@@ -98,12 +91,12 @@ def test_assertions_of_every_kind_are_taken_or_named(tmp_path: Path) -> None:
     tree, said = imported(path, tmp_path / "out")
     assert tree["metric"] == "assertions(output, asserts=asserts)"
     row = rows_of(tmp_path / "out")[0]
-    assert [a["type"] for a in row["asserts"]] == ["icontains", "not-contains", "regex", "equals"]
+    assert [a["type"] for a in row["asserts"]] == ["icontains", "not-contains", "regex", "regex", "equals"]
     assert row["asserts"][1]["value"] == "Hello 0"
     for name in (
         "assertion 'javascript'",
         "assertion 'python'",
-        "a repetition of repetitions or alternatives",
+        "no pattern of Python",
         "rubrics of tests",
     ):
         assert f"Left out: {name}" in said or name in said, name
