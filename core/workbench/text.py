@@ -61,7 +61,8 @@ def alert(line: str) -> None:
     sys.stderr.flush()
 
 
-def visible_json(value: Any) -> str:
-    """A value as one line of JSON for people: letters of all scripts stay, what `visible` escapes is a JSON escape."""
-    text = json.dumps(value, ensure_ascii=False, default=str)
+def visible_json(value: Any, indent: int | None = None) -> str:
+    """A value as JSON for people, in one line without an indent: letters of all scripts stay, what `visible` escapes is
+    a JSON escape."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent, default=str)
     return text if visible(text) == text else "".join(c if visible(c) == c else json.dumps(c)[1:-1] for c in text)

@@ -19,18 +19,30 @@ _KEY = re.compile(
     r"""-----BEGIN\ [A-Z ]{0,40}PRIVATE\ KEY-----(?:(?!-----END)[\s\S]){0,20000}+
       (?:-----END\ [A-Z ]{0,40}PRIVATE\ KEY-----)?
     | (?<![A-Za-z0-9])(?:sk|pk|rk)[-_][A-Za-z0-9_-]{16,}+
-    | (?<![A-Za-z0-9])(?:gh[pousr]_|github_pat_|glpat-|hf_|npm_|lsv2_(?:pt|sk)_|xox[abeprs]-|ya29\.)[A-Za-z0-9_-]{10,}+
-    | (?<![A-Za-z0-9])(?:AKIA|ASIA)[0-9A-Z]{16}(?![0-9A-Za-z])
+    | (?<![A-Za-z0-9])(?:gh[pousr]_|github_pat_|gl(?:pat|dt|ptt|rt|soat|cbt)-|hf_|npm_|pypi-|rubygems_|dckr_pat_|dop_v1_
+      |do[or]_v1_|lsv2_(?:pt|sk)_|xox[abceprs]-|xapp-|ya29\.|GOCSPX-|shp(?:at|ca|pa|ss)_|sq0(?:atp|csp)-|whsec_|glsa_|figd_
+      |lin_api_|ntn_|secret_|gsk_|xai-|nvapi-|pplx-|tvly-|r8_|jina_|fw_|sntry[su]_|hvs\.|PMAK-|ATATT3|AGE-SECRET-KEY-1
+      |EAA[A-Z])[A-Za-z0-9_-]{10,}+
+    | (?<![A-Za-z0-9])SG\.[A-Za-z0-9_-]{10,}+\.[A-Za-z0-9_-]{10,}+
+    | (?<![A-Za-z0-9])(?:AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{16}(?![0-9A-Za-z])
+    | (?<![A-Za-z0-9])(?:(?:SK|AC|dapi)[0-9a-f]{32}|key-[0-9a-z]{32})(?![0-9A-Za-z])
+    | (?<![A-Za-z0-9])\d{8,10}:[A-Za-z0-9_-]{35}(?![A-Za-z0-9_-])
     | (?<![A-Za-z0-9])AIza[0-9A-Za-z_-]{30,}+
+    | (?<=hooks\.slack\.com/)[A-Za-z0-9/_-]{10,}+
+    | (?<=/api/webhooks/)[A-Za-z0-9/_-]{10,}+
     | (?<![A-Za-z0-9])eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+(?:\.[A-Za-z0-9_-]*+)?
     | (?i:(?<![A-Za-z0-9])(?:bearer|basic)\s{1,5}[A-Za-z0-9._~+/=-]{16,}+)
     | (?<=://)[^\s/:@]{1,200}:[^\s/@]{1,200}(?=@)
-    | (?i:(?<![A-Za-z0-9])(?:api[_-]?key|access[_-]?token|auth[_-]?token|secret|token|passw(?:or)?d|pwd)
-      ["']?\s{0,5}[:=]\s{0,5}["']?(?=[^\s"',;]{0,200}[0-9!@#$%^&*])[^\s"',;\[]{6,200})""",
+    | (?i:(?<=[?&])(?:key|sig|signature)=[^\s&"'#]{6,200})
+    | (?i:(?<![A-Za-z0-9])[A-Za-z0-9_.-]{0,40}
+      (?:(?:api|access|account|auth|client|encryption|private|secret|shared|signing)[_-]?(?:access[_-]?)?key
+        |secret|token|passw(?:or)?d|passphrase|pwd)
+      (?:\\{0,8}["'])?\s{0,5}[:=]\s{0,5}(?:\\{0,8}["'])?
+      (?=[^\s"'\\,;&]{0,200}[0-9!@#$%^*])[^\s"'\\,;&\[]{6,200})""",
     re.VERBOSE,
 )
-_EMAIL = re.compile(r"(?<![\w.%+-])[\w.%+-]++@(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}(?![\w-])")
-_CARD = re.compile(r"(?<![\d.])\d(?:[ -]?\d){12,18}(?![\d]|\.\d)")
+_EMAIL = re.compile(r"(?<![\w.%+-])(?:[\w.+-]|%(?!40))++(?:@|%40)(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}(?![\w-])")
+_CARD = re.compile(r"(?<![\d.])(?:\d{4}(?:\.\d{4}){3}|\d(?:[ -]?\d){12,18})(?![\d]|\.\d)")
 _IPV4 = re.compile(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?!\d|\.\d)")
 _IPV6 = re.compile(r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?![\w:])")
 _PHONE = re.compile(
@@ -93,7 +105,10 @@ _FINDERS: dict[str, tuple[tuple[re.Pattern[str], Callable[[str], Span | None]], 
 KINDS = tuple(_FINDERS)
 
 #: Values under such names are secrets whatever they look like.
-_SECRET = re.compile(r"(?i)(?:api[_-]?key|authorization|passw(?:or)?d|pwd|secret|(?:access|refresh|auth)[_-]?token)")
+_SECRET = re.compile(
+    r"(?i).{0,40}(?:(?:api|access|account|client|encryption|private|secret|shared|signing)[_-]?(?:access[_-]?)?key"
+    r"|authorization|cookie|passw(?:or)?d|passphrase|pwd|secret|(?:access|refresh|auth|bearer|id)[_-]?token)"
+)
 
 
 class Redactor:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import io
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +11,8 @@ from workbench.errors import StoreError
 from workbench.evaluation import EvalReport, add_details, read_rows, stored_report
 from workbench.run import status_of
 from workbench.store import Store, read_report
-from workbench_view.exports import names_in, plain_cell, table_cell
+from workbench.text import visible, visible_json
+from workbench_view.exports import names_in, plain, plain_cell, table_cell, table_writer
 from workbench_view.page import environment, format_score, format_seconds, format_usd, read_style
 
 #: Rows of a page, and of Markdown: worst first. All are in the CSV.
@@ -50,9 +49,9 @@ def write_markdown(facts: EvalFacts) -> str:
     """The score, what failed, and the worst rows by their ids; inputs are not in it, since it is pasted where many
     read."""
     report = facts.report
-    lines = [f"# {report.name}: run {report.run}", "", report.headline(), ""]
-    lines += [f"- {name}: {format_score(mean)}" for name, mean in report.scores.items()]
-    lines += [f"- failed, {kind}: {count}" for kind, count in report.failures.items()]
+    lines = [f"# {plain(report.name)}: run {report.run}", "", visible(report.headline()), ""]
+    lines += [f"- {plain(name)}: {format_score(mean)}" for name, mean in report.scores.items()]
+    lines += [f"- failed, {plain(kind)}: {count}" for kind, count in report.failures.items()]
     wrong = [row for row in facts.rows if row["score"] is None or row["score"] < 1]
     lines += ["", "| row | score | failure |", "| --- | --- | --- |"] if wrong else []
     cells = ([row["example"], format_score(row["score"]), row["failure"] or ""] for row in wrong[:ROWS])
@@ -68,7 +67,7 @@ def write_json(facts: EvalFacts) -> str:
     """The stored report and its rows, without their traces."""
     kept = ("example", "split", "replica", "inputs", "further", "prediction", "score", "scores", "failure")
     rows = [{name: row[name] for name in (*kept, "message", "feedback", "cost")} for row in facts.rows]
-    return json.dumps({"run": facts.report.as_dict(), "rows": rows}, ensure_ascii=False, indent=1, default=str) + "\n"
+    return visible_json({"run": facts.report.as_dict(), "rows": rows}, indent=1) + "\n"
 
 
 def write_csv(facts: EvalFacts) -> str:
@@ -77,7 +76,7 @@ def write_csv(facts: EvalFacts) -> str:
     answers = names_in(row["prediction"] for row in facts.rows)
     scores = names_in(row["scores"] for row in facts.rows)
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
+    writer = table_writer(out)
     last = ("score", "failure", "message", "feedback")
     further = [f"scores.{name}" for name in scores]
     head = ["row", "split", "repeat", *fields, *(f"prediction.{name}" for name in answers), *last, *further]

@@ -7,9 +7,9 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import IO, Any
 
-from workbench.text import one_line
+from workbench.text import LINE_END, one_line, visible, visible_json
 from workbench_view.facts import ChangedRow, Facts
 from workbench_view.page import format_score, format_seconds, format_usd, write_page
 from workbench_view.text_diff import Piece, list_changes
@@ -22,7 +22,7 @@ ROWS, CUT = 20, 120
 def write_markdown(facts: Facts) -> str:
     """The verdict, the scores, what was changed, the rows that changed sides, losses first, and the bill."""
     report = facts.report
-    lines = [f"# {facts.run['name']}: run {facts.run['run']}", "", *facts.verdict, ""]
+    lines = [f"# {plain(facts.run['name'])}: run {facts.run['run']}", "", *map(visible, facts.verdict), ""]
     lines += ["| | val | test | test rows |", "| --- | --- | --- | --- |"]
     for name, side in (("baseline", report["baseline"]), ("winner", report["best"])):
         values = [format_score(side["val"]), format_score(side["test"]["score"]), str(side["test"]["n"])]
@@ -36,7 +36,7 @@ def write_markdown(facts: Facts) -> str:
         for sign, before, after in change.lines:
             found += [f" {before}"] if sign == " " else [f"-{before}"] * (sign == "-") + [f"+{after}"] * bool(after)
         fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`{3,}", "\n".join(found)))])
-        lines += ["", f"`{change.address}`", "", f"{fence}diff", *found, fence]
+        lines += ["", f"`{one_line(change.address)}`", "", f"{fence}diff", *map(one_line, found), fence]
     lines += _list_changed_rows(facts.changed)
     spent = report["spent"]
     costs = f"{spent['calls']:,} calls, {format_usd(spent['usd'])}, {format_seconds(spent['seconds'])}"
@@ -59,7 +59,12 @@ def _list_changed_rows(changed: Sequence[ChangedRow]) -> list[str]:
 
 def table_cell(text: str) -> str:
     """A text as a cell of a table, in which nothing is markup."""
-    return re.sub(r"([\\`*_{}\[\]<>()#|!~&@])", r"\\\1", one_line(" ".join(text.split()))[:CUT])
+    return plain(one_line(" ".join(text.split()))[:CUT])
+
+
+def plain(text: Any) -> str:
+    """A line of Markdown in which nothing is markup."""
+    return re.sub(r"([\\`*_{}\[\]<>()#|!~&@])", r"\\\1", one_line(text))
 
 
 def _side(pieces: Sequence[Piece], sign: str) -> list[str]:
@@ -83,13 +88,13 @@ def write_json(facts: Facts) -> str:
         "changed_rows": rows,
         "course": points,
     }
-    return json.dumps(found, ensure_ascii=False, indent=1, default=str) + "\n"
+    return visible_json(found, indent=1) + "\n"
 
 
 def write_csv(facts: Facts) -> str:
     """A line for each sealed row: its id, the score on both sides, their difference, its inputs, and both answers."""
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
+    writer = table_writer(out)
     inputs = names_in(facts.inputs.values())
     said = names_in(row for side in facts.answers for row in side.values())
     answers = [f"{side}.{name}" for side in ("baseline", "winner") for name in said]
@@ -110,12 +115,22 @@ def names_in(rows: Iterable[Mapping[str, Any] | None]) -> list[str]:
     return list(dict.fromkeys(name for row in rows for name in row or ()))
 
 
+def table_writer(out: IO[str]) -> Any:
+    """Writes CSV with quotes around each text, since a spreadsheet may begin cells at other signs than commas."""
+    return csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
+
+
 def plain_cell(value: Any) -> Any:
-    """A value as a cell that no spreadsheet takes for a formula."""
+    """A value as a cell that no spreadsheet takes for a formula, nor for the end of a row."""
     if value is None or isinstance(value, int | float):
         return "" if value is None else value
     cell = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return f"'{cell}" if cell and cell[0] in "=+-@\t\r" else cell
+    cell = LINE_END.sub("\n", cell)
+    return f"'{cell}" if cell and cell.lstrip()[:1] in _FORMULA else cell
+
+
+#: Begin a formula, those of full width in Japanese spreadsheets.
+_FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 #: By the ending of a file, who writes it, and how it begins, so that a newer one may replace it.
@@ -123,5 +138,5 @@ WRITERS: Mapping[str, tuple[Callable[[Facts], str], str]] = {
     ".html": (write_page, r'(?s).*<meta name="generator" content="workbench report">'),
     ".md": (write_markdown, r"# .*: run [0-9a-f]{8}\n"),
     ".json": (write_json, r'\{\n "run": \{'),
-    ".csv": (write_csv, r"row,(baseline,winner|split,repeat),"),
+    ".csv": (write_csv, r'"?row"?,"?(baseline"?,"?winner|split"?,"?repeat)"?,'),
 }

@@ -87,8 +87,8 @@ from tests.helpers.scripted import Script
 from workbench.evaluation import evaluate
 class Slow(Script):
     async def complete(self, request):
-        await asyncio.sleep(0.1)
         print("asked", flush=True)
+        await asyncio.sleep(0.1)
         return await super().complete(request)
 evaluate({str(path)!r}, database={str(tmp_path / "a.db")!r}, pool=Slow(echo))
 """
@@ -102,6 +102,7 @@ evaluate({str(path)!r}, database={str(tmp_path / "a.db")!r}, pool=Slow(echo))
     script = Script(echo)
     done = resume_evaluation("last", database=tmp_path / "a.db", pool=script)
     assert done.complete and done.n == 12 and len(script.requests) <= 12 - kept + 1
+    assert any("1 more were in flight at a kill, outcome unknown" in line for line in done.lines()), "security 15"
 
 
 def test_friction_6_a_metric_that_raises_ends_the_eval_with_its_traceback_and_can_be_corrected(

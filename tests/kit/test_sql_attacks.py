@@ -3,6 +3,7 @@ statement works."""
 
 from __future__ import annotations
 
+import sqlite3
 import time
 
 import pytest
@@ -31,6 +32,9 @@ FLOODS = {
     "precision of printf": "select printf('%.1000000000f', 1.0)",
     "width by argument": "select printf('%*d', 2147483647, 1)",
     "least width by argument": "select printf('%*d', -2147483648, 1)",
+    "precision by argument": "select length(printf('%.*c', 1900000000, 'x'))",  # security 15
+    "precision by a text": "select length(printf('%.*c', ' 999999999x', 'x'))",
+    "precision by a real": "select length(format('%.*c', 1.9e9, 'x'))",
     "many wide fields": "select printf('" + "%999999d" * 50 + "'" + ", 1" * 50 + ")",
     "wide rows grouped": f"select group_concat(printf('%.*c', 999999, 'a')) from {many(100_000)}",
     "large values summed": f"select sum(length({LARGE})) from {many(1_000_000)}",
@@ -76,6 +80,24 @@ def test_a_flood_ends_in_seconds_and_the_next_statement_works(name: str) -> None
         except ValueError:  # its process has ended; a new one is at once there
             with Database.make(SETUP) as again:
                 assert again.run("select count(*) from t") == [(2,)]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "printf('%d %s %5.2f%%', 3, 'a', 2.345)",
+        "format('%,d|%-8s|%08.3f|%x', 1234567, 'ab', 3.5, 255)",
+        "printf('%-*s|%.*s', 5, 'ab', 2, 'xyz')",
+        "printf('%0*d', -5, 3)",
+        "printf('%!.3g %q %Q %w', 1.5, 'a''b', null, 'x')",
+        "printf('%.*c', '3x', 'ab')",
+        "printf(null)",
+        "printf('no more values: %d %s')",
+    ],
+)
+def test_printf_is_that_of_sqlite(call: str) -> None:
+    with Database.make(SETUP) as database:
+        assert database.run(f"select {call}") == sqlite3.connect(":memory:").execute(f"select {call}").fetchall()
 
 
 FORBIDDEN = {

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from workbench.errors import SpecError
 from workbench.spec import (
     ENVIRONMENT,
+    BudgetSpec,
     Source,
     apply_overrides,
     check_spec,
@@ -177,3 +179,12 @@ def test_any_address_sets_something_or_is_refused(address: str, value: Any) -> N
     assert found.value != source().value
     with pytest.raises(SpecError, match="^flag --set"):
         check_spec(found)
+
+
+@pytest.mark.parametrize(
+    "budget", [{"usd": float("inf")}, {"usd": float("nan")}, {"minutes": float("inf")}, {"usd": 0}]
+)
+def test_a_ceiling_is_a_number(budget: dict[str, float]) -> None:
+    """security 15: a form or a flag takes what Python's float takes."""
+    with pytest.raises(ValidationError, match="finite number|greater than 0"):
+        BudgetSpec.model_validate(budget)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,6 +38,23 @@ def test_a_run_is_held_against_other_processes_until_its_holder_dies(store: Stor
     with RunLock(store, "r"):
         pass
     assert not list(store.path.parent.glob("*.lock"))
+
+
+def test_a_folder_that_another_process_has_locked_is_waited_for_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """training 7: it may have stopped while it made a database."""
+    import fcntl
+
+    monkeypatch.setattr("workbench.store.database.PATIENCE", 0.1)
+    handle = os.open(tmp_path, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        with pytest.raises(StoreError, match=f"another process has locked the folder {tmp_path}"):
+            Store(tmp_path / "a.db")
+    finally:
+        os.close(handle)
+    Store(tmp_path / "a.db").close()
 
 
 def test_a_lock_file_that_its_holder_removes_is_no_lock(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from workbench.errors import (
 )
 from workbench.evaluation.eval_report import EvalReport, summarise
 from workbench.evaluation.splits import check_rows, default_split, describe_rest, split_rows
+from workbench.files import disk_warnings
 from workbench.ledger import CallInfo, Ledger
 from workbench.lm import LMPool
 from workbench.plugins import plugins
@@ -237,7 +238,7 @@ class EvalRun:
         """Run to the end and return the report. What the metric or the server did wrong is raised after it is saved."""
         with RunLock(self.store, self.run):
             self.record.mark_running(os.getpid(), os.uname().nodename)
-            warnings = [*self.task.dataset.warnings, *self.warnings]
+            warnings = [*self.task.dataset.warnings, *disk_warnings(self.store.path), *self.warnings]
             self.listener("eval_started", {"run": self.info, "warnings": warnings, "split": self.options.split})
             self.trackers = Trackers.watching(self.task.spec.track, self.info, self.evaluator, self.ledger.resumed)
             course = asyncio.current_task()

@@ -232,6 +232,8 @@ def in_words(error: BaseException) -> str:
     words = str(error) or type(error).__name__
     if words == "interrupted":
         return "it takes too long"
+    if words == "user-defined function raised exception":
+        return "string or blob too big, or an argument of a wrong kind"
     words = re.sub("(not authorized to use|access to) ", "that is not allowed here: ", words)
     return re.sub("not authorized|authorization denied|is prohibited", "that is not allowed here", words)
 
@@ -259,10 +261,12 @@ def _to_json(value: Any) -> Any:
 
 def with_own_functions(connection: sqlite3.Connection) -> sqlite3.Connection:
     """Install a fixed clock, and string functions in linear time; returns the connection. SQLite's own take time by the
-    product of their arguments' lengths, in one step of its machine, so that counting steps would not bound them."""
+    product of their arguments' lengths, or by a width that is named, in one step of its machine, so that counting steps
+    would not bound them."""
     own: list[tuple[str, int, Callable[..., Any]]] = [("instr", 2, _instr), ("replace", 3, _replace)]
     for name, ends in (("trim", (True, True)), ("ltrim", (True, False)), ("rtrim", (False, True))):
         own += [(name, count, partial(_trim, ends)) for count in (1, 2)]
+    own += [(name, -1, _format) for name in ("printf", "format")]
     own += [(name, -1, partial(_at, name, before)) for name, before in _CLOCKS.items()]
     for name, value in (("current_timestamp", NOW), ("current_date", NOW[:10]), ("current_time", NOW[11:])):
         own.append((name, 0, partial(str, value)))
@@ -277,6 +281,33 @@ def _at(name: str, before: int, *values: Any) -> Any:
     values = values if len(values) > before else (*values, "now")
     values = tuple(NOW if isinstance(v, str) and v.lower() == "now" else v for v in values)
     return _plain().execute(f"select {name}({', '.join('?' * len(values))})", values).fetchone()[0]
+
+
+#: A conversion of printf with its width and precision, which may be the next value: SQLite, "Built-in printf()".
+_CONVERSION = re.compile(r"%[-+ 0#,!]*(\*|\d+)?(?:\.(\*|\d+)?)?l{0,2}(.)", re.DOTALL)
+
+
+def _format(form: Any = None, *values: Any) -> str | None:
+    """printf. Raises ValueError where widths and precisions make more than VALUE characters."""
+    if form is None:
+        return None
+    form, left, wide = _as_text(form), iter(values), 0
+    for width, precision, kind in _CONVERSION.findall(form):
+        sizes = [next(left, 0) if size == "*" else size or 0 for size in (width, precision)]
+        wide += sum(map(_size, sizes))
+        if kind != "%":
+            next(left, None)
+    if wide > VALUE:
+        raise ValueError("string or blob too big")
+    return _plain().execute(f"select printf({', '.join('?' * (len(values) + 1))})", (form, *values)).fetchone()[0]
+
+
+def _size(value: Any) -> int:
+    """A width as SQLite reads it: of a text, the digits that it begins with."""
+    if isinstance(value, str | bytes):
+        digits = re.match(r"\s*[-+]?(\d+)", _as_text(value)[:50])
+        return min(int(digits[1]) if digits else 0, VALUE + 1)
+    return int(min(abs(value or 0), VALUE + 1))
 
 
 @lru_cache(maxsize=1)

@@ -4,7 +4,7 @@ The only room that calls a language model.
 """
 
 from workbench.ledger.ledger import Ledger
-from workbench.ledger.spend import CallInfo, Settled, Spend, current_row, describe_reused, price_of
+from workbench.ledger.spend import CallInfo, Settled, Spend, current_row, describe_lost, describe_reused, price_of
 
 __all__ = [
     "Ledger",
@@ -13,5 +13,6 @@ __all__ = [
     "current_row",
     "Spend",
     "price_of",
+    "describe_lost",
     "describe_reused",
 ]

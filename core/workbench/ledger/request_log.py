@@ -31,7 +31,7 @@ class RequestLog:
         """Append one line in one write, so that it is there whole or not at all. Raises StoreError."""
         try:
             if self._file is None:
-                self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+                self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             line = json.dumps([self.process, key, role, prompt_tokens, usd]).encode() + b"\n"
             if os.write(self._file, line) != len(line):
                 raise OSError("no space left")

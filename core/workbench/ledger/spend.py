@@ -130,6 +130,20 @@ def describe_reused(summary: Mapping[str, Any]) -> str:
     return f"; {reused['calls']} calls were taken from earlier runs, which had cost ${reused['usd']:.4f}"
 
 
+def describe_lost(summary: Mapping[str, Any]) -> str:
+    """What a bill (`Ledger.summary`) says of requests that failed, or whose outcome is not known; empty if there are
+    none."""
+    text = f"; {n} more were in flight at a kill, outcome unknown" if (n := summary["unknown"]) else ""
+    if summary["maybe_tokens"]:
+        usd = f" and ${summary['maybe_usd']:.4f}" if summary["maybe_usd"] else ""
+        text += f"; up to {summary['maybe_tokens']} tokens{usd} more if the server bills calls whose answers did not"
+        text += " arrive in full"
+    if failed := summary["failed"]:
+        kinds = ", ".join(f"{kind} {n}" for kind, n in failed.items())
+        text += f"; {sum(failed.values())} requests failed ({kinds}), which count as calls"
+    return text
+
+
 def stored_response(row: Any) -> Response:
     """The answer of a row of `calls` that has one."""
     body = json.loads(row["response"])

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from typing import Any, cast
 
-from workbench.ledger import describe_reused
+from workbench.ledger import describe_lost, describe_reused
 from workbench.proof.judged import JudgeCheck, describe_judged
 from workbench.proof.leakage import Leak
 from workbench.proof.savings import Saving, describe_saving
@@ -299,17 +299,9 @@ class Report:
         usd = f"${spent['usd']:.4f}" + (f" of ${ceiling['usd']:g}" if ceiling["usd"] else "")
         text = (
             f"Spent: {calls} ({spent['cached']} more answered from the journal), {spent['prompt_tokens']} tokens in, "
-            f"{spent['completion_tokens']} out, {usd}, {spent['seconds']:.1f} s{describe_reused(spent)}"
+            f"{spent['completion_tokens']} out, {usd}, {spent['seconds']:.1f} s"
+            f"{describe_reused(spent)}{describe_lost(spent)}"
         )
-        if spent["unknown"]:
-            text += f"; {spent['unknown']} more were in flight at a kill, outcome unknown"
-        if spent["maybe_tokens"]:
-            text += f"; up to {spent['maybe_tokens']} tokens"
-            text += f" and ${spent['maybe_usd']:.4f}" if spent["maybe_usd"] else ""
-            text += " more if the server bills calls whose answers did not arrive in full"
-        if spent["failed"]:
-            kinds = ", ".join(f"{kind} {n}" for kind, n in spent["failed"].items())
-            text += f"; {sum(spent['failed'].values())} requests failed ({kinds}), which count as calls"
         others = {role: s for role, s in spent["by_role"].items() if role != "task"}
         return text + "".join(f"; {role}: {s['calls']} calls" for role, s in others.items())
 

@@ -86,8 +86,12 @@ class BudgetSpec(Strict):
 
     calls: int | None = Field(None, ge=1, description="requests to language models, each attempt counted")
     tokens: int | None = Field(None, ge=1, description="tokens in and out together")
-    usd: float | None = Field(None, gt=0, description="dollars, by the prices that are known or given")
-    minutes: float | None = Field(None, gt=0, description="time on the clock, over all parts of a resumed run")
+    usd: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="dollars, by the prices that are known or given"
+    )
+    minutes: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="time on the clock, over all parts of a resumed run"
+    )
 
 
 class ProofSpec(Strict):

@@ -309,13 +309,26 @@ class Store:
 
 @contextmanager
 def _creation_lock(folder: Path) -> Iterator[None]:
-    """Let one process at a time create a database in a folder: SQLite's busy timeout ignores the change to WAL."""
+    """Let one process at a time create a database in a folder: SQLite's busy timeout ignores the change to WAL. Raises
+    StoreError where another one holds the folder's lock for more than PATIENCE seconds."""
     import fcntl
 
     handle = os.open(folder, os.O_RDONLY)
+    begun = time.monotonic()
     try:
         with suppress(OSError):  # a file system without locks
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            while True:
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() - begun > PATIENCE:
+                        raise StoreError(
+                            f"another process has locked the folder {folder} for more than {PATIENCE:g} seconds while "
+                            f"it makes a database there; `fuser {folder}` names it: end it, or name another folder "
+                            "with --db"
+                        ) from None
+                    time.sleep(POLL_EVERY)
         yield
     finally:
         os.close(handle)

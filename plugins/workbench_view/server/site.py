@@ -155,7 +155,10 @@ class Site:
                     raise Refused(f"A form has at most {MOST_FORM} bytes.", 413)
         except ClientDisconnect:
             raise Refused("The form did not arrive.", 400) from None
-        found = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=100)
+        try:
+            found = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=100)
+        except ValueError:
+            raise Refused("A form has at most 100 fields.", 413) from None
         form = {name: values[-1] for name, values in found.items()}
         if not hmac.compare_digest(form.pop("form_token", "").encode(), self.form_token.encode()):
             raise Refused("This form is of an earlier start of the server: load its page anew, then send it.")

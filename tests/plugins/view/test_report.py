@@ -182,9 +182,37 @@ def test_a_run_that_has_not_begun_says_so(tmp_path: Path) -> None:
 def test_ids_of_rows_are_no_formulas(facts: Facts) -> None:
     assert facts.sides is not None
     side = facts.sides[0]
-    rows = {key: replace(row, example=f"=HYPERLINK({n})") for n, (key, row) in enumerate(side.rows.items())}
-    lines = write_csv(replace(facts, sides=(replace(side, rows=rows), facts.sides[1]))).splitlines()[1:]
-    assert all(line.startswith("'=") for line in lines)
+    ids = ["=HYPERLINK(1)", "\r=1 20", "a\r\n=2", "a;=3", "a\t=4", " =5", "\uff1d6", "\n+7", "@8", "a,b\r-9"]
+    rows = {key: replace(row, example=ids[n % len(ids)]) for n, (key, row) in enumerate(side.rows.items())}
+    told = write_csv(replace(facts, sides=(replace(side, rows=rows), facts.sides[1])))
+    assert "\r" not in told and told.replace("\n", "").count('"') % 2 == 0, "security 14"
+    cells = [line[0] for line in csv.reader(io.StringIO(told, newline=""))][1:]
+    assert len(cells) == len(rows) and {c.lstrip("'") for c in cells} == {
+        i.replace("\r\n", "\n").replace("\r", "\n") for i in ids
+    }
+    begun = [cell for cell in cells if cell[:1] != "'"]
+    assert {c.strip()[0] for c in begun} == {"a"}, "all others have an apostrophe"
+    assert all(f'"{cell}"' in told for cell in begun), "in quotes, wherever cells begin"
+
+
+@pytest.mark.parametrize("ending", ["md", "json"])
+def test_hidden_characters_are_escapes_in_other_forms_too(facts: Facts, ending: str) -> None:
+    """security 16: what a terminal obeys, or what turns text around, and markup in a name."""
+    hidden, name = "\x1b]52;c;eA==\x07 \u202eabc \u200b", "# <script>x</script> [a](b)"
+    change = ("nodes.sort.instructions", "Say x.", f"Say {hidden}")
+    stranger = replace(
+        facts,
+        run={**facts.run, "name": name + hidden},
+        verdict=[f"shown {hidden}"],
+        report={**facts.report, "changes": [change]},
+    )
+    told = {"md": write_markdown, "json": write_json}[ending](stranger)
+    assert not [c for c in told if not c.isprintable() and c != "\n"]
+    assert "\\u202e" in told
+    if ending == "md":
+        assert "<script>" not in told and "\\[a\\]" in told
+    else:
+        assert json.loads(told)["run"]["name"] == name + hidden
 
 
 def test_what_a_resumed_run_repeats_does_not_count_as_spent(database: Path, facts: Facts) -> None:
