@@ -66,6 +66,18 @@ def verdict(condition: Any, value: Any, *, name: str = "it", kind: str = "deny")
         ({"matches": "rm .*"}, " RM -rf /\n"),
         ({"equals": {"user": "admin"}}, {"user": "admin", "x": 1}),
         ([1], [1, 1]),
+        ("admin", "&#97;dmin"),  # these: security 15
+        ("admin", "&#x61;dmin"),
+        ("admin", "\\u0061dmin"),
+        ("admin", "\\x61dmin"),
+        ("admin", "\\u{61}dmin"),
+        ("a<b", "a&lt;b"),
+        ({"matches": "rm .*"}, "rm\t-rf /"),
+        ({"matches": "rm .*"}, "rm\u00a0-rf /"),
+        ({"matches": "rm -rf .*"}, "rm\n-rf\r\t/"),
+        ({"matches": "drop table .*"}, "drop&#32;table users"),
+        ({"min": 1}, float("inf")),
+        ({"max_length": 3}, {"text": "x" * 200}),
         pytest.param({"min": 100}, 10**400, id="huge"),
         pytest.param({"max": 100}, -(10**400), id="hugely negative"),
     ],
@@ -170,3 +182,19 @@ def test_a_permission_by_a_pattern_is_for_one_line() -> None:
     assert verdict({"matches": "/tmp/.*"}, "/tmp/a", kind="allow") == "allow"
     assert verdict({"matches": "/tmp/.*"}, "/tmp/a\n/etc", kind="allow") == "deny"
     assert verdict({"matches": "/tmp/.*"}, "/TMP/a", kind="allow") == "deny"
+
+
+@pytest.mark.parametrize(
+    ("condition", "value"),
+    [({"min": 1}, float("inf")), ({"max": 1}, float("-inf")), ({"max_length": 3}, {"text": "x" * 200})],
+)
+def test_a_permission_is_for_numbers_and_for_texts_and_lists(condition: Any, value: Any) -> None:
+    """security 15: what a reader of the rule would not expect to be allowed."""
+    assert verdict(condition, value, kind="allow") == "deny"
+    assert verdict(condition, [1] if "max_length" in condition else 1, kind="allow") == "allow"
+
+
+@pytest.mark.parametrize("value", ["%2561dmin", "admin/", "YWRtaW4=", "a.dmin", "&amp;#97;dmin"])
+def test_what_is_encoded_twice_or_named_otherwise_is_another_value(value: str) -> None:
+    """As docs/security.md says: a rule that must hold for these, too, names what is allowed."""
+    assert verdict("admin", value) == "allow" and verdict("admin", value, kind="allow") == "deny"

@@ -1,18 +1,22 @@
-"""Whether an argument of a tool call may be the value that a rule means, however it is spelled.
+"""Whether an argument of a tool call may be the value that a rule means, in another spelling.
 
 A rule that denies must not be got round by another spelling: `5.0` for `5`, `"ADMIN"` for `admin`, `["admin"]` for
-`admin`, JSON within a text. So where it cannot be told, a value counts as the one that is meant.
+`admin`, JSON within a text. So where it cannot be told, a value counts as the one that is meant. A text is compared as
+it is and decoded once, in each of the ways that tools decode texts. What is encoded twice or in base64, or is another
+name of the same thing, such as `admin/`, is another value.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 import unicodedata
 from collections.abc import Iterator
 from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
+from html import unescape
 from typing import Any
 from urllib.parse import unquote
 
@@ -21,6 +25,8 @@ from workbench.type_guards import is_dict, is_list
 _TRUE, _FALSE = frozenset({"true", "yes", "on", "y", "t"}), frozenset({"false", "no", "off", "n", "f"})
 _NOTHING = frozenset({"", "null", "none", "nil", "undefined"})
 _FILLERS = frozenset("\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")  # letters without a look of their own
+_SPACE = re.compile(r"\s")
+_ESCAPE = re.compile(r"\\x([0-9a-fA-F]{2})|\\u([0-9a-fA-F]{4})|\\u\{([0-9a-fA-F]{1,5})\}")
 _DIGITS = 400  # a text that writes a longer number is not worked out
 
 
@@ -85,11 +91,18 @@ def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def plain_texts(text: str) -> list[str]:
-    """The forms of a text that a pattern is tried on: as it is, decoded from an address, up to a NUL, without
-    compatible forms and invisible characters, and without blanks around it."""
-    forms = [text, unquote(text), text.partition("\0")[0]]
+    """The forms of a text that a pattern is tried on: as it is, decoded, without compatible forms and invisible
+    characters, with each blank as a space, and without blanks around it."""
+    forms = _decoded(text)
+    forms += [_SPACE.sub(" ", form) for form in forms]
     plain = [_without_tricks(form) for form in forms]
     return list(dict.fromkeys([*forms, *plain, *(form.strip() for form in plain)]))
+
+
+def _decoded(text: str) -> list[str]:
+    """A text as it is, decoded once as an address, as HTML and as a literal of a program, and up to a NUL."""
+    literal = _ESCAPE.sub(lambda found: chr(int(next(filter(None, found.groups())), 16)), text)
+    return list(dict.fromkeys([text, unquote(text), unescape(text), literal, text.partition("\0")[0]]))
 
 
 def _may_equal_nested(value: object, wanted: object) -> bool:
@@ -113,8 +126,7 @@ def _texts(value: Any) -> Iterator[str]:
         yield str(value)
     if isinstance(value, str):
         yield value.strip().strip("\"'")
-        yield unquote(value)
-        yield value.partition("\0")[0]
+        yield from _decoded(value)
         if value.strip().startswith('"'):
             with suppress(ValueError):
                 yield str(json.loads(value))

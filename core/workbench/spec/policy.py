@@ -52,8 +52,9 @@ class Condition(Strict):
         """
         alike = may_equal if doubtful else surely_equal
         number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+        number = math.nan if number in (math.inf, -math.inf) else number
         unsure = doubtful and number != number  # not math.isnan, which a long integer overflows
-        length = len(value) if isinstance(value, str) or is_list(value) or is_dict(value) else None
+        length = len(value) if isinstance(value, str) or is_list(value) else None
         texts = [value] if isinstance(value, str) else []
         if doubtful:
             texts = [found for text in texts for found in plain_texts(text)]
