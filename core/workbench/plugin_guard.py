@@ -50,6 +50,7 @@ def _naming_exit(line: str) -> Generator[None]:
     def named_end(status: int) -> None:
         if (os.getpid(), threading.get_ident()) == here:  # not a child that was forked, nor another thread
             alert(line)
+            status = status or 1  # the command has not done what it was asked for
         end(status)
 
     os._exit = named_end  # type: ignore[assignment]

@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from workbench.failures import FailureKind
 from workbench.inference import LoadedWorkflow, Prediction, PredictionError
+from workbench.workflow import Span
 from workbench_serve import chat
 from workbench_serve.access import check_access, check_type
 from workbench_serve.errors import RequestError, encode, explain, json_response
@@ -50,7 +51,7 @@ class App:
             self._under_load = Configurations(wf.spec.targets, wf.spec.configurations, settings.concurrency)
         self.fields, self.model, self.begun = Fields.of(wf), wf.spec.name, int(time.time())
         self._slots, self._waiting = asyncio.Semaphore(settings.concurrency), 0
-        self._openapi = encode(describe(self.model, self.fields, settings.token is not None))
+        self._openapi = encode(describe(self.model, self.fields, settings))
         self.paths: dict[str, tuple[str, Handler]] = {
             "/": ("POST", self.predict),
             "/predict": ("POST", self.predict),
@@ -96,13 +97,16 @@ class App:
             raise RequestError(504, "deadline", f"No answer within {self.settings.deadline:g} s.") from None
 
     async def predict(self, request: Request) -> Response:
+        traced = request.query_params.get("trace") == "1"
+        if traced and not self.settings.trace:
+            raise RequestError(403, "no_trace", "Traces are off: `workbench serve --trace` turns them on.")
         inputs = self.fields.check(await self._body(request))
         found, place = await self._run(**inputs)
         answer = {"outputs": {name: found.get(name) for name in self.wf.outputs}, "cost": _cost(found)}
         if self._under_load is not None:
             answer["configuration"] = place
-        if request.query_params.get("trace") == "1":
-            answer["trace"] = [span.as_dict() for span in found.trace.spans] if found.trace else []
+        if traced:
+            answer["trace"] = [_shown(span) for span in found.trace.spans] if found.trace else []
         return json_response(answer)
 
     async def complete_chat(self, request: Request) -> Response:
@@ -184,6 +188,12 @@ class App:
             return json.loads(raw)
         except (ValueError, RecursionError):  # the former also for numbers of too many digits
             raise RequestError(400, "invalid_json", "The request is not JSON.") from None
+
+
+def _shown(span: Span) -> dict[str, Any]:
+    """What a node did; of its error the kind alone, since its message is that of a tool, a server or Python."""
+    kind = span.error and span.error.partition(":")[0]
+    return span.as_dict() | ({"error": kind} if kind else {})
 
 
 def _cost(found: Prediction) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from workbench.text import one_line
 )
 @click.option("--token", envvar="WORKBENCH_SERVE_TOKEN", help="What clients must send. Better given as the variable.")
 @click.option("--no-auth", is_flag=True, help="Listen beyond this machine without a token.")
+@click.option("--trace", is_flag=True, help="Let clients see what each node did: prompts' answers, results of tools.")
 @click.option("--fixed", is_flag=True, help="Always the file's own configuration, however long requests wait.")
 @click.option("--set", "sets", multiple=True, metavar="ADDRESS=VALUE", help="Change a setting of the file.")
 @click.option("--sandbox", metavar="NAME", envvar="WORKBENCH_SANDBOX", help="Sandbox for model-written code.")
@@ -37,6 +38,7 @@ def serve_command(
     max_body: int,
     token: str | None,
     no_auth: bool,
+    trace: bool,
     fixed: bool,
     sets: tuple[str, ...],
     sandbox: str | None,
@@ -44,7 +46,8 @@ def serve_command(
     """Serve the workflow in FILE over HTTP (extra [serve]).
 
     \b
-    POST /predict               {"FIELD": value, ...} -> {"outputs": {...}, "cost": {...}}; ?trace=1 adds the trace
+    POST /predict               {"FIELD": value, ...} -> {"outputs": {...}, "cost": {...}}
+                                with --trace also: ?trace=1 adds what each node did
     POST /v1/chat/completions   as OpenAI's, for workflows with one text in and one out; GET /v1/models
     GET  /openapi.json          inputs and outputs with their types
     GET  /health                {"status": "ok"}
@@ -60,7 +63,7 @@ def serve_command(
     from workbench_serve.settings import Settings
 
     token = (token or "").strip() or None  # a header cannot carry outer spaces
-    settings = Settings(host, port, waiting=waiting, deadline=deadline, max_body=max_body, token=token)
+    settings = Settings(host, port, waiting=waiting, deadline=deadline, max_body=max_body, token=token, trace=trace)
     settings.check(no_auth)
     _require_extra()
     require_trust(file, called=True)

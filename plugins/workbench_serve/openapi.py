@@ -6,6 +6,7 @@ from typing import Any
 
 from workbench import __version__
 from workbench_serve.fields import Fields, TypedField
+from workbench_serve.settings import Settings
 
 _COST = {
     "type": "object",
@@ -43,14 +44,22 @@ _FAILURES = {
 }
 
 
-def describe(name: str, fields: Fields, has_token: bool) -> dict[str, Any]:
+_TRACE = {
+    "name": "trace",
+    "in": "query",
+    "schema": {"type": "string", "enum": ["0", "1"]},
+    "description": "1: also each node with its outputs and the answers of its models",
+}
+
+
+def describe(name: str, fields: Fields, settings: Settings) -> dict[str, Any]:
     """The content of /openapi.json."""
     answer = {
         "type": "object",
         "properties": {
             "outputs": _object(fields.outputs),
             "cost": _COST,
-            "trace": {"type": "array"},
+            **({"trace": {"type": "array"}} if settings.trace else {}),
             "configuration": _PLACE,
         },
         "required": ["outputs", "cost"],
@@ -58,14 +67,7 @@ def describe(name: str, fields: Fields, has_token: bool) -> dict[str, Any]:
     operation = {
         "operationId": "predict",
         "summary": f"Run the workflow {name} on one input",
-        "parameters": [
-            {
-                "name": "trace",
-                "in": "query",
-                "schema": {"type": "string", "enum": ["0", "1"]},
-                "description": "1: also each node with its outputs and the answers of its models",
-            }
-        ],
+        "parameters": [_TRACE] if settings.trace else [],
         "requestBody": {"required": True, "content": _json({"$ref": "#/components/schemas/Inputs"})},
         "responses": {
             "200": {"description": "what the workflow wrote", "content": _json(answer)},
@@ -81,7 +83,7 @@ def describe(name: str, fields: Fields, has_token: bool) -> dict[str, Any]:
         "paths": {"/predict": {"post": operation}},
         "components": {"schemas": {"Inputs": _object(fields.inputs, closed=True), "Error": _ERROR}},
     }
-    if has_token:
+    if settings.token is not None:
         found["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
         found["security"] = [{"token": []}]
     return found

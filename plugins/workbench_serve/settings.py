@@ -17,6 +17,7 @@ class Settings:
     deadline: seconds for a request, from its arrival; None: no limit.
     max_body: bytes of a request.
     token: what clients must show; None: anybody may ask.
+    trace: whether clients may see what each node did.
     """
 
     host: str = "127.0.0.1"
@@ -26,6 +27,7 @@ class Settings:
     deadline: float | None = None
     max_body: int = 1_000_000
     token: str | None = None
+    trace: bool = False
 
     @property
     def is_local(self) -> bool:

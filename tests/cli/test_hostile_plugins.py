@@ -102,7 +102,7 @@ IMPORTS = {
     "exits": ("raise SystemExit(0)", "SystemExit"),
     "kbd": ("raise KeyboardInterrupt", "it raised KeyboardInterrupt"),
     "base": ("raise BaseException('x')", "BaseException: x"),
-    "osexit": ("import os; os._exit(0)", "its import ends Python (exit code 0)"),
+    "osexit": ("import os; os._exit(0)", "its import ends Python (exit code 1)"),
     "kills": ("import os; os.kill(os.getpid(), 9)", "its import ends Python (SIGKILL)"),
     "hang": ("import time; time.sleep(600)", "its import is not done after 3 s"),
 }
@@ -142,12 +142,16 @@ def test_a_command_goes_on_without_plugins_whose_import_raises_anything(folder: 
         assert f"plugin '{name}' was set aside: " in done.stdout, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("when", ["", "@hookimpl\ndef register_optimizers(register):\n    "])
-def test_a_plugin_that_ends_the_process_of_a_command_is_named_last(folder: Path, when: str) -> None:
-    install(folder, f"import os\n{when}os._exit(3)")
+@pytest.mark.parametrize(
+    ("when", "status", "code"), [("", 3, 3), ("@hookimpl\ndef register_optimizers(register):\n    ", 0, 1)]
+)
+def test_a_plugin_that_ends_the_process_of_a_command_is_named_last(
+    folder: Path, when: str, status: int, code: int
+) -> None:
+    install(folder, f"import os\n{when}os._exit({status})")
     done = workbench(["validate", "w.yaml"], folder)
     said = "plugin 'aaa' (hostile 1.0) ended the process while being imported: leave it out with --no-plugins"
-    assert done.returncode == 3 and said in done.stderr
+    assert done.returncode == code and said in done.stderr
 
 
 @pytest.mark.slow
@@ -157,6 +161,7 @@ def test_a_hook_that_ends_the_process_of_a_run_is_named_last(folder: Path) -> No
     assert (
         "(hostile 1.0) ended the process while busy in its hook candidate_evaluated: " in done.stderr.splitlines()[-1]
     )
+    assert done.returncode == 1, "security 15: nothing was done"
     resumed = workbench(["--no-plugins", "resume"], folder)
     assert resumed.returncode == 0 and "finished" in resumed.stdout, "the run is intact"
 

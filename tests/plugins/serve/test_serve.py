@@ -98,8 +98,18 @@ def test_friction_28_inputs_as_json_get_outputs_and_cost(tmp_path: Path, path: s
 
 
 def test_the_trace_comes_on_request(tmp_path: Path) -> None:
-    trace = ask(tmp_path, "POST", "/predict?trace=1", json={"text": "x"}).json()["trace"]
-    assert [span["node"] for span in trace] == ["sort"] and trace[0]["calls"][0]["text"] == "a"
+    """Where `--trace` says so, and without the messages of tools: security 10."""
+    found = ask(tmp_path, "POST", "/predict?trace=1", json={"text": "x"}, settings={"trace": True}).json()["trace"]
+    assert [span["node"] for span in found] == ["sort"] and found[0]["calls"][0]["text"] == "a"
+    assert error(ask(tmp_path, "POST", "/predict?trace=1", json={"text": "x"})) == (403, "no_trace", None)
+
+
+def test_a_trace_has_no_message_of_a_tool(tmp_path: Path) -> None:
+    (tmp_path / "t.py").write_text("def look(text: str) -> str:\n    raise ValueError('SECRET at /srv/secret')\n")
+    nodes = {"look": {"tool": "python:t.py:look", "optional": True}, "sort": {"predict": "text -> label"}}
+    found = ask(tmp_path, "POST", "/predict?trace=1", json={"text": "x"}, settings={"trace": True}, nodes=nodes)
+    assert [span.get("error") for span in found.json()["trace"]] == ["tool", None]
+    assert "SECRET" not in found.text and "secret" not in found.text
 
 
 @pytest.mark.parametrize(
