@@ -11,6 +11,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+
+from workbench.cli import cli
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -56,10 +59,12 @@ def workbench(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("text", blocks("yaml"))
-def test_yaml_block_is_a_valid_workflow(text: str, checkout: Path) -> None:
+def test_yaml_block_is_a_valid_workflow(text: str, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (checkout / "block.yaml").write_text(text, encoding="utf-8")
-    done = workbench("validate", "--deep", "--run-code", "block.yaml", cwd=checkout)
-    assert done.returncode == 0, done.stdout + done.stderr
+    monkeypatch.chdir(checkout)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(checkout / "config"))
+    done = CliRunner().invoke(cli, ["validate", "--deep", "--run-code", "block.yaml"])
+    assert done.exit_code == 0, done.output
 
 
 @pytest.mark.slow

@@ -34,9 +34,9 @@ def test_roles_whose_rewards_differ_in_scale_learn_where_each_is_compared_with_i
 
 
 def test_the_door_is_found_with_credit_for_steps_and_without(capsys: pytest.CaptureFixture[str]) -> None:
-    """No claim that one is better: on this world five seeds do not tell them apart."""
+    """No claim that one is better: on this world a few seeds do not tell them apart."""
     needs_torch()
-    by_step, by_walk = last("door", "gigpo"), last("door", "grpo")
+    by_step, by_walk = last("door", "gigpo", 3), last("door", "grpo", 3)
     with capsys.disabled():
         print(f"\ndoor: gigpo {by_step}, grpo {by_walk}")
     assert min(by_step) > 0.9 and min(by_walk) > 0.9
