@@ -15,6 +15,7 @@ from workbench.concurrency import gather_answered
 from workbench.errors import NodeError
 from workbench.kit.answers import convert
 from workbench.kit.inner_nodes import child_node
+from workbench.powers import NODE, one_or_each
 from workbench.runtime import Context
 from workbench.workflow import Field, NodeConfig, NodeKind
 
@@ -42,6 +43,7 @@ class Ensemble(NodeKind):
 
     Config = EnsembleConfig
     primary = "of"
+    powers = {"of": one_or_each(NODE)}
     learnable = {"samples": "int", "decide": "choice", "judge": "text"}
     config: EnsembleConfig
 
