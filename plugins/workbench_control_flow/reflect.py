@@ -20,7 +20,7 @@ from workbench.errors import LMError, NodeError, SpecError
 from workbench.failures import FailureKind
 from workbench.kit import plain_adapter as plain
 from workbench.kit.inner_nodes import child_node, child_tree, with_new_inputs
-from workbench.powers import NODE, TOOL_ADDRESSES, Found, Setting
+from workbench.powers import NODE, TOOL_ADDRESSES, Found, Written
 from workbench.runtime import Context
 from workbench.workflow import NodeConfig, NodeKind, Signature, Surroundings
 
@@ -56,7 +56,7 @@ class ReflectConfig(NodeConfig):
         return self
 
 
-def _verifier(setting: Setting) -> Found:
+def _verifier(setting: Written) -> Found:
     """A tool by its address, or a node."""
     return TOOL_ADDRESSES(setting) if isinstance(setting.value, str) else NODE(setting)
 

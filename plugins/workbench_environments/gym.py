@@ -11,10 +11,10 @@ from pydantic import Field, PrivateAttr
 from workbench.distribution import pip_install
 from workbench.errors import SpecError, suggest
 from workbench.kit.environment import Environment, Step
-from workbench.powers import PATH, Found, Setting, run_python
+from workbench.powers import PATH, Found, Written, run_python
 
 
-def _module(setting: Setting) -> Found:
+def _module(setting: Written) -> Found:
     """An id with a colon has its module imported."""
     if ":" in str(setting.value):
         yield run_python(setting, str(setting.value))

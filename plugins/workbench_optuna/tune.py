@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 
 from workbench import Evaluation, Optimizer, Study, Workflow
 from workbench.errors import ShareSpent, suggest
-from workbench.powers import Found, Part, Setting
+from workbench.powers import Found, Part, Written
 from workbench.spec import DomainSpec
 from workbench.study import make_optimizer, make_sampler
 from workbench.task import choices_of, put, suggest_value
@@ -31,7 +31,7 @@ class Behind(ShareSpent):
     """This trial is stopped: it ends as if its share were used up."""
 
 
-def _powers(settings: Setting) -> Found:
+def _powers(settings: Written) -> Found:
     """Those of the optimizer that is tuned, with each value that its settings may get."""
     named = settings.value.get("optimizer")
     yield Part("optimizer", named, (*settings.at, "optimizer"))

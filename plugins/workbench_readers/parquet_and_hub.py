@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from workbench.errors import SpecError
-from workbench.powers import PATH, Found, Power, Setting, declares, existing, read_path
+from workbench.powers import PATH, Found, Power, Written, declares, existing, read_path
 from workbench.task import Rows
 from workbench.type_guards import is_dict, is_list
 from workbench_readers.common import Row, check_file, known_options, missing_extra, some_rows
@@ -38,7 +38,7 @@ def read_parquet(location: str, options: Mapping[str, Any]) -> list[Row]:
         raise SpecError(f"cannot read this as parquet: {error}", file=location, hint="Check the file.") from None
 
 
-def _hub(setting: Setting) -> Found:
+def _hub(setting: Written) -> Found:
     """A name on the hub, which is public, has an owner. One without is a format, whose files are looked for here."""
     place = str(setting.value).partition("?")[0]
     if "/" not in place:

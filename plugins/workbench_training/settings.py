@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from workbench.powers import ADDRESS, Found, Setting, inside, start_program
+from workbench.powers import ADDRESS, Found, Written, inside, start_program
 from workbench.type_guards import is_dict, is_list
 from workbench_training.rewards import RewardTerm
 
@@ -87,7 +87,7 @@ class ServerSettings(BaseModel):
         return self
 
 
-def server_powers(setting: Setting) -> Found:
+def server_powers(setting: Written) -> Found:
     """A server by its address, or one that is started; its arguments can load code."""
     if isinstance(setting.value, str):
         yield from ADDRESS(setting)

@@ -19,7 +19,7 @@ from workbench.errors import NodeError
 from workbench.kit.environment import Episode, Position, environment_class, open_environment, tool_name
 from workbench.kit.tools import check_policy
 from workbench.kit.tree_search import Node, Search, explore, grow, select, uct
-from workbench.powers import MODEL, TOOL_ADDRESSES, Found, Part, Setting, inside
+from workbench.powers import MODEL, TOOL_ADDRESSES, Found, Part, Written, inside
 from workbench.runtime import Context
 from workbench.spec import LMSpec, lm_spec
 from workbench.user_code import PREFIX, code_is_outlined, load_user_code
@@ -29,7 +29,7 @@ from workbench_tree_search import prompts
 from workbench_tree_search.settings import TreeSearchConfig
 
 
-def _powers(settings: Setting) -> Found:
+def _powers(settings: Written) -> Found:
     """The environment has powers of its own."""
     c = settings.value
     yield Part("environment", {key: c[key] for key in ("environment", "settings") if key in c}, settings.at)

@@ -29,7 +29,7 @@ from workbench.powers import (
     Part,
     Place,
     Power,
-    Setting,
+    Written,
     ask_address,
     describe_host,
     each,
@@ -103,13 +103,13 @@ class _Walk:
             return
         used = {key: part for key, part in value.items() if not (called and key in UNUSED)}
         file = _File(self, base)
-        file.take(inside(**SECTIONS)(Setting(used, (), base)))
+        file.take(inside(**SECTIONS)(Written(used, (), base)))
         file.searching = True
         for tree in () if called else _searched(used):
-            file.take(_TOO_MUCH if tree is None else inside(**SECTIONS)(Setting(tree, (), base)))
+            file.take(_TOO_MUCH if tree is None else inside(**SECTIONS)(Written(tree, (), base)))
         file.end()
 
-    def refer(self, setting: Setting) -> None:
+    def refer(self, setting: Written) -> None:
         """A workflow file that another one names: `FILE`, or `FILE#nodes.NAME`. A name may hold anything, so the whole
         text counts, and what stands before `#`."""
         text = str(setting.value)
@@ -137,20 +137,20 @@ class _File:
     def __init__(self, walk: _Walk, base: Path):
         self.walk, self.base = walk, base
         self.searching, self._keys = False, list[tuple[set[str], set[str], Place, bool]]()
-        self._worlds = list[tuple[Setting, Any, bool]]()
+        self._worlds = list[tuple[Written, Any, bool]]()
 
     def take(self, found: Found) -> None:
         for one in found:
             if isinstance(one, Power):
                 self.walk.found.powers.append(one)
                 continue
-            setting = Setting(one.value, one.at, self.base)
+            setting = Written(one.value, one.at, self.base)
             if one.of == "file":
                 self.walk.refer(setting)
             else:
                 self.take(getattr(self, f"_{one.of}")(setting))
 
-    def _node(self, setting: Setting) -> Found:
+    def _node(self, setting: Written) -> Found:
         raw = setting.value
         if not is_dict(raw):
             return
@@ -161,10 +161,10 @@ class _File:
             except PluginError:
                 continue  # which the loader tells
             written = {primary: kind} if primary not in raw and kind in raw else {}
-            for one in powers_of("node_kinds", kind, Setting(tree, setting.at, self.base)):
+            for one in powers_of("node_kinds", kind, Written(tree, setting.at, self.base)):
                 yield _placed(one, setting.at, written)
 
-    def _model(self, setting: Setting) -> Found:
+    def _model(self, setting: Written) -> Found:
         lm = {"model": setting.value} if isinstance(setting.value, str) else setting.value
         if not is_dict(lm):
             return
@@ -175,25 +175,25 @@ class _File:
                 yield ask_address(setting, server)
         name = split_model(str(lm.get("model") or ""))[0]
         if name in plugins().names("lms"):
-            yield from powers_of("lms", name, Setting(lm, setting.at, self.base))
+            yield from powers_of("lms", name, Written(lm, setting.at, self.base))
 
-    def _environment(self, setting: Setting) -> Found:
+    def _environment(self, setting: Written) -> Found:
         """{environment, settings} of a node."""
         name = setting.value.get("environment")
         self._worlds.append((setting, name, self.searching))
         return self._world(setting, name)
 
-    def _world(self, setting: Setting, name: Any) -> Found:
+    def _world(self, setting: Written, name: Any) -> Found:
         if not isinstance(name, str):
             return
         if name.startswith(PREFIX):
-            yield run_python(Setting(name, (*setting.at, "environment"), self.base), name)
+            yield run_python(Written(name, (*setting.at, "environment"), self.base), name)
         elif name in plugins().names("environments") and is_dict(setting.value.get("settings")):
             yield from powers_of("environments", name, setting / "settings")
         elif name in plugins().names("environments"):
-            yield from powers_of("environments", name, Setting({}, setting.at, self.base))
+            yield from powers_of("environments", name, Written({}, setting.at, self.base))
 
-    def _metric(self, setting: Setting) -> Found:
+    def _metric(self, setting: Written) -> Found:
         written = setting.value
         if isinstance(written, str) and written.startswith(PREFIX):
             yield run_python(setting, written)
@@ -204,16 +204,16 @@ class _File:
             return  # which the loader tells
         if name in plugins().names("metrics"):
             at = (*setting.at, name) if is_dict(written) and is_dict(written.get(name)) else setting.at
-            yield from powers_of("metrics", name, Setting(options, at, self.base))
+            yield from powers_of("metrics", name, Written(options, at, self.base))
 
-    def _optimizer(self, setting: Setting) -> Found:
+    def _optimizer(self, setting: Written) -> Found:
         named = {setting.value: {}} if isinstance(setting.value, str) else setting.value
         for name in named if is_dict(named) else ():
             if name in plugins().names("optimizers"):
                 settings = named[name] if is_dict(named[name]) else {}
-                yield from powers_of("optimizers", name, Setting(settings, (*setting.at, name), self.base))
+                yield from powers_of("optimizers", name, Written(settings, (*setting.at, name), self.base))
 
-    def _rows(self, setting: Setting) -> Found:
+    def _rows(self, setting: Written) -> Found:
         data = {"file": setting.value} if isinstance(setting.value, str) else setting.value
         for key in _DATA if is_dict(data) else ():
             if not isinstance(place := data.get(key), str):
@@ -223,13 +223,13 @@ class _File:
             named = bool(colon) and prefix.isidentifier()
             reader = prefix if named else reader_of(place)
             if reader not in plugins().names("readers"):
-                outside = named or read_path(Setting(place, at, self.base), place).outside
+                outside = named or read_path(Written(place, at, self.base), place).outside
                 yield Power("reads a path", place, place, at, (), outside)
                 continue
             # A place after a reader's name is relative to the current folder.
             options = data.get("options")
             given = {**(options if is_dict(options) else {}), "location": rest if named else place}
-            start = Setting(given, at, Path.cwd() if named else self.base, self.base)
+            start = Written(given, at, Path.cwd() if named else self.base, self.base)
             for one in powers_of("readers", reader, start):
                 if isinstance(one, Power) and one.kind == "reads a path":
                     what = f"{prefix}:{one.what}" if named else one.what
@@ -307,7 +307,7 @@ def _sent(lm: Mapping[str, Any]) -> tuple[set[str], set[str]]:
     """The variables and the servers that the settings of a model name."""
     names = {str(lm["api_key_env"])} if lm.get("api_key_env") else set[str]()
     servers = {str(lm["api_base"])} if lm.get("api_base") else set[str]()
-    for one in Setting(lm.get("extra"), (), Path()).texts():
+    for one in Written(lm.get("extra"), (), Path()).texts():
         names |= set(_VARIABLE.findall(one.value))
         servers |= set(_SERVER.findall(one.value))
     return names, servers
@@ -331,7 +331,7 @@ def _searched(value: Mapping[str, Any]) -> Iterator[Mapping[str, Any] | None]:
         held = held.get(name[0]) if name and is_dict(held) else held
         size = len(json.dumps(held, default=str))
         for choice in choices_of(domain):
-            if not any(True for _ in Setting(choice, (), Path()).texts()):
+            if not any(True for _ in Written(choice, (), Path()).texts()):
                 continue  # numbers name nothing
             if (left := left - size) < 0:
                 yield None

@@ -18,7 +18,7 @@ from typing import Any
 from workbench.errors import PluginError, SpecError, collect_errors, errors_at, suggest
 from workbench.lm import LM_KEYS, locate_weights
 from workbench.plugins import plugins
-from workbench.powers import Setting
+from workbench.powers import Written
 from workbench.spec import Inherited, PolicySpec, Spec, check_nodes, load_yaml_file
 from workbench.workflow import Tree, Workflow, learnable_addresses, node_at, node_class, node_tree, setting_at
 
@@ -136,7 +136,7 @@ def _function_settings(raw: Mapping[str, Any]) -> set[str]:
     return {name for name, what in node_class(kinds[0]).learnable.items() if what == "functions"}
 
 
-def referred_functions(setting: Setting) -> Iterator[Setting]:
+def referred_functions(setting: Written) -> Iterator[Written]:
     """The references to functions that `expand_references` would follow in a node as written, unread."""
     for one in setting.walk():
         try:

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workbench.files import file_digest
-from workbench.kit.beside import NEVER_COPIED
+from workbench.files import NEVER_COPIED, file_digest
 from workbench.powers import Power
 from workbench.spec import Source, load_yaml_file
 from workbench.store import is_run_database
