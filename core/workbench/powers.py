@@ -75,7 +75,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Setting:
+class Written:
     """A value in a file: its place, and the folder that paths in it are relative to.
 
     home: the folder of the file, where that is another one.
@@ -86,16 +86,16 @@ class Setting:
     base: Path
     home: Path | None = None
 
-    def __truediv__(self, key: str | int) -> Setting:
-        return Setting(self.value[key], (*self.at, key), self.base, self.home)
+    def __truediv__(self, key: str | int) -> Written:
+        return Written(self.value[key], (*self.at, key), self.base, self.home)
 
-    def texts(self) -> Iterator[Setting]:
+    def texts(self) -> Iterator[Written]:
         """Each text inside, with its place."""
         for one in self.walk():
             if isinstance(one.value, str):
                 yield one
 
-    def walk(self) -> Iterator[Setting]:
+    def walk(self) -> Iterator[Written]:
         """This value and each inside it."""
         waiting = [self]
         while waiting:
@@ -106,7 +106,7 @@ class Setting:
 
 
 Found = Iterable[Power | Part]
-Declaration = Callable[[Setting], Found]
+Declaration = Callable[[Written], Found]
 #: By setting; or a function of all settings together.
 Powers = Mapping[str, Declaration] | Declaration
 
@@ -114,12 +114,12 @@ Powers = Mapping[str, Declaration] | Declaration
 # What a setting may lead to
 
 
-def _python(setting: Setting) -> Found:
+def _python(setting: Written) -> Found:
     for one in setting.texts():
         yield run_python(one, one.value)
 
 
-def run_python(setting: Setting, address: str) -> Power:
+def run_python(setting: Written, address: str) -> Power:
     """Python at an address with or without its prefix."""
     written = address if address.startswith(PREFIX) else f"{PREFIX}{address}"
     files: tuple[Path, ...] = ()
@@ -136,7 +136,7 @@ def run_python(setting: Setting, address: str) -> Power:
     return Power("runs Python", address, relocate_address(written, setting.base, Path("/")), setting.at, files)
 
 
-def _tools(setting: Setting) -> Found:
+def _tools(setting: Written) -> Found:
     """Addresses that say by their beginning what they are; any other text leads nowhere."""
     for one in setting.texts():
         if one.value.startswith(PREFIX):
@@ -152,7 +152,7 @@ def _command_of(address: str) -> str:
         return address.removeprefix(SERVER)  # told when it is used
 
 
-def start_program(setting: Setting, command: str, what: str | None = None) -> Power:
+def start_program(setting: Written, command: str, what: str | None = None) -> Power:
     """A command, with the files in the folder that its words name, as files or as modules of Python."""
     files: dict[Path, None] = {}
     for word in re.split(r"[\s'\"=]+", command):
@@ -164,32 +164,32 @@ def start_program(setting: Setting, command: str, what: str | None = None) -> Po
     return Power("starts a program", command, command if what is None else what, setting.at, inside)
 
 
-def _command(setting: Setting) -> Found:
+def _command(setting: Written) -> Found:
     """A program and its arguments, in one text or a list."""
     if setting.value:
         words = setting.value if is_list(setting.value) else [setting.value]
         yield start_program(setting, " ".join(map(str, words)))
 
 
-def _server(setting: Setting) -> Found:
+def _server(setting: Written) -> Found:
     """COMMAND#TOOL, with or without `mcp:`."""
     if setting.value:
         yield start_program(setting, str(setting.value).removeprefix(SERVER).rpartition("#")[0] or str(setting.value))
 
 
-def _program_folder(setting: Setting) -> Found:
+def _program_folder(setting: Written) -> Found:
     """A folder whose programs may run: all of it counts, and where it lies."""
     for one in setting.texts():
         files = tuple(p for p in existing(one.value, setting.base) if p.is_dir())
         yield Power("starts a program", f"in the folder {one.value}", _absolute(one), one.at, files)
 
 
-def _image(setting: Setting) -> Found:
+def _image(setting: Written) -> Found:
     for one in setting.texts():
         yield Power("starts a program", f"the container image {one.value}", one.value, one.at)
 
 
-def _variables(setting: Setting) -> Found:
+def _variables(setting: Written) -> Found:
     """Variables of a program's environment. Those of ours go to it, and any of them (PATH, NODE_OPTIONS) may make
     another program of it, or send what it is given elsewhere."""
     for one in setting.texts():
@@ -200,13 +200,13 @@ def _variables(setting: Setting) -> Found:
             yield Power("sends a variable of the environment", text, text, one.at)
 
 
-def _address(setting: Setting) -> Found:
+def _address(setting: Written) -> Found:
     for one in setting.texts():
         if one.value:
             yield ask_address(one, one.value)
 
 
-def ask_address(setting: Setting, address: str) -> Power:
+def ask_address(setting: Written, address: str) -> Power:
     """An address that is asked; one of this machine or of its network says so."""
     near = describe_host(address)
     return Power("asks an address", f"{address} ({near})" if near else address, address, setting.at)
@@ -232,13 +232,13 @@ def describe_host(address: str) -> str:
     return "in a private network" if found.is_private else ""
 
 
-def _path(setting: Setting) -> Found:
+def _path(setting: Written) -> Found:
     for one in setting.texts():
         if one.value:
             yield read_path(one, one.value)
 
 
-def read_path(setting: Setting, text: str, what: str | None = None) -> Power:
+def read_path(setting: Written, text: str, what: str | None = None) -> Power:
     """A file or folder that is read. One within the folder of the file is not asked about."""
     if len(text) > _LONGEST_PATH:  # `a/../a/../...` leads somewhere at any length, but takes long to follow
         return Power("reads a path", f"{text[:80]}...", text, setting.at, (), True)
@@ -256,7 +256,7 @@ def part(kind: PartKind) -> Declaration:
 def each(inner: Declaration) -> Declaration:
     """The setting holds several, in a list or by name."""
 
-    def found(setting: Setting) -> Found:
+    def found(setting: Written) -> Found:
         value = setting.value
         for key in value if is_dict(value) else range(len(value)) if is_list(value) else ():
             yield from inner(setting / key)
@@ -274,13 +274,13 @@ def inside(**settings: Declaration) -> Declaration:
     return partial(_of_group, settings)
 
 
-def _of_group(settings: Mapping[str, Declaration], setting: Setting) -> Found:
+def _of_group(settings: Mapping[str, Declaration], setting: Written) -> Found:
     for name, declaration in settings.items() if is_dict(setting.value) else ():
         if name in setting.value:
             yield from declaration(setting / name)
 
 
-def _functions(setting: Setting) -> Found:
+def _functions(setting: Written) -> Found:
     """Functions written out, and references to those of another workflow file: FILE#nodes.NAME."""
     items = [setting / i for i in range(len(setting.value))] if is_list(setting.value) else [setting]
     return [Part("file", one.value, one.at) for one in items if isinstance(one.value, str)]
@@ -351,7 +351,7 @@ def _adds_settings(cls: type[Any]) -> bool:
     return any(all(name not in getattr(base, "model_fields", ()) for base in cls.__bases__) for name in fields)
 
 
-def powers_of(kind: str, name: str, settings: Setting) -> Found:
+def powers_of(kind: str, name: str, settings: Written) -> Found:
     """What a registered thing may do with these settings, a mapping."""
     powers = declared_powers(kind, name)
     if powers is None:
@@ -388,7 +388,7 @@ def _inside(path: Path, base: Path) -> bool:
         return False
 
 
-def _absolute(setting: Setting, text: str | None = None) -> str:
+def _absolute(setting: Written, text: str | None = None) -> str:
     try:
         return str((setting.base / (setting.value if text is None else text)).resolve())
     except (OSError, RuntimeError, ValueError):
