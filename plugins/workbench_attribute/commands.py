@@ -246,8 +246,7 @@ def _read_run(
     try:
         logs = load_stored_logs(store, run, rows, split)
         if lm is None and settings.method not in BASELINES:
-            require_trust_in_run(run, db)
-            lm = model_of_run(store, run)
+            lm = model_of_run(store, require_trust_in_run(run, db))
         return logs, lm, str(store.find_run(run)["run"])
     finally:
         store.close()

@@ -244,11 +244,10 @@ def _bundle(run: str, candidate: str | None, out: Path | None, db: str) -> None:
     if Path(run).suffix in (".yaml", ".yml"):
         if candidate is not None:
             raise click.UsageError("--candidate is of a run, and this is a workflow file")
-        require_trust(Path(run), called=True)  # it may name any file, and a bundle is trusted where it runs
-        made = bundle_file(Path(run), out)
+        source = require_trust(Path(run), called=True)  # it may name any file, and a bundle is trusted where it runs
+        made = bundle_file(source, out)
     else:
-        require_trust_in_run(run, db)
-        made = bundle_candidate(_store(db), run, candidate, out)
+        made = bundle_candidate(_store(db), require_trust_in_run(run, db), candidate, out)
     say(f"wrote {one_line(out)}: {one_line(', '.join(made.files))}")
     if made.variables:
         say(f"It needs these variables of the environment: {one_line(', '.join(made.variables))}")

@@ -16,7 +16,7 @@ from workbench.inference.bundle_files import Collector, Contents
 from workbench.inference.loaded import read_workflow
 from workbench.lm import is_loopback, make_lm, split_model
 from workbench.plugins import plugins
-from workbench.spec import LMSpec, Spec
+from workbench.spec import LMSpec, Source, Spec
 from workbench.task import called_tree, dump_yaml
 from workbench.user_code import without_user_code
 from workbench.workflow import Workflow, called_lms
@@ -66,8 +66,8 @@ class Bundle:
     notes: tuple[str, ...]
 
 
-def bundle_file(path: Path, out: Path) -> Bundle:
-    """Bundle a workflow file. Runs no Python that it names. Raises SpecError."""
+def bundle_file(path: Path | Source, out: Path) -> Bundle:
+    """Bundle a workflow file, or one that was read before. Runs no Python that it names. Raises SpecError."""
     with without_user_code("outlines"):
         spec, source, workflow = read_workflow(path, ())
         return write_bundle(spec, source.value, workflow, out)

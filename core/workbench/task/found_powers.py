@@ -24,6 +24,8 @@ from workbench.powers import (
     NODES,
     PATH,
     PYTHON,
+    TOOL_ADDRESSES,
+    VARIABLES,
     Declaration,
     Found,
     Part,
@@ -59,6 +61,11 @@ SECTIONS: Mapping[str, Declaration] = {
     "metric": one_or_each(part("metric")),
     "optimize": each(part("optimizer")),
     "proof": inside(labels=PATH),
+    # of the settings of `workbench synthesize`
+    "tools": TOOL_ADDRESSES,
+    "env": VARIABLES,
+    "apis": PATH,
+    "failures": inside(database=PATH),
 }
 #: Those that are not read where a workflow is called.
 UNUSED = ("data", "metric", "optimize", "proof", "search")

@@ -39,6 +39,11 @@ class Powers:
     found: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
     digests: dict[str, str] = field(default_factory=dict[str, str])
 
+    @property
+    def contents(self) -> dict[str, str]:
+        """The digests by the paths of the files, but for the workflow file itself, which is read once."""
+        return {str((self.folder / place).resolve()): mark for place, mark in self.digests.items() if place != "."}
+
     def add(self, kind: str, text: str, what: str | None = None) -> None:
         self.found.setdefault(kind, {})[text] = text if what is None else what
 
