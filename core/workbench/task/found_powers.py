@@ -81,10 +81,12 @@ _TOO_MUCH = [Power("uses what does not say what it does", _MORE, _MORE, ("search
 
 @dataclass
 class FoundPowers:
-    """powers: of a file and those that it refers to. texts: of all these, by path, as they were read."""
+    """powers: of a file and those that it refers to. texts: of the latter, by path, as they were read. models: the
+    places of the settings of models."""
 
     powers: list[Power] = field(default_factory=list[Power])
     texts: dict[Path, str] = field(default_factory=dict[Path, str])
+    models: list[Place] = field(default_factory=list[Place])
 
 
 def find_powers(value: Any, base: Path, *, called: bool = False, follow: bool = True) -> FoundPowers:
@@ -175,6 +177,7 @@ class _File:
         lm = {"model": setting.value} if isinstance(setting.value, str) else setting.value
         if not is_dict(lm):
             return
+        self.walk.found.models.append(setting.at)
         names, servers = _sent(lm)
         self._keys.append((names, servers, setting.at, self.searching))
         for server in sorted(servers):
