@@ -43,6 +43,21 @@ def require_trust(file: Path, *, called: bool = False) -> Source:
     return source
 
 
+def unlooked(source: Source) -> tuple[list[str], bool]:
+    """What a file that is not trusted names outside its folder, and may not be looked at unasked; whether these are its
+    rows alone. Raises SpecError."""
+    from workbench.cli.trust.powers import file_powers
+    from workbench.task import find_powers
+
+    file = Path(source.file)
+    if _lies_in_trusted_folder(file) or file_powers(source).digest in _known()["files"]:
+        return [], True
+    base = file.resolve().parent
+    powers = find_powers(source.value, base).powers
+    found = {p.text: p.at[0] for p in powers if p.outside or any(not f.is_relative_to(base) for f in p.files)}
+    return sorted(found), set(found.values()) <= {"data"}
+
+
 def require_trust_in_run(run: str, db: str) -> str:
     """The same for the workflow file that a run stores, with the flags that it was started with; returns the name of
     the run. The folder of the database counts, not that which the run names. Raises StoreError, too."""
