@@ -130,6 +130,7 @@ COMMANDS: dict[str, list[str]] = {
     "gateway": ["gateway", "w.yaml"],
     "export": ["export", "w.yaml", "--bundle", "out"],
     "doctor": ["doctor", "--ping", "w.yaml"],
+    "serve": ["serve", "w.yaml"],
 }
 
 
@@ -147,6 +148,7 @@ def test_finding_12_a_file_that_is_replaced_after_the_question_does_not_run(
         return real(path)
 
     monkeypatch.setattr(trust, "_lies_in_trusted_folder", replace)
+    monkeypatch.setattr("workbench_serve.server.serve", lambda *_, **__: None)
     result = invoke(*COMMANDS[name])
     assert asked and not Path("RAN").exists(), result.output
 

@@ -167,6 +167,10 @@ SIBLINGS: dict[str, tuple[dict[str, Any], str]] = {
         },
         "p1:W-v0",
     ),
+    "key and server that are searched": (
+        {"lm": "openai/x", "search": {"lm.api_base": ["http://e.org"], "lm.api_key_env": ["K"]}},
+        "K to e.org",
+    ),
     "image that is searched": (
         {"nodes": {"n": {"external": "a -> b", "command": ["x"]}}, "search": {"nodes.n.image": ["evil:1"]}},
         "evil:1",
@@ -184,6 +188,10 @@ SIBLINGS: dict[str, tuple[dict[str, Any], str]] = {
     "file of a metric": ({"metric": {"induced": {"file": "../m.yaml"}}}, "../m.yaml"),
     "second metric": ({"metric": ["exact_match(label)", "python:p1.py:f"]}, "p1.py:f"),
     "labels of the proof": ({"proof": {"labels": "../labels.jsonl"}}, "../labels.jsonl"),
+    "credentials of a model": (
+        {"lm": {"model": "litellm/vertex_ai/x", "extra": {"vertex_credentials": "/etc/hostname"}}},
+        "/etc/hostname",
+    ),
     "type": ({"types": {"T": "p1.py:T"}}, "p1.py:T"),
     "demo that looks like a node": (
         {"nodes": {"n": {"predict": "a -> b", "demos": [{"kind": "agent", "functions": ["in.yaml"]}]}}},

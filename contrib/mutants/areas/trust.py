@@ -26,15 +26,15 @@ TRUST: list[Mutant] = [
         ('if reader not in plugins().names("readers"):', "if False:", "readers of plugins"),
         ("        self.read(source.value, path.parent, called=True)\n", "", "files referred to"),
         ("for tree in () if called else _searched(used):", "for tree in ():", "what is searched"),
+    ),
+    *changes_of(
+        FOUND,
+        FORMS,
         (
             "if any(searched and (names or servers)",
             "if any(False and (names or servers)",
             "addresses that are searched",
         ),
-    ),
-    *changes_of(
-        FOUND,
-        FORMS,
         ("        tree = node_tree(raw)\n", "        tree = dict(raw, kind=next(iter(raw)))\n", "one form of a node"),
         ("if any(searched for *_, searched in self._worlds):", "if False:", "environments that are searched"),
         ("in referred_functions(setting))", "in ())", "demos like nodes"),
@@ -45,7 +45,6 @@ TRUST: list[Mutant] = [
         POWERS,
         TESTS,
         ("        elif one.value.startswith(SERVER):", "        elif False:", "servers of tools"),
-        ("return path.expanduser().resolve().is_relative_to", "return path.expanduser().is_relative_to", "links"),
         ("    if len(text) > _LONGEST_PATH:", "    if False:", "long paths"),
     ),
     *changes_of(
@@ -57,6 +56,7 @@ TRUST: list[Mutant] = [
     *changes_of(
         POWERS,
         FORMS,
+        ("return path.expanduser().resolve().is_relative_to", "return path.expanduser().is_relative_to", "links"),
         ('    if host == "localhost" or', "    if False or", "names of this machine"),
         ("socket.inet_ntoa(socket.inet_aton(host)) if _OF_IPV4.fullmatch(host) else host", "host", "odd addresses"),
     ),

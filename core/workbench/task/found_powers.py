@@ -183,6 +183,10 @@ class _File:
         for server in sorted(servers):
             if describe_host(server).startswith("a service beside"):
                 yield ask_address(setting, server)
+        for one in Written(lm.get("extra"), (*setting.at, "extra"), self.base).texts():
+            read = read_path(one, one.value)  # a file of credentials, say; weights are told by their provider
+            if one.at[-1] != "path" and read.outside and read.files:
+                yield read
         name = split_model(str(lm.get("model") or ""))[0]
         if name in plugins().names("lms"):
             yield from powers_of("lms", name, Written(lm, setting.at, self.base))
