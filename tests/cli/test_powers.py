@@ -172,7 +172,7 @@ SIBLINGS: dict[str, tuple[dict[str, Any], str]] = {
         "K to e.org",
     ),
     "image that is searched": (
-        {"nodes": {"n": {"external": "a -> b", "command": ["x"]}}, "search": {"nodes.n.image": ["evil:1"]}},
+        {"nodes": {"n": {"external": "a -> b", "command": ["x"]}}, "search": {"nodes.n.image": {"choice": ["evil:1"]}}},
         "evil:1",
     ),
     "nodes of a configuration": ({"configurations": [{"nodes": {"n": EVIL}}]}, "evil"),
