@@ -207,7 +207,7 @@ def _forget(path: Path) -> bool:
 @click.option("--forget", is_flag=True, help="Trust these files and folders no longer.")
 @click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
 def trust_command(files: tuple[Path, ...], folders: tuple[Path, ...], forget: bool, as_json: bool) -> None:
-    """Trust workflow files to run Python, start programs, send variables of the environment, or read data elsewhere.
+    """Trust workflow files to run Python, start programs, ask addresses, send variables, or read data elsewhere.
 
     Shows what each of FILES does besides asking its models. Commands that run a workflow ask about such a file unless
     it is trusted, and ask again when it changes. Without arguments, lists what is trusted.
