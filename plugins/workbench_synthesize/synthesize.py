@@ -100,14 +100,13 @@ def synthesize(
     """
     spec, source = load_synthesis(path)
     spec, file = _changed(spec, changes or {}), Path(source.file).resolve()
-    base = file.parent
-    apis = load_apis(spec.apis, spec.tools, base, spec.env)
+    apis = load_apis(spec.apis, spec.tools, file.parent, spec.env)
     if not run_tools:
         with source.locating():
             _check_callables(spec, apis)
     with source.locating():
         _check_chains(spec, apis)
-    failed = load_failed(spec.failures, base, database, [a.name for a in apis]) if spec.failures else None
+    failed = load_failed(spec.failures, file.parent, database, [a.name for a in apis]) if spec.failures else None
     settings = {
         "file": str(file),
         "changes": dict(changes or {}),

@@ -76,7 +76,7 @@ def predict_file(
     """Run a workflow on each row of a file, and write the rows with the fields that it wrote.
 
     Args:
-        path: the workflow file, or one that was read before.
+        path: the workflow file, or one read before.
         rows_file: .csv, .jsonl, .xlsx, ..., or READER:PLACE, read as `read_rows_file` says.
         out: .jsonl or .csv: the row's fields, the outputs, and `failure`; what has no value is null, in CSV empty. A
             field of a row with the name of an output is kept as `row_NAME`.
@@ -94,8 +94,7 @@ def predict_file(
         LMError: the key of a model is missing.
         WorkbenchError: the disk is full or fails. The finished rows are kept.
     """
-    path = read_source(path)
-    _check_out(out, (path.file, rows_file))
+    _check_out(out, ((path := read_source(path)).file, rows_file))
     spec, source, workflow = read_workflow(path, changes)
     rows, asked = _read(rows_file, source, workflow, options or {})
     job, outputs = digest([workflow.hash, _settings(spec), asked]), [*workflow.output_fields, "failure"]

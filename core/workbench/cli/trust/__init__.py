@@ -7,7 +7,6 @@ that calls `workbench` is not asked: it has these rights already.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import sys
@@ -61,6 +60,8 @@ def unlooked(source: Source) -> tuple[list[str], bool]:
 def require_trust_in_run(run: str, db: str) -> str:
     """The same for the workflow file that a run stores, with the flags that it was started with; returns the name of
     the run. The folder of the database counts, not that which the run names. Raises StoreError, too."""
+    import hashlib
+
     from workbench.cli.trust.powers import read_powers
     from workbench.run import content_of_stored, name_of_stored, read_stored_source
     from workbench.store import ReadOnlyStore
