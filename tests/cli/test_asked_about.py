@@ -108,10 +108,18 @@ def test_finding_7_a_run_in_the_folder_of_its_agent_does_not_change_what_is_trus
     path = write(nodes={"n": {"external": "text -> label", "command": ["true"], "folder": "."}})
     before = file_powers(path).digest
     Store("workbench.db").close()
-    for name in ("workbench.db-intents-1", "__pycache__/p1.pyc"):
+    for name in ("workbench.db-intents-1", "__pycache__/p1.pyc", "optimized.yaml"):
         Path(name).parent.mkdir(exist_ok=True)
-        Path(name).write_text("x")
+        Path(name).write_text("name: x\nnodes: {}\n")
     assert file_powers(path).digest == before
+
+
+def test_finding_7_a_folder_of_any_size_costs_little(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stranger may name the root folder."""
+    monkeypatch.setattr("workbench.cli.trust.powers._MOST_FILES", 50)
+    monkeypatch.setattr("workbench.cli.trust.powers._MOST_BYTES", 1_000_000)
+    powers = file_powers(write(nodes={"n": {"external": "text -> label", "command": ["x"], "folder": "/"}}))
+    assert "in the folder /" in powers.lines()[0] and len(powers.digests) < 60
 
 
 # 12: what was asked about is what runs

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,8 @@ from workbench.text import one_line
 _LISTED, _SHOWN = 12, 160
 _OUTSIDE = "reads outside its folder"
 _DATABASES = (".db", ".sqlite", ".sqlite3")
+#: Of the files behind a power: so many count, and so many bytes by their content, others by size and time.
+_MOST_FILES, _MOST_BYTES = 20_000, 500_000_000
 #: What tells which commit a revision of a repository is.
 _REVISIONS = ("HEAD", "packed-refs", "refs")
 
@@ -106,14 +110,21 @@ def read_powers(value: Any, text: str, base: Path, called: bool = False) -> Powe
 
 
 def _leaned_on(power: Power, base: Path) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for top in power.files:
-        for path in _within(top):
-            found[os.path.relpath(path, base)] = file_digest(path) if path.is_file() else "is no file"
+    found, left = dict[str, str](), _MOST_BYTES
+    for path in (path for top in power.files for path in _within(top, base)):
+        if len(found) >= _MOST_FILES:
+            return {**found, "more": "files than are looked at"}
+        try:
+            status = path.stat()
+            left -= status.st_size
+            mark = file_digest(path) if left >= 0 and path.is_file() else f"{status.st_size} {status.st_mtime_ns}"
+        except OSError:
+            mark = "cannot be read"
+        found[os.path.relpath(path, base)] = mark
     return found
 
 
-def _within(top: Path) -> Iterator[Path]:
+def _within(top: Path, base: Path) -> Iterator[Path]:
     """A file, or the files of a folder, links followed: what is copied of it, and what tells its revisions."""
     if not top.is_dir():
         yield top
@@ -124,11 +135,11 @@ def _within(top: Path) -> Iterator[Path]:
         if (real := folder.resolve()) in seen:
             continue
         seen.add(real)
-        for path in sorted(folder.iterdir()):
+        for path in _entries(folder):
             if path.name == ".git":
                 waiting += [path / name for name in _REVISIONS if (path / name).is_dir()]
                 yield from (path / name for name in _REVISIONS if (path / name).is_file())
-            elif path.name in NEVER_COPIED or _is_written_by_runs(path):
+            elif path.name in NEVER_COPIED or _is_written_by_runs(path, base):
                 continue
             elif path.is_dir():
                 waiting.append(path)
@@ -136,8 +147,19 @@ def _within(top: Path) -> Iterator[Path]:
                 yield path
 
 
-def _is_written_by_runs(path: Path) -> bool:
-    """Run databases and what lies beside them; a run in the folder of its agent would change what was asked about."""
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []  # nor can who runs read it
+
+
+def _is_written_by_runs(path: Path, base: Path) -> bool:
+    """Run databases and what lies beside them, and results beside the workflow file: a run in the folder of its agent
+    would change what was asked about."""
+    if path.parent == base and path.suffix in (".yaml", ".yml"):
+        with suppress(OSError, UnicodeDecodeError):
+            return re.search(r"(?m)^nodes:", path.read_text(encoding="utf-8")) is not None
     names = (path.name.partition(suffix)[0] + suffix for suffix in _DATABASES if suffix in path.name)
     return any(is_run_database(path.with_name(name)) for name in names)
 
