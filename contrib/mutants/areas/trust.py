@@ -65,7 +65,7 @@ TRUST: list[Mutant] = [
         ASKED,
         ("            powers.digests |= _leaned_on(power, base)\n", "", "an edited agent"),
         ("                waiting.append(path)\n", "                pass\n", "folders in a folder"),
-        ("elif path.name in NEVER_COPIED or _is_written_by_runs(path):", "elif False:", "databases count"),
+        ("elif path.name in NEVER_COPIED or _is_written_by_runs(path, base):", "elif False:", "databases count"),
     ),
     *changes_of(
         "core/workbench/asked.py",
