@@ -24,7 +24,7 @@ CORE = ROOT / "core" / "workbench"
 ROOMS = {
     # these files
     "ground": "errors failures plugins plugin_guard hookspecs concurrency files hashing signals text type_guards "
-    "code_outline patterns defects user_code distribution trackers _version",
+    "code_outline patterns defects user_code powers asked distribution trackers _version",
     "spec": "text to typed values",
     "lm": "one attempt a call",
     "gateway": "agents' requests, answered by us",

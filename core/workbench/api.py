@@ -125,7 +125,8 @@ def _read(
 
 
 def _source(content: Mapping[str, Any], base: Path) -> Source:
-    return load_yaml(dump_yaml(dict(content)), str(base.resolve() / "(given from Python)"))
+    source = load_yaml(dump_yaml(dict(content)), str(base.resolve() / "(given from Python)"))
+    return replace(source, partial=True)
 
 
 def _setting(address: str, value: Any, database: Path) -> Any:

@@ -20,6 +20,8 @@ LITTLE = 200_000_000
 #: How a rollback journal of SQLite ends that names a second journal. SQLite deletes the file of that name.
 _NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")
 
+#: Parts of a folder that are neither copied nor looked at: large, or made anew.
+NEVER_COPIED = frozenset({".git", "__pycache__", ".venv", "venv", "node_modules"})
 _NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "lustre", "glusterfs", "fuse.sshfs"}
 _MOUNTS = Path("/proc/self/mountinfo")
 

@@ -27,6 +27,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
+from workbench.asked import check_asked
 from workbench.code_outline import Outline, outline_function, syntax_error
 from workbench.errors import SpecError, suggest
 from workbench.type_guards import walk
@@ -254,6 +255,7 @@ def _looked_for(parsed: Address, path: Path) -> str:
 def _load_file(path: Path) -> ModuleType:
     """The file as a module. It is executed once for each content: a changed file is a new module."""
     content = path.read_bytes()
+    check_asked(path, content)
     mark = hashlib.sha256(str(path).encode() + b"\0" + content).hexdigest()[:16]
     name = f"_workbench_user_{path.stem}_{mark}"
     if name in sys.modules:

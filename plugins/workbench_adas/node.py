@@ -22,6 +22,7 @@ from workbench.concurrency import gather_all
 from workbench.errors import NodeError, SpecError
 from workbench.kit import answers
 from workbench.kit import plain_adapter as plain
+from workbench.powers import MODEL
 from workbench.runtime import Context
 from workbench.workflow import NodeConfig, SignatureNode, parse_signature
 
@@ -63,6 +64,7 @@ class Program(SignatureNode):
 
     Config = ProgramConfig
     primary = "signature"
+    powers = {"lm": MODEL}
     learnable = {"source": "agent", "instructions": "text", "calls": "int", "temperature": "float", "lm": "lm"}
     config: ProgramConfig
 

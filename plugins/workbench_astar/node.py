@@ -30,6 +30,7 @@ from workbench.kit.tools import (
     tools_at,
 )
 from workbench.kit.tree_search import Node, explore
+from workbench.powers import MODEL, TOOL_ADDRESSES, VARIABLES
 from workbench.runtime import Context
 from workbench.spec import LMSpec, lm_spec
 from workbench.workflow import NodeKind, Surroundings, parse_signature
@@ -58,6 +59,7 @@ class AStar(NodeKind):
 
     Config = AStarConfig
     primary = "signature"
+    powers = {"tools": TOOL_ADDRESSES, "env": VARIABLES, "lm": MODEL}
     learnable = {
         "instructions": "text",
         "plans": "plans",

@@ -25,6 +25,8 @@ class PlanMemory(Optimizer):
     Each round runs the best workflow on train. A better memory solves more tasks, and so grows.
     """
 
+    powers = {}
+
     rounds: int = Field(3, ge=1, le=50, description="passes over train, each followed by evaluating memories on val")
     batch: int = Field(60, ge=1, le=1000, description="training rows in a pass")
     threshold: float = Field(1.0, gt=0, le=1, description="least score of a good plan")

@@ -73,6 +73,7 @@ def _with_run_options(command: Any) -> Any:
 
 @click.command("attribute")
 @click.argument("source", metavar="RUN|FILE")
+@click.option("--run", "named", is_flag=True, help="It is the name of a run, also if a file has this name.")
 @click.option(
     "--format",
     "form",
@@ -110,6 +111,7 @@ def _with_run_options(command: Any) -> Any:
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
 def attribute_command(
     source: str,
+    named: bool,
     form: str | None,
     model: str | None,
     api_base: str | None,
@@ -132,7 +134,8 @@ def attribute_command(
     from workbench_attribute.repeated import rank_run, replay_run
     from workbench_attribute.settings import Judging
 
-    _check_flags(source, more)
+    is_file = not named and _is_file(source)
+    _check_flags(source, is_file, more)
     if api_base and not model:
         raise click.UsageError("--api-base is the address of the model that --lm names")
     lm, of_run = _named_model(model, api_base), {name: more.pop(name) for name in _OF_RUNS}
@@ -144,7 +147,7 @@ def attribute_command(
         done = replay_run(source, options, db, as_json)
     else:
         settings = Judging.model_validate(more)
-        if _is_file(source):
+        if is_file:
             logs, run = _read_files(source, form, rows, split), None
         else:
             logs, lm, run = _read_run(source, rows, split, form, db, settings, lm)
@@ -177,7 +180,7 @@ def _judge(
     return found.complete and any(d.step is not None for d in found.found)
 
 
-def _check_flags(source: str, given: dict[str, Any]) -> None:
+def _check_flags(source: str, is_file: bool, given: dict[str, Any]) -> None:
     """Raise UsageError for a method that there is not, and for flags that are not for it."""
     from workbench.errors import suggest
     from workbench_attribute.baselines import BASELINES
@@ -186,10 +189,10 @@ def _check_flags(source: str, given: dict[str, Any]) -> None:
     method = given["method"]
     if method not in (known := (*METHODS, *OF_RUNS)):
         raise click.UsageError(f"there is no method '{method}'. {suggest(method, known)}")
-    if method in OF_RUNS and _is_file(source):
+    if method in OF_RUNS and is_file:
         raise click.UsageError(f"--method {method} is for a run of workbench, and {source} is a file")
     taken = set(_FLAGS["baseline" if method in BASELINES else method if method in OF_RUNS else "judge"].split())
-    taken |= {"source", "method", "db", "as_json"}
+    taken |= {"source", "named", "method", "db", "as_json"}
     if method == "replay" and given["repair"] in (None, "lm"):
         taken |= {"model", "api_base"}
     context = click.get_current_context()
@@ -246,8 +249,7 @@ def _read_run(
     try:
         logs = load_stored_logs(store, run, rows, split)
         if lm is None and settings.method not in BASELINES:
-            require_trust_in_run(run, db)
-            lm = model_of_run(store, run)
+            lm = model_of_run(store, require_trust_in_run(run, db))
         return logs, lm, str(store.find_run(run)["run"])
     finally:
         store.close()

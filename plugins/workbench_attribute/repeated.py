@@ -27,7 +27,7 @@ def replay_run(run: str, options: ReplayOptions, db: str, as_json: bool) -> bool
     from workbench.evaluation import replay_failures
     from workbench.kit.asked_run import check_model
 
-    require_trust_in_run(run, db)
+    run = require_trust_in_run(run, db)
     if options.lm is not None:
         check_model(options.lm)
 

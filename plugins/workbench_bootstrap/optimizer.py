@@ -28,6 +28,8 @@ class Bootstrap(Optimizer):
     Each node chooses a source, a number of demos and one of several seeded draws; Optuna's TPE learns which pay.
     """
 
+    powers = {}
+
     max_demos: int = Field(8, ge=1, le=64, description="demos shown at most")
     trials: int = Field(30, ge=1, le=1000, description="candidates at most; the budget may end it before")
     draws: int = Field(6, ge=1, le=64, description="random draws of each kind of demos")

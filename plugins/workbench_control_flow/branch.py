@@ -11,6 +11,7 @@ from pydantic import Field
 from workbench.defects import Defect, DefectKind
 from workbench.errors import NodeError, SpecError, suggest
 from workbench.kit.inner_nodes import child_node
+from workbench.powers import NODE, NODES
 from workbench.runtime import Context
 from workbench.workflow import NodeConfig, NodeKind, Surroundings
 
@@ -28,6 +29,7 @@ class Branch(NodeKind):
 
     Config = BranchConfig
     primary = "on"
+    powers = {"cases": NODES, "default": NODE}
     config: BranchConfig
 
     def __init__(self, name: str, config: Any, base: Any):

@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal
 
-from pydantic import Field as Setting
+from pydantic import Field as Written
 from pydantic import model_validator
 
 from workbench.concurrency import gather_answered
 from workbench.errors import NodeError
 from workbench.kit.answers import convert
 from workbench.kit.inner_nodes import child_node
+from workbench.powers import NODE, one_or_each
 from workbench.runtime import Context
 from workbench.workflow import Field, NodeConfig, NodeKind
 
@@ -24,11 +25,11 @@ _JUDGE = "Answers to the same task follow. Reply with the number of the best ans
 class EnsembleConfig(NodeConfig):
     """Settings of an `ensemble` node."""
 
-    of: dict[str, Any] | list[dict[str, Any]] = Setting(description="the node to sample, or several different nodes")
-    samples: int = Setting(3, ge=1, le=64, description="runs of each node; different runs draw fresh samples")
-    decide: Literal["vote", "judge"] = Setting("vote", description="the most frequent answer, or the one a judge picks")
-    field: str | None = Setting(None, description="the output that is voted on (default: the last one)")
-    judge: str = Setting(_JUDGE, description="instructions of the judge; it is paid for under the role `judge`")
+    of: dict[str, Any] | list[dict[str, Any]] = Written(description="the node to sample, or several different nodes")
+    samples: int = Written(3, ge=1, le=64, description="runs of each node; different runs draw fresh samples")
+    decide: Literal["vote", "judge"] = Written("vote", description="the most frequent answer, or the one a judge picks")
+    field: str | None = Written(None, description="the output that is voted on (default: the last one)")
+    judge: str = Written(_JUDGE, description="instructions of the judge; it is paid for under the role `judge`")
 
     @model_validator(mode="after")
     def _some(self) -> EnsembleConfig:
@@ -42,6 +43,7 @@ class Ensemble(NodeKind):
 
     Config = EnsembleConfig
     primary = "of"
+    powers = {"of": one_or_each(NODE)}
     learnable = {"samples": "int", "decide": "choice", "judge": "text"}
     config: EnsembleConfig
 

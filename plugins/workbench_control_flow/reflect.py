@@ -20,6 +20,7 @@ from workbench.errors import LMError, NodeError, SpecError
 from workbench.failures import FailureKind
 from workbench.kit import plain_adapter as plain
 from workbench.kit.inner_nodes import child_node, child_tree, with_new_inputs
+from workbench.powers import NODE, TOOL_ADDRESSES, Found, Written
 from workbench.runtime import Context
 from workbench.workflow import NodeConfig, NodeKind, Signature, Surroundings
 
@@ -55,11 +56,17 @@ class ReflectConfig(NodeConfig):
         return self
 
 
+def _verifier(setting: Written) -> Found:
+    """A tool by its address, or a node."""
+    return TOOL_ADDRESSES(setting) if isinstance(setting.value, str) else NODE(setting)
+
+
 class Reflect(NodeKind):
     """Answers, has the answer criticised and improved, and keeps the one with the best verifier score."""
 
     Config = ReflectConfig
     primary = "of"
+    powers = {"of": NODE, "verifier": _verifier}
     learnable = {"rounds": "int", "samples": "int", "critic": "text", "improve": "text"}
     config: ReflectConfig
 

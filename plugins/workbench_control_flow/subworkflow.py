@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from workbench.errors import SpecError
 from workbench.kit.inner_nodes import child_node
+from workbench.powers import NODES, WORKFLOW_FILE
 from workbench.runtime import Context
 from workbench.spec import Inherited, PolicySpec, check_nodes, load_yaml_file
 from workbench.task import expand_references
@@ -36,6 +37,7 @@ class SubWorkflow(NodeKind):
 
     Config = SubWorkflowConfig
     primary = "file"
+    powers = {"file": WORKFLOW_FILE, "nodes": NODES}
     config: SubWorkflowConfig
 
     def __init__(self, name: str, config: Any, base: Any):

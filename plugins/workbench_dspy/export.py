@@ -146,7 +146,7 @@ def _export_state(workflow: Workflow, path: Path) -> None:
 def _modules(nodes: Mapping[str, Any]) -> dict[str, Any]:
     from workbench_dspy.node import DSPyModule
 
-    return {name: node for name, node in nodes.items() if type(node) is DSPyModule}
+    return {name: node for name, node in nodes.items() if isinstance(node, DSPyModule)}
 
 
 def check(workflow: Workflow, *, spec: Spec) -> None:

@@ -86,7 +86,7 @@ class Converter:
     def check(self, node: NodeKind, where: str) -> str:
         """The kind of a node. Raises SpecError for one that has no counterpart; runs no code."""
         names = plugins().names("node_kinds")
-        named = next((kind for kind in names if type(node) is node_class(kind)), type(node).__name__)
+        named = next((kind for kind in names if isinstance(node, node_class(kind))), type(node).__name__)
         if named not in self._kinds:
             raise refuse(where, f"the node kind '{named}'", f"These can: {', '.join(self._kinds)}.")
         return named

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from workbench.errors import SpecError, suggest
+from workbench.powers import MODEL, PYTHON
 from workbench.runtime import Context
 from workbench.user_code import (
     PREFIX,
@@ -67,6 +68,7 @@ class DSPyModule(SignatureNode):
 
     Config = DSPyConfig
     primary = "module"
+    powers = {"module": PYTHON, "lm": MODEL}
     foreign = True
     groups = ("predictors",)
     config: DSPyConfig

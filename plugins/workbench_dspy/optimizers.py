@@ -121,6 +121,8 @@ def _quietly(work: Callable[[], None], bridge: Any, adapter: Any) -> None:
 class DSPyBootstrap(_DSPyOptimizer):
     """DSPy's BootstrapFewShot; with candidates > 0, BootstrapFewShotWithRandomSearch over so many draws of demos."""
 
+    powers = {}
+
     candidates: int = Field(
         4, ge=0, le=64, description="draws of demos that are compared on val; 0: only one, unsearched"
     )
@@ -150,6 +152,8 @@ class DSPyBootstrap(_DSPyOptimizer):
 
 class DSPyMIPRO(_ProposingOptimizer):
     """DSPy's MIPROv2 (Opsahl-Ong et al., arXiv 2406.11695): proposed instructions and bootstrapped demos, by TPE."""
+
+    powers = {}
 
     candidates: int = Field(4, ge=1, le=64, description="instructions and sets of demos to choose from")
     trials: int = Field(8, ge=1, le=1000, description="combinations that are tried")
@@ -189,6 +193,8 @@ class DSPyMIPRO(_ProposingOptimizer):
 class DSPyCOPRO(_ProposingOptimizer):
     """DSPy's COPRO: rounds of proposed instructions, each round shown the best ones so far."""
 
+    powers = {}
+
     breadth: int = Field(4, ge=2, le=64, description="instructions proposed in each round")
     depth: int = Field(3, ge=1, le=64, description="rounds")
 
@@ -216,6 +222,8 @@ class DSPyCOPRO(_ProposingOptimizer):
 class DSPySIMBA(_ProposingOptimizer):
     """DSPy's SIMBA: minibatches, several trajectories each, rules and demos from those whose scores differ most."""
 
+    powers = {}
+
     bsize: int = Field(16, ge=1, description="rows of train for one step")
     candidates: int = Field(3, ge=1, le=64, description="new candidates a step")
     steps: int = Field(4, ge=1, le=1000, description="steps")
@@ -241,6 +249,8 @@ class DSPySIMBA(_ProposingOptimizer):
 
 class DSPyGEPA(_ProposingOptimizer):
     """DSPy's GEPA (Agrawal et al., arXiv 2507.19457): reflection on feedback, candidates kept on a Pareto front."""
+
+    powers = {}
 
     proposer_adapter: ProposerAdapter = Field("plain", description=f"{_ADAPTER}; DSPy's own choice is json")
     metric_calls: int = Field(300, ge=1, description="scored runs of the workflow; the budget may end it before")

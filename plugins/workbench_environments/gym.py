@@ -11,6 +11,13 @@ from pydantic import Field, PrivateAttr
 from workbench.distribution import pip_install
 from workbench.errors import SpecError, suggest
 from workbench.kit.environment import Environment, Step
+from workbench.powers import PATH, Found, Written, run_python
+
+
+def _module(setting: Written) -> Found:
+    """An id with a colon has its module imported."""
+    if ":" in str(setting.value):
+        yield run_python(setting, str(setting.value))
 
 
 class Gymnasium(Environment):
@@ -19,6 +26,8 @@ class Gymnasium(Environment):
     Task: `seed` (a number, default 0) and `options` (passed to its reset). Actions of a discrete space are numbers, or
     the words of `actions_named`; those of a text space are passed unchanged.
     """
+
+    powers = {"id": _module, "settings": PATH}
 
     help: ClassVar[str] = "one of the actions that are listed"
 

@@ -16,6 +16,8 @@ class TwentyQuestions(Environment):
     Task: `things` ({name: [properties that hold]}) and `secret` (the name of one).
     """
 
+    powers = {}
+
     help: ClassVar[str] = "ask PROPERTY, or guess NAME; a guess ends the game"
 
     limit: int = Field(20, ge=1, le=1000, description="questions at most; after the last one only a guess counts")

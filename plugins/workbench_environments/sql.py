@@ -15,6 +15,7 @@ from pydantic import Field, PrivateAttr
 from workbench.kit.answers import find_code
 from workbench.kit.environment import Environment, Step
 from workbench.kit.sql import Database, bare
+from workbench.powers import PATH
 
 
 class Sql(Environment):
@@ -24,6 +25,8 @@ class Sql(Environment):
     query, the agent's last query must return the same rows (in any order, unless it has one); else the database must
     end in the state after that statement.
     """
+
+    powers = {"folder": PATH}
 
     help: ClassVar[str] = "one SQL statement, or submit to hand in what the last query gave and how the database is"
 

@@ -16,6 +16,8 @@ class Web(Environment):
     Task: `pages` ({name: {text, links: {label: name}}}), `start` and `goal` (names of pages).
     """
 
+    powers = {}
+
     help: ClassVar[str] = "click LABEL (a link of the page), or back"
 
     limit: int = Field(30, ge=1, le=10_000, description="steps at most")

@@ -51,6 +51,8 @@ class Evolve(Optimizer):
     Without a `search:` section, it draws demos for every node that accepts them.
     """
 
+    powers = {}
+
     children: int = Field(200, ge=1, le=100_000, description="maximum children; the budget may end the search earlier")
     islands: int = Field(2, ge=1, le=32, description="populations that evolve separately")
     population: int = Field(4, ge=2, le=256, description="individuals per island")

@@ -15,6 +15,7 @@ from workbench.cli.run_commands import DB, FILE, JSON, OVERWRITE, SET, read_sett
 from workbench.text import indented, one_line, visible
 
 if TYPE_CHECKING:
+    from workbench.spec import Source
     from workbench.workflow import Workflow
     from workbench_external.config import Slot
     from workbench_external.node import External
@@ -42,10 +43,10 @@ def slots_command(
     from workbench.task import write_workflow
     from workbench_external.observed import observe_file
 
-    require_trust(file)
+    source = require_trust(file)
     if out is not None:
         check_output(out, inputs=[file], overwrite=overwrite)
-    task = prepare(file, read_settings(sets))[2]
+    task = prepare(source, read_settings(sets))[2]
     workflow, runs, spent = observe_file(task, file, Path(db), rows)
     found = list(_external_slots(workflow))
     for run in runs:
@@ -56,7 +57,7 @@ def slots_command(
         say(f"    {indented(visible(slot.match))}")
     if out is not None:
         write_workflow(task, workflow, out)
-        trust_result(file, out)
+        trust_result(source, out)
     say(
         f"{len(found)} slot{'s' * (len(found) != 1)} on {len(runs)} rows; {spent}"
         + (f"; written to {one_line(out)}" if out else ""),
@@ -166,28 +167,31 @@ def _read_result(result: str, db: str) -> Workflow:
     from workbench.inference import read_workflow
     from workbench.user_code import without_user_code
 
-    with _file_of(result, db) as file, without_user_code("names"):
-        return read_workflow(file, [])[2]
+    with _asked_about(result, db) as source, without_user_code("names"):
+        return read_workflow(source, [])[2]
 
 
 @contextmanager
-def _file_of(result: str, db: str) -> Generator[Path]:
-    """The workflow file of that name, or one with the winner of that run. Raises SpecError and StoreError."""
+def _asked_about(result: str, db: str) -> Generator[Source]:
+    """The workflow file of that name, or one with the winner of that run, once the user trusts it. Raises SpecError and
+    StoreError."""
+    from workbench.cli.trust import require_trust, require_trust_in_run
     from workbench.errors import SpecError
     from workbench.run import export_candidate
+    from workbench.spec import load_yaml_file
     from workbench.store import ReadOnlyStore
 
     if Path(result).is_file():
-        yield Path(result)
+        yield require_trust(Path(result), called=True)
         return
     if Path(result).suffix in (".yaml", ".yml"):
         raise SpecError(f"there is no file {one_line(result)}", hint="Name a file that `optimize` wrote, or a run.")
-    store = ReadOnlyStore(db)
+    store, run = ReadOnlyStore(db), require_trust_in_run(result, db)
     try:
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "result.yaml"
-            export_candidate(store, result, None, "yaml", file)
-            yield file
+            export_candidate(store, run, None, "yaml", file)
+            yield load_yaml_file(file)
     finally:
         store.close()
 
@@ -216,17 +220,12 @@ def gateway_command(
     """
     import asyncio
 
-    from workbench.cli.trust import require_trust, require_trust_in_run
     from workbench.inference import read_workflow
     from workbench_external.node import find_agents
     from workbench_external.served import serve_gateway
 
-    if Path(result).is_file() or Path(result).suffix in (".yaml", ".yml"):
-        require_trust(Path(result), called=True)
-    else:
-        require_trust_in_run(result, db)
-    with _file_of(result, db) as file:
-        spec, _, workflow = read_workflow(file, read_settings(sets))
+    with _asked_about(result, db) as source:
+        spec, _, workflow = read_workflow(source, read_settings(sets))
     node = _choose(find_agents(workflow), name, result)
 
     def ready(variables: dict[str, str]) -> None:

@@ -12,6 +12,20 @@ from typing import Any
 
 from workbench.defects import Defect
 from workbench.errors import NodeError, SpecError
+from workbench.powers import (
+    ADDRESS,
+    COMMAND,
+    FUNCTIONS,
+    IMAGE,
+    MODEL,
+    MODELS,
+    PROGRAM_FOLDER,
+    PYTHON,
+    SERVER_TOOL,
+    VARIABLES,
+    each,
+    inside,
+)
 from workbench.runtime import Context
 from workbench.spec import lm_spec
 from workbench.user_code import PREFIX, parse_address
@@ -59,6 +73,20 @@ class External(SignatureNode):
 
     Config = ExternalConfig
     primary = "signature"
+    powers = {
+        "command": COMMAND,
+        "image": IMAGE,
+        "url": ADDRESS,
+        "python": PYTHON,
+        "mcp": SERVER_TOOL,
+        "folder": PROGRAM_FOLDER,
+        "env": VARIABLES,
+        "lm": MODEL,
+        "models": MODELS,
+        "embedder": MODEL,
+        "functions": FUNCTIONS,
+        "slots": each(inside(lm=MODEL)),
+    }
     learnable = {
         "instructions": "text",
         "demos": "demos",

@@ -166,10 +166,10 @@ def _model_of(read: Comments, db: str) -> LMSpec:
 
     lm = None
     if read.runs:
-        require_trust_in_run(read.runs[0], db)
+        run = require_trust_in_run(read.runs[0], db)
         store = ReadOnlyStore(db)
         try:
-            lm = model_of_run(store, read.runs[0])
+            lm = model_of_run(store, run)
         finally:
             store.close()
     if lm is None:

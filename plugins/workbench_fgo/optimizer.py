@@ -16,6 +16,7 @@ from pydantic import Field, field_validator, model_validator
 from workbench import Optimizer, Study, Workflow
 from workbench.errors import SpecError, suggest
 from workbench.kit.proposer import Proposer
+from workbench.powers import OPTIMIZER
 from workbench.study import make_optimizer
 from workbench.task import Example
 from workbench_fgo.divide import classify_failure, split_at_random, split_by_group
@@ -37,6 +38,8 @@ class Fgo(Optimizer):
 
     Prompts of the optimizing language model stay small however many rows there are, since each sees one part only.
     """
+
+    powers = {"inner": OPTIMIZER}
 
     inner: str | dict[str, dict[str, Any]] = Field(
         {"rewrite": {"width": 1}}, description="the optimizer for each part, as under `optimize:`"

@@ -17,6 +17,7 @@ from workbench.kit.batching import Batcher, derive_seed
 from workbench.kit.checkpoint import check_checkpoint
 from workbench.kit.native_calls import check_format, check_tools, read_native_calls
 from workbench.lm import Request, Response
+from workbench.powers import declares
 
 CONCURRENCY = 16
 _WHOLE = 1 << 30  # files up to this size are hashed whole
@@ -26,6 +27,7 @@ _SETTINGS = {"device", "dtype", "revision"}
 _ENGINES: dict[tuple, _Engine] = {}
 
 
+@declares()
 def hf(model: str, settings: Any) -> HFLM:
     """A local folder or a hub id. Raises PluginError without the extra `local`, SpecError if it is unfit."""
     for package, least in (("torch", (2, 11)), ("transformers", (5, 0)), ("safetensors", (0, 5))):

@@ -22,12 +22,14 @@ from workbench.lm import (
     read_finish,
     storable,
 )
+from workbench.powers import declares
 
 DEFAULT_CONCURRENCY = 4
 #: What `llm`'s plugins call the limit on the length of the answer.
 _MAX_TOKENS = ("max_tokens", "max_output_tokens", "num_predict", "max_completion_tokens")
 
 
+@declares()
 def llm_model(model: str, settings: Any) -> LLMModel:
     """`llm:NAME`. Raises PluginError without the package `llm`, SpecError for an unknown name."""
     try:

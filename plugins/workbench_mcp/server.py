@@ -6,6 +6,7 @@ root.
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -48,6 +49,18 @@ class Tools:
                 f"{path} lies outside of {self.root}, the root of this server (workbench mcp --root FOLDER)"
             )
         return str(found)
+
+    def _run(self, name: str) -> str:
+        """The run of that name, tag or `last`, by the name that only runs have: commands also take paths. Raises
+        ToolError."""
+        from workbench.errors import StoreError
+        from workbench.store import ReadOnlyStore
+
+        try:
+            with closing(ReadOnlyStore(self.db.removeprefix("--db="))) as store:
+                return store.find_run(name)["run"]
+        except StoreError as error:
+            raise ToolError(str(error)) from None
 
     async def _ask(self, command: str, *arguments: str, progress: Context | None = None) -> Any:
         report = None if progress is None else progress.report_progress
@@ -103,7 +116,7 @@ class Tools:
     ) -> dict[str, Any]:
         """Go on with a run that was cancelled, killed or ended by its budget. Recorded calls are not paid again."""
         budget = _budget(budget_calls, budget_usd, budget_minutes)
-        return await self._ask("resume", "-v", self.db, *budget, "--", run, progress=ctx)
+        return await self._ask("resume", "-v", self.db, *budget, "--", self._run(run), progress=ctx)
 
     async def evaluate(
         self,
@@ -132,17 +145,17 @@ class Tools:
         """A run: its report, its candidates, and on request failures, a row, or calls. Costs nothing."""
         asked = [*(["--failures"] if failures else []), *([f"--row={row}"] if row else [])]
         asked += [f"--calls={calls}"] if calls else []
-        return await self._ask("show", self.db, *asked, "--", run)
+        return await self._ask("show", self.db, *asked, "--", self._run(run))
 
     async def diff(self, run: Run = "last", candidate: Candidate = None) -> dict[str, Any]:
         """What a candidate changes in the workflow: address, old and new value."""
-        return {"changes": await self._ask("diff", self.db, "--", run, *([candidate] if candidate else []))}
+        return {"changes": await self._ask("diff", self.db, "--", self._run(run), *([candidate] if candidate else []))}
 
     async def export(self, run: Run = "last", candidate: Candidate = None) -> dict[str, Any]:
         """A candidate as the text of a workflow file."""
         chosen = [f"--candidate={candidate}"] if candidate else []
         try:
-            code, text = await run_command(["export", self.db, *chosen, "--", run], self.root)
+            code, text = await run_command(["export", self.db, *chosen, "--", self._run(run)], self.root)
         except CommandFailed as failed:
             raise ToolError(str(failed)) from None
         if code:
@@ -168,7 +181,8 @@ class Tools:
         pay for models."""
         most = [*([f"--limit={limit}"] if limit else []), *([f"--split={split}"] if split else [])]
         asked = [] if method in ("spectrum", "random", "majority") else [f"--calls={calls}"]
-        return await self._ask("attribute", self.db, f"--method={method}", *asked, *most, "--", run, progress=ctx)
+        of = ["--run", "--", self._run(run)]
+        return await self._ask("attribute", self.db, f"--method={method}", *asked, *most, *of, progress=ctx)
 
 
 def _budget(calls: int | None, usd: float | None, minutes: float | None) -> list[str]:

@@ -7,11 +7,14 @@ from typing import Literal
 from pydantic import Field
 
 from workbench import Optimizer
+from workbench.powers import MODELS, TOOL_ADDRESSES
 from workbench_mcts.surrogate import Kind
 
 
 class Settings(Optimizer):
     """The settings under `mcts:` in a workflow file."""
+
+    powers = {"lms": MODELS, "tools": TOOL_ADDRESSES, "verifiers": TOOL_ADDRESSES}
 
     rounds: int = Field(40, ge=1, le=10_000, description="maximum evaluations after the initial design")
     policy: Literal["softmix", "uct"] = Field("softmix", description="how a parent is chosen: AFlow's rule, or UCT")

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from workbench.errors import SpecError
 from workbench.kit import plain_adapter as plain
+from workbench.powers import MODEL
 from workbench.runtime import BATCH, Context
 from workbench.spec import lm_spec
 from workbench.workflow import NodeConfig, NodeKind, parse_signature
@@ -58,6 +59,7 @@ class Recall(NodeKind):
 
     Config = RecallConfig
     primary = "signature"
+    powers = {"embedder": MODEL}
     learnable = {"entries": "memories", "policy": "choice", "k": "int", "characters": "int"}
     config: RecallConfig
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import SpecError
+from workbench.powers import PYTHON, declares
 from workbench.task import Example, Score
 from workbench.user_code import load_user_code
 
@@ -15,6 +16,7 @@ from workbench.user_code import load_user_code
 _NAMES = {"example": 0, "gold": 0, "row": 0, "prediction": 1, "pred": 1, "trace": 2}
 
 
+@declares(address=PYTHON)
 def load_function(address: str, base: Path | None = None) -> FunctionMetric:
     """Load `file.py:function`, `module:function` or `module.function` as a metric (`workbench.user_code`).
 

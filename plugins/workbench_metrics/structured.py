@@ -17,6 +17,8 @@ from workbench_metrics.base import FieldMetric, score_match, shorten
 class JsonMatch(FieldMetric):
     """1 if both values are equal as JSON. partial: the share of equal leaves among all leaves of either side."""
 
+    powers = {}
+
     lists_are_choices = False
 
     def __init__(self, field: str, target: str | None = None, partial: bool = False):
@@ -44,6 +46,8 @@ class ToolCallMatch(FieldMetric):
     hold no call. A list as expected argument holds the accepted values; "" among them makes the argument optional.
     ordered: the calls must have the expected order.
     """
+
+    powers = {}
 
     lists_are_choices = False
 

@@ -10,11 +10,13 @@ from typing import Any
 from workbench.errors import LMError, SpecError, suggest
 from workbench.kit.batching import Batcher, derive_seed
 from workbench.lm import Request, Response
+from workbench.powers import declares
 
 CONCURRENCY = 16
 WEIGHTS = Path(__file__).parent / "weights"
 
 
+@declares()
 def bundled(model: str, settings: Any) -> NanoLM:
     """`bundled/nano`; `extra: {path: FOLDER}` runs other weights of the same form. Raises SpecError."""
     if model != "nano":

@@ -29,6 +29,8 @@ class Optuna(Optimizer):
     With several objectives it searches for the Pareto set (use the sampler nsga2 or tpe); pruning is then off.
     """
 
+    powers = {}
+
     trials: int = Field(
         100,
         ge=1,

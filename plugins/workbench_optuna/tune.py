@@ -17,9 +17,11 @@ from pydantic import Field, model_validator
 
 from workbench import Evaluation, Optimizer, Study, Workflow
 from workbench.errors import ShareSpent, suggest
+from workbench.powers import Found, Part, Written
 from workbench.spec import DomainSpec
 from workbench.study import make_optimizer, make_sampler
-from workbench.task import suggest_value
+from workbench.task import choices_of, put, suggest_value
+from workbench.type_guards import is_dict
 
 TENTHS = 10
 LAST_SHARE = 0.999  # of what is left, so that the last trial, too, has a share that can end, and be stopped
@@ -29,8 +31,21 @@ class Behind(ShareSpent):
     """This trial is stopped: it ends as if its share were used up."""
 
 
+def _powers(settings: Written) -> Found:
+    """Those of the optimizer that is tuned, with each value that its settings may get."""
+    named = settings.value.get("optimizer")
+    yield Part("optimizer", named, (*settings.at, "optimizer"))
+    search, name = settings.value.get("search"), next(iter(named), "") if is_dict(named) else str(named)
+    for address, domain in search.items() if is_dict(search) else ():
+        for choice in choices_of(domain):
+            made = put({} if isinstance(named, str) else named, [name, *str(address).split(".")], choice)
+            yield Part("optimizer", made, (*settings.at, "search"))
+
+
 class Tune(Optimizer):
     """Runs another optimizer several times, with settings that Optuna chooses, and keeps the best workflow of all."""
+
+    powers = _powers
 
     optimizer: str | dict[str, dict[str, Any] | None] = Field(
         "bootstrap", description="what is tuned, as under `optimize:`; its settings there are those of the first trial"

@@ -22,6 +22,7 @@ from workbench.kit.named_types import NAMED_TYPES, NamedTypes, load_types
 from workbench.kit.nearest_demos import Nearest
 from workbench.kit.said import check_said
 from workbench.lm import Response
+from workbench.powers import MODEL, PYTHON
 from workbench.runtime import Context
 from workbench.spec import lm_spec
 from workbench.workflow import Field as SignatureField
@@ -62,6 +63,7 @@ class Predict(SignatureNode):
 
     Config = PredictConfig
     primary = "signature"
+    powers = {"lm": MODEL, "types": PYTHON}
     learnable = {
         "instructions": "text",
         "demos": "demos",

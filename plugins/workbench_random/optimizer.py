@@ -18,6 +18,8 @@ class Random(Optimizer):
     so any optimizer that thinks must beat it at the same budget.
     """
 
+    powers = {}
+
     trials: int = Field(50, ge=1, le=10_000, description="candidates at most; the budget may end it before")
     race: bool = Field(False, description="stop candidates early that are clearly worse than the best so far")
 

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any
 
 from workbench.errors import SpecError
+from workbench.powers import PATH, declares
 from workbench.task import Rows
 from workbench_readers.common import Row, known_options, some_rows
 from workbench_readers.texts import read_text
@@ -74,6 +75,7 @@ _NUMBERS = re.compile(r'"(?:[^"\\]|\\.)*"|(-?(?:NaN|Infinity)|-?\d[\d.]*+(?:[eE]
 _LIST, _LINES = re.compile(r"\s*\[\s*(?:\{|\]\s*$)"), re.compile(r"\s*(\{.*\})[^\S\n]*\n\s*\{")
 
 
+@declares(location=PATH)
 def read_jsonl(location: str, options: Mapping[str, Any]) -> list[Row]:
     """One JSON object a line; empty lines are skipped. Also a list of objects. Option `encoding`."""
     known_options(options, ("encoding",), location)
@@ -83,6 +85,7 @@ def read_jsonl(location: str, options: Mapping[str, Any]) -> list[Row]:
     return _rows_of_lines(text, location)
 
 
+@declares(location=PATH)
 def read_json(location: str, options: Mapping[str, Any]) -> list[Row]:
     """A list of objects; options `{path: data.rows}` says where it lies inside the file; `encoding`. Also one object a
     line."""

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from workbench.errors import SpecError
+from workbench.powers import PATH, Found, Power, Written, declares, existing, read_path
 from workbench.task import Rows
 from workbench.type_guards import is_dict, is_list
 from workbench_readers.common import Row, check_file, known_options, missing_extra, some_rows
@@ -17,6 +18,7 @@ from workbench_readers.values import as_json
 _HF_OPTIONS = ("split", "config", "revision", "columns")
 
 
+@declares(location=PATH)
 def read_parquet(location: str, options: Mapping[str, Any]) -> list[Row]:
     """A parquet file (extra `[parquet]`); option `columns` reads only some of them."""
     known_options(options, ("columns",), location)
@@ -36,6 +38,16 @@ def read_parquet(location: str, options: Mapping[str, Any]) -> list[Row]:
         raise SpecError(f"cannot read this as parquet: {error}", file=location, hint="Check the file.") from None
 
 
+def _hub(setting: Written) -> Found:
+    """A name on the hub, which is public, has an owner. One without is a format, whose files are looked for here."""
+    place = str(setting.value).partition("?")[0]
+    if "/" not in place:
+        yield Power("reads a path", place, place, setting.at, (), True)
+    elif any(existing(place, setting.base)):
+        yield read_path(setting, place)
+
+
+@declares(location=_hub)
 def read_hf(location: str, options: Mapping[str, Any]) -> list[Row]:
     """A Hugging Face dataset (extra `[datasets]`): `hf:FOLDER` saved with save_to_disk, or `hf:owner/name`.
 

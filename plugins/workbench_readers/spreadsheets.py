@@ -11,6 +11,7 @@ from datetime import datetime, time
 from typing import Any
 
 from workbench.errors import SpecError, suggest
+from workbench.powers import PATH, declares
 from workbench_readers.common import Row, check_file, known_options, missing_extra
 from workbench_readers.tables import holds, table_rows
 
@@ -20,6 +21,7 @@ _SECOND_LOOK = re.compile(rb"<f[ >]|<mergeCell ")
 _FILLED = re.compile("0{2,}")
 
 
+@declares(location=PATH)
 def read_xlsx(location: str, options: Mapping[str, Any]) -> list[Row]:
     """A sheet of Excel with a header (extra `[xlsx]`): the first that has a cell, or option `sheet: NAME`. Option
     `{types: {id: str}}` converts columns. Texts, numbers and truth values stay what they are, dates become texts;

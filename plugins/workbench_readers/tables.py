@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from workbench.errors import SpecError
+from workbench.powers import PATH, declares
 from workbench.task import Rows
 from workbench_readers.common import Row, known_options, some_rows
 from workbench_readers.json_files import decode_strictly
@@ -27,12 +28,14 @@ def _finite(text: str) -> float:
 _TYPES: dict[str, Callable[[str], Any]] = {"int": int, "float": _finite, "str": str, "json": decode_strictly}
 
 
+@declares(location=PATH)
 def read_csv(location: str, options: Mapping[str, Any]) -> list[Row]:
     """Comma-separated with a header. Cells stay text; options `{types: {price: float}}` converts columns; `delimiter`,
     `encoding`."""
     return _delimited(location, options, ",")
 
 
+@declares(location=PATH)
 def read_tsv(location: str, options: Mapping[str, Any]) -> list[Row]:
     """Tab-separated with a header, else like csv."""
     return _delimited(location, options, "\t")

@@ -19,6 +19,7 @@ from workbench.concurrency import gather_all
 from workbench.errors import NodeError, SpecError, suggest
 from workbench.kit import plain_adapter as plain
 from workbench.kit.inner_nodes import child_node
+from workbench.powers import MODEL, NODES
 from workbench.runtime import Context
 from workbench.spec import lm_spec
 from workbench.workflow import NodeConfig, NodeKind
@@ -76,6 +77,7 @@ class Route(NodeKind):
 
     Config = RouteConfig
     primary = "candidates"
+    powers = {"candidates": NODES, "embedder": MODEL}
     learnable = {"threshold": "float"}
     config: RouteConfig
 

@@ -17,6 +17,7 @@ from pydantic import Field, field_validator
 from workbench import Example, Optimizer, Patch, Study, Workflow
 from workbench.errors import SpecError, errors_at
 from workbench.kit.asked_run import check_model
+from workbench.powers import MODELS, PATH
 from workbench.spec import lm_spec
 from workbench_route import report
 from workbench_route.curve import Point, Table, choose_point, cross_table, make_table
@@ -44,6 +45,8 @@ class LearnRoute(Optimizer):
     Val chooses the threshold, and compares the router with single candidates, a random mix, a cascade, nearest
     neighbours, and itself with shuffled labels.
     """
+
+    powers = {"lms": MODELS, "recorded": PATH}
 
     lms: list[str | dict[str, Any]] = Field(
         default_factory=list,

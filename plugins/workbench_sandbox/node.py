@@ -42,6 +42,7 @@ class CodeNode(SignatureNode):
 
     Config = CodeConfig
     primary = "code"
+    powers = {}
     learnable = {"source": "code"}
     config: CodeConfig
 

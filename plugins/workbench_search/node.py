@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import Field
 
 from workbench.errors import NodeError, errors_at
+from workbench.powers import PATH
 from workbench.runtime import Context
 from workbench.workflow import NodeConfig, NodeKind
 from workbench_search.bm25 import split_words
@@ -52,6 +53,7 @@ class CorpusNode(NodeKind):
     resumed once the corpus has changed."""
 
     primary = "corpus"
+    powers = {"corpus": PATH}
     config: CorpusConfig
 
     def __init__(self, name: str, config: Any, base: Any):
@@ -75,6 +77,7 @@ class SearchNode(CorpusNode):
     """The documents of a corpus that fit a query best (BM25), with ids, titles and snippets."""
 
     Config = SearchConfig
+    powers = {"corpus": PATH}
     learnable = {"k": "int", "snippet": "int"}
     config: SearchConfig
 
@@ -102,6 +105,7 @@ class BrowseNode(CorpusNode):
     """A page of a document."""
 
     Config = BrowseConfig
+    powers = {"corpus": PATH}
     learnable = {"chars": "int"}
     config: BrowseConfig
 

@@ -28,6 +28,8 @@ class QueryDiversity:
         argument: of that tool.
     """
 
+    powers = {}
+
     def __init__(self, tool: str = "search", argument: str = "query"):
         self.tool, self.argument = tool, argument
 

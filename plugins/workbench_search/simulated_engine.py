@@ -20,6 +20,7 @@ from pydantic import Field
 from workbench.errors import NodeError
 from workbench.hashing import digest
 from workbench.kit import plain_adapter as plain
+from workbench.powers import MODEL
 from workbench.runtime import Context
 from workbench.spec import LMSpec, lm_spec
 from workbench.workflow import NodeConfig, NodeKind
@@ -56,6 +57,7 @@ class SimulatedSearch(NodeKind):
 
     Config = SimulatedSearchConfig
     primary = "documents"
+    powers = {"lm": MODEL}
     config: SimulatedSearchConfig
 
     @property

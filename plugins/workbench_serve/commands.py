@@ -66,15 +66,15 @@ def serve_command(
     settings = Settings(host, port, waiting=waiting, deadline=deadline, max_body=max_body, token=token, trace=trace)
     settings.check(no_auth)
     _require_extra()
-    require_trust(file, called=True)
+    source = require_trust(file, called=True)
     from contextlib import ExitStack
     from dataclasses import replace
 
     from workbench_serve.server import serve
 
     with ExitStack() as stack:
-        wf = stack.enter_context(load(file, changes=_changes(sets), sandbox=sandbox))
-        loaded = [wf] if fixed else load_configurations(wf, file, changes=_changes(sets), sandbox=sandbox)
+        wf = stack.enter_context(load(source, changes=_changes(sets), sandbox=sandbox))
+        loaded = [wf] if fixed else load_configurations(wf, source, changes=_changes(sets), sandbox=sandbox)
         others = [stack.enter_context(other) for other in loaded[1:]]
         settings = replace(settings, concurrency=concurrency or wf.spec.concurrency)
         serve(

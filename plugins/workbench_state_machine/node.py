@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from workbench.defects import Defect
 from workbench.errors import NodeError, SpecError, suggest
 from workbench.kit import plain_adapter as plain
+from workbench.powers import MODEL, TOOL_ADDRESSES, VARIABLES, each, inside
 from workbench.runtime import Context
 from workbench.workflow import NodeKind, Surroundings, parse_signature
 from workbench_state_machine.defects import find_machine_defects
@@ -31,6 +32,7 @@ class States(NodeKind):
 
     Config = StatesConfig
     primary = "states"
+    powers = {"states": each(inside(tools=TOOL_ADDRESSES, run=TOOL_ADDRESSES, lm=MODEL)), "env": VARIABLES, "lm": MODEL}
     learnable = {"instructions": "text", "max_turns": "int", "lm": "lm"}
     config: StatesConfig
 

@@ -13,6 +13,7 @@ from workbench.cli.run_commands import OVERWRITE
 from workbench.text import one_line
 
 if TYPE_CHECKING:
+    from workbench.spec import Source
     from workbench_synthesize.synthesize import Found
 
 
@@ -62,14 +63,14 @@ def synthesize_command(
         "failures": failures,
     }
     check_output(out, inputs=[file], overwrite=overwrite)
-    _require_trust(file, failures, db)
+    source = _require_trust(file, failures, db)
 
     def report_progress(found: Found, wanted: int) -> None:
         left_out = found.rejected.total()
         say(f"{len(found.rows)} of {wanted} rows from {found.requests} requests, {left_out} left out", err=True)
 
     found = synthesize(
-        file,
+        source,
         database=db,
         changes={k: v for k, v in given.items() if v is not None},
         out=out,
@@ -85,15 +86,16 @@ def synthesize_command(
     sys.exit(0 if found.rows else 1)
 
 
-def _require_trust(file: Path, failures: str | None, db: str) -> None:
+def _require_trust(file: Path, failures: str | None, db: str) -> Source:
     """Ask about the file, and about the workflow of the run whose failures it starts from."""
     from workbench.cli.trust import require_trust, require_trust_in_run
     from workbench_synthesize.settings import load_synthesis
 
-    require_trust(file)
-    named = load_synthesis(file)[0].failures
+    source = require_trust(file)
+    named = load_synthesis(source)[0].failures
     if run := failures or (named.run if named else None):
         require_trust_in_run(run, db)
+    return source
 
 
 def _print(found: Found, out: Path) -> None:

@@ -15,7 +15,7 @@ from workbench.spec import (
     PolicySpec,
     Source,
     Strict,
-    load_yaml_file,
+    read_source,
     spec_error,
 )
 from workbench.task import check_lms
@@ -129,9 +129,9 @@ class Synthesis(Strict):
         return self
 
 
-def load_synthesis(path: Path) -> tuple[Synthesis, Source]:
+def load_synthesis(path: Path | Source) -> tuple[Synthesis, Source]:
     """Read and check the file. Raises SpecError with line and column."""
-    source = load_yaml_file(path)
+    source = read_source(path)
     with source.locating():
         try:
             spec = Synthesis.model_validate(source.value)

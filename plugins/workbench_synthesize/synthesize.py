@@ -29,7 +29,7 @@ from workbench.kit.tools import check_call
 from workbench.ledger import Ledger
 from workbench.lm import LMPool
 from workbench.runtime import Runtime, make_request
-from workbench.spec import PolicySpec
+from workbench.spec import PolicySpec, Source
 from workbench.store import RunLock, RunRecord, Store, add_run, dumps, find_started_run
 from workbench_synthesize.apis import Api, load_apis
 from workbench_synthesize.chains import Links
@@ -72,7 +72,7 @@ class Found:
 
 
 def synthesize(
-    path: Path,
+    path: Path | Source,
     *,
     database: str = "workbench.db",
     changes: Mapping[str, Any] | None = None,
@@ -86,7 +86,7 @@ def synthesize(
     The same settings on the same database continue a synthesis that was killed: the journal answers paid calls.
 
     Args:
-        path: the settings file.
+        path: the settings file, or one that was read before.
         database: path of the run database.
         changes: settings that replace those of the file (rows, seed, budget; failures: the run).
         pool: language models in place of those of the plugins, for tests.
@@ -99,16 +99,16 @@ def synthesize(
         StoreError: the database cannot be used.
     """
     spec, source = load_synthesis(path)
-    spec, base = _changed(spec, changes or {}), path.resolve().parent
-    apis = load_apis(spec.apis, spec.tools, base, spec.env)
+    spec, file = _changed(spec, changes or {}), Path(source.file).resolve()
+    apis = load_apis(spec.apis, spec.tools, file.parent, spec.env)
     if not run_tools:
         with source.locating():
             _check_callables(spec, apis)
     with source.locating():
         _check_chains(spec, apis)
-    failed = load_failed(spec.failures, base, database, [a.name for a in apis]) if spec.failures else None
+    failed = load_failed(spec.failures, file.parent, database, [a.name for a in apis]) if spec.failures else None
     settings = {
-        "file": str(path.resolve()),
+        "file": str(file),
         "changes": dict(changes or {}),
         "apis": digest([[a.as_dict(), a.returns] for a in apis]),
         "failed": failed and failed.digest,

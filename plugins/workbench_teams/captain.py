@@ -40,6 +40,7 @@ from workbench.kit.tools import (
     unreadable_call,
 )
 from workbench.lm import Response
+from workbench.powers import MODEL, TOOL_ADDRESSES, VARIABLES
 from workbench.runtime import Context
 from workbench.workflow import NodeConfig, SignatureNode, Surroundings, parse_signature
 
@@ -121,6 +122,7 @@ class Captain(SignatureNode):
 
     Config = CaptainConfig
     primary = "signature"
+    powers = {"tools": TOOL_ADDRESSES, "env": VARIABLES, "lm": MODEL}
     learnable = {"instructions": "text", "library": "library", "turns": "int", "talk": "int", "size": "int", "lm": "lm"}
     config: CaptainConfig
 

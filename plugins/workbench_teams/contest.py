@@ -14,6 +14,7 @@ from pydantic import Field
 
 from workbench.concurrency import gather_all
 from workbench.errors import SpecError
+from workbench.powers import NODE
 from workbench.runtime import Context
 from workbench_teams.members import TeamConfig, TeamNode, no_answer_error
 
@@ -30,6 +31,7 @@ class Contest(TeamNode):
 
     Config = ContestConfig
     primary = "of"
+    powers = {"of": NODE}
     learnable = {"adopt": "int", "standing": "standing", "members": "members", "left_out": "members"}
     hears = False
     config: ContestConfig

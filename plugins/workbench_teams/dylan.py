@@ -18,6 +18,7 @@ from pydantic import Field
 
 from workbench.concurrency import gather_all
 from workbench.errors import LMError
+from workbench.powers import NODE
 from workbench.runtime import Context
 from workbench_teams.members import Answer, TeamConfig, TeamNode, no_answer_error
 
@@ -44,6 +45,7 @@ class Dylan(TeamNode):
 
     Config = DylanConfig
     primary = "of"
+    powers = {"of": NODE}
     learnable = {"rounds": "int", "keep": "int", "members": "members", "left_out": "members"}
     config: DylanConfig
 

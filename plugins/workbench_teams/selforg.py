@@ -19,6 +19,7 @@ from typing import Any
 from pydantic import Field
 
 from workbench.concurrency import gather_all
+from workbench.powers import NODE
 from workbench.runtime import Context
 from workbench_teams.members import Answer, TeamConfig, TeamNode, no_answer_error
 
@@ -41,6 +42,7 @@ class SelfOrg(TeamNode):
 
     Config = SelfOrgConfig
     primary = "of"
+    powers = {"of": NODE}
     learnable = {
         "rounds": "int",
         "neighbours": "int",

@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import workbench
 
 
 @workbench.hookimpl
 def register_lms(register: workbench.hookspecs.Register) -> None:
-    register("templates", _open)
-
-
-def _open(model: str, settings: Any) -> Any:
-    from workbench_template_lm.proposer import Templates
-
-    return Templates(model)
+    register("templates", "workbench_template_lm.proposer:templates")

@@ -10,10 +10,12 @@ from __future__ import annotations
 import hashlib
 import random
 import re
+from typing import Any
 
 from workbench.errors import SpecError
 from workbench.kit.proposer import wrap_in_tags
 from workbench.lm import Request, Response, estimate_tokens
+from workbench.powers import declares
 
 OPENINGS = ("", "You are an expert.", "You are careful and precise.", "Take the point of view of a specialist.")
 TASKS = (
@@ -33,6 +35,12 @@ RULES = (
     "Ignore what does not bear on the answer.",
     "Where two seem right, take the more specific one.",
 )
+
+
+@declares()
+def templates(model: str, settings: Any) -> Templates:
+    """The provider of `templates/...`."""
+    return Templates(model)
 
 
 class Templates:

@@ -32,6 +32,8 @@ class TextGrad(Optimizer):
     batch and the old ones do better on the same batch.
     """
 
+    powers = {}
+
     steps: int = Field(20, ge=1, le=1000, description="batches at most")
     batch: int = Field(12, ge=1, le=256, description="training rows per step")
     wrong: int = Field(8, ge=1, le=64, description="worst failures of a batch shown for the loss")

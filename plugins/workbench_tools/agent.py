@@ -36,6 +36,7 @@ from workbench.kit.tools import (
     unreadable_call,
 )
 from workbench.lm import Response
+from workbench.powers import FUNCTIONS, MODEL, NODES, PYTHON, TOOL_ADDRESSES, VARIABLES
 from workbench.runtime import Context
 from workbench.spec import LMSpec
 from workbench.workflow import EXCHANGE, NodeKind, SignatureNode, Span, Surroundings, parse_signature
@@ -80,6 +81,14 @@ class Agent(SignatureNode):
 
     Config = AgentConfig
     primary = "signature"
+    powers = {
+        "tools": TOOL_ADDRESSES,
+        "env": VARIABLES,
+        "nodes": NODES,
+        "functions": FUNCTIONS,
+        "lm": MODEL,
+        "types": PYTHON,
+    }
     learnable = {
         "instructions": "text",
         "demos": "demos",

@@ -12,6 +12,7 @@ from workbench.kit.live_calls import LiveCalls
 from workbench.kit.tool_defects import find_tool_defects
 from workbench.kit.tool_settings import ENV
 from workbench.kit.tools import call_tool, load_tool
+from workbench.powers import TOOL_ADDRESSES, VARIABLES
 from workbench.runtime import Context
 from workbench.workflow import NodeConfig, NodeKind, Surroundings
 
@@ -38,6 +39,7 @@ class ToolNode(NodeKind):
 
     Config = ToolConfig
     primary = "tool"
+    powers = {"tool": TOOL_ADDRESSES, "env": VARIABLES}
     learnable = {"constants": "tools"}
     config: ToolConfig
 

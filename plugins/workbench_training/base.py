@@ -22,7 +22,7 @@ from workbench_training.objective import Critic
 from workbench_training.rewards import Guards, RewardTerm, check_targets
 from workbench_training.rollouts.node_outputs import check_metrics, check_outputs
 from workbench_training.rollouts.study_rollouts import StudyRolloutSource, TrainedPolicy
-from workbench_training.settings import Learning, Lora, PolicySettings, ServerSettings
+from workbench_training.settings import Learning, Lora, PolicySettings, ServerSettings, server_powers
 
 if TYPE_CHECKING:
     from workbench_training.model.policy import Policy
@@ -35,6 +35,8 @@ NEEDS = (("torch", (2, 11)), ("transformers", (5, 0)), ("safetensors", (0, 5)))
 
 class TrainingOptimizer(Optimizer):
     """Base of `grpo`, `sft` and `dpo`: the model, its rewards, and the updates of its weights."""
+
+    powers = {"server": server_powers}
 
     rewards: list[RewardTerm] = Field(
         [RewardTerm.model_validate({})], min_length=1, description="reward terms, of which the weighted sum counts"

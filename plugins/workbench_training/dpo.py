@@ -22,7 +22,7 @@ from workbench_training.recipes.listener import Listener, listen, pair_heard, pa
 from workbench_training.recipes.thinking import Thinking, mask_pairs
 from workbench_training.rollouts.rollout_trees import group_by_state
 from workbench_training.rollouts.study_rollouts import StudyRolloutSource
-from workbench_training.settings import Course
+from workbench_training.settings import Course, server_powers
 
 if TYPE_CHECKING:
     from workbench_training.model.policy import Policy
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 class DPO(ImitationOptimizer):
     """Trains the language model to prefer, of its own rollouts on a row, the better to the worse."""
+
+    powers = {"server": server_powers}
 
     beta: float = Field(
         0.1,

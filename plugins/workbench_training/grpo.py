@@ -34,7 +34,7 @@ from workbench_training.rollouts.study_rollouts import (
     set_max_steps,
 )
 from workbench_training.schedules import Schedule, check_schedules, final_values
-from workbench_training.settings import Course, Learning, PolicySettings, Stage
+from workbench_training.settings import Course, Learning, PolicySettings, Stage, server_powers
 
 
 class GRPO(TrainingOptimizer):
@@ -42,6 +42,8 @@ class GRPO(TrainingOptimizer):
 
     The weights must be local: `hf:PATH-or-hub-id` or `bundled/nano`. The result names the trained weights.
     """
+
+    powers = {"server": server_powers}
 
     algorithm: str = Field("grpo", description="a row of the table of algorithms in the plugin's README")
     objective: Objective = Field(

@@ -17,7 +17,7 @@ from workbench_training.objective import Objective
 from workbench_training.rewards import RewardTerm, Rollout
 from workbench_training.rollouts.rollout_trees import RolloutTree, average_answers
 from workbench_training.rollouts.study_rollouts import StudyRolloutSource, describe_skipped, draw_one_action
-from workbench_training.settings import Course
+from workbench_training.settings import Course, server_powers
 
 if TYPE_CHECKING:
     from workbench_training.learner import Learner
@@ -32,6 +32,8 @@ LATER = frozenset({"feedback", "first_thought", "listener", "loss", "pvi", "solo
 
 class ImitationOptimizer(TrainingOptimizer):
     """Base of `sft` and `dpo`: sample, select, train, offer a candidate, and repeat."""
+
+    powers = {"server": server_powers}
 
     rounds: int = Field(
         1, ge=1, le=100, description="rounds of sampling with the current weights, selecting and training"

@@ -6,6 +6,8 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from workbench.powers import ADDRESS, Found, Written, inside, start_program
+from workbench.type_guards import is_dict, is_list
 from workbench_training.rewards import RewardTerm
 
 
@@ -83,6 +85,18 @@ class ServerSettings(BaseModel):
         if self.url and given:
             raise ValueError(f"`{min(given)}` is for a server that is started here, and `url` names one that runs")
         return self
+
+
+def server_powers(setting: Written) -> Found:
+    """A server by its address, or one that is started; its arguments can load code."""
+    if isinstance(setting.value, str):
+        yield from ADDRESS(setting)
+    elif is_dict(setting.value):
+        yield from inside(url=ADDRESS)(setting)
+        command, more = setting.value.get("command"), setting.value.get("arguments")
+        words = [command or "vllm serve", *(more if is_list(more) else ())]
+        if command or more or not setting.value.get("url"):
+            yield start_program(setting, " ".join(map(str, words)))
 
 
 class PolicySettings(BaseModel):

@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from workbench import Patch, Study, Workflow
 from workbench.errors import SpecError, errors_at, suggest
 from workbench.patterns import Pattern
+from workbench.powers import NODE, PATH, inside
 from workbench.task import Example, read_rows
 from workbench_training.imitation import ImitationOptimizer, drop_repeats
 from workbench_training.judge_calls import JudgeCalls
@@ -43,7 +44,7 @@ from workbench_training.rollouts.sft_data import (
     tokenize_example,
 )
 from workbench_training.rollouts.study_rollouts import StudyRolloutSource, find_settings
-from workbench_training.settings import Course
+from workbench_training.settings import Course, server_powers
 
 if TYPE_CHECKING:
     from workbench_training.model.policy import Policy
@@ -61,6 +62,8 @@ class Mixture(BaseModel):
 
 class SFT(ImitationOptimizer):
     """Trains the language model on tokens of runs that scored well, on labels, or on a teacher's runs."""
+
+    powers = {"server": server_powers, "mixture": inside(file=PATH), "solo": inside(node=NODE)}
 
     threshold: float = Field(1.0, description="least reward of a rollout that is learned from")
     source: Literal["own", "labels", "teacher"] = Field(

@@ -28,6 +28,8 @@ class FitValue(Optimizer):
     it. The learned value has to win on val.
     """
 
+    powers = {}
+
     rounds: int = Field(2, ge=1, le=20, description="passes over train, each with the value learned so far")
     batch: int = Field(60, ge=1, le=1000, description="training rows in a pass")
     widen: int = Field(4, ge=1, le=100, description="factor of states that a search visits on train")

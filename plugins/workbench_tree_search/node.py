@@ -19,6 +19,7 @@ from workbench.errors import NodeError
 from workbench.kit.environment import Episode, Position, environment_class, open_environment, tool_name
 from workbench.kit.tools import check_policy
 from workbench.kit.tree_search import Node, Search, explore, grow, select, uct
+from workbench.powers import MODEL, TOOL_ADDRESSES, Found, Part, Written, inside
 from workbench.runtime import Context
 from workbench.spec import LMSpec, lm_spec
 from workbench.user_code import PREFIX, code_is_outlined, load_user_code
@@ -28,11 +29,19 @@ from workbench_tree_search import prompts
 from workbench_tree_search.settings import TreeSearchConfig
 
 
+def _powers(settings: Written) -> Found:
+    """The environment has powers of its own."""
+    c = settings.value
+    yield Part("environment", {key: c[key] for key in ("environment", "settings") if key in c}, settings.at)
+    yield from inside(value=TOOL_ADDRESSES, lm=MODEL, value_lm=MODEL)(settings)
+
+
 class TreeSearch(NodeKind):
     """An agent in an environment that looks ahead: it tries actions out, judges where they lead, and takes the best."""
 
     Config = TreeSearchConfig
     primary = "environment"
+    powers = _powers
     learnable = {
         "instructions": "text",
         "value_instructions": "text",

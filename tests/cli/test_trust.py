@@ -61,7 +61,6 @@ ATTACKS: dict[str, tuple[dict[str, Any], str]] = {
         },
         "AWS_SECRET_ACCESS_KEY, K to evil.example",
     ),
-    "reward": ({"optimize": [{"grpo": {"rewards": [{"kind": "python:code.py:score"}]}}]}, "runs Python"),
     "alternative": (
         {"search": {"nodes.sort": {"any_of": {"other": {"tool": "python:code.py:score"}}}}},
         "runs Python: python:code.py:score",
@@ -79,9 +78,9 @@ ATTACKS: dict[str, tuple[dict[str, Any], str]] = {
         {"nodes": {"n": {"external": "text -> label", "command": ["known"], "env": {"A": "$MY_KEY"}}}},
         "MY_KEY to a program, as A",
     ),
-    "command": ({"optimize": [{"grpo": {"managed": {"command": "sh -c evil"}}}]}, "starts a program: sh -c evil"),
+    "command": ({"optimize": [{"grpo": {"server": {"command": "sh -c evil"}}}]}, "starts a program: sh -c evil"),
     "arguments": (
-        {"optimize": [{"grpo": {"managed": {"arguments": ["--tool-parser-plugin", "evil.py"]}}}]},
+        {"optimize": [{"grpo": {"server": {"arguments": ["--tool-parser-plugin", "evil.py"]}}}]},
         "starts a program: vllm serve --tool-parser-plugin evil.py",
     ),
     "key": (

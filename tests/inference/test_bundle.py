@@ -19,6 +19,7 @@ import workbench
 from workbench.cli import cli
 from workbench.errors import SpecError
 from workbench.inference import bundle_file
+from workbench.inference.bundle_files import Collector
 from workbench.run import Options, optimize
 
 WEIGHTS = Path(__file__).parents[2] / "plugins" / "workbench_nano" / "weights"
@@ -74,7 +75,7 @@ def write(folder: Path, **changes: Any) -> Path:
 
 
 def export(*words: object) -> Result:
-    return CliRunner().invoke(cli, ["export", *map(str, words)])
+    return CliRunner().invoke(cli, ["export", "--carry", *map(str, words)])
 
 
 def moved(folder: Path, bundle: Path) -> Path:
@@ -143,11 +144,67 @@ def test_a_strangers_workflow_is_asked_about_before_what_it_names_is_copied(
     (tmp_path / "key.pem").write_text("private")
     path = tmp_path / "strange" / "w.yaml"
     path.parent.mkdir()
-    nodes = {"n": {"predict": "text -> answer", "instructions": "../key.pem"}}
-    path.write_text(yaml.safe_dump({"lm": "bundled/nano", "nodes": nodes}))
+    path.write_text(yaml.safe_dump({"lm": "bundled/nano", "nodes": {"n": {"search": "../key.pem"}}}))
     refused = export(path, "--bundle", tmp_path / "out")
     assert isinstance(refused.exception, SpecError) and "key.pem" in str(refused.exception)
     assert not (tmp_path / "out").exists()
+
+
+#: What rows and models say, in each place where their words stand.
+SAID: dict[str, dict[str, Any]] = {
+    "demos": {"predict": "text -> answer", "demos": [{"text": "a", "answer": ".env"}]},
+    "a demo like a node": {"predict": "text -> answer", "demos": [{"text": {"search": "rows.jsonl"}, "answer": "b"}]},
+    "a demo like a model": {"predict": "text -> answer", "demos": [{"text": "a", "answer": "b", "lm": "hf:./keys"}]},
+    "instructions": {"predict": "text -> answer", "instructions": "rows.jsonl"},
+    "descriptions": {"predict": "text -> answer", "descriptions": {"answer": "keys/prod.pem"}},
+    "entries": {"recall": "text -> found", "entries": [{"text": ".env"}]},
+    "demos of an agent": {"agent": "text -> answer", "tools": [], "demos": [{"text": "a", "answer": "keys/prod.pem"}]},
+    "normal form": {"kind": "predict", "signature": "text -> answer", "instructions": "keys/prod.pem"},
+    "inside": {"ensemble": {"predict": "text -> answer", "instructions": ".env"}},
+}
+
+
+@pytest.mark.parametrize("where", SAID)
+def test_finding_6_a_bundle_carries_no_file_that_a_row_or_a_model_merely_says(tmp_path: Path, where: str) -> None:
+    (tmp_path / "keys").mkdir()
+    for name in (".env", "keys/prod.pem", "rows.jsonl"):
+        (tmp_path / name).write_text('{"id": "1", "text": "private"}\n')
+    collector = Collector(tmp_path)
+    assert collector.rewrite({"nodes": {"n": SAID[where]}}, tmp_path, "") == {"nodes": {"n": SAID[where]}}
+    assert not collector.found.copies and not collector.found.texts
+
+
+def test_finding_6_files_that_are_no_program_are_asked_about_and_each_is_listed(tmp_path: Path) -> None:
+    (tmp_path / ".hidden.py").write_text("def f(text): return text\n")
+    (tmp_path / "corpus.jsonl").write_text('{"id": "1", "text": "private"}\n')
+    (tmp_path / "link.txt").symlink_to("/etc/hostname")
+    nodes = {"a": {"search": "corpus.jsonl"}, "b": {"tool": "python:.hidden.py:f"}}
+    path = tmp_path / "w.yaml"
+    path.write_text(yaml.safe_dump({"lm": "bundled/nano", "nodes": nodes}))
+    refused = CliRunner().invoke(cli, ["export", str(path), "--bundle", str(tmp_path / "out")])
+    assert isinstance(refused.exception, SpecError) and not (tmp_path / "out").exists()
+    assert ".hidden.py" in str(refused.exception) and "corpus.jsonl" in str(refused.exception)
+    done = export(path, "--bundle", tmp_path / "out")
+    assert done.exit_code == 0 and ".hidden.py" in done.output and "corpus.jsonl" in done.output
+
+
+def test_finding_6_a_folder_is_carried_without_links_that_lead_out_of_it(tmp_path: Path) -> None:
+    (tmp_path / "agent").mkdir()
+    (tmp_path / "key.pem").write_text("private")
+    (tmp_path / "agent" / "main.py").write_text("print('x')\n")
+    (tmp_path / "agent" / "notes.txt").symlink_to(tmp_path / "key.pem")
+    node = {"external": "text -> answer", "command": ["python", "main.py"], "folder": "agent"}
+    (tmp_path / "w.yaml").write_text(yaml.safe_dump({"lm": "bundled/nano", "nodes": {"n": node}}))
+    made = bundle_file(tmp_path / "w.yaml", tmp_path / "out")
+    assert "agent/main.py" in made.files and "agent/notes.txt" not in made.files
+
+
+@pytest.mark.parametrize("change", [{"url": "http://bob:pw@x.org/"}, {"command": ["a"], "env": {"T": "sk-proj-123"}}])
+def test_finding_6_keys_of_agents_are_not_handed_on(tmp_path: Path, change: dict[str, Any]) -> None:
+    node = {"external": "text -> answer", **change}
+    (tmp_path / "w.yaml").write_text(yaml.safe_dump({"lm": "bundled/nano", "nodes": {"n": node}}))
+    with pytest.raises(SpecError, match="a bundle is handed on"):
+        bundle_file(tmp_path / "w.yaml", tmp_path / "out")
 
 
 def test_no_code_is_run_to_make_a_bundle(tmp_path: Path) -> None:
@@ -298,7 +355,11 @@ def test_the_result_file_keeps_the_timeout(tmp_path: Path) -> None:
     ("extra", "refused"),
     [
         ({"api_key": "sk-123"}, "extra.api_key"),
-        ({"headers": {"Authorization": "Bearer abc"}}, "extra.Authorization"),
+        ({"headers": {"Authorization": "Bearer abc"}}, "extra.headers.Authorization"),
+        pytest.param({"x-token-of-mine": "sk-proj-1"}, "extra.x-token-of-mine", id="finding 6: any name"),
+        pytest.param({"a": {"b": ["q7Z2m9X4c6V8b1N3k5"]}}, "extra.a.b.0", id="finding 6: a look"),
+        pytest.param({"base": "https://bob:pw@x.org"}, "extra.base", id="finding 6: a password in an address"),
+        ({"adapter": "my-lora-v2-checkpoint-001", "seed": 7, "service": "https://x.org/v1?a=b"}, None),
         ({"aws_secret_access_key": "abc"}, "extra.aws_secret_access_key"),
         ({"headers": {"Authorization": "Bearer $MINE"}}, None),
         ({"max_token_count": "5", "stop_token": "x"}, None),
@@ -313,6 +374,6 @@ def test_a_key_that_is_written_in_the_file_is_not_handed_on(
     if refused is None:
         assert bundle_file(path, tmp_path / "out").folder.exists()
         return
-    with pytest.raises(SpecError, match=f"{refused} of openai/x is written in the file"):
+    with pytest.raises(SpecError, match=f"{refused} of openai/x (is written in the file|holds a password)"):
         bundle_file(path, tmp_path / "out")
     assert not (tmp_path / "out").exists()

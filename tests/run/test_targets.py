@@ -153,7 +153,7 @@ def test_what_a_configuration_does_is_asked_about(tmp_path: Path, place: str) ->
 
     changed = {
         "lm": {"model": "openai/x", "api_base": "https://elsewhere.example/v1", "api_key_env": "SECRET"},
-        "nodes": {"sort": {"code": "python:other.py:main"}},
+        "nodes": {"sort": {"tool": "python:other.py:main"}},
     }[place]
     figures = {"score": 0.5, "latency": 1.0, "p95_latency": 2.0}
     path = write_shelf_task(

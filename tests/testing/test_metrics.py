@@ -69,6 +69,8 @@ def noisy(example, prediction, trace=None):
 class Counts:
     """Scores fall with each row."""
 
+    powers = {}
+
     def __init__(self):
         self.rows = 0
 
@@ -81,6 +83,13 @@ def case(metric: Any) -> MetricCase:
     return MetricCase(metric, {"label": "a", "seen": []}, {"label": "a"}, {"label": "b"})
 
 
+class SaysNothing:
+    """Does not say what it may do."""
+
+    def __call__(self, example, prediction, trace=None):
+        return same(example, prediction, trace)
+
+
 @pytest.mark.parametrize("metric", [same, same_later])
 def test_a_metric_that_keeps_its_contract_passes(metric: Callable[..., Any]) -> None:
     check_metric(metric, {"label": "a"}, {"label": "a"}, {"label": "b"})
@@ -90,6 +99,7 @@ def test_a_metric_that_keeps_its_contract_passes(metric: Callable[..., Any]) -> 
     ("metric", "check", "said"),
     [
         (undocumented, "is_documented", "undocumented needs a docstring"),
+        (SaysNothing(), "declares_its_powers", "SaysNothing does not say what it may do"),
         (reversed_, "prefers_the_right_prediction", "higher is better"),
         (strict, "takes_any_prediction", "raised IndexError for the prediction {'label': ''}"),
         (in_percent, "stays_between_0_and_1", "a number in [0, 1], not 100.0"),

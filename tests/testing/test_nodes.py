@@ -11,6 +11,7 @@ from pydantic import Field
 from tests.helpers.conformance import broken
 
 from workbench.errors import LMError, NodeError, WorkbenchError
+from workbench.powers import TOOL_ADDRESSES
 from workbench.testing import NodeCase, check_node, node_checks
 from workbench.workflow import NodeConfig, NodeKind
 
@@ -24,7 +25,7 @@ class AskConfig(NodeConfig):
 class Ask(NodeKind):
     """Asks the model about a field, and writes `said`."""
 
-    Config, primary = AskConfig, "ask"
+    Config, primary, powers = AskConfig, "ask", {}
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -57,6 +58,23 @@ class Undescribed(Ask):
 
     class Config(NodeConfig):  # type: ignore[assignment]
         ask: str
+
+    powers = {}
+
+
+class Silent(Ask):
+    """Adds a setting and does not say where it leads."""
+
+    class Config(AskConfig):  # type: ignore[assignment]
+        """Settings."""
+
+        program: str = Field("", description="what is started")
+
+
+class Mistaken(Ask):
+    """Declares a setting that it does not have."""
+
+    powers = {"tools": TOOL_ADDRESSES}
 
 
 class Nameless(Ask):
@@ -179,6 +197,8 @@ def test_a_node_that_keeps_its_contract_passes(kind: type[NodeKind], tmp_path: P
     [
         (Bare, "is_documented", "docstring"),
         (Undescribed, "is_documented", "'ask' needs a description"),
+        (Silent, "declares_its_powers", "write `powers = {}`"),
+        (Mistaken, "declares_its_powers", "the powers of 'tools', which is no setting"),
         (Nameless, "is_documented", "'asks', which is not a setting"),
         (Misdeclared, "declares_its_fields", "must be a tuple of names"),
         (WritesMore, "writes_what_it_declares", "writes 'more'"),

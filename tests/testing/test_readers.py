@@ -10,11 +10,13 @@ import pytest
 from tests.helpers.conformance import broken
 
 from workbench.errors import SpecError
+from workbench.powers import PATH, declares
 from workbench.testing import ReaderCase, check_reader, reader_checks
 
 GOOD, BROKEN, LINE = b"a=1\nb=2\nc=3\n", b"a=1\nb=2\nc\n", 3
 
 
+@declares(location=PATH)
 def read(location: str, options: Any) -> Any:
     """Lines of the form name=value. No options."""
     if options:
@@ -34,15 +36,18 @@ def read(location: str, options: Any) -> Any:
     return rows
 
 
+@declares(location=PATH)
 def undocumented(location, options):
     return read(location, options)
 
 
+@declares(location=PATH)
 def gives_tuples(location, options):
     """Values that JSON does not have."""
     return [{**row, "both": (1, 2)} for row in read(location, options)]
 
 
+@declares(location=PATH)
 def shuffles(location, options):
     """In a random order."""
     rows = read(location, options)
@@ -50,6 +55,7 @@ def shuffles(location, options):
     return rows
 
 
+@declares(location=PATH)
 def names_no_line(location, options):
     """Loses the line of a fault."""
     try:
@@ -59,6 +65,7 @@ def names_no_line(location, options):
         raise
 
 
+@declares(location=PATH)
 def gives_no_hint(location, options):
     """Loses the hint."""
     try:
@@ -68,23 +75,27 @@ def gives_no_hint(location, options):
         raise
 
 
+@declares(location=PATH)
 def raises_of_the_system(location, options):
     """Does not look whether there is a file."""
     Path(location).read_bytes()
     return read(location, options)
 
 
+@declares(location=PATH)
 def ignores_options(location, options):
     """Any option is taken."""
     return read(location, {})
 
 
+@declares(location=PATH)
 def eats_options(location, options):
     """Clears the options of the workflow file."""
     options.pop("separator", None)
     return read(location, options)
 
 
+@declares(location=PATH)
 def leaves_files(location, options):
     """Keeps an index beside the file."""
     rows = read(location, options)
@@ -96,10 +107,16 @@ def test_a_reader_that_keeps_its_contract_passes() -> None:
     check_reader(read, "txt", GOOD, BROKEN, LINE)
 
 
+def says_nothing(location, options):
+    """Does not say what it may do."""
+    return read(location, options)
+
+
 @pytest.mark.parametrize(
     ("reader", "check", "said"),
     [
         (undocumented, "is_documented", "docstring"),
+        (says_nothing, "declares_its_powers", "@declares(...)"),
         (gives_tuples, "gives_rows", "what is not JSON: (1, 2)"),
         (shuffles, "is_deterministic", "do not shuffle"),
         (names_no_line, "names_the_line", "names line None, the fault is on line 3"),

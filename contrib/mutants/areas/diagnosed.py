@@ -140,7 +140,7 @@ DIAGNOSED: list[Mutant] = [
     *changes_of(
         HERE + "commands.py",
         TESTS + "test_command.py",
-        ("            require_trust_in_run(run, db)\n", "", "an untrusted run names the judge"),
+        ("store, require_trust_in_run(run, db))", "store, run)", "an untrusted run names the judge"),
         ("    return found.complete and any(", "    return any(", "a budget that did not last is a success"),
         ("one_line(why[:300])", "why[:300]", "evidence forges lines"),
     ),

@@ -22,7 +22,7 @@ EVALUATED: list[Mutant] = [
     *changes_of(
         f"{ROOM}matrix.py",
         PRICES,
-        ("_check_cells(path, chosen, pool or LMPool())", "pass", "a cell is paid for before the next is found wrong"),
+        ("_check_cells(source, chosen, pool or LMPool())", "pass", "a cell is paid for before the next is found wrong"),
     ),
     *changes_of(
         f"{ROOM}eval_run.py",

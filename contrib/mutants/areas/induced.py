@@ -119,7 +119,7 @@ INDUCED: list[Mutant] = [
     *changes_of(
         HERE + "commands.py",
         TESTS + "test_command.py",
-        ("        require_trust_in_run(read.runs[0], db)\n", "", "an untrusted run names the model"),
+        ("run = require_trust_in_run(read.runs[0], db)", "run = read.runs[0]", "an untrusted run names the model"),
         ("if any(log.sealed for log in read.traces):", "if False:", "sealed rows are not warned of"),
         ("sys.exit(0 if found.stopped is None else 1)", "sys.exit(0)", "a budget that did not last is a success"),
         ("(found.shuffled.coverage or 0.0) >=", "1.0 <", "nobody says that the control is as good"),

@@ -32,8 +32,8 @@ WORKFLOWS: list[Mutant] = [
             "a patch keeps a hand on its values",
         ),
         (
-            "child = Workflow(tree, self.base, self.hash, patch)",
-            "child = Workflow(tree, self.base, None, patch)",
+            "child = Workflow(tree, self.base, self.hash, patch, self.instead)",
+            "child = Workflow(tree, self.base, None, patch, self.instead)",
             "a child does not know its parent",
         ),
         ("child.check()  # a", "pass  # a", "bad values are found where they are used"),

@@ -15,6 +15,7 @@ from workbench.text import indented, one_line
 
 if TYPE_CHECKING:
     from workbench.defects import Defect
+    from workbench.spec import Source
     from workbench.task import Task
 
 
@@ -27,11 +28,12 @@ if TYPE_CHECKING:
 def validate_command(file: Path, sets: tuple[str, ...], deep: bool, run_code: bool, as_json: bool) -> None:
     """Check a workflow file, its data and its metric. Calls no model, and runs no Python that the file names."""
     from workbench.errors import PluginError, SpecError
+    from workbench.spec import load_yaml_file
     from workbench.user_code import without_user_code
 
     try:
         with nullcontext() if run_code else without_user_code("outlines"):
-            summary = _summary(file, read_settings(sets), deep)
+            summary = _summary(load_yaml_file(file), read_settings(sets), deep, run_code)
     except (SpecError, PluginError) as error:
         if as_json:
             errors = [error_as_dict(e) for e in (error, *getattr(error, "more", ()))]
@@ -48,8 +50,8 @@ def validate_command(file: Path, sets: tuple[str, ...], deep: bool, run_code: bo
 def _say_summary(file: Path, summary: dict[str, Any], run_code: bool) -> None:
     inputs = one_line(", ".join(summary["inputs"]) or "none")
     say(f"{file} is valid: {len(summary['nodes'])} node(s); inputs: {inputs}.")
-    say("Rows: " + ", ".join(f"{k} {v}" for k, v in summary["rows"].items()))
-    say("Optimizers: " + one_line(", ".join(summary["optimizers"])))
+    say("Rows: " + (", ".join(f"{k} {v}" for k, v in summary["rows"].items()) or "not looked at"))
+    say("Optimizers: " + one_line(", ".join(summary["optimizers"]) or "by the rows"))
     unread = not run_code and any(line.startswith("runs Python") for line in summary["trust"])
     nothing = "none that shows without --run-code" if unread else "nothing"
     say("Learnable: " + one_line(", ".join(summary["learnable"]) or nothing))
@@ -73,10 +75,11 @@ def _say_summary(file: Path, summary: dict[str, Any], run_code: bool) -> None:
         say(f"{count or 'No'} defect{'' if count == 1 else 's'} found.")
 
 
-def _summary(file: Path, settings: list[tuple[str, Any]], deep: bool) -> dict[str, Any]:
+def _summary(file: Source, settings: list[tuple[str, Any]], deep: bool, run_code: bool) -> dict[str, Any]:
     """What `validate` tells of a valid file. Raises SpecError and PluginError for another."""
+    from workbench.cli.trust import unlooked
     from workbench.cli.trust.powers import file_powers
-    from workbench.errors import merge_errors
+    from workbench.errors import SpecError, merge_errors
     from workbench.inference import check_configurations
     from workbench.run import (
         budget_warnings,
@@ -90,6 +93,14 @@ def _summary(file: Path, settings: list[tuple[str, Any]], deep: bool) -> dict[st
     from workbench.task import find_defects, lint_task
     from workbench.workflow import learnable_addresses
 
+    outside, rows_alone = ([], True) if run_code else unlooked(file)
+    if outside and not rows_alone:
+        raise SpecError(
+            f"{file.file} names what lies outside its folder ({one_line(', '.join(outside))}), and is not trusted",
+            hint="Nothing there was looked at. Read the file; then `workbench trust` it, or add --run-code.",
+        )
+    if outside:
+        return _summary_without_rows(file, settings, outside)
     spec, _, task, optimizers = prepare(file, settings)
     check_configurations(file, spec, task.workflow, settings)
     lacking = find_obstacles(task, optimizers)
@@ -117,6 +128,36 @@ def _summary(file: Path, settings: list[tuple[str, Any]], deep: bool) -> dict[st
         "advice": [line for n in task.workflow.walk() for line in n.warnings()],
         "trust": file_powers(file).lines(),
         **({"defects": defects} if deep else {}),
+    }
+
+
+def _summary_without_rows(file: Source, settings: list[tuple[str, Any]], outside: list[str]) -> dict[str, Any]:
+    """The same of a file whose rows may not be looked at."""
+    from workbench.cli.trust.powers import file_powers
+    from workbench.inference import check_configurations, read_workflow
+    from workbench.run import load_optimizers
+    from workbench.spec import check_spec
+    from workbench.workflow import learnable_addresses
+
+    check_spec(file)
+    spec, source, workflow = read_workflow(file, settings)
+    check_configurations(file, spec, workflow, settings)
+    wanted = check_spec(source)[0]
+    with source.locating():
+        optimizers = load_optimizers(wanted.optimize, source)
+    why = f"its rows ({one_line(', '.join(outside))}) lie outside its folder and were not looked at, nor its metric"
+    return {
+        "ok": True,
+        "name": spec.name,
+        "nodes": list(workflow.nodes),
+        "inputs": list(workflow.input_fields),
+        "rows": {},
+        "optimizers": [name for name, _ in optimizers],
+        "choice": None,
+        "learnable": learnable_addresses(workflow),
+        "warnings": [f"{why}: trust the file (workbench trust), or add --run-code"],
+        "advice": [line for node in workflow.walk() for line in node.warnings()],
+        "trust": file_powers(file).lines(),
     }
 
 

@@ -96,7 +96,7 @@ def eval_command(
 
     if axes and (junit or bar):
         raise click.UsageError("--matrix goes with neither --junit nor --not-worse-than: they are about one evaluation")
-    require_trust(file)
+    source = require_trust(file)
     for out, option, ours in ((junit, "--junit", JUNIT), (markdown, "--markdown", MARKDOWN)):
         if out is not None:
             check_output(out, option, inputs=[file], ours=begins_with(ours), overwrite=overwrite)
@@ -105,9 +105,9 @@ def eval_command(
     with listener(output) as listen:
         if axes:
             parsed = [parse_axis(text) for text in axes]
-            reports = evaluate_matrix(file, parsed, options=options, database=db, listener=listen)
+            reports = evaluate_matrix(source, parsed, options=options, database=db, listener=listen)
         else:
-            reports = [evaluate(file, options=options, database=db, listener=listen)]
+            reports = [evaluate(source, options=options, database=db, listener=listen)]
     compared = _gate(first, reports[0], db, margin) if first else None
     if axes:
         _show_matrix(reports, db, as_json)

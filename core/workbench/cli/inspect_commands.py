@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from workbench.cli import echo_json, fail, say
+from workbench.cli import ask, echo_json, fail, say
 from workbench.cli.run_commands import OVERWRITE
 from workbench.text import indented, one_line, short, visible_json
 
@@ -234,27 +236,42 @@ def _lines(value: Any) -> list[str]:
     return str(value).split("\n")
 
 
-def _bundle(run: str, candidate: str | None, out: Path | None, db: str) -> None:
+def _bundle(run: str, candidate: str | None, out: Path | None, carry: bool, db: str) -> None:
     from workbench.cli.trust import require_trust, require_trust_in_run
     from workbench.inference import bundle_file
     from workbench.run import bundle_candidate
 
     if out is None:
         raise click.UsageError("a bundle is a folder: name it with --bundle DIR")
+    check = None if carry else _ask_to_carry
     if Path(run).suffix in (".yaml", ".yml"):
         if candidate is not None:
             raise click.UsageError("--candidate is of a run, and this is a workflow file")
-        require_trust(Path(run), called=True)  # it may name any file, and a bundle is trusted where it runs
-        made = bundle_file(Path(run), out)
+        source = require_trust(Path(run), called=True)  # it may name any file, and a bundle is trusted where it runs
+        made = bundle_file(source, out, check)
     else:
-        require_trust_in_run(run, db)
-        made = bundle_candidate(_store(db), run, candidate, out)
+        made = bundle_candidate(_store(db), require_trust_in_run(run, db), candidate, out, check)
     say(f"wrote {one_line(out)}: {one_line(', '.join(made.files))}")
     if made.variables:
         say(f"It needs these variables of the environment: {one_line(', '.join(made.variables))}")
     for note in made.notes:
         say(f"Note: {indented(note)}")
     say(f"See {one_line(out / 'README.md')}.")
+
+
+def _ask_to_carry(files: Sequence[str]) -> None:
+    """A bundle is handed on: files that are no part of a program are named first. Raises SpecError."""
+    from workbench.errors import SpecError
+
+    shown = ", ".join(one_line(file) for file in files)
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        if ask(f"The bundle would carry {shown}. Carry them?"):
+            return
+        raise SpecError("the bundle was not written", hint="Take out of the workflow file what it must not carry.")
+    raise SpecError(
+        f"the bundle would carry {shown}, and nobody can be asked here",
+        hint="Look at them: whoever gets the bundle reads them. Then add --carry.",
+    )
 
 
 @click.command("export")
@@ -275,6 +292,7 @@ def _bundle(run: str, candidate: str | None, out: Path | None, db: str) -> None:
     metavar="DIR",
     help="Write a folder that runs on another machine: the workflow and all that it names. Short for --format bundle.",
 )
+@click.option("--carry", is_flag=True, help="With --bundle: carry files that are no Python, and hidden ones, unasked.")
 @OVERWRITE
 @click.option("--run-code", is_flag=True, help="Let a format that needs it load the Python that the run names.")
 @_DB
@@ -285,6 +303,7 @@ def export_command(
     split: str | None,
     out: Path | None,
     bundle: Path | None,
+    carry: bool,
     overwrite: bool,
     run_code: bool,
     db: str,
@@ -295,14 +314,15 @@ def export_command(
     --out names a .jsonl file, or a folder for a file each. RUN may be an evaluation, too.
 
     With --bundle, RUN may also be a workflow file. A bundle has no data, metric or budget; what it cannot carry is
-    listed, and what would break elsewhere is refused.
+    listed, and what would break elsewhere is refused. Files that it names and that are neither Python nor a workflow
+    file, and hidden ones, are asked about.
     """
     from workbench.run import export_candidate
 
     if bundle is not None or form == "bundle":
         if bundle is not None and (out is not None or form not in ("yaml", "bundle")):
             raise click.UsageError("--bundle DIR stands for --format bundle --out DIR; give one of the two forms")
-        return _bundle(run, candidate, bundle or out, db)
+        return _bundle(run, candidate, bundle or out, carry, db)
     if form == "atif":
         return _export_rows(run, candidate, split, out, overwrite, db)
     if split is not None:

@@ -63,11 +63,11 @@ def predict_command(
     from workbench.cli.trust import require_trust
     from workbench.inference import predict_file
 
-    require_trust(file, called=True)
+    source = require_trust(file, called=True)
     shown = _Progress(as_json)
     try:
         found = predict_file(
-            file,
+            source,
             rows,
             out,
             changes=read_settings(sets, cache=cache),

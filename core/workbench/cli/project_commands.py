@@ -134,8 +134,7 @@ def _ping(file: Path) -> list[Ping]:
     from workbench.cli.trust import require_trust
     from workbench.inference import ping_models
 
-    require_trust(file, called=True)
-    return ping_models(file)
+    return ping_models(require_trust(file, called=True))
 
 
 def _say_pings(pings: list[Ping]) -> None:

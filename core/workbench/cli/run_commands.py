@@ -187,8 +187,7 @@ def estimate_command(file: Path, sets: tuple[str, ...], db: str, seconds_per_cal
     from workbench.cli.trust import require_trust
     from workbench.run import estimate, prepare
 
-    require_trust(file)
-    _, _, task, optimizers = prepare(file, read_settings(sets))
+    _, _, task, optimizers = prepare(require_trust(file), read_settings(sets))
     found = estimate(task, optimizers, db, seconds_per_call)
     if as_json:
         return echo_json(found)
@@ -226,9 +225,9 @@ def run_command(
         raise click.BadParameter("a field is given twice", param_hint="--input")
     if values and example is not None:
         raise click.UsageError("--input and --example cannot be combined: a row of val has its own inputs")
-    require_trust(file, called=bool(values))
+    source = require_trust(file, called=bool(values))
     consent = _confirm if sys.stdin.isatty() else None
-    outcome = run_single(file, values or None, example, read_settings(sets, cache=cache), db, consent, sandbox)
+    outcome = run_single(source, values or None, example, read_settings(sets, cache=cache), db, consent, sandbox)
     if as_json:
         return echo_json(outcome)
     if not values:
@@ -289,11 +288,11 @@ def optimize_command(file: Path, **options: Any) -> Report:
     from workbench.cli.trust import require_trust, trust_result
     from workbench.run import optimize
 
-    require_trust(file)
-    report = optimize(file, **options)
+    source = require_trust(file)
+    report = optimize(source, **options)
     for written in (report.workflow, report.unproved):
         if written is not None:
-            trust_result(file, Path(written))
+            trust_result(source, Path(written))
     return report
 
 
@@ -310,8 +309,7 @@ def resume_command(run: str, **options: Any) -> Report | EvalReport:
     from workbench.cli.trust import require_trust_in_run
     from workbench.evaluation import resume_run
 
-    require_trust_in_run(run, options["database"])
-    return resume_run(run, **options)
+    return resume_run(require_trust_in_run(run, options["database"]), **options)
 
 
 def _finish(report: Report, as_json: bool, require_gain: bool) -> None:

@@ -13,7 +13,7 @@ from workbench.evaluation.eval_report import EvalReport
 from workbench.evaluation.eval_run import EvalOptions, evaluate
 from workbench.lm import LMPool
 from workbench.run import Listener, evaluated_lms, lms_not_ready, prepare, wrong_in_file
-from workbench.spec import Source, apply_overrides, load_yaml_file, parse_value
+from workbench.spec import Source, apply_overrides, parse_value, read_source
 from workbench.type_guards import is_dict
 
 #: A matrix with more cells than this is taken for a slip.
@@ -75,7 +75,7 @@ def _value(text: str) -> Any:
 
 
 def evaluate_matrix(
-    path: Path,
+    path: Path | Source,
     axes: Sequence[Axis],
     *,
     options: EvalOptions,
@@ -93,17 +93,17 @@ def evaluate_matrix(
     cells = list(itertools.product(*(axis.values for axis in axes)))
     if len(cells) > MOST_CELLS:
         raise SpecError(f"a matrix of {len(cells)} cells", hint=f"Ask for at most {MOST_CELLS}.")
-    source, chosen = load_yaml_file(path), list[EvalOptions]()
+    source, chosen = read_source(path), list[EvalOptions]()
     for cell in cells:
         added = [one for a, (_, value) in zip(axes, cell, strict=True) for one in _settings(a.address, value, source)]
         label = ", ".join(f"{a.address}={_short(shown)}" for a, (shown, _) in zip(axes, cell, strict=True))
         chosen.append(replace(options, sets=[*options.sets, *added], label=label))
-    _check_cells(path, chosen, pool or LMPool())
+    _check_cells(source, chosen, pool or LMPool())
     reports: list[EvalReport] = []
     for one in chosen:
         left, spent = _left(apply_overrides(source, one.sets).value, reports)
         one = replace(one, sets=[*one.sets, *left])
-        reports.append(evaluate(path, options=one, database=database, listener=listener, pool=pool, spent=spent))
+        reports.append(evaluate(source, options=one, database=database, listener=listener, pool=pool, spent=spent))
         on_report(reports[-1])
         if not reports[-1].complete:
             break
@@ -119,11 +119,11 @@ def _settings(address: str, value: Any, source: Source) -> list[tuple[str, Any]]
     return [(f"lm.{name}", one) for name, one in (value if is_dict(value) else {"model": value}).items()]
 
 
-def _check_cells(path: Path, cells: Sequence[EvalOptions], pool: LMPool) -> None:
+def _check_cells(file: Source, cells: Sequence[EvalOptions], pool: LMPool) -> None:
     """Raise, before anything is paid, what is wrong in a cell or what a model of it lacks: a key, or a price."""
     found = list[WorkbenchError]()
     for cell in cells:
-        _, source, task, _ = prepare(path, cell.sets)
+        _, source, task, _ = prepare(file, cell.sets)
         for error in lms_not_ready(evaluated_lms(task), pool, task.spec.budget.usd):
             found += [source.locate(error) if isinstance(error, SpecError) else error]
     if wrong := list({str(error): error for error in wrong_in_file(found)}.values()):

@@ -156,7 +156,7 @@ def _workflow(store: Store, row: Any, task: Task, candidate: str) -> Workflow:
         return task.workflow
     tree = Candidates(store, row["id"]).find_tree(hash_)
     assert tree is not None
-    return Workflow(tree, task.workflow.base)
+    return task.workflow.with_tree(tree)
 
 
 @dataclass(frozen=True)

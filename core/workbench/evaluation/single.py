@@ -14,13 +14,14 @@ from workbench.ledger import Ledger
 from workbench.lm import LMPool
 from workbench.run import prepare
 from workbench.runtime import Consent, Runtime, SandboxChoice
+from workbench.spec import Source
 from workbench.store import Store, add_run, dumps
 from workbench.study import Evaluator, Result
 from workbench.task import Dataset, Example, Score, SealedRows, Task
 
 
 def run_single(
-    path: Path,
+    path: Path | Source,
     inputs: dict[str, str] | None,
     index: int | None,
     sets: Sequence[tuple[str, Any]],
@@ -32,7 +33,7 @@ def run_single(
     """Run a workflow on one example.
 
     Args:
-        path: the workflow file.
+        path: the workflow file, or one that was read before.
         inputs: values by field; None takes a row of val, and scores it.
         index: number of that row, from 0; None: the first.
         sets: changed settings of the file, as (address, value).
@@ -114,7 +115,7 @@ def _as_dict(result: Result, scored: bool) -> dict[str, Any]:
     }
 
 
-def _task_of_row(path: Path, index: int, sets: Sequence[tuple[str, Any]]) -> tuple[Task, Example]:
+def _task_of_row(path: Path | Source, index: int, sets: Sequence[tuple[str, Any]]) -> tuple[Task, Example]:
     task = prepare(path, sets)[2]
     if not 0 <= index < len(task.dataset.val):
         raise SpecError(
@@ -123,7 +124,9 @@ def _task_of_row(path: Path, index: int, sets: Sequence[tuple[str, Any]]) -> tup
     return task, task.dataset.val[index]
 
 
-def _task_of_inputs(path: Path, inputs: Mapping[str, str], sets: Sequence[tuple[str, Any]]) -> tuple[Task, Example]:
+def _task_of_inputs(
+    path: Path | Source, inputs: Mapping[str, str], sets: Sequence[tuple[str, Any]]
+) -> tuple[Task, Example]:
     """The task of a file that is run on given inputs: it needs no data and no metric."""
     spec, source, workflow = read_workflow(path, sets)
 

@@ -3,7 +3,7 @@
 Nothing is journalled, except by `predict_file`: each call is sent, and forgotten once it is answered.
 """
 
-from workbench.inference.bundle import Bundle, bundle_file, write_bundle
+from workbench.inference.bundle import Ask, Bundle, bundle_file, write_bundle
 from workbench.inference.configurations import check_configurations, load_configurations
 from workbench.inference.file_to_file import Predicted, predict_file
 from workbench.inference.loaded import LoadedWorkflow, load, read_workflow
@@ -24,5 +24,6 @@ __all__ = [
     "Ping",
     "bundle_file",
     "write_bundle",
+    "Ask",
     "Bundle",
 ]

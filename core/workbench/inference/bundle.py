@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,13 @@ from workbench.inference.bundle_files import Collector, Contents
 from workbench.inference.loaded import read_workflow
 from workbench.lm import is_loopback, make_lm, split_model
 from workbench.plugins import plugins
-from workbench.spec import LMSpec, Spec
+from workbench.spec import LMSpec, Source, Spec
 from workbench.task import called_tree, dump_yaml
 from workbench.user_code import without_user_code
 from workbench.workflow import Workflow, called_lms
 
 FILE = "workflow.yaml"
+Ask = Callable[[Sequence[str]], None]
 #: The extras that models of a provider need, by its prefix.
 _EXTRAS = {"hf": "local", "llm": "llm"}
 
@@ -66,14 +67,17 @@ class Bundle:
     notes: tuple[str, ...]
 
 
-def bundle_file(path: Path, out: Path) -> Bundle:
-    """Bundle a workflow file. Runs no Python that it names. Raises SpecError."""
+def bundle_file(path: Path | Source, out: Path, ask: Ask | None = None) -> Bundle:
+    """Bundle a workflow file, or one that was read before. Runs no Python that it names. Raises SpecError.
+
+    ask: called with the files that are neither Python nor a workflow file, and with hidden ones; raises what refuses.
+    """
     with without_user_code("outlines"):
         spec, source, workflow = read_workflow(path, ())
-        return write_bundle(spec, source.value, workflow, out)
+        return write_bundle(spec, source.value, workflow, out, ask)
 
 
-def write_bundle(spec: Spec, raw: Any, workflow: Workflow, out: Path) -> Bundle:
+def write_bundle(spec: Spec, raw: Any, workflow: Workflow, out: Path, ask: Ask | None = None) -> Bundle:
     """Write a folder with a workflow and all that it names, without data, metric and budget. Loads the Python that it
     names, except inside `without_user_code("outlines")`.
 
@@ -82,6 +86,7 @@ def write_bundle(spec: Spec, raw: Any, workflow: Workflow, out: Path) -> Bundle:
         raw: its content as written.
         workflow: what is written; its base is the folder of the file.
         out: the folder to make. It must not exist, or be empty.
+        ask: as of `bundle_file`.
 
     Raises:
         SpecError: something cannot be carried, as an absolute path elsewhere.
@@ -95,6 +100,8 @@ def write_bundle(spec: Spec, raw: Any, workflow: Workflow, out: Path) -> Bundle:
     _note_models(lms, found)
     _note_plugins(workflow, lms, found)
     found.texts |= _guides(spec, workflow, found)
+    if ask is not None and (unusual := found.unusual()):
+        ask(unusual)
     try:
         _write(found, out)
     except OSError as error:
@@ -112,14 +119,11 @@ def write_bundle(spec: Spec, raw: Any, workflow: Workflow, out: Path) -> Bundle:
 def _collect(tree: Mapping[str, Any], base: Path, asked: Collection[str]) -> Contents:
     """The workflow file of the bundle, and what it names. asked: the roles that its nodes ask."""
     collector = Collector(base)
-    written: dict[str, Any] = {}
-    for key, value in tree.items():
-        if key == "roles":
-            roles = {role: collector.rewrite(lm, base, "", "lm") for role, lm in value.items() if role in asked}
-            written |= {"roles": roles} if roles else {}
-        else:
-            written[key] = collector.rewrite(value, base, "", key)
-    collector.found.texts[FILE] = dump_yaml(written)
+    kept = {key: value for key, value in tree.items() if key != "roles"}
+    if roles := {role: lm for role, lm in (tree.get("roles") or {}).items() if role in asked}:
+        kept["roles"] = roles
+    written = collector.rewrite(kept, base, "")
+    collector.found.texts[FILE] = dump_yaml({key: written[key] for key in tree if key in written})
     return collector.found
 
 
@@ -179,6 +183,16 @@ def _guides(spec: Spec, workflow: Workflow, found: Contents) -> dict[str, str]:
     }
 
 
+def _left_out(folder: Path) -> Callable[[str, list[str]], set[str]]:
+    """What of a folder is nobody else's: .env and .git, compiled code, and links out of it."""
+
+    def names(place: str, all_: list[str]) -> set[str]:
+        lost = {name for name in all_ if not Path(place, name).resolve().is_relative_to(folder)}
+        return lost | {name for name in all_ if name.startswith(".") or name == "__pycache__"}
+
+    return names
+
+
 def _write(found: Contents, out: Path) -> None:
     clash = sorted(found.texts.keys() & found.copies.keys())
     if clash:
@@ -189,8 +203,7 @@ def _write(found: Contents, out: Path) -> None:
         target = out / place
         target.parent.mkdir(parents=True, exist_ok=True)
         if source.is_dir():
-            hidden = shutil.ignore_patterns("__pycache__", ".*")  # .env and .git are nobody else's
-            shutil.copytree(source, target, ignore=hidden, dirs_exist_ok=True)
+            shutil.copytree(source, target, ignore=_left_out(source), dirs_exist_ok=True)
         else:
             shutil.copyfile(source, target)
             os.chmod(target, 0o755 if os.access(source, os.X_OK) else 0o644)

@@ -7,6 +7,7 @@ Inside the folder of the workflow file a place stays as it is. What lies elsewhe
 from __future__ import annotations
 
 import ast
+import copy
 import importlib.metadata
 import os
 import re
@@ -15,19 +16,24 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from workbench.distribution import NAME
 from workbench.errors import SpecError
-from workbench.lm import LM_KEYS, locate_weights, weights_folder
+from workbench.lm import locate_weights, weights_folder
+from workbench.powers import Place, Power, Written
 from workbench.spec import load_yaml_file
-from workbench.task import CALLED_KEYS, dump_yaml
-from workbench.type_guards import is_dict, is_list, walk
+from workbench.task import CALLED_KEYS, dump_yaml, find_powers
+from workbench.type_guards import is_dict, is_list
 from workbench.user_code import PREFIX, SERVER, parse_address, parse_server
 
-#: Settings whose value is a folder. Elsewhere a text with the name of a folder is a text.
-_FOLDER_KEYS = ("folder", "path", "directory")
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
 _LONGEST_NAME = 4096
+#: How keys look: by a beginning that providers use, or by many letters and digits without a word among them.
+_LIKE_A_KEY = re.compile(
+    r"\b(?:sk|pk|rk|hf|gh[opsu]|github_pat|glpat|xox[abeoprs]|dop_v1|SG)[-_.][A-Za-z0-9]{3}|\b(?:AKIA|AIza)\w{8}"
+    r"|^(?:Bearer|Basic) |(?=(?:[A-Za-z]*\d){3})(?=\d*[A-Za-z])[A-Za-z0-9+=]{16,}"
+)
 #: Settings of a model that hold keys.
 _SECRET = re.compile(
     r"(?i)authorization|api[-_]?key|secret|password|(access|auth|session|bearer)[-_]?(token|key)|^token$"
@@ -50,6 +56,11 @@ class Contents:
     extras: set[str] = field(default_factory=set[str])
     notes: list[str] = field(default_factory=list[str])
 
+    def unusual(self) -> list[str]:
+        """What is carried and is neither Python nor a workflow file, and what is hidden, by its path here."""
+        files = [str(path) + (os.sep if path.is_dir() else "") for path in self.copies.values()]
+        return sorted(name for name in files if not name.endswith(".py") or Path(name).name.startswith("."))
+
     def requirements(self) -> list[str]:
         """Lines of requirements.txt; what cannot be found among the installed distributions becomes a note."""
         found, brings = set(self.packages), importlib.metadata.packages_distributions() if self.modules else {}
@@ -69,42 +80,71 @@ class Collector:
         self._outside: dict[Path, str] = {}
         self._weights: dict[str, str] = {}
 
-    def rewrite(self, value: Any, base: Path, place: str, key: str = "") -> Any:
-        """A value of a workflow file as the bundle has it; what it names is collected.
+    def rewrite(self, tree: Mapping[str, Any], base: Path, place: str) -> dict[str, Any]:
+        """A workflow file as the bundle has it. What its things declare to lean on is collected, and nothing else.
 
         Args:
-            value: a section of the file, or a part of one.
+            tree: its content.
             base: the folder of the file.
             place: the folder in the bundle in which the file will be.
-            key: under which the value stands.
         """
-        if key in LM_KEYS:
-            return self._lm(value, base, place)
-        if is_dict(value):
-            return {k: self.rewrite(v, base, place, k) for k, v in value.items()}
+        made: Any = copy.deepcopy(dict(tree))
+        found = find_powers(made, base, called=True, follow=False)
+        for at in found.models:
+            _put(made, at, self._lm(_get(made, at), base, place))
+        done = set[Place]()
+        for power in found.powers:
+            if power.at not in done:
+                done.add(power.at)
+                _put(made, power.at, self._moved(power, _get(made, power.at), base, place))
+        return made
+
+    def _moved(self, power: Power, value: Any, base: Path, place: str) -> Any:
+        """A value that names something, as the bundle names it."""
+        if power.kind == "runs Python" and isinstance(value, str):
+            return self._address(value, base, place)
+        if power.kind == "reads a path" and isinstance(value, str):
+            file, mark, rest = value.partition("#")
+            return (
+                self._named(file, base, place) + mark + rest
+                if _existing(value, base) is None
+                else self._named(value, base, place)
+            )
+        if power.kind == "starts a program":
+            return self._program(power, value, base, place)
+        if power.kind == "asks an address":
+            check_address(str(value), ".".join(map(str, power.at)))
+        return value
+
+    def _program(self, power: Power, value: Any, base: Path, place: str) -> Any:
         if is_list(value):
-            return [self.rewrite(v, base, place, key) for v in value]
-        return self._text(value, base, place, key) if isinstance(value, str) else value
+            return [self._words(word, base, place) if isinstance(word, str) else word for word in value]
+        if not isinstance(value, str):
+            return value
+        if any(path.is_dir() for path in power.files):
+            return self._named(value, base, place)
+        if power.text.startswith("with "):  # a variable of its environment
+            check_secret(str(power.at[-1]), value, ".".join(map(str, power.at)))
+        if not value.startswith(SERVER):
+            return self._words(value, base, place)
+        self.found.extras.add("mcp")
+        try:
+            command = parse_server(value).command
+        except SpecError:
+            return value  # told when it is used
+        return SERVER + self._words(command, base, place) + value[len(SERVER) + len(command) :]
 
-    def _text(self, text: str, base: Path, place: str, key: str) -> str:
-        if text.startswith(PREFIX):
-            return self._address(text, base, place)
-        if text.startswith(SERVER):
-            self.found.extras.add("mcp")
-            try:
-                command = parse_server(text).command
-            except SpecError:
-                return text  # told when it is used
-            words = re.split(r"([\s'\"=]+)", command)
-            rest = text[len(SERVER) + len(command) :]
-            return SERVER + "".join(self._named(word, base, place, "") for word in words) + rest
-        file, mark, rest = text.partition("#")
-        return self._named(text, base, place, key) if not mark else self._named(file, base, place, key) + mark + rest
+    def _words(self, command: str, base: Path, place: str) -> str:
+        self.found.variables |= set(_VARIABLE.findall(command))
+        return "".join(
+            self._named(word, base, place) if (path := _existing(word, base)) and path.is_file() else word
+            for word in re.split(r"([\s'\"=]+)", command)
+        )
 
-    def _named(self, text: str, base: Path, place: str, key: str) -> str:
-        """A text that may be the path of a file, or under some keys of a folder."""
+    def _named(self, text: str, base: Path, place: str) -> str:
+        """The path of a file or folder."""
         path = _existing(text, base)
-        if path is None or not (path.is_file() or key in _FOLDER_KEYS):
+        if path is None:
             return text
         if Path(text).is_absolute() and not path.is_relative_to(self.root):
             if path.is_file() and os.access(path, os.X_OK):
@@ -153,14 +193,13 @@ class Collector:
         settings: Mapping[str, Any] = lm if is_dict(lm) else {"model": lm}
         if settings.get("api_key_env"):
             self.found.variables.add(str(settings["api_key_env"]))
-        for name in _written_secrets(settings.get("extra")):
-            raise SpecError(
-                f"extra.{name} of {settings.get('model')} is written in the file, and a bundle is handed on",
-                hint="Name a variable of the environment instead: api_key_env: NAME, or $NAME in a header.",
-            )
-        for part in walk(settings.get("extra")):
-            if isinstance(part, str):
-                self.found.variables |= set(_VARIABLE.findall(part))
+        check_address(str(settings.get("api_base") or ""), f"api_base of {settings.get('model')}")
+        for one in Written(settings.get("extra"), ("extra",), self.root).texts():
+            place = f"{'.'.join(map(str, one.at))} of {settings.get('model')}"
+            if one.at != ("extra", "path"):
+                check_secret(str(one.at[-1]), one.value, place)
+                check_address(one.value, place)
+            self.found.variables |= set(_VARIABLE.findall(one.value))
 
     def _add(self, path: Path) -> str:
         """The place in the bundle of a file or folder, which is collected with what it needs."""
@@ -208,13 +247,36 @@ class Collector:
                 self.found.modules.add(first)
 
 
-def _written_secrets(extra: Any) -> Iterator[str]:
-    """The names of settings of a model that hold a key itself, and not the name of a variable."""
-    for name, value in extra.items() if is_dict(extra) else ():
-        if is_dict(value):
-            yield from _written_secrets(value)
-        elif isinstance(value, str) and _SECRET.search(str(name)) and not _VARIABLE.search(value):
-            yield str(name)
+def check_secret(name: str, value: str, place: str) -> None:
+    """Raise SpecError for a value that is a key itself, by its name or by its look, and not the name of a variable."""
+    if not _VARIABLE.search(value) and (_SECRET.search(name) or _LIKE_A_KEY.search(value)):
+        raise SpecError(
+            f"{place} is written in the file and may be a key, and a bundle is handed on",
+            hint="Name a variable of the environment instead: api_key_env: NAME, or $NAME in a header.",
+        )
+
+
+def check_address(address: str, place: str) -> None:
+    """Raise SpecError for an address that holds a name, a password or a key."""
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return  # no address
+    if parts.netloc and ("@" in parts.netloc or _LIKE_A_KEY.search(parts.query)):
+        raise SpecError(
+            f"{place} holds a password or a key, and a bundle is handed on",
+            hint="Write the address alone, and name a variable: api_key_env: NAME, or $NAME in a header.",
+        )
+
+
+def _get(value: Any, at: Place) -> Any:
+    for key in at:
+        value = value[key]
+    return value
+
+
+def _put(value: Any, at: Place, new: Any) -> None:
+    _get(value, at[:-1])[at[-1]] = new
 
 
 def _with_place(lm: Any, written: str, place: str) -> Any:

@@ -11,14 +11,14 @@ from workbench.errors import PluginError, SpecError
 from workbench.inference.loaded import LoadedWorkflow, load, read_workflow
 from workbench.lm import LMPool
 from workbench.runtime import Consent
-from workbench.spec import ConfigurationSpec, Spec
+from workbench.spec import ConfigurationSpec, Source, Spec
 from workbench.task import check_lms, check_node_lms
 from workbench.workflow import Workflow
 
 
 def load_configurations(
     wf: LoadedWorkflow,
-    path: str | Path,
+    path: str | Path | Source,
     *,
     changes: Mapping[str, Any] | None = None,
     sandbox: str | None = None,
@@ -40,7 +40,9 @@ def load_configurations(
     return found
 
 
-def check_configurations(path: str | Path, spec: Spec, workflow: Workflow, changes: Sequence[tuple[str, Any]]) -> None:
+def check_configurations(
+    path: str | Path | Source, spec: Spec, workflow: Workflow, changes: Sequence[tuple[str, Any]]
+) -> None:
     """Raise SpecError if a configuration of a file cannot be used. workflow: the file's own."""
     for place, one in _others(spec):
         with _at(place, path):
@@ -68,9 +70,10 @@ def _check_fields(own: Workflow, other: Workflow) -> None:
 
 
 @contextmanager
-def _at(place: int, path: str | Path) -> Iterator[None]:
+def _at(place: int, path: str | Path | Source) -> Iterator[None]:
     try:
         yield
     except (SpecError, PluginError) as error:
+        file = path.file if isinstance(path, Source) else path
         said, hint = (error.message, error.hint) if isinstance(error, SpecError) else (str(error), None)
-        raise SpecError(f"{path}: configurations.{place}: {said}", hint=hint) from None
+        raise SpecError(f"{file}: configurations.{place}: {said}", hint=hint) from None

@@ -29,7 +29,7 @@ from workbench.inference.rows_file import read_rows_file
 from workbench.ledger import Spend
 from workbench.lm import LMPool
 from workbench.runtime import Consent, SandboxChoice
-from workbench.spec import Source, Spec
+from workbench.spec import Source, Spec, read_source
 from workbench.store import Journal, Store, add_run, find_started_run
 from workbench.workflow import Workflow
 
@@ -59,7 +59,7 @@ class Predicted:
 
 
 def predict_file(
-    path: Path,
+    path: Path | Source,
     rows_file: str,
     out: Path,
     *,
@@ -76,7 +76,7 @@ def predict_file(
     """Run a workflow on each row of a file, and write the rows with the fields that it wrote.
 
     Args:
-        path: the workflow file.
+        path: the workflow file, or one read before.
         rows_file: .csv, .jsonl, .xlsx, ..., or READER:PLACE, read as `read_rows_file` says.
         out: .jsonl or .csv: the row's fields, the outputs, and `failure`; what has no value is null, in CSV empty. A
             field of a row with the name of an output is kept as `row_NAME`.
@@ -94,7 +94,7 @@ def predict_file(
         LMError: the key of a model is missing.
         WorkbenchError: the disk is full or fails. The finished rows are kept.
     """
-    _check_out(out, (path, rows_file))
+    _check_out(out, ((path := read_source(path)).file, rows_file))
     spec, source, workflow = read_workflow(path, changes)
     rows, asked = _read(rows_file, source, workflow, options or {})
     job, outputs = digest([workflow.hash, _settings(spec), asked]), [*workflow.output_fields, "failure"]

@@ -22,7 +22,7 @@ from workbench.inference.prediction import Prediction, PredictionError, predicti
 from workbench.ledger import Ledger, Spend
 from workbench.lm import LMPool, locate_lms
 from workbench.runtime import Consent, Program, Runtime, SandboxChoice
-from workbench.spec import BudgetSpec, Inherited, Source, Spec, apply_overrides, check_nodes, load_yaml_file
+from workbench.spec import BudgetSpec, Inherited, Source, Spec, apply_overrides, check_nodes, read_source
 from workbench.store import IN_MEMORY, Store, add_run
 from workbench.task import Example, section_loaders
 from workbench.workflow import Workflow, called_lms
@@ -37,7 +37,7 @@ _CLOSED = "the workflow was closed before the row was done"
 
 
 def load(
-    path: str | Path,
+    path: str | Path | Source,
     *,
     changes: Mapping[str, Any] | None = None,
     sandbox: str | None = None,
@@ -49,7 +49,7 @@ def load(
     Like an import, this runs the Python that the file names.
 
     Args:
-        path: the workflow file, e.g. the result of `optimize`.
+        path: the workflow file, e.g. the result of `optimize`, or one that was read before.
         changes: other settings by address, e.g. {"lm.api_base": "http://127.0.0.1:8000/v1"}.
         sandbox: name of the sandbox for code of models; default: the strongest that works.
         consent: asks somebody to allow a tool call where the policy says `ask`; without it such calls are refused.
@@ -66,10 +66,10 @@ def load(
     return loaded
 
 
-def read_workflow(path: str | Path, changes: Sequence[tuple[str, Any]]) -> tuple[Spec, Source, Workflow]:
+def read_workflow(path: str | Path | Source, changes: Sequence[tuple[str, Any]]) -> tuple[Spec, Source, Workflow]:
     """What calling a file takes: neither data nor metric. changes: settings by address. Raises SpecError."""
-    source = apply_overrides(load_yaml_file(Path(path)), changes)
-    base = Path(path).resolve().parent
+    source = apply_overrides(read := read_source(path), changes)
+    base = Path(read.file).resolve().parent
     spec, inherited = locate_lms(check_nodes(source), base), list[Inherited]()
     with source.locating():
         sections = section_loaders(spec, base, inherited)

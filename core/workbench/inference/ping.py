@@ -15,7 +15,7 @@ from workbench.inference.loaded import read_workflow
 from workbench.ledger import Ledger
 from workbench.lm import LMPool, Request
 from workbench.runtime import Runtime
-from workbench.spec import BudgetSpec, LMSpec, Spec, lm_spec
+from workbench.spec import BudgetSpec, LMSpec, Source, Spec, lm_spec
 from workbench.store import IN_MEMORY, Store, add_run
 from workbench.workflow import Workflow
 
@@ -53,13 +53,13 @@ class Ping:
     message: str | None = None
 
 
-def ping_models(path: Path, sets: Sequence[tuple[str, Any]] = (), pool: LMPool | None = None) -> list[Ping]:
+def ping_models(path: Path | Source, sets: Sequence[tuple[str, Any]] = (), pool: LMPool | None = None) -> list[Ping]:
     """Call every model of a workflow file once: its task, its roles, and those of its nodes.
 
     The calls are neither recorded nor repeated, and count in no run's budget. Data and metric are not read.
 
     Args:
-        path: the workflow file.
+        path: the workflow file, or one that was read before.
         sets: changed settings, as (address, value).
         pool: language models in place of those of the plugins, for tests.
 

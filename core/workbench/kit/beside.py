@@ -11,10 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from workbench.files import NEVER_COPIED
 from workbench.store import is_run_database
 
-#: Neither copied nor looked at: large, or made anew.
-NEVER_COPIED = frozenset({".git", "__pycache__", ".venv", "venv", "node_modules"})
 #: Rows after which files changed, from which on this is no accident, as an edit by hand may be.
 LEAST_CHANGES = 3
 #: Files of a folder that are looked at; of more, the others are not seen.

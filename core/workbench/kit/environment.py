@@ -23,6 +23,7 @@ from workbench.concurrency import run_in_thread
 from workbench.errors import NodeError, PluginError, SpecError, suggest
 from workbench.hashing import digest
 from workbench.plugins import plugins
+from workbench.powers import Powers
 from workbench.user_code import PREFIX, check_user_code_allowed, load_user_code, parse_address
 
 #: ctx.effect: (kind, content, run) -> JSON; it runs once at each place in an example.
@@ -56,6 +57,8 @@ class Environment(BaseModel):
 
     #: The form of actions, for the agent.
     help: ClassVar[str] = ""
+    #: What it may do, by setting (`workbench.powers`). One that does not say is not opened for an untrusted file.
+    powers: ClassVar[Powers]
 
     base: Path = Field(Path("."), exclude=True, description="folder of the workflow file; set by workbench")
     _state: Any = PrivateAttr(None)

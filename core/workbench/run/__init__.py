@@ -33,8 +33,11 @@ from workbench.run.preflight import (
 )
 from workbench.run.start import (
     add_started_run,
+    content_of_stored,
     find_obstacles,
     lacks_rows,
+    load_optimizers,
+    name_of_stored,
     optimize,
     place_of,
     prepare,
@@ -53,8 +56,11 @@ __all__ = [
     "place_of",
     "prepare_stored",
     "read_stored_source",
+    "name_of_stored",
+    "content_of_stored",
     "find_obstacles",
     "lacks_rows",
+    "load_optimizers",
     "Listener",
     "RowKeys",
     "as_stored_row",

@@ -13,7 +13,7 @@ from typing import Any, cast
 from workbench._version import __version__
 from workbench.errors import PluginError, SpecError, StoreError, WorkbenchError, suggest
 from workbench.files import check_output, write_whole
-from workbench.inference import Bundle, write_bundle
+from workbench.inference import Ask, Bundle, write_bundle
 from workbench.plugins import plugins
 from workbench.run.start import prepare_stored, read_stored_file
 from workbench.spec import Spec, apply_overrides, check_spec, load_yaml
@@ -243,8 +243,10 @@ def branch_run(store: Store, run: str, candidate: str | None, sets: Sequence[tup
     return name
 
 
-def bundle_candidate(store: Store, run: str, candidate: str | None, out: Path) -> Bundle:
-    """Write a candidate as a folder that runs elsewhere (`write_bundle`); run and candidate as in `export_candidate`.
+def bundle_candidate(store: Store, run: str, candidate: str | None, out: Path, ask: Ask | None = None) -> Bundle:
+    """Write a candidate as a folder that runs elsewhere (`write_bundle`).
+
+    run, candidate: as in `export_candidate`. ask: as in `bundle_file`.
 
     Raises:
         StoreError: there is no such run or candidate, or it is damaged.
@@ -253,7 +255,7 @@ def bundle_candidate(store: Store, run: str, candidate: str | None, out: Path) -
     row, _, found, _ = _chosen(store, run, candidate)
     with without_user_code("outlines"):
         file = read_stored_file(row)
-        return write_bundle(file.spec, file.source.value, Workflow(found.tree, file.base), out)
+        return write_bundle(file.spec, file.source.value, Workflow(found.tree, file.base), out, ask)
 
 
 def _chosen(store: Store, run: str, candidate: str | None) -> tuple[Any, str, Workflow, Workflow]:

@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from workbench._version import __version__
+from workbench.asked import check_asked
 from workbench.concurrency import run_in_loop
 from workbench.errors import PluginError, SpecError, StoreError, WorkbenchError, collect_errors, merge_errors
 from workbench.files import check_writable
@@ -39,8 +40,8 @@ from workbench.spec import (
     check_spec,
     defaults,
     load_yaml,
-    load_yaml_file,
     outer_settings,
+    read_source,
     spec_error,
 )
 from workbench.store import IN_MEMORY, Candidates, RunRecord, Store, add_run, dumps, kind_of, read_options, read_spec
@@ -191,12 +192,12 @@ def prepare(
 ) -> tuple[Spec, Source, Task, list[tuple[str, Optimizer]]]:
     """Read and check everything about a workflow file, without calling a model: (spec, source, task, optimizers).
 
-    path: the file, or one that was made in Python and may lack what `sets` add. sets: changed settings of the file, as
+    path: the file, or one that was read or made before. sets: changed settings of the file, as
     (address, value). Raises SpecError.
     """
     base = place_of(path).parent
-    source = path if isinstance(path, Source) else _checked(load_yaml_file(path), base)[1]
-    return _prepare(source, base, sets)
+    source = read_source(path)
+    return _prepare(source if source.partial else _checked(source, base)[1], base, sets)
 
 
 def place_of(path: str | Path | Source) -> Path:
@@ -293,7 +294,20 @@ def _stored(
     chosen: Sequence[str] | None = None,
 ) -> tuple[Spec, Source, Task, list[tuple[str, Optimizer]]]:
     file = _file_of(row, read_options(row))
+    check_asked(name_of_stored(row), content_of_stored(row))
     return _prepare(load_yaml(read_spec(row), file), Path(file).parent, sets, outside, chosen)
+
+
+def name_of_stored(row: Any) -> str:
+    """The name under which the user is asked about the file of a stored run."""
+    return f"the workflow of run {row['run']}"
+
+
+def content_of_stored(row: Any) -> bytes:
+    """The file of a stored run with its flags, as the user is asked about them."""
+    stored = read_options(row)
+    found = (read_spec(row), row["file"], stored.get("sets"), stored.get("outside"))
+    return repr(found).encode("utf-8", "surrogatepass")
 
 
 def _file_of(row: Any, stored: Mapping[str, Any]) -> str:

@@ -27,7 +27,7 @@ from workbench.spec.settings import (
     outer_settings,
     parse_value,
 )
-from workbench.spec.yaml_source import Source, load_yaml, load_yaml_file, reads_as_text
+from workbench.spec.yaml_source import Source, load_yaml, load_yaml_file, read_source, reads_as_text
 
 __all__ = [
     "load_spec",
@@ -38,6 +38,7 @@ __all__ = [
     "Source",
     "load_yaml",
     "load_yaml_file",
+    "read_source",
     "reads_as_text",
     "LMSpec",
     "DataSpec",

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from workbench.asked import check_asked
 from workbench.errors import SpecError
 
 MAX_BYTES = 1_000_000
@@ -37,12 +38,13 @@ _WORDS: dict[str, bool | None] = {
 class Source:
     """A parsed file: its value (plain values only), its text, and where in it everything is.
 
-    Paths are tuples of keys and list indexes.
+    Paths are tuples of keys and list indexes. partial: whether it was made in Python, and may lack what flags add.
     """
 
     value: Any
     file: str
     text: str
+    partial: bool = field(default=False, kw_only=True)
     _places: dict[Path_, Place] = field(default_factory=dict[Path_, Place], repr=False)
     _origins: dict[Path_, str] = field(default_factory=dict[Path_, str], repr=False)
 
@@ -99,6 +101,11 @@ def reads_as_text(text: str) -> bool:
     return text not in _WORDS and not any(form.match(text) for form in (_INT, _FLOAT, _NOT_FINITE))
 
 
+def read_source(file: str | Path | Source) -> Source:
+    """A file, or one that was read before. Raises SpecError."""
+    return file if isinstance(file, Source) else load_yaml_file(file)
+
+
 def load_yaml_file(path: str | Path) -> Source:
     """Read and parse a file. Raises SpecError, also if the file is missing, too large, or not UTF-8."""
     path = Path(path)
@@ -123,6 +130,7 @@ def load_yaml_file(path: str | Path) -> Source:
         raise SpecError(
             "the file is not UTF-8", file=str(path), line=line, column=column, hint="Save it as UTF-8."
         ) from None
+    check_asked(path, text.removeprefix("\ufeff").encode())
     return load_yaml(text, str(path))
 
 

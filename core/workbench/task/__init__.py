@@ -6,6 +6,7 @@ Everything that can be done with a file before a call is paid for.
 from workbench.task.alternatives import variants
 from workbench.task.data import load_data
 from workbench.task.dataset import Dataset, Example, Score, SealedRows, content_id, make_examples
+from workbench.task.found_powers import FoundPowers, choices_of, find_powers, put
 from workbench.task.known_rows import describe_rows, match_rows
 from workbench.task.lint import find_defects, lint_task
 from workbench.task.load import Task, check_lms, check_node_lms, load_task, section_loaders
@@ -74,6 +75,10 @@ __all__ = [
     "write_workflow",
     "written_node",
     "written_value",
+    "FoundPowers",
+    "find_powers",
+    "choices_of",
+    "put",
     "lint_task",
     "find_defects",
 ]

@@ -9,7 +9,7 @@ to the result file as inherited. A run is not resumed once a file that it refers
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any
 from workbench.errors import PluginError, SpecError, collect_errors, errors_at, suggest
 from workbench.lm import LM_KEYS, locate_weights
 from workbench.plugins import plugins
+from workbench.powers import Written
 from workbench.spec import Inherited, PolicySpec, Spec, check_nodes, load_yaml_file
 from workbench.workflow import Tree, Workflow, learnable_addresses, node_at, node_class, node_tree, setting_at
 
@@ -133,6 +134,18 @@ def _function_settings(raw: Mapping[str, Any]) -> set[str]:
     if len(kinds) != 1 or kinds[0] not in plugins().names("node_kinds"):
         return set()
     return {name for name, what in node_class(kinds[0]).learnable.items() if what == "functions"}
+
+
+def referred_functions(setting: Written) -> Iterator[Written]:
+    """The references to functions that `expand_references` would follow in a node as written, unread."""
+    for one in setting.walk():
+        try:
+            names = _function_settings(one.value) if isinstance(one.value, Mapping) else ()
+        except PluginError:
+            continue  # which the loader tells
+        for held in (one / name for name in names if name in one.value):
+            items = [held / i for i in range(len(held.value))] if isinstance(held.value, list) else [held]
+            yield from (item for item in items if isinstance(item.value, str))
 
 
 def _expand_functions(value: Any, base: Path, loading: Sequence[Path], inherited: list[Inherited]) -> Any:

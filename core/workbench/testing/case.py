@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
+
+from workbench.powers import declaration_of
 
 
 def name_of(thing: Any) -> str:
@@ -18,6 +20,19 @@ def assert_documented(thing: Any, what: str) -> None:
     """A class or function has a docstring of its own."""
     documented = thing if isinstance(thing, type) or hasattr(thing, "__code__") else type(thing)
     assert vars(documented).get("__doc__") or getattr(documented, "__doc__", None), f"{what} needs a docstring"
+
+
+def assert_declares_powers(thing: Any, what: str, settings: Collection[str] | None = None) -> None:
+    """A class or function says what it may do besides asking models. settings: that it has, where these are known."""
+    powers = declaration_of(thing)
+    assert powers is not None, (
+        f"{what} does not say what it may do, so no file that is not trusted may use it: write `powers = {{}}` if no "
+        "setting leads to Python, programs, addresses, paths or variables, else what by setting (workbench.powers); of "
+        "a function, @declares(...). A class that adds settings says it anew"
+    )
+    if settings is not None and isinstance(powers, Mapping):
+        unknown = sorted({*powers} - {*settings})
+        assert not unknown, f"{what} declares the powers of '{unknown[0]}', which is no setting of it"
 
 
 @contextmanager

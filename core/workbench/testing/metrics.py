@@ -12,7 +12,7 @@ from typing import Any
 from workbench.errors import NodeError
 from workbench.lm import Response
 from workbench.task import Example, as_score
-from workbench.testing.case import assert_documented, name_of, run_all, seeded, unchanged
+from workbench.testing.case import assert_declares_powers, assert_documented, name_of, run_all, seeded, unchanged
 
 #: What a model may write into any field.
 ODD_VALUES = (
@@ -92,6 +92,7 @@ def metric_checks() -> list[Callable[[MetricCase], None]]:
     """All checks, for `pytest.mark.parametrize`."""
     return [
         check_metric_is_documented,
+        check_metric_declares_its_powers,
         check_metric_prefers_the_right_prediction,
         check_metric_takes_any_prediction,
         check_metric_stays_between_0_and_1,
@@ -103,6 +104,13 @@ def metric_checks() -> list[Callable[[MetricCase], None]]:
 def check_metric_is_documented(case: MetricCase) -> None:
     """It says what it measures."""
     assert_documented(case.metric, name_of(case.metric))
+
+
+def check_metric_declares_its_powers(case: MetricCase) -> None:
+    """`powers` says which options lead to Python, programs, addresses, paths and variables. A function is the user's
+    own, and declares nothing."""
+    if not inspect.isroutine(case.metric):
+        assert_declares_powers(type(case.metric), name_of(case.metric))
 
 
 def check_metric_prefers_the_right_prediction(case: MetricCase) -> None:

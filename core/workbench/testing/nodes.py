@@ -16,7 +16,7 @@ from workbench.lm import LMPool, Request, Response
 from workbench.runtime import Context, Program, Runtime
 from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import Store, add_run
-from workbench.testing.case import assert_documented, run_all, seeded
+from workbench.testing.case import assert_declares_powers, assert_documented, run_all, seeded
 from workbench.workflow import NodeKind, Trace, Workflow
 
 Say = Callable[[Request], "str | Response"]
@@ -54,6 +54,7 @@ def node_checks() -> list[Callable[[NodeCase], None]]:
     """All checks, for `pytest.mark.parametrize`."""
     return [
         check_node_is_documented,
+        check_node_declares_its_powers,
         check_node_declares_its_fields,
         check_node_writes_what_it_declares,
         check_node_reads_what_it_declares,
@@ -179,6 +180,11 @@ def _outputs(case: NodeCase, **more: Any) -> Any:
         "node, or give the case a row and answers (`say`) that it can use."
     )
     return outcome.outputs
+
+
+def check_node_declares_its_powers(case: NodeCase) -> None:
+    """`powers` says which settings lead to Python, programs, addresses, paths and variables."""
+    assert_declares_powers(case.kind, _name(case), case.kind.Config.model_fields)
 
 
 def check_node_is_documented(case: NodeCase) -> None:

@@ -12,6 +12,7 @@ from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from workbench.study import Optimizer, Study
+from workbench.testing.case import assert_declares_powers
 from workbench.testing.simulated import Killed, SimulatedLM, SimulatedRun, run_simulated
 from workbench.workflow import Workflow
 
@@ -34,6 +35,7 @@ def optimizer_checks() -> list[Check]:
     """All checks, for `pytest.mark.parametrize`."""
     return [
         check_is_documented,
+        check_declares_its_powers,
         check_honours_any_budget,
         check_never_sees_test_rows,
         check_is_deterministic,
@@ -63,6 +65,11 @@ def _ended_well(run: SimulatedRun, optimizer: Any, when: str) -> None:
         f"{_name(optimizer)} ended as '{run.report.status}' {when}: {run.report.error}. "
         "Do not catch BudgetSpent, expect failed results, and return a Workflow (usually study.best)."
     )
+
+
+def check_declares_its_powers(optimizer: Optimizer) -> None:
+    """`powers` says which parameters lead to Python, programs, addresses, paths and variables."""
+    assert_declares_powers(type(optimizer), _name(optimizer), type(optimizer).model_fields)
 
 
 def check_is_documented(optimizer: Optimizer) -> None:

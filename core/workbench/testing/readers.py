@@ -11,7 +11,7 @@ from typing import Any
 
 from workbench.errors import SpecError
 from workbench.hashing import digest
-from workbench.testing.case import assert_documented, name_of, run_all, seeded, unchanged
+from workbench.testing.case import assert_declares_powers, assert_documented, name_of, run_all, seeded, unchanged
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,7 @@ def reader_checks() -> list[Callable[[ReaderCase], None]]:
     """All checks, for `pytest.mark.parametrize`."""
     return [
         check_reader_is_documented,
+        check_reader_declares_its_powers,
         check_reader_gives_rows,
         check_reader_is_deterministic,
         check_reader_names_the_line,
@@ -72,6 +73,11 @@ def _rows(case: ReaderCase) -> Any:
 def check_reader_is_documented(case: ReaderCase) -> None:
     """It says what it reads, and its options."""
     assert_documented(case.read, name_of(case.read))
+
+
+def check_reader_declares_its_powers(case: ReaderCase) -> None:
+    """@declares says what `location` is, a path most often, and which options lead elsewhere."""
+    assert_declares_powers(case.read, name_of(case.read))
 
 
 def check_reader_gives_rows(case: ReaderCase) -> None:

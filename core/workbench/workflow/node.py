@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from workbench.defects import Defect
 from workbench.lm import Message, Response
+from workbench.powers import Powers
 from workbench.spec import LMSpec, PolicySpec, lm_spec
 from workbench.workflow.signature import Signature
 from workbench.workflow.trace import Span
@@ -117,6 +118,9 @@ class NodeKind:
     """
 
     Config: ClassVar[type[NodeConfig]] = NodeConfig
+    #: What a node may do besides asking its models, by setting (`workbench.powers`). A kind that does not say is not
+    #: run from an untrusted file.
+    powers: ClassVar[Powers]
     primary: ClassVar[str] = ""  # the field that `kind: VALUE` fills
     #: The settings that optimizers may change, and what each is: text, demos, int, float, choice, nodes, tools.
     #: One whose settings decide that sets it on itself.

@@ -35,7 +35,7 @@ def node_at(workflow: Workflow, address: str) -> NodeKind:
     parts = address.split(".")
     if parts[0] != "nodes" or len(parts) < 2 or parts[1] not in workflow.nodes:
         raise KeyError(address)
-    node, path = make_node(parts[1], workflow.nodes[parts[1]], workflow.base), parts[2:]
+    node, path = make_node(parts[1], workflow.nodes[parts[1]], workflow.base, workflow.instead), parts[2:]
     while path:
         children = node.children()
         match = next((k for k in children if path[: len(k.split("."))] == k.split(".")), None)

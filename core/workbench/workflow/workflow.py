@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache, partial
+from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
+from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -19,7 +20,7 @@ from workbench.hashing import digest
 from workbench.plugins import plugins
 from workbench.spec import NODE_KEYS, spec_error
 from workbench.type_guards import is_dict, is_list
-from workbench.user_code import CodeRefused, instead_of_code
+from workbench.user_code import CodeRefused, Instead, instead_of_code, without_user_code
 from workbench.workflow.graph import build_graph, fields_from_outside, needs_of, until_required, writers_of
 from workbench.workflow.node import NodeKind
 from workbench.workflow.tree import GONE, Tree, edit_tree, find_changes, inner_orders, leaves_of
@@ -47,7 +48,7 @@ class Patch:
         """The patch that turns `here` into `there`."""
         changed, gone = find_changes(here.tree, there.tree)
         names = [n for n in (*here.nodes, *there.nodes) if n in there.nodes]
-        moved = Workflow({**there.tree, "nodes": {n: there.nodes[n] for n in dict.fromkeys(names)}}, there.base)
+        moved = there.with_tree({**there.tree, "nodes": {n: there.nodes[n] for n in dict.fromkeys(names)}})
         if moved != there:  # a patch writes a new node last, and here the order of the nodes has a meaning
             changed = {k: v for k, v in changed.items() if not k.startswith("nodes.")} | {"nodes": there.nodes}
             gone = [address for address in gone if not address.startswith("nodes.")]
@@ -65,12 +66,15 @@ class Workflow:
     tree: {"name", "lm", "nodes": {name: {"kind", ..., "needs", "optional", "enabled"}}}, plain JSON values.
     base: the folder that relative paths start from; not part of the hash.
     parent, patch: how it was made; equal trees are equal workflows, whatever their parents.
+    instead: what takes the place of user code in its nodes (`workbench.user_code`), as where it was read. It stays so
+    wherever the nodes are made, and in the workflows that are made of this one.
     """
 
     tree: Tree
     base: Path = field(default_factory=Path.cwd)
     parent: str | None = None
     patch: Patch | None = None
+    instead: Instead = field(default_factory=instead_of_code)
 
     @cached_property
     def hash(self) -> str:
@@ -135,9 +139,13 @@ class Workflow:
         for address, value in patch.set.items():
             value = json.loads(json.dumps(value, ensure_ascii=False, default=str))
             tree = edit_tree(tree, address.split("."), value, address)
-        child = Workflow(tree, self.base, self.hash, patch)
+        child = Workflow(tree, self.base, self.hash, patch, self.instead)
         child.check()  # a bad value is refused here rather than where it is used
         return child
+
+    def with_tree(self, tree: Tree) -> Workflow:
+        """Another tree in the same place, read the same way."""
+        return Workflow(tree, self.base, instead=self.instead)
 
     def diff(self, other: Workflow) -> list[tuple[str, Any, Any]]:
         """(address, value here, value there) for each setting that differs; None where there is none."""
@@ -165,7 +173,9 @@ class Workflow:
     def enabled_nodes(self) -> dict[str, NodeKind]:
         """The nodes that take part, by name, in the order of the file."""
         return {
-            name: make_node(name, tree, self.base) for name, tree in self.nodes.items() if tree.get("enabled", True)
+            name: make_node(name, tree, self.base, self.instead)
+            for name, tree in self.nodes.items()
+            if tree.get("enabled", True)
         }
 
     def walk(self) -> Iterator[NodeKind]:
@@ -238,25 +248,55 @@ def node_class(kind: str) -> type[NodeKind]:
     return cls
 
 
-def make_node(name: str, tree: Tree, base: Path) -> NodeKind:
-    """The node for a normal-form tree; equal trees share one object. Raises pydantic's ValidationError."""
+def make_node(name: str, tree: Tree, base: Path, instead: Instead = "code") -> NodeKind:
+    """The node for a normal-form tree; equal trees share one object. Raises pydantic's ValidationError.
+
+    instead: what takes the place of user code, unless something does here already.
+    """
     # Not sorted: the order of what is inside (nodes of a sub-workflow, states) may have a meaning.
-    return _make_node(name, json.dumps(tree, ensure_ascii=False, default=str), base, instead_of_code())
+    text = json.dumps(tree, ensure_ascii=False, default=str)
+    if (here := instead_of_code()) != "code" or instead == "code":
+        return _make_node(name, text, base, here)
+    with without_user_code(instead):
+        return _make_node(name, text, base, instead)
 
 
 @lru_cache(maxsize=4096)
-def _make_node(name: str, text: str, base: Path, instead: str) -> NodeKind:
+def _make_node(name: str, text: str, base: Path, instead: Instead) -> NodeKind:
     """instead: a node without its code is another one than that with it."""
     tree = json.loads(text)
     cls = node_class(tree["kind"])
     settings = {k: v for k, v in tree.items() if k != "kind" and k not in NODE_KEYS}
     config = cls.Config.model_validate(settings)
     try:
-        return cls(name, config, base)
+        node = cls(name, config, base)
     except CodeRefused:
         if instead in ("code", "nothing"):
             raise
         return NodeKind(name, config, base)
+    if instead != "code":
+        node.__class__ = _without_code(cls, instead)
+    return node
+
+
+@cache
+def _without_code(cls: type[NodeKind], instead: Instead) -> type[NodeKind]:
+    """The class of nodes that were made without user code: they run none later, either, whoever asks them."""
+
+    def get(self: Any, name: str) -> Any:
+        with without_user_code(instead):
+            found = cls.__getattribute__(self, name)
+        if not isinstance(found, MethodType):
+            return found
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with without_user_code(instead):
+                return found(*args, **kwargs)
+
+        return call
+
+    names = {name: getattr(cls, name) for name in ("__module__", "__qualname__", "__doc__")}
+    return type(cls.__name__, (cls,), {**names, "__getattribute__": get})
 
 
 def forget_nodes() -> None:
@@ -287,7 +327,7 @@ def _make_all(workflow: Workflow, trees: Tree) -> dict[str, NodeKind]:
     def make(name: str, tree: Tree) -> NodeKind:
         try:
             with errors_at("nodes", name):
-                return make_node(name, tree, workflow.base)
+                return make_node(name, tree, workflow.base, workflow.instead)
         except ValidationError as error:
             raise spec_error(error, node_class(tree["kind"]).Config, ("nodes", name)) from None
 

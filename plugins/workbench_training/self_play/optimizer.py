@@ -19,7 +19,7 @@ from workbench.task import Example
 from workbench_training.grpo import GRPO
 from workbench_training.rollouts.study_rollouts import StudyRolloutSource, set_max_steps
 from workbench_training.self_play.settings import Proposer, Verdicts
-from workbench_training.settings import PolicySettings
+from workbench_training.settings import PolicySettings, server_powers
 
 PROPOSER, JUDGE = "proposer", "judge"
 
@@ -29,6 +29,8 @@ class SelfPlay(GRPO):
 
     `course` is that of the solver in each turn. The weights must be local: `hf:PATH-or-hub-id` or `bundled/nano`.
     """
+
+    powers = {"server": server_powers}
 
     turns: int = Field(3, ge=1, description="turns of the proposer and of the solver")
     proposer: Proposer = Field(Proposer.model_validate({}), description="how tasks are written and chosen")

@@ -19,6 +19,7 @@ from workbench.kit.batching import Job, RefillingBatcher, derive_seed
 from workbench.kit.chat_template import render_chat
 from workbench.kit.native_calls import check_format, check_tools, read_native_calls, same_said, to_message, to_template
 from workbench.lm import Request, Response
+from workbench.powers import declares
 from workbench_training.rollouts.stragglers import CUT
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class CandidateEngine(Protocol):
 LIVE: dict[str, Engine] = {}
 
 
+@declares()
 def policy(model: str, settings: Any) -> PolicyLM:
     """The LM of the name `NAME@VERSION`, as rollouts use it."""
     name, _, version = model.rpartition("@")

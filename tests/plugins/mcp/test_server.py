@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
 pytest.importorskip("mcp.server.mcpserver")
 
@@ -23,6 +24,7 @@ import anyio
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
+from workbench.cli import cli
 from workbench.store import Store
 
 ROOT = Path(__file__).parents[3]
@@ -248,6 +250,46 @@ def test_an_argument_is_never_an_option(folder: Path) -> None:
         return [await refused(client, "show", **arguments) for arguments in given]
 
     assert all("validation" in said.lower() for said in ask(folder, course))
+
+
+def test_finding_8_a_run_is_a_name_and_never_a_path(folder: Path) -> None:
+    """Attacks of the kind "a name or a path": a path, a folder, a link."""
+    secret = folder.parent / f"{folder.name}-secret"
+    secret.mkdir()
+    text = '{"history": [{"role": "SECRET-AGENT", "content": "SECRET"}], "nodes": {"SECRET": {}}}'
+    for name in ("log.json", "w.yaml"):
+        (secret / name).write_text(text)
+    (folder / "linked").symlink_to(secret / "log.json")
+    (folder / "here.yaml").symlink_to(secret / "w.yaml")
+    Store(folder / "workbench.db").close()
+    paths = [
+        "linked",
+        "here.yaml",
+        "/etc/hostname",
+        str(secret),
+        f"../{secret.name}/log.json",
+        f"../{secret.name}/w.yaml",
+    ]
+
+    async def course(client: ClientSession) -> list[str]:
+        tools = ("attribute", "show", "diff", "export", "resume")
+        return [await refused(client, tool, run=path) for tool in tools for path in paths] + [
+            await refused(client, "attribute", run=path, method="random") for path in paths
+        ]
+
+    said = ask(folder, course)
+    assert len(said) == 36 and all("SECRET" not in one and "is not in" in one for one in said), said
+
+
+def test_finding_8_a_link_with_the_name_of_a_run_is_not_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    (folder.parent / "log.json").write_text('{"history": [{"role": "SECRET-AGENT", "content": "SECRET"}]}')
+    assert CliRunner().invoke(cli, ["eval", "tickets.yaml"]).exit_code == 0
+    run = json.loads(CliRunner().invoke(cli, ["runs", "--json"]).stdout)[0]["run"]
+    Path(run).symlink_to(folder.parent / "log.json")
+    done = CliRunner().invoke(cli, ["attribute", "--method", "random", "--json", "--run", "--", run])
+    assert "SECRET" not in done.output + str(done.exception)
+    assert [agent["agent"] for agent in json.loads(done.output)["agents"]] == ["sort"]
 
 
 SKILL = ROOT / "plugins" / "workbench_mcp" / "SKILL.md"

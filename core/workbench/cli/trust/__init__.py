@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,40 +26,73 @@ if TYPE_CHECKING:
 VARIABLE = "WORKBENCH_TRUST"
 
 
-def require_trust(file: Path, *, called: bool = False) -> None:
-    """Ask the user about a workflow file that does more than ask its models, once. Raises SpecError if the answer is
-    no, or nobody can be asked. called: data, metric, search and optimizers of the file are not used."""
+def require_trust(file: Path, *, called: bool = False) -> Source:
+    """Ask the user about a workflow file that does more than ask its models, once, and return it: what was asked about
+    is what must run. Raises SpecError if the answer is no, or nobody can be asked. called: data, metric, search and
+    optimizers of the file are not used."""
     from workbench.cli.trust.powers import file_powers
+    from workbench.spec import load_yaml_file
 
-    if _lies_in_trusted_folder(file) or (called and file_powers(file).digest in _known()["files"]):
-        return
-    _ask(file_powers(file, called), str(file), file, f"`workbench trust {one_line(file)}`, or ")
+    source = load_yaml_file(file)
+    if not _lies_in_trusted_folder(file):
+        whole = file_powers(source)
+        asked = file_powers(source, called) if called and whole.digest not in _known()["files"] else whole
+        _ask(asked, str(file), file, f"`workbench trust {one_line(file)}`, or ")
+        _hold(asked.contents)
+    return source
 
 
-def require_trust_in_run(run: str, db: str) -> None:
-    """The same for the workflow file that a run stores, with the flags that it was started with. The folder of the
-    database counts, not that which the run names. Raises StoreError, too."""
+def unlooked(source: Source) -> tuple[list[str], bool]:
+    """What a file that is not trusted names outside its folder, and may not be looked at unasked; whether these are its
+    rows alone. Raises SpecError."""
+    from workbench.cli.trust.powers import file_powers
+    from workbench.task import find_powers
+
+    file = Path(source.file)
+    if _lies_in_trusted_folder(file) or file_powers(source).digest in _known()["files"]:
+        return [], True
+    base = file.resolve().parent
+    powers = find_powers(source.value, base).powers
+    found = {p.text: p.at[0] for p in powers if p.outside or any(not f.is_relative_to(base) for f in p.files)}
+    return sorted(found), set(found.values()) <= {"data"}
+
+
+def require_trust_in_run(run: str, db: str) -> str:
+    """The same for the workflow file that a run stores, with the flags that it was started with; returns the name of
+    the run. The folder of the database counts, not that which the run names. Raises StoreError, too."""
+    import hashlib
+
     from workbench.cli.trust.powers import read_powers
-    from workbench.run import read_stored_source
+    from workbench.run import content_of_stored, name_of_stored, read_stored_source
     from workbench.store import ReadOnlyStore
 
-    if _lies_in_trusted_folder(Path(db)):
-        return
     store = ReadOnlyStore(db)
     try:
         row = store.find_run(run)
-        if row["file"] is None:
-            return  # no run of `optimize`: refused by `resume`
+        if _lies_in_trusted_folder(Path(db)) or row["file"] is None:
+            return row["run"]  # without a file no run of `optimize`: refused by `resume`
         written, base, started = read_stored_source(row)
+        content = content_of_stored(row)
     finally:
         store.close()
     powers = read_powers(written.value, written.text, base)
-    content = f"{written.text}\0{json.dumps(started.value, sort_keys=True, default=str)}"
-    with_flags = read_powers(started.value, content, base)
+    text = f"{written.text}\0{json.dumps(started.value, sort_keys=True, default=str)}"
+    with_flags = read_powers(started.value, text, base)
     if not (base.resolve().is_relative_to(Path(db).resolve().parent) or _is_still_there(written)):
         for found in (powers, with_flags):  # else a database could say that it comes from the root folder
             found.add("reads outside its folder", str(base))
     _ask(powers if powers.found == with_flags.found else with_flags, f"the workflow of run {row['run']}", Path(db))
+    _hold({**with_flags.contents, name_of_stored(row): hashlib.sha256(content).hexdigest()})
+    return row["run"]
+
+
+def _hold(contents: Mapping[str, str]) -> None:
+    """Refuse, until the command ends, files that are no longer as they were when it asked."""
+    from workbench.asked import forget_asked, note_asked
+
+    if (command := click.get_current_context(silent=True)) is not None:
+        note_asked(contents)
+        command.call_on_close(forget_asked)
 
 
 def _is_still_there(written: Source) -> bool:
@@ -72,7 +106,7 @@ def _is_still_there(written: Source) -> bool:
         return False
 
 
-def trust_result(file: Path, result: Path) -> None:
+def trust_result(file: Source | Path, result: Path) -> None:
     """Trust the file that a run wrote: what it does comes from the trusted one that the run started from."""
     from workbench.cli.trust.powers import file_powers
 
@@ -174,7 +208,7 @@ def _forget(path: Path) -> bool:
 @click.option("--forget", is_flag=True, help="Trust these files and folders no longer.")
 @click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
 def trust_command(files: tuple[Path, ...], folders: tuple[Path, ...], forget: bool, as_json: bool) -> None:
-    """Trust workflow files to run Python, start programs, send variables of the environment, or read data elsewhere.
+    """Trust workflow files to run Python, start programs, ask addresses, send variables, or read data elsewhere.
 
     Shows what each of FILES does besides asking its models. Commands that run a workflow ask about such a file unless
     it is trusted, and ask again when it changes. Without arguments, lists what is trusted.

@@ -1,0 +1,382 @@
+"""What a workflow file may do, found by a walk over the tree that the loader runs.
+
+What each thing in it may do is its own declaration (`workbench.powers`). Here is only which things there are: by the
+sections of the file, in each form in which the loader takes them, with what `search:` may put into them, and those of
+the workflow files that it refers to. Nothing is imported of the user's, and nothing started.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from workbench.errors import PluginError, SpecError
+from workbench.lm import is_loopback, split_model
+from workbench.plugins import plugins
+from workbench.powers import (
+    MODEL,
+    NODES,
+    PATH,
+    PYTHON,
+    TOOL_ADDRESSES,
+    VARIABLES,
+    Declaration,
+    Found,
+    Part,
+    Place,
+    Power,
+    Written,
+    ask_address,
+    describe_host,
+    each,
+    inside,
+    one_or_each,
+    part,
+    powers_of,
+    read_path,
+    run_python,
+)
+from workbench.spec import Source, load_yaml_file
+from workbench.task.metric import metric_options, parse_call
+from workbench.task.rows import reader_of
+from workbench.task.workflow_file import referred_functions
+from workbench.type_guards import is_dict, is_list
+from workbench.user_code import PREFIX
+from workbench.workflow import node_class, node_tree
+
+#: The sections of a file, and what they hold. The others hold nothing that leads out of the workbench.
+SECTIONS: Mapping[str, Declaration] = {
+    "lm": MODEL,
+    "roles": each(MODEL),
+    "nodes": NODES,
+    "types": PYTHON,
+    "configurations": each(inside(lm=MODEL, nodes=NODES)),
+    "data": part("rows"),
+    "metric": one_or_each(part("metric")),
+    "optimize": each(part("optimizer")),
+    "proof": inside(labels=PATH),
+    # of the settings of `workbench synthesize`
+    "tools": TOOL_ADDRESSES,
+    "env": VARIABLES,
+    "apis": PATH,
+    "failures": inside(database=PATH),
+}
+#: Those that are not read where a workflow is called.
+UNUSED = ("data", "metric", "optimize", "proof", "search")
+#: Keys of `data` that name files.
+_DATA = ("file", "train", "val", "test")
+_VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
+_SERVER = re.compile(r"https?://\S+", re.IGNORECASE)
+#: Characters of nodes that are looked at for what is searched: one node for each value of its settings.
+_MOST_SEARCHED = 20_000_000
+_MORE = "more values under `search:` than are looked at"
+_TOO_MUCH = [Power("uses what does not say what it does", _MORE, _MORE, ("search",))]
+
+
+@dataclass
+class FoundPowers:
+    """powers: of a file and those that it refers to. texts: of the latter, by path, as they were read. models: the
+    places of the settings of models."""
+
+    powers: list[Power] = field(default_factory=list[Power])
+    texts: dict[Path, str] = field(default_factory=dict[Path, str])
+    models: list[Place] = field(default_factory=list[Place])
+
+
+def find_powers(value: Any, base: Path, *, called: bool = False, follow: bool = True) -> FoundPowers:
+    """What a workflow file may do.
+
+    Args:
+        value: its content.
+        base: the folder that its paths are relative to.
+        called: where it is called, not improved: without its data, metric and search.
+        follow: also into the workflow files that it refers to.
+    """
+    walk = _Walk(follow)
+    walk.read(value, base.resolve(), called)
+    return walk.found
+
+
+class _Walk:
+    def __init__(self, follow: bool):
+        self.follow, self.found = follow, FoundPowers()
+
+    def read(self, value: Any, base: Path, called: bool) -> None:
+        if not is_dict(value):
+            return
+        used = {key: part for key, part in value.items() if not (called and key in UNUSED)}
+        file = _File(self, base)
+        file.take(inside(**SECTIONS)(Written(used, (), base)))
+        file.searching = True
+        for tree in () if called else _searched(used):
+            file.take(_TOO_MUCH if tree is None else inside(**SECTIONS)(Written(tree, (), base)))
+        file.end()
+
+    def refer(self, setting: Written) -> None:
+        """A workflow file that another one names: `FILE`, or `FILE#nodes.NAME`. A name may hold anything, so the whole
+        text counts, and what stands before `#`."""
+        text = str(setting.value)
+        for name in dict.fromkeys((text, text.partition("#")[0])):
+            if not name:
+                continue
+            power = read_path(setting, name)
+            self.found.powers += [power] if power.files or power.outside else []
+            for path in power.files if self.follow else ():
+                if path.is_file() and path not in self.found.texts:
+                    self._follow(path)
+
+    def _follow(self, path: Path) -> None:
+        try:
+            source: Source = load_yaml_file(path)
+        except SpecError:
+            return  # told when the file is used
+        self.found.texts[path] = source.text
+        self.read(source.value, path.parent, called=True)
+
+
+class _File:
+    """The things of one file. Where `search:` is, what it may put beside each other is asked about together."""
+
+    def __init__(self, walk: _Walk, base: Path):
+        self.walk, self.base = walk, base
+        self.searching, self._keys = False, list[tuple[set[str], set[str], Place, bool]]()
+        self._worlds = list[tuple[Written, Any, bool]]()
+
+    def take(self, found: Found) -> None:
+        for one in found:
+            if isinstance(one, Power):
+                self.walk.found.powers.append(one)
+                continue
+            setting = Written(one.value, one.at, self.base)
+            if one.of == "file":
+                self.walk.refer(setting)
+            else:
+                self.take(getattr(self, f"_{one.of}")(setting))
+
+    def _node(self, setting: Written) -> Found:
+        raw = setting.value
+        if not is_dict(raw):
+            return
+        yield from (Part("file", one.value, one.at) for one in referred_functions(setting))
+        for kind, tree in _normal_forms(raw):
+            try:
+                primary = node_class(kind).primary
+            except PluginError:
+                continue  # which the loader tells
+            written = {primary: kind} if primary not in raw and kind in raw else {}
+            for one in powers_of("node_kinds", kind, Written(tree, setting.at, self.base)):
+                yield _placed(one, setting.at, written)
+
+    def _model(self, setting: Written) -> Found:
+        lm = {"model": setting.value} if isinstance(setting.value, str) else setting.value
+        if not is_dict(lm):
+            return
+        self.walk.found.models.append(setting.at)
+        names, servers = _sent(lm)
+        self._keys.append((names, servers, setting.at, self.searching))
+        for server in sorted(servers):
+            if describe_host(server).startswith("a service beside"):
+                yield ask_address(setting, server)
+        for one in Written(lm.get("extra"), (*setting.at, "extra"), self.base).texts():
+            read = read_path(one, one.value)  # a file of credentials, say; weights are told by their provider
+            if one.at[-1] != "path" and read.outside and read.files:
+                yield read
+        name = split_model(str(lm.get("model") or ""))[0]
+        if name in plugins().names("lms"):
+            yield from powers_of("lms", name, Written(lm, setting.at, self.base))
+
+    def _environment(self, setting: Written) -> Found:
+        """{environment, settings} of a node."""
+        name = setting.value.get("environment")
+        self._worlds.append((setting, name, self.searching))
+        return self._world(setting, name)
+
+    def _world(self, setting: Written, name: Any) -> Found:
+        if not isinstance(name, str):
+            return
+        if name.startswith(PREFIX):
+            yield run_python(Written(name, (*setting.at, "environment"), self.base), name)
+        elif name in plugins().names("environments") and is_dict(setting.value.get("settings")):
+            yield from powers_of("environments", name, setting / "settings")
+        elif name in plugins().names("environments"):
+            yield from powers_of("environments", name, Written({}, setting.at, self.base))
+
+    def _metric(self, setting: Written) -> Found:
+        written = setting.value
+        if isinstance(written, str) and written.startswith(PREFIX):
+            yield run_python(setting, written)
+            return
+        try:
+            name, options = _metric_call(written)
+        except SpecError:
+            return  # which the loader tells
+        if name in plugins().names("metrics"):
+            at = (*setting.at, name) if is_dict(written) and is_dict(written.get(name)) else setting.at
+            yield from powers_of("metrics", name, Written(options, at, self.base))
+
+    def _optimizer(self, setting: Written) -> Found:
+        named = {setting.value: {}} if isinstance(setting.value, str) else setting.value
+        for name in named if is_dict(named) else ():
+            if name in plugins().names("optimizers"):
+                settings = named[name] if is_dict(named[name]) else {}
+                yield from powers_of("optimizers", name, Written(settings, (*setting.at, name), self.base))
+
+    def _rows(self, setting: Written) -> Found:
+        data = {"file": setting.value} if isinstance(setting.value, str) else setting.value
+        for key in _DATA if is_dict(data) else ():
+            if not isinstance(place := data.get(key), str):
+                continue
+            at = (*setting.at, key) if is_dict(setting.value) else setting.at
+            prefix, colon, rest = place.partition(":")
+            named = bool(colon) and prefix.isidentifier()
+            reader = prefix if named else reader_of(place)
+            if reader not in plugins().names("readers"):
+                outside = named or read_path(Written(place, at, self.base), place).outside
+                yield Power("reads a path", place, place, at, (), outside)
+                continue
+            # A place after a reader's name is relative to the current folder.
+            options = data.get("options")
+            given = {**(options if is_dict(options) else {}), "location": rest if named else place}
+            start = Written(given, at, Path.cwd() if named else self.base, self.base)
+            for one in powers_of("readers", reader, start):
+                if isinstance(one, Power) and one.kind == "reads a path":
+                    what = f"{prefix}:{one.what}" if named else one.what
+                    one = Power(one.kind, place, what, at, one.files, one.outside)
+                yield one
+
+    def end(self) -> None:
+        """What settings do together. What is searched may stand beside any other."""
+        worlds = [(setting, name) for setting, name, _ in self._worlds]
+        if any(searched for *_, searched in self._worlds):
+            names = {name for _, name in worlds if isinstance(name, str)}
+            for setting, _ in worlds:
+                for name in sorted(names):
+                    self.take(self._world(setting, name))
+        keys = [(names, servers, at) for names, servers, at, _ in self._keys]
+        if any(searched and (names or servers) for names, servers, _, searched in self._keys):
+            every = (set[str]().union(*(n for n, _, _ in keys)), set[str]().union(*(s for _, s, _ in keys)))
+            keys = [(*every, ("search",))]
+        for names, servers, at in keys:
+            places = sorted({_host(server) for server in servers if not is_loopback(server)})
+            if names and places:
+                text = f"{', '.join(sorted(names))} to {', '.join(places)}"
+                self.walk.found.powers.append(Power("sends a variable of the environment", text, text, at))
+
+
+def _normal_forms(raw: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """A node in the form that the loader runs. One that it refuses may be any that it names."""
+    known = plugins().names("node_kinds")
+    try:
+        tree = node_tree(raw)
+    except (SpecError, PluginError):
+        named = [raw.get("kind"), *raw]
+        for kind in {name for name in named if isinstance(name, str) and name in known}:
+            yield kind, {_primary(kind): raw.get(kind), **raw}
+    else:
+        yield tree["kind"], tree
+
+
+def _primary(kind: str) -> str:
+    try:
+        return node_class(kind).primary
+    except PluginError:
+        return kind
+
+
+def _placed(one: Power | Part, at: Place, written: Mapping[str, str]) -> Power | Part:
+    """What was found in the normal form of a node, at its place as the file writes it."""
+    place = one.at[len(at) :]
+    if not place or place[0] not in written:
+        return one
+    moved = (*at, written[str(place[0])], *place[1:])
+    if isinstance(one, Part):
+        return Part(one.of, one.value, moved)
+    return Power(one.kind, one.text, one.what, moved, one.files, one.outside)
+
+
+def _metric_call(written: Any) -> tuple[str, dict[str, Any]]:
+    if isinstance(written, str):
+        name, args, options = parse_call(written)
+        try:
+            parameters = inspect.signature(plugins().get("metrics", name)).parameters
+        except (PluginError, TypeError, ValueError):
+            parameters = {}
+        return name, {**dict(zip(parameters, args, strict=False)), **options}
+    if not is_dict(written) or len(written) != 1:
+        raise SpecError("name one metric")
+    name, given = next(iter(written.items()))
+    try:
+        return name, metric_options(plugins().get("metrics", name), given)
+    except PluginError as error:
+        raise SpecError(str(error)) from None
+
+
+def _sent(lm: Mapping[str, Any]) -> tuple[set[str], set[str]]:
+    """The variables and the servers that the settings of a model name."""
+    names = {str(lm["api_key_env"])} if lm.get("api_key_env") else set[str]()
+    servers = {str(lm["api_base"])} if lm.get("api_base") else set[str]()
+    for one in Written(lm.get("extra"), (), Path()).texts():
+        names |= set(_VARIABLE.findall(one.value))
+        servers |= set(_SERVER.findall(one.value))
+    return names, servers
+
+
+def _host(server: str) -> str:
+    try:
+        return urlsplit(server).netloc.rpartition("@")[2] or server
+    except ValueError:
+        return server
+
+
+def _searched(value: Mapping[str, Any]) -> Iterator[Mapping[str, Any] | None]:
+    """What of the file each value that `search:` tries would change, one at a time. None: that is more than is looked
+    at."""
+    search, left = value.get("search"), _MOST_SEARCHED
+    for address, domain in search.items() if is_dict(search) else ():
+        top, *keys = str(address).split(".")
+        name = [keys.pop(0)] if top == "nodes" and keys else []
+        held = value.get(top)
+        held = held.get(name[0]) if name and is_dict(held) else held
+        size = len(json.dumps(held, default=str))
+        for choice in choices_of(domain):
+            if not any(True for _ in Written(choice, (), Path()).texts()):
+                continue  # numbers name nothing
+            if (left := left - size) < 0:
+                yield None
+                return
+            made = put(held, keys, choice)
+            yield {top: {name[0]: made} if name else made}
+
+
+def choices_of(domain: Any) -> Iterable[Any]:
+    """The values of a domain that are written out: of `choice`, and the nodes of `any_of`."""
+    if not is_dict(domain):
+        return domain if is_list(domain) else ()
+    choice, nodes = domain.get("choice"), domain.get("any_of")
+    return [*(choice if is_list(choice) else ()), *(nodes.values() if is_dict(nodes) else ())]
+
+
+def put(value: Any, keys: list[str], new: Any) -> Any:
+    """A copy of a value with another one at an address, which need not exist."""
+    if not keys:
+        return new
+    key, rest = keys[0], keys[1:]
+    if is_list(value):
+        if not key.isdigit() or int(key) > len(value):
+            return value
+        made = [*value, None] if int(key) == len(value) else [*value]
+        made[int(key)] = put(made[int(key)], rest, new)
+        return made
+    if isinstance(value, str):
+        value = {"model": value}  # of a model that is named alone
+    held: dict[str, Any] = dict(value) if is_dict(value) else {}
+    if key not in held:  # the primary setting stands under the kind
+        key = next((k for k, _ in _normal_forms(held) if _primary(k) == key and k in held), key)
+    held[key] = put(held.get(key), rest, new)
+    return held

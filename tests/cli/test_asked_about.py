@@ -1,0 +1,262 @@
+"""What was asked about is what runs, and a file that is not trusted shows nothing of other folders.
+
+Numbers are those of the security review."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from workbench.cli import cli, trust
+from workbench.cli.trust.powers import file_powers
+from workbench.errors import SpecError
+from workbench.store import Store
+
+PAYLOAD = "open('RAN', 'a').write('ran')\ndef f(text: str) -> str:\n    return text\n"
+PLAIN: dict[str, Any] = {
+    "name": "plain",
+    "lm": "bundled/nano",
+    "data": {"file": "rows.jsonl", "split": {"train": 3, "val": 3, "test": 3}},
+    "metric": "exact_match(label)",
+    "nodes": {"sort": {"predict": "text -> label"}},
+    "optimize": [{"random": {"trials": 1}}],
+    "budget": {"calls": 40},
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder: a stranger's files. Nothing is trusted."""
+    monkeypatch.delenv("WORKBENCH_TRUST")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    found = tmp_path / "found"
+    (found / "ag").mkdir(parents=True)
+    (found / "pkg").mkdir()
+    for place in ("p1.py", "ag/main.py", "m1.py", "s1.sh", "pkg/__init__.py", "other.py"):
+        (found / place).write_text(PAYLOAD)
+    (found / "rows.jsonl").write_text("".join(json.dumps({"text": f"t{i}", "label": "a"}) + "\n" for i in range(9)))
+    monkeypatch.chdir(found)
+    return found
+
+
+def write(name: str = "workflow.yaml", **changes: Any) -> Path:
+    Path(name).write_text(yaml.safe_dump({**PLAIN, **changes}, sort_keys=False))
+    return Path(name)
+
+
+def invoke(*words: str) -> Result:
+    return CliRunner().invoke(cli, list(words))
+
+
+# 7: what is trusted is noticed when it changes
+
+
+EDITS: dict[str, tuple[dict[str, Any], str]] = {
+    "python file": ({"python": "p1.py:f"}, "p1.py"),
+    "python module": ({"python": "p1:f"}, "p1.py"),
+    "python package": ({"python": "pkg:f"}, "pkg/__init__.py"),
+    "folder": ({"command": ["python", "main.py"], "folder": "ag"}, "ag/main.py"),
+    "folder here": ({"command": ["python", "-m", "m1"], "folder": "."}, "m1.py"),
+    "module": ({"command": ["python", "-m", "m1"]}, "m1.py"),
+    "words in a word": ({"command": ["bash", "-c", "bash s1.sh"]}, "s1.sh"),
+    "mcp": ({"mcp": "python s1.sh#t"}, "s1.sh"),
+    "variable": ({"command": ["x"], "env": {"BASH_ENV": "s1.sh"}}, "s1.sh"),
+    "revision": ({"command": ["x"], "folder": "ag", "revision": "main"}, "ag/.git/refs/heads/main"),
+    "what a link in the folder leads to": ({"command": ["x"], "folder": "ag"}, "../elsewhere.py"),
+    "what a linked folder holds": ({"command": ["x"], "folder": "ag"}, "../lib/deep.py"),
+}
+
+
+@pytest.mark.parametrize("form", ["short", "kind"])
+@pytest.mark.parametrize("name", EDITS)
+def test_finding_7_an_edited_agent_is_asked_about_again(folder: Path, name: str, form: str) -> None:
+    (folder / "ag/.git/refs/heads").mkdir(parents=True)
+    (folder.parent / "lib").mkdir()
+    for place in ("ag/.git/refs/heads/main", "../elsewhere.py", "../lib/deep.py"):
+        (folder / place).write_text("1\n")
+    (folder / "ag/link.py").symlink_to(folder.parent / "elsewhere.py")
+    (folder / "ag/lib").symlink_to(folder.parent / "lib")
+    settings, place = EDITS[name]
+    head = {"external": "text -> label"} if form == "short" else {"kind": "external", "signature": "text -> label"}
+    path = str(write(nodes={"n": {**head, **settings}}))
+    assert invoke("trust", path).exit_code == 0
+    before = file_powers(Path(path)).digest
+    assert file_powers(Path(path)).digest == before
+    trust.require_trust(Path(path))
+    (folder / place).write_text("2\n")
+    with pytest.raises(SpecError, match="has changed since it was trusted"):
+        trust.require_trust(Path(path))
+
+
+def test_finding_7_a_link_in_place_of_the_file_is_asked_about(folder: Path) -> None:
+    path = write(nodes={"n": {"external": "text -> label", "python": "p1.py:f"}})
+    invoke("trust", str(path))
+    Path("p1.py").unlink()
+    Path("other.py").write_text("other\n")
+    Path("p1.py").symlink_to("other.py")
+    with pytest.raises(SpecError, match="has changed since it was trusted"):
+        trust.require_trust(path)
+
+
+def test_finding_7_a_run_in_the_folder_of_its_agent_does_not_change_what_is_trusted(folder: Path) -> None:
+    path = write(nodes={"n": {"external": "text -> label", "command": ["true"], "folder": "."}})
+    before = file_powers(path).digest
+    Store("workbench.db").close()
+    for name in ("workbench.db-intents-1", "__pycache__/p1.pyc", "optimized.yaml"):
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text("name: x\nnodes: {}\n")
+    assert file_powers(path).digest == before
+
+
+def test_finding_7_a_folder_of_any_size_costs_little(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stranger may name the root folder."""
+    monkeypatch.setattr("workbench.cli.trust.powers._MOST_FILES", 50)
+    monkeypatch.setattr("workbench.cli.trust.powers._MOST_BYTES", 1_000_000)
+    powers = file_powers(write(nodes={"n": {"external": "text -> label", "command": ["x"], "folder": "/"}}))
+    assert "in the folder /" in powers.lines()[0] and len(powers.digests) < 60
+
+
+# 12: what was asked about is what runs
+
+
+COMMANDS: dict[str, list[str]] = {
+    "run": ["run", "w.yaml", "--input", "text=x"],
+    "run a row": ["run", "w.yaml", "--example", "0"],
+    "predict": ["predict", "w.yaml", "rows.jsonl", "--out", "out.jsonl"],
+    "eval": ["eval", "w.yaml"],
+    "eval --matrix": ["eval", "w.yaml", "--matrix", "seed=1,2"],
+    "optimize": ["optimize", "w.yaml"],
+    "estimate": ["estimate", "w.yaml"],
+    "slots": ["slots", "w.yaml"],
+    "apply": ["apply", "w.yaml", "--to", "."],
+    "gateway": ["gateway", "w.yaml"],
+    "export": ["export", "w.yaml", "--bundle", "out"],
+    "doctor": ["doctor", "--ping", "w.yaml"],
+    "serve": ["serve", "w.yaml"],
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_finding_12_a_file_that_is_replaced_after_the_question_does_not_run(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The file is replaced as soon as it was asked about."""
+    write("w.yaml")
+    asked, real = list[bool](), trust._lies_in_trusted_folder
+
+    def replace(path: Path) -> bool:
+        asked.append(True)
+        write("w.yaml", nodes={"t": {"tool": "python:p1.py:f", "arguments": {"text": "text"}, "output": "label"}})
+        return real(path)
+
+    monkeypatch.setattr(trust, "_lies_in_trusted_folder", replace)
+    monkeypatch.setattr("workbench_serve.server.serve", lambda *_, **__: None)
+    result = invoke(*COMMANDS[name])
+    assert asked and not Path("RAN").exists(), result.output
+
+
+def test_finding_12_the_settings_of_synthesize_are_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("apis.json").write_text('[{"name": "f", "description": "d", "parameters": {"type": "object"}}]')
+    plain = {"lm": "bundled/nano", "apis": "apis.json", "rows": 1, "budget": {"calls": 1}}
+    Path("s.yaml").write_text(yaml.safe_dump(plain))
+    asked, real = list[bool](), trust._lies_in_trusted_folder
+
+    def replace(path: Path) -> bool:
+        asked.append(True)
+        Path("s.yaml").write_text(yaml.safe_dump({**plain, "tools": ["python:p1.py:f"]}))
+        return real(path)
+
+    monkeypatch.setattr(trust, "_lies_in_trusted_folder", replace)
+    invoke("synthesize", "s.yaml", "--out", "out.jsonl")
+    assert asked and not Path("RAN").exists()
+    monkeypatch.setattr(trust, "_lies_in_trusted_folder", real)
+    assert "runs Python: python:p1.py:f" in str(invoke("synthesize", "s.yaml", "--out", "out.jsonl").exception)
+
+
+@pytest.mark.parametrize("place", ["in.yaml", "p1.py"])
+def test_finding_12_what_the_file_refers_to_is_held_to_what_was_asked_about(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    Path("in.yaml").write_text(yaml.safe_dump({"nodes": {"n": {"predict": "text -> label"}}}))
+    Path("p1.py").write_text("def f(text: str) -> str:\n    return text\n")
+    tool = {"tool": "python:p1.py:f", "arguments": {"text": "text"}, "output": "r"}
+    path = str(write(nodes={"n": {"workflow": "in.yaml"}, "t": tool}))
+    assert invoke("trust", path).exit_code == 0
+    real = trust._ask
+    new = {
+        "in.yaml": yaml.safe_dump({"nodes": {"n": {"tool": "python:other.py:f", "output": "label"}}}),
+        "p1.py": PAYLOAD,
+    }
+
+    def replace(*args: Any) -> None:
+        real(*args)
+        Path(place).write_text(new[place])
+
+    monkeypatch.setattr(trust, "_ask", replace)
+    result = invoke("run", path, "--input", "text=x")
+    assert "has changed since this command asked" in str(result.exception) and not Path("RAN").exists()
+    monkeypatch.setattr(trust, "_ask", real)
+    assert "has changed since it was trusted" in str(invoke("run", path, "--input", "text=x").exception)
+
+
+def test_finding_12_a_stored_run_that_is_replaced_after_the_question_is_not_resumed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert invoke("optimize", str(write())).exit_code == 0
+    real = trust._ask
+
+    def replace(*args: Any) -> None:
+        real(*args)
+        with sqlite3.connect("workbench.db") as db:
+            evil = yaml.safe_dump({**PLAIN, "metric": "python:p1.py:f"})
+            db.execute("update runs set spec = ?, spec_checksum = null", (evil,))
+        db.close()
+
+    monkeypatch.setattr(trust, "_ask", replace)
+    assert "has changed since this command asked" in str(invoke("resume", "last").exception)
+    assert not Path("RAN").exists()
+
+
+# 13: validate
+
+
+SECRET = "AKIA-SECRET-LINE-1;x"
+OUTSIDE: dict[str, dict[str, Any]] = {
+    "rows by reader": {"data": {"file": "csv:../secretdir/creds.csv"}},
+    "rows": {"data": {"train": "../secretdir/creds.csv", "val": "rows.jsonl", "test": "rows.jsonl"}},
+    "rows behind a link": {"data": "link.csv"},
+    "corpus": {"nodes": {"n": {"kind": "search", "corpus": "../secretdir/creds.csv"}}},
+    "sub-workflow": {"nodes": {"n": {"workflow": "../secretdir/w.yaml"}}},
+    "functions": {"nodes": {"n": {"agent": "text -> label", "functions": "../secretdir/w.yaml"}}},
+    "metrics": {"metric": {"induced": "../secretdir/w.yaml"}},
+    "Python": {"nodes": {"n": {"tool": "python:../secretdir/code.py:f"}}},
+    "type": {"types": {"T": "../secretdir/code.py:T"}},
+}
+
+
+@pytest.mark.parametrize("words", [[], ["--deep"], ["--json"]], ids=str)
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_finding_13_validate_tells_nothing_of_what_lies_outside(folder: Path, name: str, words: list[str]) -> None:
+    secret = folder.parent / "secretdir"
+    secret.mkdir()
+    for place in ("creds.csv", "w.yaml", "code.py"):
+        (secret / place).write_text(f"{SECRET}\n")
+    Path("link.csv").symlink_to(secret / "creds.csv")
+    result = invoke("validate", *words, str(write(**OUTSIDE[name])))
+    assert "AKIA" not in result.output + str(result.exception)
+    assert "outside its folder" in result.output + str(result.exception)
+
+
+def test_finding_13_what_is_trusted_is_looked_at(folder: Path) -> None:
+    (folder.parent / "rows.csv").write_text("text,label\n" + "t,a\n" * 9)
+    path = str(write(data="../rows.csv"))
+    assert "were not looked at" in invoke("validate", path).output
+    assert "Rows: train" in invoke("validate", path, "--run-code").output
+    assert invoke("trust", path).exit_code == 0
+    assert "Rows: train" in invoke("validate", path).output
