@@ -5,49 +5,74 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
-from workbench.errors import NodeError, SpecError
+from workbench.errors import LMError, NodeError, SpecError
 from workbench.gateway import Ask, Gateway, Refused
 from workbench.kit.tools import Tool, check_call
 from workbench.ledger import Ledger
 from workbench.lm import Message, Response
 from workbench.runtime import Runtime, make_request
-from workbench.spec import BudgetSpec, Spec, lm_spec
+from workbench.spec import BudgetSpec, LMSpec, Spec, lm_spec
 from workbench.store import IN_MEMORY, Store, add_run
 from workbench.workflow import Workflow, task_lm
+from workbench_external.asking import Asking, Named, Refusals, choose, forward, in_its_words
 from workbench_external.functions import OfferedFunctions
 from workbench_external.node import External
-from workbench_external.session import choose_settings
-from workbench_external.slots.patches import Patched
+
+#: Requests at once to one model where its settings name no number: more than a gateway takes.
+UNLIMITED = 4096
+#: Seconds for requests in flight to end, at SIGTERM.
+DRAIN_SECONDS = 30.0
 
 
 class ServedSession:
-    """Whoever has the key. missed: texts that matched no slot are told to it, once each."""
+    """Whoever has the key. missed: texts that matched no slot are told to it, once each; refused: refusals are."""
 
-    def __init__(self, node: External, workflow: Workflow, spec: Spec, runtime: Runtime, missed: Callable[[str], None]):
+    passes = True
+
+    def __init__(
+        self,
+        node: External,
+        workflow: Workflow,
+        spec: Spec,
+        runtime: Runtime,
+        missed: Callable[[str], None],
+        refused: Callable[[str], None] = lambda words: None,
+    ):
         self.node, self.runtime = node, runtime
-        self.usual, self._missed = task_lm(spec.lm, workflow), missed
+        self.usual, self._missed, self._refused = serving(task_lm(spec.lm, workflow)), missed, refused
         self._told: set[str] = set()
+        self.named, self.refusals = Named(), Refusals()
         self.policy, self.functions = spec.policy, OfferedFunctions(node.config.functions, self._call_function)
 
     async def complete(self, ask: Ask) -> Sequence[Response]:
-        patched = self.node.patches.apply(ask, {})
-        for text in {*patched.missed} - self._told:
+        asking = self._choose(ask, self.functions.definitions(ask))
+        for text in {*asking.patched.missed} - self._told:
             self._told.add(text)
             self._missed(text)
-        return await asyncio.gather(*(self._answer(ask, patched, replica) for replica in range(ask.samples)))
+        self.runtime.ledger.revive()  # what failed before is tried again
+        try:
+            return await asyncio.gather(*(self._answer(asking, replica) for replica in range(asking.answers)))
+        except LMError as error:
+            raise in_its_words(error) from error
 
-    async def _answer(self, ask: Ask, patched: Patched, replica: int) -> Response:
-        spec, settings = choose_settings(self.node.config, ask, patched, self.usual)
+    def _choose(self, ask: Ask, offered: Sequence[Any] = ()) -> Asking:
+        config = self.node.config
+        asking = choose(config, ask, self.node.patches.apply(ask, {}), self.usual, self.runtime, offered)
+        return replace(asking, spec=serving(asking.spec))
+
+    async def _answer(self, asking: Asking, replica: int) -> Response:
         left = self.node.max_calls
-        if offered := self.functions.definitions(ask):
-            settings["tools"] = (*patched.tools, *offered)
 
         async def complete(messages: Sequence[Message]) -> Response:
-            found, _ = await self.runtime.complete(spec, make_request(spec, messages, replica, settings), "task")
+            messages, settings = asking.request(messages)
+            request = make_request(asking.spec, messages, replica, settings)
+            found, _ = await self.runtime.complete(asking.spec, request, "task")
+            self.named.count(asking.ask.model, found, asking.spec.model)
             return found.without_thoughts()
 
         def count() -> None:
@@ -56,7 +81,21 @@ class ServedSession:
             if left <= 0:
                 raise Refused(502, "steps", f"The model called functions in {self.node.max_calls} answers in a row.")
 
-        return await self.functions.answer(patched.messages, offered, complete, count)
+        return await self.functions.answer(asking.messages, asking.offered, complete, count)
+
+    def note_refusal(self, error: Exception) -> None:
+        """Tell of a request that got no answer."""
+        before = self.refusals.count
+        self.refusals.note(error.__cause__ if isinstance(error.__cause__, LMError) else error)
+        if self.refusals.count > before:
+            self._refused(self.refusals.last)
+
+    async def forward(
+        self, method: str, path: str, body: Mapping[str, Any] | None, headers: Mapping[str, str], ask: Ask | None
+    ) -> tuple[int, dict[str, str], bytes] | None:
+        """What the model's server answers on a path that asks no model; None where it has none."""
+        asking = self._choose(ask) if ask else None
+        return await forward(self.runtime, self.node.config, self.usual, method, path, body, headers, asking)
 
     async def _call_function(self, tool: Tool, arguments: dict[str, Any]) -> Any:
         await check_call((self.policy,), tool.name, arguments, None, _unasked, tool.all_defaults)
@@ -72,7 +111,13 @@ class ServedSession:
         return vectors, sum(call.response.prompt_tokens for _, call in paid if call.response is not None)
 
     def models(self) -> Sequence[str]:
-        return [*self.node.config.models]
+        return [name for name in self.node.config.models if name != "*"]
+
+
+def serving(spec: LMSpec) -> LMSpec:
+    """The settings of a model whose clients decide how many requests are sent at once, and whether again."""
+    usual = {"attempts": 1, "concurrency": UNLIMITED}
+    return spec.model_copy(update={name: v for name, v in usual.items() if name not in spec.model_fields_set})
 
 
 async def _unasked(kind: str, content: Any, ask: Callable[[], Awaitable[bool]]) -> bool:

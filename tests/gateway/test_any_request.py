@@ -139,7 +139,7 @@ def answered(path: str, body: dict[str, Any]) -> ScriptedSession | Refused:
     session = ScriptedSession(CALLS)
     answer: Callable[..., Awaitable[Any]] = endpoint.answer
     try:
-        found = asyncio.run(answer(Admitted(session), body, named))
+        found = asyncio.run(answer(Admitted(session), e.Asked("POST", path, body, named)))
         json.dumps(found if isinstance(found, dict) else [*found], allow_nan=False)
     except Refused as refused:
         return refused

@@ -62,6 +62,9 @@ class Door:
         found, self._admitted = [*self._admitted.values()], {}
         return found
 
+    def everybody(self) -> list[Admitted]:
+        return [*self._admitted.values()]
+
     def find(self, in_path: str | None, headers: Mapping[str, str]) -> Admitted:
         """Whose request it is, by the path or else by its keys. Raises Refused (401).
 
@@ -82,9 +85,18 @@ class Door:
 
 
 def _keys(headers: Mapping[str, str]) -> list[str]:
-    kind, _, token = headers.get("Authorization", "").partition(" ")
-    shown = (token.strip() if kind.lower() == "bearer" else "", headers.get("x-api-key"), headers.get("api-key"))
-    return [key.strip() for key in shown if key and key.strip()]
+    """All keys that a request shows. Raises Refused (400) for a header that is there twice: which one counts?"""
+    found: list[str] = []
+    for name in ("Authorization", "x-api-key", "api-key"):
+        values = [value for own, value in headers.items() if own.lower() == name.lower()]
+        if len(values) > 1:
+            raise Refused(400, "bad_request", f"The header {name} is there {len(values)} times. Send it once.")
+        for value in values:
+            kind, _, token = value.strip().partition(" ")
+            found.append(
+                value.strip() if name != "Authorization" else token.strip() if kind.lower() == "bearer" else ""
+            )
+    return [key for key in found if key]
 
 
 def _digest(secret: str) -> bytes:

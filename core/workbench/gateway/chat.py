@@ -255,6 +255,11 @@ def _usage(responses: Sequence[Response]) -> dict[str, int]:
     return {"prompt_tokens": prompt, "completion_tokens": answer, "total_tokens": prompt + answer}
 
 
+def refuse_completion(body: Mapping[str, Any]) -> Ask:
+    """Raise Refused (404): a text to go on with is no chat."""
+    raise Refused(404, "not_found", "The model's server has no such API. Send the text to chat/completions.")
+
+
 def read_embeddings(body: Mapping[str, Any]) -> tuple[list[str], str]:
     """(texts, model) of a request for embeddings. Raises Refused (400)."""
     model = f.as_name(body.get("model"), "model", "Send the name of a model.")

@@ -40,18 +40,34 @@ _TEXTS = ("input_text", "output_text", "text", "summary_text")
 class StoredAnswers:
     """The latest answers of one session, each with its body and the conversation that it ends."""
 
-    _kept: OrderedDict[str, tuple[Mapping[str, Any], tuple[Message, ...]]] = field(default_factory=OrderedDict)
+    _kept: OrderedDict[str, tuple[Mapping[str, Any] | None, tuple[Message, ...]]] = field(default_factory=OrderedDict)
     _items: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def keep(self, body: Mapping[str, Any], conversation: tuple[Message, ...]) -> None:
-        self._kept[body["id"]] = (body, conversation)
+        self._keep(body["id"], body, conversation)
         self._items |= {item["id"]: item for item in body["output"]}
+
+    def keep_passed(self, number: str, conversation: tuple[Message, ...]) -> None:
+        """Keep the conversation of an answer that the model's own server keeps."""
+        self._keep(number, None, conversation)
+
+    def _keep(self, number: str, body: Mapping[str, Any] | None, conversation: tuple[Message, ...]) -> None:
+        self._kept[number] = (body, conversation)
         while len(self._kept) > MOST_KEPT:
             self.drop(next(iter(self._kept)))
 
+    def wrote(self, number: str) -> bool:
+        """Whether an answer was written here, and not by the model's own server."""
+        return number in self._kept and self._kept[number][0] is not None
+
+    def earlier(self, body: Mapping[str, Any]) -> tuple[Message, ...]:
+        """The conversation that a request goes on with, as far as it is known here."""
+        number = body.get("previous_response_id")
+        return self._kept[number][1] if isinstance(number, str) and number in self._kept else ()
+
     def body(self, number: str) -> Mapping[str, Any]:
         """Raises Refused (404)."""
-        return self._find(number, "response_id")[0]
+        return self._find(number, "response_id")[0] or {}
 
     def conversation(self, number: str) -> tuple[Message, ...]:
         """The messages up to an answer, and the answer. Raises Refused (404)."""
@@ -69,14 +85,19 @@ class StoredAnswers:
         """Raises Refused (404)."""
         body, _ = self._find(number, "response_id")
         del self._kept[number]
-        for item in body["output"]:
+        for item in (body or {}).get("output", ()):
             self._items.pop(item["id"], None)
 
-    def _find(self, number: str, place: str) -> tuple[Mapping[str, Any], tuple[Message, ...]]:
+    def _find(self, number: str, place: str) -> tuple[Mapping[str, Any] | None, tuple[Message, ...]]:
         if number not in self._kept:
             told = f"Response {f.shown(number)} is not kept here. Send all items in input instead."
             raise Refused(404, "not_found", told, field=place)
         return self._kept[number]
+
+
+def refuse_background(body: Mapping[str, Any]) -> None:
+    """Raise Refused (400) for an answer that comes later, whose cost nobody would be told."""
+    f.refuse_set(body, {"background": _REFUSED["background"]})
 
 
 def read_response(body: Mapping[str, Any], stored: StoredAnswers) -> tuple[Ask, tuple[Message, ...]]:
