@@ -35,7 +35,13 @@ async def served(
     """A gateway of a file with this model and node, and the secret. told: takes what the gateway says of refusals."""
     tree = {"external": "text -> label", "command": ["true"], **(node or {})}
     workflow = Workflow({"nodes": {"agent": node_tree(tree)}}, Path("."))
-    file = {"name": "t", "lm": dict(lm), "data": {"file": "x"}, "metric": "exact_match(label)", "nodes": {"agent": tree}}
+    file = {
+        "name": "t",
+        "lm": dict(lm),
+        "data": {"file": "x"},
+        "metric": "exact_match(label)",
+        "nodes": {"agent": tree},
+    }
     spec, store = Spec.model_validate(file), Store(IN_MEMORY)
     run = add_run(store, run="t", name="t", status="running", spec="", options="{}")
     ledger = Ledger(store, run, BudgetSpec.model_validate({}), recorded=False)

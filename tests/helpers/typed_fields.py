@@ -42,7 +42,15 @@ def values_of(kind: Any, depth: int = 0, name: str = "x") -> list[Any]:
     if origin is not None and inspect.isclass(origin) and issubclass(origin, Iterable):
         inner = values_of(args[0], depth + 1, name)
         return [[value] for value in inner] if inner else [[]]
-    plain = {str: name, int: 3, float: 0.5, bool: True, object: {"k": 1}, Any: {"k": 1}, datetime: "2026-01-01T00:00:00Z"}
+    plain = {
+        str: name,
+        int: 3,
+        float: 0.5,
+        bool: True,
+        object: {"k": 1},
+        Any: {"k": 1},
+        datetime: "2026-01-01T00:00:00Z",
+    }
     if isinstance(kind, TypeVar) or kind not in plain:
         return [name]
     return [plain[kind]]

@@ -1,4 +1,4 @@
-"""A server of models that speaks the APIs of OpenAI and Anthropic, and refuses what they refuse; it keeps what it is asked.
+"""A server of models that speaks the APIs of OpenAI and Anthropic, refuses what they refuse, and keeps requests.
 
 Rules, by the page that states them: an unknown field (platform.openai.com/docs/guides/error-codes, "Unknown parameter";
 docs.claude.com/en/api/errors, "Extra inputs are not permitted"), an empty text block and a thinking turn without its
@@ -49,7 +49,9 @@ def check_messages(body: Json) -> None:
             raise Wrong(f"messages.{n}: all messages must have non-empty content")
         called = any(block["type"] == "tool_use" for block in own)
         if thinks and message["role"] == "assistant" and called and "thinking" not in own[0]["type"]:
-            raise Wrong(f"messages.{n}.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`.")
+            raise Wrong(
+                f"messages.{n}.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`."
+            )
     if any(block["type"] == "text" and not block["text"] for block in blocks):
         raise Wrong("messages: text content blocks must be non-empty")
 
@@ -84,8 +86,14 @@ USUAL: Mapping[str, Json] = {
     "chat/completions": chat_answer(),
     "messages": message_answer({"type": "text", "text": "a"}),
     "responses": response_answer(),
-    "completions": {"id": "c", "object": "text_completion", "created": 1, "model": "up", "usage": USAGE,
-                    "choices": [{"index": 0, "text": "a", "logprobs": None, "finish_reason": "stop"}]},  # fmt: skip
+    "completions": {
+        "id": "c",
+        "object": "text_completion",
+        "created": 1,
+        "model": "up",
+        "usage": USAGE,
+        "choices": [{"index": 0, "text": "a", "logprobs": None, "finish_reason": "stop"}],
+    },
 }
 
 
@@ -132,7 +140,7 @@ class Upstream:
         return web.json_response(answer, headers=self.headers)
 
     async def stream(self, request: web.Request, events: list[Any], seconds: float = 0.0) -> web.StreamResponse:
-        """Events as they are given: texts as they are, others as data, with their type as the name where they have one."""
+        """Events: texts as they are, others as data, with their type as the name where they have one."""
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", **self.headers})
         await response.prepare(request)
         for event in events:

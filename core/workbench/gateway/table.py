@@ -120,14 +120,16 @@ _USUAL: Mapping[str, Any] = {"truncation": "disabled", "thinking": {"type": "dis
 
 
 def check_fields(api: str, body: Mapping[str, Any]) -> None:
-    """Raise Refused (400) for a field that would be lost on the way to another API though it matters."""
+    """Raise Refused (400) for a field that would be lost on the way to another API though it matters. What can be said
+    better of a field is said before."""
     for place, rule in TABLE[api].items():
         known = {*rule.carried.split(), *rule.dropped.split()}
         for where, found in _objects(body, place.split(".") if place else []):
             for name, value in found.items():
                 if name in known or value in _NOTHING or (name in _USUAL and value == _USUAL[name]):
                     continue
-                at = f"{where}.{name}" if where else name
+                shown = name if name.isidentifier() and len(name) < 60 else f.shown(name)
+                at = f"{where}.{shown}" if where else shown
                 raise f.bad(at, "cannot be carried to the model's API", rule.refused.get(name, _NOT_HERE))
 
 
