@@ -52,7 +52,9 @@ class Server:
         self._sessions: dict[asyncio.AbstractEventLoop, aiohttp.ClientSession] = {}
 
     def url(self, path: str) -> URL:
-        return (self.base / path).with_query(self.base.query)
+        """The address of a path behind the base; what stands behind a `?` is added to the query of the base."""
+        own, _, query = path.partition("?")
+        return (self.base / own).with_query(self.base.query).update_query(query)
 
     async def send(
         self,

@@ -127,7 +127,7 @@ def _read_response(view: View, body: Mapping[str, Any]) -> None:
         view.add("system", body["instructions"], ("instructions",))
     given = body.get("input")
     if isinstance(given, str):
-        view.add("user", given, ("input",))
+        view.add("user", given, ("input",), 0)  # which is a list of one
     for n, item in enumerate(_dicts(given)):
         match item.get("type", "message"):
             case "message":
