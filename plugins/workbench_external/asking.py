@@ -151,8 +151,8 @@ async def forward(
         return None
     if asking is not None:
         body = asking.request(asking.messages)[1]["native"].body
-    send: Any = runtime.pool.get(spec).forward
-    found = await send(method, path.lstrip("/"), body, headers)
+    lm: Any = runtime.pool.get(spec)
+    found = await lm.forward(method, path.lstrip("/"), body, headers)
     return None if found[0] in _NO_SUCH_PATH else found
 
 

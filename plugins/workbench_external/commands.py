@@ -195,7 +195,12 @@ def _file_of(result: str, db: str) -> Generator[Path]:
 @click.command("gateway")
 @click.argument("result")
 @click.option("--node", "name", help="The external node whose slots are used, if the file has several.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="A loopback address.")
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="0.0.0.0: other machines and containers reach it, with the key.",
+)
 @click.option("--port", type=click.IntRange(0, 65535), default=8322, show_default=True, help="0: any that is free.")
 @click.option(
     "--key",
@@ -212,12 +217,15 @@ def gateway_command(
 
     RESULT is the file that `optimize` wrote, or the name of a run, whose winner is taken.
 
-    Prints the variables that lead an agent there. Nothing is recorded, and no budget holds. SIGTERM or Ctrl-C ends it.
+    Prints the variables that lead an agent there. Requests and answers pass as they are, streams piece by piece, but
+    for the texts of the slots. Nothing is recorded, and no budget holds; all requests pass at once, unless
+    lm.concurrency sets a limit. SIGTERM or Ctrl-C ends it: requests in flight end first, for 30 seconds at most.
     """
     import asyncio
 
     from workbench.cli.trust import require_trust, require_trust_in_run
     from workbench.inference import read_workflow
+    from workbench.lm import is_loopback
     from workbench_external.node import find_agents
     from workbench_external.served import serve_gateway
 
@@ -229,10 +237,13 @@ def gateway_command(
         spec, _, workflow = read_workflow(file, read_settings(sets))
     node = _choose(find_agents(workflow), name, result)
 
-    def ready(variables: dict[str, str]) -> None:
+    def ready(variables: dict[str, str], limit: str) -> None:
         for variable, value in variables.items():
             say(f"{variable}={one_line(value)}")
         say(f"The gateway of {one_line(spec.name)} listens.", err=True)
+        say(limit, err=True)
+        if not is_loopback(f"http://{host}"):
+            say("Other machines reach it, with the key. What they send is not encrypted on the way.", err=True)
         for slot in (node.config.slots or {}).values():
             if slot.in_ == "file" and slot.text not in (None, slot.match):
                 say(f"{one_line(slot.name)} is a file, which passes no gateway: `workbench apply` writes it.", err=True)

@@ -23,6 +23,8 @@ from workbench_external.asking import Asking, Named, Refusals, choose, forward, 
 from workbench_external.functions import OfferedFunctions
 from workbench_external.node import External
 
+#: The framework that sends traces to its maker with the key of its models, which is ours here (openai-agents, Tracing).
+QUIET = {"OPENAI_AGENTS_DISABLE_TRACING": "1"}
 #: Requests at once to one model where its settings name no number: more than a gateway takes.
 UNLIMITED = 4096
 #: Seconds for requests in flight to end, at SIGTERM.
@@ -133,17 +135,19 @@ async def serve_gateway(
     host: str,
     port: int,
     key: str | None,
-    ready: Callable[[dict[str, str]], None],
+    ready: Callable[[dict[str, str], str], None],
     log: Callable[[str], None],
 ) -> None:
-    """Answer an agent until SIGTERM or SIGINT. Nothing is recorded, and no budget holds.
+    """Answer an agent until SIGTERM or SIGINT; then requests in flight end, within DRAIN_SECONDS. Nothing is recorded,
+    and no budget holds.
 
     Args:
         node: whose slots replace texts.
-        ready: is told the variables of the environment that lead an agent here.
-        log: takes lines on errors, and on texts that match no slot.
+        host: one that other machines reach lets them in, with the key.
+        ready: is told the variables of the environment that lead an agent here, and how many requests pass at once.
+        log: takes lines on errors, on refusals, on texts that match no slot, and on the models that were named.
 
-    Raises SpecError for a host that other machines reach, and for a port that is taken.
+    Raises SpecError for a port that is taken.
     """
     store = Store(IN_MEMORY)
     run = add_run(store, run="gateway", name=spec.name, status="running", spec="", options="{}")
@@ -151,13 +155,27 @@ async def serve_gateway(
     gateway = None
     try:
         gateway = await _listen(host, port, lambda error: log(f"{type(error).__name__}: {error}"))
-        told = ServedSession(node, workflow, spec, runtime, lambda text: log(f"no slot matches: {text}"))
-        ready(gateway.environment(gateway.admit(told, key), {}))
+        session = ServedSession(
+            node,
+            workflow,
+            spec,
+            runtime,
+            lambda text: log(f"no slot matches: {text}"),
+            lambda words: log(f"refused: {words}"),
+        )
+        secret = gateway.admit(session, key)
+        ready({**gateway.environment(secret, {}, in_path=False), **QUIET}, describe_limit(session.usual))
         ended, loop = asyncio.Event(), asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             with suppress(RuntimeError, ValueError):  # not in the main thread
                 loop.add_signal_handler(number, ended.set)
         await ended.wait()
+        if left := await gateway.drain(DRAIN_SECONDS):
+            log(f"{left} requests had not ended after {DRAIN_SECONDS:g} s")
+        if named := session.named.describe():
+            log(named)
+        if refused := session.refusals.describe():
+            log(f"the agent {refused}")
     finally:
         if gateway is not None:
             await gateway.aclose()
@@ -165,9 +183,16 @@ async def serve_gateway(
         store.close()
 
 
+def describe_limit(spec: LMSpec) -> str:
+    """How many requests pass at once, as a sentence."""
+    if (most := spec.concurrency or UNLIMITED) >= UNLIMITED:
+        return "All requests pass to the model at once (lm.concurrency sets a limit)."
+    return f"{most} requests pass to the model at once (lm.concurrency); others wait."
+
+
 async def _listen(host: str, port: int, on_error: Callable[[Exception], None]) -> Gateway:
     try:
-        return await Gateway.open(host, port, on_error=on_error)
+        return await Gateway.open(host, port, on_error=on_error, beyond=True)
     except OSError as error:
         message = f"nothing can listen at {host}, port {port}: {os.strerror(error.errno) if error.errno else error}"
         raise SpecError(message, hint="Name another --port, or 0 for any that is free.") from None

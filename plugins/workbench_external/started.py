@@ -95,11 +95,13 @@ class Turns(GatewaySession):
         return await self._current().complete(ask)
 
     async def forward(self, *asked: Any) -> Any:
-        return await self._current().forward(*asked)
+        row: Any = self._current()
+        return await row.forward(*asked)
 
     def note_refusal(self, error: Exception) -> None:
-        if self.row is not None:
-            self.row.note_refusal(error)
+        row: Any = self.row
+        if row is not None:
+            row.note_refusal(error)
 
     async def embed(self, texts: Sequence[str], model: str) -> tuple[Sequence[Sequence[float]], int]:
         return await self._current().embed(texts, model)

@@ -170,7 +170,8 @@ def test_nothing_is_asked_again_after_a_deadline() -> None:
 AGENT = """\
 import json, os, sys, urllib.request, urllib.error
 url, key = os.environ["OPENAI_BASE_URL"] + "/chat/completions", os.environ["OPENAI_API_KEY"]
-body = json.dumps({"model": "m", "stream": True, "messages": [{"role": "user", "content": json.load(sys.stdin)["text"]}]})
+messages = [{"role": "user", "content": json.load(sys.stdin)["text"]}]
+body = json.dumps({"model": "m", "stream": True, "messages": messages})
 headers = {"Content-Type": "application/json", "Authorization": "Bearer " + key}
 read = b""
 try:

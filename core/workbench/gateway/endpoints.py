@@ -4,32 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from workbench.gateway import anthropic_messages as claude
 from workbench.gateway import chat, response_events
 from workbench.gateway.access import Admitted
-from workbench.gateway.asks import Ask, Refused
-from workbench.gateway.passed import Passed, Reading, keep_passed, pass_ask, passed_headers
+from workbench.gateway.asks import Ask, Asked, Refused
+from workbench.gateway.passed import Passed, RestoringReader, keep_passed, pass_ask, passed_headers
 from workbench.gateway.responses import read_response, refuse_background
-from workbench.lm import Pieces, Response
+from workbench.lm import Response
 
 Body = Mapping[str, Any]
 Event = Mapping[str, Any] | str
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A request. named: what its path names. pieces: takes an answer that is passed on as it comes."""
-
-    method: str
-    path: str
-    body: Body = field(default_factory=dict[str, Any])
-    named: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    pieces: Pieces = field(default_factory=Pieces)
 
 
 Answer = Callable[[Admitted, Asked], Awaitable[Body | Iterator[Event] | Passed]]
@@ -162,7 +150,7 @@ async def _forwarded(who: Admitted, asked: Asked, number: str = "", ask: Ask | N
 
 async def _answers(who: Admitted, ask: Ask) -> Sequence[Response] | Passed:
     responses = await who.session.complete(ask if ask.native is not None else who.returned.restore(ask))
-    read = ask.read.last if isinstance(ask.read, Reading) else None
+    read = ask.read.last if isinstance(ask.read, RestoringReader) else None
     who.returned.keep(read or ask, responses)
     if len(responses) == 1 and (native := responses[0].native) is not None:
         return Passed(native["raw"].encode(), native["headers"])

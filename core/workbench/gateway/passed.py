@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from workbench.errors import LMError
 from workbench.gateway import fields as f
 from workbench.gateway.access import Admitted
-from workbench.gateway.asks import Ask, Refused
+from workbench.gateway.asks import Ask, Asked, Refused
 from workbench.gateway.replaced import replace_texts, without_places
 from workbench.gateway.responses import StoredAnswers
 from workbench.gateway.table import INERT
@@ -18,9 +18,6 @@ from workbench.gateway.view import PLACE, limit_name, most_tokens, read_view
 from workbench.lm import Message, Native, NotCarried, Request, join_events, plain_message
 from workbench.lm import body_of as loaded
 from workbench.type_guards import is_dict, is_list
-
-if TYPE_CHECKING:
-    from workbench.gateway.endpoints import Asked
 
 #: Headers of an agent that change an answer.
 _HEADERS = ("anthropic-beta", "anthropic-version", "openai-beta")
@@ -75,10 +72,10 @@ def pass_ask(
     streams = body.get("stream") is True
     given = {name: value for name, value in settings.items() if value is not None}
     messages, tools = tuple(view.messages), tuple(view.tools)
-    return Ask(model, messages, tools, given, samples, streams, native, view, Reading(who, read), asked.pieces)
+    return Ask(model, messages, tools, given, samples, streams, native, view, RestoringReader(who, read), asked.pieces)
 
 
-class Reading:
+class RestoringReader:
     """Reads bodies for servers of another API. last: the latest one, as the agent sent its turns."""
 
     def __init__(self, who: Admitted, read: Callable[[Mapping[str, Any]], Ask]):

@@ -60,7 +60,7 @@ def _put(value: Any, path: Path, new: Any) -> Any:
     if not path:
         return new
     copy: Any = dict(value) if is_dict(value) else list(value)
-    inside = value.get(path[0]) if is_dict(value) else value[path[0]]
+    inside = copy.get(path[0]) if is_dict(value) else copy[path[0]]
     copy[path[0]] = _put(inside, path[1:], new)
     return copy
 

@@ -10,13 +10,14 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
+from socket import gethostname
 from typing import TYPE_CHECKING, Any
 
 from workbench.errors import SpecError
 from workbench.failures import FailureKind
 from workbench.gateway.access import MOST_AT_ONCE, Admitted, Door, check_sender, own_names, variables_for
-from workbench.gateway.asks import GatewaySession, Refused, refusal_of
-from workbench.gateway.endpoints import Asked, Dialect, Endpoint, Event, dialect_of, find_endpoint
+from workbench.gateway.asks import Asked, GatewaySession, Refused, refusal_of
+from workbench.gateway.endpoints import Dialect, Endpoint, Event, dialect_of, find_endpoint
 from workbench.gateway.passed import Passed
 from workbench.lm import MAX_BODY, Pieces, is_loopback, storable
 from workbench.type_guards import is_dict, is_list
@@ -34,6 +35,9 @@ _SLASHES = re.compile("//+")
 #: Half of a character, which no encoding of text can hold, begins so in JSON.
 _HALF = re.compile(rb"\\ud[89a-f]", re.IGNORECASE)
 
+#: Addresses that stand for all of a machine's.
+_EVERYWHERE = ("0.0.0.0", "[::]", "::")
+
 _encode = json.JSONEncoder(separators=(",", ":"), default=dict).encode
 
 
@@ -45,27 +49,34 @@ class Gateway:
     """Answers agents on this machine. Use it in the event loop that opened it, and close it with `aclose`."""
 
     def __init__(self, on_error: Callable[[Exception], None] | None = None):
-        self.address, self._names = "", frozenset[str]()
+        self.address, self._names = "", None
         self._door, self._on_error, self._draining = Door(), on_error, False
         self._listening: asyncio.Server | None = None
         self._server: web.Server | None = None
 
     @classmethod
     async def open(
-        cls, host: str = "127.0.0.1", port: int = 0, on_error: Callable[[Exception], None] | None = None
+        cls,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        on_error: Callable[[Exception], None] | None = None,
+        *,
+        beyond: bool = False,
     ) -> Gateway:
         """A gateway that listens.
 
         Args:
             host: a loopback address; [::1] in brackets.
             port: 0 takes a free one.
+            beyond: other machines, and containers, may reach it, if the host is theirs to reach: with the secret.
             on_error: is told of exceptions that no agent is told of: faults of a session or of ours.
 
-        Raises SpecError for a host that other machines reach, and OSError for a port that is taken.
+        Raises SpecError for a host that other machines reach, unless they may, and OSError for a port that is taken.
         """
         from aiohttp import web
 
-        if not is_loopback(f"http://{host}"):
+        local = is_loopback(f"http://{host}")
+        if not (local or beyond):
             raise SpecError(f"a gateway cannot listen at {host}", hint="It is for agents on this machine: 127.0.0.1.")
         made = cls(on_error)
         made._server = web.Server(
@@ -77,7 +88,8 @@ class Gateway:
         )
         listening = await asyncio.get_running_loop().create_server(made._server, host.strip("[]"), port, backlog=1024)
         made._listening, taken = listening, listening.sockets[0].getsockname()[1]
-        made.address, made._names = f"http://{host}:{taken}", own_names(host, taken)
+        shown = gethostname() if host in _EVERYWHERE else host
+        made.address, made._names = f"http://{shown}:{taken}", own_names(host, taken) if local else None
         return made
 
     def admit(self, session: GatewaySession, secret: str | None = None) -> str:
@@ -90,13 +102,17 @@ class Gateway:
         if (who := self._door.dismiss(secret)) is not None:
             await _cancel(who.requests)
 
-    def environment(self, secret: str, inherited: Mapping[str, str] | None = None) -> dict[str, str]:
+    def environment(
+        self, secret: str, inherited: Mapping[str, str] | None = None, *, in_path: bool = True
+    ) -> dict[str, str]:
         """The variables of the environment that lead the stock clients of an agent here.
 
         inherited: the environment that the agent has else; None: that of this process. Variables of further providers
-        (Azure, and those of LiteLLM) are replaced where it has some, and never added.
+        (Azure, and those of LiteLLM) are replaced where it has some, and never added. in_path: the secret stands in the
+        addresses, too, for an agent with a key of its own in its configuration; clients write addresses into logs.
         """
-        return variables_for(f"{self.address}/s/{secret}", secret, os.environ if inherited is None else inherited)
+        url = f"{self.address}/s/{secret}" if in_path else self.address
+        return variables_for(url, secret, os.environ if inherited is None else inherited)
 
     async def drain(self, seconds: float) -> int:
         """Let requests in flight end; new ones are told to try again (503). Returns how many had not ended in time."""

@@ -17,7 +17,7 @@ from workbench.gateway import fields as f
 from workbench.type_guards import is_dict, is_list
 
 
-class Rule(NamedTuple):
+class FieldRule(NamedTuple):
     """The fields of the objects at one place, by name. refused: and what to send instead."""
 
     carried: str = ""
@@ -36,7 +36,7 @@ _THOUGHTS = (
 _NOT_HERE = "Leave it out: only a server of the same API can be told."
 
 CHAT = {
-    "": Rule(
+    "": FieldRule(
         "model messages n stream temperature top_p max_tokens max_completion_tokens stop response_format logprobs "
         "tools tool_choice parallel_tool_calls seed reasoning_effort frequency_penalty presence_penalty logit_bias "
         "verbosity modalities top_k min_p repetition_penalty min_tokens ignore_eos chat_template_kwargs "
@@ -50,20 +50,20 @@ CHAT = {
             "top_logprobs": "Send logprobs: true alone; only the tokens that were drawn are known.",
         },
     ),
-    "messages[]": Rule(
+    "messages[]": FieldRule(
         "role content name tool_calls tool_call_id refusal",
         f"{_THOUGHTS} annotations audio id {_CACHE}",
         {"function_call": "Send tool_calls instead."},
     ),
-    "messages[].content[]": Rule("type text image_url refusal", _CACHE),
-    "messages[].content[].image_url": Rule("url detail"),
-    "messages[].tool_calls[]": Rule("id type function", "index extra_content provider_specific_fields"),
-    "messages[].tool_calls[].function": Rule("name arguments", "thought_signature"),
-    "tools[]": Rule("type function", _CACHE),
-    "tools[].function": Rule("name description parameters strict"),
+    "messages[].content[]": FieldRule("type text image_url refusal", _CACHE),
+    "messages[].content[].image_url": FieldRule("url detail"),
+    "messages[].tool_calls[]": FieldRule("id type function", "index extra_content provider_specific_fields"),
+    "messages[].tool_calls[].function": FieldRule("name arguments", "thought_signature"),
+    "tools[]": FieldRule("type function", _CACHE),
+    "tools[].function": FieldRule("name description parameters strict"),
 }
 RESPONSES = {
-    "": Rule(
+    "": FieldRule(
         "model input instructions previous_response_id stream temperature top_p max_output_tokens text tools "
         "tool_choice parallel_tool_calls include reasoning",
         f"{_KEPT} stream_options max_tool_calls client_metadata",
@@ -75,19 +75,19 @@ RESPONSES = {
             "truncation": "Leave it out, and shorten the input in the agent.",
         },
     ),
-    "input[]": Rule(
+    "input[]": FieldRule(
         "type role content id name arguments call_id output",
         f"status phase summary encrypted_content {_CACHE}",
     ),
-    "input[].content[]": Rule("type text refusal image_url detail", f"annotations logprobs {_CACHE}"),
-    "input[].output[]": Rule("type text image_url detail", _CACHE),
-    "tools[]": Rule("type name description parameters strict"),
-    "text": Rule("format verbosity"),
-    "text.format": Rule("type name description schema strict"),
-    "reasoning": Rule("effort", "summary generate_summary"),
+    "input[].content[]": FieldRule("type text refusal image_url detail", f"annotations logprobs {_CACHE}"),
+    "input[].output[]": FieldRule("type text image_url detail", _CACHE),
+    "tools[]": FieldRule("type name description parameters strict"),
+    "text": FieldRule("format verbosity"),
+    "text.format": FieldRule("type name description schema strict"),
+    "reasoning": FieldRule("effort", "summary generate_summary"),
 }
 MESSAGES = {
-    "": Rule(
+    "": FieldRule(
         "model messages system max_tokens stop_sequences stream temperature top_p top_k tools tool_choice "
         "output_config output_format",
         f"{_KEPT} {_CACHE} inference_geo speed user_profile_id workspace_id diagnostics billing_policy betas",
@@ -97,17 +97,17 @@ MESSAGES = {
             "thinking": "Leave it out, and set how the model reasons where it is set (reasoning_effort).",
         },
     ),
-    "system[]": Rule("type text", f"citations {_CACHE}"),
-    "messages[]": Rule("role content"),
-    "messages[].content[]": Rule(
+    "system[]": FieldRule("type text", f"citations {_CACHE}"),
+    "messages[]": FieldRule("role content"),
+    "messages[].content[]": FieldRule(
         "type text source id name input tool_use_id content is_error",
         f"citations caller toolset_name thinking signature data {_CACHE}",
     ),
-    "messages[].content[].content[]": Rule("type text source", f"citations {_CACHE}"),
-    "tools[]": Rule("type name description input_schema strict", f"eager_input_streaming {_CACHE}"),
-    "output_config": Rule("format effort"),
+    "messages[].content[].content[]": FieldRule("type text source", f"citations {_CACHE}"),
+    "tools[]": FieldRule("type name description input_schema strict", f"eager_input_streaming {_CACHE}"),
+    "output_config": FieldRule("format effort"),
 }
-TABLE: Mapping[str, Mapping[str, Rule]] = {"chat": CHAT, "responses": RESPONSES, "messages": MESSAGES}
+TABLE: Mapping[str, Mapping[str, FieldRule]] = {"chat": CHAT, "responses": RESPONSES, "messages": MESSAGES}
 
 #: By API, the fields that change no answer, also where they pass: requests that differ in them alone are equal.
 INERT: Mapping[str, frozenset[str]] = {

@@ -216,7 +216,7 @@ def _image(part: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def _at(value: Any, path: Path) -> Any:
     for step in path:
-        value = value.get(step) if is_dict(value) else None
+        value = value.get(str(step)) if is_dict(value) else None
     return value
 
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from workbench.errors import LMError
-
-if TYPE_CHECKING:
-    from workbench.lm.protocol import Request
 
 #: The APIs, and the path of each behind the base URL of a server.
 API_PATHS: Mapping[str, str] = {
@@ -44,7 +41,7 @@ class Native:
     body: Mapping[str, Any]
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     inert: frozenset[str] = frozenset()
-    convert: Callable[[Mapping[str, Any]], Request] | None = field(default=None, compare=False)
+    convert: Callable[[Mapping[str, Any]], Any] | None = field(default=None, compare=False)
     restored: Callable[[], Mapping[str, Any] | None] = field(default=lambda: None, compare=False)
 
     @property
@@ -56,8 +53,8 @@ class Native:
         body = {name: value for name, value in self.body.items() if name not in self.inert and name != "model"}
         return {"api": self.api, "body": body, **({"headers": dict(self.headers)} if self.headers else {})}
 
-    def converted(self) -> Request:
-        """The request in the form of chat completions. Raises NotCarried."""
+    def converted(self) -> Any:
+        """The `Request` in the form of chat completions. Raises NotCarried."""
         if self.convert is None:
             raise NotCarried(f"The model's server does not speak the API of this request ({self.api}).", None)
         return self.convert(self.body)

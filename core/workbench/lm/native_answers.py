@@ -119,7 +119,7 @@ def _read_response(body: Mapping[str, Any]) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": "".join(texts), "tool_calls": calls}
     message |= {"thoughts": thoughts, **({"refusal": "".join(refusals)} if refusals else {})}
     cut = body.get("incomplete_details")
-    end = _RESPONSE_ENDS.get(cut.get("reason"), "length") if is_dict(cut) else "tool_calls" if calls else "stop"
+    end = _RESPONSE_ENDS.get(str(cut.get("reason")), "length") if is_dict(cut) else "tool_calls" if calls else "stop"
     return _chat(message, end, body.get("usage"), body.get("output"), {"logprobs": {"content": logprobs}})
 
 
