@@ -40,7 +40,7 @@ def slots_command(
     from workbench.files import check_output
     from workbench.run import prepare
     from workbench.task import write_workflow
-    from workbench_external.observed import observe_file
+    from workbench_external.observed import describe_calls, observe_file
 
     require_trust(file)
     if out is not None:
@@ -51,6 +51,8 @@ def slots_command(
     for run in runs:
         if run.failure is not None:
             say(f"row {run.trace.example} failed: {one_line(run.message or run.failure)}", err=True)
+    for line in describe_calls(runs):
+        say(one_line(line), err=True)
     for node, name, slot in () if as_json else found:
         say(f"nodes.{node}.slots.{name}.text  ({_place_of(slot)})")
         say(f"    {indented(visible(slot.match))}")
