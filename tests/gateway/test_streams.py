@@ -43,12 +43,15 @@ EVENTS: dict[str, list[Any]] = {
 }
 
 
-def gated(server: Upstream, events: list[Any], gates: list[asyncio.Event]) -> Callable[[web.Request], Awaitable[Any]]:
-    """Gives the first event, and the others once the gate that it adds is open (in the loop of the server)."""
+def gated(
+    server: Upstream, events: list[Any], gates: list[Callable[[], Any]]
+) -> Callable[[web.Request], Awaitable[Any]]:
+    """Gives the first event, and the others once the gate that it adds is opened."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         gate = asyncio.Event()
-        gates.append(gate)
+        loop = asyncio.get_running_loop()
+        gates.append(lambda: loop.call_soon_threadsafe(gate.set))
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", **server.headers})
         await response.prepare(request)
         await response.write(as_event(events[0]))
@@ -61,19 +64,15 @@ def gated(server: Upstream, events: list[Any], gates: list[asyncio.Event]) -> Ca
     return answer
 
 
-def open_gate(gate: asyncio.Event) -> None:
-    gate._loop.call_soon_threadsafe(gate.set)  # type: ignore[attr-defined]
-
-
 @pytest.mark.parametrize("api", EVENTS)
 def test_the_first_piece_passes_while_the_answer_is_not_there_yet(api: str) -> None:
     path, name = APIS[api]
-    gates: list[asyncio.Event] = []
+    gates: list[Callable[[], Any]] = []
 
     async def use(client: aiohttp.ClientSession, base: str) -> tuple[bytes, bytes, Any]:
         async with client.post(f"{base}/{path}", json={**BODY, "input": "hi"}) as answer:
             first = await answer.content.readuntil(b"\n\n")
-            open_gate(gates[0])
+            gates[0]()
             return first, await answer.read(), answer.headers
 
     with upstream() as server:
@@ -85,7 +84,7 @@ def test_the_first_piece_passes_while_the_answer_is_not_there_yet(api: str) -> N
 
 def test_all_requests_pass_at_once() -> None:
     """16 did, unless the file said otherwise."""
-    gates: list[asyncio.Event] = []
+    gates: list[Callable[[], Any]] = []
 
     async def one(client: aiohttp.ClientSession, base: str) -> bytes:
         async with client.post(f"{base}/chat/completions", json=BODY) as answer:
@@ -96,7 +95,7 @@ def test_all_requests_pass_at_once() -> None:
         while len(gates) < 80:
             await asyncio.sleep(0.005)
         for gate in gates:
-            open_gate(gate)
+            gate()
         return await asyncio.gather(*asking)
 
     with upstream() as server:
@@ -136,7 +135,7 @@ def test_a_stream_that_breaks_is_told_as_it_is_and_is_not_asked_again(whole: boo
 
 
 def test_a_client_that_hangs_up_ends_the_request_upstream() -> None:
-    gates: list[asyncio.Event] = []
+    gates: list[Callable[[], Any]] = []
 
     async def use(client: aiohttp.ClientSession, base: str) -> None:
         async with client.post(f"{base}/chat/completions", json=BODY) as answer:
@@ -260,7 +259,7 @@ def test_a_request_that_is_sent_again_reads_the_pieces_of_the_first() -> None:
 
 
 def test_while_it_drains_requests_in_flight_end_and_new_ones_are_told_to_try_again() -> None:
-    gates: list[asyncio.Event] = []
+    gates: list[Callable[[], Any]] = []
 
     async def course(server: Upstream) -> None:
         async with served(model("openai/up", server.address)) as (gateway, secret):
@@ -275,7 +274,7 @@ def test_while_it_drains_requests_in_flight_end_and_new_ones_are_told_to_try_aga
                         assert other.status == 503 and other.headers["retry-after"] == "1"
                         assert "x-should-retry" not in other.headers
                     assert not draining.done()
-                    open_gate(gates[0])
+                    gates[0]()
                     assert (await answer.read()).endswith(b"[DONE]\n\n")
                 assert await draining == 0
 

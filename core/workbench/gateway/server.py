@@ -177,10 +177,7 @@ class Gateway:
         work, pieces = asyncio.ensure_future(endpoint.answer(who, asked)), asked.pieces
         work.add_done_callback(lambda _: pieces.wake())
         try:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(PING_SECONDS):
-                    while not work.done() and not pieces.source.begun:
-                        await pieces.wait()
+            await _first_sign(work, pieces)
             if pieces.source.begun:
                 return await self._relay(request, who, work, pieces, endpoint.dialect)
             if work.done():
@@ -240,10 +237,7 @@ class Gateway:
         try:
             while not work.done() and not pieces.source.begun:
                 await response.write(b": ping\n\n")
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(PING_SECONDS):
-                        while not work.done() and not pieces.source.begun:
-                            await pieces.wait()
+                await _first_sign(work, pieces)
             if pieces.source.begun:
                 return await self._relay(request, who, work, pieces, dialect, response)
             try:
@@ -264,6 +258,14 @@ class Gateway:
         if refused.kind == "internal" and self._on_error is not None:
             self._on_error(error)
         return refused
+
+
+async def _first_sign(work: asyncio.Future[Any], pieces: Pieces) -> None:
+    """Wait until an answer has begun or ended, for PING_SECONDS at most."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(PING_SECONDS):
+            while not work.done() and not pieces.source.begun:
+                await pieces.wait()
 
 
 def _split(path: str) -> tuple[str | None, str]:
