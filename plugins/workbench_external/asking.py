@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,8 @@ _USUAL_TEMPERATURE = 1.0
 LEAST_SECONDS = 600.0
 #: What a server says that does not have a path.
 _NO_SUCH_PATH = (404, 405, 501)
+#: Names of models whose settings are kept.
+_MOST_MODELS = 256
 #: In `models`: the model that the agent names, with its provider before it where it names none.
 AS_NAMED = "as-named"
 
@@ -71,19 +73,34 @@ class Asking:
         return make_request(self.spec, ask.messages, 0, settings)
 
 
+class Models:
+    """The models of a node's requests, made once for each name: the pool finds an object faster than its settings.
+
+    usual: the model where the node names none. change: makes of settings those that are used.
+    """
+
+    def __init__(self, config: ExternalConfig, usual: LMSpec, change: Callable[[LMSpec], LMSpec] = lambda spec: spec):
+        self.config, self.usual, self._change = config, usual, change
+        self._made: dict[tuple[str, str], LMSpec] = {}
+
+    def get(self, named: str, patched: Any = None) -> LMSpec:
+        """named: by the agent. patched: by a slot. Raises SpecError for a model that nobody serves."""
+        key = named, repr(patched)
+        if (found := self._made.get(key)) is None:
+            if len(self._made) >= _MOST_MODELS:
+                self._made.clear()
+            found = self._made[key] = self._change(choose_model(self.config, named, patched, self.usual))
+        return found
+
+
 def choose(
-    config: ExternalConfig,
-    ask: Ask,
-    patched: Patched,
-    usual: LMSpec,
-    runtime: Runtime,
-    offered: Sequence[Mapping[str, Any]] = (),
+    models: Models, ask: Ask, patched: Patched, runtime: Runtime, offered: Sequence[Mapping[str, Any]] = ()
 ) -> Asking:
     """The model of a request, and how it is asked. What our settings name wins over what the agent named.
 
-    usual: the model where the node names none. offered: functions of ours.
+    offered: functions of ours.
     """
-    spec = choose_model(config, ask.model, patched.lm, usual)
+    config, spec = models.config, models.get(ask.model, patched.lm)
     settings, changed = dict(ask.settings), dict[str, Any]()
     ours = config.temperature if patched.temperature is None else patched.temperature
     if ours is None and settings.get("temperature") is None:
@@ -132,8 +149,7 @@ def _with_provider(named: str, usual: str) -> str:
 
 async def forward(
     runtime: Runtime,
-    config: ExternalConfig,
-    usual: LMSpec,
+    models: Models,
     method: str,
     path: str,
     body: Mapping[str, Any] | None,
@@ -145,7 +161,7 @@ async def forward(
     asking: the same request with its texts replaced, if they may be. Nothing is recorded: it costs nothing. Raises
     LMError.
     """
-    spec = asking.spec if asking else choose_model(config, str((body or {}).get("model", "")), None, usual)
+    spec = asking.spec if asking else models.get(str((body or {}).get("model", "")))
     api = {"responses": "responses", "messages": "messages"}.get(path.strip("/").partition("/")[0], "chat")
     if not runtime.speaks(spec, api):
         return None

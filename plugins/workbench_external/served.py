@@ -7,7 +7,6 @@ import os
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 from workbench.errors import LMError, NodeError, SpecError
@@ -19,7 +18,7 @@ from workbench.runtime import Runtime, make_request
 from workbench.spec import BudgetSpec, LMSpec, Spec, lm_spec
 from workbench.store import IN_MEMORY, Store, add_run
 from workbench.workflow import Workflow, task_lm
-from workbench_external.asking import Asking, Named, Refusals, choose, forward, in_its_words
+from workbench_external.asking import Asking, Models, Named, Refusals, choose, forward, in_its_words
 from workbench_external.functions import OfferedFunctions
 from workbench_external.node import External
 
@@ -47,6 +46,7 @@ class ServedSession:
     ):
         self.node, self.runtime = node, runtime
         self.usual, self._missed, self._refused = serving(task_lm(spec.lm, workflow)), missed, refused
+        self._models = Models(node.config, self.usual, serving)
         self._told: set[str] = set()
         self.named, self.refusals = Named(), Refusals()
         self.policy, self.functions = spec.policy, OfferedFunctions(node.config.functions, self._call_function)
@@ -63,9 +63,7 @@ class ServedSession:
             raise in_its_words(error) from error
 
     def _choose(self, ask: Ask, offered: Sequence[Any] = ()) -> Asking:
-        config = self.node.config
-        asking = choose(config, ask, self.node.patches.apply(ask, {}), self.usual, self.runtime, offered)
-        return replace(asking, spec=serving(asking.spec))
+        return choose(self._models, ask, self.node.patches.apply(ask, {}), self.runtime, offered)
 
     async def _answer(self, asking: Asking, replica: int) -> Response:
         left = self.node.max_calls
@@ -97,7 +95,7 @@ class ServedSession:
     ) -> tuple[int, dict[str, str], bytes] | None:
         """What the model's server answers on a path that asks no model; None where it has none."""
         asking = self._choose(ask) if ask else None
-        return await forward(self.runtime, self.node.config, self.usual, method, path, body, headers, asking)
+        return await forward(self.runtime, self._models, method, path, body, headers, asking)
 
     async def _call_function(self, tool: Tool, arguments: dict[str, Any]) -> Any:
         await check_call((self.policy,), tool.name, arguments, None, _unasked, tool.all_defaults)

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from workbench.errors import LMError, NodeError, WorkbenchError
@@ -16,7 +17,7 @@ from workbench.kit.tools import Tool, check_policy, run_in_sandbox
 from workbench.lm import Message, Pieces, Response
 from workbench.runtime import Context
 from workbench.spec import lm_spec
-from workbench_external.asking import Asking, Named, Refusals, choose, forward, in_its_words
+from workbench_external.asking import Asking, Models, Named, Refusals, choose, forward, in_its_words
 from workbench_external.functions import OfferedFunctions
 
 if TYPE_CHECKING:
@@ -78,10 +79,14 @@ class RowSession:
     ) -> tuple[int, dict[str, str], bytes] | None:
         """What the model's server answers on a path that asks no model; None where it has none."""
         self._check_open()
+        runtime = self.ctx.program.runtime
+        asking = choose(self._models, ask, self.patches.apply(ask, self.inputs), runtime) if ask else None
+        return await forward(runtime, self._models, method, path, body, headers, asking)
+
+    @cached_property
+    def _models(self) -> Models:
         program = self.ctx.program
-        usual = program.runtime.lm_spec("task", program.workflow)
-        asking = choose(self.config, ask, self.patches.apply(ask, self.inputs), usual, program.runtime) if ask else None
-        return await forward(program.runtime, self.config, usual, method, path, body, headers, asking)
+        return Models(self.config, program.runtime.lm_spec("task", program.workflow))
 
     def _follow(self, task: asyncio.Task[Any]) -> None:
         if not self._tasks:
@@ -108,9 +113,7 @@ class RowSession:
         self._record_sequence(digest([ask.model, key, first]))
         patched = self.patches.apply(ask, self.inputs)
         self.missed.update(patched.missed)
-        program = self.ctx.program
-        usual = program.runtime.lm_spec("task", program.workflow)
-        asking = choose(self.config, ask, patched, usual, program.runtime, self.functions.definitions(ask))
+        asking = choose(self._models, ask, patched, self.ctx.program.runtime, self.functions.definitions(ask))
         with self._watched():
             return await asyncio.gather(*(self._answer(asking, first + i) for i in range(asking.answers)))
 
