@@ -304,3 +304,55 @@ def test_a_drain_waits_no_longer_than_it_is_told() -> None:
                 (await asking).close()
 
     asyncio.run(course())
+
+
+# Siblings
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "type_", "again"),
+    [
+        ((400, {"error": {"message": "no", "type": "invalid_request_error"}}), 400, "application/json", 1),
+        ((429, {"error": {"message": "slow down", "type": "rate_limit_error"}}), 429, "application/json", 1),
+        ((503, {"error": {"message": "busy"}}), 502, "application/json", 1),
+        ((200, {"choices": [{"message": {"content": "a"}, "finish_reason": "stop"}]}), 200, "application/json", 1),
+        ([CHUNK, END], 200, "text/event-stream", 1),
+        ([{"error": {"message": "overloaded", "code": 503}}], 200, "text/event-stream", 1),
+        ([], 200, "text/event-stream", 1),
+    ],
+    ids=["400", "429", "503", "no stream", "no [DONE]", "error as an event", "nothing"],
+)
+def test_what_answers_a_streamed_request_comes_as_it_is_and_once(
+    answer: Any, status: int, type_: str, again: int
+) -> None:
+    async def use(client: aiohttp.ClientSession, base: str) -> tuple[int, str, bytes, str]:
+        async with client.post(f"{base}/chat/completions", json=BODY) as found:
+            return found.status, found.content_type, await found.read(), found.headers.get("retry-after", "")
+
+    with upstream() as server:
+        server.headers["retry-after"] = "3"
+        server.answers["chat/completions"] = [answer] * 3
+        found = with_gateway(model("openai/up", server.address), use)
+        assert len(server.asked) == again
+    assert found[:2] == (status, type_)
+    if isinstance(answer, list):
+        assert found[2] == b"".join(map(as_event, answer))
+    elif status == 200:
+        assert json.loads(found[2]) == answer[1]
+    if status == 429:
+        assert found[3] == "3"
+
+
+def test_several_answers_are_streamed_in_one_stream() -> None:
+    events = [{"choices": [{"index": n, "delta": {"content": str(n)}, "finish_reason": None}]} for n in (1, 0)]
+    events += [{"choices": [{"index": n, "delta": {}, "finish_reason": "stop"}]} for n in (1, 0)]
+
+    async def use(client: aiohttp.ClientSession, base: str) -> bytes:
+        async with client.post(f"{base}/chat/completions", json={**BODY, "n": 2}) as found:
+            return await found.read()
+
+    with upstream() as server:
+        server.answers["chat/completions"] = [[*events, "[DONE]"]]
+        found = with_gateway(model("openai/up", server.address), use)
+        assert len(server.asked) == 1
+    assert found == b"".join(map(as_event, [*events, "[DONE]"]))
