@@ -456,3 +456,53 @@ def test_functions_of_ours_are_offered_and_their_turns_stand_in_the_words_of_the
         ((status, _, _),) = post(server, "responses", {"input": "hi"}, node=node)
         kinds = [item.get("type") for item in server.bodies("responses")[1]["input"]]
         assert status == 200 and kinds == [None, "reasoning", "function_call", "function_call_output"]
+
+
+def test_a_count_is_the_servers_of_the_replaced_texts_and_an_estimate_elsewhere() -> None:
+    body = {"model": "m", "system": "Sort the mail.", "messages": [{"role": "user", "content": "Mail: x"}]}
+
+    async def use(client: aiohttp.ClientSession, base: str) -> Any:
+        async with client.post(f"{base}/messages/count_tokens", json=body) as answer:
+            return await answer.json()
+
+    with upstream() as server:
+        server.answers["messages/count_tokens"] = [{"input_tokens": 3}]
+        counted = with_gateway(model("anthropic/up", server.address), use, node={"slots": SLOTS})
+        assert counted == {"input_tokens": 3}
+        assert server.bodies("messages/count_tokens")[0]["system"] == "Sort it well."
+        server.lacks = {"messages/count_tokens"}
+        for name in ("anthropic/up", "openai/up"):
+            assert with_gateway(model(name, server.address), use)["input_tokens"] > 3
+        assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize("api", ["chat", "messages"])
+def test_what_is_dropped_between_apis_changes_no_answer_and_what_is_not_known_is_refused(api: str) -> None:
+    other = "openai/up" if api == "messages" else "anthropic/up"
+    body = {"messages": USER, "max_tokens": 9}
+    dropped = {"metadata": {"k": "v"}, "service_tier": "auto"}
+    unknown = [
+        ({"grammar": "root ::= x"}, "grammar"),
+        ({"messages": [{**USER[0], "prefix": True}]}, "messages[0].prefix"),
+        ({"tools": [{**TOOL, "defer_loading": True}]}, "tools[0].defer_loading"),
+    ]
+    with upstream() as server:
+        lm = model(other, server.address)
+        bodies = [{**body, **dropped}, *({**body, **one} for one, _ in unknown[: 3 if api == "messages" else 2])]
+        found = post(server, api, *bodies, lm=lm)
+        assert len(server.asked) == 1 and "metadata" not in server.asked[0][1]
+    assert found[0][0] == 200
+    for (status, told, _), (_, place) in zip(found[1:], unknown, strict=False):
+        assert status == 400 and told["error"]["message"].startswith(f"{place} cannot be carried")
+
+
+def test_fields_that_change_no_answer_are_no_part_of_what_identifies_a_request() -> None:
+    from workbench.gateway.table import INERT
+    from workbench.lm import Native, Request
+
+    def key(**more: Any) -> str:
+        native = Native("responses", {"model": "a", "input": "hi", **more}, inert=INERT["responses"])
+        return Request((), native=native).key("m")
+
+    assert key() == key(metadata={"trace": "1"}, prompt_cache_key="k", model="b")
+    assert len({key(), key(temperature=1), key(unknown=1), key(stream=True)}) == 4
