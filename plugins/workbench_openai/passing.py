@@ -8,7 +8,7 @@ from typing import Any
 from workbench.errors import LMError
 from workbench.lm import API_PATHS, MOST_FORMS, Form, Request, Response, redact_answer
 from workbench_openai import wire
-from workbench_openai.server import Server, told_headers
+from workbench_openai.server import Server
 
 #: What a server says that does not have an API.
 _NO_SUCH_PATH = (404, 405, 501)
@@ -57,7 +57,7 @@ class Passing:
             ) -> Any:
                 nonlocal form, body
                 if status == 200:
-                    found = wire.parse_native(raw, told_headers(headers), request, self._price)
+                    found = wire.parse_native(raw, self._server.told_headers(headers), request, self._price)
                     return redact_answer(found, self._server.sent_key, self._server.headers)
                 if native.api != "chat" and status in _NO_SUCH_PATH:
                     return None

@@ -77,7 +77,7 @@ class Server:
         """(status, headers, body) of a request that asks no model. Raises LMError."""
 
         def read(status: int, told: Mapping[str, str], raw: bytes) -> tuple[int, dict[str, str], bytes]:
-            return status, told_headers(told), self.redact_answer(raw.decode("utf-8", "replace")).encode()
+            return status, self.told_headers(told), self.redact_answer(raw.decode("utf-8", "replace")).encode()
 
         return await self._heard(url := self.url(path), self._post(url, body, headers, None, method), read)
 
@@ -115,7 +115,7 @@ class Server:
                 raise LMError("bad_body", f"a body of {answer.content_length} bytes, over {MAX_BODY}")
             if pieces is not None and answer.status == 200 and answer.content_type == "text/event-stream":
                 relay = _Relay(pieces, self.redact_answer)
-                pieces.begin(told_headers(answer.headers))
+                pieces.begin(self.told_headers(answer.headers))
             else:
                 relay = None
             chunks, size = list[bytes](), 0
@@ -171,6 +171,11 @@ class Server:
         """A text for people, without any key of this machine."""
         return redact(text, self.key_variable, self.headers)
 
+    def told_headers(self, headers: Mapping[str, str]) -> dict[str, str]:
+        """What the client of an answer is told of its headers."""
+        clean = self.redact_answer
+        return {name.lower(): clean(value) for name, value in headers.items() if name.lower().startswith(_TOLD)}
+
     @property
     def sent_key(self) -> str:
         """The key, if there is one."""
@@ -214,11 +219,6 @@ class _Relay:
         text = events.decode("utf-8", "replace")
         cleaned = self._clean(text)
         self._pieces.add(events if cleaned == text else cleaned.encode())
-
-
-def told_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """What the client of an answer is told of its headers."""
-    return {name.lower(): value for name, value in headers.items() if name.lower().startswith(_TOLD)}
 
 
 def _acknowledge(answer: aiohttp.ClientResponse) -> None:

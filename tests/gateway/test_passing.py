@@ -406,8 +406,14 @@ def test_ea8_a_refusal_is_told_in_the_servers_words_without_its_key(monkeypatch:
     told: list[str] = []
     with upstream() as server:
         server.answers["responses"] = [refusal]
+        server.headers["x-request-id"] = "of key-0123456789"
         lm = model("openai/up", server.address, api_key_env="MY_API_KEY")
-        ((status, found, _),) = post(server, "responses", {"input": "hi"}, lm=lm, told=told)
+        (status, found, _), (_, _, headers) = post(
+            server, "responses", {"input": "hi"}, {"input": "x"}, lm=lm, told=told
+        )
+        server.checks, server.answers["chat/completions"] = {}, [refusal]
+        ((bare, _, _),) = post(server, "chat", {"x": 1}, lm=lm)
+    assert headers["x-request-id"] == "of ***" and bare == 400
     assert status == 400 and "no such thing; ***" in found["error"]["message"]
     assert told and told[0].startswith("status 400: ") and "no such thing; ***" in told[0]
 

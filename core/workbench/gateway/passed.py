@@ -89,7 +89,8 @@ class RestoringReader:
 
 
 def _restored(who: Admitted, api: str, body: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    messages = who.returned.restore_messages(body["messages"]) if api == "chat" and is_list(body["messages"]) else None
+    sent = body.get("messages") if api == "chat" else None
+    messages = who.returned.restore_messages(sent) if is_list(sent) else None
     return None if messages is None else {"messages": messages}
 
 
