@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from writers.contents import with_contents, with_next
+from writers.gateway import with_fields
 from writers.reference import pages
 from writers.tables import with_parameters
 
@@ -38,6 +39,7 @@ def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     wanted = {FOLDER / name: text for name, text in pages().items()}
     wanted |= {path: included(path) for path in sorted((ROOT / "docs").glob("*/*.md")) if path not in wanted}
+    wanted[FOLDER / "gateway.md"] = with_fields(FOLDER / "gateway.md")
     wanted[ROOT / "README.md"] = with_next(ROOT / "README.md")
     wanted[ROOT / "docs" / "index.md"] = with_contents(ROOT / "docs" / "index.md")
     wanted |= {path: with_parameters(path) for path in sorted((ROOT / "plugins").glob("*/README.md"))}

@@ -41,7 +41,7 @@ def slots_command(
     from workbench.files import check_output
     from workbench.run import prepare
     from workbench.task import write_workflow
-    from workbench_external.observed import observe_file
+    from workbench_external.observed import describe_calls, observe_file
 
     source = require_trust(file)
     if out is not None:
@@ -52,6 +52,8 @@ def slots_command(
     for run in runs:
         if run.failure is not None:
             say(f"row {run.trace.example} failed: {one_line(run.message or run.failure)}", err=True)
+    for line in describe_calls(runs):
+        say(one_line(line), err=True)
     for node, name, slot in () if as_json else found:
         say(f"nodes.{node}.slots.{name}.text  ({_place_of(slot)})")
         say(f"    {indented(visible(slot.match))}")
@@ -199,7 +201,12 @@ def _asked_about(result: str, db: str) -> Generator[Source]:
 @click.command("gateway")
 @click.argument("result")
 @click.option("--node", "name", help="The external node whose slots are used, if the file has several.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="A loopback address.")
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="0.0.0.0: other machines and containers reach it, with the key.",
+)
 @click.option("--port", type=click.IntRange(0, 65535), default=8322, show_default=True, help="0: any that is free.")
 @click.option(
     "--key",
@@ -216,11 +223,14 @@ def gateway_command(
 
     RESULT is the file that `optimize` wrote, or the name of a run, whose winner is taken.
 
-    Prints the variables that lead an agent there. Nothing is recorded, and no budget holds. SIGTERM or Ctrl-C ends it.
+    Prints the variables that lead an agent there. Requests and answers pass as they are, streams piece by piece, but
+    for the texts of the slots. Nothing is recorded, and no budget holds; all requests pass at once, unless
+    lm.concurrency sets a limit. SIGTERM or Ctrl-C ends it: requests in flight end first, for 30 seconds at most.
     """
     import asyncio
 
     from workbench.inference import read_workflow
+    from workbench.lm import is_loopback
     from workbench_external.node import find_agents
     from workbench_external.served import serve_gateway
 
@@ -228,10 +238,13 @@ def gateway_command(
         spec, _, workflow = read_workflow(source, read_settings(sets))
     node = _choose(find_agents(workflow), name, result)
 
-    def ready(variables: dict[str, str]) -> None:
+    def ready(variables: dict[str, str], limit: str) -> None:
         for variable, value in variables.items():
             say(f"{variable}={one_line(value)}")
         say(f"The gateway of {one_line(spec.name)} listens.", err=True)
+        say(limit, err=True)
+        if not is_loopback(f"http://{host}"):
+            say("Other machines reach it, with the key. What they send is not encrypted on the way.", err=True)
         for slot in (node.config.slots or {}).values():
             if slot.in_ == "file" and slot.text not in (None, slot.match):
                 say(f"{one_line(slot.name)} is a file, which passes no gateway: `workbench apply` writes it.", err=True)

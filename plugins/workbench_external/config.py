@@ -80,7 +80,8 @@ class ExternalConfig(NodeConfig):
     )
     lm: str | dict[str, Any] | None = Field(None, description="the model that answers, whatever the agent names")
     models: dict[str, str | dict[str, Any]] = Field(
-        default_factory=dict, description="other models, by the name that the agent asks for"
+        default_factory=dict,
+        description="other models, by the name that the agent asks for; `*`: any; as-named: the model of that name",
     )
     embedder: str | dict[str, Any] | None = Field(None, description="the model that embeds texts for it")
     max_tokens: int = Field(4096, ge=1, description="for requests that name no number of tokens")

@@ -11,6 +11,7 @@ from typing import Any
 from workbench.gateway import Gateway
 from workbench.kit.beside import Leftovers
 from workbench.text import short
+from workbench_external.asking import Named
 from workbench_external.process import kill_abandoned
 from workbench_external.started import Services
 from workbench_external.workspace import Workspaces
@@ -22,7 +23,7 @@ class Hub:
 
     rows, missed, diverged, services, served: by node: rows that were run; texts that matched no slot; rows in which a
     resumed agent asked otherwise than before; servers that were started; rows whose process may have had earlier ones.
-    faults: of the gateway.
+    faults: of the gateway. named: the models that the agents named.
     """
 
     gateway: Gateway
@@ -34,6 +35,7 @@ class Hub:
     services: dict[str, Services] = field(default_factory=dict[str, Services])
     leftovers: Leftovers = field(default_factory=Leftovers)
     served: Counter[str] = field(default_factory=Counter)
+    named: dict[str, Named] = field(default_factory=dict[str, Named])
     _places: dict[str, asyncio.Semaphore] = field(default_factory=dict[str, asyncio.Semaphore])
 
     @classmethod
@@ -51,6 +53,7 @@ class Hub:
         """Count the notes of a row, whether it was run or replayed. remembers: its process had earlier rows."""
         self.rows[node] += 1
         self.served[node] += remembers
+        self.named.setdefault(node, Named()).add(notes.get("models", {}))
         self.leftovers.count(node, notes.get("left_beside", ()))
         if missed := notes.get("missed_slots"):
             self.missed.setdefault(node, Counter()).update(missed)
@@ -76,6 +79,7 @@ class Hub:
                     f"'{node}': its service had many rows in one process, and may remember from one to the next. "
                     "`state: fresh` starts it anew for each row; `state: kept` says that it does remember."
                 )
+        found += [f"'{node}': {told}" for node, named in self.named.items() if (told := named.describe())]
         return [*found, *self.leftovers.warnings(), *dict.fromkeys(self.faults)]
 
     def kept_state(self) -> list[str]:

@@ -156,6 +156,8 @@ class External(SignatureNode):
         seen = [span for spans in runs for span in spans]
         calls, errors = sum(len(span.calls) for span in seen), [span.error for span in seen if span.error]
         if not calls and len(errors) == len(seen) and any(error.startswith(_OWN) for error in errors):
+            if any("refused" in span.notes for span in seen):  # which says why
+                raise SpecError(f"the agent failed on each of {len(seen)} rows; {errors[0]}")
             raise SpecError(
                 f"the agent failed on each of {len(seen)} rows before it asked a model; {errors[0]}",
                 hint=None if self.config.url is not None else _STARTED,
@@ -212,6 +214,8 @@ class External(SignatureNode):
         if failure is not None and session.last is not None and session.last.kind.infrastructure:
             raise session.last  # it did not survive an outage, which says nothing of the agent
         told = (None, None) if failure is None else (str(failure.kind), str(failure))
+        if failure is not None and "refused" in notes:
+            told = (str(failure.kind), f"{failure}; it {notes['refused']}")
         return {"outputs": outputs, "failure": told[0], "message": told[1], "notes": notes}
 
     async def _answer(self, inputs: Mapping[str, Any], session: RowSession, hub: Hub, secret: str) -> dict[str, Any]:

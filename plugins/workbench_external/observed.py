@@ -14,6 +14,7 @@ from workbench.store import RunRecord, Store
 from workbench.study import Evaluator, observe_nodes
 from workbench.task import Task
 from workbench.workflow import ExampleRun, Workflow
+from workbench_external.asking import Named
 
 
 def observe_file(
@@ -41,3 +42,16 @@ def observe_file(
     finally:
         ledger.close()
         store.close()
+
+
+def describe_calls(runs: Sequence[ExampleRun]) -> list[str]:
+    """Lines on the models that the agents named, and on what was refused in rows that went well."""
+    nodes: dict[str, Named] = {}
+    refused: list[str] = []
+    for run in runs:
+        for span in run.trace.spans:
+            if "models" in span.notes:
+                nodes.setdefault(span.node, Named()).add(span.notes["models"])
+            if "refused" in span.notes and span.error is None:
+                refused.append(f"row {run.trace.example}: '{span.node}' {span.notes['refused']}")
+    return [f"'{node}': {named.describe()}" for node, named in nodes.items()] + refused

@@ -5,49 +5,74 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from workbench.errors import NodeError, SpecError
+from workbench.errors import LMError, NodeError, SpecError
 from workbench.gateway import Ask, Gateway, Refused
 from workbench.kit.tools import Tool, check_call
 from workbench.ledger import Ledger
 from workbench.lm import Message, Response
 from workbench.runtime import Runtime, make_request
-from workbench.spec import BudgetSpec, Spec, lm_spec
+from workbench.spec import BudgetSpec, LMSpec, Spec, lm_spec
 from workbench.store import IN_MEMORY, Store, add_run
 from workbench.workflow import Workflow, task_lm
+from workbench_external.asking import Asking, Models, Named, Refusals, choose, forward, in_its_words
 from workbench_external.functions import OfferedFunctions
 from workbench_external.node import External
-from workbench_external.session import choose_settings
-from workbench_external.slots.patches import Patched
+
+#: The framework that sends traces to its maker with the key of its models, which is ours here (openai-agents, Tracing).
+QUIET = {"OPENAI_AGENTS_DISABLE_TRACING": "1"}
+#: Requests at once to one model where its settings name no number: more than a gateway takes.
+UNLIMITED = 4096
+#: Seconds for requests in flight to end, at SIGTERM.
+DRAIN_SECONDS = 30.0
 
 
 class ServedSession:
-    """Whoever has the key. missed: texts that matched no slot are told to it, once each."""
+    """Whoever has the key. missed: texts that matched no slot are told to it, once each; refused: refusals are."""
 
-    def __init__(self, node: External, workflow: Workflow, spec: Spec, runtime: Runtime, missed: Callable[[str], None]):
+    passes = True
+
+    def __init__(
+        self,
+        node: External,
+        workflow: Workflow,
+        spec: Spec,
+        runtime: Runtime,
+        missed: Callable[[str], None],
+        refused: Callable[[str], None] = lambda words: None,
+    ):
         self.node, self.runtime = node, runtime
-        self.usual, self._missed = task_lm(spec.lm, workflow), missed
+        self.usual, self._missed, self._refused = serving(task_lm(spec.lm, workflow)), missed, refused
+        self._models = Models(node.config, self.usual, serving)
         self._told: set[str] = set()
+        self.named, self.refusals = Named(), Refusals()
         self.policy, self.functions = spec.policy, OfferedFunctions(node.config.functions, self._call_function)
 
     async def complete(self, ask: Ask) -> Sequence[Response]:
-        patched = self.node.patches.apply(ask, {})
-        for text in {*patched.missed} - self._told:
+        asking = self._choose(ask, self.functions.definitions(ask))
+        for text in {*asking.patched.missed} - self._told:
             self._told.add(text)
             self._missed(text)
-        return await asyncio.gather(*(self._answer(ask, patched, replica) for replica in range(ask.samples)))
+        self.runtime.ledger.revive()  # what failed before is tried again
+        try:
+            return await asyncio.gather(*(self._answer(asking, replica) for replica in range(asking.answers)))
+        except LMError as error:
+            raise in_its_words(error) from error
 
-    async def _answer(self, ask: Ask, patched: Patched, replica: int) -> Response:
-        spec, settings = choose_settings(self.node.config, ask, patched, self.usual)
+    def _choose(self, ask: Ask, offered: Sequence[Any] = ()) -> Asking:
+        return choose(self._models, ask, self.node.patches.apply(ask, {}), self.runtime, offered)
+
+    async def _answer(self, asking: Asking, replica: int) -> Response:
         left = self.node.max_calls
-        if offered := self.functions.definitions(ask):
-            settings["tools"] = (*patched.tools, *offered)
 
         async def complete(messages: Sequence[Message]) -> Response:
-            found, _ = await self.runtime.complete(spec, make_request(spec, messages, replica, settings), "task")
+            messages, settings = asking.request(messages)
+            request = make_request(asking.spec, messages, replica, settings)
+            found, _ = await self.runtime.complete(asking.spec, request, "task")
+            self.named.count(asking.ask.model, found, asking.spec.model)
             return found.without_thoughts()
 
         def count() -> None:
@@ -56,7 +81,21 @@ class ServedSession:
             if left <= 0:
                 raise Refused(502, "steps", f"The model called functions in {self.node.max_calls} answers in a row.")
 
-        return await self.functions.answer(patched.messages, offered, complete, count)
+        return await self.functions.answer(asking.messages, asking.offered, complete, count)
+
+    def note_refusal(self, error: Exception) -> None:
+        """Tell of a request that got no answer."""
+        before = self.refusals.count
+        self.refusals.note(error.__cause__ if isinstance(error.__cause__, LMError) else error)
+        if self.refusals.count > before:
+            self._refused(self.refusals.last)
+
+    async def forward(
+        self, method: str, path: str, body: Mapping[str, Any] | None, headers: Mapping[str, str], ask: Ask | None
+    ) -> tuple[int, dict[str, str], bytes] | None:
+        """What the model's server answers on a path that asks no model; None where it has none."""
+        asking = self._choose(ask) if ask else None
+        return await forward(self.runtime, self._models, method, path, body, headers, asking)
 
     async def _call_function(self, tool: Tool, arguments: dict[str, Any]) -> Any:
         await check_call((self.policy,), tool.name, arguments, None, _unasked, tool.all_defaults)
@@ -72,7 +111,13 @@ class ServedSession:
         return vectors, sum(call.response.prompt_tokens for _, call in paid if call.response is not None)
 
     def models(self) -> Sequence[str]:
-        return [*self.node.config.models]
+        return [name for name in self.node.config.models if name != "*"]
+
+
+def serving(spec: LMSpec) -> LMSpec:
+    """The settings of a model whose clients decide how many requests are sent at once, and whether again."""
+    usual = {"attempts": 1, "concurrency": UNLIMITED}
+    return spec.model_copy(update={name: v for name, v in usual.items() if name not in spec.model_fields_set})
 
 
 async def _unasked(kind: str, content: Any, ask: Callable[[], Awaitable[bool]]) -> bool:
@@ -88,17 +133,19 @@ async def serve_gateway(
     host: str,
     port: int,
     key: str | None,
-    ready: Callable[[dict[str, str]], None],
+    ready: Callable[[dict[str, str], str], None],
     log: Callable[[str], None],
 ) -> None:
-    """Answer an agent until SIGTERM or SIGINT. Nothing is recorded, and no budget holds.
+    """Answer an agent until SIGTERM or SIGINT; then requests in flight end, within DRAIN_SECONDS. Nothing is recorded,
+    and no budget holds.
 
     Args:
         node: whose slots replace texts.
-        ready: is told the variables of the environment that lead an agent here.
-        log: takes lines on errors, and on texts that match no slot.
+        host: one that other machines reach lets them in, with the key.
+        ready: is told the variables of the environment that lead an agent here, and how many requests pass at once.
+        log: takes lines on errors, on refusals, on texts that match no slot, and on the models that were named.
 
-    Raises SpecError for a host that other machines reach, and for a port that is taken.
+    Raises SpecError for a port that is taken.
     """
     store = Store(IN_MEMORY)
     run = add_run(store, run="gateway", name=spec.name, status="running", spec="", options="{}")
@@ -106,13 +153,27 @@ async def serve_gateway(
     gateway = None
     try:
         gateway = await _listen(host, port, lambda error: log(f"{type(error).__name__}: {error}"))
-        told = ServedSession(node, workflow, spec, runtime, lambda text: log(f"no slot matches: {text}"))
-        ready(gateway.environment(gateway.admit(told, key), {}))
+        session = ServedSession(
+            node,
+            workflow,
+            spec,
+            runtime,
+            lambda text: log(f"no slot matches: {text}"),
+            lambda words: log(f"refused: {words}"),
+        )
+        secret = gateway.admit(session, key)
+        ready({**gateway.environment(secret, {}, in_path=False), **QUIET}, describe_limit(session.usual))
         ended, loop = asyncio.Event(), asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             with suppress(RuntimeError, ValueError):  # not in the main thread
                 loop.add_signal_handler(number, ended.set)
         await ended.wait()
+        if left := await gateway.drain(DRAIN_SECONDS):
+            log(f"{left} requests had not ended after {DRAIN_SECONDS:g} s")
+        if named := session.named.describe():
+            log(named)
+        if refused := session.refusals.describe():
+            log(f"the agent {refused}")
     finally:
         if gateway is not None:
             await gateway.aclose()
@@ -120,9 +181,16 @@ async def serve_gateway(
         store.close()
 
 
+def describe_limit(spec: LMSpec) -> str:
+    """How many requests pass at once, as a sentence."""
+    if (most := spec.concurrency or UNLIMITED) >= UNLIMITED:
+        return "All requests pass to the model at once (lm.concurrency sets a limit)."
+    return f"{most} requests pass to the model at once (lm.concurrency); others wait."
+
+
 async def _listen(host: str, port: int, on_error: Callable[[Exception], None]) -> Gateway:
     try:
-        return await Gateway.open(host, port, on_error=on_error)
+        return await Gateway.open(host, port, on_error=on_error, beyond=True)
     except OSError as error:
         message = f"nothing can listen at {host}, port {port}: {os.strerror(error.errno) if error.errno else error}"
         raise SpecError(message, hint="Name another --port, or 0 for any that is free.") from None

@@ -7,45 +7,22 @@ import time
 from collections import Counter
 from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from workbench.errors import LMError, NodeError, WorkbenchError
 from workbench.gateway import Ask, Refused
 from workbench.hashing import digest
 from workbench.kit.tools import Tool, check_policy, run_in_sandbox
-from workbench.lm import Message, Response
+from workbench.lm import Message, Pieces, Response
 from workbench.runtime import Context
-from workbench.spec import LMSpec, lm_spec
+from workbench.spec import lm_spec
+from workbench_external.asking import Asking, Models, Named, Refusals, choose, forward, in_its_words
 from workbench_external.functions import OfferedFunctions
 
 if TYPE_CHECKING:
     from workbench_external.config import ExternalConfig
-    from workbench_external.slots.patches import Patched, Patches
-
-#: What the APIs take where a request names no temperature.
-_USUAL_TEMPERATURE = 1.0
-
-
-def choose_settings(config: ExternalConfig, ask: Ask, patched: Patched, usual: LMSpec) -> tuple[LMSpec, dict[str, Any]]:
-    """The model of a request, and how it is asked. What our settings name wins over what the agent named.
-
-    usual: the model where the node names none.
-    """
-    chosen = patched.lm or config.models.get(ask.model) or config.lm
-    spec, settings = lm_spec(chosen) if chosen else usual, dict(ask.settings)
-    if (temperature := config.temperature if patched.temperature is None else patched.temperature) is not None:
-        settings["temperature"] = temperature
-    if settings.get("temperature") is None:
-        settings["temperature"] = _USUAL_TEMPERATURE if spec.temperature is None else spec.temperature
-    if patched.max_tokens is not None:
-        settings["max_tokens"] = patched.max_tokens
-    if settings.get("max_tokens") is None:
-        settings["max_tokens"] = spec.max_tokens or config.max_tokens
-    if patched.tools:
-        settings["tools"] = tuple(patched.tools)
-    if patched.response_format is not None:
-        settings["response_format"] = patched.response_format
-    return spec, settings
+    from workbench_external.slots.patches import Patches
 
 
 class RowSession:
@@ -53,6 +30,8 @@ class RowSession:
 
     over: set when the row cannot go on; `error` then says why. last: the error of the last call that got no answer.
     """
+
+    passes = True
 
     def __init__(
         self, config: ExternalConfig, patches: Patches, max_calls: int, inputs: Mapping[str, Any], ctx: Context
@@ -62,10 +41,11 @@ class RowSession:
         self.error: BaseException | None = None
         self.last: LMError | None = None
         self.asked, self.missed = 0, Counter[str]()
-        self.models_asked = Counter[str]()
+        self.named, self.refusals = Named(), Refusals()
         self.functions = OfferedFunctions(config.functions, self._call_function)
         self._drawn = Counter[str]()  # answers drawn so far, by request
-        self._left: dict[str, asyncio.Task[Sequence[Response]]] = {}  # whose client hung up before the answer
+        #: Calls whose client hung up before the answer.
+        self._left: dict[str, tuple[asyncio.Task[Sequence[Response]], Pieces | None]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._since, self._waited = 0.0, 0.0
         self._sequence: list[tuple[int, str, asyncio.Task[Any]]] = []
@@ -76,15 +56,37 @@ class RowSession:
         A client that hangs up does not cancel its call, which is paid for: the same request, sent again, gets its
         answer.
         """
-        key = digest([ask.model, ask.messages, ask.tools, ask.settings, ask.samples])
-        task = self._left.pop(key, None) or asyncio.ensure_future(self._complete(ask))
+        key = digest([ask.model, ask.content])
+        task, pieces = self._left.pop(key, None) or (asyncio.ensure_future(self._complete(ask)), ask.pieces)
+        if pieces is not ask.pieces and pieces is not None and ask.pieces is not None:
+            ask.pieces.follow(pieces)
         self._follow(task)
         try:
             return await asyncio.shield(task)
+        except LMError as error:
+            raise in_its_words(error) from error
         except asyncio.CancelledError:
             if not task.cancelled():
-                self._left[key] = task
+                self._left[key] = task, pieces
             raise
+
+    def note_refusal(self, error: Exception) -> None:
+        """Take note of a request that got no answer."""
+        self.refusals.note(error.__cause__ if isinstance(error.__cause__, LMError) else error)
+
+    async def forward(
+        self, method: str, path: str, body: Mapping[str, Any] | None, headers: Mapping[str, str], ask: Ask | None
+    ) -> tuple[int, dict[str, str], bytes] | None:
+        """What the model's server answers on a path that asks no model; None where it has none."""
+        self._check_open()
+        runtime = self.ctx.program.runtime
+        asking = choose(self._models, ask, self.patches.apply(ask, self.inputs), runtime) if ask else None
+        return await forward(runtime, self._models, method, path, body, headers, asking)
+
+    @cached_property
+    def _models(self) -> Models:
+        program = self.ctx.program
+        return Models(self.config, program.runtime.lm_spec("task", program.workflow))
 
     def _follow(self, task: asyncio.Task[Any]) -> None:
         if not self._tasks:
@@ -105,24 +107,24 @@ class RowSession:
 
     async def _complete(self, ask: Ask) -> Sequence[Response]:
         self._begin(ask)
-        key = digest([ask.messages, ask.tools, ask.settings, ask.samples])
+        key = digest(ask.content)
         first = self._drawn[key]
         self._drawn[key] += ask.samples
         self._record_sequence(digest([ask.model, key, first]))
         patched = self.patches.apply(ask, self.inputs)
         self.missed.update(patched.missed)
+        asking = choose(self._models, ask, patched, self.ctx.program.runtime, self.functions.definitions(ask))
         with self._watched():
-            return await asyncio.gather(*(self._answer(ask, patched, first + i) for i in range(ask.samples)))
+            return await asyncio.gather(*(self._answer(asking, first + i) for i in range(asking.answers)))
 
-    async def _answer(self, ask: Ask, patched: Patched, replica: int) -> Response:
-        spec, settings = self._settings(ask, patched)
-        if offered := self.functions.definitions(ask):
-            settings["tools"] = (*patched.tools, *offered)
-
+    async def _answer(self, asking: Asking, replica: int) -> Response:
         async def complete(messages: Sequence[Message]) -> Response:
-            return await self.ctx.complete(messages, lm=spec, replica=replica, **settings)
+            messages, settings = asking.request(messages)
+            found = await self.ctx.complete(messages, lm=asking.spec, replica=replica, **settings)
+            self.named.count(asking.ask.model, found, asking.spec.model)
+            return found
 
-        return await self.functions.answer(patched.messages, offered, complete, lambda: self._count(1))
+        return await self.functions.answer(asking.messages, asking.offered, complete, lambda: self._count(1))
 
     async def _call_function(self, tool: Tool, arguments: dict[str, Any]) -> Any:
         await check_policy(self.ctx, tool.name, arguments, tool.all_defaults)
@@ -148,7 +150,6 @@ class RowSession:
 
     def _begin(self, ask: Ask) -> None:
         self._check_open()
-        self.models_asked[ask.model] += 1
         self._count(ask.samples)
 
     def _count(self, calls: int) -> None:
@@ -166,10 +167,6 @@ class RowSession:
         self.error = self.error or error
         self.over.set()
 
-    def _settings(self, ask: Ask, patched: Patched) -> tuple[LMSpec, dict[str, Any]]:
-        program = self.ctx.program
-        return choose_settings(self.config, ask, patched, program.runtime.lm_spec("task", program.workflow))
-
     async def embed(self, texts: Sequence[str], model: str) -> tuple[Sequence[Sequence[float]], int]:
         """Vectors of the model that `embedder` names."""
         if self.config.embedder is None:
@@ -181,7 +178,8 @@ class RowSession:
         return vectors, sum(call.response.prompt_tokens for call in self.ctx.span.calls[before:])
 
     def models(self) -> Sequence[str]:
-        return [*self.config.models, *(name for name in self.models_asked if name not in self.config.models)]
+        known = [name for name in self.config.models if name != "*"]
+        return [*known, *(name for name in self.named.by_name if name not in known)]
 
     async def settle(self) -> None:
         """Wait for calls that the agent did not wait for: they are paid, so they are recorded."""
@@ -213,8 +211,10 @@ class RowSession:
             found["differs_at_call"] = number
         if self.functions.called:
             found["tools"] = self.functions.called
-        if self.models_asked:
-            found["models"] = dict(self.models_asked)
+        if self.named.by_name:
+            found["models"] = self.named.by_name
+        if refused := self.refusals.describe():
+            found["refused"] = refused
         return found
 
     async def _first_difference(self) -> int | None:

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 from urllib.parse import urlsplit
 
 from workbench.errors import NodeError, SpecError
@@ -84,6 +84,7 @@ class Turns(GatewaySession):
     """What a service asks, by the row whose turn it is."""
 
     row: GatewaySession | None = None
+    passes = True
 
     def _current(self) -> GatewaySession:
         if self.row is None:
@@ -92,6 +93,15 @@ class Turns(GatewaySession):
 
     async def complete(self, ask: Ask) -> Sequence[Response]:
         return await self._current().complete(ask)
+
+    async def forward(self, *asked: Any) -> Any:
+        row: Any = self._current()
+        return await row.forward(*asked)
+
+    def note_refusal(self, error: Exception) -> None:
+        row: Any = self.row
+        if row is not None:
+            row.note_refusal(error)
 
     async def embed(self, texts: Sequence[str], model: str) -> tuple[Sequence[Sequence[float]], int]:
         return await self._current().embed(texts, model)

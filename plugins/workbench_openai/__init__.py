@@ -1,4 +1,4 @@
-"""OpenAI-compatible chat servers: api.openai.com, vLLM, Ollama, llama.cpp and their kin."""
+"""OpenAI-compatible chat servers: api.openai.com, vLLM, Ollama, llama.cpp and their kin; and Anthropic's own API."""
 
 import workbench
 
@@ -9,3 +9,4 @@ def register_lms(register):
     register("hosted_vllm", "workbench_openai.client:hosted_vllm")
     register("ollama", "workbench_openai.client:ollama")
     register("local", "workbench_openai.client:local")
+    register("anthropic", "workbench_openai.messages:anthropic")

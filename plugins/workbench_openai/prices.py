@@ -28,7 +28,7 @@ def _table() -> dict[str, Any]:
 
 
 def usd_per_token(model: str) -> Rates | None:
-    """The prices of one token of an OpenAI model; None if the table does not know it."""
+    """The prices of one token of a model of OpenAI or Anthropic; None if the table does not know it."""
     row = _table().get(model) or {}
     prompt, completion = row.get("input_cost_per_token"), row.get("output_cost_per_token")
     if prompt is None or completion is None:

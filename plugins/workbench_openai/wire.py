@@ -17,11 +17,14 @@ from workbench.lm import (
     Form,
     Request,
     Response,
+    as_chat,
     body_of,
     content_text,
     cut_at_stops,
     estimate_answer,
     estimate_tokens,
+    is_as_named,
+    join_events,
     kind_of_error,
     make_body,
     read_content,
@@ -46,17 +49,41 @@ _encode = json.JSONEncoder(separators=(",", ":"), default=dict).encode
 
 def build_body(model: str, request: Request, extra: Mapping[str, Any], form: Form) -> bytes:
     """The JSON to send (see `make_body`)."""
-    return _encode(make_body(model, request, extra, form)).encode("ascii")
+    return encode(make_body(model, request, extra, form))
+
+
+def encode(body: Mapping[str, Any]) -> bytes:
+    return _encode(body).encode("ascii")
 
 
 def parse_body(raw: bytes, request: Request, price: Price) -> Response:
     """The answer in a body that came with status 200. Raises LMError (the caller adds an excerpt)."""
+    return _read(read_events(raw) or _loaded(raw), request, price)
+
+
+def parse_native(raw: bytes, headers: Mapping[str, str], request: Request, price: Price) -> Response:
+    """The answer to a request that passed as it is, and itself as it came, unless that has another form than its API.
+    Raises LMError."""
+    assert request.native is not None
+    streamed = join_events(request.native.api, raw)
+    data = _loaded(raw) if streamed is None else streamed
+    response = _read(as_chat(request.native.api, data), request, price)
+    if streamed is None and not is_as_named(request.native, data):
+        return response
+    return replace(response, native={"raw": text_of(raw), "headers": dict(headers)})
+
+
+def _loaded(raw: bytes) -> dict[str, Any]:
     try:
-        data = read_events(raw) or json.loads(raw.decode("utf-8-sig"))
+        data = json.loads(raw.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise LMError("bad_body", f"status 200 with an unreadable body ({error})") from None
     if not isinstance(data, dict):
         raise LMError("bad_body", "status 200 with something else than an object")
+    return data
+
+
+def _read(data: dict[str, Any], request: Request, price: Price) -> Response:
     choices, base = data.get("choices"), data.get("base_resp")
     if data.get("error") or (not choices and isinstance(base, dict) and base.get("status_code")):
         kind = kind_of_error(None, data)

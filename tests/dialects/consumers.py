@@ -22,7 +22,7 @@ from workbench.errors import LMError, NodeError
 from workbench.gateway import Gateway
 from workbench.kit.proposer import Proposer, rewrite_request
 from workbench.ledger import Ledger
-from workbench.lm import LMPool, Request
+from workbench.lm import LMPool, Request, split_reasoning, split_thoughts
 from workbench.runtime import Program, Runtime
 from workbench.spec import BudgetSpec, Spec, lm_spec
 from workbench.store import IN_MEMORY, Store, add_run
@@ -228,7 +228,8 @@ async def _chat(post: Post, text: str, tools: bool) -> str:
         choice = body["choices"][0]
         said = choice["message"]
         if choice["finish_reason"] != "tool_calls":
-            return said["content"]
+            # Thoughts in the text pass as without a gateway: an agent of such a server reads past them.
+            return split_thoughts(split_reasoning(said["content"], "")[1])[1]
         messages.append({"role": "assistant", "content": said["content"], "tool_calls": said["tool_calls"]})
         for call in said["tool_calls"]:
             result = _look(call["function"]["arguments"])

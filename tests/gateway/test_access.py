@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
+import aiohttp
 import pytest
 from tests.helpers.gateway_sessions import CHAT_BODY, HELLO, ScriptedSession, opened, send, serve
 
@@ -210,5 +212,40 @@ def test_a_gateway_can_be_closed_twice_and_leaves_its_port() -> None:
             port = int(gateway.address.rpartition(":")[2])
             await gateway.aclose()
         await (await Gateway.open(port=port)).aclose()
+
+    asyncio.run(course())
+
+
+@pytest.mark.parametrize("name", ["Authorization", "x-api-key", "api-key", "authorization"])
+def test_s17_a_key_that_is_there_twice_is_refused(name: str) -> None:
+    async def use(gateway: Gateway, secret: str) -> tuple[int, int]:
+        other = gateway.admit(ScriptedSession())
+        written = [f"Bearer {key}" if name.lower() == "authorization" else key for key in (secret, other)]
+        statuses = []
+        for keys in (written, written[:1]):
+            async with aiohttp.ClientSession() as client:
+                url, headers = f"{gateway.address}/v1/chat/completions", [(name, key) for key in keys]
+                async with client.post(url, data=json.dumps(CHAT_BODY), headers=headers) as answer:
+                    statuses.append(answer.status)
+        return statuses[0], statuses[1]
+
+    assert serve(ScriptedSession(), use) == (400, 200)
+
+
+def test_ea9_other_machines_reach_a_gateway_that_lets_them_with_the_secret_alone() -> None:
+    async def course() -> None:
+        gateway = await Gateway.open("0.0.0.0", beyond=True)
+        try:
+            secret, port = gateway.admit(ScriptedSession()), gateway.address.rpartition(":")[2]
+            assert "0.0.0.0" not in gateway.address
+            key, page = {"x-api-key": secret}, {"Origin": "http://evil.example"}
+            async with aiohttp.ClientSession() as client:
+                for headers, status in ((key, 200), ({}, 401), ({**key, **page}, 403)):
+                    url, body = f"http://127.0.0.1:{port}/v1/chat/completions", json.dumps(CHAT_BODY)
+                    headers = {"Host": "host.docker.internal:1", **headers}
+                    async with client.post(url, data=body, headers=headers) as answer:
+                        assert answer.status == status
+        finally:
+            await gateway.aclose()
 
     asyncio.run(course())

@@ -17,6 +17,7 @@ from workbench.errors import BudgetSpent, Interrupted, LMError, NodeError, Serve
 from workbench.gateway import Refused, refusal_of
 from workbench.gateway import endpoints as e
 from workbench.gateway.access import Admitted
+from workbench.gateway.asks import Asked
 from workbench.gateway.fields import MOST_STOPS
 from workbench.lm import Request, estimate_tokens
 
@@ -139,7 +140,7 @@ def answered(path: str, body: dict[str, Any]) -> ScriptedSession | Refused:
     session = ScriptedSession(CALLS)
     answer: Callable[..., Awaitable[Any]] = endpoint.answer
     try:
-        found = asyncio.run(answer(Admitted(session), body, named))
+        found = asyncio.run(answer(Admitted(session), Asked("POST", path, body, named)))
         json.dumps(found if isinstance(found, dict) else [*found], allow_nan=False)
     except Refused as refused:
         return refused
@@ -159,7 +160,11 @@ def check(path: str, body: dict[str, Any]) -> None:
         json.dumps(sent.as_dict(), allow_nan=False)
         for message in ask.messages:
             assert message["role"] in ("system", "developer", "user", "assistant", "tool")
-            assert isinstance(message["content"], str | list)
+            assert isinstance(message["content"], str | list) or message == {
+                **message,
+                "role": "assistant",
+                "content": None,
+            }
 
 
 @pytest.mark.parametrize("path", FULL)

@@ -141,7 +141,7 @@ def test_half_a_character_becomes_one_that_can_be_stored() -> None:
 
 @pytest.mark.parametrize(
     ("method", "path", "status"),
-    [("GET", CHAT, 405), ("DELETE", "/v1/models", 405), ("POST", "/v1/completions", 404), ("GET", "/v1/files", 404)],
+    [("GET", CHAT, 405), ("DELETE", "/v1/models", 405), ("POST", "/v1/audio/speech", 404), ("GET", "/v1/files", 404)],
 )
 def test_other_paths_and_methods_are_refused_in_the_form_of_the_api(method: str, path: str, status: int) -> None:
     found, body, headers = serve(ScriptedSession(), lambda g, s: send(g, f"/s/{s}{path}", method=method))

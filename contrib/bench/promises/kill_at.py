@@ -30,7 +30,7 @@ def install(step: str, count: int) -> None:
     from workbench.run import session
     from workbench.store import database as store
     from workbench.task import write as export
-    from workbench_openai.client import OpenAIChat
+    from workbench_openai.server import Server
 
     reached = 0
 
@@ -67,7 +67,7 @@ def install(step: str, count: int) -> None:
     if step.startswith("commit"):
         store.Store._commit = around(store.Store._commit)  # type: ignore[method-assign]
     elif step.startswith("send"):
-        OpenAIChat._post = around_async(OpenAIChat._post)  # type: ignore[method-assign]
+        Server._post = around_async(Server._post)  # type: ignore[method-assign]
     elif step == "evaluated":
         session.Session._on_evaluation = around_async(session.Session._on_evaluation)  # type: ignore[method-assign]
     elif step.startswith("report"):

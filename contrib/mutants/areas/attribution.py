@@ -51,7 +51,11 @@ ATTRIBUTION: list[Mutant] = [
     *changes_of(
         "core/workbench/runtime/repair.py",
         REPLAY_TESTS,
-        ('return {**settings, "temperature": self.temperature}', "return dict(settings)", "nothing is drawn anew at 0"),
+        (
+            'changed = {**settings, "temperature": self.temperature}',
+            "changed = dict(settings)",
+            "nothing is drawn anew at 0",
+        ),
     ),
     *changes_of(
         "core/workbench/store/earlier_calls.py",

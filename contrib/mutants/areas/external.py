@@ -39,7 +39,7 @@ EXTERNAL: list[Mutant] = [
     *changes_of(
         f"{FOLDER}session.py",
         (ROWS,),
-        ("patched, first + i)", "patched, i)", "equal requests of a row are one draw"),
+        ("(asking, first + i)", "(asking, i)", "equal requests of a row are one draw"),
         ("if self.asked > self.max_calls:", "if False:", "a row has no bound on its calls"),
     ),
     *changes_of(

@@ -7,6 +7,8 @@ from areas.mutant import Mutant, changes_of, nodes_of
 ACCESS = "tests/gateway/test_access.py"
 SERVER = "tests/gateway/test_server.py"
 CLIENT = "tests/gateway/test_openai_client.py"
+STREAMS = "tests/gateway/test_streams.py"
+PASSING = "tests/gateway/test_passing.py"
 
 GATEWAYS: list[Mutant] = [
     *changes_of(
@@ -33,7 +35,7 @@ GATEWAYS: list[Mutant] = [
         ("if _digest(made) in self._admitted:", "if False:", "a session takes the place of another"),
         ('token.strip() if kind.lower() == "bearer" else ""', "token.strip()", "another scheme than Bearer"),
         (
-            'if headers.get("Host", "").lower() not in names:',
+            'if names is not None and headers.get("Host", "").lower() not in names:',
             "if False:",
             "the host is not looked at",
         ),
@@ -46,7 +48,7 @@ GATEWAYS: list[Mutant] = [
         "core/workbench/gateway/server.py",
         ACCESS,
         ("            check_sender(request.headers, self._names)\n", "", "a web page is served"),
-        ('if not is_loopback(f"http://{host}"):', "if False:", "other machines reach a gateway"),
+        ("if not (local or beyond):", "if False:", "other machines reach a gateway"),
     ),
     *changes_of(
         "core/workbench/gateway/asks.py",
@@ -83,12 +85,40 @@ GATEWAYS: list[Mutant] = [
         ('if request.headers.get("Content-Encoding", "identity").lower() != "identity":', "if False:", "packed bodies"),
         ("return _whole(body) if _HALF.search(raw) else body", "return body", "halves of characters are passed on"),
         (", parse_float=_finite)", ")", "numbers beyond all are passed on"),
-        ("                request.transport.abort()", "                pass", "a broken stream looks whole"),
+        ("        request.transport.abort()", "        pass", "a broken stream looks whole"),
+        ("async with asyncio.timeout(PING_SECONDS):", "if True:", "no sign of life"),
+    ),
+    *changes_of(
+        "core/workbench/gateway/server.py",
+        STREAMS,
+        ("            if self._draining:", "            if False:", "requests begin while it drains"),
+        ("        request.transport.close()  # no end", "        pass  # no end", "a stream that broke looks whole"),
+    ),
+    *changes_of(
+        "core/workbench/gateway/access.py",
+        ACCESS,
+        ("        if len(values) > 1:", "        if False:", "one of two keys is not looked at"),
+    ),
+    *changes_of(
+        "core/workbench/gateway/replaced.py",
+        PASSING,
+        ("                changed = _put(changed, path, new)", "                pass", "no text is replaced"),
         (
-            "            await asyncio.wait({work}, timeout=PING_SECONDS)\n            if",
-            "            await asyncio.wait({work})\n            if",
-            "no sign of life",
+            "                changed = _put(changed, (*path, own), value)",
+            "                pass",
+            "no tool is described",
         ),
+    ),
+    *changes_of(
+        "core/workbench/gateway/table.py",
+        PASSING,
+        ("                raise f.bad(at,", "                f.bad(at,", "what changes an answer is dropped"),
+    ),
+    *changes_of(
+        "core/workbench/ledger/retry.py",
+        STREAMS,
+        ("self._pieces.source.begun or", "False or", "a stream that broke is asked again"),
+        ("or error.kind == FailureKind.TIMEOUT", "or False", "a deadline of the client is asked past"),
     ),
     *changes_of(
         "core/workbench/gateway/fields.py",

@@ -214,8 +214,8 @@ PAID: list[Mutant] = [
         JOURNAL,
         ("if self.replica:", "if False:", "a fresh sample has the key of the first"),
         (
-            "body = _encode([identity, self.as_dict()])",
-            "body = _encode([self.as_dict()])",
+            "body = _encode([identity, asked])",
+            "body = _encode([asked])",
             "two models share their answers",
         ),
         ("if self.temperature:", "if self.temperature > 1:", "requests of two temperatures share a key"),

@@ -5,6 +5,9 @@
 """
 
 from workbench.gateway.asks import Ask, GatewaySession, Refused, refusal_of
+from workbench.gateway.passed import as_it_is_sent
+from workbench.gateway.replaced import without_places
 from workbench.gateway.server import Gateway
+from workbench.gateway.table import TABLE
 
-__all__ = ["Ask", "Gateway", "GatewaySession", "Refused", "refusal_of"]
+__all__ = ["TABLE", "Ask", "Gateway", "GatewaySession", "Refused", "as_it_is_sent", "refusal_of", "without_places"]

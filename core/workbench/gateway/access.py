@@ -18,7 +18,7 @@ from workbench.gateway.returned import ReturnedTurns
 #: What secrets of ours begin with: such a key in a header is never somebody's own.
 PREFIX = "sk-workbench-"
 #: Requests of one secret at once.
-MOST_AT_ONCE = 1024
+MOST_AT_ONCE = 4096
 
 _SECRET = re.compile(r"[A-Za-z0-9_-]{24,200}")
 
@@ -62,6 +62,9 @@ class Door:
         found, self._admitted = [*self._admitted.values()], {}
         return found
 
+    def everybody(self) -> list[Admitted]:
+        return [*self._admitted.values()]
+
     def find(self, in_path: str | None, headers: Mapping[str, str]) -> Admitted:
         """Whose request it is, by the path or else by its keys. Raises Refused (401).
 
@@ -82,9 +85,18 @@ class Door:
 
 
 def _keys(headers: Mapping[str, str]) -> list[str]:
-    kind, _, token = headers.get("Authorization", "").partition(" ")
-    shown = (token.strip() if kind.lower() == "bearer" else "", headers.get("x-api-key"), headers.get("api-key"))
-    return [key.strip() for key in shown if key and key.strip()]
+    """All keys that a request shows. Raises Refused (400) for a header that is there twice: which one counts?"""
+    found: list[str] = []
+    for name in ("Authorization", "x-api-key", "api-key"):
+        values = [value for own, value in headers.items() if own.lower() == name.lower()]
+        if len(values) > 1:
+            raise Refused(400, "bad_request", f"The header {name} is there {len(values)} times. Send it once.")
+        for value in values:
+            kind, _, token = value.strip().partition(" ")
+            found.append(
+                value.strip() if name != "Authorization" else token.strip() if kind.lower() == "bearer" else ""
+            )
+    return [key for key in found if key]
 
 
 def _digest(secret: str) -> bytes:
@@ -93,18 +105,18 @@ def _digest(secret: str) -> bytes:
 
 def own_names(host: str, port: int) -> frozenset[str]:
     """What a client on this machine may call a gateway that listens there."""
-    return frozenset(f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]", host.lower()))
+    return frozenset(f"{name}:{port}" for name in ("127.0.0.1", "localhost", host.lower()))
 
 
-def check_sender(headers: Mapping[str, str], names: Collection[str]) -> None:
+def check_sender(headers: Mapping[str, str], names: Collection[str] | None) -> None:
     """Raise Refused (403) for a request that a browser may have sent for a page of somebody else.
 
-    names: of the gateway, with its port.
+    names: of the gateway, with its port; None where other machines reach it, by whatever name.
 
     A page whose own name was made to lead here (DNS rebinding) still sends that name as the host. A page that asks
     127.0.0.1 itself is given away by its origin; agents send none.
     """
-    if headers.get("Host", "").lower() not in names:
+    if names is not None and headers.get("Host", "").lower() not in names:
         raise Refused(403, "forbidden", "This gateway answers only to its own address on this machine.")
     if "Origin" in headers or headers.get("Sec-Fetch-Site", "none") != "none":
         raise Refused(403, "forbidden", "This gateway answers no web page.")

@@ -1,12 +1,11 @@
 """Anthropic's Messages: body -> Ask, Response -> body or events, Refused -> error; no I/O.
 
-Source: Anthropic's API reference. Departures:
+For models whose server does not speak this API. Source: Anthropic's API reference. What becomes of each field stands in
+`table`; further departures:
 
-- Ignored: cache_control, metadata, service_tier, citations, is_error of a result (its text says it), effort, betas, and
-  every field that is not known. `thinking` is read and has no effect: an answer has no thinking, and blocks of it that
-  an agent sends back are passed over. To have a model reason, set it where the model is set.
-- Refused: tools that Anthropic's servers run, and their results; documents and search results; images of the Files API;
-  mcp_servers; container.
+- Refused: tools that only Anthropic's models know, and their blocks; documents and search results; images of the Files
+  API.
+- Blocks of thinking that an agent sends back are passed over: what a provider wants back is known here.
 - Results of tools become messages of their own, before the rest of their turn; images in them follow as the user's.
 - A stop sequence that ended an answer is not known: stop_reason is then end_turn.
 - Arguments of a call that are no JSON object are given as {"invalid_json": TEXT}: a block can hold nothing else.
@@ -21,12 +20,9 @@ from typing import Any
 
 from workbench.gateway import fields as f
 from workbench.gateway.asks import Ask, Refused
+from workbench.gateway.table import check_fields
 from workbench.lm import Message, Response, estimate_tokens
 
-_REFUSED = {
-    "mcp_servers": "Connect to them in the agent, and send their tools as functions.",
-    "container": "Run code in the agent.",
-}
 _THINKING = ("thinking", "redacted_thinking")
 _STOPS = {"length": "max_tokens", "tool_calls": "tool_use", "refusal": "refusal"}
 
@@ -43,13 +39,13 @@ def read_messages(body: Mapping[str, Any]) -> Ask:
     if extra := _extra(body):
         settings["extra"] = extra
     stream = body.get("stream") is not None and f.as_flag(body["stream"], "stream")
+    check_fields("messages", body)
     return Ask(ask.model, ask.messages, ask.tools, settings, stream=stream)
 
 
 def read_counted(body: Mapping[str, Any]) -> Ask:
     """Model, messages and tools: what a request for a count has. Raises Refused (400)."""
     model = f.as_name(body.get("model"), "model", "Send the name of a model.")
-    f.refuse_set(body, _REFUSED)
     listed = f.as_list(body.get("messages"), "messages", 'Send [{"role": "user", "content": "..."}].')
     if not listed:
         raise f.bad("messages", "must not be empty", 'Send [{"role": "user", "content": "..."}].')
@@ -102,6 +98,8 @@ def _of_user(blocks: Sequence[Placed]) -> list[Message]:
             inner = [_part(*one) for one in _blocks(block.get("content") or [], f"{place}.content")]
             number = f.as_text(block.get("tool_use_id"), f"{place}.tool_use_id", "Send the id of the call.")
             text = f.as_content([part for part in inner if part["type"] == "text"])
+            if block.get("is_error") is True:
+                text = f"Error: {text}"  # a chat has no other place for it
             results.append({"role": "tool", "content": text, "tool_call_id": number})
             pictured += [part for part in inner if part["type"] != "text"]
         else:
@@ -137,7 +135,7 @@ def _of_assistant(blocks: Sequence[Placed]) -> list[Message]:
         elif kind not in _THINKING:
             f.as_one_of(kind, f"{place}.type", ("text", "tool_use", *_THINKING))
             texts.append(_text(place, kind, block))
-    message: dict[str, Any] = {"role": "assistant", "content": "\n".join(texts)}
+    message: dict[str, Any] = {"role": "assistant", "content": "\n".join(texts) if texts else None}
     return [{**message, "tool_calls": calls} if calls else message]
 
 
@@ -146,7 +144,7 @@ def _tools(value: Any) -> tuple[Mapping[str, Any], ...]:
     for n, one in enumerate(f.as_list(value or [], "tools", "Send a list of tools.")):
         tool = f.as_dict(one, f"tools[{n}]", 'Send {"name": ..., "input_schema": {...}}.')
         if tool.get("type") not in (None, "custom"):
-            problem = f"cannot be {f.shown(tool['type'])}: nobody here runs it"
+            problem = f"cannot be {f.shown(tool['type'])}: Anthropic defines it, and only a model of theirs knows it"
             raise f.bad(f"tools[{n}].type", problem, "Send a tool of your own, with name and input_schema.")
         found.append(f.read_function(tool, f"tools[{n}]", "input_schema"))
     return tuple(found)
@@ -156,6 +154,9 @@ def _extra(body: Mapping[str, Any]) -> dict[str, Any]:
     extra: dict[str, Any] = {}
     if body.get("top_k") is not None:
         extra["top_k"] = f.as_whole(body["top_k"], "top_k", 0)
+    config = body.get("output_config")
+    if isinstance(config, dict) and config.get("effort") is not None:
+        extra["reasoning_effort"] = f.as_text(config["effort"], "output_config.effort", "Send low, medium or high.")
     if body.get("tool_choice") is None:
         return extra
     choice = f.as_dict(body["tool_choice"], "tool_choice", 'Send {"type": "auto"}.')
@@ -193,7 +194,7 @@ def write_message(ask: Ask, response: Response) -> dict[str, Any]:
         "content": _written(ask, response),
         "stop_reason": _STOPS.get(response.finish, "end_turn"),
         "stop_sequence": None,
-        "usage": _usage(response.prompt_tokens, response.completion_tokens),
+        "usage": _usage(response, response.completion_tokens),
     }
 
 
@@ -216,15 +217,16 @@ def _as_object(arguments: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {"invalid_json": arguments}
 
 
-def _usage(read: int, written: int) -> dict[str, int]:
-    cached = {"cache_creation_input_tokens": 0, "cache_read_input_tokens": 0}
-    return {"input_tokens": read, **cached, "output_tokens": written}
+def _usage(response: Response, written: int) -> dict[str, int]:
+    cached = {"cache_creation_input_tokens": response.cache_write, "cache_read_input_tokens": response.cached}
+    fresh = max(0, response.prompt_tokens - response.cached - response.cache_write)  # which this API counts apart
+    return {"input_tokens": fresh, **cached, "output_tokens": written}
 
 
 def stream_message(ask: Ask, response: Response) -> Iterator[dict[str, Any]]:
     """The same as events, in the order of the API."""
     whole = write_message(ask, response)
-    begun = {**whole, "content": [], "stop_reason": None, "usage": _usage(response.prompt_tokens, 1)}
+    begun = {**whole, "content": [], "stop_reason": None, "usage": _usage(response, 1)}
     yield {"type": "message_start", "message": begun}
     yield {"type": "ping"}
     for n, block in enumerate(whole["content"]):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from workbench.errors import BudgetSpent, Interrupted, LMError, NodeError, ServerDead
 from workbench.failures import FailureKind
-from workbench.lm import Message, Response
+from workbench.gateway.view import View
+from workbench.lm import Message, Native, NotCarried, Pieces, Response
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,11 @@ class Ask:
         settings: the fields of `workbench.lm.Request` that were set: temperature, top_p, max_tokens, stop,
             response_format, logprobs, and extra (tool_choice, seed, ... in the form of chat completions).
         samples: how many answers.
-        stream: whether the answer is sent as events. It makes no difference for who answers.
+        stream: whether the answer is sent as events.
+        native: for a session that `passes`, the request as the agent wrote it; then messages, tools and settings are
+            what can be read of it without refusing anything, and `view` says where the texts stand in its body.
+        read: makes of such a body an Ask in the form of chat completions. Raises Refused.
+        pieces: takes the answer as it comes.
     """
 
     model: str
@@ -34,6 +39,29 @@ class Ask:
     settings: Mapping[str, Any] = field(default_factory=dict)
     samples: int = 1
     stream: bool = False
+    native: Native | None = None
+    view: View | None = field(default=None, compare=False, repr=False)
+    read: Callable[[Mapping[str, Any]], Ask] | None = field(default=None, compare=False, repr=False)
+    pieces: Pieces | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def content(self) -> Any:
+        """What identifies the request, but for the model: equal for equal ones."""
+        if self.native is not None:
+            return self.native.as_dict()
+        return [self.messages, self.tools, self.settings, self.samples]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request. path: with its query. named: what the path names. pieces: takes an answer that passes as it comes."""
+
+    method: str
+    path: str
+    body: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    named: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    pieces: Pieces = field(default_factory=Pieces)
 
 
 class Refused(Exception):
@@ -78,11 +106,15 @@ _FINAL = {"budget", "ended", "internal"}
 class GatewaySession(Protocol):
     """Who stands behind a secret: a row of a run, or a client of a served workflow.
 
-    A call is cancelled when the agent hangs up, and when the secret is dismissed.
+    A call is cancelled when the agent hangs up, and when the secret is dismissed. A session that takes requests as
+    they are (`Ask.native`) has `passes = True`, and may have `forward(method, path, body, headers, ask)` for paths that
+    ask no model: (status, headers, body) of the server's answer, or None where there is no such server. ask: the same
+    request, if its texts may be replaced. It may also have `note_refusal(error)`: it is told of requests that got no
+    answer.
     """
 
     async def complete(self, ask: Ask) -> Sequence[Response]:
-        """As many answers as `ask.samples`. Raises Refused."""
+        """As many answers as `ask.samples`, or one with `Response.native`, which holds them all. Raises Refused."""
         ...
 
     async def embed(self, texts: Sequence[str], model: str) -> tuple[Sequence[Sequence[float]], int]:
@@ -102,6 +134,8 @@ def refusal_of(error: Exception) -> Refused:
             return error
         case BudgetSpent():
             return Refused(429, "budget", "The budget for this agent is spent. Do not try again.")
+        case NotCarried():
+            return Refused(error.status or 400, "unsupported", str(error), field=error.field)
         case LMError():
             return _of_kind(error.kind, error.retry_after)
         case NodeError():

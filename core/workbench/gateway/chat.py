@@ -1,17 +1,14 @@
 """OpenAI's Chat Completions, Embeddings and Models: body -> Ask, Response -> body or events, Refused -> error; no I/O.
 
-Source: OpenAI's API reference. Departures:
+For models whose server does not speak this API. Source: OpenAI's API reference. What becomes of each field stands in
+`table`; further departures:
 
-- Ignored: user, safety_identifier, metadata, store, service_tier, prediction, prompt_cache_key and
-  prompt_cache_retention, modalities of text, names of tools' results, reasoning that an agent sends back, and every
-  field that is not known.
-- Refused: functions and function_call, audio, files, web_search_options, custom tools, allowed_tools, and top_logprobs,
-  since only the tokens that were drawn are known.
+- Refused: audio, files, custom tools, allowed_tools.
 - Parts of text in one message become one text, with a line each.
 - Thoughts are given as `reasoning_content`, as DeepSeek and vLLM do. What a provider added to a turn with calls goes
   back to it with the agent's next request, whether the agent sends it or not.
 - logprobs name tokens by their number, `token_id:N`, as vLLM does: their texts are not known. Where the numbers are not
-  known either, the text is empty.
+  known either, there are none.
 - A stream has the answer in a few pieces: it is known as a whole before the first.
 """
 
@@ -25,6 +22,7 @@ from typing import Any
 
 from workbench.gateway import fields as f
 from workbench.gateway.asks import Ask, Refused
+from workbench.gateway.table import check_fields
 from workbench.lm import Message, Response
 
 #: Fields that the model's server is sent as they are; those after the first line are of vLLM and its kin.
@@ -33,13 +31,6 @@ PASSED = (
     *("verbosity", "top_k", "min_p", "repetition_penalty", "min_tokens", "ignore_eos", "chat_template_kwargs"),
     *("structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar", "thinking"),
 )
-_REFUSED = {
-    "functions": "Send tools instead.",
-    "function_call": "Send tool_choice instead.",
-    "audio": "Ask for text.",
-    "web_search_options": "Send a function of your own in tools.",
-    "top_logprobs": "Send logprobs: true alone; only the tokens that were drawn are known.",
-}
 _ROLES = ("system", "developer", "user", "assistant", "tool")
 _FINISH = {"length": "length", "tool_calls": "tool_calls"}
 
@@ -47,14 +38,13 @@ _FINISH = {"length": "length", "tool_calls": "tool_calls"}
 def read_chat(body: Mapping[str, Any]) -> Ask:
     """The Ask of a request. Raises Refused (400)."""
     model = f.as_name(body.get("model"), "model", "Send the name of a model.")
-    f.refuse_set(body, _REFUSED)
     modalities = body.get("modalities")
     if isinstance(modalities, list) and "audio" in modalities:
         raise f.bad("modalities", "cannot hold audio", 'Send ["text"].')
     listed = f.as_list(body.get("messages"), "messages", 'Send [{"role": "user", "content": "..."}].')
     if not listed:
         raise f.bad("messages", "must not be empty", 'Send [{"role": "user", "content": "..."}].')
-    return Ask(
+    ask = Ask(
         model,
         tuple(_message(message, f"messages[{n}]") for n, message in enumerate(listed)),
         _tools(body.get("tools")),
@@ -62,6 +52,8 @@ def read_chat(body: Mapping[str, Any]) -> Ask:
         1 if body.get("n") is None else f.as_whole(body["n"], "n", 1, f.MOST_SAMPLES),
         body.get("stream") is not None and f.as_flag(body["stream"], "stream"),
     )
+    check_fields("chat", body)
+    return ask
 
 
 def _message(value: Any, place: str) -> Message:
@@ -75,20 +67,19 @@ def _message(value: Any, place: str) -> Message:
             message.get("tool_call_id"), f"{place}.tool_call_id", "Send the id of the call that this is the result of."
         )
     if role == "assistant":
-        f.refuse_set(message, {"function_call": "Send tool_calls instead."}, f"{place}.")
         calls = f.as_list(message.get("tool_calls") or [], f"{place}.tool_calls", "Send a list of calls, or nothing.")
         if calls:
             found["tool_calls"] = [_call(call, f"{place}.tool_calls[{n}]") for n, call in enumerate(calls)]
     return found
 
 
-def _content(message: Mapping[str, Any], role: str, place: str) -> str | list[dict[str, Any]]:
+def _content(message: Mapping[str, Any], role: str, place: str) -> str | list[dict[str, Any]] | None:
     content = message.get("content")
     if isinstance(content, str):
         return content
     if content is None and role == "assistant":
         refusal = message.get("refusal")
-        return refusal if isinstance(refusal, str) else ""
+        return refusal if isinstance(refusal, str) else None  # null is no empty text, which some servers refuse
     parts = f.as_list(content, place, "Send a text, or a list of parts.")
     return f.as_content([_part(part, f"{place}[{n}]") for n, part in enumerate(parts)])
 
@@ -232,27 +223,33 @@ def _finish(response: Response) -> str:
 
 
 def _logprobs(ask: Ask, response: Response) -> dict[str, Any] | None:
-    if not ask.settings.get("logprobs") or response.logprobs is None:
-        return None
-    pairs = zip(token_names(response), response.logprobs, strict=True)
-    content = [{"token": token, "logprob": value, "bytes": None, "top_logprobs": []} for token, value in pairs]
-    return {"content": content, "refusal": None}
+    content = [{**token, "bytes": None} for token in token_logprobs(ask, response)]
+    return {"content": content, "refusal": None} if content else None
 
 
-def token_names(response: Response) -> list[str]:
-    """What stands for the text of each token that has a log-probability."""
-    ids, count = response.token_ids or (), len(response.logprobs or ())
-    return [f"token_id:{number}" for number in ids] if len(ids) == count else [""] * count
+def token_logprobs(ask: Ask, response: Response) -> list[dict[str, Any]]:
+    """The log-probability of each token, by its number; none where the numbers are not known."""
+    ids, values = response.token_ids or (), response.logprobs or ()
+    if not ask.settings.get("logprobs") or len(ids) != len(values):
+        return []
+    pairs = zip(ids, values, strict=True)
+    return [{"token": f"token_id:{number}", "logprob": value, "top_logprobs": []} for number, value in pairs]
 
 
 def _head(kind: str, ask: Ask) -> dict[str, Any]:
     return {"id": f.make_id("chatcmpl-"), "object": kind, "created": int(time.time()), "model": ask.model}
 
 
-def _usage(responses: Sequence[Response]) -> dict[str, int]:
+def _usage(responses: Sequence[Response]) -> dict[str, Any]:
     prompt = max((r.prompt_tokens for r in responses), default=0)  # read once for all answers
-    answer = sum(r.completion_tokens for r in responses)
-    return {"prompt_tokens": prompt, "completion_tokens": answer, "total_tokens": prompt + answer}
+    answer, cached = sum(r.completion_tokens for r in responses), max((r.cached for r in responses), default=0)
+    found = {"prompt_tokens": prompt, "completion_tokens": answer, "total_tokens": prompt + answer}
+    return {**found, "prompt_tokens_details": {"cached_tokens": cached}}
+
+
+def refuse_completion(body: Mapping[str, Any]) -> Ask:
+    """Raise Refused (404): a text to go on with is no chat."""
+    raise Refused(404, "not_found", "The model's server has no such API. Send the text to chat/completions.")
 
 
 def read_embeddings(body: Mapping[str, Any]) -> tuple[list[str], str]:

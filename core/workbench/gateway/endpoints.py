@@ -5,18 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from workbench.gateway import anthropic_messages as claude
 from workbench.gateway import chat, response_events
 from workbench.gateway.access import Admitted
-from workbench.gateway.asks import Ask, Refused
-from workbench.gateway.responses import read_response
+from workbench.gateway.asks import Ask, Asked, Refused
+from workbench.gateway.passed import Passed, RestoringReader, keep_passed, pass_ask, passed_headers
+from workbench.gateway.responses import read_response, refuse_background
 from workbench.lm import Response
 
 Body = Mapping[str, Any]
 Event = Mapping[str, Any] | str
-Answer = Callable[[Admitted, Body, str], Awaitable[Body | Iterator[Event]]]
+
+
+Answer = Callable[[Admitted, Asked], Awaitable[Body | Iterator[Event] | Passed]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +39,8 @@ MESSAGES = Dialect(claude.write_error, claude.write_error, named=True)
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """answer: takes who asks, the body, and what the path names; gives a body or, where the endpoint streams and the
-    request says `stream`, events."""
+    """answer: takes who asks and what; gives a body, what a server of the same API answered, or, where the endpoint
+    streams and the request says `stream`, events."""
 
     method: str
     path: re.Pattern[str]
@@ -45,59 +49,113 @@ class Endpoint:
     streams: bool = False
 
 
-async def complete_chat(who: Admitted, body: Body, _: str) -> Body | Iterator[Event]:
-    ask = chat.read_chat(body)
-    responses = await _answers(who, ask)
-    return chat.stream_chat(ask, responses, body) if ask.stream else chat.write_chat(ask, responses)
+async def complete_chat(who: Admitted, asked: Asked) -> Body | Iterator[Event] | Passed:
+    ask = pass_ask(who, "chat", asked, chat.read_chat) or chat.read_chat(asked.body)
+    if isinstance(found := await _answers(who, ask), Passed):
+        return found
+    return chat.stream_chat(ask, found, asked.body) if ask.stream else chat.write_chat(ask, found)
 
 
-async def respond(who: Admitted, body: Body, _: str) -> Body | Iterator[Event]:
-    ask, conversation = read_response(body, who.stored)
-    (response,) = await _answers(who, ask)
-    written = response_events.write_response(ask, response, body)
+async def complete_text(who: Admitted, asked: Asked) -> Body | Iterator[Event] | Passed:
+    """OpenAI's Completions: only a server of the same API answers, since a text to go on with is no chat."""
+    ask = pass_ask(who, "completions", asked, chat.refuse_completion)
+    found = await _answers(who, ask or chat.refuse_completion(asked.body))
+    assert isinstance(found, Passed), "a completion is answered by a server that has the API"
+    return found
+
+
+async def respond(who: Admitted, asked: Asked) -> Body | Iterator[Event] | Passed:
+    body = asked.body
+    refuse_background(body)
+    read = partial(read_response, stored=who.stored)
+    ask = pass_ask(who, "responses", asked, lambda body: read(body)[0], who.stored.earlier(body)) or read(body)[0]
+    found = await _answers(who, ask)
+    if isinstance(found, Passed):
+        keep_passed(who.stored, ask, found)
+        return found
+    written = response_events.write_response(ask, found[0], body)
     if body.get("store") is not False:
-        who.stored.keep(written, (*conversation, response_events.as_message(ask, response)))
+        conversation = read(body)[1]
+        who.stored.keep(written, (*conversation, response_events.as_message(ask, found[0])))
     return response_events.stream_response(written) if ask.stream else written
 
 
-async def show_response(who: Admitted, _: Body, number: str) -> Body:
-    return who.stored.body(number)
+async def show_response(who: Admitted, asked: Asked) -> Body | Passed:
+    return await _forwarded(who, asked, asked.named) or who.stored.body(asked.named)
 
 
-async def delete_response(who: Admitted, _: Body, number: str) -> Body:
-    who.stored.drop(number)
-    return {"id": number, "object": "response", "deleted": True}
+async def delete_response(who: Admitted, asked: Asked) -> Body | Passed:
+    if (found := await _forwarded(who, asked, asked.named)) is not None:
+        return found
+    who.stored.drop(asked.named)
+    return {"id": asked.named, "object": "response", "deleted": True}
 
 
-async def complete_message(who: Admitted, body: Body, _: str) -> Body | Iterator[Event]:
-    ask = claude.read_messages(body)
-    (response,) = await _answers(who, ask)
+async def complete_message(who: Admitted, asked: Asked) -> Body | Iterator[Event] | Passed:
+    ask = pass_ask(who, "messages", asked, claude.read_messages) or claude.read_messages(asked.body)
+    if isinstance(found := await _answers(who, ask), Passed):
+        return found
+    (response,) = found
     return claude.stream_message(ask, response) if ask.stream else claude.write_message(ask, response)
 
 
-async def count_tokens(who: Admitted, body: Body, _: str) -> Body:
-    return claude.write_count(claude.read_counted(body))
+async def count_tokens(who: Admitted, asked: Asked) -> Body | Passed:
+    ask = pass_ask(who, "messages", asked, claude.read_messages)
+    return await _forwarded(who, asked, ask=ask) or claude.write_count(claude.read_counted(asked.body))
 
 
-async def embed(who: Admitted, body: Body, _: str) -> Body:
-    texts, model = chat.read_embeddings(body)
+async def embed(who: Admitted, asked: Asked) -> Body:
+    texts, model = chat.read_embeddings(asked.body)
     vectors, tokens = await who.session.embed(texts, model)
-    return chat.write_embeddings(body, vectors, tokens, model)
+    return chat.write_embeddings(asked.body, vectors, tokens, model)
 
 
-async def list_models(who: Admitted, _: Body, name: str) -> Body:
-    return chat.write_model(name) if name else chat.write_models(who.session.models())
+async def list_models(who: Admitted, asked: Asked) -> Body:
+    return chat.write_model(asked.named) if asked.named else chat.write_models(who.session.models())
 
 
-async def list_claude_models(who: Admitted, _: Body, name: str) -> Body:
-    return claude.write_model(name) if name else claude.write_models(who.session.models())
+async def list_claude_models(who: Admitted, asked: Asked) -> Body:
+    return claude.write_model(asked.named) if asked.named else claude.write_models(who.session.models())
 
 
-async def _answers(who: Admitted, ask: Ask) -> Sequence[Response]:
-    responses = await who.session.complete(who.returned.restore(ask))
+async def count_input(who: Admitted, asked: Asked) -> Body | Passed:
+    ask = pass_ask(who, "responses", asked, chat.refuse_completion, who.stored.earlier(asked.body))
+    return await _forwarded(who, asked, ask=ask) or _missing(asked)
+
+
+async def pass_on(who: Admitted, asked: Asked) -> Passed:
+    """A path that asks no model, for the server of the session's model."""
+    return await _forwarded(who, asked) or _missing(asked)
+
+
+def _missing(asked: Asked) -> Passed:
+    raise Refused(
+        404, "not_found", f"The model's server has no {asked.path.partition('?')[0]}, and none is served here."
+    )
+
+
+async def _forwarded(who: Admitted, asked: Asked, number: str = "", ask: Ask | None = None) -> Passed | None:
+    """What the server of the session's model answers; None where there is none with such a path.
+
+    number: of an answer, which is not asked for there if we have written it. ask: the request, if its texts may be
+    replaced.
+    """
+    forward = getattr(who.session, "forward", None)
+    if forward is None or (number and who.stored.wrote(number)):
+        return None
+    body = asked.body if asked.method == "POST" else None
+    found = await forward(asked.method, asked.path, body, passed_headers(asked.headers), ask)
+    return None if found is None else Passed(found[2], found[1], found[0])
+
+
+async def _answers(who: Admitted, ask: Ask) -> Sequence[Response] | Passed:
+    responses = await who.session.complete(ask if ask.native is not None else who.returned.restore(ask))
+    read = ask.read.last if isinstance(ask.read, RestoringReader) else None
+    who.returned.keep(read or ask, responses)
+    if len(responses) == 1 and (native := responses[0].native) is not None:
+        return Passed(native["raw"].encode(), native["headers"])
     if len(responses) != ask.samples:
         raise ValueError(f"{len(responses)} answers to a request for {ask.samples}")
-    who.returned.keep(ask, responses)
     return responses
 
 
@@ -108,8 +166,13 @@ def _endpoint(method: str, path: str, dialect: Dialect, answer: Answer, streams:
 ENDPOINTS = (
     _endpoint("POST", "/chat/completions", CHAT, complete_chat, streams=True),
     _endpoint("POST", "/responses", RESPONSES, respond, streams=True),
-    _endpoint("GET", "/responses/([^/]+)", RESPONSES, show_response),
-    _endpoint("DELETE", "/responses/([^/]+)", RESPONSES, delete_response),
+    _endpoint("GET", "/responses/((?!input_tokens$)[^/]+)", RESPONSES, show_response),
+    _endpoint("DELETE", "/responses/((?!input_tokens$)[^/]+)", RESPONSES, delete_response),
+    _endpoint("POST", "/responses/input_tokens", RESPONSES, count_input),
+    _endpoint("GET", "/responses/[^/]+/input_items", RESPONSES, pass_on),
+    _endpoint("POST", "/responses/[^/]+/cancel", RESPONSES, pass_on),
+    _endpoint("POST", "/completions", CHAT, complete_text, streams=True),
+    _endpoint("POST", "/moderations", CHAT, pass_on),
     _endpoint("POST", "/embeddings", CHAT, embed),
     _endpoint("POST", "/messages", MESSAGES, complete_message, streams=True),
     _endpoint("POST", "/messages/count_tokens", MESSAGES, count_tokens),

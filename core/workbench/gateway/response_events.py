@@ -1,7 +1,6 @@
 """OpenAI's Responses: Response -> body or events, Refused -> the end of a stream; no I/O.
 
-A stream has the answer in a few pieces: it is known as a whole before the first. Token counts have no details: tokens
-of a cache and of reasoning are 0.
+A stream has the answer in a few pieces: it is known as a whole before the first.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Any
 
 from workbench.gateway import fields as f
 from workbench.gateway.asks import Ask, Refused
-from workbench.gateway.chat import token_names
+from workbench.gateway.chat import token_logprobs
 from workbench.lm import Message, Response
 
 #: Fields of the request that the answer repeats, with what they are if they were not set.
@@ -51,7 +50,7 @@ def write_response(ask: Ask, response: Response, body: Mapping[str, Any]) -> dic
 
 def as_message(ask: Ask, response: Response) -> Message:
     """The answer as a message of a conversation that goes on."""
-    message: dict[str, Any] = {"role": "assistant", "content": response.text}
+    message: dict[str, Any] = {"role": "assistant", "content": response.text or None}
     calls = [
         {"id": call["id"], "type": "function", "function": {"name": call["name"], "arguments": call["arguments"]}}
         for call in f.calls_with_ids(response, ask.messages)
@@ -82,17 +81,14 @@ def _output(ask: Ask, response: Response, status: str) -> list[dict[str, Any]]:
 
 
 def _logprobs(ask: Ask, response: Response) -> list[dict[str, Any]]:
-    if not ask.settings.get("logprobs") or response.logprobs is None:
-        return []
-    pairs = zip(token_names(response), response.logprobs, strict=True)
-    return [{"token": token, "logprob": value, "bytes": [], "top_logprobs": []} for token, value in pairs]
+    return [{**token, "bytes": []} for token in token_logprobs(ask, response)]
 
 
 def _usage(response: Response) -> dict[str, Any]:
     read, written = response.prompt_tokens, response.completion_tokens
     return {
         "input_tokens": read,
-        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+        "input_tokens_details": {"cached_tokens": response.cached, "cache_write_tokens": response.cache_write},
         "output_tokens": written,
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": read + written,

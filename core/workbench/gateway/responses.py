@@ -1,12 +1,10 @@
 """OpenAI's Responses: body -> Ask, and what a session may refer to later; no I/O. `response_events` writes answers.
 
-Source: OpenAI's API reference. Departures:
+For models whose server does not speak this API. Source: OpenAI's API reference. What becomes of each field stands in
+`table`; further departures:
 
-- Ignored: metadata (given back), user, safety_identifier, service_tier, prompt_cache_key and its retention, truncation,
-  max_tool_calls, reasoning.summary, include but for message.output_text.logprobs, stream_options, and every field that
-  is not known. Reasoning items that an agent sends back are passed over.
-- Refused: tools that OpenAI's servers run, custom tools, allowed_tools; files and audio; background, conversation,
-  prompt (a stored template), and top_logprobs.
+- Of `include`, message.output_text.logprobs is read alone: nothing else is there to be included.
+- Refused: tools that only OpenAI's models know, allowed_tools; files and audio.
 - `store` keeps the last 256 answers of a session, in memory; false keeps none. Of an unknown `previous_response_id` or
   item the agent is told with 404.
 - Instructions are the first message, of the role system; those of an earlier answer do not count, as with OpenAI.
@@ -15,23 +13,19 @@ Source: OpenAI's API reference. Departures:
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.gateway import fields as f
 from workbench.gateway.asks import Ask, Refused
+from workbench.gateway.table import RESPONSES, check_fields
 from workbench.lm import Message
+from workbench.type_guards import is_dict
 
 #: Answers of one session that are kept for later requests; the oldest go first.
 MOST_KEPT = 256
 
-_REFUSED = {
-    "background": "Leave it out, and wait for the answer.",
-    "conversation": "Send previous_response_id, or all items in input.",
-    "prompt": "Send its text in instructions and input.",
-    "top_logprobs": 'Send include: ["message.output_text.logprobs"]; only the tokens that were drawn are known.',
-}
 _ROLES = ("system", "developer", "user", "assistant")
 _TEXTS = ("input_text", "output_text", "text", "summary_text")
 
@@ -40,18 +34,34 @@ _TEXTS = ("input_text", "output_text", "text", "summary_text")
 class StoredAnswers:
     """The latest answers of one session, each with its body and the conversation that it ends."""
 
-    _kept: OrderedDict[str, tuple[Mapping[str, Any], tuple[Message, ...]]] = field(default_factory=OrderedDict)
+    _kept: OrderedDict[str, tuple[Mapping[str, Any] | None, tuple[Message, ...]]] = field(default_factory=OrderedDict)
     _items: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def keep(self, body: Mapping[str, Any], conversation: tuple[Message, ...]) -> None:
-        self._kept[body["id"]] = (body, conversation)
+        self._keep(body["id"], body, conversation)
         self._items |= {item["id"]: item for item in body["output"]}
+
+    def keep_passed(self, number: str, conversation: tuple[Message, ...]) -> None:
+        """Keep the conversation of an answer that the model's own server keeps."""
+        self._keep(number, None, conversation)
+
+    def _keep(self, number: str, body: Mapping[str, Any] | None, conversation: tuple[Message, ...]) -> None:
+        self._kept[number] = (body, conversation)
         while len(self._kept) > MOST_KEPT:
             self.drop(next(iter(self._kept)))
 
+    def wrote(self, number: str) -> bool:
+        """Whether an answer was written here, and not by the model's own server."""
+        return number in self._kept and self._kept[number][0] is not None
+
+    def earlier(self, body: Mapping[str, Any]) -> tuple[Message, ...]:
+        """The conversation that a request goes on with, as far as it is known here."""
+        number = body.get("previous_response_id")
+        return self._kept[number][1] if isinstance(number, str) and number in self._kept else ()
+
     def body(self, number: str) -> Mapping[str, Any]:
         """Raises Refused (404)."""
-        return self._find(number, "response_id")[0]
+        return self._find(number, "response_id")[0] or {}
 
     def conversation(self, number: str) -> tuple[Message, ...]:
         """The messages up to an answer, and the answer. Raises Refused (404)."""
@@ -69,20 +79,24 @@ class StoredAnswers:
         """Raises Refused (404)."""
         body, _ = self._find(number, "response_id")
         del self._kept[number]
-        for item in body["output"]:
+        for item in (body or {}).get("output", ()):
             self._items.pop(item["id"], None)
 
-    def _find(self, number: str, place: str) -> tuple[Mapping[str, Any], tuple[Message, ...]]:
+    def _find(self, number: str, place: str) -> tuple[Mapping[str, Any] | None, tuple[Message, ...]]:
         if number not in self._kept:
             told = f"Response {f.shown(number)} is not kept here. Send all items in input instead."
             raise Refused(404, "not_found", told, field=place)
         return self._kept[number]
 
 
+def refuse_background(body: Mapping[str, Any]) -> None:
+    """Raise Refused (400) for an answer that comes later, whose cost nobody would be told."""
+    f.refuse_set(body, {"background": RESPONSES[""].refused["background"]})
+
+
 def read_response(body: Mapping[str, Any], stored: StoredAnswers) -> tuple[Ask, tuple[Message, ...]]:
     """The Ask of a request, and its conversation without instructions. Raises Refused (400, 404)."""
     model = f.as_name(body.get("model"), "model", "Send the name of a model.")
-    f.refuse_set(body, _REFUSED)
     messages: list[Message] = []
     if body.get("previous_response_id") is not None:
         number = f.as_text(body["previous_response_id"], "previous_response_id", "Send the id of an answer.")
@@ -100,11 +114,14 @@ def read_response(body: Mapping[str, Any], stored: StoredAnswers) -> tuple[Ask, 
         text = f.as_text(body["instructions"], "instructions", "Send a text.")
         messages.insert(0, {"role": "system", "content": text})
     stream = body.get("stream") is not None and f.as_flag(body["stream"], "stream")
-    return Ask(model, tuple(messages), _tools(body.get("tools")), _settings(body), stream=stream), conversation
+    ask = Ask(model, tuple(messages), _tools(body.get("tools")), _settings(body), stream=stream)
+    check_fields("responses", body)
+    return ask, conversation
 
 
-def _add_items(messages: list[Message], items: Iterable[Any], stored: StoredAnswers) -> None:
+def _add_items(messages: list[Message], items: Sequence[Any], stored: StoredAnswers) -> None:
     open_turn = False  # whether the last message is the model's turn that these items have begun
+    pictured: list[dict[str, Any]] = []  # images in the results of one turn
     for n, one in enumerate(items):
         place = f"input[{n}]"
         item = f.as_dict(one, place, 'Send {"role": "user", "content": "..."}.')
@@ -126,11 +143,17 @@ def _add_items(messages: list[Message], items: Iterable[Any], stored: StoredAnsw
                     last = messages[-1]
                     messages[-1] = {**last, "tool_calls": [*last.get("tool_calls", ()), call]}
                 else:
-                    messages.append({"role": "assistant", "content": "", "tool_calls": [call]})
+                    messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
                 open_turn = True
             case "function_call_output":
-                messages += _result(item, place)
+                result, images = _result(item, place)
+                messages.append(result)
+                pictured += images
                 open_turn = False
+        following = items[n + 1] if n + 1 < len(items) else None
+        if pictured and not (is_dict(following) and following.get("type") == "function_call_output"):
+            messages.append({"role": "user", "content": pictured})  # results follow their calls without a gap
+            pictured = []
 
 
 def _message(item: Mapping[str, Any], place: str) -> Message:
@@ -161,15 +184,14 @@ def _call(item: Mapping[str, Any], place: str) -> dict[str, Any]:
     return {"id": number, "type": "function", "function": {"name": name, "arguments": written}}
 
 
-def _result(item: Mapping[str, Any], place: str) -> list[Message]:
+def _result(item: Mapping[str, Any], place: str) -> tuple[Message, list[dict[str, Any]]]:
+    """(the result of a call, the images in it)."""
     number = f.as_text(item.get("call_id"), f"{place}.call_id", "Send the call_id of the call.")
     output = item.get("output")
     parts = [f.text_part(output)] if isinstance(output, str) else _parts(output, f"{place}.output")
     text = f.as_content([part for part in parts if part["type"] == "text"])
-    messages: list[Message] = [{"role": "tool", "content": text, "tool_call_id": number}]
-    if pictured := [part for part in parts if part["type"] != "text"]:
-        messages.append({"role": "user", "content": pictured})
-    return messages
+    pictured = [part for part in parts if part["type"] != "text"]
+    return {"role": "tool", "content": text, "tool_call_id": number}, pictured
 
 
 def _tools(value: Any) -> tuple[Mapping[str, Any], ...]:
@@ -177,7 +199,7 @@ def _tools(value: Any) -> tuple[Mapping[str, Any], ...]:
     for n, one in enumerate(f.as_list(value or [], "tools", "Send a list of functions.")):
         tool = f.as_dict(one, f"tools[{n}]", 'Send {"type": "function", "name": ..., "parameters": {...}}.')
         if tool.get("type") != "function":
-            problem = f"cannot be {f.shown(tool.get('type'))}: nobody here runs it"
+            problem = f"cannot be {f.shown(tool.get('type'))}: only a model behind OpenAI's Responses knows it"
             raise f.bad(f"tools[{n}].type", problem, "Send functions, and run them in the agent.")
         found.append(f.read_function(tool, f"tools[{n}]"))
     return tuple(found)

@@ -16,7 +16,8 @@ from typing import Any
 
 from workbench.gateway import fields as f
 from workbench.gateway.asks import Ask
-from workbench.lm import Message, Response, as_it_came
+from workbench.lm import TURN, Message, Response, as_it_came
+from workbench.type_guards import is_dict
 
 #: Turns of one session that are kept; the oldest go first.
 MOST_KEPT = 1024
@@ -38,7 +39,8 @@ class ReturnedTurns:
                 continue
             seen = f.calls_with_ids(response, ask.messages, sample)
             told = zip(response.tool_calls, seen, strict=True)
-            turn = as_it_came(response.message, [{**call, "id": shown["id"]} for call, shown in told])
+            kept = {name: value for name, value in response.message.items() if name != TURN}
+            turn = as_it_came(kept, [{**call, "id": shown["id"]} for call, shown in told])
             for key in _keys(_digests(ask.messages)[-1], seen):
                 self._kept[key] = turn
                 self._kept.move_to_end(key)
@@ -56,6 +58,19 @@ class ReturnedTurns:
                 kept = (self._kept[key] for key in _keys(before[place], sent) if key in self._kept)
                 found[place] = next(kept, message)
         return replace(ask, messages=tuple(found))
+
+    def restore_messages(self, messages: Sequence[Any]) -> list[Any] | None:
+        """Messages as an agent sent them with the turns that are kept, known by their calls; None if there is none."""
+        found = [self._find(message) or message for message in messages]
+        return found if found != [*messages] else None
+
+    def _find(self, message: Any) -> Message | None:
+        calls = message.get("tool_calls") if is_dict(message) else None
+        if not calls or not all(is_dict(call) and is_dict(call.get("function")) for call in calls):
+            return None
+        functions = [{"id": call.get("id"), **call["function"]} for call in calls]
+        said = [{**one, "arguments": str(one.get("arguments", ""))} for one in functions if "name" in one]
+        return self._kept.get(_keys("", said)[1])
 
 
 def _digests(messages: Sequence[Message]) -> list[str]:

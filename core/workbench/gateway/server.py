@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import math
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from socket import gethostname
 from typing import TYPE_CHECKING, Any
 
 from workbench.errors import SpecError
+from workbench.failures import FailureKind
 from workbench.gateway.access import MOST_AT_ONCE, Admitted, Door, check_sender, own_names, variables_for
-from workbench.gateway.asks import GatewaySession, Refused, refusal_of
+from workbench.gateway.asks import Asked, GatewaySession, Refused, refusal_of
 from workbench.gateway.endpoints import Dialect, Endpoint, Event, dialect_of, find_endpoint
-from workbench.lm import MAX_BODY, is_loopback, storable
+from workbench.gateway.passed import Passed
+from workbench.lm import MAX_BODY, Pieces, is_loopback, storable
 from workbench.type_guards import is_dict, is_list
 
 if TYPE_CHECKING:
@@ -30,45 +35,61 @@ _SLASHES = re.compile("//+")
 #: Half of a character, which no encoding of text can hold, begins so in JSON.
 _HALF = re.compile(rb"\\ud[89a-f]", re.IGNORECASE)
 
+#: Addresses that stand for all of a machine's.
+_EVERYWHERE = ("0.0.0.0", "[::]", "::")
+
 _encode = json.JSONEncoder(separators=(",", ":"), default=dict).encode
+
+
+#: aiohttp would log requests that it cannot read, with a traceback and whatever secret their address holds.
+_QUIET = logging.Logger("workbench.gateway", logging.CRITICAL + 1)
 
 
 class Gateway:
     """Answers agents on this machine. Use it in the event loop that opened it, and close it with `aclose`."""
 
     def __init__(self, on_error: Callable[[Exception], None] | None = None):
-        self.address, self._names = "", frozenset[str]()
-        self._door, self._on_error = Door(), on_error
+        self.address, self._names = "", None
+        self._door, self._on_error, self._draining = Door(), on_error, False
         self._listening: asyncio.Server | None = None
         self._server: web.Server | None = None
 
     @classmethod
     async def open(
-        cls, host: str = "127.0.0.1", port: int = 0, on_error: Callable[[Exception], None] | None = None
+        cls,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        on_error: Callable[[Exception], None] | None = None,
+        *,
+        beyond: bool = False,
     ) -> Gateway:
         """A gateway that listens.
 
         Args:
             host: a loopback address; [::1] in brackets.
             port: 0 takes a free one.
+            beyond: other machines, and containers, may reach it, if the host is theirs to reach: with the secret.
             on_error: is told of exceptions that no agent is told of: faults of a session or of ours.
 
-        Raises SpecError for a host that other machines reach, and OSError for a port that is taken.
+        Raises SpecError for a host that other machines reach, unless they may, and OSError for a port that is taken.
         """
         from aiohttp import web
 
-        if not is_loopback(f"http://{host}"):
+        local = is_loopback(f"http://{host}")
+        if not (local or beyond):
             raise SpecError(f"a gateway cannot listen at {host}", hint="It is for agents on this machine: 127.0.0.1.")
         made = cls(on_error)
         made._server = web.Server(
             made._handle,
             handler_cancellation=True,
             access_log=None,  # type: ignore[arg-type]
+            logger=_QUIET,
             auto_decompress=False,
         )
         listening = await asyncio.get_running_loop().create_server(made._server, host.strip("[]"), port, backlog=1024)
         made._listening, taken = listening, listening.sockets[0].getsockname()[1]
-        made.address, made._names = f"http://{host}:{taken}", own_names(host, taken)
+        shown = gethostname() if host in _EVERYWHERE else host
+        made.address, made._names = f"http://{shown}:{taken}", own_names(host, taken) if local else None
         return made
 
     def admit(self, session: GatewaySession, secret: str | None = None) -> str:
@@ -81,13 +102,23 @@ class Gateway:
         if (who := self._door.dismiss(secret)) is not None:
             await _cancel(who.requests)
 
-    def environment(self, secret: str, inherited: Mapping[str, str] | None = None) -> dict[str, str]:
+    def environment(
+        self, secret: str, inherited: Mapping[str, str] | None = None, *, in_path: bool = True
+    ) -> dict[str, str]:
         """The variables of the environment that lead the stock clients of an agent here.
 
         inherited: the environment that the agent has else; None: that of this process. Variables of further providers
-        (Azure, and those of LiteLLM) are replaced where it has some, and never added.
+        (Azure, and those of LiteLLM) are replaced where it has some, and never added. in_path: the secret stands in the
+        addresses, too, for an agent with a key of its own in its configuration; clients write addresses into logs.
         """
-        return variables_for(f"{self.address}/s/{secret}", secret, os.environ if inherited is None else inherited)
+        url = f"{self.address}/s/{secret}" if in_path else self.address
+        return variables_for(url, secret, os.environ if inherited is None else inherited)
+
+    async def drain(self, seconds: float) -> int:
+        """Let requests in flight end; new ones are told to try again (503). Returns how many had not ended in time."""
+        self._draining = True
+        tasks = {task for who in self._door.everybody() for task in who.requests}
+        return len((await asyncio.wait(tasks, timeout=seconds))[1]) if tasks else 0
 
     async def aclose(self) -> None:
         """Stop listening, and end all sessions."""
@@ -105,13 +136,15 @@ class Gateway:
         try:
             check_sender(request.headers, self._names)
             who = self._door.find(in_path, request.headers)
+            if self._draining:
+                raise Refused(503, FailureKind.SERVER, "This gateway is about to end. Try again.", retry_after=1)
             endpoint, named = find_endpoint(request.method, path, dialect)
             if len(who.requests) >= MOST_AT_ONCE:
                 raise Refused(429, "rate_limit", f"More than {MOST_AT_ONCE} requests at once.", retry_after=1)
         except Refused as refused:
             return _refusal(refused, dialect)
         # A task of its own, so that the session can be ended without the connection.
-        task = asyncio.ensure_future(self._answer(request, who, endpoint, named))
+        task = asyncio.ensure_future(self._answer(request, who, endpoint, path, named))
         who.requests.add(task)
         task.add_done_callback(who.requests.discard)
         try:
@@ -123,59 +156,116 @@ class Gateway:
             return _refusal(Refused(401, "ended", "The session of this secret has ended."), endpoint.dialect)
 
     async def _answer(
-        self, request: web.BaseRequest, who: Admitted, endpoint: Endpoint, named: str
+        self, request: web.BaseRequest, who: Admitted, endpoint: Endpoint, path: str, named: str
     ) -> web.StreamResponse:
         try:
             body = await _read_json(request) if endpoint.method == "POST" else {}
+            query = f"?{request.query_string}" if request.query_string else ""
+            asked = Asked(endpoint.method, path + query, body, named, request.headers)
             if endpoint.streams and body.get("stream") is True:
-                return await self._stream(request, who, endpoint, body)
-            return _json(await endpoint.answer(who, body, named))
+                return await self._stream(request, who, endpoint, asked)
+            return _whole_answer(await endpoint.answer(who, asked))
         except Exception as error:
-            return _refusal(self._told(error), endpoint.dialect)
+            return _refusal(self._told(error, who), endpoint.dialect)
 
     async def _stream(
-        self, request: web.BaseRequest, who: Admitted, endpoint: Endpoint, body: Mapping[str, Any]
+        self, request: web.BaseRequest, who: Admitted, endpoint: Endpoint, asked: Asked
     ) -> web.StreamResponse:
-        """The events of an answer. One that takes long is preceded by comments, lest the agent gives up; one that is
-        there at once, or fails, has a status of its own, by which the agent knows whether to try again."""
-        work = asyncio.ensure_future(endpoint.answer(who, body, ""))
+        """The events of an answer. Those of a server of the same API pass as they come. Another answer that takes long
+        is preceded by comments, lest the agent gives up; one that is there at once, or fails, has a status of its own,
+        by which the agent knows whether to try again."""
+        work, pieces = asyncio.ensure_future(endpoint.answer(who, asked)), asked.pieces
+        work.add_done_callback(lambda _: pieces.wake())
         try:
-            await asyncio.wait({work}, timeout=PING_SECONDS)
+            await _first_sign(work, pieces)
+            if pieces.source.begun:
+                return await self._relay(request, who, work, pieces, endpoint.dialect)
             if work.done():
                 return _events(await work, endpoint.dialect)
-            return await self._stream_slowly(request, work, endpoint.dialect)
+            return await self._stream_slowly(request, who, work, pieces, endpoint.dialect)
         finally:
             if not work.done():
                 work.cancel()
                 await asyncio.wait({work})
 
+    async def _relay(
+        self,
+        request: web.BaseRequest,
+        who: Admitted,
+        work: asyncio.Future[Any],
+        pieces: Pieces,
+        dialect: Dialect,
+        response: web.StreamResponse | None = None,
+    ) -> web.StreamResponse:
+        """Pass the pieces of an answer on until it has ended. One that breaks off breaks off here."""
+        from aiohttp import web
+
+        try:
+            if response is None:
+                response = web.StreamResponse(headers={**_EVENT_HEADERS, **pieces.source.headers})
+                await response.prepare(request)
+            place, ended = 0, False
+            while not ended:
+                ended = work.done()
+                more, place = pieces.after(place)
+                if more:
+                    await response.write(more)
+                elif not ended:
+                    await pieces.wait()
+            if not pieces.source.whole:
+                try:
+                    await work  # without an error, its answer came from elsewhere
+                except Exception as error:
+                    await response.write(_written([dialect.fail_stream(self._told(error, who))], dialect))
+                    if request.transport is not None:
+                        request.transport.close()  # no end of the stream: it broke
+                    return response
+            else:
+                work.exception()
+            await response.write_eof()
+        except asyncio.CancelledError:
+            _break_off(request)  # too late for a status
+        return response if response is not None else web.Response(status=499)
+
     async def _stream_slowly(
-        self, request: web.BaseRequest, work: asyncio.Future[Any], dialect: Dialect
+        self, request: web.BaseRequest, who: Admitted, work: asyncio.Future[Any], pieces: Pieces, dialect: Dialect
     ) -> web.StreamResponse:
         from aiohttp import web
 
         response = web.StreamResponse(headers=_EVENT_HEADERS)
         await response.prepare(request)
         try:
-            while not work.done():
+            while not work.done() and not pieces.source.begun:
                 await response.write(b": ping\n\n")
-                await asyncio.wait({work}, timeout=PING_SECONDS)
+                await _first_sign(work, pieces)
+            if pieces.source.begun:
+                return await self._relay(request, who, work, pieces, dialect, response)
             try:
-                written = _written(await work, dialect)
+                answer = await work
+                written = answer.raw if isinstance(answer, Passed) else _written(answer, dialect)
             except Exception as error:
-                written = _written([dialect.fail_stream(self._told(error))], dialect)
+                written = _written([dialect.fail_stream(self._told(error, who))], dialect)
             await response.write(written)
             await response.write_eof()
         except asyncio.CancelledError:
-            if request.transport is not None:
-                request.transport.abort()  # too late for a status: the stream breaks off
+            _break_off(request)
         return response
 
-    def _told(self, error: Exception) -> Refused:
+    def _told(self, error: Exception, who: Admitted) -> Refused:
         refused = refusal_of(error)
+        if (note := getattr(who.session, "note_refusal", None)) is not None:
+            note(error)
         if refused.kind == "internal" and self._on_error is not None:
             self._on_error(error)
         return refused
+
+
+async def _first_sign(work: asyncio.Future[Any], pieces: Pieces) -> None:
+    """Wait until an answer has begun or ended, for PING_SECONDS at most."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(PING_SECONDS):
+            while not work.done() and not pieces.source.begun:
+                await pieces.wait()
 
 
 def _split(path: str) -> tuple[str | None, str]:
@@ -242,10 +332,26 @@ def _refusal(refused: Refused, dialect: Dialect) -> web.Response:
 _EVENT_HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-store"}
 
 
-def _events(events: Iterable[Event], dialect: Dialect) -> web.Response:
+def _whole_answer(answer: Any) -> web.Response:
+    """An answer in one piece: of ours, or of another server."""
     from aiohttp import web
 
-    return web.Response(body=_written(events, dialect), headers=_EVENT_HEADERS)
+    if not isinstance(answer, Passed):
+        return _json(answer)
+    return web.Response(body=answer.raw, status=answer.status, headers={"Content-Type": answer.type, **answer.headers})
+
+
+def _events(answer: Any, dialect: Dialect) -> web.Response:
+    from aiohttp import web
+
+    if isinstance(answer, Passed):
+        return _whole_answer(answer)
+    return web.Response(body=_written(answer, dialect), headers=_EVENT_HEADERS)
+
+
+def _break_off(request: web.BaseRequest) -> None:
+    if request.transport is not None:
+        request.transport.abort()
 
 
 def _written(events: Iterable[Event], dialect: Dialect) -> bytes:

@@ -212,7 +212,7 @@ class Ledger:
             ready()  # before anything is reserved: what cannot be sent does not count
         if key not in self._failed:
             self._failed[key] = self._failed_earlier(key, role)
-        begun, requested, attempts = time.monotonic(), 0.0, Attempts(spec.attempts)
+        begun, requested, attempts = time.monotonic(), 0.0, Attempts(spec.attempts, request.pieces)
         while True:
             async with limiter:
                 held = await self._reserve(lm, request, limiter)
@@ -242,7 +242,7 @@ class Ledger:
     def _prompt_tokens(self, lm: LM, request: Request) -> int:
         """An estimate from the texts, scaled up if it was too low for earlier prompts of this model."""
         parts = (*request.messages, *({"content": part} for part in (*request.tools, request.response_format) if part))
-        return math.ceil(estimate_tokens(parts) * self.longer_prompts.get(lm.identity, 1.0))
+        return max(1, math.ceil(estimate_tokens(parts) * self.longer_prompts.get(lm.identity, 1.0)))
 
     def _failed_earlier(self, key: str, role: str) -> int:
         """Count the failed attempts of earlier processes at a call that they did not settle; returns their number."""

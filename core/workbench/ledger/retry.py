@@ -10,6 +10,7 @@ import random
 
 from workbench.errors import LMError
 from workbench.failures import FailureKind
+from workbench.lm import Pieces
 
 #: The longest pause in seconds, whatever the server asks for.
 LONGEST_PAUSE = 120.0
@@ -23,13 +24,21 @@ MOST_PAUSES = 12
 
 
 class Attempts:
-    """The failed attempts of one call. limit: `attempts` of the spec; with 1 nothing is tried again."""
+    """The failed attempts of one call. limit: `attempts` of the spec; with 1 nothing is tried again.
 
-    def __init__(self, limit: int):
+    pieces: on the way to a client that waits. Nothing is tried again once it has a part of the answer, or when its own
+    deadline must have passed: it asks again if it wants to.
+    """
+
+    def __init__(self, limit: int, pieces: Pieces | None = None):
         self.limit, self.failed, self.rate_limits = limit, 0, 0
+        self._pieces = pieces
 
     def again(self, error: LMError) -> bool:
         """Count a failure. True if the call is to be tried again."""
+        if self._pieces is not None and (self._pieces.source.begun or error.kind == FailureKind.TIMEOUT):
+            self.failed += 1
+            return False
         if error.kind == FailureKind.RATE_LIMIT:
             self.rate_limits += 1
             return self.limit > 1 and self.rate_limits < MOST_RATE_LIMITS

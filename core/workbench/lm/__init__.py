@@ -27,7 +27,10 @@ from workbench.lm.http import (
     parse_price,
     redact,
     redact_answer,
+    redactor,
 )
+from workbench.lm.native import API_PATHS, Native, NotCarried, Pieces
+from workbench.lm.native_answers import TURN, as_chat, is_as_named, join_events
 from workbench.lm.packed_tokens import split_tokens, unpack_tokens
 from workbench.lm.pool import LMPool, lm_prefixes, make_lm, split_model
 from workbench.lm.protocol import (
@@ -109,6 +112,15 @@ __all__ = [
     "parse_price",
     "redact",
     "redact_answer",
+    "redactor",
+    "API_PATHS",
+    "Native",
+    "NotCarried",
+    "Pieces",
+    "TURN",
+    "as_chat",
+    "is_as_named",
+    "join_events",
     "LM_KEYS",
     "locate_lms",
     "locate_weights",

@@ -10,6 +10,7 @@ from workbench.lm.dialects import allowed_tokens, refused_setting
 from workbench.lm.http import is_reasoning
 from workbench.lm.protocol import Message, Request, content_text, offset_seed
 from workbench.lm.turns import plain_message
+from workbench.type_guards import is_dict
 
 #: Forms of one request that are tried, lest a server that refuses each is asked without end.
 MOST_FORMS = 8
@@ -21,9 +22,9 @@ _LEAST_TEMPERATURE = 0.01  # where 0 is refused: as good as no sampling
 class Form:
     """What an endpoint takes differently.
 
-    omit: settings that are not sent; `system` for the role of that name, which then stands in the user's message, and
-    `additions` for what another provider added to messages. rename: other names of settings. least_temperature: in
-    place of 0. most_tokens: of an answer.
+    omit: settings that are not sent; `system` for the role of that name, which then stands in the user's message,
+    `developer` for that role, which is then `system`, and `additions` for what another provider added to messages.
+    rename: other names of settings. least_temperature: in place of 0. most_tokens: of an answer.
     """
 
     omit: frozenset[str] = frozenset()
@@ -59,6 +60,27 @@ class Form:
         if other is not None and other not in self.rename.values() and setting not in self.rename:
             return replace(self, rename={**self.rename, "max_tokens": other})
         return replace(self, omit=self.omit | {"max_tokens" if other else setting})
+
+    def shape(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """A body that a client wrote, in the form that the endpoint takes: as it is, but for what it has refused."""
+        names, omit = dict(self.rename), set(self.omit)
+        if "max_tokens" in names:  # by either of its names
+            names["max_completion_tokens"] = names["max_tokens"]
+        if "max_tokens" in omit:
+            omit.add("max_completion_tokens")
+        found = {names.get(name, name): value for name, value in body.items() if name not in omit}
+        if self.least_temperature and body.get("temperature") == 0:
+            found["temperature"] = self.least_temperature
+        for name in ("max_tokens", "max_completion_tokens"):
+            if self.most_tokens is not None and isinstance(found.get(name), int):
+                found[name] = min(found[name], self.most_tokens)
+        if "additions" in self.omit:
+            found["messages"] = [plain_message(m) if is_dict(m) else m for m in found["messages"]]
+        if "developer" in self.omit:
+            found["messages"] = [_with_common_role(m) if is_dict(m) else m for m in found["messages"]]
+        if "system" in self.omit:
+            found["messages"] = _without_system(found["messages"])
+        return found
 
 
 def make_body(model: str, request: Request, extra: Mapping[str, Any], form: Form) -> dict[str, Any]:

@@ -108,6 +108,7 @@ _NO_SYSTEM = re.compile(
     r"role'? does not support 'system'|"
     r"roles must alternate|only user and assistant roles"
 )
+_NO_DEVELOPER = re.compile(r"(?i)\brole\b.{0,80}\bdeveloper\b|\bdeveloper\b.{0,40}\brole\b")
 #: Fields of a message with what the model thought, and types of parts with it.
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking", "reasoning_details")
 _THOUGHT_PARTS = frozenset(("reasoning", "thinking", "reasoning_text", "summary_text", "redacted_thinking", "thought"))
@@ -286,13 +287,15 @@ def kind_of_error(status: int | None, body: Any) -> FailureKind:
 
 
 def refused_setting(status: int, body: Any) -> str | None:
-    """The setting that a server refuses in general, `system` for the role, `temperature 0` for that one alone,
-    `additions` for what another provider added to messages; None for another error."""
+    """The setting that a server refuses in general, `system` and `developer` for the roles, `temperature 0` for that
+    one alone, `additions` for what another provider added to messages; None for another error."""
     if status not in (400, 422):
         return None
     codes, message = _error_parts(body)
     if _NO_SYSTEM.search(message):
         return "system"
+    if _NO_DEVELOPER.search(message):
+        return "developer"
     if _ABOVE_ZERO.search(message):
         return "temperature 0"
     error = body.get("error") if is_dict(body) else None

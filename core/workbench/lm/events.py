@@ -1,4 +1,4 @@
-"""An answer that came as a stream of events although nobody asked for one, as one body."""
+"""An answer that came as a stream of events, whether or not somebody asked for one, as one body."""
 
 from __future__ import annotations
 
@@ -18,14 +18,8 @@ def read_events(raw: bytes) -> dict[str, Any] | None:
 
     Raises LMError: `broken` for a stream that ends before its answer, `bad_body` for events of another form.
     """
-    text = raw.decode("utf-8", "replace").lstrip("\ufeff \r\n")
-    if not text.startswith(("data:", "event:", ": ")):
+    if (events := parse_events(raw)) is None:
         return None
-    lines = (line.removeprefix("data:").strip() for line in LINE_END.split(text) if line.startswith("data:"))
-    try:
-        events = [json.loads(line) if line != _DONE else _DONE for line in lines if line]
-    except (ValueError, RecursionError) as error:
-        raise LMError("bad_body", f"status 200 with an unreadable stream ({error})") from None
     found = _joined([event for event in events if is_dict(event)])
     if found.get("error"):
         return found
@@ -36,14 +30,30 @@ def read_events(raw: bytes) -> dict[str, Any] | None:
     return found
 
 
+def parse_events(raw: bytes) -> list[Any] | None:
+    """The events of a stream, each as its JSON, or `[DONE]`; None if it is no stream. Raises LMError("bad_body")."""
+    text = raw.decode("utf-8", "replace").lstrip("\ufeff \r\n")
+    if not text.startswith(("data:", "event:", ": ", "id:", "retry:")):
+        return None
+    lines = (line.removeprefix("data:").strip() for line in LINE_END.split(text) if line.startswith("data:"))
+    try:
+        return [json.loads(line) if line != _DONE else _DONE for line in lines if line]
+    except (ValueError, RecursionError) as error:
+        raise LMError("bad_body", f"status 200 with an unreadable stream ({error})") from None
+
+
 def _joined(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    found, choice, calls = dict[str, Any](), dict[str, Any](), _Calls()
+    found, choice, calls, logprobs = dict[str, Any](), dict[str, Any](), _Calls(), list[Any]()
     fields: dict[str, list[Any]] = {"content": [""]}
     begun = False
     for event in events:
         found |= {name: event[name] for name in ("usage", "error", "model") if event.get(name)}
         for one in _dicts(event.get("choices")):
+            if one.get("index"):
+                continue  # of several answers, the first
             begun = True
+            told = one.get("logprobs")
+            logprobs += (told.get("content") or ()) if is_dict(told) else ()
             choice |= {name: one[name] for name in ("finish_reason", "error") if one.get(name)}
             delta = one.get("delta") or one.get("message")
             for name, value in delta.items() if is_dict(delta) else ():
@@ -54,6 +64,7 @@ def _joined(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     message = {"role": "assistant", **{name: _whole(pieces) for name, pieces in fields.items()}}
     if made := calls.whole():
         message["tool_calls"] = made
+    choice |= {"logprobs": {"content": logprobs}} if logprobs else {}
     return {**found, "choices": [{**choice, "message": message}] if begun else []}
 
 

@@ -8,7 +8,7 @@ import base64
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
@@ -109,7 +109,14 @@ def redact_answer(response: Response, key: str | None, headers: Mapping[str, Any
     except RecursionError:
         raise LMError("bad_body", "an answer that is nested too deeply") from None
     text, thoughts = clean(response.text), clean(response.thoughts)
-    return replace(response, text=text, thoughts=thoughts, tool_calls=calls, message=message)
+    native = None if response.native is None else {**response.native, "raw": _without(response.native["raw"], forms)}
+    return replace(response, text=text, thoughts=thoughts, tool_calls=calls, message=message, native=native)
+
+
+def redactor(key: str | None, headers: Mapping[str, Any] | None = None) -> Callable[[str], str]:
+    """What replaces the key and headers that were sent with a request in texts of its answer."""
+    forms = _forms((key or "", *map(str, (headers or {}).values())))
+    return lambda text: _without(text, forms)
 
 
 def _forms(secrets: Iterable[str]) -> list[str]:

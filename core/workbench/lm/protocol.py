@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast, runtime_checkable
 
 from workbench.errors import LMError, SpecError
+from workbench.lm.native import Native, Pieces
 from workbench.lm.thoughts import split_thoughts
 
 #: Characters of an answer: so many for each token that was asked for, and some more. What is longer floods the journal.
@@ -30,6 +31,8 @@ class Request:
 
     replica: index of a fresh sample. Requests that differ only in it are different draws, and each is
     journalled on its own; it is never sent to the model, but providers that take a seed derive theirs from it.
+    native: the same as its client wrote it, for a server of the same API (`LM.apis`); then the other fields are for the
+    trace, and for reservations. pieces: takes a streamed answer as it comes; no part of what is asked.
     """
 
     messages: tuple[Message, ...]
@@ -42,6 +45,8 @@ class Request:
     response_format: Mapping[str, Any] | None = None
     logprobs: bool = False
     extra: Mapping[str, Any] = field(default_factory=dict)
+    native: Native | None = None
+    pieces: Pieces | None = field(default=None, compare=False)
 
     def as_dict(self) -> dict[str, Any]:
         """All fields that differ from their defaults, in a fixed order; what `key` hashes and the store keeps."""
@@ -62,13 +67,22 @@ class Request:
             out["logprobs"] = True
         if self.extra:
             out["extra"] = dict(self.extra)
+        if self.native is not None:
+            out["native"] = self.native.as_dict()
         return out
 
     def key(self, identity: str) -> str:
         """The content key under which the answer is journalled; identity: the model and where it is served."""
-        body = _encode([identity, self.as_dict()])
+        asked = self.as_dict() if self.native is None else [self.native.as_dict(), self.replica]
+        body = _encode([identity, asked])
         # A lone surrogate in the data must not stop the run, so it is escaped rather than refused.
         return hashlib.sha256(body.encode("utf-8", "backslashreplace")).hexdigest()[:32]
+
+    def converted(self) -> Request:
+        """The same for a model whose server does not speak the API of `native`. Raises NotCarried."""
+        if self.native is None:
+            return self
+        return replace(self.native.converted(), replica=self.replica, pieces=self.pieces)
 
 
 _encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
@@ -81,6 +95,7 @@ class Response:
     finish: `stop`, `length` (cut at max_tokens), `refusal`, `empty` (no text at all), `tool_calls`.
     thoughts: what the model thought before it said `text`, where the provider tells.
     cached, cache_write: of the prompt tokens, those read from the provider's cache and those written to it.
+    native: the answer to a request with `native` as it came: `raw`, its text, and `headers`.
     message: the message as the provider sent it, if it holds more than text and calls. Some providers refuse the next
     request of a conversation without what they added, e.g. a signature.
     usd: None where the price is unknown. token_ids, logprobs: one a completion token, where the provider
@@ -103,6 +118,7 @@ class Response:
     message: Mapping[str, Any] | None = None
     cached: int = 0
     cache_write: int = 0
+    native: Mapping[str, Any] | None = None
 
     def without_thoughts(self) -> Response:
         """The same answer with the thoughts in its text apart. If nothing is left and it was not cut, it is empty."""
@@ -120,7 +136,7 @@ class Response:
                 out[name] = list(value)
         if self.estimated:
             out["estimated"] = True
-        for name in ("thoughts", "message", "cached", "cache_write"):
+        for name in ("thoughts", "message", "cached", "cache_write", "native"):
             if value := getattr(self, name):
                 out[name] = value
         return out
@@ -270,7 +286,10 @@ def check_embeds(lm: LM, name: str) -> None:
 
 
 def check_length(response: Response, request: Request) -> None:
-    """Raise LMError("bad_body") for an answer far longer than the tokens that the request allows."""
+    """Raise LMError("bad_body") for an answer far longer than the tokens that the request allows. A request that passes
+    as it is may name no number; then `MAX_BODY` bounds its answer."""
+    if request.native is not None:
+        return
     most = TOKEN_CHARACTERS * request.max_tokens + SPARE_CHARACTERS
     length = len(response.text) + len(response.thoughts)
     length += sum(len(str(call.get("arguments", ""))) for call in response.tool_calls)

@@ -214,15 +214,16 @@ class Context:
             settings = repair.settings_of(settings, spec.temperature)
             self._note_repair(begun.number)
         request = make_request(spec, messages, drawn, settings)
+        sent = runtime.fit(spec, request)
         if repair is not None and repair.response is not None:
             self._record(begun, CallRecord(request.messages, repair.response, role, spec.model, True, 0.0))
             return repair.response.without_thoughts()
         try:
-            response, paid = await runtime.complete(spec, request, role)
+            response, paid = await runtime.complete(spec, sent, role)
         except LMError:
-            self._failed.append((request.key(runtime.pool.get(spec).identity), role))
+            self._failed.append((sent.key(runtime.pool.get(spec).identity), role))
             raise
-        most = (request.max_tokens, paid.most_usd, spec.attempts * spec.timeout)
+        most = (sent.max_tokens, paid.most_usd, spec.attempts * spec.timeout)
         self._record(begun, _call_record(request, response, role, spec.model, paid, most))
         return response.without_thoughts()
 
@@ -367,7 +368,8 @@ def _call_record(
     cost = (paid.cached, paid.usd, paid.seconds, paid.queued)
     asked = {"tools": request.tools, "response_format": request.response_format}
     asked |= dict(zip(("max_tokens", "most_usd", "most_seconds"), most, strict=True))
-    return CallRecord(request.messages, response, role, model, *cost, key=paid.key, **asked)
+    # What passed as it is, the journal has.
+    return CallRecord(request.messages, replace(response, native=None), role, model, *cost, key=paid.key, **asked)
 
 
 def is_cancelled() -> bool:

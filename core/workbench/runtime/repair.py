@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from workbench.hashing import digest
@@ -45,7 +45,10 @@ class Repair:
         """The settings of the call. default: the temperature of the model."""
         if not self.draw or settings.get("temperature") or (settings.get("temperature") is None and default):
             return dict(settings)
-        return {**settings, "temperature": self.temperature}
+        changed = {**settings, "temperature": self.temperature}
+        if (native := settings.get("native")) is not None:
+            changed["native"] = replace(native, body={**native.body, "temperature": self.temperature})
+        return changed
 
 
 Repairs = Mapping[Address, Repair]

@@ -124,7 +124,7 @@ class Runtime:
     async def complete(self, spec: LMSpec, request: Request, role: str) -> tuple[Response, Settled]:
         """The response, and how it was paid. Raises LMError if the call failed for good, and SpecError for an image to
         a model that takes none."""
-        lm = self.pool.get(spec)
+        lm, request = self.pool.get(spec), self.fit(spec, request)
         if not self.reads_images(spec) and any(map(count_images, request.messages)):
             raise SpecError(f"{spec.model} reads no images", hint="Name a model behind openai/ or LiteLLM that does.")
         settled = await self.ledger.call(lm, request, role, spec)
@@ -133,6 +133,16 @@ class Runtime:
         assert settled.response is not None
         most = lm.price(settled.response.prompt_tokens, request.max_tokens)
         return _with_ids(settled.response, len(request.messages)), replace(settled, most_usd=most)
+
+    def speaks(self, spec: LMSpec, api: str) -> bool:
+        """Whether a request in the words of an API (`workbench.lm.API_PATHS`) passes to this model as it is."""
+        return api in getattr(self.pool.get(spec), "apis", ())
+
+    def fit(self, spec: LMSpec, request: Request) -> Request:
+        """The request as it is sent: in the form of chat completions, where the model's server does not speak its API.
+        Raises NotCarried where something of it would be lost."""
+        native = request.native
+        return request if native is None or self.speaks(spec, native.api) else request.converted()
 
     def reads_images(self, spec: LMSpec) -> bool:
         """Whether a language model takes images."""

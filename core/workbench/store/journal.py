@@ -73,6 +73,8 @@ class Journal:
         stored once, by their hash. seconds: of its requests; queued: those that it waited before and between them."""
         body = request.as_dict()
         body["messages"] = [self._without_large(message) for message in body["messages"]]
+        if "native" in body:
+            body["native"] = self._without_texts(body["native"])
         values, tokens = (None, None) if response is None else split_tokens(response)
         asked, answer = dumps(body), None if values is None else dumps(values)
         return self.store.write(
@@ -124,6 +126,14 @@ class Journal:
             if is_dict(part)
         ]
         return {**message, "content": parts}
+
+    def _without_texts(self, value: Any) -> Any:
+        """The same with the hash of each large text in its place: the messages hold most of them, too."""
+        if isinstance(value, str):
+            return {"text": self.store.text(value)} if len(value) > LARGE_TEXT else value
+        if is_dict(value):
+            return {name: self._without_texts(part) for name, part in value.items()}
+        return [self._without_texts(part) for part in value] if is_list(value) else value
 
     def add_effect(self, key: str, kind: str, content: str, result: str, seconds: float) -> asyncio.Future[None]:
         """Queue the result of an effect that is no call of a model."""

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from aiohttp import web
 from click.testing import CliRunner
 from tests.helpers.external_agents import SORTER, SYSTEM, write_agent
+from tests.helpers.upstream import as_event, upstream
 
 from workbench.cli import cli
 from workbench.errors import SpecError
@@ -67,11 +72,75 @@ def test_an_agent_that_asks_past_the_gateway_is_told_of(tmp_path: Path) -> None:
         observe_file(prepare(path)[2], path, tmp_path / "run.db", 2, SimulatedPool(SimulatedLM()))
 
 
-def gateway(folder: Path, node: dict[str, Any]) -> AbstractContextManager[dict[str, str]]:
+def gateway(
+    folder: Path, node: dict[str, Any], lm: Any = "templates/instructions"
+) -> AbstractContextManager[dict[str, str]]:
     """A running gateway of a file with this node."""
-    spec = {"name": "t", "lm": "templates/instructions", "nodes": {"agent": {"external": "text -> label", **node}}}
+    spec = {"name": "t", "lm": lm, "nodes": {"agent": {"external": "text -> label", **node}}}
     (folder / "out.yaml").write_text(yaml.safe_dump(spec))
     return gateway_of(folder, "out.yaml")
+
+
+def test_ea9_the_gateway_is_fit_for_production(tmp_path: Path) -> None:
+    """Streams pass, no address holds the key, requests in flight end before it does, and refusals are told."""
+    gate, begun = threading.Event(), threading.Event()
+
+    async def slowly(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(as_event({"choices": [{"index": 0, "delta": {"content": "a"}}]}))
+        begun.set()
+        await asyncio.to_thread(gate.wait, 20)
+        await response.write(as_event({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}))
+        await response.write(as_event("[DONE]"))
+        return response
+
+    with upstream() as server:
+        refusal = (400, {"error": {"message": "no such model", "type": "invalid_request_error"}})
+        server.answers["chat/completions"] = [refusal, slowly]
+        lm = {"model": "openai/up", "api_base": f"{server.address}/v1"}
+        with gateway(tmp_path, {"command": ["true"]}, lm=lm) as variables:
+            key, addresses = variables["OPENAI_API_KEY"], [v for n, v in variables.items() if "URL" in n or "BASE" in n]
+            assert addresses and not any(key in address for address in addresses)
+            assert variables["OPENAI_AGENTS_DISABLE_TRACING"] == "1"
+            with pytest.raises(urllib.error.HTTPError, match="400"):
+                chat(variables, "x")
+            answer = open_chat(variables, "x", stream=True)
+            begun.wait(20)
+            os.kill(int(variables["pid"]), signal.SIGTERM)
+            with pytest.raises(urllib.error.HTTPError, match="503"):
+                while True:  # the signal is on its way
+                    server.answers["chat/completions"] = []
+                    chat(variables, "x")
+            gate.set()
+            assert answer.read().endswith(b"[DONE]\n\n")
+    said = variables["stderr"]
+    assert (
+        "All requests pass to the model at once" in said
+        and 'refused: status 400: {"error": {"message": "no such' in said
+    )
+    assert "the agent named 1 model: m: " in said and "answered by openai/up" in said
+    assert "asked 1 time and was refused: status 400" in said and key not in said
+
+
+def test_s17_a_malformed_request_puts_no_key_and_no_traceback_on_stderr(tmp_path: Path) -> None:
+    with gateway(tmp_path, {"command": ["true"]}) as variables:
+        place = urllib.parse.urlsplit(variables["OPENAI_BASE_URL"])
+        assert place.hostname is not None
+        key = variables["OPENAI_API_KEY"]
+        for raw in (
+            f"POST /s/{key}/v1/chat/completions HTTP/1.1\nHost: x\n\n",
+            f"POST /s/{key}/v1/chat/completions HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+            f"GET /s/{key} HTTP/1.1\r\nX: {'x' * 70000}\r\n\r\n",
+            f"GET /s/{key}\0 HTTP/1.1\r\n\r\n",
+            f"{key}\r\n\r\n",
+        ):
+            with socket.create_connection((place.hostname, place.port or 0), timeout=10) as client:
+                client.sendall(raw.encode())
+                client.settimeout(10)
+                with suppress(OSError):
+                    assert not client.recv(100).startswith(b"HTTP/1.1 200")
+    assert "Traceback" not in variables["stderr"] and key not in variables["stderr"], variables["stderr"]
 
 
 @contextmanager
@@ -85,8 +154,8 @@ def gateway_of(folder: Path, *result: str) -> Iterator[dict[str, str]]:
         assert process.stdout is not None and process.stderr is not None
         assert "listens" in process.stderr.readline()
         process.send_signal(0)
-        found: dict[str, str] = {}
-        while "ANTHROPIC_AUTH_TOKEN" not in found or "OPENAI_BASE_URL" not in found:
+        found: dict[str, str] = {"pid": str(process.pid)}
+        while "OPENAI_AGENTS_DISABLE_TRACING" not in found or "OPENAI_BASE_URL" not in found:
             name, _, value = process.stdout.readline().strip().partition("=")
             found[name] = value
         try:
@@ -98,11 +167,16 @@ def gateway_of(folder: Path, *result: str) -> Iterator[dict[str, str]]:
 
 
 def chat(variables: dict[str, str], system: str, key: str | None = None) -> Any:
-    body = {"model": "m", "messages": [{"role": "system", "content": system}, {"role": "user", "content": "x"}]}
+    with open_chat(variables, system, key) as answer:
+        return json.load(answer)
+
+
+def open_chat(variables: dict[str, str], system: str, key: str | None = None, **more: Any) -> Any:
+    messages = [{"role": "system", "content": system}, {"role": "user", "content": "x"}]
+    body = {"model": "m", "messages": messages, **more}
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key or variables['OPENAI_API_KEY']}"}
     url = f"{variables['OPENAI_BASE_URL']}/chat/completions"
-    with urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), headers)) as answer:
-        return json.load(answer)
+    return urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), headers))
 
 
 def test_the_gateway_replaces_texts_in_production(tmp_path: Path) -> None:
@@ -112,7 +186,7 @@ def test_the_gateway_replaces_texts_in_production(tmp_path: Path) -> None:
         assert chat(variables, "Be short on Monday.")["choices"][0]["message"]["content"]
         chat(variables, "Another text.")
         with pytest.raises(urllib.error.HTTPError, match="401"):
-            chat({**variables, "OPENAI_BASE_URL": variables["OPENAI_BASE_URL"].replace("/s/", "/s/x")}, "Hi")
+            chat(variables, "Hi", key="sk-workbench-of-somebody-else")
     assert "no slot matches: system: Another text." in variables["stderr"]
     assert "SKILL.md is a file, which passes no gateway: `workbench apply` writes it." in variables["stderr"]
     assert "Monday" not in variables["stderr"]

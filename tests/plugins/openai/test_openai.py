@@ -348,10 +348,10 @@ def test_settings_of_the_request_are_refused_among_extra():
 
 
 def test_a_connection_that_was_never_made_is_no_timeout_that_may_be_billed(monkeypatch):
-    async def never(self, session, url, body):
+    async def never(self, *asked):
         raise aiohttp.ConnectionTimeoutError("Connection timeout to host")
 
-    monkeypatch.setattr(client.OpenAIChat, "_post", never)
+    monkeypatch.setattr(client.Server, "_post", never)
     lm = client.openai("m", settings(api_base="http://127.0.0.1:9/v1"))
     with pytest.raises(LMError) as caught:
         asyncio.run(_complete(lm, HELLO))

@@ -1,0 +1,225 @@
+"""Answers of the other APIs in the form of a chat completion, which is what we read texts, calls and tokens from.
+
+Sources: platform.openai.com/docs/api-reference (responses, responses-streaming, completions), docs.claude.com
+(api/messages, build-with-claude/streaming).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from workbench.errors import LMError
+from workbench.lm.events import parse_events, read_events
+from workbench.lm.native import Native
+from workbench.type_guards import is_dict, is_list
+
+#: Where a turn holds itself in the words of its own API, for a next request that passes as it is.
+TURN = "native_turn"
+_RESPONSE_ENDS = {"max_output_tokens": "length", "content_filter": "content_filter"}
+_ENDS = ("stop", "length", "tool_calls", "content_filter", "function_call")
+_PAUSED = "pause_turn"  # a turn of Anthropic's own tools that the client goes on with
+
+
+def as_chat(api: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    """The body of an answer as that of a chat completion; errors stay where they are."""
+    return dict(body) if body.get("error") else _READERS[api](body)
+
+
+def is_as_named(native: Native, body: Mapping[str, Any]) -> bool:
+    """Whether an answer has the form of the API. Some servers of chat completions give parts for a text, or other words
+    for an end: no client reads those, so that we put the answer into the form, where it is one answer."""
+    if native.api != "chat" or native.body.get("n") not in (None, 1):
+        return True
+    forced = native.body.get("tool_choice") not in (None, "auto")  # then the end of a call is `stop`
+    for choice in _listed(body.get("choices")):
+        message = choice.get("message")
+        content = message.get("content") if is_dict(message) else None
+        called = is_dict(message) and bool(message.get("tool_calls")) and not forced
+        if not isinstance(content, str | None) or choice.get("finish_reason") not in _ENDS[called:]:
+            return False
+    return True
+
+
+def join_events(api: str, raw: bytes) -> dict[str, Any] | None:
+    """The body that a streamed answer would have had in one piece; None if it did not come as a stream.
+
+    Raises LMError: `broken` for a stream that ends before its answer, `bad_body` for events of another form.
+    """
+    if api == "chat":
+        return read_events(raw)
+    if (events := parse_events(raw)) is None:
+        return None
+    for event in events:
+        if is_dict(event) and (event.get("type") == "error" or event.get("error")):
+            return {"error": event.get("error") or event}
+    found = _JOINERS[api]([event for event in events if is_dict(event)])
+    if found is None:
+        raise LMError("broken", "the stream ended before the answer did", status=200)
+    return found
+
+
+def _listed(value: Any) -> Iterator[dict[str, Any]]:
+    return filter(is_dict, value if is_list(value) else ())
+
+
+def _call(number: Any, name: Any, arguments: Any) -> dict[str, Any]:
+    written = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    return {"id": number, "type": "function", "function": {"name": name, "arguments": written}}
+
+
+def _chat(message: dict[str, Any], end: Any, usage: Any, turn: Any, more: Mapping[str, Any] = {}) -> dict[str, Any]:
+    """turn: as its API has it, kept where it holds what only the provider knows: thoughts, signatures."""
+    thoughts = message.pop("thoughts")
+    if thoughts is not None:
+        message |= {"reasoning_content": thoughts, TURN: turn}
+    if not message["tool_calls"]:
+        del message["tool_calls"]
+    return {"choices": [{"message": message, "finish_reason": end, **more}], "usage": usage}
+
+
+def _read_chat(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The same, with calls of tools that take a text as calls of functions."""
+    choices = [*_listed(body.get("choices"))]
+    message = choices[0].get("message") if choices else None
+    if not is_dict(message) or not any("custom" in call for call in _listed(message.get("tool_calls"))):
+        return dict(body)
+    calls = [
+        _call(call.get("id"), call["custom"].get("name"), json.dumps({"input": call["custom"].get("input")}))
+        if is_dict(call.get("custom"))
+        else call
+        for call in _listed(message["tool_calls"])
+    ]
+    return {**body, "choices": [{**choices[0], "message": {**message, "tool_calls": calls}}]}
+
+
+# Responses
+
+
+def _read_response(body: Mapping[str, Any]) -> dict[str, Any]:
+    texts, refusals, calls, thoughts, logprobs = [], [], [], None, []
+    for item in _listed(body.get("output")):
+        match item.get("type"):
+            case "message":
+                for part in _listed(item.get("content")):
+                    (refusals if part.get("type") == "refusal" else texts).append(
+                        str(part.get("refusal") or part.get("text") or "")
+                    )
+                    logprobs += part.get("logprobs") or ()
+            case "function_call":
+                calls.append(_call(item.get("call_id"), item.get("name"), item.get("arguments")))
+            case "custom_tool_call":
+                calls.append(_call(item.get("call_id"), item.get("name"), json.dumps({"input": item.get("input")})))
+            case "reasoning":
+                parts = [*_listed(item.get("summary")), *_listed(item.get("content"))]
+                thoughts = "\n".join(filter(None, (thoughts, *(str(part.get("text") or "") for part in parts))))
+            case _:
+                pass
+    message: dict[str, Any] = {"role": "assistant", "content": "".join(texts), "tool_calls": calls}
+    message |= {"thoughts": thoughts, **({"refusal": "".join(refusals)} if refusals else {})}
+    cut = body.get("incomplete_details")
+    end = _RESPONSE_ENDS.get(str(cut.get("reason")), "length") if is_dict(cut) else "tool_calls" if calls else "stop"
+    return _chat(message, end, body.get("usage"), body.get("output"), {"logprobs": {"content": logprobs}})
+
+
+def _join_response(events: list[dict[str, Any]]) -> dict[str, Any] | None:
+    ends = ("response.completed", "response.incomplete", "response.failed")
+    return next((e["response"] for e in events if e.get("type") in ends and is_dict(e.get("response"))), None)
+
+
+# Messages
+
+
+def _read_message(body: Mapping[str, Any]) -> dict[str, Any]:
+    texts, calls, thoughts = [], [], None
+    for block in _listed(body.get("content")):
+        match block.get("type"):
+            case "text":
+                texts.append(str(block.get("text") or ""))
+            case "tool_use":
+                calls.append(_call(block.get("id"), block.get("name"), block.get("input")))
+            case "thinking" | "redacted_thinking":
+                thoughts = "\n".join(filter(None, (thoughts, str(block.get("thinking") or ""))))
+            case _:
+                pass
+    message: dict[str, Any] = {"role": "assistant", "content": "".join(texts), "tool_calls": calls}
+    end = "stop" if body.get("stop_reason") == _PAUSED else body.get("stop_reason")
+    return _chat({**message, "thoughts": thoughts}, end, _message_usage(body.get("usage")), body.get("content"))
+
+
+def _message_usage(usage: Any) -> Any:
+    """A prompt's tokens are all of them: Anthropic counts those of the cache apart."""
+    if not is_dict(usage) or type(usage.get("input_tokens")) is not int:
+        return usage
+    cached, written = (
+        value if type(value := usage.get(name)) is int else 0
+        for name in ("cache_read_input_tokens", "cache_creation_input_tokens")
+    )
+    return {**usage, "prompt_tokens": usage["input_tokens"] + cached + written}
+
+
+#: By type of a piece: the field of its block that it adds to, and its own.
+_DELTAS = {
+    "text_delta": ("text", "text"),
+    "thinking_delta": ("thinking", "thinking"),
+    "signature_delta": ("signature", "signature"),
+    "input_json_delta": ("input", "partial_json"),
+}
+
+
+def _join_message(events: list[dict[str, Any]]) -> dict[str, Any] | None:
+    message: dict[str, Any] | None = None
+    blocks: dict[Any, dict[str, Any]] = {}
+    pieces: dict[tuple[Any, str], list[str]] = {}
+    ended = False
+    for event in events:
+        match event.get("type"):
+            case "message_start" if is_dict(event.get("message")):
+                message = {**event["message"]}
+            case "content_block_start" if is_dict(event.get("content_block")):
+                blocks[event.get("index")] = {**event["content_block"]}
+            case "content_block_delta" if is_dict(delta := event.get("delta")) and delta.get("type") in _DELTAS:
+                name, own = _DELTAS[str(delta["type"])]
+                pieces.setdefault((event.get("index"), name), []).append(str(delta.get(own) or ""))
+            case "message_delta" if message is not None and is_dict(event.get("delta")):
+                usage = {**(message.get("usage") or {}), **(event.get("usage") or {})}
+                message |= {**event["delta"], "usage": usage}
+            case "message_stop":
+                ended = True
+            case _:
+                pass
+    for (index, name), texts in pieces.items():
+        if index in blocks:
+            blocks[index][name] = _loaded("".join(texts)) if name == "input" else "".join(texts)
+    return {**message, "content": [*blocks.values()]} if message is not None and ended else None
+
+
+def _loaded(text: str) -> Any:
+    try:
+        return json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return text  # as the model wrote it
+
+
+# Completions
+
+
+def _read_completion(body: Mapping[str, Any]) -> dict[str, Any]:
+    choice = next(_listed(body.get("choices")), None)
+    if choice is None:
+        return dict(body)
+    message = {"role": "assistant", "content": str(choice.get("text") or ""), "tool_calls": [], "thoughts": None}
+    return _chat(message, choice.get("finish_reason"), body.get("usage"), None)
+
+
+def _join_completion(events: list[dict[str, Any]]) -> dict[str, Any] | None:
+    choices = [choice for event in events for choice in _listed(event.get("choices")) if not choice.get("index")]
+    ends = [choice["finish_reason"] for choice in choices if choice.get("finish_reason")]
+    usage = next((event["usage"] for event in reversed(events) if event.get("usage")), None)
+    text = "".join(str(choice.get("text") or "") for choice in choices)
+    return {"choices": [{"text": text, "finish_reason": ends[-1]}], "usage": usage} if ends else None
+
+
+_READERS = {"chat": _read_chat, "responses": _read_response, "messages": _read_message, "completions": _read_completion}
+_JOINERS = {"responses": _join_response, "messages": _join_message, "completions": _join_completion}

@@ -1,0 +1,233 @@
+"""How a request of an agent is asked: by which model, with which of its settings and ours, and in whose words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from workbench.errors import LMError
+from workbench.failures import FailureKind
+from workbench.gateway import Ask, Refused, as_it_is_sent, refusal_of, without_places
+from workbench.lm import Message, NotCarried, Request, Response
+from workbench.runtime import Runtime, make_request
+from workbench.spec import LMSpec, lm_spec
+
+if TYPE_CHECKING:
+    from workbench_external.config import ExternalConfig
+    from workbench_external.slots.patches import Patched
+
+#: What the APIs take where a request names no temperature.
+_USUAL_TEMPERATURE = 1.0
+#: Seconds for a call at least, unless the model's settings name others: an agent has a deadline of its own.
+LEAST_SECONDS = 600.0
+#: What a server says that does not have a path.
+_NO_SUCH_PATH = (404, 405, 501)
+#: Names of models whose settings are kept.
+_MOST_MODELS = 256
+#: In `models`: the model that the agent names, with its provider before it where it names none.
+AS_NAMED = "as-named"
+
+
+@dataclass(frozen=True)
+class Asking:
+    """A request with its texts replaced.
+
+    settings: those of `workbench.lm.Request`, ours and the agent's. changed: of these, what takes the place of the
+    agent's own. offered: functions of ours among the tools. answers: how many calls it takes.
+    """
+
+    config: ExternalConfig
+    ask: Ask
+    patched: Patched
+    spec: LMSpec
+    settings: Mapping[str, Any]
+    changed: Mapping[str, Any]
+    offered: Sequence[Mapping[str, Any]]
+    answers: int
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        return self.patched.messages
+
+    def request(self, messages: Sequence[Message]) -> tuple[Sequence[Message], dict[str, Any]]:
+        """(messages, settings) of a call. messages: those of the request, perhaps with what was said behind them."""
+        settings = dict(self.settings)
+        if self.ask.native is None:
+            return messages, settings
+        tools, form = settings.get("tools", ()), settings.get("response_format")
+        settings["native"] = as_it_is_sent(self.ask, messages, tools, form, self.changed, self._converted)
+        settings["pieces"] = self.ask.pieces
+        settings.pop("extra", None)
+        return without_places(messages), settings
+
+    def _converted(self, ask: Ask) -> Request:
+        """The request for a server of another API. ask: what can be carried there."""
+        settings = dict(ask.settings)
+        if settings.get("temperature") is None:
+            settings["temperature"] = _USUAL_TEMPERATURE if self.spec.temperature is None else self.spec.temperature
+        if settings.get("max_tokens") is None:
+            settings["max_tokens"] = self.spec.max_tokens or self.config.max_tokens
+        if ask.tools:
+            settings["tools"] = tuple(ask.tools)
+        return make_request(self.spec, ask.messages, 0, settings)
+
+
+class Models:
+    """The models of a node's requests, made once for each name: the pool finds an object faster than its settings.
+
+    usual: the model where the node names none. change: makes of settings those that are used.
+    """
+
+    def __init__(self, config: ExternalConfig, usual: LMSpec, change: Callable[[LMSpec], LMSpec] = lambda spec: spec):
+        self.config, self.usual, self._change = config, usual, change
+        self._made: dict[tuple[str, str], LMSpec] = {}
+
+    def get(self, named: str, patched: Any = None) -> LMSpec:
+        """named: by the agent. patched: by a slot. Raises SpecError for a model that nobody serves."""
+        key = named, repr(patched)
+        if (found := self._made.get(key)) is None:
+            if len(self._made) >= _MOST_MODELS:
+                self._made.clear()
+            found = self._made[key] = self._change(choose_model(self.config, named, patched, self.usual))
+        return found
+
+
+def choose(
+    models: Models, ask: Ask, patched: Patched, runtime: Runtime, offered: Sequence[Mapping[str, Any]] = ()
+) -> Asking:
+    """The model of a request, and how it is asked. What our settings name wins over what the agent named.
+
+    offered: functions of ours.
+    """
+    config, spec = models.config, models.get(ask.model, patched.lm)
+    settings, changed = dict(ask.settings), dict[str, Any]()
+    ours = config.temperature if patched.temperature is None else patched.temperature
+    if ours is None and settings.get("temperature") is None:
+        ours = spec.temperature
+    if ours is not None:
+        settings["temperature"] = changed["temperature"] = ours
+    settings.setdefault("temperature", _USUAL_TEMPERATURE)
+    most = patched.max_tokens
+    if most is None and settings.get("max_tokens") is None:
+        most = spec.max_tokens or (config.max_tokens if "max_tokens" in config.model_fields_set else None)
+    if most is not None:
+        settings["max_tokens"] = changed["max_tokens"] = most
+    settings.setdefault("max_tokens", config.max_tokens)
+    if tools := (*patched.tools, *offered):
+        settings["tools"] = tools
+    if patched.response_format is not None:
+        settings["response_format"] = patched.response_format
+    answers = ask.samples
+    if ask.native is not None and runtime.speaks(spec, ask.native.api):
+        answers = 1
+    elif ask.native is not None and ask.samples > 1:
+        changed["n"] = None
+    return Asking(config, ask, patched, spec, settings, changed, offered, answers)
+
+
+def choose_model(config: ExternalConfig, named: str, patched: Any, usual: LMSpec) -> LMSpec:
+    """The model that answers. named: by the agent. patched: by a slot. Raises SpecError for one that nobody serves."""
+    chosen = patched or config.models.get(named) or config.models.get("*") or config.lm
+    if chosen == AS_NAMED:
+        chosen = {**usual.model_dump(exclude_unset=True), "model": _with_provider(named, usual.model)}
+    spec = lm_spec(chosen) if chosen else usual
+    if "timeout" in spec.model_fields_set:
+        return spec
+    return spec.model_copy(update={"timeout": max(LEAST_SECONDS, spec.timeout)})
+
+
+def _with_provider(named: str, usual: str) -> str:
+    """The name that an agent gives a model, behind the provider of the usual one unless it names one."""
+    from workbench.lm import lm_prefixes
+
+    provider, mark, _ = usual.partition("/")
+    if named.partition("/")[0] in lm_prefixes() or not mark:
+        return named
+    return f"{provider}/{named}"
+
+
+async def forward(
+    runtime: Runtime,
+    models: Models,
+    method: str,
+    path: str,
+    body: Mapping[str, Any] | None,
+    headers: Mapping[str, str],
+    asking: Asking | None,
+) -> tuple[int, dict[str, str], bytes] | None:
+    """(status, headers, body) of what the model's server answers on a path that asks no model; None where it has none.
+
+    asking: the same request with its texts replaced, if they may be. Nothing is recorded: it costs nothing. Raises
+    LMError.
+    """
+    spec = asking.spec if asking else models.get(str((body or {}).get("model", "")))
+    api = {"responses": "responses", "messages": "messages"}.get(path.strip("/").partition("/")[0], "chat")
+    if not runtime.speaks(spec, api):
+        return None
+    if asking is not None:
+        body = asking.request(asking.messages)[1]["native"].body
+    lm: Any = runtime.pool.get(spec)
+    found = await lm.forward(method, path.lstrip("/"), body, headers)
+    return None if found[0] in _NO_SUCH_PATH else found
+
+
+class Named:
+    """The models that agents named: how often each was asked, what that cost, and which models answered."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, dict[str, Any]] = {}
+
+    def count(self, name: str, response: Response, model: str) -> None:
+        found = self.by_name.setdefault(name, {"calls": 0, "usd": 0.0, "by": model})
+        found["calls"] += 1
+        found["usd"] += response.usd or 0.0
+        found["by"] = model
+
+    def add(self, notes: Mapping[str, Any]) -> None:
+        """Add what was noted of a row. Runs of before noted a number of calls alone."""
+        for name, one in notes.items():
+            one = {"calls": one, "usd": 0.0, "by": "?"} if isinstance(one, int) else one
+            found = self.by_name.setdefault(name, {"calls": 0, "usd": 0.0, "by": one["by"]})
+            found["calls"] += one["calls"]
+            found["usd"] += one["usd"]
+
+    def describe(self) -> str:
+        """A line; empty where no model was named."""
+        told = [
+            f"{name}: {one['calls']} call{'s' * (one['calls'] != 1)}, ${one['usd']:.4f}, answered by {one['by']}"
+            for name, one in self.by_name.items()
+        ]
+        return f"the agent named {len(told)} model{'s' * (len(told) != 1)}: {'; '.join(told)}" if told else ""
+
+
+class Refusals:
+    """Requests of an agent that were refused, by the model's server or here: how many, and the last one's words."""
+
+    def __init__(self) -> None:
+        self.count, self.last = 0, ""
+
+    def note(self, error: Exception) -> None:
+        if isinstance(error, LMError) and not isinstance(error, NotCarried):
+            words = str(error)
+        elif isinstance(error, NotCarried | Refused):
+            words = f"status {error.status}: {error}"
+        else:
+            return
+        self.count, self.last = self.count + 1, words
+
+    def describe(self) -> str:
+        """Part of a sentence; empty if nothing was refused."""
+        return f"asked {self.count} time{'s' * (self.count != 1)} and was refused: {self.last}" if self.count else ""
+
+
+#: Of the server's refusals, those of the request itself, whose words help the agent's log.
+_OF_REQUEST = (FailureKind.BAD_REQUEST, FailureKind.UNSUPPORTED, FailureKind.TOO_LONG, FailureKind.REFUSED)
+
+
+def in_its_words(error: LMError) -> Exception:
+    """A refusal of the request as the agent is told of it: with the words of the server, which hold no key."""
+    if isinstance(error, NotCarried) or error.kind not in _OF_REQUEST:
+        return error
+    told = refusal_of(error)
+    return Refused(told.status, told.kind, f"{told.message} It said: {error}", told.retry_after)

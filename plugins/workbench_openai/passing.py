@@ -1,0 +1,100 @@
+"""Requests that pass as their clients wrote them, to a server that speaks the same API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from workbench.errors import LMError
+from workbench.lm import API_PATHS, MOST_FORMS, Form, Request, Response, redact_answer
+from workbench_openai import wire
+from workbench_openai.server import Server
+
+#: What a server says that does not have an API.
+_NO_SUCH_PATH = (404, 405, 501)
+
+
+class Passing:
+    """Sends such requests of one model. apis: those that the server has, as far as is known.
+
+    extra: fields of ours, where the client has none of that name. form: what is sent otherwise, by the settings; what
+    the server refuses is remembered.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        apis: set[str],
+        price: wire.Price,
+        extra: Mapping[str, Any] | None = None,
+        form: Form | None = None,
+        token_ids: bool = False,
+    ):
+        self.apis = apis
+        self._server, self._price, self._extra = server, price, extra or {}
+        self._form, self._token_ids = form or Form(), token_ids
+
+    async def complete(self, request: Request, otherwise: Callable[[Request], Any]) -> Response:
+        """The answer. The request is sent as it is, and again without what the server refuses.
+
+        otherwise: answers it in the form of chat completions, where the server turns out not to have its API. Raises
+        LMError.
+        """
+        native = request.native
+        assert native is not None
+        if native.api not in self.apis:
+            return await otherwise(request.converted())
+        url, streams = self._server.url(API_PATHS[native.api]), native.streams
+        body: dict[str, Any] = {**self._extra, **native.body, "model": self._server.model}
+        if self._token_ids and request.logprobs:
+            body.setdefault("return_token_ids", True)
+        form = self._form
+        sent: Any = form.shape(body)
+        for left in reversed(range(MOST_FORMS)):
+
+            def read(
+                status: int, headers: Mapping[str, str], raw: bytes, sent: Any = sent, last: bool = not left
+            ) -> Any:
+                nonlocal form, body
+                if status == 200:
+                    found = wire.parse_native(raw, self._server.told_headers(headers), request, self._price)
+                    return redact_answer(found, self._server.sent_key, self._server.headers)
+                if native.api != "chat" and status in _NO_SUCH_PATH:
+                    return None
+                form = self._heed(form, status, raw, request)
+                if form.shape(body) == sent and status in (400, 422) and (back := native.restored()) is not None:
+                    body = {**body, **back}
+                if last or (again := form.shape(body)) == sent:
+                    raise wire.error_for(status, headers, raw)
+                return again
+
+            pieces = request.pieces if streams else None
+            found = await self._server.send(url, _encoded(sent), read, native.headers, streams=streams, pieces=pieces)
+            if found is None:
+                response = await otherwise(request.converted())
+                self.apis.discard(native.api)  # a model that is not known has 404, too, and would there
+                return response
+            if isinstance(found, Response):
+                return found
+            sent = found
+        raise AssertionError("the last form is answered, or raises")
+
+    def _heed(self, form: Form, status: int, raw: bytes, request: Request) -> Form:
+        other, alone = form.heed(status, wire.body_of(raw), request)
+        if not alone and self._form is form:  # else another call has met the same refusal
+            self._form = other
+        return other
+
+    async def forward(
+        self, method: str, path: str, body: Mapping[str, Any] | None, headers: Mapping[str, str]
+    ) -> tuple[int, dict[str, str], bytes]:
+        """(status, headers, body) of the server's answer on a path that asks no model. Raises LMError."""
+        sent = None if body is None else _encoded({**body, "model": self._server.model} if "model" in body else body)
+        return await self._server.fetch(method, path, sent, headers)
+
+
+def _encoded(body: Mapping[str, Any]) -> bytes:
+    try:
+        return wire.encode(body)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise LMError("bad_request", f"the request cannot be written as JSON: {error}") from None

@@ -1,0 +1,253 @@
+"""A model's server over HTTP: one POST a call, whole or as a stream; typed outcomes, no retries, no redirects."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, TypeVar
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+from yarl import URL
+
+from workbench.errors import LMError, SpecError
+from workbench.lm import MAX_BODY, Pieces, is_loopback, redact, redactor
+from workbench_openai import wire
+
+Answer = TypeVar("Answer")
+#: What is made of (status, headers, body).
+Read = Callable[[int, Mapping[str, str], bytes], Answer]
+
+#: The ledger, and who waits, hold the deadline of a call.
+_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=30)
+#: Headers of an answer that its client is given: by name, or by how the name begins.
+_TOLD = ("x-request-id", "request-id", "retry-after", "x-ratelimit-", "anthropic-ratelimit-", "openai-")
+_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
+
+
+class Server:
+    """The address, keys and connections of one model. Use it from asyncio; close it with `aclose`.
+
+    write_key: makes the header in which the key is sent.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        base: URL,
+        headers: Mapping[str, str],
+        key_variable: str | None,
+        *,
+        key_needed: bool,
+        concurrency: int,
+        write_key: Callable[[str], tuple[str, str]] = lambda key: ("Authorization", f"Bearer {key}"),
+    ):
+        self.model, self.base, self.headers = model, base, headers
+        self.key_variable, self._key_needed, self._write_key = key_variable, key_needed, write_key
+        self._concurrency = concurrency
+        self._proxy = None if is_loopback(str(base)) else _proxy(base)
+        self._sessions: dict[asyncio.AbstractEventLoop, aiohttp.ClientSession] = {}
+
+    def url(self, path: str) -> URL:
+        """The address of a path behind the base; what stands behind a `?` is added to the query of the base."""
+        own, _, query = path.partition("?")
+        return (self.base / own).with_query(self.base.query).update_query(query)
+
+    async def send(
+        self,
+        url: URL,
+        body: bytes,
+        read: Read[Answer],
+        headers: Mapping[str, str] | None = None,
+        *,
+        streams: bool = False,
+        pieces: Pieces | None = None,
+    ) -> Answer:
+        """What `read` makes of one POST. pieces: is given an answer that streams, event by event. Raises LMError."""
+        if streams:
+            headers = {**(headers or {}), "Accept": "text/event-stream"}
+        return await self._heard(url, self._post(url, body, headers, pieces), read)
+
+    async def fetch(
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> tuple[int, dict[str, str], bytes]:
+        """(status, headers, body) of a request that asks no model. Raises LMError."""
+
+        def read(status: int, told: Mapping[str, str], raw: bytes) -> tuple[int, dict[str, str], bytes]:
+            return status, self.told_headers(told), self.redact_answer(raw.decode("utf-8", "replace")).encode()
+
+        return await self._heard(url := self.url(path), self._post(url, body, headers, None, method), read)
+
+    async def _heard(self, url: URL, answer: Any, read: Read[Answer]) -> Answer:
+        raw = b""
+        try:
+            status, headers, raw = await answer
+            return read(status, headers, raw)
+        except LMError as error:
+            raise self._explained(error, raw, url) from None
+        except aiohttp.ConnectionTimeoutError as error:
+            raise LMError("connection", f"{url.host}: {error}") from None  # nothing left
+        except TimeoutError as error:
+            raise LMError("timeout", f"{url.host}: {error or 'timed out'}") from None
+        except (aiohttp.ClientError, OSError) as error:
+            text = self.redacted(f"{url.host}: {type(error).__name__}: {error}")
+            unsent = isinstance(error, aiohttp.ClientConnectorError | aiohttp.InvalidURL)
+            raise LMError("connection" if unsent else "broken", text[:400]) from None
+
+    async def _post(
+        self,
+        url: URL,
+        body: bytes | None,
+        headers: Mapping[str, str] | None,
+        pieces: Pieces | None,
+        method: str = "POST",
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        session = self._sessions.get(asyncio.get_running_loop()) or self._open()
+        # No redirects: they would turn the POST into a GET, and could carry the key elsewhere.
+        asked = session.request(method, url, data=body, headers=headers, allow_redirects=False, proxy=self._proxy)
+        async with asked as answer:
+            _acknowledge(answer)
+            if (answer.content_length or 0) > MAX_BODY:
+                answer.close()  # or the rest would be read on the way out
+                raise LMError("bad_body", f"a body of {answer.content_length} bytes, over {MAX_BODY}")
+            if pieces is not None and answer.status == 200 and answer.content_type == "text/event-stream":
+                relay = _Relay(pieces, self.redact_answer)
+                pieces.begin(self.told_headers(answer.headers))
+            else:
+                relay = None
+            chunks, size = list[bytes](), 0
+            async for chunk in answer.content.iter_any():
+                chunks.append(chunk)
+                size += len(chunk)
+                if size > MAX_BODY:
+                    answer.close()
+                    raise LMError("bad_body", f"a body over {MAX_BODY} bytes")
+                if relay is not None:
+                    relay.add(chunk)
+            if relay is not None:
+                relay.end()
+            return answer.status, answer.headers, chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    def _open(self) -> aiohttp.ClientSession:
+        """The session of the running event loop, with its pool of connections."""
+        key = self.key()
+        headers = {"Content-Type": "application/json", "Accept": "application/json", **self.headers}
+        if key:
+            headers.setdefault(*self._write_key(key))
+        session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=max(1, self._concurrency), keepalive_timeout=30),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers=headers,
+            timeout=_TIMEOUT,
+        )
+        self._sessions[asyncio.get_running_loop()] = session
+        return session
+
+    def key(self) -> str | None:
+        """The key. Raises LMError without one that the server needs."""
+        key = os.environ.get(self.key_variable or "", "").strip()
+        if not key and self._key_needed:
+            raise LMError("auth", f"{self.model} needs an API key: set the variable {self.key_variable}")
+        return key or None
+
+    def _explained(self, error: LMError, raw: bytes, url: URL) -> LMError:
+        """The same error with the first 200 characters of the body; redacted first, lest half a key stays. And what to
+        do where that is known."""
+        text = str(error)
+        if raw:
+            text += f": {self.redacted(wire.text_of(raw)).strip()[:200]}"
+        if error.kind == "auth" and error.status and not self.headers and self.key() is None:
+            text += " (no API key was sent; name its variable with api_key_env)"
+        if error.status in (404, 405):
+            text += self.redacted(f" (asked: {url.with_user(None).with_query(None)}, for {self.model})")
+        if error.kind == "unsupported" and any(word in text.lower() for word in ("tool", "function")):
+            text += " (for an agent without tools of the server, write native: false)"
+        return LMError(error.kind, text, retry_after=error.retry_after, status=error.status)
+
+    def redacted(self, text: str) -> str:
+        """A text for people, without any key of this machine."""
+        return redact(text, self.key_variable, self.headers)
+
+    def told_headers(self, headers: Mapping[str, str]) -> dict[str, str]:
+        """What the client of an answer is told of its headers."""
+        clean = self.redact_answer
+        return {name.lower(): clean(value) for name, value in headers.items() if name.lower().startswith(_TOLD)}
+
+    @property
+    def sent_key(self) -> str:
+        """The key, if there is one."""
+        return os.environ.get(self.key_variable or "", "")
+
+    @property
+    def redact_answer(self) -> Callable[[str], str]:
+        """What replaces the key and headers that were sent in texts of an answer."""
+        return redactor(self.sent_key, self.headers)
+
+    async def aclose(self) -> None:
+        """Close the connections of every event loop that used them."""
+        here = asyncio.get_running_loop()
+        while self._sessions:
+            loop, session = self._sessions.popitem()
+            if loop is here or loop.is_closed():
+                await session.close()
+            else:
+                asyncio.run_coroutine_threadsafe(session.close(), loop)
+
+
+class _Relay:
+    """Passes a stream on in whole events, since a key that the server echoes may stand in two packets."""
+
+    def __init__(self, pieces: Pieces, clean: Callable[[str], str]):
+        self._pieces, self._clean, self._held = pieces, clean, b""
+
+    def add(self, chunk: bytes) -> None:
+        held = self._held + chunk
+        if end := max((held.rfind(mark) + len(mark) for mark in _ENDS if mark in held), default=0):
+            self._pass(held[:end])
+            held = held[end:]
+        self._held = held
+
+    def end(self) -> None:
+        if self._held:
+            self._pass(self._held)
+        self._pieces.source.end()
+
+    def _pass(self, events: bytes) -> None:
+        text = events.decode("utf-8", "replace")
+        cleaned = self._clean(text)
+        self._pieces.add(events if cleaned == text else cleaned.encode())
+
+
+def _acknowledge(answer: aiohttp.ClientResponse) -> None:
+    """Acknowledge the headers at once if the body is still to come.
+
+    Simple servers send headers and body as two small packets. The second one then waits for our acknowledgement, which
+    the kernel delays by 40 ms (Nagle's algorithm against delayed ACK): as long as a short call takes in all.
+    """
+    transport = answer.connection.transport if answer.connection is not None else None
+    sock = transport.get_extra_info("socket") if transport is not None else None
+    if sock is not None and hasattr(socket, "TCP_QUICKACK"):
+        with suppress(OSError):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+
+
+def base_url(text: str, path: str = "/chat/completions") -> URL:
+    """The base of a server's paths. path: an address may end with this one. Raises SpecError."""
+    try:
+        url = URL(text)
+        whole = url.path.rstrip("/")
+        base = whole.removesuffix(path)
+        url = url.with_path(base or "/").with_query(url.query)
+    except ValueError:
+        url, whole, base = URL(), "", ""
+    if url.scheme not in ("http", "https") or not url.host:
+        raise SpecError(f"'{text}' is not the address of a server", hint="Write, say, http://127.0.0.1:8000/v1.")
+    return url if whole else url / "v1"  # a full address says that there is no /v1
+
+
+def _proxy(base: URL) -> str | None:
+    # Looked up once: aiohttp's trust_env reads the environment and ~/.netrc for every request.
+    return None if proxy_bypass(base.host or "") else getproxies().get(base.scheme)

@@ -1,0 +1,87 @@
+"""What a model's server refused is told where the user looks, and so is which models an agent named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.helpers.external_agents import CLIENT, write_agent
+from tests.helpers.passing import model
+from tests.helpers.upstream import Upstream, chat_answer, upstream
+
+from workbench.errors import SpecError
+from workbench.evaluation import EvalOptions, evaluate
+from workbench.run import prepare
+from workbench_external.asking import choose_model
+from workbench_external.config import ExternalConfig
+from workbench_external.observed import describe_calls, observe_file
+
+REFUSAL = (400, {"error": {"message": "top_logprobs is not for this model", "type": "invalid_request_error"}})
+TWO = f"""{CLIENT.replace('"model": "gpt-4o-mini"', '"model": settings.pop("name")')}
+said = [{{"role": "user", "content": row["text"]}}]
+chat(said, name="small")
+print(chat(said, name="large")["content"])
+"""
+ASKS_ONCE = f"""{CLIENT}
+print(chat([{{"role": "user", "content": "Sort this letter, please: " + row["text"]}}])["content"])
+"""
+
+
+def written(folder: Path, server: Upstream, source: str, **settings: Any) -> Path:
+    path = write_agent(folder, source, rows=(4, 4, 4), **settings)
+    spec = json.loads(path.read_text())
+    spec["lm"] = model("openai/up", server.address)
+    path.write_text(json.dumps(spec))
+    return path
+
+
+def test_ea8_slots_tells_that_the_agent_asked_and_what_the_server_said(tmp_path: Path) -> None:
+    with upstream() as server:
+        server.answers["chat/completions"] = [REFUSAL] * 4
+        path = written(tmp_path, server, ASKS_ONCE)
+        with pytest.raises(SpecError) as caught:
+            observe_file(prepare(path)[2], path, tmp_path / "run.db", 2)
+    told = str(caught.value)
+    assert "it asked 1 time and was refused: status 400" in told and "top_logprobs is not for this model" in told
+    assert "before it asked a model" not in told
+
+
+def test_ea8_and_5_a_row_that_fails_and_the_models_are_told(tmp_path: Path) -> None:
+    with upstream() as server:
+        server.answers["chat/completions"] = [chat_answer("x"), REFUSAL]
+        path = written(tmp_path, server, TWO)
+        _, (run,), _ = observe_file(prepare(path)[2], path, tmp_path / "run.db", 1)
+    assert run.failure == "exit" and "it asked 1 time and was refused: status 400" in str(run.message)
+    assert describe_calls([run]) == ["'agent': the agent named 1 model: small: 1 call, $0.0000, answered by openai/up"]
+
+
+def test_5_the_models_that_an_agent_names_are_told_by_eval(tmp_path: Path) -> None:
+    with upstream() as server:
+        path = written(tmp_path, server, TWO, models={"*": "as-named"}, slots={})
+        report = evaluate(path, database=tmp_path / "run.db", options=EvalOptions(split="val"))
+        assert {body["model"] for body in server.bodies("chat/completions")} == {"small", "large"}
+    (line,) = [line for line in report.warnings if "named" in line]
+    assert "small: 4 calls, $" in line and "answered by openai/small" in line and "large: 4 calls" in line
+
+
+@pytest.mark.parametrize(
+    ("named", "usual", "wanted"),
+    [
+        ("gpt-x", "openai/up", "openai/gpt-x"),
+        ("anthropic/claude", "openai/up", "anthropic/claude"),
+        ("meta/llama", "hosted_vllm/up", "hosted_vllm/meta/llama"),
+        ("small", "openai/up", "openai/one"),
+    ],
+)
+def test_5_as_named_is_the_model_of_the_agents_request(named: str, usual: str, wanted: str) -> None:
+    from workbench.spec import lm_spec
+
+    config = ExternalConfig(
+        signature="text -> label", command=["true"], models={"*": "as-named", "small": "openai/one"}, lm="openai/two"
+    )
+    spec = choose_model(config, named, None, lm_spec({"model": usual, "api_key_env": "MY_KEY"}))
+    assert spec.model == wanted and spec.timeout == 600
+    if wanted != "openai/one":
+        assert spec.api_key_env == "MY_KEY"
