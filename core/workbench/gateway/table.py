@@ -41,7 +41,7 @@ CHAT = {
         "tools tool_choice parallel_tool_calls seed reasoning_effort frequency_penalty presence_penalty logit_bias "
         "verbosity modalities top_k min_p repetition_penalty min_tokens ignore_eos chat_template_kwargs "
         "structured_outputs guided_json guided_regex guided_choice guided_grammar thinking",
-        f"{_KEPT} stream_options prediction",
+        f"{_KEPT} stream_options usage prediction",
         {
             "functions": "Send tools instead.",
             "function_call": "Send tool_choice instead.",
@@ -109,9 +109,11 @@ MESSAGES = {
 }
 TABLE: Mapping[str, Mapping[str, FieldRule]] = {"chat": CHAT, "responses": RESPONSES, "messages": MESSAGES}
 
+#: What an answer says of its tokens is part of it where it passes.
+_OF_COUNTS = {"stream_options", "usage"}
 #: By API, the fields that change no answer, also where they pass: requests that differ in them alone are equal.
 INERT: Mapping[str, frozenset[str]] = {
-    **{api: frozenset(rules[""].dropped.split()) - {"stream_options"} for api, rules in TABLE.items()},
+    **{api: frozenset(rules[""].dropped.split()) - _OF_COUNTS for api, rules in TABLE.items()},
     "completions": frozenset(("user",)),
 }
 _NOTHING = (None, False, [], {}, "")
