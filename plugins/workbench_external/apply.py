@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
 from pathlib import Path
@@ -96,7 +96,8 @@ def wire_text(slot: Slot) -> str:
 def check_written(place: Place, source: str, new: str, text: str) -> None:
     """Raise CannotWrite unless the file, read again, has the new text at its place, and each other text as it was."""
     before = read_texts(place.path, source)
-    after = read_texts(place.path, source[: place.start] + new + source[place.end :])
+    written = source[: place.start] + new + source[place.end :]
+    after = read_texts(place.path, written)
     if before is None or after is None:
         raise CannotWrite("the file would no longer be read")
     moved = len(new) - (place.end - place.start)
@@ -107,7 +108,12 @@ def check_written(place: Place, source: str, new: str, text: str) -> None:
     if {*kept} != {*others}:
         raise CannotWrite("other texts of the file would change")
     template = Template(text.strip())
-    here = [one for one in after if one.start == place.start and one.end == end]
+
+    def trimmed(start: int, end: int) -> tuple[int, str]:
+        text = written[start:end]
+        return start + len(text) - len(text.lstrip()), text.strip()
+
+    here = [one for one in after if trimmed(one.start, one.end) == trimmed(place.start, end)]
     if not any(way_to_write(reading, text, template) for one in here for reading in readings(one)):
         raise CannotWrite("it would be read as another text")
 

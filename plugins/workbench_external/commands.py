@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from workbench.workflow import Workflow
     from workbench_external.config import Slot
     from workbench_external.node import External
+    from workbench_external.write_back import Entry
 
 
 @click.command("slots")
@@ -89,47 +90,74 @@ def _place_of(slot: Slot) -> str:
 @click.option(
     "--to", "folder", required=True, type=click.Path(path_type=Path, exists=True, file_okay=False), help="Its source."
 )
-@click.option("--write", is_flag=True, help="Change the files; otherwise only the diff is shown.")
+@click.option("--check", is_flag=True, help="Start the agent from a changed copy, and compare what it sends.")
+@click.option("--write", is_flag=True, help="Change the files, after such a check; otherwise only the diff is shown.")
+@click.option("--unchecked", is_flag=True, help="With --write: without the check, by your word.")
 @DB
-def apply_command(result: str, folder: Path, write: bool, db: str) -> None:
+def apply_command(result: str, folder: Path, check: bool, write: bool, unchecked: bool, db: str) -> None:
     """Write the texts that a run found for an agent back into its source.
 
-    RESULT is the file that `optimize` wrote, or the name of a run. Texts are found where they stand literally: in
-    strings of Python (also f-strings and templates of str.format), in other code and data as whole literals, and in
-    prose. One that stands in several places is left alone.
+    RESULT is the file that `optimize` wrote, or the name of a run. A text is found by what the program reads: in
+    Python, JavaScript, TypeScript, JSON, YAML, TOML, notebooks, Markdown and files of templates. Before anything is
+    written the agent is started on two rows from a changed copy of its folder, and what it then sends is compared with
+    what was proved. No model is asked: a stand-in answers.
 
     \b
     Exit codes:
       0    every changed text has its place
-      1    some have none, or several: replace them by hand, or use `workbench gateway`
+      1    some have none, or several, or would be sent otherwise: replace them by hand, or use `workbench gateway`
     """
-    from workbench_external.apply import describe_changes, find_places, write_places
+    from workbench.cli.trust import require_trust, require_trust_in_run
+    from workbench.user_code import without_user_code
+    from workbench_external.apply import describe_changes
+    from workbench_external.node import find_agents
+    from workbench_external.write_back import NotTried, find_entries, refuse_uncertain, try_entries, write_entries
 
+    if Path(result).is_file():
+        require_trust(Path(result), called=True)
+    elif Path(result).suffix not in (".yaml", ".yml"):
+        require_trust_in_run(result, db)
     folder = folder.resolve()
-    workflow = _read_result(result, db)
-    changed = [found for found in _external_slots(workflow) if found[2].text not in (None, found[2].match)]
-    places = {f"nodes.{node}.slots.{name}": find_places(slot, folder) for node, name, slot in changed}
-    written = write_places([found[0] for found in places.values() if len(found) == 1])
+    with _file_of(result, db) as file, without_user_code("names"):
+        workflow, rows = _read_result(file)
+        agents = find_agents(workflow)
+        entries = find_entries(agents, folder)
+        not_tried = ""
+        if (check or write) and not unchecked:
+            try:
+                try_entries(entries, agents, folder, rows)
+            except NotTried as why:
+                not_tried = str(why)
+        if unchecked:
+            refuse_uncertain(entries)
+        without_text = _without_text(agents)
+    written = write_entries(entries)
     say(visible(describe_changes(written, folder)), nl=False)
-    if write:
+    _tell_entries(entries, not_tried)
+    for name in without_text:
+        say(f"{one_line(name)} is no text of the agent: set it in its source by hand.", err=True)
+    if write and not not_tried:
         _write_files(written)
-    there = {f"nodes.{node}.slots.{name}" for node, name, slot in changed if find_places(_turned(slot), folder)}
-    for name in (name for name, found in places.items() if not found and name in there):
-        say(f"{one_line(name)} stands there already.", err=True)
-    left = [n for n, found in places.items() if len(found) > 1 or not (found or n in there)] + _without_text(workflow)
-    for name in left:
-        found = ", ".join(sorted({str(place.path.relative_to(folder)) for place in places.get(name, ())}))
-        where = f"stands in several places ({one_line(found)})" if found else f"stands nowhere in {one_line(folder)}"
-        say(f"{one_line(name)} {where} literally.", err=True)
-    if not changed and not left:
+    if not entries and not without_text:
         say("No text of an agent was changed.", err=True)
-    if left:
+    if not_tried or without_text or any(entry.why and not entry.is_there for entry in entries):
         raise SystemExit(1)
 
 
-def _turned(slot: Slot) -> Slot:
-    """The slot that would take its text back."""
-    return slot.model_copy(update={"match": slot.text, "text": slot.match})
+def _tell_entries(entries: Sequence[Entry], not_tried: str) -> None:
+    for entry in entries:
+        if entry.is_there:
+            say(f"{one_line(entry.address)} stands there already.", err=True)
+        elif entry.why:
+            say(f"{one_line(entry.address)} {entry.why}.", err=True)
+        if entry.difference is not None:
+            for line in entry.difference.lines():
+                say(f"    {visible(line)}", err=True)
+    if not_tried:
+        say(
+            f"Nothing was written: {not_tried}. `--write --unchecked` writes what is certain, by your word.",
+            err=True,
+        )
 
 
 def _write_files(written: Mapping[Path, str]) -> None:
@@ -137,37 +165,42 @@ def _write_files(written: Mapping[Path, str]) -> None:
 
     for number, (path, text) in enumerate(written.items()):
         try:
-            path.write_bytes(text.encode("utf-8", "replace"))
+            path.write_bytes(text.encode("utf-8"))
         except OSError as error:
             told = f"; {number} of {len(written)} files were changed before it" if number else ""
             raise StoreError(f"{path} cannot be written: {error.strerror}{told}") from None
     say(f"{len(written)} file{'s' * (len(written) != 1)} changed.", err=True)
 
 
-def _without_text(workflow: Workflow) -> list[str]:
+def _without_text(agents: Mapping[str, External]) -> list[str]:
     """Settings that change what an agent sends, or which model answers, and are no text of it."""
-    from workbench_external.node import find_agents
-
     of_nodes = [
         f"nodes.{name}.{key}"
-        for name, node in find_agents(workflow).items()
+        for name, node in agents.items()
         for key in ("instructions", "demos", "temperature", "functions", "lm")
         if getattr(node.config, key) not in (None, "", [])
     ]
     return of_nodes + [
         f"nodes.{node}.slots.{name}.{key}"
-        for node, name, slot in _external_slots(workflow)
+        for node, agent in agents.items()
+        for name, slot in (agent.config.slots or {}).items()
         for key in ("lm", "temperature", "max_tokens")
         if getattr(slot, key) is not None
     ]
 
 
-def _read_result(result: str, db: str) -> Workflow:
+def _read_result(file: Path) -> tuple[Workflow, Sequence[Mapping[str, Any]]]:
+    """The workflow of a file, and the inputs of some training rows where it has data that can be read."""
+    from workbench.errors import WorkbenchError
     from workbench.inference import read_workflow
-    from workbench.user_code import without_user_code
+    from workbench.run import prepare
 
-    with _file_of(result, db) as file, without_user_code("names"):
-        return read_workflow(file, [])[2]
+    workflow = read_workflow(file, [])[2]
+    try:
+        dataset = prepare(file)[2].dataset
+    except WorkbenchError:
+        return workflow, []
+    return workflow, [*(dataset.train or dataset.val)][:2]
 
 
 @contextmanager

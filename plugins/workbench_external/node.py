@@ -32,7 +32,7 @@ from workbench_external.exchange import (
 from workbench_external.home import describe_kept_state
 from workbench_external.hub import Hub
 from workbench_external.process import Finished, last_words, run_program
-from workbench_external.service import ask_service
+from workbench_external.service import Row, ask_service
 from workbench_external.session import RowSession
 from workbench_external.slots.discover import find_slots
 from workbench_external.slots.files import replace_files
@@ -168,7 +168,7 @@ class External(SignatureNode):
         secret = hub.gateway.admit(session)
         failure, outputs = None, {}
         try:
-            outputs = await self._answer(inputs, session, hub, secret)
+            outputs = await self.answer(inputs, session, hub, secret)
         except NodeError as error:
             failure = error
         finally:
@@ -186,7 +186,9 @@ class External(SignatureNode):
         told = (None, None) if failure is None else (str(failure.kind), str(failure))
         return {"outputs": outputs, "failure": told[0], "message": told[1], "notes": notes}
 
-    async def _answer(self, inputs: Mapping[str, Any], session: RowSession, hub: Hub, secret: str) -> dict[str, Any]:
+    async def answer(self, inputs: Mapping[str, Any], session: Row, hub: Hub, secret: str) -> dict[str, Any]:
+        """Start the agent on a row, and read its outputs. What it asks with this secret, the session answers. Raises
+        NodeError."""
         leading = hub.gateway.environment(secret, dict.fromkeys(self.config.env, ""))
         if self.config.url is not None:
             async with self._service(session, hub) as url:
@@ -197,7 +199,10 @@ class External(SignatureNode):
             session.missed.update(await asyncio.to_thread(replace_files, place, self._files))
             if self.config.input_file is not None:
                 write_file(place, self.config.input_file, inputs_as_json(inputs))
-            run = partial(run_in_image, self.config.image, session.ctx) if self.config.image else run_program
+            run = run_program
+            if self.config.image is not None:
+                assert isinstance(session, RowSession)
+                run = partial(run_in_image, self.config.image, session.ctx)
             try:
                 ended = await run(
                     self._command(inputs, place),
@@ -219,14 +224,15 @@ class External(SignatureNode):
         return [(name, slot) for name, slot in (self.config.slots or {}).items() if slot.in_ == "file"]
 
     @asynccontextmanager
-    async def _service(self, session: RowSession, hub: Hub) -> AsyncGenerator[str]:
+    async def _service(self, session: Row, hub: Hub) -> AsyncGenerator[str]:
         """The address of the service for a row: one that runs already, or one of ours."""
         c = self.config
         assert c.url is not None
         if c.command is None:
             yield c.url
             return
-        services = hub.services_of(session.ctx.node, c.services if PORT in c.url else 1, anew=c.state == "fresh")
+        name = session.ctx.node if isinstance(session, RowSession) else self.name
+        services = hub.services_of(name, c.services if PORT in c.url else 1, anew=c.state == "fresh")
         starting = partial(start_service, c, self.base, self.folder, self._files, hub.gateway, hub.workspaces)
         async with services.lease(key_of(c, self._files), session, starting) as service:
             session.missed.update(service.missed)

@@ -1,12 +1,12 @@
 """Texts in source files: a reader and writer for each syntax, behind one door.
 
-    passages                  what a text in a file is
-    dialects                  templates: {name}, {{ name }}, $name, %s; margins
-    python, docstrings        literals, f-strings, sums, joined lists, descriptions
-    javascript(_tokens)       JavaScript, TypeScript, JSX
-    data                      JSON, YAML, TOML, notebooks
-    prose                     Markdown, plain text, files of templates
-    folder                    the files of an agent, and what of a text stands in them
+passages                  what a text in a file is
+dialects                  templates: {name}, {{ name }}, $name, %s; margins
+python, docstrings        literals, f-strings, sums, joined lists, descriptions
+javascript(_tokens)       JavaScript, TypeScript, JSX
+data                      JSON, YAML, TOML, notebooks
+prose                     Markdown, plain text, files of templates
+folder                    the files of an agent, and what of a text stands in them
 """
 
 from __future__ import annotations

@@ -15,7 +15,8 @@ from workbench_external.sources.python import read_python
 
 _JSON = re.compile(r"//[^\n]*|/\*.*?\*/|(?P<text>\"(?:[^\"\\\n]|\\.)*\")(?P<key>\s*:)?", re.DOTALL)
 _TOML = re.compile(
-    r"#[^\n]*|(?P<text>\"\"\"(?:[^\\]|\\.)*?\"{3,5}|'''.*?'{3,5}|\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*')(?P<key>[ \t]*[=.\]])?",
+    r"#[^\n]*|(?P<text>\"\"\"(?:[^\\]|\\.)*?\"{3,5}|'''.*?'{3,5}|\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*')"
+    r"(?P<key>[ \t]*[=.\]])?",
     re.DOTALL,
 )
 #: What may stand before a scalar of YAML.
@@ -100,17 +101,19 @@ def _yaml_passage(source: str, node: yaml.ScalarNode, flow: bool) -> Passage:
     indent = len(line) - len(line.lstrip(" -")) if line.strip(" -") else len(line)
     begins = indent if re.match(r"\s*(?:- +)*\S", line) else 0
     newline = "\r\n" if "\r\n" in source else "\n"
-    block = node.style in ("|", ">") or ("\n" in node.value and not flow)
-    return Passage(start, end, (node.value,), partial(_write_yaml, block and not flow, begins + 2, newline))
+    # A block takes the rest of its line.
+    may_be_block = not flow and (node.style in ("|", ">") or not source[end:].partition("\n")[0].strip())
+    written = partial(_write_yaml, may_be_block, node.style in ("|", ">"), begins + 2, newline)
+    return Passage(start, end, (node.value,), written)
 
 
-def _write_yaml(block: bool, indent: int, newline: str, new: Sequence[Part]) -> str:
+def _write_yaml(may_be_block: bool, is_block: bool, indent: int, newline: str, new: Sequence[Part]) -> str:
     text = only_text(new, "a scalar of YAML")
     if any(0xD800 <= ord(char) < 0xE000 for char in text):
         raise CannotWrite("YAML has no half letters")
     lines = text.rstrip("\n").split("\n")
     fit = all(char.isprintable() or char in "\n\t" for char in text) and not text[:1].isspace()
-    if (block or "\n" in text) and indent and fit and text.strip():
+    if may_be_block and (is_block or "\n" in text) and fit and text.strip():
         ends = len(text) - len(text.rstrip("\n"))
         written = [f"|{'-' if not ends else '' if ends == 1 else '+'}"]
         written += [" " * indent + line if line else "" for line in lines] + [""] * max(0, ends - 1)

@@ -1,12 +1,11 @@
 """The readings of a text: as it is, without its margin, and as a template of the usual forms.
 
-Nothing in a file says which of them a program takes. Those that read the same text differ in how another one is written,
-and a try of the agent tells which is right (`workbench_external.trial`).
+Nothing in a file says which of them a program takes. Those that read the same text differ in how another one is
+written, and a try of the agent tells which is right (`workbench_external.trial`).
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -56,11 +55,7 @@ class Dialect:
     def lower(self, parts: Sequence[Part]) -> tuple[Part, ...]:
         """The parts of a text as its source has them: fields of this template are words of it."""
         return compact(
-            self.escape(part)
-            if isinstance(part, str)
-            else part.source
-            if part.level == self.name
-            else part
+            self.escape(part) if isinstance(part, str) else part.source if part.level == self.name else part
             for part in parts
         )
 
@@ -135,7 +130,9 @@ def without_margin(passage: Passage) -> Passage | None:
     None where they begin with nothing."""
     lines = "".join(part if isinstance(part, str) else "\0" for part in passage.parts).split("\n")[1:]
     starts = [line[: len(line) - len(line.lstrip(" \t"))] for line in lines if line.strip(" \t")]
-    margin = os.path.commonprefix(starts) if starts else passage.margin
+    margin = min(starts, key=len) if starts else passage.margin
+    while not all(start.startswith(margin) for start in starts):
+        margin = margin[:-1]
     if not margin:
         return None
 
@@ -149,6 +146,10 @@ def without_margin(passage: Passage) -> Passage | None:
         inside = [re.sub(r"\n(?!\n|\Z)", f"\n{margin}", p) if isinstance(p, str) else p for p in new]
         if inside and isinstance(inside[-1], str) and end is not None:
             inside[-1] = re.sub(r"\n\Z", end[0], inside[-1])
+        lines = "".join(part if isinstance(part, str) else "\0" for part in inside).split("\n")
+        further = [line for line in lines[1:] if line.strip(" \t")]
+        if lines[0].strip() and further and all(line.startswith((f"{margin} ", f"{margin}\t")) for line in further):
+            return passage.write([f"\n{margin}", *inside])  # else what they have more would be taken for the margin
         return passage.write(inside)
 
     parts = tuple(without(part) if isinstance(part, str) else part for part in passage.parts)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from workbench_external.config import Slot
 from workbench_external.slots.template import HOLE, Template
 from workbench_external.sources import (
     CannotWrite,
@@ -145,19 +144,9 @@ def way_to_write(reading: Passage, match: str, template: Template) -> Callable[[
         if constants != template.constants:
             continue
         named = dict(zip(template.names, groups, strict=True))
-        exact = not head and not tail and "".join(_space_around(match)) == ""
-        same = (_text(head), _text(tail)) == _space_around(match)
-
-        def write(
-            text: str, named: dict[str, tuple[Field, ...]] = named, around: tuple[Sequence[Part], ...] = (head, tail)
-        ) -> str:
-            begin, end = _space_around(text)
-            inside = new_parts(text.strip() if not exact else text, named)
-            if same and not exact:  # the space around it is sent
-                return reading.write(compact([begin, *inside, end]))
-            return reading.write(compact([*around[0], *inside, *around[1]]))
-
-        return write
+        if (_text(head), _text(tail)) == _space_around(match):  # the space around it is sent
+            return lambda text: reading.write(new_parts(text, named))
+        return lambda text: reading.write(compact([*head, *new_parts(text.strip(), named), *tail]))
     return None
 
 
@@ -209,6 +198,7 @@ def new_parts(text: str, named: dict[str, tuple[Field, ...]]) -> tuple[Part, ...
         if name not in words[1::2]:
             parts += ["\n", *fields]
     before = [one for fields in named.values() for one in fields if one.ordered]
-    if before != [part for part in parts if isinstance(part, Field) and part.ordered]:
+    after = [part for part in parts if isinstance(part, Field) and part.ordered]
+    if [*map(id, before)] != [*map(id, after)]:
         raise CannotWrite("its fields are filled by their places, which the new text changes")
     return compact(parts)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from workbench_external.sources.javascript_tokens import Token, end_of_field, read_tokens
-from workbench_external.sources.passages import CannotWrite, Field, Part, Passage, compact, only_text
+from workbench_external.sources.passages import CannotWrite, Field, Part, Passage, compact, only_text, split_at
 
 _ESCAPE = re.compile(r"\\(?:u\{([0-9a-fA-F]+)\}|u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(\r\n|.))", re.DOTALL)
 _SIMPLE = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", "v": "\v", "0": "\0", "\n": "", "\r\n": "", "\r": ""}
@@ -79,9 +79,7 @@ class _Reader:
         while place < len(tokens) and (tokens[place].kind == "name" or tokens[place].text in "([.?!"):
             if tokens[place].text in _CLOSING:
                 place = _behind_bracket(tokens, place)
-            elif tokens[place].text in "?!" and tokens[place + 1 : place + 2] and tokens[place + 1].text != ".":
-                break
-            elif place > at and tokens[place].kind == "name" and tokens[place - 1].text != ".":
+            elif _ends_operand(tokens, at, place):
                 break
             else:
                 place += 1
@@ -109,9 +107,7 @@ class _Reader:
         if not any(isinstance(part, str) and part != separator for part in parts):
             return None
         start, stop = tokens[at].start, tokens[end - 1].end
-        return Passage(
-            start, stop, compact(parts), lambda new: self._write_list(separator, start, new)
-        ), end
+        return Passage(start, stop, compact(parts), lambda new: self._write_list(separator, start, new)), end
 
     def _tagged(self, tag: Token, token: Token) -> Passage | None:
         if tag.text in ("return", "case", "typeof", "of", "in", "default", "await", "yield", "else"):
@@ -179,15 +175,18 @@ class _Reader:
         return " + ".join([*(['""'] if begins else []), *words]) or '""'
 
     def _write_list(self, mark: str, start: int, new: Sequence[Part]) -> str:
-        elements: list[list[Part]] = [[]]
-        for part in new:
-            first, *others = [part] if isinstance(part, Field) else part.split(mark)
-            elements[-1].append(first)
-            elements += [[other] for other in others]
         line = self.source[self.source.rfind("\n", 0, start) + 1 : start]
         indent = line[: len(line) - len(line.lstrip())]
-        inside = self.newline.join(f"{indent}  {self._write_sum(compact(one))}," for one in elements)
+        inside = self.newline.join(f"{indent}  {self._write_sum(one)}," for one in split_at(new, mark))
         return f"[{self.newline}{inside}{self.newline}{indent}]"
+
+
+def _ends_operand(tokens: Sequence[Token], at: int, place: int) -> bool:
+    """Whether an operand that begins at `at` ends before a place: at a question, or a further name."""
+    token = tokens[place]
+    if token.text in ("?", "!"):
+        return place + 1 < len(tokens) and tokens[place + 1].text != "."
+    return place > at and token.kind == "name" and tokens[place - 1].text != "."
 
 
 def _is_operand_end(token: Token) -> bool:

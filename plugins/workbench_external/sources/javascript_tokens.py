@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 #: Before these a slash begins a pattern; after a name, a number or a closing bracket it divides.
-_BEFORE_PATTERN = re.compile(r"(?:[(,=:\[!&|?{};+\-*%^~<>]|\b(?:return|typeof|case|in|of|delete|void|throw|new|do|else))\Z")
+_BEFORE_PATTERN = re.compile(
+    r"(?:[(,=:\[!&|?{};+\-*%^~<>]|\b(?:return|typeof|case|in|of|delete|void|throw|new|do|else))\Z"
+)
 _SPACE = re.compile(r"(?:\s|//[^\n\r\u2028\u2029]*|/\*.*?\*/)+", re.DOTALL)
 _STRING = re.compile(r"\"(?:[^\"\\\n\r]|\\(?:\r\n|.))*\"|'(?:[^'\\\n\r]|\\(?:\r\n|.))*'", re.DOTALL)
 _PATTERN = re.compile(r"/(?:[^/\\\[\n]|\\.|\[(?:[^\]\\\n]|\\.)*\])+/[a-z]*")

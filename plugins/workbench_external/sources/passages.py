@@ -73,6 +73,20 @@ def split(parts: Sequence[Part]) -> tuple[list[str], list[tuple[Field, ...]]]:
     return constants, fields
 
 
+def split_at(parts: Sequence[Part], mark: str) -> list[tuple[Part, ...]]:
+    """The texts which, joined by a mark, are a text."""
+    found: list[list[Part]] = [[]]
+    for part in parts:
+        if isinstance(part, Field):
+            found[-1].append(part)
+            continue
+        for number, words in enumerate(part.split(mark)):
+            if number:
+                found.append([])
+            found[-1].append(words)
+    return [compact(one) for one in found]
+
+
 def only_text(parts: Sequence[Part], what: str) -> str:
     """The text of parts without fields. Raises CannotWrite. what: of which the text is."""
     if any(isinstance(part, Field) for part in parts):

@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from workbench_external.sources.docstrings import parts_of_docstring
-from workbench_external.sources.passages import CannotWrite, Field, Part, Passage, compact, only_text
 from workbench_external.sources.dialects import PERCENT, with_dialect
+from workbench_external.sources.docstrings import parts_of_docstring
+from workbench_external.sources.passages import CannotWrite, Field, Part, Passage, compact, only_text, split_at
 
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -109,16 +109,19 @@ class _Reader:
         sums = [part for part in ast.walk(node) if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Add)]
         self._take(*sums[1:])
         for part in summands:
-            if (text := _text_of(part)) is not None:
+            if isinstance(part, ast.Constant | ast.JoinedStr):
                 self._take(*ast.walk(part))
-                parts.append(text)
-            elif isinstance(part, ast.JoinedStr):
-                self._take(*ast.walk(part))
-                for inner in _parts_of_f_string(part):
-                    parts.append(inner if isinstance(inner, str) else Field(f"f{_quoted_field(inner)}", "sum"))
-            else:
-                parts.append(Field(self._operand(part), "sum"))
+            parts += self._parts_of_summand(part)
         return Passage(*self._span(node), compact(parts), self._write_sum)
+
+    def _parts_of_summand(self, node: ast.expr) -> Iterator[Part]:
+        if (text := _text_of(node)) is not None:
+            yield text
+        elif isinstance(node, ast.JoinedStr):
+            for part in _parts_of_f_string(node):
+                yield part if isinstance(part, str) else Field(f"f{_quoted_field(part)}")
+        else:
+            yield Field(self._operand(node))
 
     def _operand(self, node: ast.expr) -> str:
         words = ast.get_source_segment(self.source.removeprefix("\ufeff"), node) or ast.unparse(node)
@@ -140,12 +143,9 @@ class _Reader:
         for place, element in enumerate(given.elts):
             if isinstance(element, ast.Starred):
                 return None
-            text = _text_of(element)
-            inner = _parts_of_f_string(element) if isinstance(element, ast.JoinedStr) else None
-            if inner is not None:
-                inner = [p if isinstance(p, str) else Field(f"f{_quoted_field(p)}", "join") for p in inner]
-            more = [text] if text is not None else inner or [Field(self._operand(element), "join")]
-            parts += [*([mark] if place else []), *more]
+            parts += [mark] if place else []
+            for summand in _summands(element):
+                parts += self._parts_of_summand(summand)
         if not any(isinstance(part, str) and part != mark for part in parts):
             return None
         start, end = self._span(given)
@@ -153,17 +153,9 @@ class _Reader:
 
     def _write_list(self, mark: str, start: int, new: Sequence[Part]) -> str:
         """The list whose elements, joined by a mark, are the text: one a line."""
-        elements: list[list[Part]] = [[]]
-        for part in new:
-            if isinstance(part, Field):
-                elements[-1].append(part)
-                continue
-            first, *others = part.split(mark)
-            elements[-1].append(first)
-            elements += [[other] for other in others]
         line = self.source[self.source.rfind("\n", 0, start) + 1 : start]
         indent = line[: len(line) - len(line.lstrip())]
-        written = [self._write_sum(compact(element)) for element in elements]
+        written = [self._write_sum(element) for element in split_at(new, mark)]
         inside = self.newline.join(f"{indent}    {one}," for one in written)
         return f"[{self.newline}{inside}{self.newline}{indent}]"
 
@@ -200,7 +192,8 @@ def write_literal(text: str, triple: bool = False) -> str:
     plain = all(char.isprintable() or char in "\n\t" for char in text) and "\\" not in text
     if plain and '"""' not in text and not text.endswith('"') and ("\n" in text or triple):
         return f'"""{text}"""'
-    return f'"{_escaped(text, chr(34))}"'
+    mark = "'" if '"' in text and "'" not in text else '"'
+    return f"{mark}{_escaped(text, mark)}{mark}"
 
 
 def _escaped(text: str, mark: str) -> str:
