@@ -13,7 +13,7 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import unified_diff
 from pathlib import Path
@@ -56,10 +56,12 @@ class Difference:
 
 @dataclass
 class Verdict:
-    """What a trial found, by the names of slots: texts that differ. unsent: slots that no request needed."""
+    """What a trial found, by the names of slots: texts that differ. unsent: slots that no request needed. is_silent:
+    the changed agent asked nothing."""
 
     differs: dict[str, Difference] = field(default_factory=dict[str, Difference])
     unsent: list[str] = field(default_factory=list[str])
+    is_silent: bool = False
 
 
 class Recorder:
@@ -68,7 +70,7 @@ class Recorder:
     def __init__(self, node: External, inputs: Mapping[str, Any]):
         self.patches, self.inputs = Patches(node.config, node.outputs), inputs
         self.signature, self.over, self.missed = node.signature, asyncio.Event(), Counter[str]()
-        self.texts: list[str] = []
+        self.texts, self.failure = list[str](), ""
         self.used: set[str] = set()
 
     async def complete(self, ask: Ask) -> Sequence[Response]:
@@ -177,8 +179,13 @@ class Trial:
             try:
                 await asyncio.to_thread(self._copy, copy, changed)
                 proved = [await self._record(hub, row, self._patched(texts)) for row in self.rows]
+                if silent := next((row for row in proved if not row.texts), None):
+                    raise NotTried(
+                        f"the agent asked no model on a row{f': {silent.failure}' if silent.failure else ''}"
+                    )
                 sent = [await self._record(hub, row, self._changed(copy)) for row in self.rows]
-                verdict = _judge(proved, sent, {name: text for name, text in texts.items() if text is not None})
+                files = [name for name, slot in (self.node.config.slots or {}).items() if slot.in_ == "file"]
+                verdict = _judge(proved, sent, {name: text for name, text in texts.items() if text is not None}, files)
                 if "" in verdict.differs:  # perhaps it never sends the same twice
                     again = [await self._record(hub, row, self._patched(texts)) for row in self.rows]
                     if "" in _judge(again, proved, {}).differs or "" in _judge(proved, again, {}).differs:
@@ -189,15 +196,13 @@ class Trial:
 
     async def _record(self, hub: Hub, inputs: Mapping[str, Any], node: External) -> Recorder:
         row = Recorder(node, inputs)
-        secret, failure = hub.gateway.admit(row), ""
+        secret = hub.gateway.admit(row)
         try:
             await node.answer(inputs, row, hub, secret)
         except NodeError as error:  # answers of a stand-in may not please it: what counts is what it asked
-            failure = str(error)
+            row.failure = str(error)
         finally:
             await hub.gateway.dismiss(secret)
-        if not row.texts:
-            raise NotTried(f"the agent asked no model on a row{f': {failure}' if failure else ''}")
         return row
 
     def _patched(self, texts: Mapping[str, str | None]) -> External:
@@ -262,17 +267,20 @@ def _lies_in(node: External, folder: Path) -> bool:
     return any(path.exists() and path.resolve().is_relative_to(folder) for path in paths)
 
 
-def _judge(proved: Sequence[Recorder], sent: Sequence[Recorder], texts: Mapping[str, str]) -> Verdict:
-    """Compare what two runs asked, row by row. A difference outside of all slots has the name ""."""
-    verdict = Verdict()
+def _judge(
+    proved: Sequence[Recorder], sent: Sequence[Recorder], texts: Mapping[str, str], files: Collection[str] = ()
+) -> Verdict:
+    """Compare what two runs asked, row by row. A difference outside of all slots has the name "". files: slots that
+    are files, of which no request tells."""
+    verdict = Verdict(is_silent=not all(row.texts for row in sent))
     used = {name for row in proved for name in row.used}
-    verdict.unsent = [name for name in texts if name not in used]
+    verdict.unsent = [name for name in texts if name not in used and name not in files]
     for before, after in zip(proved, sent, strict=True):
         there = {_plain(text): text for text in after.texts}
         for text in before.texts:
             if _plain(text) in there:
                 continue
-            nearest = _nearest(text, after.texts)
+            nearest = _nearest(text, after.texts) if after.texts else f"nothing: {after.failure}"
             held = [name for name, new in texts.items() if name in before.used and _holds(text, new)]
             lost = [name for name in held if not any(_holds(other, texts[name]) for other in after.texts)]
             for name in lost or held or [""]:

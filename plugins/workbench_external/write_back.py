@@ -14,7 +14,7 @@ from workbench_external.sources.folder import Sources
 from workbench_external.trial import Difference, NotTried, Trial, try_rows
 
 #: Trials of a node: of a few ways to write a text, and without those that no way writes.
-_ROUNDS = 6
+_ROUNDS = 12
 
 
 @dataclass
@@ -80,20 +80,25 @@ def try_entries(
 
 
 def _try_node(own: Sequence[Entry], entries: Sequence[Entry], trial: Trial) -> None:
+    tried_apart = len(own) == 1
     for _ in range(_ROUNDS):
         chosen = {entry.name: entry for entry in own if entry.edit is not None}
         if not chosen:
             return
         verdict = trial.compare(write_entries(entries), {name: entry.slot.text for name, entry in chosen.items()})
         for name in verdict.unsent:
-            if chosen[name].slot.in_ != "file":
-                chosen[name].refuse("was not sent on the rows that were tried, so that it is not proved")
-        for name, difference in verdict.differs.items():
-            for entry in [chosen[name]] if name else chosen.values():
-                if not entry.why:
-                    entry.take_next_way(difference)
+            chosen[name].refuse("was not sent on the rows that were tried, so that it is not proved")
+        if verdict.unsent:
+            continue
         if not verdict.differs:
             return
+        if verdict.is_silent and not tried_apart:  # which of them broke it, each alone tells
+            tried_apart = True
+            for entry in chosen.values():
+                _try_node([entry], [entry], trial)
+            continue
+        for name in [name for name in verdict.differs if name] or [*chosen]:
+            chosen[name].take_next_way(verdict.differs.get(name) or verdict.differs[""])
     for entry in own:
         entry.refuse("cannot be written: no way of it was found right")
 

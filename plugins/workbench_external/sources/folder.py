@@ -28,6 +28,7 @@ _SKIPPED = {"venv", "node_modules", "__pycache__", "dist", "build", "site-packag
 _LARGEST, _MOST = 1 << 20, 4000
 #: Characters of a line that is looked for in files that cannot be written.
 _LINE = 12
+_OF_OURS = re.compile(r"\bexternal\b")
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,6 @@ class SourceFile:
 
     @cached_property
     def texts(self) -> list[Passage] | None:
-        if self.path.suffix in (".yaml", ".yml") and re.search(r"\bexternal\b", self.text):
-            return []  # a workflow file, which holds the text to find it by
         return read_texts(self.path, self.text)
 
     def line_of(self, place: int) -> int:
@@ -79,7 +78,10 @@ class Sources:
     def files(self) -> list[SourceFile]:
         if self._files is None:
             paths = dict.fromkeys(path for folder in self.folders for path in find_files(folder))
-            self._files = [SourceFile(p, text) for p in paths if (text := read_source(p)) is not None]
+            read = [SourceFile(path, text) for path in paths if (text := read_source(path)) is not None]
+            # A workflow file holds the text to find it by.
+            yaml = (".yaml", ".yml")
+            self._files = [one for one in read if one.path.suffix not in yaml or not _OF_OURS.search(one.text)]
         return self._files
 
     def find(self, match: str) -> list[Place]:
