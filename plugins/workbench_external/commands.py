@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import click
 
 from workbench.cli import echo_json, say
 from workbench.cli.run_commands import DB, FILE, JSON, OVERWRITE, SET, read_settings
-from workbench.text import indented, one_line, visible
+from workbench.text import indented, one_line, short, visible
 
 if TYPE_CHECKING:
     from workbench.workflow import Workflow
@@ -24,37 +25,54 @@ if TYPE_CHECKING:
 @click.command("slots")
 @FILE
 @click.option("--rows", type=click.IntRange(1), default=4, show_default=True, help="Training rows to run the agent on.")
+@click.option("--vendor", is_flag=True, help="Also texts that stand nowhere in the source: a framework's own.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write the workflow with its slots to this file.")
 @OVERWRITE
 @SET
 @DB
 @JSON
 def slots_command(
-    file: Path, rows: int, out: Path | None, overwrite: bool, sets: tuple[str, ...], db: str, as_json: bool
+    file: Path,
+    rows: int,
+    vendor: bool,
+    out: Path | None,
+    overwrite: bool,
+    sets: tuple[str, ...],
+    db: str,
+    as_json: bool,
 ) -> None:
     """Run the agents in FILE on a few rows, and show which of their texts can be replaced.
 
     A part that varies stands as {{1}}, an input by its name. `optimize` finds the slots of a file without any by
     itself; with --out they can be edited before: delete those that must stay as they are.
+
+    Says for each where it stands in the source, where `workbench apply` writes it, or why it is for the gateway only.
     """
     from workbench.cli.trust import require_trust, trust_result
     from workbench.files import check_output
     from workbench.run import prepare
     from workbench.task import write_workflow
-    from workbench_external.observed import observe_file
+    from workbench_external.observed import list_slots, observe_file, with_slots, with_vendors
 
     require_trust(file)
     if out is not None:
         check_output(out, inputs=[file], overwrite=overwrite)
     task = prepare(file, read_settings(sets))[2]
-    workflow, runs, spent = observe_file(task, file, Path(db), rows)
-    found = list(_external_slots(workflow))
+    workflow, runs, spent = observe_file(replace(task, workflow=with_vendors(task.workflow)), file, Path(db), rows)
+    found, others = list_slots(workflow)
+    if vendor:
+        found, others = [*found, *others], []
+    workflow = with_slots(task.workflow, workflow, others)
     for run in runs:
         if run.failure is not None:
             say(f"row {run.trace.example} failed: {one_line(run.message or run.failure)}", err=True)
-    for node, name, slot in () if as_json else found:
-        say(f"nodes.{node}.slots.{name}.text  ({_place_of(slot)})")
-        say(f"    {indented(visible(slot.match))}")
+    for one in () if as_json else found:
+        say(f"{one_line(one.address)}.text  ({_place_of(one.slot)}; {one.where})")
+        say(f"    {indented(visible(one.slot.match))}")
+    if others and not as_json:
+        say(f"Left out, as they stand nowhere in the source (--vendor takes them in): {len(others)}")
+    for one in () if as_json else others:
+        say(f"    {_place_of(one.slot)}: {short(visible(one.slot.match), 80)}")
     if out is not None:
         write_workflow(task, workflow, out)
         trust_result(file, out)
@@ -64,15 +82,12 @@ def slots_command(
         err=True,
     )
     if as_json:
-        echo_json({"slots": {f"nodes.{n}.slots.{name}": s.model_dump(by_alias=True) for n, name, s in found}})
-
-
-def _external_slots(workflow: Workflow) -> Any:
-    """(name of the node, name of the slot, slot) of each slot of a workflow."""
-    from workbench_external.node import find_agents
-
-    for name, node in find_agents(workflow).items():
-        yield from ((name, slot, value) for slot, value in (node.config.slots or {}).items())
+        echo_json(
+            {
+                "slots": {one.address: {**one.slot.model_dump(by_alias=True), "where": one.where} for one in found},
+                "left_out": {one.address: one.slot.model_dump(by_alias=True) for one in others},
+            }
+        )
 
 
 def _place_of(slot: Slot) -> str:

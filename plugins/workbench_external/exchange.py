@@ -117,6 +117,17 @@ def find_program_folders(config: ExternalConfig, base: Path, folder: Path | None
     return [*dict.fromkeys(path.parent for path in ours if path.parent.name not in ("bin", "sbin"))]
 
 
+def find_source_folders(config: ExternalConfig, base: Path, folder: Path | None) -> list[Path]:
+    """The folders in which the source of an agent may stand: its own, that of its program, and those that its command
+    names. None for a service that runs already."""
+    found = [folder] if folder is not None and config.revision is None else []
+    named = [Path(os.path.abspath(base / word)) for word in config.command or () if word[:1] not in ("-", "")]
+    if config.image is None:
+        found += [*find_program_folders(config, base, folder), *(path for path in named if path.is_dir())]
+    found = [path.resolve() for path in found]
+    return [one for one in dict.fromkeys(found) if not any(one != o and one.is_relative_to(o) for o in found)]
+
+
 def write_inputs(config: ExternalConfig, inputs: Mapping[str, Any]) -> bytes:
     """What stands on its stdin."""
     if config.stdin == "none":

@@ -24,6 +24,7 @@ from workbench_external.exchange import (
     command_line,
     environment,
     find_program_folders,
+    find_source_folders,
     in_row,
     inputs_as_json,
     read_answer,
@@ -34,9 +35,11 @@ from workbench_external.hub import Hub
 from workbench_external.process import Finished, last_words, run_program
 from workbench_external.service import Row, ask_service
 from workbench_external.session import RowSession
+from workbench_external.slots.cut import cut_slots
 from workbench_external.slots.discover import find_slots
 from workbench_external.slots.files import replace_files
 from workbench_external.slots.patches import Patches
+from workbench_external.sources.folder import Sources
 from workbench_external.started import PORT, check_service, key_of, start_service
 from workbench_external.workspace import write_file
 
@@ -120,6 +123,11 @@ class External(SignatureNode):
     def _program_folders(self) -> list[Path]:
         return find_program_folders(self.config, self.base.resolve(), self.folder)
 
+    @cached_property
+    def sources(self) -> Sources:
+        """The files in which its texts may stand, as they are now."""
+        return Sources(find_source_folders(self.config, self.base.resolve(), self.folder))
+
     @property
     def observed(self) -> bool:
         return self.config.slots is None
@@ -138,7 +146,8 @@ class External(SignatureNode):
                 hint="It must read OPENAI_BASE_URL or ANTHROPIC_BASE_URL, as the vendors' clients do; `env` sets other "
                 "variables, e.g. MY_URL: $OPENAI_BASE_URL.",
             )
-        found: dict[str, Any] = {"slots": find_slots(runs, self.folder, self.config.instructions)}
+        slots = find_slots(runs, self.folder, self.config.instructions)
+        found: dict[str, Any] = {"slots": cut_slots(slots, self.sources, self.config.vendor)}
         ended = [spans for spans in runs if spans and all(span.error is None for span in spans)]
         if self.config.max_calls is None and ended:
             most = max(sum(len(span.calls) for span in spans) for spans in ended)

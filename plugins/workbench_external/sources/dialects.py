@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from workbench_external.slots.template import VOLATILE
 from workbench_external.sources.passages import CannotWrite, Field, Part, Passage, compact
 
 _LINE = re.compile(r"\n[ \t]*")
@@ -111,6 +112,7 @@ def _replaced(name: str, field: str) -> Dialect:
 _REPLACED = (
     _replaced("braces", r"\{[_a-zA-Z]\w*\}"),
     _replaced("double braces", r"\{\{ *[_a-zA-Z]\w* *\}\}"),
+    _replaced("dates", VOLATILE.pattern),
     _replaced("marks", r"<<\w+>>|\[\[\w+\]\]|__[A-Z_]+__|%[A-Z_]+%|\[[A-Z_]{2,}\]|<[A-Z_]{2,}>"),
 )
 DIALECTS = {dialect.name: dialect for dialect in (FORMAT, JINJA, MUSTACHE, DOLLAR, PERCENT, *_REPLACED)}

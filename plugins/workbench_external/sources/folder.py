@@ -28,6 +28,8 @@ _SKIPPED = {"venv", "node_modules", "__pycache__", "dist", "build", "site-packag
 _LARGEST, _MOST = 1 << 20, 4000
 #: Characters of a line that is looked for in files that cannot be written.
 _LINE = 12
+#: What no program reads, though it may quote a prompt.
+_IGNORED = re.compile(r"\.|README|CHANGELOG|LICENSE", re.IGNORECASE)
 _OF_OURS = re.compile(r"\bexternal\b")
 
 
@@ -55,6 +57,11 @@ class SourceFile:
     @cached_property
     def texts(self) -> list[Passage] | None:
         return read_texts(self.path, self.text)
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """Its longer words, to pass over a file that cannot hold a text."""
+        return frozenset(re.findall(r"[A-Za-z]{5,}", self.text))
 
     def line_of(self, place: int) -> int:
         return self.text.count("\n", 0, place) + 1
@@ -124,7 +131,7 @@ def find_files(folder: Path, hidden_files: Collection[str] = ()) -> Iterator[Pat
     count = 0
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if name not in _SKIPPED and not name.startswith("."))
-        for path in (Path(place, name) for name in sorted(names) if name in hidden_files or not name.startswith(".")):
+        for path in (Path(place, name) for name in sorted(names) if name in hidden_files or not _IGNORED.match(name)):
             if path.is_file() and not path.is_symlink() and path.stat().st_size <= _LARGEST:
                 count += 1
                 if count > _MOST:
@@ -141,7 +148,7 @@ def way_to_write(reading: Passage, match: str, template: Template) -> Callable[[
 
     match: the text, as its slot has it. template: of the same without the space around it.
     """
-    for head, core, tail in _cores(reading.parts):
+    for head, core, tail in cores(reading.parts):
         constants, groups = split(core)
         if constants != template.constants:
             continue
@@ -152,7 +159,7 @@ def way_to_write(reading: Passage, match: str, template: Template) -> Callable[[
     return None
 
 
-def _cores(parts: Sequence[Part]) -> Iterator[tuple[Sequence[Part], Sequence[Part], Sequence[Part]]]:
+def cores(parts: Sequence[Part]) -> Iterator[tuple[Sequence[Part], Sequence[Part], Sequence[Part]]]:
     """(head, text, tail) of a passage, the space around it apart; then likewise without fields at its ends."""
     first = _trimmed(parts)
     yield first
