@@ -72,7 +72,7 @@ def slots_command(
     if others and not as_json:
         say(f"Left out, as they stand nowhere in the source (--vendor takes them in): {len(others)}")
     for one in () if as_json else others:
-        say(f"    {_place_of(one.slot)}: {short(visible(one.slot.match), 80)}")
+        say(f"    {_place_of(one.slot)}: {visible(short(one.slot.match, 80))}")
     if out is not None:
         write_workflow(task, workflow, out)
         trust_result(file, out)

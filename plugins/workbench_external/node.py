@@ -35,6 +35,7 @@ from workbench_external.hub import Hub
 from workbench_external.process import Finished, last_words, run_program
 from workbench_external.service import Row, ask_service
 from workbench_external.session import RowSession
+from workbench_external.silent import SilentRows
 from workbench_external.slots.cut import cut_slots
 from workbench_external.slots.discover import find_slots
 from workbench_external.slots.files import replace_files
@@ -158,6 +159,8 @@ class External(SignatureNode):
         hub = await ctx.shared("external", Hub.open)
         found = await ctx.recorded("external", [ctx.node, dict(inputs)], lambda: self._run(inputs, ctx, hub))
         ctx.note(**found["notes"])
+        if found["failure"] is None:
+            (await ctx.shared("external_silent", SilentRows.open)).count(ctx.node, len(ctx.span.calls))
         hub.count(ctx.node, found["notes"], remembers=self.config.url is not None and self.config.state is None)
         if found["failure"] is not None:
             raise NodeError(found["failure"], found["message"])
@@ -202,7 +205,7 @@ class External(SignatureNode):
         if self.config.url is not None:
             async with self._service(session, hub) as url:
                 printed = await ask_service(self.config, url, inputs, leading, session)
-            return read_answer(self.config, self.signature, printed)
+            return await asyncio.to_thread(read_answer, self.config, self.signature, printed)
         async with hub.workspaces.fresh(self.folder, self.config.revision) as place:
             env = environment(self.config, inputs, leading, place)
             session.missed.update(await asyncio.to_thread(replace_files, place, self._files))
@@ -225,7 +228,7 @@ class External(SignatureNode):
             except OSError as error:
                 raise NodeError("start", f"the agent cannot be started: {error}") from None
             _check_ended(ended, self.config.timeout)
-            return read_answer(self.config, self.signature, ended.stdout, place)
+            return await asyncio.to_thread(read_answer, self.config, self.signature, ended.stdout, place)
 
     @cached_property
     def _files(self) -> list[tuple[str, Slot]]:

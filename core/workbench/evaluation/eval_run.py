@@ -332,6 +332,7 @@ class EvalRun:
             warnings=[
                 *self.task.dataset.warnings,
                 *self.warnings,
+                *self.runtime.warnings(),
                 *self._idle_repeats(),
                 *self._fault_lines(),
                 *([no_price_line(unpriced)] if (unpriced := self._unpriced()) else []),

@@ -155,7 +155,7 @@ print(chat([{{"role": "system", "content": system}}, {{"role": "user", "content"
     line = 1 + source[: source.index("RULES")].count("\n")
     assert f"nodes.agent.slots.system_2.text  (system message; agent.py:{line})\n    {OWN}\n" in found.stdout
     assert (
-        "Left out, as they stand nowhere in the source (--vendor takes them in): 1\n    tool end: The vendor's"
+        "Left out, as they stand nowhere in the source (--vendor takes them in): 1\n    tool end: \"The vendor's"
         in found.stdout
     )
     written = (tmp_path / "o.yaml").read_text()
