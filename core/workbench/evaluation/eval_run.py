@@ -253,6 +253,7 @@ class EvalRun:
             except BaseException as error:
                 status, raised = "failed", error
             finally:
+                self.warnings += self.runtime.warnings()
                 with suppress(asyncio.CancelledError):
                     await self.runtime.aclose()
                 restore_signals()
@@ -332,7 +333,6 @@ class EvalRun:
             warnings=[
                 *self.task.dataset.warnings,
                 *self.warnings,
-                *self.runtime.warnings(),
                 *self._idle_repeats(),
                 *self._fault_lines(),
                 *([no_price_line(unpriced)] if (unpriced := self._unpriced()) else []),

@@ -25,8 +25,7 @@ from workbench.errors import SpecError
 from workbench.run import Options, optimize, prepare
 from workbench.study import make_optimizer
 from workbench.testing.simulated import SimulatedLM, SimulatedPool
-from workbench_external.commands import _external_slots
-from workbench_external.observed import observe_file
+from workbench_external.observed import list_slots, observe_file
 
 ROOT = Path(__file__).parents[3]
 
@@ -175,4 +174,4 @@ def test_an_agent_inside_another_node_is_found_by_all_three_commands(tmp_path: P
     file["nodes"] = {"team": {"ensemble": agent, "samples": 1}}
     path.write_text(json.dumps(file))
     workflow, _, _ = observe_file(prepare(path)[2], path, tmp_path / "run.db", 2, SimulatedPool(SimulatedLM()))
-    assert [found[:2] for found in _external_slots(workflow)] == [("team.of", "system")]
+    assert [(found.node, found.name) for found in list_slots(workflow)[0]] == [("team.of", "system")]

@@ -1,5 +1,5 @@
-"""A slot is cut at what stands in the user's source, before the search (issue 34 point 5; existing-agents.md findings 4, 7
-and 12)."""
+"""A slot is cut at what stands in the user's source, before the search (issue 34 point 5; existing-agents.md findings 4,
+7 and 12)."""
 
 from __future__ import annotations
 
@@ -72,9 +72,13 @@ COMPOSED = {
         f"{OWN}\n{MORE} It is {{{{1}}}}.",
         [f"{{{{1}}}}\n{MORE} It is {{{{2}}}}.", OWN],
     ),
-    "a date that stands in the source": (f'system = "{OWN} It is of 2026-11-23."', f"{OWN} It is of {{{{1}}}}.", [f"{OWN} It is of {{{{1}}}}."]),
+    "a date that stands in the source": (
+        f'system = "{OWN} It is of 2026-11-23."',
+        f"{OWN} It is of {{{{1}}}}.",
+        [f"{OWN} It is of {{{{1}}}}."],
+    ),
     "whole": (f'system = "{OWN}"', OWN, [OWN]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", COMPOSED)
@@ -93,8 +97,8 @@ def test_5_a_slot_is_what_the_user_wrote_of_what_is_sent(name: str, tmp_path: Pa
 
 def test_5_the_docstring_behind_a_signature_is_the_slot(tmp_path: Path) -> None:
     """LlamaIndex sends `look(words: str) -> str` before it; Strands and agno without `Args:`."""
-    source = 'def look(words):\n    """Look up words.\n\n    In the long list.\n\n    Args:\n        words: What to look up in it.\n    """\n'
-    told = "Look up words.\n\nIn the long list."
+    told, section = "Look up words.\n\nIn the long list.", "Args:\n        words: What to look up in it."
+    source = f'def look(words):\n    """Look up words.\n\n    In the long list.\n\n    {section}\n    """\n'
     for sent in (f"look(words: str) -> str\n{told}", told):
         slots = cut(tmp_path, {"agent.py": source}, sent, "tool")
         assert [(slot["match"], slot.get("part", False)) for slot in slots.values()] == [(told, sent != told)]
@@ -135,7 +139,8 @@ def test_5_slots_says_where_each_text_stands(tmp_path: Path) -> None:
 tools = [json.loads({json.dumps(json.dumps(tool).replace("vendor", "VENDOR"))}.replace("VENDOR", "vendor"))]
 RULES = ["{OWN}", "{MORE}"]
 system = "You are an agent of a framework.\\n" + "".join("- " + rule + "\\n" for rule in RULES)
-print(chat([{{"role": "system", "content": system}}, {{"role": "user", "content": row["text"]}}], tools=tools)["content"] or "a")
+said = [{{"role": "system", "content": system}}, {{"role": "user", "content": row["text"]}}]
+print(chat(said, tools=tools)["content"] or "a")
 """
     path = write_agent(tmp_path, source)
     from tests.helpers import external_agents  # noqa: F401
@@ -192,9 +197,18 @@ def test_7_a_template_around_an_input_in_any_form_is_a_slot(form: str) -> None:
         f"Sort this ticket, of which kind is it?\n{FORMS[form](text)}\nAnswer with the letter alone." for text in TEXTS
     ]
     rows = [
-        [Span("agent", "External", {"text": text}, calls=[CallRecord(({"role": "user", "content": one},), Response("x"), "task", "m", False, 0.0, number=1)])]
+        [
+            Span(
+                "agent",
+                "External",
+                {"text": text},
+                calls=[
+                    CallRecord(({"role": "user", "content": one},), Response("x"), "task", "m", False, 0.0, number=1)
+                ],
+            )
+        ]
         for text, one in zip(TEXTS, said, strict=True)
-    ]  # fmt: skip
+    ]
     match = find_slots(rows, None)["user"]["match"]
     begin, _, end = match.partition("{{")
     assert begin.startswith("Sort this ticket, of which kind is it?\n") and end.endswith(

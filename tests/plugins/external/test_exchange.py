@@ -83,11 +83,9 @@ def test_5_an_object_of_the_outputs_is_read_as_such(printed: str, output: str) -
     """Without `output: json` such an agent scored 0.000, in silence."""
     for signature in (LETTER, "text -> label"):
         before = "INFO started\n" if output == "line" else ""
-        assert (
-            "```" in before + printed
-            and output == "line"
-            or read(before + printed, output, signature) == {"label": "a"}
-        )
+        assert ("```" in before + printed and output == "line") or read(before + printed, output, signature) == {
+            "label": "a"
+        }
 
 
 def test_5_other_words_stay_what_they_are() -> None:

@@ -55,36 +55,62 @@ PYTHON = {
     "f-string with quotes": Way("a.py", "prompt = f\"Sort: {row['text']}. Kind?\"\n", "Sort: {{text}}. Kind?", FIELD),
     "f-string with braces": Way("a.py", 'prompt = f"Sort {text} as {{a}}"\n', "Sort {{text}} as {a}", FIELD),
     "str.format": Way("a.py", "prompt = 'Sort {text} as {{a}}'.format(text=text)\n", "Sort {{text}} as {a}", FIELD),
-    "str.format by place": Way("a.py", "prompt = 'Sort this: {}'.format(text)\n", "Sort this: {{text}}", "As {a}: {{text}}"),
+    "str.format by place": Way(
+        "a.py", "prompt = 'Sort this: {}'.format(text)\n", "Sort this: {{text}}", "As {a}: {{text}}"
+    ),
     "percent": Way("a.py", "prompt = 'Sort %s, 100%% sure' % text\n", "Sort {{text}}, 100% sure", "50%: {{text}}\n{a}"),
     "percent by name": Way("a.py", "prompt = 'Sort %(t)s now' % {'t': text}\n", "Sort {{text}} now", FIELD),
     "sum": Way("a.py", "prompt = 'Sort this: ' + row['text'] + '. Kind?'\n", "Sort this: {{text}}. Kind?", FIELD),
     "sum of constants": Way("a.py", f"prompt = '{ROOM}\\n' + (\n  '{KIND}')\n", OLD),
     "f-string of constants": Way("a.py", f"prompt = f'{ROOM}' f'\\n{KIND}'\n", OLD),
     "joined list": Way("a.py", f'prompt = "\\n".join([\n    "{ROOM}",\n    "{KIND}",\n])\n', OLD),
-    "joined with fields": Way("a.py", 'prompt = "\\n".join(("Sort:", f"> {text}", "Kind?"))\n', "Sort:\n> {{text}}\nKind?", FIELD),
-    "dedent": Way("a.py", f'import textwrap\ndef f():\n    return textwrap.dedent("""\n        {ROOM}\n        {KIND}\n    """).strip()\nprompt = f()\n', OLD),
+    "joined with fields": Way(
+        "a.py", 'prompt = "\\n".join(("Sort:", f"> {text}", "Kind?"))\n', "Sort:\n> {{text}}\nKind?", FIELD
+    ),
+    "dedent": Way(
+        "a.py",
+        f'import textwrap\nif True:\n    prompt = textwrap.dedent("""\n        {ROOM}\n        {KIND}\n    """).strip()\n',
+        OLD,
+    ),
     "cleandoc": Way("a.py", f'import inspect\nprompt = inspect.cleandoc("""{ROOM}\n    {KIND}\n    """)\n', OLD),
-    "Jinja in Python": Way("a.py", "import jinja2\nprompt = jinja2.Template('Sort {{ text }} now.').render(text=text)\n", "Sort {{text}} now.", "{{text}}? {% raw %} {# {a}"),
-    "dollar": Way("a.py", "import string\nprompt = string.Template('Sort $text now').substitute(text=text)\n", "Sort {{text}} now", "5 $ for {{text}} {a}"),
-    "replaced mark": Way("a.py", "prompt = 'Sort [[TEXT]] now'.replace('[[TEXT]]', text)\n", "Sort {{text}} now", FIELD),
+    "Jinja in Python": Way(
+        "a.py",
+        "import jinja2\nprompt = jinja2.Template('Sort {{ text }} now.').render(text=text)\n",
+        "Sort {{text}} now.",
+        "{{text}}? {% raw %} {# {a}",
+    ),
+    "dollar": Way(
+        "a.py",
+        "import string\nprompt = string.Template('Sort $text now').substitute(text=text)\n",
+        "Sort {{text}} now",
+        "5 $ for {{text}} {a}",
+    ),
+    "replaced mark": Way(
+        "a.py", "prompt = 'Sort [[TEXT]] now'.replace('[[TEXT]]', text)\n", "Sort {{text}} now", FIELD
+    ),
     "Windows": Way("a.py", f'x = 1\r\nprompt = """{ROOM}\r\n{KIND}"""\r\n', OLD),
     "byte order mark": Way("a.py", f'\ufeffprompt = "{ROOM}"\n', ROOM),
-}  # fmt: skip
+}
 SCRIPT = {
     "single quotes": Way("a.js", js(f"'{ROOM}'"), ROOM),
     "double quotes": Way("a.ts", js(f'"{ROOM} Für alle."'), f"{ROOM} Für alle."),
     "escapes": Way("a.js", js(r"'Sort f\u00fcr \u{1F600} \x41\'s.'"), "Sort für 😀 A's."),
     "template": Way("a.js", js(f"`{OLD}`"), OLD),
-    "template with field": Way("a.mjs", "const text='T';\n" + js("`Sort ${ text.trim() } now`"), "Sort {{text}} now", FIELD),
-    "field with template": Way("a.js", "const text='T';\n" + js("`Sort ${text ? `${text}` : '}'} now`"), "Sort {{text}} now", FIELD),
+    "template with field": Way(
+        "a.mjs", "const text='T';\n" + js("`Sort ${ text.trim() } now`"), "Sort {{text}} now", FIELD
+    ),
+    "field with template": Way(
+        "a.js", "const text='T';\n" + js("`Sort ${text ? `${text}` : '}'} now`"), "Sort {{text}} now", FIELD
+    ),
     "sum": Way("a.js", js(f'"{ROOM}\\n" +\n  "{KIND}"'), OLD),
-    "sum with fields": Way("a.js", "const row={text: 'T'};\n" + js("'Sort ' + row.text.slice(0, 9) + ' now'"), "Sort {{text}} now", FIELD),
+    "sum with fields": Way(
+        "a.js", "const row={text: 'T'};\n" + js("'Sort ' + row.text.slice(0, 9) + ' now'"), "Sort {{text}} now", FIELD
+    ),
     "joined list": Way("a.tsx", js(f'[\n  "{ROOM}",\n  `{KIND}`,\n].join("\\n")'), OLD),
     "after a pattern": Way("a.js", "const p = /[\"'`]/.test('`') ? 1 : 4 / 2; // it's\n" + js(f"'{ROOM}'"), ROOM),
     "Windows": Way("a.js", js(f"`{ROOM}\r\n{KIND}`"), OLD),
     "in an object": Way("a.js", js(f'({{role: "system", content: "{ROOM}"}}).content'), ROOM),
-}  # fmt: skip
+}
 DATA = {
     "JSON": Way("a.json", json.dumps({"prompt": f"{ROOM} Für alle."}, ensure_ascii=False), f"{ROOM} Für alle."),
     "JSON with escapes": Way("a.json", json.dumps({"prompt": f"{ROOM} Für alle."}), f"{ROOM} Für alle."),
@@ -97,8 +123,10 @@ DATA = {
     "YAML anchor": Way("a.yaml", f"one: &p |-\n  {ROOM}\n  {KIND}\nprompt: *p\n", OLD),
     "TOML": Way("a.toml", f'x = 1\nprompt = """\n{OLD}"""\ny = "z"\n', OLD),
     "TOML of one line": Way("a.toml", f"prompt = '{ROOM}' # why\n", ROOM),
-    "notebook": Way("a.ipynb", notebook("%pip install x\n", f"prompt = ('{ROOM}\\n'\n", f"  '{KIND}')\n", "y = 'ü'"), OLD),
-}  # fmt: skip
+    "notebook": Way(
+        "a.ipynb", notebook("%pip install x\n", f"prompt = ('{ROOM}\\n'\n", f"  '{KIND}')\n", "y = 'ü'"), OLD
+    ),
+}
 PROSE = {
     "text": Way("p.txt", f"{OLD}\n", OLD),
     "Markdown of Windows": Way("p.md", f"{ROOM}\r\n{KIND}\r\n", OLD),
@@ -212,10 +240,25 @@ def test_4_a_file_of_templates_keeps_its_fields_and_escapes_what_is_new(tmp_path
 
 
 DOCSTRINGS = {
-    "google": "Args:\n        words (list[str]): What to\n            look for.\n        n: How many pages.\n\n    Returns:\n        Pages.",
-    "sphinx": ":param words: What to\n        look for.\n    :param n: How many pages.\n    :returns: Pages.",
-    "numpy": "Parameters\n    ----------\n    words : list\n        What to\n        look for.\n    n : int\n        How many pages.",
-}  # fmt: skip
+    "google": """Args:
+        words (list[str]): What to
+            look for.
+        n: How many pages.
+
+    Returns:
+        Pages.""",
+    "sphinx": """:param words: What to
+        look for.
+    :param n: How many pages.
+    :returns: Pages.""",
+    "numpy": """Parameters
+    ----------
+    words : list
+        What to
+        look for.
+    n : int
+        How many pages.""",
+}
 
 
 @pytest.mark.parametrize("form", DOCSTRINGS)
@@ -249,10 +292,14 @@ def test_4_the_descriptions_in_a_docstring_are_written_each_on_its_own(form: str
         ("agent", f'#!/bin/sh\nP="{OLD}"\n', "agent:2, the syntax of 'agent' is not known here"),
         ("a.js", f"const p = String.raw`{OLD}`;\n", "a.js:1, what the tag raw makes of a template is not known"),
         ("a.hbs", f"{OLD}\n", "a.hbs:1, the new text has {{, which this form of templates has no escape for"),
-        ("a.py", f'P = "%s {ROOM}\\n{KIND}" % (1, 2)\nx = (\n', "a.py:1, the file cannot be read as what its name says"),
+        (
+            "a.py",
+            f'P = "%s {ROOM}\\n{KIND}" % (1, 2)\nx = (\n',
+            "a.py:1, the file cannot be read as what its name says",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) and value.count(".") < 2 and len(value) < 12 else "",
-)  # fmt: skip
+)
 def test_security_3_a_syntax_that_is_not_known_is_refused_by_name(
     file: str, source: str, told: str, tmp_path: Path
 ) -> None:

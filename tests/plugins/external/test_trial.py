@@ -1,5 +1,5 @@
-"""`apply` starts the changed agent and compares what it sends with what was proved (issue 34 point 6; existing-agents.md
-finding 3)."""
+"""`apply` starts the changed agent and compares what it sends with what was proved (issue 34 point 6;
+existing-agents.md finding 3)."""
 
 from __future__ import annotations
 
@@ -52,9 +52,14 @@ def line_of(folder: Path, name: str) -> str:
         pytest.param(f"{SYSTEM!r}.format(text=row['text'])", "", "{{", id="str.format"),
         pytest.param(f"jinja2.Template({SYSTEM!r}).render()", "import jinja2", "{", id="Jinja"),
         pytest.param(f"string.Template({SYSTEM!r}).substitute()", "import string", "{", id="dollar"),
-        pytest.param(f"Prompt({SYSTEM!r}).fill()", "class Prompt(str):\n  def fill(self): return self.format()", "{{", id="a class"),
+        pytest.param(
+            f"Prompt({SYSTEM!r}).fill()",
+            "class Prompt(str):\n  def fill(self): return self.format()",
+            "{{",
+            id="a class",
+        ),
     ],
-)  # fmt: skip
+)
 def test_3_a_new_text_is_written_in_the_way_in_which_the_agent_reads_it(
     system: str, more: str, wanted: str, tmp_path: Path
 ) -> None:
@@ -151,14 +156,15 @@ def hand(words):
     Args:
         words: What the writer should know.
     \"\"\"
-tools = [{"type": "function", "function": {"name": "hand", "description": inspect.getdoc(hand).split("Args")[0].strip(),
-  "parameters": {"type": "object", "properties": {"words": {"type": "string", "description": "What the writer should know."}}}}}]
+words = {"type": "string", "description": "What the writer should know."}
+told = inspect.getdoc(hand).split("Args")[0].strip()
+tools = [{"type": "function", "function": {"name": "hand", "description": told, "parameters": {"properties": {"words": words}}}}]
 """
     source = f"""{CLIENT}{tool}
 said = [{{"role": "system", "content": {SYSTEM!r}}}, {{"role": "user", "content": row["text"]}}]
 answer = chat(said, tools=tools)
 if answer.get("tool_calls"):
-    said = [{{"role": "system", "content": "You write letters to the office."}}, {{"role": "user", "content": row["text"]}}]
+    said[0] = {{"role": "system", "content": "You write letters to the office."}}
     answer = chat(said)
 print(answer["content"])
 """
