@@ -56,12 +56,12 @@ class Difference:
 
 @dataclass
 class Verdict:
-    """What a trial found, by the names of slots: texts that differ. unsent: slots that no request needed. is_silent:
-    the changed agent asked nothing."""
+    """What a trial found, by the names of slots: texts that differ. unsent: slots that no request needed. is_unclear:
+    which of them the cause is, a trial of each alone tells."""
 
     differs: dict[str, Difference] = field(default_factory=dict[str, Difference])
     unsent: list[str] = field(default_factory=list[str])
-    is_silent: bool = False
+    is_unclear: bool = False
 
 
 class Recorder:
@@ -272,7 +272,7 @@ def _judge(
 ) -> Verdict:
     """Compare what two runs asked, row by row. A difference outside of all slots has the name "". files: slots that
     are files, of which no request tells."""
-    verdict = Verdict(is_silent=not all(row.texts for row in sent))
+    verdict = Verdict(is_unclear=not all(row.texts for row in sent))
     used = {name for row in proved for name in row.used}
     verdict.unsent = [name for name in texts if name not in used and name not in files]
     for before, after in zip(proved, sent, strict=True):
@@ -283,6 +283,7 @@ def _judge(
             nearest = _nearest(text, after.texts) if after.texts else f"nothing: {after.failure}"
             held = [name for name, new in texts.items() if name in before.used and _holds(text, new)]
             lost = [name for name in held if not any(_holds(other, texts[name]) for other in after.texts)]
+            verdict.is_unclear |= not lost and len(held) > 1
             for name in lost or held or [""]:
                 verdict.differs.setdefault(name, Difference(text, nearest))
     return verdict

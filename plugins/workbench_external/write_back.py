@@ -92,7 +92,7 @@ def _try_node(own: Sequence[Entry], entries: Sequence[Entry], trial: Trial) -> N
             continue
         if not verdict.differs:
             return
-        if verdict.is_silent and not tried_apart:  # which of them broke it, each alone tells
+        if verdict.is_unclear and not tried_apart:
             tried_apart = True
             for entry in chosen.values():
                 _try_node([entry], [entry], trial)

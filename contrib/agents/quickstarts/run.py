@@ -1,0 +1,155 @@
+"""Finds, replaces and writes back the texts of stock agents, as their frameworks' quickstarts have them; prints a table.
+
+    python contrib/agents/quickstarts/run.py                    # all of them
+    python contrib/agents/quickstarts/run.py langchain ai_sdk   # some
+
+The first line of an agent names its packages. Each agent gets a virtual environment, or a `node_modules`, of its own in a
+temporary folder (--keep FOLDER keeps them). No model is asked: a stand-in answers. The rewrite is the plainest there is:
+the old text, a line break, and one sentence.
+
+    seen      its calls pass the gateway
+    slots     what is found: S system, U message of the user, T tools, P parameters, F fields of the answer
+    applied   how many of the changed texts `apply --write` wrote, after its check; the rest with the reason
+    served    the unchanged agent got an answer from `workbench gateway`
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import venv
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+HERE = Path(__file__).parent
+LETTERS = {"system": "S", "user": "U", "tool": "T", "parameter": "P", "field": "F", "turn": "X", "file": "file"}
+
+
+def install(name: str, place: Path) -> tuple[str, str]:
+    """The program that an agent is started with, and the versions of its packages."""
+    source = next((HERE / name).glob("agent.*"))
+    packages = [part.strip() for part in source.read_text().splitlines()[0].lstrip("/# ").split(",")]
+    home = place / name
+    if source.suffix == ".py":
+        python = home / "bin/python"
+        if not python.exists():
+            venv.create(home, with_pip=True)
+            check([str(python), "-m", "pip", "install", "-q", *packages], home)
+        first = packages[0].partition("[")[0]
+        version = check([str(python), "-c", f"import importlib.metadata as m; print(m.version('{first}'))"], home)
+        return str(python), f"{first} {version}"
+    if not (home / "node_modules").exists():
+        home.mkdir(parents=True, exist_ok=True)
+        check(["npm", "init", "-y"], home)
+        check(["npm", "install", "--silent", *packages], home)
+    first = re.sub(r"(?<=.)@\d+\Z", "", packages[0])
+    version = json.loads((home / "node_modules" / first / "package.json").read_text())["version"]
+    return shutil.which("node") or "node", f"{first} {version}"
+
+
+def check(command: list[str], folder: Path, **further: Any) -> str:
+    """What a command prints. Raises RuntimeError if it fails."""
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=900, **further)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command[:4])} failed: {(done.stderr or done.stdout).strip()[-300:]}")
+    return done.stdout.strip()
+
+
+def try_agent(name: str, venvs: Path) -> str:
+    """The line of the table."""
+    program, version = install(name, venvs)
+    source = next((HERE / name).glob("agent.*"))
+    with tempfile.TemporaryDirectory() as made:
+        place = Path(made)
+        (place / "src").mkdir()
+        shutil.copy(source, place / "src")
+        if source.suffix == ".mjs":
+            (place / "src/node_modules").symlink_to(venvs / name / "node_modules")
+        rows = [{"text": f"row {n}: a {'abcd'[n % 4]}-thing", "label": "abcd"[n % 4]} for n in range(12)]
+        (place / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        node = {"external": "text -> label", "command": [program, f"src/{source.name}"], "timeout": 120}
+        spec = {"name": name, "lm": "templates/instructions", "data": "rows.jsonl", "metric": "exact_match(label)"}
+        (place / "w.yaml").write_text(yaml.safe_dump({**spec, "nodes": {"agent": node}, "budget": {"calls": 200}}))
+        command = [sys.executable, "-m", "workbench"]
+        env = {**os.environ, "WORKBENCH_TRUST": str(place)}
+        found = json.loads(
+            check([*command, "slots", "w.yaml", "--rows", "2", "--out", "o.yaml", "--json"], place, env=env)
+        )
+        result = yaml.safe_load((place / "o.yaml").read_text())
+        slots = result["nodes"]["agent"]["slots"]
+        for slot in slots.values():
+            slot["text"] = f"{slot['match']}\nRead it carefully."
+        (place / "o.yaml").write_text(yaml.safe_dump(result, allow_unicode=True))
+        applied = subprocess.run(
+            [*command, "apply", "o.yaml", "--to", "src", "--write"],
+            cwd=place,
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        left = [line for line in applied.stderr.splitlines() if line.startswith(("nodes.", "Nothing"))]
+        reasons = "; ".join(line.removeprefix("nodes.agent.slots.").replace(str(place), ".")[:160] for line in left)
+        number = 0 if any(line.startswith("Nothing") for line in left) else len(slots) - len(left)
+        kinds = " ".join(dict.fromkeys(LETTERS[slot["in"]] for slot in slots.values()))
+        out = f" (+{len(found['left_out'])} of the framework)" if found["left_out"] else ""
+        served = try_served(
+            place, [program, str(source.resolve() if source.suffix == ".py" else place / "src" / source.name)], env
+        )
+        return f"| {version} | yes | {kinds}{out} | {number} of {len(slots)}{f': {reasons}' if reasons else ''} | {served} |"
+
+
+def try_served(place: Path, agent: list[str], env: dict[str, str]) -> str:
+    """Whether the agent gets an answer with the variables that `workbench gateway` prints."""
+    command = [sys.executable, "-m", "workbench", "gateway", "o.yaml", "--port", "0"]
+    with subprocess.Popen(
+        command, cwd=place, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as gateway:
+        assert gateway.stderr is not None and gateway.stdout is not None
+        try:
+            gateway.stderr.readline()
+            variables: dict[str, str] = {}
+            while "ANTHROPIC_AUTH_TOKEN" not in variables or "OPENAI_BASE_URL" not in variables:
+                name, _, value = gateway.stdout.readline().rstrip().partition("=")
+                variables[name] = value
+            quiet = {"HOME": str(place), "OPENAI_AGENTS_DISABLE_TRACING": "1", "PATH": os.environ["PATH"]}
+            done = subprocess.run(
+                agent,
+                cwd=place,
+                env={**quiet, **variables},
+                input='{"text": "row 1: a b-thing"}',
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=120,
+            )
+            return "yes" if done.returncode == 0 and done.stdout.strip() else "NO"
+        finally:
+            gateway.terminate()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    names = sorted(path.parent.name for path in HERE.glob("*/agent.*"))
+    parser.add_argument("agent", nargs="*", help=f"some of {', '.join(names)}")
+    parser.add_argument("--keep", type=Path, help="folder of the environments, which stay there")
+    asked = parser.parse_args()
+    print("| agent | seen | slots | applied | served |\n| --- | --- | --- | --- | --- |", flush=True)
+    with tempfile.TemporaryDirectory() as made:
+        for name in asked.agent or names:
+            try:
+                print(try_agent(name, (asked.keep or Path(made)).resolve()), flush=True)
+            except Exception as error:  # the others go on
+                print(f"| {name} | failed: {' '.join(str(error).split())[:300]} | | | |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
