@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from workbench.workflow import Workflow
     from workbench_external.config import Slot
     from workbench_external.node import External
+    from workbench_external.observed import Shown
     from workbench_external.write_back import Entry
 
 
@@ -66,13 +67,8 @@ def slots_command(
     for run in runs:
         if run.failure is not None:
             say(f"row {run.trace.example} failed: {one_line(run.message or run.failure)}", err=True)
-    for one in () if as_json else found:
-        say(f"{one_line(one.address)}.text  ({_place_of(one.slot)}; {one.where})")
-        say(f"    {indented(visible(one.slot.match))}")
-    if others and not as_json:
-        say(f"Left out, as they stand nowhere in the source (--vendor takes them in): {len(others)}")
-    for one in () if as_json else others:
-        say(f"    {_place_of(one.slot)}: {visible(short(one.slot.match, 80))}")
+    if not as_json:
+        _show_slots(found, others)
     if out is not None:
         write_workflow(task, workflow, out)
         trust_result(file, out)
@@ -88,6 +84,16 @@ def slots_command(
                 "left_out": {one.address: one.slot.model_dump(by_alias=True) for one in others},
             }
         )
+
+
+def _show_slots(found: Sequence[Shown], others: Sequence[Shown]) -> None:
+    for one in found:
+        say(f"{one_line(one.address)}.text  ({_place_of(one.slot)}; {one.where})")
+        say(f"    {indented(visible(one.slot.match))}")
+    if others:
+        say(f"Left out, as they stand nowhere in the source (--vendor takes them in): {len(others)}")
+    for one in others:
+        say(f"    {_place_of(one.slot)}: {visible(short(one.slot.match, 80))}")
 
 
 def _place_of(slot: Slot) -> str:

@@ -25,8 +25,8 @@ class SilentRows:
         """Lines for the report of the run."""
         return [
             f"'{node}': in {'all' if rows == self.rows[node] else 'some'} rows ({rows} of {self.rows[node]}) the agent "
-            "asked no model through the gateway, so that no change of its texts has an effect there, and what it "
-            "spends elsewhere is not counted. It must read OPENAI_BASE_URL or ANTHROPIC_BASE_URL; `env` sets other variables."
+            "asked no model through the gateway: no change of its texts has an effect there, and what it spends "
+            "elsewhere is not counted. It must read OPENAI_BASE_URL or ANTHROPIC_BASE_URL; `env` sets other names."
             for node, rows in (+self.silent).items()
         ]
 

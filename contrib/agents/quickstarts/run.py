@@ -1,16 +1,11 @@
-"""Finds, replaces and writes back the texts of stock agents, as their frameworks' quickstarts have them; prints a table.
+"""Finds, replaces and writes back the texts of stock agents, as the quickstarts of their frameworks have them.
 
     python contrib/agents/quickstarts/run.py                    # all of them
     python contrib/agents/quickstarts/run.py langchain ai_sdk   # some
 
-The first line of an agent names its packages. Each agent gets a virtual environment, or a `node_modules`, of its own in a
-temporary folder (--keep FOLDER keeps them). No model is asked: a stand-in answers. The rewrite is the plainest there is:
-the old text, a line break, and one sentence.
-
-    seen      its calls pass the gateway
-    slots     what is found: S system, U message of the user, T tools, P parameters, F fields of the answer
-    applied   how many of the changed texts `apply --write` wrote, after its check; the rest with the reason
-    served    the unchanged agent got an answer from `workbench gateway`
+The first line of an agent names its packages. Each gets a virtual environment, or a `node_modules`, of its own in a
+temporary folder (--keep FOLDER keeps them). No model is asked: a stand-in answers. The rewrite is the plainest there
+is: the old text, a line break, and one sentence. Prints a table: README.md says what its columns are.
 """
 
 from __future__ import annotations
@@ -73,6 +68,7 @@ def try_agent(name: str, venvs: Path) -> str:
         shutil.copy(source, place / "src")
         if source.suffix == ".mjs":
             (place / "src/node_modules").symlink_to(venvs / name / "node_modules")
+        shutil.copytree(place / "src", place / "plain", symlinks=True)
         rows = [{"text": f"row {n}: a {'abcd'[n % 4]}-thing", "label": "abcd"[n % 4]} for n in range(12)]
         (place / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
         node = {"external": "text -> label", "command": [program, f"src/{source.name}"], "timeout": 120}
@@ -101,10 +97,9 @@ def try_agent(name: str, venvs: Path) -> str:
         number = 0 if any(line.startswith("Nothing") for line in left) else len(slots) - len(left)
         kinds = " ".join(dict.fromkeys(LETTERS[slot["in"]] for slot in slots.values()))
         out = f" (+{len(found['left_out'])} of the framework)" if found["left_out"] else ""
-        served = try_served(
-            place, [program, str(source.resolve() if source.suffix == ".py" else place / "src" / source.name)], env
-        )
-        return f"| {version} | yes | {kinds}{out} | {number} of {len(slots)}{f': {reasons}' if reasons else ''} | {served} |"
+        served = try_served(place, [program, str(place / "plain" / source.name)], env)
+        wrote = f"{number} of {len(slots)}{f': {reasons}' if reasons else ''}"
+        return f"| {name}, {version} | yes | {kinds}{out} | {wrote} | {served} |"
 
 
 def try_served(place: Path, agent: list[str], env: dict[str, str]) -> str:
@@ -141,14 +136,29 @@ def main() -> None:
     names = sorted(path.parent.name for path in HERE.glob("*/agent.*"))
     parser.add_argument("agent", nargs="*", help=f"some of {', '.join(names)}")
     parser.add_argument("--keep", type=Path, help="folder of the environments, which stay there")
+    parser.add_argument("--write", action="store_true", help="write the lines into README.md")
     asked = parser.parse_args()
     print("| agent | seen | slots | applied | served |\n| --- | --- | --- | --- | --- |", flush=True)
     with tempfile.TemporaryDirectory() as made:
         for name in asked.agent or names:
             try:
-                print(try_agent(name, (asked.keep or Path(made)).resolve()), flush=True)
+                line = try_agent(name, (asked.keep or Path(made)).resolve())
             except Exception as error:  # the others go on
-                print(f"| {name} | failed: {' '.join(str(error).split())[:300]} | | | |", flush=True)
+                line = f"| {name} | failed: {' '.join(str(error).split())[:300]} | | | |"
+            print(line, flush=True)
+            if asked.write:
+                write_line(name, line, names)
+
+
+def write_line(name: str, line: str, names: list[str]) -> None:
+    """Put a line into the table of README.md; agents that were never run are told so."""
+    page = HERE / "README.md"
+    before, head, rest = page.read_text(encoding="utf-8").partition("| --- | --- | --- | --- | --- |\n")
+    table, end, after = rest.partition("<!-- end of table -->")
+    lines = {row.split("|")[1].strip().partition(",")[0]: row for row in table.splitlines()}
+    lines[name] = line
+    rows = [lines.get(one, f"| {one} | not run | | | |") for one in names]
+    page.write_text(before + head + "\n".join(rows) + "\n" + end + after, encoding="utf-8")
 
 
 if __name__ == "__main__":
