@@ -11,6 +11,7 @@ is: the old text, a line break, and one sentence. Prints a table: README.md says
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import re
@@ -18,11 +19,19 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import venv
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from workbench.gateway import Ask, Gateway
+from workbench.lm import Response
+from workbench.workflow import parse_signature
+from workbench_external.trial import stand_in_answer
 
 HERE = Path(__file__).parent
 LETTERS = {"system": "S", "user": "U", "tool": "T", "parameter": "P", "field": "F", "turn": "X", "file": "file"}
@@ -58,7 +67,34 @@ def check(command: list[str], folder: Path, **further: Any) -> str:
     return done.stdout.strip()
 
 
-def try_agent(name: str, venvs: Path) -> str:
+class StandIn:
+    """A model that calls each tool once, and then answers with a letter."""
+
+    async def complete(self, ask: Ask) -> Sequence[Response]:
+        return [stand_in_answer(ask, parse_signature("text -> label: Literal['a', 'b', 'c', 'd']"))] * ask.samples
+
+    async def embed(self, texts: Sequence[str], model: str) -> tuple[Sequence[Sequence[float]], int]:
+        return [[1.0] for _ in texts], 0
+
+    def models(self) -> Sequence[str]:
+        return ["stand-in"]
+
+
+@contextmanager
+def stand_in() -> Iterator[dict[str, str]]:
+    """The variables of a server behind which the model stands."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, daemon=True).start()
+
+    async def begin() -> dict[str, str]:
+        gateway = await Gateway.open()
+        return gateway.environment(gateway.admit(StandIn()), {})
+
+    yield asyncio.run_coroutine_threadsafe(begin(), loop).result()
+    loop.call_soon_threadsafe(loop.stop)
+
+
+def try_agent(name: str, venvs: Path, model: dict[str, str]) -> str:
     """The line of the table."""
     program, version = install(name, venvs)
     source = next((HERE / name).glob("agent.*"))
@@ -72,10 +108,11 @@ def try_agent(name: str, venvs: Path) -> str:
         rows = [{"text": f"row {n}: a {'abcd'[n % 4]}-thing", "label": "abcd"[n % 4]} for n in range(12)]
         (place / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
         node = {"external": "text -> label", "command": [program, f"src/{source.name}"], "timeout": 120}
-        spec = {"name": name, "lm": "templates/instructions", "data": "rows.jsonl", "metric": "exact_match(label)"}
+        lm = {"model": "openai/stand-in", "api_base": model["OPENAI_BASE_URL"], "api_key_env": "OPENAI_API_KEY"}
+        spec = {"name": name, "lm": lm, "data": "rows.jsonl", "metric": "exact_match(label)"}
         (place / "w.yaml").write_text(yaml.safe_dump({**spec, "nodes": {"agent": node}, "budget": {"calls": 200}}))
         command = [sys.executable, "-m", "workbench"]
-        env = {**os.environ, "WORKBENCH_TRUST": str(place)}
+        env = {**os.environ, "WORKBENCH_TRUST": str(place), "OPENAI_API_KEY": model["OPENAI_API_KEY"]}
         found = json.loads(
             check([*command, "slots", "w.yaml", "--rows", "2", "--out", "o.yaml", "--json"], place, env=env)
         )
@@ -139,10 +176,10 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write the lines into README.md")
     asked = parser.parse_args()
     print("| agent | seen | slots | applied | served |\n| --- | --- | --- | --- | --- |", flush=True)
-    with tempfile.TemporaryDirectory() as made:
+    with tempfile.TemporaryDirectory() as made, stand_in() as model:
         for name in asked.agent or names:
             try:
-                line = try_agent(name, (asked.keep or Path(made)).resolve())
+                line = try_agent(name, (asked.keep or Path(made)).resolve(), model)
             except Exception as error:  # the others go on
                 line = f"| {name} | failed: {' '.join(str(error).split())[:300]} | | | |"
             print(line, flush=True)

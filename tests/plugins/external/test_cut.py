@@ -1,5 +1,4 @@
-"""A slot is cut at what stands in the user's source, before the search (issue 34 point 5; existing-agents.md findings 4,
-7 and 12)."""
+"""A slot is cut at what stands in the user's source (issue 34, point 5; existing-agents.md, findings 4, 7 and 12)."""
 
 from __future__ import annotations
 

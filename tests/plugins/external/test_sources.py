@@ -69,7 +69,7 @@ PYTHON = {
     ),
     "dedent": Way(
         "a.py",
-        f'import textwrap\nif True:\n    prompt = textwrap.dedent("""\n        {ROOM}\n        {KIND}\n    """).strip()\n',
+        f'import textwrap\nprompt = textwrap.dedent("""\n        {ROOM}\n        {KIND}\n    """).strip()\n',
         OLD,
     ),
     "cleandoc": Way("a.py", f'import inspect\nprompt = inspect.cleandoc("""{ROOM}\n    {KIND}\n    """)\n', OLD),

@@ -158,7 +158,8 @@ def hand(words):
     \"\"\"
 words = {"type": "string", "description": "What the writer should know."}
 told = inspect.getdoc(hand).split("Args")[0].strip()
-tools = [{"type": "function", "function": {"name": "hand", "description": told, "parameters": {"properties": {"words": words}}}}]
+tool = {"name": "hand", "description": told, "parameters": {"properties": {"words": words}}}
+tools = [{"type": "function", "function": tool}]
 """
     source = f"""{CLIENT}{tool}
 said = [{{"role": "system", "content": {SYSTEM!r}}}, {{"role": "user", "content": row["text"]}}]
