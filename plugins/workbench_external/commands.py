@@ -60,7 +60,7 @@ def slots_command(
         check_output(out, inputs=[file], overwrite=overwrite)
     task = prepare(file, read_settings(sets))[2]
     workflow, runs, spent = observe_file(replace(task, workflow=with_vendors(task.workflow)), file, Path(db), rows)
-    found, others = list_slots(workflow)
+    found, others = list_slots(workflow, task.workflow)
     if vendor:
         found, others = [*found, *others], []
     workflow = with_slots(task.workflow, workflow, others)

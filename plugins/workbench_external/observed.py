@@ -64,9 +64,11 @@ class Shown:
         return f"nodes.{self.node}.slots.{self.name}"
 
 
-def list_slots(workflow: Workflow) -> tuple[list[Shown], list[Shown]]:
-    """The slots of a workflow, and those of them that are a framework's or a vendor's."""
+def list_slots(workflow: Workflow, before: Workflow | None = None) -> tuple[list[Shown], list[Shown]]:
+    """The slots of a workflow, and those of them that are a framework's or a vendor's. before: as its file has it; slots
+    that stand there are its user's choice."""
     found, vendors = list[Shown](), list[Shown]()
+    chosen = {name for name, agent in find_agents(before or workflow).items() if not agent.observed}
     for node, agent in find_agents(workflow).items():
         slots = agent.config.slots or {}
         places = {
@@ -79,7 +81,8 @@ def list_slots(workflow: Workflow) -> tuple[list[Shown], list[Shown]]:
                 found.append(Shown(node, name, slot, where))
                 continue
             shown = Shown(node, name, slot, f"gateway only: {places[name].why}")
-            (vendors if is_vendors(slot.in_, slot.match, kinds, agent.sources) else found).append(shown)
+            theirs = node not in chosen and is_vendors(slot.in_, slot.match, kinds, agent.sources)
+            (vendors if theirs else found).append(shown)
     return found, vendors
 
 

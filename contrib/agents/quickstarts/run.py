@@ -109,6 +109,9 @@ def try_agent(name: str, venvs: Path, model: dict[str, str]) -> str:
         (place / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
         node = {"external": "text -> label", "command": [program, f"src/{source.name}"], "timeout": 120}
         lm = {"model": "openai/stand-in", "api_base": model["OPENAI_BASE_URL"], "api_key_env": "OPENAI_API_KEY"}
+        # A row's own cache has no tokenizer: that of the package does.
+        if caches := [*(venvs / name).glob("lib/*/site-packages/llama_index/core/_static/tiktoken_cache")]:
+            node["env"] = {"TIKTOKEN_CACHE_DIR": str(caches[0])}
         spec = {"name": name, "lm": lm, "data": "rows.jsonl", "metric": "exact_match(label)"}
         (place / "w.yaml").write_text(yaml.safe_dump({**spec, "nodes": {"agent": node}, "budget": {"calls": 200}}))
         command = [sys.executable, "-m", "workbench"]

@@ -64,8 +64,7 @@ def _write_toml(several: bool, newline: str, new: Sequence[Part]) -> str:
         raise CannotWrite("TOML has no half letters")
     if not several and "\n" not in text:
         return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
-    escaped = text.replace("\\", "\\\\").replace('"""', '""\\"')
-    escaped = re.sub(r"\"\Z", '\\"', escaped)
+    escaped = re.sub(r"\"{3,}|\"+\Z", lambda marks: '\\"' * len(marks[0]), text.replace("\\", "\\\\"))
     escaped = re.sub(r"[^\n\t -~\u0080-\U0010ffff]", lambda char: f"\\u{ord(char[0]):04x}", escaped)
     return f'"""\n{escaped}"""'.replace("\n", newline)  # a line break after the quotes is no part of the text
 

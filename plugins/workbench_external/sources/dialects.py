@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 from workbench_external.slots.template import VOLATILE
 from workbench_external.sources.passages import CannotWrite, Field, Part, Passage, compact
@@ -24,14 +25,17 @@ class Dialect:
         name: in settings of ours.
         token: what is no plain text in it: fields, in the group `field`, and escapes.
         unescaped: the text of an escape; None where the token means that the text is no such template.
-        escape: a constant as the template holds it. Raises CannotWrite.
+        escape: a constant as the template holds it, and whether a field follows. Raises CannotWrite.
+        ordered: whether a field is filled by its place.
+        field: a field, before some text.
     """
 
     name: str
     token: re.Pattern[str]
     unescaped: Callable[[str], str | None]
-    escape: Callable[[str], str]
+    escape: Callable[[str, bool], str]
     ordered: Callable[[str], bool] = lambda field: False
+    field: Callable[[str, str], str] = lambda field, behind: field
 
     def read(self, parts: Sequence[Part]) -> tuple[Part, ...] | None:
         """The parts of a text as this template's; None where it is none."""
@@ -55,18 +59,24 @@ class Dialect:
 
     def lower(self, parts: Sequence[Part]) -> tuple[Part, ...]:
         """The parts of a text as its source has them: fields of this template are words of it."""
-        return compact(
-            self.escape(part) if isinstance(part, str) else part.source if part.level == self.name else part
-            for part in parts
-        )
+        found: list[Part] = []
+        for part, behind in zip_longest(parts, parts[1:]):
+            if isinstance(part, str):
+                own = isinstance(behind, Field) and behind.level == self.name
+                found.append(self.escape(part, own))
+            elif part is not None and part.level == self.name:
+                found.append(self.field(part.source, behind if isinstance(behind, str) else ""))
+            elif part is not None:
+                found.append(part)
+        return compact(found)
 
 
-def _escape_jinja(text: str) -> str:
-    return re.sub(r"\{\{|\{%|\{#", lambda mark: f'{{{{ "{mark[0]}" }}}}', text)
+def _escape_jinja(text: str, before_field: bool) -> str:
+    return re.sub(r"\{\{|\{%|\{#" + (r"|\{\Z" if before_field else ""), lambda mark: f'{{{{ "{mark[0]}" }}}}', text)
 
 
-def _escape_mustache(text: str) -> str:
-    if "{{" in text:
+def _escape_mustache(text: str, before_field: bool) -> str:
+    if "{{" in text or (before_field and text.endswith("{")):
         raise CannotWrite("the new text has {{, which this form of templates has no escape for")
     return text
 
@@ -76,13 +86,13 @@ FORMAT = Dialect(
     "format",
     re.compile(r"\{\{|\}\}|(?P<field>\{[\w.\[\]]*(?:![rsa])?(?::[^{}\"'\n]*)?\})|[{}]"),
     lambda token: {"{{": "{", "}}": "}"}.get(token),
-    lambda text: text.replace("{", "{{").replace("}", "}}"),
+    lambda text, _: text.replace("{", "{{").replace("}", "}}"),
     lambda field: field[1:2] in ("}", ":", "!"),
 )
 #: {{ name }}, as Jinja has it.
 JINJA = Dialect(
     "jinja",
-    re.compile(r"\{\{ ?\"(?P<mark>\{\{|\{%|\{#)\" ?\}\}|(?P<field>\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\})", re.DOTALL),
+    re.compile(r"\{\{ ?\"(?P<mark>\{\{|\{%|\{#|\{)\" ?\}\}|(?P<field>\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\})", re.DOTALL),
     lambda token: token.strip("{} ").strip('"') or token,
     _escape_jinja,
 )
@@ -92,21 +102,22 @@ DOLLAR = Dialect(
     "dollar",
     re.compile(r"\$\$|(?P<field>\$\{[_a-zA-Z]\w*\}|\$[_a-zA-Z]\w*)|\$"),
     lambda token: "$" if token == "$$" else None,
-    lambda text: text.replace("$", "$$"),
+    lambda text, _: text.replace("$", "$$"),
+    field=lambda field, behind: field if field[1] == "{" or not re.match(r"\w", behind) else f"${{{field[1:]}}}",
 )
 #: %s and %(name)s, read only where the operator % stands.
 PERCENT = Dialect(
     "percent",
     re.compile(r"%%|(?P<field>%(?:\(\w+\))?[#0\- +]*(?:\*|\d+)?(?:\.(?:\*|\d+))?[diouxXeEfFgGcrsa])|%"),
     lambda token: "%" if token == "%%" else None,
-    lambda text: text.replace("%", "%%"),
+    lambda text, _: text.replace("%", "%%"),
     lambda field: not field.startswith("%("),
 )
 
 
 def _replaced(name: str, field: str) -> Dialect:
     """Marks that a program looks for and replaces: all else stays as it is, and needs no escapes."""
-    return Dialect(name, re.compile(f"(?P<field>{field})"), lambda _: None, lambda text: text)
+    return Dialect(name, re.compile(f"(?P<field>{field})"), lambda _: None, lambda text, _: text)
 
 
 _REPLACED = (

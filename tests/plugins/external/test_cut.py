@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from click.testing import CliRunner
 from tests.helpers.external_agents import CLIENT, write_agent
 
@@ -142,8 +143,6 @@ said = [{{"role": "system", "content": system}}, {{"role": "user", "content": ro
 print(chat(said, tools=tools)["content"] or "a")
 """
     path = write_agent(tmp_path, source)
-    from tests.helpers import external_agents  # noqa: F401
-
     arguments = [
         "slots",
         str(path),
@@ -167,6 +166,12 @@ print(chat(said, tools=tools)["content"] or "a")
     shown = json.loads(CliRunner().invoke(cli, [*arguments, "--vendor", "--json"]).stdout)
     assert shown["slots"]["nodes.agent.slots.tool_end"]["where"].startswith("gateway only: stands nowhere in")
     assert shown["left_out"] == {}
+    kept = yaml.safe_load(written)
+    theirs = {"in": "tool", "name": "end", "match": "The vendor's own tool.", "text": "It ends."}
+    kept["nodes"]["agent"]["slots"]["tool_end"] = theirs
+    path.with_name("kept.yaml").write_text(yaml.safe_dump(kept))
+    again = CliRunner().invoke(cli, [*arguments[:1], str(path.with_name("kept.yaml")), *arguments[2:]])
+    assert "nodes.agent.slots.tool_end.text" in again.stdout and "Left out" not in again.stdout, "the user's choice"
 
 
 TEXTS = [

@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
+import tempfile
 import tomllib
+from contextlib import suppress
 from pathlib import Path
 from string import Template
 from typing import Any, NamedTuple
@@ -14,6 +17,8 @@ from typing import Any, NamedTuple
 import jinja2
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from workbench_external.apply import Finding, find_text, write_edits
 from workbench_external.config import Slot
@@ -333,6 +338,58 @@ def test_security_3_code_in_a_new_text_stays_text(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("Sort $text now.")
     dollar = changed(Way("a.txt", "Sort $text now.", "Sort {{text}} now.", "5 $ {{text}}"), tmp_path)
     assert "5 $ T" in [Template(source).substitute(text="T") for source in dollar if "$$" in source]
+
+
+#: Marks that some language or template reads.
+MARKS = [
+    "'",
+    '"',
+    "`",
+    "\\",
+    "$",
+    "{",
+    "}",
+    "${",
+    "{{",
+    "}}",
+    "{%",
+    "\n",
+    "\t",
+    "é",
+    "😀",
+    "a",
+    " ",
+    "#",
+    "%",
+    "%s",
+    '"""',
+    "- ",
+]
+
+
+@given(st.lists(st.sampled_from(MARKS), min_size=1, max_size=12), st.lists(st.sampled_from(MARKS), max_size=6))
+@settings(max_examples=40)
+def test_4_whatever_is_written_is_read_as_the_text(before: list[str], behind: list[str]) -> None:
+    """In one of the ways at least, also where marks of a template meet a field."""
+    new = f"x{''.join(before)}{{{{text}}}}{''.join(behind)}z"
+    fields = [
+        PYTHON[name] for name in ("f-string", "str.format", "percent by name", "sum", "Jinja in Python", "dollar")
+    ]
+    with tempfile.TemporaryDirectory() as made:
+        for way in (*fields, DATA["YAML block"], DATA["TOML"], DATA["JSON"], DATA["notebook"]):
+            way = way._replace(new=new)
+            value = "  T" if "!s:>3" in way.source else "T"
+            sent = re.sub(r"\{\{(\w+)\}\}", lambda hole, value=value: value * (hole[1] == "text"), new)
+            values = list[str]()
+            for source in changed(way, Path(made)) if "{{" in way.match else ():
+                with suppress(KeyError, ValueError, IndexError, TypeError, jinja2.TemplateError):  # not the right way
+                    values.append(python_value(source).strip())
+            if "{{" not in way.match:
+                plain = re.sub(r"\{\{\w+\}\}", "", new)
+                assert data_value(way.file, changed(way, Path(made))[0]).strip() == plain.strip()
+            else:
+                assert sent.strip() in values, (way.source, values)
+            (Path(made) / way.file).unlink()
 
 
 def test_4_parts_of_other_texts_are_no_texts(tmp_path: Path) -> None:
