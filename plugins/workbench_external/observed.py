@@ -65,8 +65,8 @@ class Shown:
 
 
 def list_slots(workflow: Workflow, before: Workflow | None = None) -> tuple[list[Shown], list[Shown]]:
-    """The slots of a workflow, and those of them that are a framework's or a vendor's. before: as its file has it; slots
-    that stand there are its user's choice."""
+    """The slots of a workflow, and those of them that are a framework's or a vendor's. before: as its file has it;
+    slots that stand there are its user's choice."""
     found, vendors = list[Shown](), list[Shown]()
     chosen = {name for name, agent in find_agents(before or workflow).items() if not agent.observed}
     for node, agent in find_agents(workflow).items():

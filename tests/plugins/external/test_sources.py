@@ -341,42 +341,18 @@ def test_security_3_code_in_a_new_text_stays_text(tmp_path: Path) -> None:
 
 
 #: Marks that some language or template reads.
-MARKS = [
-    "'",
-    '"',
-    "`",
-    "\\",
-    "$",
-    "{",
-    "}",
-    "${",
-    "{{",
-    "}}",
-    "{%",
-    "\n",
-    "\t",
-    "é",
-    "😀",
-    "a",
-    " ",
-    "#",
-    "%",
-    "%s",
-    '"""',
-    "- ",
-]
+MARKS = [*"'`\"\\${}\n\té😀a #%", "${", "{{", "}}", "{%", "%s", '"""', "- "]
 
 
 @given(st.lists(st.sampled_from(MARKS), min_size=1, max_size=12), st.lists(st.sampled_from(MARKS), max_size=6))
-@settings(max_examples=40)
+@settings(max_examples=8)
 def test_4_whatever_is_written_is_read_as_the_text(before: list[str], behind: list[str]) -> None:
     """In one of the ways at least, also where marks of a template meet a field."""
     new = f"x{''.join(before)}{{{{text}}}}{''.join(behind)}z"
-    fields = [
-        PYTHON[name] for name in ("f-string", "str.format", "percent by name", "sum", "Jinja in Python", "dollar")
-    ]
+    names = ("f-string", "str.format", "percent by name", "sum", "Jinja in Python", "dollar")
+    fields = [PYTHON[name] for name in names]
     with tempfile.TemporaryDirectory() as made:
-        for way in (*fields, DATA["YAML block"], DATA["TOML"], DATA["JSON"], DATA["notebook"]):
+        for way in (*fields, DATA["YAML block"], DATA["TOML"], DATA["JSON"]):
             way = way._replace(new=new)
             value = "  T" if "!s:>3" in way.source else "T"
             sent = re.sub(r"\{\{(\w+)\}\}", lambda hole, value=value: value * (hole[1] == "text"), new)
