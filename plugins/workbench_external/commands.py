@@ -131,7 +131,7 @@ def apply_command(result: str, folder: Path, check: bool, write: bool, unchecked
     from workbench.cli.trust import require_trust, require_trust_in_run
     from workbench.user_code import without_user_code
     from workbench_external.apply import describe_changes
-    from workbench_external.node import find_agents
+    from workbench_external.node import External, find_agents
     from workbench_external.write_back import NotTried, find_entries, refuse_uncertain, try_entries, write_entries
 
     if Path(result).is_file():
@@ -142,11 +142,16 @@ def apply_command(result: str, folder: Path, check: bool, write: bool, unchecked
     with _file_of(result, db) as file, without_user_code("names"):
         workflow, rows = _read_result(file)
         agents = find_agents(workflow)
+        if not Path(result).is_file():  # a run, whose agents start from where its file was
+            base = _folder_of_run(result, db)
+            agents = {name: External(agent.name, agent.config, base) for name, agent in agents.items()}
         entries = find_entries(agents, folder)
         not_tried = ""
         if (check or write) and not unchecked:
             try:
                 try_entries(entries, agents, folder, rows)
+                if tried := sum(entry.edit is not None for entry in entries):
+                    say(f"Tried: the changed agent sends {tried} text{'s' * (tried != 1)} as proved.", err=True)
             except NotTried as why:
                 not_tried = str(why)
         if unchecked:
@@ -163,6 +168,17 @@ def apply_command(result: str, folder: Path, check: bool, write: bool, unchecked
         say("No text of an agent was changed.", err=True)
     if not_tried or without_text or any(entry.why and not entry.is_there for entry in entries):
         raise SystemExit(1)
+
+
+def _folder_of_run(run: str, db: str) -> Path:
+    from workbench.run import read_stored_source
+    from workbench.store import ReadOnlyStore
+
+    store = ReadOnlyStore(db)
+    try:
+        return read_stored_source(store.find_run(run))[1]
+    finally:
+        store.close()
 
 
 def _tell_entries(entries: Sequence[Entry], not_tried: str) -> None:

@@ -50,9 +50,13 @@ def observe_file(
         store.close()
 
 
+#: Who replaces a text that `apply` does not write. A file passes no gateway.
+_ELSEWHERE = {"file": "by hand"}
+
+
 @dataclass(frozen=True)
 class Shown:
-    """A slot of an agent. where: `agent.py:12`, or why only the gateway can replace it."""
+    """A slot of an agent. where: `agent.py:12`, or why only the gateway, or a hand, can replace it."""
 
     node: str
     name: str
@@ -80,8 +84,10 @@ def list_slots(workflow: Workflow, before: Workflow | None = None) -> tuple[list
                 where = f"{one_line(place[0].path.name)}:{places[name].line}"
                 found.append(Shown(node, name, slot, where))
                 continue
-            shown = Shown(node, name, slot, f"gateway only: {places[name].why}")
-            theirs = node not in chosen and is_vendors(slot.in_, slot.match, kinds, agent.sources)
+            shown = Shown(node, name, slot, f"{_ELSEWHERE.get(slot.in_, 'gateway only')}: {places[name].why}")
+            theirs = (
+                slot.in_ != "file" and node not in chosen and is_vendors(slot.in_, slot.match, kinds, agent.sources)
+            )
             (vendors if theirs else found).append(shown)
     return found, vendors
 

@@ -124,6 +124,9 @@ def test_the_gateway_of_a_run_is_that_of_its_winner(tmp_path: Path) -> None:
     report = optimize(path, database=tmp_path / "run.db", optimizers=rewrite, pool=lm, options=options)
     found = report.winner.get("nodes.agent.slots.system.text")
     assert found != report.winner.get("nodes.agent.slots.system.match")
+    arguments = [report.run, "--to", str(tmp_path), "--write", "--db", str(tmp_path / "run.db")]
+    applied = CliRunner().invoke(cli, ["apply", *arguments])
+    assert applied.exit_code == 0 and "1 file changed." in applied.output, applied.output
     with gateway_of(tmp_path, report.run, "--db", "run.db", "--set", "lm=templates/instructions") as variables:
         assert chat(variables, SYSTEM)["choices"][0]["message"]["content"]
         chat(variables, "Another text.")

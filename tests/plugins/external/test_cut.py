@@ -142,7 +142,10 @@ system = "You are an agent of a framework.\\n" + "".join("- " + rule + "\\n" for
 said = [{{"role": "system", "content": system}}, {{"role": "user", "content": row["text"]}}]
 print(chat(said, tools=tools)["content"] or "a")
 """
-    path = write_agent(tmp_path, source)
+    skill = tmp_path / ".claude/skills/look/SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text("Look twice at each letter.")
+    path = write_agent(tmp_path, source, folder=".")
     arguments = [
         "slots",
         str(path),
@@ -161,6 +164,7 @@ print(chat(said, tools=tools)["content"] or "a")
         "Left out, as they stand nowhere in the source (--vendor takes them in): 1\n    tool end: \"The vendor's"
         in found.stdout
     )
+    assert "(file .claude/skills/look/SKILL.md; by hand: is never written" in found.stdout
     written = (tmp_path / "o.yaml").read_text()
     assert "part: true" in written and "vendor" not in written
     shown = json.loads(CliRunner().invoke(cli, [*arguments, "--vendor", "--json"]).stdout)
