@@ -49,20 +49,20 @@ class _Reader:
                 return None
             if before.kind == "name" and tokens[at].kind == "template":
                 return self._tagged(before, tokens[at]), at + 1
-        parts, place = list[Part](), at
-        operands = 0
+        parts, place, texts = list[Part](), at, list[bool]()
         while (operand := self._operand(tokens, place)) is not None:
             more, behind = operand
-            parts, place, operands = [*parts, *more], behind, operands + 1
+            parts, place = [*parts, *more], behind
+            texts.append(any(isinstance(part, str) for part in more))
             if place + 1 >= len(tokens) or tokens[place].text != "+" or tokens[place + 1].text in ("+", "="):
                 break
             place += 1
-        if not operands or not any(isinstance(part, str) for part in parts[: 2 if operands > 1 else 1]):
+        if not any(texts[:2]):  # numbers that are added come to no text
             return None
         if tokens[place - 1].text == "+":
             place -= 1
-        if operands == 1:
-            return self._single(tokens[at]), at + 1
+        if len(texts) == 1:
+            return (None if _is_name(tokens, at) else self._single(tokens[at], _is_attribute(tokens, at))), at + 1
         if place < len(tokens) and tokens[place].text in ("*", "/", "%", "-"):
             return None, place
         return Passage(tokens[at].start, tokens[place - 1].end, compact(parts), self._write_sum), place
@@ -95,7 +95,7 @@ class _Reader:
         if (dot.text, name.text, bracket.text, mark.kind) != (".", "join", "(", "string"):
             return None
         separator, parts, place = str(self._parts(mark)[0] if self._parts(mark) else ""), list[Part](), at + 1
-        while separator and place < end - 1:
+        while place < end - 1:
             if (operand := self._operand(tokens, place)) is None:
                 return None
             parts += [*([separator] if place > at + 1 else []), *operand[0]]
@@ -120,15 +120,17 @@ class _Reader:
             return Passage(token.start, token.end, self._parts(token), refuse)
         return self._single(token)
 
-    def _single(self, token: Token) -> Passage:
+    def _single(self, token: Token, is_attribute: bool = False) -> Passage:
+        """is_attribute: of JSX, which knows no escapes, but values in braces."""
         mark = token.text[0]
 
         def write(new: Sequence[Part]) -> str:
             text = "" if mark == "`" else only_text(new, "a string")
-            # Attributes of JSX know no escapes; in other places a line break asks for a template.
             if mark == "`" or "\n" in text:
-                return self._write_template(new)
-            return write_string(text, mark)
+                written = self._write_template(new)
+            else:
+                written = write_string(text, mark)
+            return f"{{{written}}}" if is_attribute and (written[0] == "`" or "\\" in written) else written
 
         return Passage(token.start, token.end, self._parts(token), write)
 
@@ -179,6 +181,21 @@ class _Reader:
         indent = line[: len(line) - len(line.lstrip())]
         inside = self.newline.join(f"{indent}  {self._write_sum(one)}," for one in split_at(new, mark))
         return f"[{self.newline}{inside}{self.newline}{indent}]"
+
+
+def _is_name(tokens: Sequence[Token], at: int) -> bool:
+    """Whether a string is the name of a property, or of a module."""
+    before = tokens[at - 1].text if at else ""
+    behind = tokens[at + 1].text if at + 1 < len(tokens) else ""
+    return before in ("from", "import") or (before in ("{", ",") and behind == ":")
+
+
+def _is_attribute(tokens: Sequence[Token], at: int) -> bool:
+    """Whether a string is an attribute of JSX: `name="text"` before a further name or the end of a tag."""
+    if at < 2 or tokens[at - 1].text != "=" or tokens[at - 1].end != tokens[at].start or at + 1 >= len(tokens):
+        return False
+    behind = tokens[at + 1]
+    return tokens[at - 2].kind == "name" and (behind.text in (">", "/") or behind.kind == "name")
 
 
 def _ends_operand(tokens: Sequence[Token], at: int, place: int) -> bool:

@@ -74,7 +74,9 @@ def split(parts: Sequence[Part]) -> tuple[list[str], list[tuple[Field, ...]]]:
 
 
 def split_at(parts: Sequence[Part], mark: str) -> list[tuple[Part, ...]]:
-    """The texts which, joined by a mark, are a text."""
+    """The texts which, joined by a mark, are a text; all of it where the mark is nothing."""
+    if not mark:
+        return [compact(parts)]
     found: list[list[Part]] = [[]]
     for part in parts:
         if isinstance(part, Field):

@@ -137,7 +137,7 @@ class _Reader:
         if not (isinstance(node.func, ast.Attribute) and node.func.attr == "join" and len(node.args) == 1):
             return None
         mark, given = _text_of(node.func.value), node.args[0]
-        if not mark or not isinstance(given, ast.List | ast.Tuple) or not given.elts:
+        if mark is None or not isinstance(given, ast.List | ast.Tuple) or not given.elts:
             return None
         parts: list[Part] = []
         for place, element in enumerate(given.elts):

@@ -114,6 +114,9 @@ SCRIPT = {
     "joined list": Way("a.tsx", js(f'[\n  "{ROOM}",\n  `{KIND}`,\n].join("\\n")'), OLD),
     "after a pattern": Way("a.js", "const p = /[\"'`]/.test('`') ? 1 : 4 / 2; // it's\n" + js(f"'{ROOM}'"), ROOM),
     "Windows": Way("a.js", js(f"`{ROOM}\r\n{KIND}`"), OLD),
+    "begins with a field": Way(
+        "a.js", "const text='T';\n" + js("`${text} is which kind?`"), "{{text}} is which kind?", FIELD
+    ),
     "in an object": Way("a.js", js(f'({{role: "system", content: "{ROOM}"}}).content'), ROOM),
 }
 DATA = {
@@ -371,6 +374,13 @@ def test_4_whatever_is_written_is_read_as_the_text(before: list[str], behind: li
 def test_4_parts_of_other_texts_are_no_texts(tmp_path: Path) -> None:
     for source in ("p = more + 'The text: ' + text", "p = 'Go' + f'{text}.'", "p = {'The text: ': 1}['x' + '.']"):
         assert not finding_of(Way("a.py", source, "The text: {{1}}.", "Kind of {{1}}"), tmp_path).edits
+
+
+def test_4_attributes_of_jsx_keys_and_modules_stay_what_they_are(tmp_path: Path) -> None:
+    tag = f'const a = <Agent prompt="{ROOM}" name="x">Don\'t stop</Agent>;\n'
+    assert changed(Way("a.tsx", tag, ROOM, "It's\nnew"), tmp_path)[0] == tag.replace(f'"{ROOM}"', "{`It's\nnew`}")
+    for source in (f"const o = {{'{ROOM}': 1}};\n", f"import x from '{ROOM}';\n", f"import '{ROOM}';\n"):
+        assert not finding_of(Way("a.tsx", source, ROOM), tmp_path).edits
 
 
 def test_4_a_field_that_a_new_text_leaves_out_is_appended_as_on_the_wire(tmp_path: Path) -> None:
