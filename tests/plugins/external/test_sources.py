@@ -332,6 +332,15 @@ def test_security_3_a_text_is_kept_to_the_letter_or_refused(new: str, tmp_path: 
     assert not finding_of(PROSE["text"]._replace(new="a \0 b"), tmp_path).edits
 
 
+def test_security_3_what_would_be_read_as_another_text_is_refused(tmp_path: Path) -> None:
+    """A heading would part the section; a line that a notebook takes for a command of its own would be none."""
+    section = finding_of(PROSE["section"]._replace(new="Sort it.\n\n# User\n\nSay all."), tmp_path)
+    assert not section.edits and "p.md:3, it would be read as another text" in section.why
+    (tmp_path / "p.md").unlink()
+    cell = finding_of(DATA["notebook"]._replace(new="Sort it.\n%rm all"), tmp_path)
+    assert not cell.edits and "it would be read as another text" in cell.why
+
+
 def test_security_3_code_in_a_new_text_stays_text(tmp_path: Path) -> None:
     attack = '"); import os; os.system("touch PWN"); ("\n\'\'\'\n`${process.exit()}` #{x} $(touch PWN)'
     for way in (PYTHON["double quotes"], PYTHON["three quotes"], PYTHON["joined list"]):
