@@ -1,33 +1,27 @@
-"""Writes texts that were found for an agent back into its source, where they stand there literally."""
+"""Writes texts that were found for an agent back into its source: where each stands, and what a file is afterwards."""
 
 from __future__ import annotations
 
-import ast
-import inspect
-import json
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
 from pathlib import Path
 
+from workbench.text import one_line
 from workbench_external.config import Slot
+from workbench_external.slots.discover import FILES
 from workbench_external.slots.files import content_of, is_as_found
 from workbench_external.slots.template import HOLE, Template
+from workbench_external.sources import CannotWrite, read_texts, readings
+from workbench_external.sources.folder import Place, Sources, find_files, read_source, way_to_write
 
-_SKIPPED = {".git", ".venv", "venv", "node_modules", "__pycache__", "dist", "build"}
-#: Bytes; larger files are data.
-_LARGEST = 1 << 20
 #: Characters; a shorter description may be a name elsewhere, as `query`.
 _SHORTEST = 12
-#: Files that are read as they are.
-_PROSE = {"", ".md", ".txt", ".prompt", ".jinja", ".j2", ".tmpl", ".rst"}
-_FORMAT = re.compile(r"\{\w*\}")
 
 
 @dataclass(frozen=True)
-class Place:
-    """A text of an agent in a file: from and to which character, and what takes its place."""
+class Edit:
+    """A part of a file, and what takes its place."""
 
     path: Path
     start: int
@@ -35,34 +29,122 @@ class Place:
     new: str
 
 
-def find_places(slot: Slot, folder: Path) -> list[Place]:
-    """Where the text of a slot stands in the files of a folder, literally. An empty list if nowhere.
+@dataclass(frozen=True)
+class Finding:
+    """Where the text of a slot stands, and how it can be written there.
 
-    Workflow files are passed over: they hold the text to find it by.
+    edits: for the one place, in all ways in which a program may read it, the likeliest first; none where it cannot be
+    written. why: then, the reason; with a `where` if it was found.
     """
-    if slot.text is None or slot.text == slot.match:
-        return []
+
+    edits: tuple[Edit, ...] = ()
+    line: int = 0
+    why: str = ""
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether all ways write the same."""
+        return len(self.edits) == 1
+
+
+def find_text(slot: Slot, sources: Sequence[Path] | Sources) -> Finding:
+    """Where the text of a slot stands in some folders, and what takes its place."""
+    sources = sources if isinstance(sources, Sources) else Sources(sources)
     if slot.in_ == "file":
-        path = (folder / slot.name).resolve()
-        inside = path.is_relative_to(folder.resolve()) and path.is_file()
-        held = _read(path) if inside and is_as_found(path, slot) else None
-        if held is None:
-            return []
-        new = content_of(slot)
-        return [Place(path, 0, len(held), new.replace("\n", "\r\n") if "\r\n" in held else new)]
+        return _find_file(slot, sources.folders)
     if slot.in_ in ("tool", "parameter", "field") and len(slot.match) < _SHORTEST:
-        return []
-    return [place for path in _files(folder) for place in _places_in(path, slot.match, slot.text)]
+        return Finding(why=f"is too short to be found for certain: {one_line(slot.match)!r}")
+    places = sources.find(slot.match)
+    if len(places) > 1:
+        where = ", ".join(f"{_name(place.path, sources)}:{place.line}" for place in places)
+        return Finding(why=f"stands in several places: {where}")
+    if places:
+        return _written(slot, places[0], sources)
+    if held := sources.find_unwritable(slot.match):
+        told = "; ".join(f"{_name(path, sources)}:{line}, {why}" for path, line, why in held[:3])
+        return Finding(why=f"is found, and cannot be written: {told}")
+    return Finding(why=f"stands nowhere in {', '.join(one_line(folder) for folder in sources.folders) or 'a source'}")
 
 
-def write_places(places: Sequence[Place]) -> dict[Path, str]:
-    """The new content of each file. Of places that overlap, as two slots with one text have, the first holds."""
+def _written(slot: Slot, place: Place, sources: Sources) -> Finding:
+    """The edits of a place: those after which the file holds the new text there, and all others as before."""
+    text, refused = wire_text(slot), ""
+    source = next(file.text for file in sources.files if file.path == place.path)
+    edits = dict[str, Edit]()
+    for way in place.ways:
+        try:
+            new = way(text)
+            check_written(place, source, new, text)
+        except CannotWrite as why:
+            refused = refused or str(why)
+            continue
+        edits.setdefault(new, Edit(place.path, place.start, place.end, new))
+    if edits:
+        return Finding(tuple(edits.values()), place.line)
+    where = f"{_name(place.path, sources)}:{place.line}"
+    return Finding(line=place.line, why=f"is found, and cannot be written: {where}, {refused}")
+
+
+def wire_text(slot: Slot) -> str:
+    """The new text as it is sent: a hole that it leaves out is appended, one that it invents is nothing."""
+    names = Template(slot.match).names
+    text = slot.match if slot.text is None else slot.text
+    text = HOLE.sub(lambda hole: hole[0] if hole[1] in names else "", text)
+    return "\n".join([text, *(f"{{{{{name}}}}}" for name in names if f"{{{{{name}}}}}" not in text)])
+
+
+def check_written(place: Place, source: str, new: str, text: str) -> None:
+    """Raise CannotWrite unless the file, read again, has the new text at its place, and each other text as it was."""
+    before = read_texts(place.path, source)
+    written = source[: place.start] + new + source[place.end :]
+    after = read_texts(place.path, written)
+    if before is None or after is None:
+        raise CannotWrite("the file would no longer be read")
+    moved = len(new) - (place.end - place.start)
+    kept = [(one.start, one.parts) for one in before if one.end <= place.start]
+    kept += [(one.start + moved, one.parts) for one in before if one.start >= place.end]
+    end = place.start + len(new)
+    others = [(one.start, one.parts) for one in after if one.end <= place.start or one.start >= end]
+    if {*kept} != {*others}:
+        raise CannotWrite("other texts of the file would change")
+    template = Template(text.strip())
+
+    def trimmed(start: int, end: int) -> tuple[int, str]:
+        text = written[start:end]  # braces: around an attribute of JSX
+        return start + len(text) - len(text.lstrip(" \t\r\n{")), text.strip(" \t\r\n{}")
+
+    here = [one for one in after if trimmed(one.start, one.end) == trimmed(place.start, end)]
+    if not any(way_to_write(reading, text, template) for one in here for reading in readings(one)):
+        raise CannotWrite("it would be read as another text")
+
+
+def _find_file(slot: Slot, folders: Sequence[Path]) -> Finding:
+    for folder in folders:
+        path = folder / slot.name
+        if not path.is_file():
+            continue
+        if Path(slot.name).name not in FILES or path not in find_files(folder, hidden_files=FILES):
+            return Finding(why=f"is never written: {one_line(slot.name)} is no file of words in the agent's folder")
+        held = read_source(path)
+        if not slot.match or held is None or not is_as_found(path, slot):
+            return Finding(why=f"is another text in {one_line(slot.name)} than was found")
+        new = content_of(slot)
+        if "\0" in new or "\r" in new.replace("\r\n", "\n") or any(0xD800 <= ord(char) < 0xE000 for char in new):
+            return Finding(why=f"cannot be written: {one_line(slot.name)} does not keep a character of it")
+        new = new.replace("\r\n", "\n").replace("\n", "\r\n") if "\r\n" in held else new
+        return Finding((Edit(path, 0, len(held), new),), 1)
+    return Finding(why=f"stands nowhere: there is no file {one_line(slot.name)}")
+
+
+def write_edits(edits: Iterable[Edit]) -> dict[Path, str]:
+    """The new content of each file. Of edits that overlap, as two slots with one text have, the first holds."""
+    edits = list(edits)
     found: dict[Path, str] = {}
-    for path in dict.fromkeys(place.path for place in places):
-        text, end = _read(path) or "", None
-        for place in sorted((p for p in places if p.path == path), key=lambda p: -p.start):
-            if end is None or place.end <= end:
-                text, end = text[: place.start] + place.new + text[place.end :], place.start
+    for path in dict.fromkeys(edit.path for edit in edits):
+        text, end = read_source(path) or "", None
+        for edit in sorted((one for one in edits if one.path == path), key=lambda one: -one.start):
+            if end is None or edit.end <= end:
+                text, end = text[: edit.start] + edit.new + text[edit.end :], edit.start
         found[path] = text
     return found
 
@@ -72,157 +154,11 @@ def describe_changes(changed: dict[Path, str], folder: Path) -> str:
     lines: list[str] = []
     for path, text in changed.items():
         name = path.relative_to(folder).as_posix()
-        before = (_read(path) or "").splitlines(keepends=True)
+        before = (read_source(path) or "").splitlines(keepends=True)
         lines += unified_diff(before, text.splitlines(keepends=True), f"a/{name}", f"b/{name}")
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    for path in sorted(folder.rglob("*")):
-        inside = path.relative_to(folder).parts
-        if not _SKIPPED & {*inside} and path.is_file() and not path.is_symlink() and path.stat().st_size <= _LARGEST:
-            yield path
-
-
-def _read(path: Path) -> str | None:
-    try:
-        return path.read_bytes().decode("utf-8")  # newlines as they are
-    except (OSError, UnicodeDecodeError):
-        return None
-
-
-def _places_in(path: Path, match: str, new: str) -> list[Place]:
-    text = _read(path)
-    if text is None or (path.suffix in (".yaml", ".yml") and "external:" in text):
-        return []
-    if path.suffix == ".py":
-        return [Place(path, *found) for found in _in_python(text, match, new)]
-    if HOLE.search(match):
-        return []
-    if path.suffix in _PROSE:
-        return [*_found(path, text, match, new)]
-    # In code and data only a whole literal counts, and only where the new text needs no other one.
-    found = [*_found(path, text, json.dumps(match), json.dumps(new))]
-    if path.suffix != ".json" and not found and not set("\"'`\\\n${}") & {*new, *match}:
-        found = [place for mark in "'`" for place in _found(path, text, f"{mark}{match}{mark}", f"{mark}{new}{mark}")]
-    return found
-
-
-def _found(path: Path, text: str, old: str, new: str) -> Iterator[Place]:
-    for found in re.finditer(re.escape(old), text):
-        yield Place(path, *found.span(), new)
-
-
-def _in_python(source: str, match: str, new: str) -> Iterator[tuple[int, int, str]]:
-    """(start, end, source) of the strings that are the text: plain, f"{...}", with {} for str.format, or a sum."""
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError):
-        return
-    lines = source.encode().splitlines(keepends=True)
-    begins = [sum(len(line) for line in lines[:number]) for number in range(len(lines))]
-
-    def span(node: ast.expr) -> tuple[int, int]:
-        ends = (node.lineno, node.col_offset), (node.end_lineno or 0, node.end_col_offset or 0)
-        first, last = (begins[line - 1] + column for line, column in ends)
-        raw = source.encode()
-        return len(raw[:first].decode()), len(raw[:last].decode())
-
-    within = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)}
-    sums: set[int] = set()  # within greater ones
-    for node in ast.walk(tree):
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-            sums |= {id(part) for part in (node.left, node.right)}
-            if id(node) not in sums and (written := _as_sum(node, source, match, new)) is not None:
-                yield (*span(node), written)
-        elif isinstance(node, ast.JoinedStr):
-            if (literal := _as_f_string(node, source, match, new)) is not None:
-                yield (*span(node), literal)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in within:
-            if (literal := _as_string(node.value, match, new)) is not None:
-                yield (*span(node), literal)
-
-
-def _as_string(value: str, match: str, new: str) -> str | None:
-    """The literal in place of a plain one; None if it is another text."""
-    if value == match or inspect.cleandoc(value) == match:
-        return None if HOLE.search(match) else _literal(new)
-    constants, fields = _FORMAT.split(value), _FORMAT.findall(value)
-    template = Template(match)
-    if not fields or len(set(fields)) < len(fields) or constants != template.constants:
-        return None
-    named = dict(zip(template.names, fields, strict=True))
-    used = HOLE.findall(new)
-    if any(name not in named for name in used) or ("{}" in fields and used != template.names):
-        return None
-    parts = HOLE.split(new)
-    escaped = [p.replace("{", "{{").replace("}", "}}") if i % 2 == 0 else named[p] for i, p in enumerate(parts)]
-    return _literal("".join(escaped))
-
-
-def _as_f_string(node: ast.JoinedStr, source: str, match: str, new: str) -> str | None:
-    """The literal in place of an f-string whose constants are those of the template."""
-    constants, fields = [""], list[str]()
-    for part in node.values:
-        if isinstance(part, ast.Constant):
-            constants[-1] += str(part.value)
-        elif isinstance(part, ast.FormattedValue):
-            fields.append(_field(part))
-            constants.append("")
-    template = Template(match)
-    if constants != template.constants:
-        return None
-    named = dict(zip(template.names, fields, strict=True))
-    parts = HOLE.split(new)
-    # The new literal has quotes of the kind ", which older versions of Python take in no field.
-    if any(name not in named for name in parts[1::2]) or not all(re.fullmatch(r"\{[^\\\"]*\}", f) for f in fields):
-        return None
-    escaped = [p.replace("{", "{{").replace("}", "}}") if i % 2 == 0 else named[p] for i, p in enumerate(parts)]
-    return "f" + _literal("".join(escaped))
-
-
-def _as_sum(node: ast.BinOp, source: str, match: str, new: str) -> str | None:
-    """The sum in place of one of strings and other values, as "To " + name + "."; None if it is another text."""
-    constants, fields = [""], list[str]()
-    for part in _summands(node):
-        if isinstance(part, ast.Constant) and isinstance(part.value, str):
-            constants[-1] += part.value
-        elif isinstance(part, ast.JoinedStr) or (field := ast.get_source_segment(source, part)) is None:
-            return None
-        else:
-            simple = isinstance(part, ast.Name | ast.Attribute | ast.Subscript | ast.Call)
-            fields.append(field if simple else f"({field})")
-            constants.append("")
-    template = Template(match)
-    if not fields or constants != template.constants:
-        return None
-    named = dict(zip(template.names, fields, strict=True))
-    parts = HOLE.split(new)
-    if any(name not in named for name in parts[1::2]):
-        return None
-    words = [named[part] if place % 2 else _literal(part) for place, part in enumerate(parts) if place % 2 or part]
-    return " + ".join(words)
-
-
-def _summands(node: ast.expr) -> list[ast.expr]:
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        return [*_summands(node.left), *_summands(node.right)]
-    return [node]
-
-
-def _field(part: ast.FormattedValue) -> str:
-    """A field of an f-string, in its source's words as `ast` writes them."""
-    return ast.unparse(ast.JoinedStr([part]))[2:-1]
-
-
-def _literal(text: str) -> str:
-    """A Python literal for a text, over several lines where it has several."""
-    if (
-        "\n" in text
-        and '"""' not in text
-        and "\\" not in text
-        and not text.endswith('"')
-        and text.isprintable() is False
-    ):
-        return f'"""{text}"""'
-    return json.dumps(text, ensure_ascii=False)
+def _name(path: Path, sources: Sources) -> str:
+    inside = (folder for folder in sources.folders if path.is_relative_to(folder))
+    return one_line(path.relative_to(next(inside, path.parent)).as_posix())

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,51 +13,65 @@ import click
 
 from workbench.cli import echo_json, say
 from workbench.cli.run_commands import DB, FILE, JSON, OVERWRITE, SET, read_settings
-from workbench.text import indented, one_line, visible
+from workbench.text import indented, one_line, short, visible
 
 if TYPE_CHECKING:
     from workbench.spec import Source
     from workbench.workflow import Workflow
     from workbench_external.config import Slot
     from workbench_external.node import External
+    from workbench_external.observed import Shown
+    from workbench_external.write_back import Entry
 
 
 @click.command("slots")
 @FILE
 @click.option("--rows", type=click.IntRange(1), default=4, show_default=True, help="Training rows to run the agent on.")
+@click.option("--vendor", is_flag=True, help="Also texts that stand nowhere in the source: a framework's own.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write the workflow with its slots to this file.")
 @OVERWRITE
 @SET
 @DB
 @JSON
 def slots_command(
-    file: Path, rows: int, out: Path | None, overwrite: bool, sets: tuple[str, ...], db: str, as_json: bool
+    file: Path,
+    rows: int,
+    vendor: bool,
+    out: Path | None,
+    overwrite: bool,
+    sets: tuple[str, ...],
+    db: str,
+    as_json: bool,
 ) -> None:
     """Run the agents in FILE on a few rows, and show which of their texts can be replaced.
 
     A part that varies stands as {{1}}, an input by its name. `optimize` finds the slots of a file without any by
     itself; with --out they can be edited before: delete those that must stay as they are.
+
+    Says for each where it stands in the source, where `workbench apply` writes it, or why it is for the gateway only.
     """
     from workbench.cli.trust import require_trust, trust_result
     from workbench.files import check_output
     from workbench.run import prepare
     from workbench.task import write_workflow
-    from workbench_external.observed import describe_calls, observe_file
+    from workbench_external.observed import describe_calls, list_slots, observe_file, with_slots, with_vendors
 
     source = require_trust(file)
     if out is not None:
         check_output(out, inputs=[file], overwrite=overwrite)
     task = prepare(source, read_settings(sets))[2]
-    workflow, runs, spent = observe_file(task, file, Path(db), rows)
-    found = list(_external_slots(workflow))
+    workflow, runs, spent = observe_file(replace(task, workflow=with_vendors(task.workflow)), file, Path(db), rows)
+    found, others = list_slots(workflow, task.workflow)
+    if vendor:
+        found, others = [*found, *others], []
+    workflow = with_slots(task.workflow, workflow, others)
     for run in runs:
         if run.failure is not None:
             say(f"row {run.trace.example} failed: {one_line(run.message or run.failure)}", err=True)
     for line in describe_calls(runs):
         say(one_line(line), err=True)
-    for node, name, slot in () if as_json else found:
-        say(f"nodes.{node}.slots.{name}.text  ({_place_of(slot)})")
-        say(f"    {indented(visible(slot.match))}")
+    if not as_json:
+        _show_slots(found, others)
     if out is not None:
         write_workflow(task, workflow, out)
         trust_result(source, out)
@@ -66,15 +81,22 @@ def slots_command(
         err=True,
     )
     if as_json:
-        echo_json({"slots": {f"nodes.{n}.slots.{name}": s.model_dump(by_alias=True) for n, name, s in found}})
+        echo_json(
+            {
+                "slots": {one.address: {**one.slot.model_dump(by_alias=True), "where": one.where} for one in found},
+                "left_out": {one.address: one.slot.model_dump(by_alias=True) for one in others},
+            }
+        )
 
 
-def _external_slots(workflow: Workflow) -> Any:
-    """(name of the node, name of the slot, slot) of each slot of a workflow."""
-    from workbench_external.node import find_agents
-
-    for name, node in find_agents(workflow).items():
-        yield from ((name, slot, value) for slot, value in (node.config.slots or {}).items())
+def _show_slots(found: Sequence[Shown], others: Sequence[Shown]) -> None:
+    for one in found:
+        say(f"{one_line(one.address)}.text  ({_place_of(one.slot)}; {one.where})")
+        say(f"    {indented(visible(one.slot.match))}")
+    if others:
+        say(f"Left out, as they stand nowhere in the source (--vendor takes them in): {len(others)}")
+    for one in others:
+        say(f"    {_place_of(one.slot)}: {visible(short(one.slot.match, 80))}")
 
 
 def _place_of(slot: Slot) -> str:
@@ -92,47 +114,85 @@ def _place_of(slot: Slot) -> str:
 @click.option(
     "--to", "folder", required=True, type=click.Path(path_type=Path, exists=True, file_okay=False), help="Its source."
 )
-@click.option("--write", is_flag=True, help="Change the files; otherwise only the diff is shown.")
+@click.option("--check", is_flag=True, help="Start the agent from a changed copy, and compare what it sends.")
+@click.option("--write", is_flag=True, help="Change the files, after such a check; otherwise only the diff is shown.")
+@click.option("--unchecked", is_flag=True, help="With --write: without the check, by your word.")
 @DB
-def apply_command(result: str, folder: Path, write: bool, db: str) -> None:
+def apply_command(result: str, folder: Path, check: bool, write: bool, unchecked: bool, db: str) -> None:
     """Write the texts that a run found for an agent back into its source.
 
-    RESULT is the file that `optimize` wrote, or the name of a run. Texts are found where they stand literally: in
-    strings of Python (also f-strings and templates of str.format), in other code and data as whole literals, and in
-    prose. One that stands in several places is left alone.
+    RESULT is the file that `optimize` wrote, or the name of a run. A text is found by what the program reads: in
+    Python, JavaScript, TypeScript, JSON, YAML, TOML, notebooks, Markdown and files of templates. Before anything is
+    written the agent is started on two rows from a changed copy of its folder, and what it then sends is compared with
+    what was proved. No model is asked: a stand-in answers.
 
     \b
     Exit codes:
       0    every changed text has its place
-      1    some have none, or several: replace them by hand, or use `workbench gateway`
+      1    some have none, or several, or would be sent otherwise: replace them by hand, or use `workbench gateway`
     """
-    from workbench_external.apply import describe_changes, find_places, write_places
+    from workbench.user_code import without_user_code
+    from workbench_external.apply import describe_changes
+    from workbench_external.node import External, find_agents
+    from workbench_external.write_back import NotTried, find_entries, refuse_uncertain, try_entries, write_entries
 
     folder = folder.resolve()
-    workflow = _read_result(result, db)
-    changed = [found for found in _external_slots(workflow) if found[2].text not in (None, found[2].match)]
-    places = {f"nodes.{node}.slots.{name}": find_places(slot, folder) for node, name, slot in changed}
-    written = write_places([found[0] for found in places.values() if len(found) == 1])
+    with _asked_about(result, db, called=False) as source, without_user_code("names"):
+        workflow, rows = _read_result(source)
+        agents = find_agents(workflow)
+        if not Path(result).is_file():  # a run, whose agents start from where its file was
+            base = _folder_of_run(result, db)
+            agents = {name: External(agent.name, agent.config, base) for name, agent in agents.items()}
+        entries = find_entries(agents, folder)
+        not_tried = ""
+        if (check or write) and not unchecked:
+            try:
+                try_entries(entries, agents, folder, rows)
+                if tried := sum(entry.edit is not None for entry in entries):
+                    say(f"Tried: the changed agent sends {tried} text{'s' * (tried != 1)} as proved.", err=True)
+            except NotTried as why:
+                not_tried = str(why)
+        if unchecked:
+            refuse_uncertain(entries)
+        without_text = _without_text(agents)
+    written = write_entries(entries)
     say(visible(describe_changes(written, folder)), nl=False)
-    if write:
+    _tell_entries(entries, not_tried)
+    for name in without_text:
+        say(f"{one_line(name)} is no text of the agent: set it in its source by hand.", err=True)
+    if write and not not_tried:
         _write_files(written)
-    there = {f"nodes.{node}.slots.{name}" for node, name, slot in changed if find_places(_turned(slot), folder)}
-    for name in (name for name, found in places.items() if not found and name in there):
-        say(f"{one_line(name)} stands there already.", err=True)
-    left = [n for n, found in places.items() if len(found) > 1 or not (found or n in there)] + _without_text(workflow)
-    for name in left:
-        found = ", ".join(sorted({str(place.path.relative_to(folder)) for place in places.get(name, ())}))
-        where = f"stands in several places ({one_line(found)})" if found else f"stands nowhere in {one_line(folder)}"
-        say(f"{one_line(name)} {where} literally.", err=True)
-    if not changed and not left:
+    if not entries and not without_text:
         say("No text of an agent was changed.", err=True)
-    if left:
+    if not_tried or without_text or any(entry.why and not entry.is_there for entry in entries):
         raise SystemExit(1)
 
 
-def _turned(slot: Slot) -> Slot:
-    """The slot that would take its text back."""
-    return slot.model_copy(update={"match": slot.text, "text": slot.match})
+def _folder_of_run(run: str, db: str) -> Path:
+    from workbench.run import read_stored_source
+    from workbench.store import ReadOnlyStore
+
+    store = ReadOnlyStore(db)
+    try:
+        return read_stored_source(store.find_run(run))[1]
+    finally:
+        store.close()
+
+
+def _tell_entries(entries: Sequence[Entry], not_tried: str) -> None:
+    for entry in entries:
+        if entry.is_there:
+            say(f"{one_line(entry.address)} stands there already.", err=True)
+        elif entry.why:
+            say(f"{one_line(entry.address)} {entry.why}.", err=True)
+        if entry.difference is not None:
+            for line in entry.difference.lines():
+                say(f"    {visible(line)}", err=True)
+    if not_tried:
+        say(
+            f"Nothing was written: {not_tried}. `--write --unchecked` writes what is certain, by your word.",
+            err=True,
+        )
 
 
 def _write_files(written: Mapping[Path, str]) -> None:
@@ -140,43 +200,48 @@ def _write_files(written: Mapping[Path, str]) -> None:
 
     for number, (path, text) in enumerate(written.items()):
         try:
-            path.write_bytes(text.encode("utf-8", "replace"))
+            path.write_bytes(text.encode("utf-8"))
         except OSError as error:
             told = f"; {number} of {len(written)} files were changed before it" if number else ""
             raise StoreError(f"{path} cannot be written: {error.strerror}{told}") from None
     say(f"{len(written)} file{'s' * (len(written) != 1)} changed.", err=True)
 
 
-def _without_text(workflow: Workflow) -> list[str]:
+def _without_text(agents: Mapping[str, External]) -> list[str]:
     """Settings that change what an agent sends, or which model answers, and are no text of it."""
-    from workbench_external.node import find_agents
-
     of_nodes = [
         f"nodes.{name}.{key}"
-        for name, node in find_agents(workflow).items()
+        for name, node in agents.items()
         for key in ("instructions", "demos", "temperature", "functions", "lm")
         if getattr(node.config, key) not in (None, "", [])
     ]
     return of_nodes + [
         f"nodes.{node}.slots.{name}.{key}"
-        for node, name, slot in _external_slots(workflow)
+        for node, agent in agents.items()
+        for name, slot in (agent.config.slots or {}).items()
         for key in ("lm", "temperature", "max_tokens")
         if getattr(slot, key) is not None
     ]
 
 
-def _read_result(result: str, db: str) -> Workflow:
+def _read_result(source: Source) -> tuple[Workflow, Sequence[Mapping[str, Any]]]:
+    """The workflow of a file, and the inputs of some training rows where it has data that can be read."""
+    from workbench.errors import WorkbenchError
     from workbench.inference import read_workflow
-    from workbench.user_code import without_user_code
+    from workbench.run import prepare
 
-    with _asked_about(result, db) as source, without_user_code("names"):
-        return read_workflow(source, [])[2]
+    workflow = read_workflow(source, [])[2]
+    try:
+        dataset = prepare(source)[2].dataset
+    except WorkbenchError:
+        return workflow, []
+    return workflow, [*(dataset.train or dataset.val)][:2]
 
 
 @contextmanager
-def _asked_about(result: str, db: str) -> Generator[Source]:
+def _asked_about(result: str, db: str, called: bool = True) -> Generator[Source]:
     """The workflow file of that name, or one with the winner of that run, once the user trusts it. Raises SpecError and
-    StoreError."""
+    StoreError. called: its rows are not read."""
     from workbench.cli.trust import require_trust, require_trust_in_run
     from workbench.errors import SpecError
     from workbench.run import export_candidate
@@ -184,7 +249,7 @@ def _asked_about(result: str, db: str) -> Generator[Source]:
     from workbench.store import ReadOnlyStore
 
     if Path(result).is_file():
-        yield require_trust(Path(result), called=True)
+        yield require_trust(Path(result), called=called)
         return
     if Path(result).suffix in (".yaml", ".yml"):
         raise SpecError(f"there is no file {one_line(result)}", hint="Name a file that `optimize` wrote, or a run.")

@@ -26,6 +26,7 @@ class Slot(NodeConfig):
     match: str = Field("", description="the text as the agent sends it; {{1}}, {{question}}: parts that vary")
     text: str | None = Field(None, description="what takes its place; parts that vary and are left out are appended")
     name: str = Field("", description="of the tool or the schema, or path of the file")
+    part: bool = Field(False, description="`match` is a part of what is sent, with other words around it")
     parameter: str = Field("", description="of the tool; field of the schema, none: the schema itself")
     lm: str | dict[str, Any] | None = Field(None, description="for system: the model of the calls with this message")
     temperature: float | None = Field(None, ge=0, le=2, description="for system: likewise")
@@ -93,6 +94,9 @@ class ExternalConfig(NodeConfig):
     functions: list[Forged] = Field(
         default_factory=list,
         description="tools written as source: offered to its models by the gateway, which runs them",
+    )
+    vendor: bool = Field(
+        False, description="also find slots in texts that stand nowhere in its source, which are a framework's"
     )
     slots: dict[str, Slot] | None = Field(
         None, description="texts that may be replaced, by name; left out: found when a search begins"

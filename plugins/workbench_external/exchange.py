@@ -6,12 +6,12 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from workbench.errors import NodeError, SpecError
-from workbench.kit.answers import as_text, convert
+from workbench.kit.answers import as_text, convert, find_object, read_object
 from workbench.kit.beside import NEVER_COPIED
 from workbench.user_code import PREFIX, parse_address
 from workbench.workflow import Signature
@@ -34,8 +34,6 @@ _QUIET = {
     "CREWAI_DISABLE_TELEMETRY": "true",
     "OTEL_SDK_DISABLED": "true",
 }
-#: Lines of an output from which JSON is tried to be read.
-_STARTS = 400
 _FIELD = re.compile(r"\{(\w+)\}")
 _PART = re.compile(r"\$(?:(?P<variable>\w+)|\{(?P<braced>\w+)\})|\{\w+\}")
 
@@ -117,6 +115,17 @@ def find_program_folders(config: ExternalConfig, base: Path, folder: Path | None
     return [*dict.fromkeys(path.parent for path in ours if path.parent.name not in ("bin", "sbin"))]
 
 
+def find_source_folders(config: ExternalConfig, base: Path, folder: Path | None) -> list[Path]:
+    """The folders in which the source of an agent may stand: its own, that of its program, and those that its command
+    names. None for a service that runs already."""
+    found = [folder] if folder is not None and config.revision is None else []
+    named = [Path(os.path.abspath(base / word)) for word in config.command or () if word[:1] not in ("-", "")]
+    if config.image is None:
+        found += [*find_program_folders(config, base, folder), *(path for path in named if path.is_dir())]
+    found = [path.resolve() for path in found]
+    return [one for one in dict.fromkeys(found) if not any(one != o and one.is_relative_to(o) for o in found)]
+
+
 def write_inputs(config: ExternalConfig, inputs: Mapping[str, Any]) -> bytes:
     """What stands on its stdin."""
     if config.stdin == "none":
@@ -184,6 +193,8 @@ def read_answer(
                 value = value[int(part)] if isinstance(value, list) else value[part]
             except (KeyError, IndexError, ValueError, TypeError):
                 raise NodeError("unparsed", f"the answer has nothing at '{place}': {text.strip()[:200]}") from None
+    if isinstance(value, str):
+        value = _object_of(value, names) or value
     if isinstance(value, dict) and all(name in value for name in names):
         return {name: _typed(signature, name, value[name]) for name in names}
     if len(names) == 1:
@@ -201,20 +212,47 @@ def _text_of_file(folder: Path, name: str) -> str:
 
 
 def _json_of(text: str) -> Any:
-    """The JSON in an output: all of it, or else from the last line at which JSON begins that goes to the end, since
-    agents print other things before."""
-    lines = text.strip().splitlines(keepends=True)
-    starts = [0, *(n for n in range(len(lines) - 1, 0, -1) if lines[n].lstrip()[:1] in '{["0123456789-tfn')][:_STARTS]
+    """The JSON in an output: all of it, or else from the last line at which it begins that goes to the end, since
+    agents print other things before. How much is read in vain is bounded, as an agent may pass a model's words on."""
+    text = text.strip()
+    told, text = text[:200], text[-_LARGEST:]
+    begin = {"}": "{", "]": "["}.get(text[-1:])
+    last = len(text) - len(text[text.rfind("\n") + 1 :].lstrip())
+    lines = re.finditer(rf"(?m)^[ \t]*(?=\{begin})[ \t]*", text) if begin else ()
+    starts, left = [last, 0, *reversed([line.end() for line in lines][-_STARTS:])], 2 * len(text)
     for start in starts:
         try:
-            return json.loads("".join(lines[start:]), parse_constant=_refuse)
-        except (ValueError, RecursionError):
-            continue
-    raise NodeError("unparsed", f"the answer is not JSON: {text.strip()[:200]}")
+            value, end = _DECODER.raw_decode(text, start)
+        except json.JSONDecodeError as error:
+            end = error.pos
+        except (ValueError, RecursionError):  # NaN, a number of thousands of digits, brackets without end
+            end = len(text)
+        else:
+            if end == len(text):
+                return value
+        if (left := left - (end - start)) < 0:
+            break
+    much = f" in its last {_LARGEST} characters" if len(text) == _LARGEST else ""
+    raise NodeError("unparsed", f"the answer is not JSON{much}: {told}")
 
 
 def _refuse(constant: str) -> float:
     raise ValueError(f"{constant} is not JSON")
+
+
+#: Characters from the end of an output in which JSON is looked for, and lines at which it is tried.
+_LARGEST, _STARTS = 1 << 20, 400
+_DECODER = json.JSONDecoder(parse_constant=_refuse)
+
+
+def _object_of(text: str, names: Sequence[str]) -> dict[str, Any] | None:
+    """The outputs of an agent that prints one JSON object of them, though nobody said so; None for other words."""
+    fenced = re.fullmatch(r"```\w*\n(.*)\n```", text, re.DOTALL)
+    text = text if fenced is None else fenced[1].strip()
+    if len(text) > _LARGEST or (text[:1], text[-1:]) != ("{", "}"):
+        return None
+    value, end, _ = read_object(text, 0)
+    return find_object(value, names) if end == len(text) and isinstance(value, dict) else None
 
 
 def _typed(signature: Signature, name: str, value: Any) -> Any:

@@ -38,6 +38,7 @@ from workbench_external.exchange import (
     command_line,
     environment,
     find_program_folders,
+    find_source_folders,
     in_row,
     inputs_as_json,
     read_answer,
@@ -46,11 +47,14 @@ from workbench_external.exchange import (
 from workbench_external.home import describe_kept_state
 from workbench_external.hub import Hub
 from workbench_external.process import Finished, last_words, run_program
-from workbench_external.service import ask_service
+from workbench_external.service import Row, ask_service
 from workbench_external.session import RowSession
+from workbench_external.silent import SilentRows
+from workbench_external.slots.cut import cut_slots
 from workbench_external.slots.discover import find_slots
 from workbench_external.slots.files import replace_files
 from workbench_external.slots.patches import Patches
+from workbench_external.sources.folder import Sources
 from workbench_external.started import PORT, check_service, key_of, start_service
 from workbench_external.workspace import write_file
 
@@ -148,6 +152,11 @@ class External(SignatureNode):
     def _program_folders(self) -> list[Path]:
         return find_program_folders(self.config, self.base.resolve(), self.folder)
 
+    @cached_property
+    def sources(self) -> Sources:
+        """The files in which its texts may stand, as they are now."""
+        return Sources(find_source_folders(self.config, self.base.resolve(), self.folder))
+
     @property
     def observed(self) -> bool:
         return self.config.slots is None
@@ -168,7 +177,8 @@ class External(SignatureNode):
                 hint="It must read OPENAI_BASE_URL or ANTHROPIC_BASE_URL, as the vendors' clients do; `env` sets other "
                 "variables, e.g. MY_URL: $OPENAI_BASE_URL.",
             )
-        found: dict[str, Any] = {"slots": find_slots(runs, self.folder, self.config.instructions)}
+        slots = find_slots(runs, self.folder, self.config.instructions)
+        found: dict[str, Any] = {"slots": cut_slots(slots, self.sources, self.config.vendor)}
         ended = [spans for spans in runs if spans and all(span.error is None for span in spans)]
         if self.config.max_calls is None and ended:
             most = max(sum(len(span.calls) for span in spans) for spans in ended)
@@ -179,6 +189,8 @@ class External(SignatureNode):
         hub = await ctx.shared("external", Hub.open)
         found = await ctx.recorded("external", [ctx.node, dict(inputs)], lambda: self._run(inputs, ctx, hub))
         ctx.note(**found["notes"])
+        if found["failure"] is None:
+            (await ctx.shared("external_silent", SilentRows.open)).count(ctx.node, len(ctx.span.calls))
         hub.count(ctx.node, found["notes"], remembers=self.config.url is not None and self.config.state is None)
         if found["failure"] is not None:
             raise NodeError(found["failure"], found["message"])
@@ -198,7 +210,7 @@ class External(SignatureNode):
         secret = hub.gateway.admit(session)
         failure, outputs = None, {}
         try:
-            outputs = await self._answer(inputs, session, hub, secret)
+            outputs = await self.answer(inputs, session, hub, secret)
         except NodeError as error:
             failure = error
         finally:
@@ -218,18 +230,23 @@ class External(SignatureNode):
             told = (str(failure.kind), f"{failure}; it {notes['refused']}")
         return {"outputs": outputs, "failure": told[0], "message": told[1], "notes": notes}
 
-    async def _answer(self, inputs: Mapping[str, Any], session: RowSession, hub: Hub, secret: str) -> dict[str, Any]:
+    async def answer(self, inputs: Mapping[str, Any], session: Row, hub: Hub, secret: str) -> dict[str, Any]:
+        """Start the agent on a row, and read its outputs. What it asks with this secret, the session answers. Raises
+        NodeError."""
         leading = hub.gateway.environment(secret, dict.fromkeys(self.config.env, ""))
         if self.config.url is not None:
             async with self._service(session, hub) as url:
                 printed = await ask_service(self.config, url, inputs, leading, session)
-            return read_answer(self.config, self.signature, printed)
+            return await asyncio.to_thread(read_answer, self.config, self.signature, printed)
         async with hub.workspaces.fresh(self.folder, self.config.revision) as place:
             env = environment(self.config, inputs, leading, place)
             session.missed.update(await asyncio.to_thread(replace_files, place, self._files))
             if self.config.input_file is not None:
                 write_file(place, self.config.input_file, inputs_as_json(inputs))
-            run = partial(run_in_image, self.config.image, session.ctx) if self.config.image else run_program
+            run = run_program
+            if self.config.image is not None:
+                assert isinstance(session, RowSession)
+                run = partial(run_in_image, self.config.image, session.ctx)
             try:
                 ended = await run(
                     self._command(inputs, place),
@@ -243,7 +260,7 @@ class External(SignatureNode):
             except OSError as error:
                 raise NodeError("start", f"the agent cannot be started: {error}") from None
             _check_ended(ended, self.config.timeout)
-            return read_answer(self.config, self.signature, ended.stdout, place)
+            return await asyncio.to_thread(read_answer, self.config, self.signature, ended.stdout, place)
 
     @cached_property
     def _files(self) -> list[tuple[str, Slot]]:
@@ -251,14 +268,15 @@ class External(SignatureNode):
         return [(name, slot) for name, slot in (self.config.slots or {}).items() if slot.in_ == "file"]
 
     @asynccontextmanager
-    async def _service(self, session: RowSession, hub: Hub) -> AsyncGenerator[str]:
+    async def _service(self, session: Row, hub: Hub) -> AsyncGenerator[str]:
         """The address of the service for a row: one that runs already, or one of ours."""
         c = self.config
         assert c.url is not None
         if c.command is None:
             yield c.url
             return
-        services = hub.services_of(session.ctx.node, c.services if PORT in c.url else 1, anew=c.state == "fresh")
+        name = session.ctx.node if isinstance(session, RowSession) else self.name
+        services = hub.services_of(name, c.services if PORT in c.url else 1, anew=c.state == "fresh")
         starting = partial(start_service, c, self.base, self.folder, self._files, hub.gateway, hub.workspaces)
         async with services.lease(key_of(c, self._files), session, starting) as service:
             session.missed.update(service.missed)

@@ -1,8 +1,10 @@
-"""Runs the agents of a file on a few rows, to see what they send: `workbench slots`."""
+"""Runs the agents of a file on a few rows, to see what they send, and what of it stands in their source: `workbench
+slots`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from workbench.concurrency import run_in_loop
@@ -13,8 +15,13 @@ from workbench.runtime import Runtime
 from workbench.store import RunRecord, Store
 from workbench.study import Evaluator, observe_nodes
 from workbench.task import Task
-from workbench.workflow import ExampleRun, Workflow
+from workbench.text import one_line
+from workbench.workflow import ExampleRun, Patch, Workflow
+from workbench_external.apply import find_text
 from workbench_external.asking import Named
+from workbench_external.config import Slot
+from workbench_external.node import find_agents
+from workbench_external.slots.cut import is_vendors
 
 
 def observe_file(
@@ -55,3 +62,64 @@ def describe_calls(runs: Sequence[ExampleRun]) -> list[str]:
             if "refused" in span.notes and span.error is None:
                 refused.append(f"row {run.trace.example}: '{span.node}' {span.notes['refused']}")
     return [f"'{node}': {named.describe()}" for node, named in nodes.items()] + refused
+
+
+#: Who replaces a text that `apply` does not write. A file passes no gateway.
+_ELSEWHERE = {"file": "by hand"}
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A slot of an agent. where: `agent.py:12`, or why only the gateway, or a hand, can replace it."""
+
+    node: str
+    name: str
+    slot: Slot
+    where: str
+
+    @property
+    def address(self) -> str:
+        return f"nodes.{self.node}.slots.{self.name}"
+
+
+def list_slots(workflow: Workflow, before: Workflow | None = None) -> tuple[list[Shown], list[Shown]]:
+    """The slots of a workflow, and those of them that are a framework's or a vendor's. before: as its file has it;
+    slots that stand there are its user's choice."""
+    found, vendors = list[Shown](), list[Shown]()
+    chosen = {name for name, agent in find_agents(before or workflow).items() if not agent.observed}
+    for node, agent in find_agents(workflow).items():
+        slots = agent.config.slots or {}
+        places = {
+            name: find_text(slot.model_copy(update={"text": None}), agent.sources) for name, slot in slots.items()
+        }
+        kinds = {slots[name].in_ for name, place in places.items() if place.edits}
+        for name, slot in slots.items():
+            if place := places[name].edits:
+                where = f"{one_line(place[0].path.name)}:{places[name].line}"
+                found.append(Shown(node, name, slot, where))
+                continue
+            shown = Shown(node, name, slot, f"{_ELSEWHERE.get(slot.in_, 'gateway only')}: {places[name].why}")
+            theirs = (
+                slot.in_ != "file" and node not in chosen and is_vendors(slot.in_, slot.match, kinds, agent.sources)
+            )
+            (vendors if theirs else found).append(shown)
+    return found, vendors
+
+
+def with_vendors(workflow: Workflow) -> Workflow:
+    """The workflow whose agents show all that they send."""
+    agents = [name for name, agent in find_agents(workflow).items() if agent.observed]
+    return workflow.patched(Patch({f"nodes.{name}.vendor": True for name in agents})) if agents else workflow
+
+
+def with_slots(before: Workflow, observed: Workflow, left_out: Sequence[Shown]) -> Workflow:
+    """A workflow with what its agents showed in one that `with_vendors` gave, but for some slots."""
+    changed, gone = dict[str, object](), {(one.node, one.name) for one in left_out}
+    shown = find_agents(observed)
+    for node, agent in find_agents(before).items():
+        if not agent.observed:
+            continue
+        slots = {n: s for n, s in (shown[node].config.slots or {}).items() if (node, n) not in gone}
+        written = {n: s.model_dump(by_alias=True, exclude_defaults=True) for n, s in slots.items()}
+        changed |= {f"nodes.{node}.slots": written, f"nodes.{node}.max_calls": shown[node].config.max_calls}
+    return before.patched(Patch(changed)) if changed else before

@@ -5,20 +5,36 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from workbench.errors import NodeError
+from workbench.gateway import GatewaySession
 from workbench_external.config import ExternalConfig
 from workbench_external.process import MOST_OUTPUT
-from workbench_external.session import RowSession
 
 #: Seconds between two looks at the clock.
 _LOOK = 0.2
 
 
+class Row(GatewaySession, Protocol):
+    """Whose requests an agent makes while it is at work.
+
+    over: set when it must end. missed: texts that matched no slot.
+    """
+
+    @property
+    def over(self) -> asyncio.Event: ...
+    @property
+    def missed(self) -> Counter[str]: ...
+    def waited(self) -> float:
+        """Seconds in which a call was under way."""
+        ...
+
+
 async def ask_service(
-    config: ExternalConfig, url: str, inputs: Mapping[str, Any], leading: Mapping[str, str], row: RowSession
+    config: ExternalConfig, url: str, inputs: Mapping[str, Any], leading: Mapping[str, str], row: Row
 ) -> bytes:
     """The body of its answer. Raises NodeError.
 

@@ -15,15 +15,33 @@ EXTERNAL: list[Mutant] = [
     *changes_of(
         f"{FOLDER}slots/patches.py",
         (PATCHES,),
-        ("fill(slot.text, values)", "slot.text", "what varies in a system message is lost"),
+        ("else slot.text, filled)", "else slot.text, {})", "what varies in a system message is lost"),
         ('patched.missed.append(f"system: {text[:_SHOWN]}")', "pass", "prompts that match no slot are not told"),
-        ('or (told or "") != slot.match:', ":", "a description that has changed is replaced"),
+        ("return None if values is None else fill(text, values)", "return text", "a changed description is replaced"),
         ("patched.messages[place:place] = turns", "pass", "demos are not shown"),
         (
             '"schema": described["parameters"]',
             '"schema": schema["parameters"]',
             "descriptions of an answer's fields are not replaced",
         ),
+    ),
+    *changes_of(
+        f"{FOLDER}apply.py",
+        (f"{TESTS}test_apply.py", f"{TESTS}test_sources.py"),
+        ("if not slot.match or held", "if held", "a file is written over whatever it holds"),
+        ("if len(places) > 1:", "if False:", "of several places one is written"),
+        ("check_written(place, source, new, text)", "pass", "what would be read as another text is written"),
+    ),
+    *changes_of(
+        f"{FOLDER}write_back.py",
+        (f"{TESTS}test_trial.py",),
+        ("if not verdict.differs:", "if True:", "what the changed agent sends otherwise is written"),
+        ("if verdict.unsent:", "if False:", "a text that was never sent spoils the others"),
+    ),
+    *changes_of(
+        f"{FOLDER}slots/cut.py",
+        (f"{TESTS}test_cut.py",),
+        ("if vendor or not is_vendors", "if True or not is_vendors", "texts of a framework are searched"),
     ),
     *changes_of(
         f"{FOLDER}slots/template.py",

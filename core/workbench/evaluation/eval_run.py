@@ -254,6 +254,7 @@ class EvalRun:
             except BaseException as error:
                 status, raised = "failed", error
             finally:
+                self.warnings += self.runtime.warnings()
                 with suppress(asyncio.CancelledError):
                     self._shared_lines = self.runtime.warnings()
                     await self.runtime.aclose()

@@ -52,10 +52,11 @@ def find_slots(runs: Sequence[Sequence[Span]], folder: Path | None, appended: st
         ]
     )
     user = [_Said(mark_inputs(text, inputs), row) for row, inputs, call in calls for text in _texts(call, ("user",))]
-    holding = [said for said in user if _holds_input(said.text, calls)]
     found: dict[str, dict[str, Any]] = {}
-    for place, said in (("system", system), ("user", holding)):
-        for number, text in enumerate(_templates(said), 1):
+    # What holds an input varies, in whichever form it holds it.
+    asking = [text for text in _templates(user) if HOLE.search(text)]
+    for place, texts in (("system", _templates(system)), ("user", asking)):
+        for number, text in enumerate(texts, 1):
             found[place if number == 1 else f"{place}_{number}"] = {"in": place, "match": text, "text": text}
     rows = len({row for row, _, _ in calls})
     for number, text in enumerate(_example_turns(calls, rows), 1):
@@ -90,11 +91,6 @@ def texts_of(content: Any) -> Iterator[str]:
         yield content
     elif isinstance(content, list):
         yield from (str(part.get("text", "")) for part in content if part.get("type") == "text")
-
-
-def _holds_input(text: str, calls: Sequence[tuple[int, Mapping[str, Any], CallRecord]]) -> bool:
-    names = {name for _, inputs, _ in calls for name in inputs}
-    return any(name in names for name in HOLE.findall(text))
 
 
 def _templates(said: Iterable[_Said]) -> list[str]:

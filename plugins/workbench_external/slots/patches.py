@@ -75,16 +75,35 @@ class Patches:
 
     def _text(self, text: str, places: Sequence[str], patched: Patched) -> str:
         for name, slot, template in (known for place in places for known in self.by_place.get(place, ())):
-            if (values := template.match(text)) is None:
+            if slot.part or (values := template.match(text)) is None:
                 continue
-            patched.used.append(name)
-            for setting in ("lm", "temperature", "max_tokens"):
-                if getattr(slot, setting) is not None:
-                    setattr(patched, setting, getattr(slot, setting))
-            return text if slot.text is None or slot.text == slot.match else fill(slot.text, values)
+            _use(name, slot, patched)
+            return self._fill(slot, text, values, places, patched)
+        if (cut := self._parts(text, places, patched)) is not None:
+            return cut
         if "system" in places:
             patched.missed.append(f"system: {text[:_SHOWN]}")
         return text
+
+    def _parts(self, text: str, places: Sequence[str], patched: Patched) -> str | None:
+        """A text with the pieces replaced that are slots; None where it has none."""
+        found: list[tuple[int, int, str]] = []
+        for name, slot, template in (known for place in places for known in self.by_place.get(place, ())):
+            for start, end, values in template.find_all(text) if slot.part else ():
+                if all(end <= other[0] or start >= other[1] for other in found):
+                    _use(name, slot, patched)
+                    found.append((start, end, self._fill(slot, text[start:end], values, places, patched)))
+        for start, end, new in sorted(found, reverse=True):
+            text = text[:start] + new + text[end:]
+        return text if found else None
+
+    def _fill(self, slot: Slot, text: str, values: Mapping[str, str], places: Sequence[str], patched: Patched) -> str:
+        """The new text of a slot. What stands in its holes may be a text of the agent, too."""
+        inner = {name: self._parts(value, places, patched) for name, value in values.items()}
+        filled = {name: value if (new := inner[name]) is None else new for name, value in values.items()}
+        if filled == values and (slot.text is None or slot.text == slot.match):
+            return text
+        return fill(slot.match if slot.text is None else slot.text, filled)
 
     def _tool(self, tool: Mapping[str, Any], patched: Patched) -> Mapping[str, Any]:
         """A tool with its descriptions replaced."""
@@ -100,18 +119,18 @@ class Patches:
 
     def _describe(self, function: Mapping[str, Any], places: Sequence[str], patched: Patched) -> dict[str, Any]:
         function = dict(function)
-        for name, slot, _ in (known for place in places for known in self.by_place.get(place, ())):
+        for name, slot, template in (known for place in places for known in self.by_place.get(place, ())):
             if slot.name != function.get("name"):
                 continue
             path = _path_of(slot, function)
             told = None if path is None else at(function, path).get("description")
-            if path is None or (told or "") != slot.match:
+            new = _replaced(slot, template, str(told or ""))
+            if path is None or new is None:
                 patched.missed.append(f"{name}: {str(told)[:_SHOWN]}")
                 continue
             patched.used.append(name)
-            if slot.text is None or slot.text == slot.match:
-                continue
-            function = _described(function, path, slot.text)
+            if new != (told or ""):
+                function = _described(function, path, new)
         return function
 
     def _append_instructions(self, patched: Patched) -> None:
@@ -169,6 +188,26 @@ class Patches:
         if len(self.outputs) == 1:
             return as_text(demo.get(self.outputs[0], ""))
         return "\n".join(f"{name}: {as_text(demo[name])}" for name in self.outputs if name in demo)
+
+
+def _replaced(slot: Slot, template: Template, told: str) -> str | None:
+    """A description with the text of a slot in it; None where it is another one."""
+    text = slot.match if slot.text is None else slot.text
+    if not slot.part:
+        values = template.match(told)
+        return None if values is None else fill(text, values)
+    pieces = [*template.find_all(told)]
+    for start, end, values in reversed(pieces):
+        told = told[:start] + fill(text, values) + told[end:]
+    return told if pieces else None
+
+
+def _use(name: str, slot: Slot, patched: Patched) -> None:
+    """Note that a slot matched, and take its settings for the call."""
+    patched.used.append(name)
+    for setting in ("lm", "temperature", "max_tokens"):
+        if getattr(slot, setting) is not None:
+            setattr(patched, setting, getattr(slot, setting))
 
 
 def _path_of(slot: Slot, function: Mapping[str, Any]) -> Sequence[str] | None:

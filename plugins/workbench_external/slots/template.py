@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import html
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
+from urllib.parse import quote, quote_plus
 
 HOLE = re.compile(r"\{\{(\w+)\}\}")
 _TOKEN = re.compile(r"\{\{\w+\}\}|\s+|\w+|[^\w\s]")
 #: Parts that differ from one run to the next although all runs of today show the same.
-_VOLATILE = re.compile(
+VOLATILE = re.compile(
     r"\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?\b"
     r"|\b\d\d:\d\d:\d\d\b"
     r"|\b(?:(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day,? )?"
@@ -27,6 +30,8 @@ _MOST_PAIRS = 1_000_000
 _FRAME = 30
 #: Shorter inputs stand in texts by chance.
 SHORTEST_INPUT = 3
+#: A form of an input that is not itself is longer.
+_DISTINCT = 8
 #: Longer ones are no words, and patterns of them are slow.
 _PHRASE = 200
 
@@ -56,6 +61,27 @@ class Template:
             at = place + len(constant)
         return dict(zip(self.names, [*found, text[at:end]], strict=True))
 
+    def find_all(self, text: str) -> Iterator[tuple[int, int, dict[str, str]]]:
+        """(start, end, what stands in the holes) of each place of the template in a text, which begins and ends with a
+        constant."""
+        at = 0
+        while self.constants[0] and (places := find_constants(text, self.constants, at)) is not None:
+            ends = [place + len(constant) for place, constant in zip(places, self.constants, strict=True)]
+            values = [text[end:place] for end, place in zip(ends, places[1:], strict=False)]
+            yield places[0], ends[-1], dict(zip(self.names, values, strict=True))
+            at = ends[-1]
+
+
+def find_constants(text: str, constants: Sequence[str], start: int = 0) -> list[int] | None:
+    """Where constants stand in a text, each at its first place behind the one before; None if one does not."""
+    places: list[int] = []
+    for constant in constants:
+        if (start := text.find(constant, start)) < 0:
+            return None
+        places.append(start)
+        start += len(constant)
+    return places
+
 
 def fill(text: str, values: Mapping[str, str]) -> str:
     """A text with its holes filled; values without a hole are appended, so that nothing that an agent says is lost."""
@@ -65,10 +91,14 @@ def fill(text: str, values: Mapping[str, str]) -> str:
 
 
 def mark_inputs(text: str, inputs: Mapping[str, object]) -> str:
-    """A text with holes for the inputs of its row, where these are whole words, and for dates and ids."""
+    """A text with holes for the inputs of its row, in the forms in which programs write them, where these are whole
+    words, and for dates and ids."""
     names: dict[str, str] = {}
     for name, value in inputs.items():
         names.setdefault(str(value), name)
+    for name, value in inputs.items():
+        for form in _forms_of(value, text):
+            names.setdefault(form, name)
     values = [value for value in names if len(value) >= SHORTEST_INPUT and value in text and not HOLE.search(value)]
     values.sort(key=len, reverse=True)
     for value in values:
@@ -78,7 +108,42 @@ def mark_inputs(text: str, inputs: Mapping[str, object]) -> str:
     # In one pass, and past holes: the name of one may be an input, too.
     pattern = "|".join([HOLE.pattern, *words])
     text = re.sub(pattern, lambda held: f"{{{{{names[held[0]]}}}}}" if held[0] in names else held[0], text)
-    return _VOLATILE.sub("{{0}}", text)
+    return VOLATILE.sub("{{0}}", text)
+
+
+def _forms_of(value: object, text: str) -> Iterator[str]:
+    """A value as a program may write it: stripped, as JSON, escaped, with other space, its lines quoted, or cut."""
+    if not isinstance(value, str):
+        yield json.dumps(value, default=str)
+        yield json.dumps(value, ensure_ascii=False, default=str)
+        inner: list[object] = [*value.values()] if isinstance(value, Mapping) else []
+        inner = [*value] if isinstance(value, list | tuple) else inner
+        for one in inner:  # the messages of a conversation
+            yield from (str(one), *_forms_of(one, text)) if isinstance(one, str | Mapping) else ()
+        return
+    bare = value.strip()
+    yield bare
+    for text_of in (value, bare):
+        marked = html.escape(text_of)
+        forms = [json.dumps(text_of)[1:-1], json.dumps(text_of, ensure_ascii=False)[1:-1], repr(text_of)[1:-1], marked]
+        forms += [marked.replace("&#x27;", "&#39;"), html.escape(text_of, quote=False), text_of.replace('"', '""')]
+        forms += [" ".join(text_of.split()), quote(text_of), quote_plus(text_of), text_of.lower()]
+        yield from (form for form in forms if len(form) >= _DISTINCT)
+    lines = r"\n[ \t>|#*-]*".join(re.escape(line.rstrip()) + r"[ \t]*" for line in bare.split("\n"))
+    if "\n" in bare and (quoted := re.search(lines, text)) is not None:
+        yield quoted[0]
+    if len(bare) > _DISTINCT and bare not in text and (cut := _shared_begin(bare, text)):
+        yield cut
+
+
+def _shared_begin(value: str, text: str) -> str:
+    """The begin of a value that a text holds, with dots for its rest; "" if it does not."""
+    for dots in ("...", "\u2026", "[...]", " ["):
+        at = text.find(value[:_DISTINCT])
+        end = text.find(dots, at) if at >= 0 else -1
+        if end > at and value.startswith(text[at:end].rstrip()):
+            return text[at:end].rstrip()
+    return ""
 
 
 def _as_word(value: str) -> str:

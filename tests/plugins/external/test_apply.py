@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import subprocess
 import sys
@@ -14,11 +13,9 @@ from click.testing import CliRunner
 
 from workbench.cli import cli
 from workbench.errors import StoreError
-from workbench_external.apply import Place, describe_changes, find_places, write_places
+from workbench_external.apply import Edit, Finding, describe_changes, find_text, write_edits
 from workbench_external.commands import _write_files
 from workbench_external.config import Slot
-
-NEW = 'Be "kind" and brief.\nDay: {{1}}, {not a field}'
 
 
 def slot(match: str, text: str, place: str = "system", **more: Any) -> Slot:
@@ -32,123 +29,91 @@ def value_of(source: str, **names: Any) -> Any:
     return space["prompt"]
 
 
+def finding(folder: Path, match: str, text: str, place: str = "system", **more: Any) -> Finding:
+    return find_text(slot(match, text, place, **more), [folder])
+
+
+def written(folder: Path, match: str, text: str, place: str = "system", **more: Any) -> dict[Path, str]:
+    return write_edits(finding(folder, match, text, place, **more).edits[:1])
+
+
+def test_each_reason_why_a_text_is_not_written_is_told(tmp_path: Path) -> None:
+    """Not found; found and cannot be written; found several times: where (issue 34 point 5)."""
+    assert finding(tmp_path, "You sort the post.", "x").why == f"stands nowhere in {tmp_path}"
+    (tmp_path / "a.rb").write_text('\nP = "You sort the post."\n')
+    told = "is found, and cannot be written: a.rb:2, texts in Ruby are not written"
+    assert finding(tmp_path, "You sort the post.", "x").why == told
+    for name in ("a.py", "b.py"):
+        (tmp_path / name).write_text("\n\nP = 'You sort the post.'\n")
+    assert finding(tmp_path, "You sort the post.", "x").why == "stands in several places: a.py:3, b.py:3"
+    assert finding(tmp_path, "query", "x", "parameter").why == "is too short to be found for certain: 'query'"
+
+
+def test_what_others_made_and_what_is_hidden_is_never_written(tmp_path: Path) -> None:
+    folder = tmp_path / "src"
+    for name in ("node_modules/a.js", ".git/a.js", ".hidden/a.py", ".secret.py", "venv/a.py", "dist/a.js"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("p = 'You sort the post.'")
+    (folder / "optimized.yaml").write_text("nodes: {a: {external: x -> y}}\nmatch: You sort the post.\n")
+    (folder / "picture.md").write_bytes(b"\xff\xfe You sort the post.")
+    assert finding(folder, "You sort the post.", "x").why == f"stands nowhere in {folder}"
+
+
 @pytest.mark.parametrize(
-    ("source", "match"),
-    [
-        ('prompt = "Be short."\n', "Be short."),
-        ("prompt = 'Be ' 'short.'\n", "Be short."),
-        ('prompt = """Be\nshort."""\n', "Be\nshort."),
-        ("x = ('é', 1); prompt = ('Be '\n  'short.')\n", "Be short."),
-    ],
+    "name", [".git/config", ".claude/SKILL.md", "run.sh", "../CLAUDE.md", "link/CLAUDE.md", "AGENTS.md/x"]
 )
-def test_a_string_is_replaced_however_it_is_written(source: str, match: str, tmp_path: Path) -> None:
-    (tmp_path / "agent.py").write_text(source, encoding="utf-8")
-    text = 'Be "kind" \\ {here}.\nAnd brief.'
-    changed = write_places(find_places(slot(match, text), tmp_path))
-    assert value_of(changed[tmp_path / "agent.py"]) == text
+def test_security_11_a_slot_of_a_file_writes_no_other_file(name: str, tmp_path: Path) -> None:
+    folder = tmp_path / "src"
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "CLAUDE.md").write_text("old")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/CLAUDE.md").write_text("old")
+    if name.startswith("link"):
+        (folder / "link").rmdir()
+        (folder / "link").symlink_to(tmp_path / "elsewhere")
+    else:
+        (folder / name).write_text("old")
+    for match in ("old", ""):
+        found = finding(folder, match, "[core]\n\tfsmonitor = touch PWN\n", "file", name=name)
+        assert not found.edits and "is never written" in found.why
 
 
-def test_fields_of_an_f_string_and_of_a_format_stay_what_they_were(tmp_path: Path) -> None:
-    for source, names in (
-        ("prompt = f'Be short on {day:%A} please.'\n", {"day": __import__("datetime").date(2026, 11, 23)}),
-        ("prompt = 'Be short on {} please.'.format('Monday')\n", {}),
-        ("prompt = 'Be short on {day} please.'.format(day='Monday')\n", {}),
-    ):
-        (tmp_path / "agent.py").write_text(source)
-        changed = write_places(find_places(slot("Be short on {{1}} please.", NEW), tmp_path))
-        found = value_of(changed[tmp_path / "agent.py"], **names)
-        assert found == 'Be "kind" and brief.\nDay: Monday, {not a field}'
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "prompt = f\"The text: {row['text']}. Which kind?\"\n",
-        "prompt = f'The text: {row[\"text\"]}. Which kind?'\n",
-        "prompt = ('The text: '\n  f\"{row['text']}. \"\n  'Which kind?')\n",
-        "prompt = 'The text: ' + row['text'] + '. Which kind?'\n",
-        "prompt = ('The text: ' + (row['text'] or '') + '. ' +\n  'Which kind?')\n",
-    ],
-)
-def test_an_input_stays_what_it_was_in_the_new_text(source: str, tmp_path: Path) -> None:
-    (tmp_path / "agent.py").write_text(source)
-    found = slot("The text: {{text}}. Which kind?", 'Kind of "{{text}}"?\n{no field}', "user")
-    changed = write_places(find_places(found, tmp_path))[tmp_path / "agent.py"]
-    assert value_of(changed, row={"text": "a b"}) == 'Kind of "a b"?\n{no field}'
-
-
-def test_a_part_of_a_sum_is_not_its_text(tmp_path: Path) -> None:
-    for source in ("p = 'The text: ' + text + '.' + more", "p = more + 'The text: ' + text", "p = 'Go' + f'{text}.'"):
-        (tmp_path / "agent.py").write_text(source)
-        assert find_places(slot("The text: {{1}}.", "Kind of {{1}}", "user"), tmp_path) == []
-        assert find_places(slot("The text: {{1}}", "Kind of {{1}}", "user"), tmp_path) == []
-
-
-def test_the_description_in_a_docstring_is_replaced(tmp_path: Path) -> None:
-    (tmp_path / "agent.py").write_text(
-        'def search(words):\n    """Find pages.\n\n    By words.\n    """\n    return 1\n'
-    )
-    places = find_places(slot("Find pages.\n\nBy words.", "Find pages by nouns.", "tool", name="search"), tmp_path)
-    tree = ast.parse(write_places(places)[tmp_path / "agent.py"])
-    assert ast.get_docstring(tree.body[0]) == "Find pages by nouns."  # type: ignore[arg-type]
-
-
-def test_other_files_are_searched_as_they_are_and_as_json(tmp_path: Path) -> None:
-    (tmp_path / "prompt.txt").write_text("Be short.\n\nUse\ttools.\n")
-    (tmp_path / "agent.json").write_text(json.dumps({"prompt": "Be short.\n\nUse\ttools."}))
-    (tmp_path / "node_modules").mkdir()
-    (tmp_path / "node_modules/x.txt").write_text("Be short.\n\nUse\ttools.\n")
-    (tmp_path / "picture.bin").write_bytes(b"\xff\xfe Be short.")
-    changed = write_places(find_places(slot("Be short.\n\nUse\ttools.", 'Be "kind".\nNow.'), tmp_path))
-    assert changed == {
-        tmp_path / "prompt.txt": 'Be "kind".\nNow.\n',
-        tmp_path / "agent.json": '{"prompt": "Be \\"kind\\".\\nNow."}',
-    }
-
-
-def test_what_would_break_a_file_or_leave_the_folder_has_no_place(tmp_path: Path) -> None:
-    (tmp_path / "src").mkdir()
-    (tmp_path / "victim").write_text("old")
-    (tmp_path / "src/agent.js").write_text("const p = 'Guess.'; // Guess.\n")
-    (tmp_path / "src/package.json").write_text('{"name": "x"}')
-    (tmp_path / "src/optimized.yaml").write_text("external: x\nmatch: Guess.\n")
-    for name in ("../victim", str(tmp_path / "victim")):
-        assert find_places(slot("old", "new", "file", name=name), tmp_path / "src") == []
-    assert find_places(slot("Guess.", "Don't guess.\nLook."), tmp_path / "src") == []
-    assert find_places(slot("name", "the name", "parameter"), tmp_path / "src") == []
-    (changed,) = write_places(find_places(slot("Guess.", "Look."), tmp_path / "src")).values()
-    assert changed == "const p = 'Look.'; // Guess.\n"
+def test_security_11_a_file_is_replaced_only_where_it_is_what_was_found(tmp_path: Path) -> None:
+    (tmp_path / "CLAUDE.md").write_text("mine")
+    for match in ("", "old"):
+        assert (
+            finding(tmp_path, match, "new", "file", name="CLAUDE.md").why
+            == "is another text in CLAUDE.md than was found"
+        )
+    assert "does not keep" in finding(tmp_path, "mine", "a\0b", "file", name="CLAUDE.md").why
 
 
 def test_a_file_is_replaced_whole_and_a_text_that_is_not_there_has_no_place(tmp_path: Path) -> None:
     (tmp_path / "SKILL.md").write_text("old")
-    assert write_places(find_places(slot("old", "new", "file", name="SKILL.md"), tmp_path)) == {
-        tmp_path / "SKILL.md": "new"
-    }
-    assert find_places(slot("nowhere to be found", "new"), tmp_path) == []
-    assert find_places(slot("old", "old", "file", name="SKILL.md"), tmp_path) == []
+    assert written(tmp_path, "old", "new", "file", name="SKILL.md") == {tmp_path / "SKILL.md": "new"}
+    assert finding(tmp_path, "old", "new", "file", name="AGENTS.md").why == "stands nowhere: there is no file AGENTS.md"
 
 
 def test_a_file_that_was_changed_since_has_no_place_and_newlines_stay_what_they_are(tmp_path: Path) -> None:
     found = slot("line\nold", "line\nnew", "file", name="SKILL.md")
     (tmp_path / "SKILL.md").write_bytes(b"line\r\nold")
-    assert write_places(find_places(found, tmp_path)) == {tmp_path / "SKILL.md": "line\r\nnew"}
+    assert write_edits(find_text(found, [tmp_path]).edits) == {tmp_path / "SKILL.md": "line\r\nnew"}
     (tmp_path / "SKILL.md").write_bytes(b"line\r\nmine")
-    assert find_places(found, tmp_path) == []
+    assert not find_text(found, [tmp_path]).edits
 
 
 def test_of_places_that_overlap_one_is_written_whole(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("Be short and kind.")
-    first, second = Place(path, 0, 8, "Be brief"), Place(path, 0, 8, "Be terse")
-    assert write_places([first, second]) == {path: "Be brief and kind."}, "of two slots with one text the first"
-    apart, beside = Place(path, 13, 17, "warm"), Place(path, 8, 13, ", yet ")
-    assert write_places([first, apart, beside]) == {path: "Be brief, yet warm."}, "places that touch do not overlap"
-    across = Place(path, 3, 12, "curt but")
-    by_one = Place(path, 3, 9, "curt, ")
+    first, second = Edit(path, 0, 8, "Be brief"), Edit(path, 0, 8, "Be terse")
+    assert write_edits([first, second]) == {path: "Be brief and kind."}, "of two slots with one text the first"
+    apart, beside = Edit(path, 13, 17, "warm"), Edit(path, 8, 13, ", yet ")
+    assert write_edits([first, apart, beside]) == {path: "Be brief, yet warm."}, "places that touch do not overlap"
+    across = Edit(path, 3, 12, "curt but")
+    by_one = Edit(path, 3, 9, "curt, ")
     for places in ([first, across], [across, first], [across, beside], [beside, across], [by_one, beside]):
-        (text,) = write_places(places).values()
-        assert text in [write_places([one])[path] for one in places], text
+        (text,) = write_edits(places).values()
+        assert text in [write_edits([one])[path] for one in places], text
 
 
 def test_a_link_is_no_file_of_the_folder(tmp_path: Path) -> None:
@@ -161,15 +126,19 @@ def test_a_link_is_no_file_of_the_folder(tmp_path: Path) -> None:
     (inside / "link.txt").symlink_to(elsewhere / "theirs.txt")
     (inside / "again.txt").symlink_to(inside / "own.txt")
     (inside / "folder").symlink_to(elsewhere)
-    found = find_places(slot("Be short.", "Be kind."), inside)
-    assert [place.path for place in found] == [inside / "own.txt"]
+    found = finding(inside, "Be short.", "Be kind.")
+    assert [edit.path for edit in found.edits] == [inside / "own.txt"]
 
 
 def test_the_diff_is_one_that_git_applies(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a/agent.py").write_text("import os\n\nprompt = 'Be short.'")
-    (tmp_path / "a/b.txt").write_text("Be short.\nEnd\n")
-    changed = write_places(find_places(slot("Be short.", "Be kind."), tmp_path))
+    (tmp_path / "a/b.txt").write_text("Be short now.\n\nEnd\n")
+    edits = [
+        *finding(tmp_path, "Be short.", "Be kind.").edits,
+        *finding(tmp_path, "Be short now.", "Be kind now.").edits,
+    ]
+    changed = write_edits(edits)
     diff = describe_changes(changed, tmp_path)
     subprocess.run(["git", "apply", "-"], cwd=tmp_path, input=diff, text=True, check=True)
     assert {path: path.read_text() for path in changed} == changed
@@ -197,9 +166,10 @@ def test_the_command_shows_then_writes_and_says_what_has_no_place(tmp_path: Path
     assert '+prompt = "Be kind."' in shown.stdout and shown.returncode == 1
     assert "nodes.agent.slots.lost stands nowhere" in shown.stderr
     assert "Be short" in (tmp_path / "src/agent.py").read_text()
-    apply("--write")
+    assert "not started from" in apply("--write").stderr and "Be short" in (tmp_path / "src/agent.py").read_text()
+    apply("--write", "--unchecked")
     assert value_of((tmp_path / "src/agent.py").read_text()) == "Be kind."
-    again = apply("--write")
+    again = apply("--write", "--unchecked")
     assert (
         "nodes.agent.slots.system stands there already." in again.stderr and "system stands nowhere" not in again.stderr
     )
@@ -221,7 +191,7 @@ def test_what_is_no_text_is_told_since_the_source_lacks_it(settings: Any, told: 
     node = {"external": "text -> label", "command": ["x"], **settings}
     (tmp_path / "out.yaml").write_text(json.dumps({"name": "t", "lm": "openai/m", "nodes": {"agent": node}}))
     found = CliRunner().invoke(cli, ["apply", str(tmp_path / "out.yaml"), "--to", str(tmp_path)])
-    assert f"{told} stands nowhere in" in found.stderr and found.exit_code == 1
+    assert f"{told} is no text of the agent" in found.stderr and found.exit_code == 1
 
 
 def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:

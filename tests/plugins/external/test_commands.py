@@ -30,8 +30,7 @@ from workbench.errors import SpecError
 from workbench.run import Options, optimize, prepare
 from workbench.study import make_optimizer
 from workbench.testing.simulated import SimulatedLM, SimulatedPool
-from workbench_external.commands import _external_slots
-from workbench_external.observed import observe_file
+from workbench_external.observed import list_slots, observe_file
 
 ROOT = Path(__file__).parents[3]
 
@@ -201,6 +200,9 @@ def test_the_gateway_of_a_run_is_that_of_its_winner(tmp_path: Path) -> None:
     report = optimize(path, database=tmp_path / "run.db", optimizers=rewrite, pool=lm, options=options)
     found = report.winner.get("nodes.agent.slots.system.text")
     assert found != report.winner.get("nodes.agent.slots.system.match")
+    arguments = [report.run, "--to", str(tmp_path), "--write", "--db", str(tmp_path / "run.db")]
+    applied = CliRunner().invoke(cli, ["apply", *arguments])
+    assert applied.exit_code == 0 and "1 file changed." in applied.output, applied.output
     with gateway_of(tmp_path, report.run, "--db", "run.db", "--set", "lm=templates/instructions") as variables:
         assert chat(variables, SYSTEM)["choices"][0]["message"]["content"]
         chat(variables, "Another text.")
@@ -253,4 +255,4 @@ def test_an_agent_inside_another_node_is_found_by_all_three_commands(tmp_path: P
     file["nodes"] = {"team": {"ensemble": agent, "samples": 1}}
     path.write_text(json.dumps(file))
     workflow, _, _ = observe_file(prepare(path)[2], path, tmp_path / "run.db", 2, SimulatedPool(SimulatedLM()))
-    assert [found[:2] for found in _external_slots(workflow)] == [("team.of", "system")]
+    assert [(found.node, found.name) for found in list_slots(workflow)[0]] == [("team.of", "system")]

@@ -1,0 +1,157 @@
+"""Cuts the texts of an agent at what stands in its user's source, so that what is found better can be written there.
+
+What is sent is often more than what the user wrote: a framework's sentences stand around it, lists are joined, a
+signature stands before a docstring. Then each piece of the user's is a slot of its own, a `part` of what is sent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from workbench_external.slots.discover import FILES
+from workbench_external.slots.template import HOLE, find_constants
+from workbench_external.sources import Field, readings, split
+from workbench_external.sources.folder import SourceFile, Sources, cores
+
+#: Letters that a piece must have to be worth rewriting.
+_WORTH = 12
+#: Descriptions; other slots are messages, and files.
+_DESCRIPTIONS = ("tool", "parameter", "field")
+_WORD = re.compile(r"[A-Za-z]{5,}")
+
+
+class _Piece(NamedTuple):
+    """What of a text stands in a source: from where to where, and as a template.
+
+    own: the spans of its constants. What stands in its fields may be a piece of its own.
+    """
+
+    start: int
+    end: int
+    match: str
+    own: tuple[tuple[int, int], ...]
+
+
+def cut_slots(found: Mapping[str, Mapping[str, Any]], sources: Sources, vendor: bool) -> dict[str, dict[str, Any]]:
+    """The slots of an agent by what its user can change: those that stand in its source come first.
+
+    Args:
+        found: the slots as the agent sends them.
+        sources: where its source may be.
+        vendor: also those texts that stand nowhere in it, which are a framework's or a vendor's.
+    """
+    applied, others = dict[str, dict[str, Any]](), dict[str, dict[str, Any]]()
+    for name, slot in found.items():
+        if slot["in"] == "file":
+            applied[name] = dict(slot)
+            continue
+        pieces = _find_pieces(str(slot["match"]), sources)
+        if not pieces:
+            others[name] = dict(slot)
+        for piece in pieces:
+            is_part = (piece.start, piece.end) != (0, len(slot["match"]))
+            cut = {**slot, "match": piece.match, "text": piece.match, **({"part": True} if is_part else {})}
+            if cut not in applied.values():
+                applied[_free(name, applied, {*found} - {name})] = cut
+    kinds = {slot["in"] for slot in applied.values()}
+    for name, slot in others.items():
+        if vendor or not is_vendors(slot["in"], str(slot["match"]), kinds, sources):
+            applied[_free(name, applied, {})] = slot
+    return dict(sorted(applied.items(), key=lambda one: (one[0] in others, one[1]["in"] in _DESCRIPTIONS)))
+
+
+def is_vendors(place: str, match: str, kinds: Collection[str], sources: Sources) -> bool:
+    """Whether a text that cannot be written is somebody else's: others of its kind stand in the source, and nothing of
+    it does. Where no message does, the source is elsewhere, and all may be the user's.
+
+    Args:
+        place: of its slot.
+        match: the text.
+        kinds: the places of slots that stand in the source.
+    """
+    known = {*kinds} if place in _DESCRIPTIONS else {*kinds} - {*_DESCRIPTIONS}
+    return bool(known) and not sources.find_unwritable(match)
+
+
+def _free(name: str, taken: Collection[str], others: Collection[str]) -> str:
+    """The name, with a number if it is taken; none of others, too."""
+    if name not in taken:
+        return name
+    base = re.sub(r"_\d+\Z", "", name)
+    return next(new for n in range(2, 10_000) if (new := f"{base}_{n}") not in taken and new not in others)
+
+
+def _find_pieces(text: str, sources: Sources) -> list[_Piece]:
+    """The pieces of a text that stand in a source, in their order. Of those that overlap the longest counts."""
+    words = {*_WORD.findall(text)}
+    found = {
+        piece
+        for file in sources.files
+        if (not words or words & file.words) and file.path.name not in FILES  # which are slots themselves
+        for piece in _pieces_in(file, text)
+    }
+    chosen: list[_Piece] = []
+
+    def rank(piece: _Piece) -> tuple[int, int, str]:
+        return sum(start - end for start, end in piece.own), len(piece.own), piece.match
+
+    for piece in sorted(found, key=rank):
+        taken = [span for other in chosen for span in other.own]
+        if all(end <= other[0] or start >= other[1] for start, end in piece.own for other in taken):
+            chosen.append(piece)
+    return sorted(chosen, key=lambda one: (one.start, -one.end))
+
+
+def _pieces_in(file: SourceFile, text: str) -> Iterator[_Piece]:
+    for passage in file.texts or ():
+        words = _WORD.findall(max((part for part in passage.parts if isinstance(part, str)), key=len, default=""))
+        if words and not any(word in text for word in words[:3]):
+            continue
+        seen = set[tuple[Any, ...]]()
+        for reading in readings(passage):
+            if reading.parts in seen:
+                continue
+            seen.add(reading.parts)
+            for _, core, _ in cores(reading.parts):
+                constants, fields = split(core)
+                if len(re.sub(r"\W", "", "".join(constants))) >= _WORTH:
+                    yield from _pieces_of(text, constants, fields)
+
+
+def _pieces_of(text: str, constants: Sequence[str], fields: Sequence[tuple[Field, ...]]) -> Iterator[_Piece]:
+    """The first place of a template in a text."""
+    if any(HOLE.search(constant) for constant in constants):
+        return  # what looks like a hole is none
+    places = find_constants(text, constants)
+    if places is None:
+        return
+    start, end = (0 if not constants[0] else places[0]), places[-1] + len(constants[-1])
+    if not constants[-1]:
+        end = len(text)
+    if (not constants[0] or not constants[-1]) and text[:start].strip() + text[end:].strip():
+        return  # where a field begins or ends is not known
+    if not text[:start].strip() and not text[end:].strip():
+        start, end = 0, len(text)
+    own = tuple((place, place + len(constant)) for place, constant in zip(places, constants, strict=True) if constant)
+    yield _Piece(start, end, _as_template(text, constants, places, (start, end)), own)
+
+
+def _as_template(text: str, constants: Sequence[str], places: Sequence[int], span: tuple[int, int]) -> str:
+    """The template of the source, its holes named as those of the text. Space around the whole is the text's."""
+    words, names = [text[span[0] : places[0]] if constants[0] else ""], set[str]()
+    for number, constant in enumerate(constants):
+        words.append(constant)
+        if number + 1 == len(constants):
+            break
+        behind = places[number] + len(constant)
+        last = number + 2 == len(constants) and not constants[-1]
+        held = HOLE.fullmatch(text[behind : span[1] if last else places[number + 1]])
+        name = held[1] if held is not None and not held[1].isdigit() and held[1] not in names else ""
+        name = name or next(str(n) for n in range(1, 10_000) if str(n) not in names)
+        names.add(name)
+        words.append(f"{{{{{name}}}}}")
+    if constants[-1]:
+        words.append(text[places[-1] + len(constants[-1]) : span[1]])
+    return "".join(words)

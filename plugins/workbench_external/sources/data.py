@@ -1,0 +1,186 @@
+"""Texts in JSON, YAML, TOML and notebooks."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import yaml
+
+from workbench_external.sources.passages import CannotWrite, Part, Passage, only_text
+from workbench_external.sources.python import read_python
+
+_JSON = re.compile(r"//[^\n]*|/\*.*?\*/|(?P<text>\"(?:[^\"\\\n]|\\.)*\")(?P<key>\s*:)?", re.DOTALL)
+_TOML = re.compile(
+    r"#[^\n]*|(?P<text>\"\"\"(?:[^\\]|\\.)*?\"{3,5}|'''.*?'{3,5}|\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*')"
+    r"(?P<key>[ \t]*[=.\]])?",
+    re.DOTALL,
+)
+#: What may stand before a scalar of YAML.
+_MARKS = re.compile(r"(?:[&!]\S*\s+)*")
+
+
+def read_json(source: str) -> Iterator[Passage]:
+    """The texts of a JSON file, also one with comments; keys are none."""
+    for found in _JSON.finditer(source):
+        if found["text"] is None or found["key"] is not None:
+            continue
+        try:
+            value = json.loads(found["text"], strict=False)
+        except ValueError:
+            continue
+        plain = not found["text"].isascii() or "\\u" not in found["text"]
+        yield Passage(*found.span("text"), (value,), partial(_write_json, plain))
+
+
+def _write_json(plain: bool, new: Sequence[Part]) -> str:
+    text = only_text(new, "a string of JSON")
+    # A half of a pair can stand in no file.
+    plain = plain and not any(0xD800 <= ord(char) < 0xE000 for char in text)
+    return json.dumps(text, ensure_ascii=not plain)
+
+
+def read_toml(source: str) -> Iterator[Passage]:
+    """The texts of a TOML file; keys are none."""
+    for found in _TOML.finditer(source):
+        if found["text"] is None or found["key"] is not None:
+            continue
+        try:
+            value = tomllib.loads(f"x = {found['text']}")["x"]
+        except tomllib.TOMLDecodeError:
+            continue
+        several = found["text"][:3] in ('"""', "'''")
+        newline = "\r\n" if "\r\n" in source else "\n"
+        value = value.replace("\r\n", "\n") if several else value
+        yield Passage(*found.span("text"), (value,), partial(_write_toml, several, newline))
+
+
+def _write_toml(several: bool, newline: str, new: Sequence[Part]) -> str:
+    text = only_text(new, "a string of TOML")
+    if any(0xD800 <= ord(char) < 0xE000 for char in text):
+        raise CannotWrite("TOML has no half letters")
+    if not several and "\n" not in text:
+        return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    escaped = re.sub(r"\"{3,}|\"+\Z", lambda marks: '\\"' * len(marks[0]), text.replace("\\", "\\\\"))
+    escaped = re.sub(r"[^\n\t -~\u0080-\U0010ffff]", lambda char: f"\\u{ord(char[0]):04x}", escaped)
+    return f'"""\n{escaped}"""'.replace("\n", newline)  # a line break after the quotes is no part of the text
+
+
+def read_yaml(source: str) -> Iterator[Passage]:
+    """The texts of a YAML file: plain, in quotes, and as blocks; keys are none. Raises yaml.YAMLError."""
+    for document in yaml.compose_all(source, Loader=yaml.SafeLoader):
+        yield from _scalars(source, document, False, set())
+
+
+def _scalars(source: str, node: yaml.Node | None, flow: bool, seen: set[int]) -> Iterator[Passage]:
+    if node is None or id(node) in seen:  # of an alias the anchor counts
+        return
+    seen.add(id(node))
+    if isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:str":
+        yield _yaml_passage(source, node, flow)
+    elif isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                yield from _scalars(source, value, flow or bool(node.flow_style), seen)
+    elif isinstance(node, yaml.SequenceNode):
+        for value in node.value:
+            yield from _scalars(source, value, flow or bool(node.flow_style), seen)
+
+
+def _yaml_passage(source: str, node: yaml.ScalarNode, flow: bool) -> Passage:
+    start = source.startswith("\ufeff") + node.start_mark.index
+    end = source.startswith("\ufeff") + node.end_mark.index
+    marks = _MARKS.match(source, start, end)
+    start = start if marks is None else marks.end()
+    end = start + len(source[start:end].rstrip())
+    line = source[source.rfind("\n", 0, start) + 1 : start]
+    indent = len(line) - len(line.lstrip(" -")) if line.strip(" -") else len(line)
+    begins = indent if re.match(r"\s*(?:- +)*\S", line) else 0
+    newline = "\r\n" if "\r\n" in source else "\n"
+    # A block takes the rest of its line.
+    may_be_block = not flow and (node.style in ("|", ">") or not source[end:].partition("\n")[0].strip())
+    written = partial(_write_yaml, may_be_block, node.style in ("|", ">"), begins + 2, newline)
+    return Passage(start, end, (node.value,), written)
+
+
+def _write_yaml(may_be_block: bool, is_block: bool, indent: int, newline: str, new: Sequence[Part]) -> str:
+    text = only_text(new, "a scalar of YAML")
+    if any(0xD800 <= ord(char) < 0xE000 for char in text):
+        raise CannotWrite("YAML has no half letters")
+    lines = text.rstrip("\n").split("\n")
+    fit = all(char.isprintable() or char in "\n\t" for char in text) and not text[:1].isspace()
+    if may_be_block and (is_block or "\n" in text) and fit and text.strip():
+        ends = len(text) - len(text.rstrip("\n"))
+        written = [f"|{'-' if not ends else '' if ends == 1 else '+'}"]
+        written += [" " * indent + line if line else "" for line in lines] + [""] * max(0, ends - 1)
+        return newline.join(written)
+    if _is_plain(text):
+        return text
+    return re.sub(r"[\x7f-\x9f\ufeff\u2028\u2029]", _as_yaml_escape, json.dumps(text, ensure_ascii=False))
+
+
+def _as_yaml_escape(char: re.Match[str]) -> str:
+    return f"\\u{ord(char[0]):04x}"
+
+
+def _is_plain(text: str) -> bool:
+    """Whether a text needs no quotes, wherever it stands."""
+    if not re.fullmatch(r"[A-Za-z][\w .;()/'-]*[\w.)]", text):
+        return False
+    return yaml.safe_load(text) == text
+
+
+def read_notebook(source: str) -> Iterator[Passage]:
+    """The texts in the Python cells of a notebook. Raises ValueError for what is none."""
+    cells = [cell for cell in json.loads(source)["cells"] if cell.get("cell_type") == "code"]
+    at = 0
+    for cell in cells:
+        lines = cell["source"]
+        if not isinstance(lines, list) or not lines:
+            continue
+        spans = list[tuple[int, int]]()
+        found = re.search(rf"\"source\"\s*:\s*\[\s*(?={re.escape(_first_of(source, lines[0], at))})", source[at:])
+        if found is None:
+            continue
+        at += found.end()
+        for _ in lines:
+            if (text := _JSON.search(source, at)) is None:
+                break
+            spans.append(text.span("text"))
+            at = text.end()
+        yield from _cell_passages(source, lines, spans)
+
+
+def _first_of(source: str, line: str, at: int) -> str:
+    """How a line is written in the notebook."""
+    written = json.dumps(line, ensure_ascii=False)
+    return written if written in source[at:] else json.dumps(line)
+
+
+def _cell_passages(source: str, lines: Sequence[str], spans: Sequence[tuple[int, int]]) -> Iterator[Passage]:
+    code = "".join(lines)
+    # Commands of the notebook itself are no Python.
+    plain = "".join(re.sub(r"\A(\s*)[%!?]", r"\1#", line) for line in lines)
+    if len(spans) < len(lines):
+        return
+    begins = [sum(map(len, lines[:n])) for n in range(len(lines) + 1)]
+    try:
+        inner = [*read_python(plain)]
+    except (SyntaxError, ValueError, RecursionError):
+        return
+    separator = source[spans[0][1] : spans[1][0]] if len(spans) > 1 else ",\n    "
+    for passage in inner:
+        first = max(n for n in range(len(lines)) if begins[n] <= passage.start)
+        last = max(n for n in range(len(lines)) if begins[n] < max(passage.end, 1))
+        head, tail = code[begins[first] : passage.start], code[passage.end : begins[last + 1]]
+        write = partial(_write_cell, passage, head, tail, separator)
+        start, end = spans[first][0], spans[last][1]
+        yield Passage(start, end, passage.parts, write, passage.margin, passage.dialects)
+
+
+def _write_cell(passage: Passage, head: str, tail: str, separator: str, new: Sequence[Part]) -> str:
+    lines = (head + passage.write(new) + tail).splitlines(keepends=True)
+    return separator.join(json.dumps(line, ensure_ascii=False) for line in lines)

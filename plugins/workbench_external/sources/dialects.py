@@ -1,0 +1,180 @@
+"""The readings of a text: as it is, without its margin, and as a template of the usual forms.
+
+Nothing in a file says which of them a program takes. Those that read the same text differ in how another one is
+written, and a try of the agent tells which is right (`workbench_external.trial`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+
+from workbench_external.slots.template import VOLATILE
+from workbench_external.sources.passages import CannotWrite, Field, Part, Passage, compact
+
+_LINE = re.compile(r"\n[ \t]*")
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """A form of templates.
+
+    Args:
+        name: in settings of ours.
+        token: what is no plain text in it: fields, in the group `field`, and escapes.
+        unescaped: the text of an escape; None where the token means that the text is no such template.
+        escape: a constant as the template holds it, and whether a field follows. Raises CannotWrite.
+        ordered: whether a field is filled by its place.
+        field: a field, before some text.
+    """
+
+    name: str
+    token: re.Pattern[str]
+    unescaped: Callable[[str], str | None]
+    escape: Callable[[str, bool], str]
+    ordered: Callable[[str], bool] = lambda field: False
+    field: Callable[[str, str], str] = lambda field, behind: field
+
+    def read(self, parts: Sequence[Part]) -> tuple[Part, ...] | None:
+        """The parts of a text as this template's; None where it is none."""
+        found: list[Part] = []
+        for part in parts:
+            if isinstance(part, Field):
+                found.append(part)
+                continue
+            at = 0
+            for token in self.token.finditer(part):
+                found.append(part[at : token.start()])
+                at = token.end()
+                if (field := token["field"]) is not None:
+                    found.append(Field(field, self.name, self.ordered(field)))
+                elif (text := self.unescaped(token[0])) is None:
+                    return None
+                else:
+                    found.append(text)
+            found.append(part[at:])
+        return compact(found)
+
+    def lower(self, parts: Sequence[Part]) -> tuple[Part, ...]:
+        """The parts of a text as its source has them: fields of this template are words of it."""
+        found: list[Part] = []
+        for part, behind in zip_longest(parts, parts[1:]):
+            if isinstance(part, str):
+                own = isinstance(behind, Field) and behind.level == self.name
+                found.append(self.escape(part, own))
+            elif part is not None and part.level == self.name:
+                found.append(self.field(part.source, behind if isinstance(behind, str) else ""))
+            elif part is not None:
+                found.append(part)
+        return compact(found)
+
+
+def _escape_jinja(text: str, before_field: bool) -> str:
+    return re.sub(r"\{\{|\{%|\{#" + (r"|\{\Z" if before_field else ""), lambda mark: f'{{{{ "{mark[0]}" }}}}', text)
+
+
+def _escape_mustache(text: str, before_field: bool) -> str:
+    if "{{" in text or (before_field and text.endswith("{")):
+        raise CannotWrite("the new text has {{, which this form of templates has no escape for")
+    return text
+
+
+#: {name}, as str.format, LangChain and CrewAI have it.
+FORMAT = Dialect(
+    "format",
+    re.compile(r"\{\{|\}\}|(?P<field>\{[\w.\[\]]*(?:![rsa])?(?::[^{}\"'\n]*)?\})|[{}]"),
+    lambda token: {"{{": "{", "}}": "}"}.get(token),
+    lambda text, _: text.replace("{", "{{").replace("}", "}}"),
+    lambda field: field[1:2] in ("}", ":", "!"),
+)
+#: {{ name }}, as Jinja has it.
+JINJA = Dialect(
+    "jinja",
+    re.compile(r"\{\{ ?\"(?P<mark>\{\{|\{%|\{#|\{)\" ?\}\}|(?P<field>\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\})", re.DOTALL),
+    lambda token: token.strip("{} ").strip('"') or token,
+    _escape_jinja,
+)
+MUSTACHE = Dialect("mustache", re.compile(r"(?P<field>\{\{\{?.*?\}\}\}?)", re.DOTALL), lambda _: None, _escape_mustache)
+#: $name, as string.Template has it.
+DOLLAR = Dialect(
+    "dollar",
+    re.compile(r"\$\$|(?P<field>\$\{[_a-zA-Z]\w*\}|\$[_a-zA-Z]\w*)|\$"),
+    lambda token: "$" if token == "$$" else None,
+    lambda text, _: text.replace("$", "$$"),
+    field=lambda field, behind: field if field[1] == "{" or not re.match(r"\w", behind) else f"${{{field[1:]}}}",
+)
+#: %s and %(name)s, read only where the operator % stands.
+PERCENT = Dialect(
+    "percent",
+    re.compile(r"%%|(?P<field>%(?:\(\w+\))?[#0\- +]*(?:\*|\d+)?(?:\.(?:\*|\d+))?[diouxXeEfFgGcrsa])|%"),
+    lambda token: "%" if token == "%%" else None,
+    lambda text, _: text.replace("%", "%%"),
+    lambda field: not field.startswith("%("),
+)
+
+
+def _replaced(name: str, field: str) -> Dialect:
+    """Marks that a program looks for and replaces: all else stays as it is, and needs no escapes."""
+    return Dialect(name, re.compile(f"(?P<field>{field})"), lambda _: None, lambda text, _: text)
+
+
+_REPLACED = (
+    _replaced("braces", r"\{[_a-zA-Z]\w*\}"),
+    _replaced("double braces", r"\{\{ *[_a-zA-Z]\w* *\}\}"),
+    _replaced("dates", VOLATILE.pattern),
+    _replaced("marks", r"<<\w+>>|\[\[\w+\]\]|__[A-Z_]+__|%[A-Z_]+%|\[[A-Z_]{2,}\]|<[A-Z_]{2,}>"),
+)
+DIALECTS = {dialect.name: dialect for dialect in (FORMAT, JINJA, MUSTACHE, DOLLAR, PERCENT, *_REPLACED)}
+#: What is tried where nothing is known.
+_USUAL = ("", "format", "jinja", "dollar", *(dialect.name for dialect in _REPLACED))
+
+
+def with_dialect(passage: Passage, dialect: Dialect) -> Passage | None:
+    """A passage read as a template; None where it is none."""
+    parts = dialect.read(passage.parts)
+    write = passage.write
+    return None if parts is None else replace(passage, parts=parts, write=lambda new: write(dialect.lower(new)))
+
+
+def without_margin(passage: Passage) -> Passage | None:
+    """A passage without what its lines begin with in the source, as `textwrap.dedent` and `inspect.cleandoc` have it;
+    None where they begin with nothing."""
+    lines = "".join(part if isinstance(part, str) else "\0" for part in passage.parts).split("\n")[1:]
+    starts = [line[: len(line) - len(line.lstrip(" \t"))] for line in lines if line.strip(" \t")]
+    margin = min(starts, key=len) if starts else passage.margin
+    while not all(start.startswith(margin) for start in starts):
+        margin = margin[:-1]
+    if not margin:
+        return None
+
+    def without(text: str) -> str:
+        return _LINE.sub(lambda found: "\n" + found[0][1:].removeprefix(margin), text)
+
+    last = passage.parts[-1]
+    end = re.search(r"\n[ \t]*\Z", last) if isinstance(last, str) else None
+
+    def write(new: Sequence[Part]) -> str:
+        inside = [re.sub(r"\n(?!\n|\Z)", f"\n{margin}", p) if isinstance(p, str) else p for p in new]
+        if inside and isinstance(inside[-1], str) and end is not None:
+            inside[-1] = re.sub(r"\n\Z", end[0], inside[-1])
+        lines = "".join(part if isinstance(part, str) else "\0" for part in inside).split("\n")
+        further = [line for line in lines[1:] if line.strip(" \t")]
+        if lines[0].strip() and further and all(line.startswith((f"{margin} ", f"{margin}\t")) for line in further):
+            return passage.write([f"\n{margin}", *inside])  # else what they have more would be taken for the margin
+        return passage.write(inside)
+
+    parts = tuple(without(part) if isinstance(part, str) else part for part in passage.parts)
+    return replace(passage, parts=parts, write=write)
+
+
+def readings(passage: Passage) -> Iterator[Passage]:
+    """A passage in all the ways in which a program may read it, the likeliest first."""
+    plain = without_margin(passage)
+    shapes = [passage] if plain is None else [plain, passage] if passage.margin else [passage, plain]
+    for name in _USUAL if passage.dialects is None else passage.dialects:
+        for shape in shapes:
+            found = shape if not name else with_dialect(shape, DIALECTS[name])
+            if found is not None:
+                yield found

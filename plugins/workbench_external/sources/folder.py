@@ -1,0 +1,213 @@
+"""The files of an agent, and where a text of it stands in them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from workbench_external.slots.template import HOLE, Template
+from workbench_external.sources import (
+    CannotWrite,
+    Field,
+    Part,
+    Passage,
+    compact,
+    describe_syntax,
+    read_texts,
+    readings,
+    split,
+)
+
+_SKIPPED = {"venv", "node_modules", "__pycache__", "dist", "build", "site-packages"}
+#: Bytes; larger files are data. Files that are looked at, of a folder that is searched.
+_LARGEST, _MOST = 1 << 20, 4000
+#: Characters of a line that is looked for in files that cannot be written.
+_LINE = 12
+#: What no program reads, though it may quote a prompt.
+_IGNORED = re.compile(r"\.|README|CHANGELOG|LICENSE", re.IGNORECASE)
+_OF_OURS = re.compile(r"\bexternal\b")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A text of an agent in a file.
+
+    ways: how another text may be written there, by the readings of the file, the likeliest first.
+    """
+
+    path: Path
+    line: int
+    start: int
+    end: int
+    ways: tuple[Callable[[str], str], ...]
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file, as it was read. Its texts are parsed when they are first asked for."""
+
+    path: Path
+    text: str
+
+    @cached_property
+    def texts(self) -> list[Passage] | None:
+        return read_texts(self.path, self.text)
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """Its longer words, to pass over a file that cannot hold a text."""
+        return frozenset(re.findall(r"[A-Za-z]{5,}", self.text))
+
+    def line_of(self, place: int) -> int:
+        return self.text.count("\n", 0, place) + 1
+
+
+def read_source(path: Path) -> str | None:
+    try:
+        return path.read_bytes().decode("utf-8")  # newlines as they are
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+@dataclass
+class Sources:
+    """The files of some folders. Links, folders whose name begins with a dot, and what others have made are no part."""
+
+    folders: Sequence[Path]
+    _files: list[SourceFile] | None = field(default=None, repr=False)
+
+    @property
+    def files(self) -> list[SourceFile]:
+        if self._files is None:
+            paths = dict.fromkeys(path for folder in self.folders for path in find_files(folder))
+            read = [SourceFile(path, text) for path in paths if (text := read_source(path)) is not None]
+            # A workflow file holds the text to find it by.
+            yaml = (".yaml", ".yml")
+            self._files = [one for one in read if one.path.suffix not in yaml or not _OF_OURS.search(one.text)]
+        return self._files
+
+    def find(self, match: str) -> list[Place]:
+        """The places whose text is the one that a slot replaces."""
+        template, words = Template(match.strip()), _longest_word(match)
+        found: dict[tuple[Path, int, int], list[Callable[[str], str]]] = {}
+        lines: dict[tuple[Path, int, int], int] = {}
+        for file in self.files:
+            if words not in file.text:
+                continue
+            for passage in file.texts or ():
+                if not any(words in part for part in passage.parts if isinstance(part, str)):
+                    continue
+                for reading in readings(passage):
+                    if (way := way_to_write(reading, match, template)) is not None:
+                        key = (file.path, passage.start, passage.end)
+                        found.setdefault(key, []).append(way)
+                        lines[key] = file.line_of(passage.start)
+        return [Place(key[0], lines[key], *key[1:], tuple(ways)) for key, ways in found.items()]
+
+    def find_unwritable(self, match: str) -> list[tuple[Path, int, str]]:
+        """(path, line, why) of files that hold the words of a text, and are not written."""
+        lines = [line.strip() for part in HOLE.split(match)[::2] for line in part.splitlines()]
+        wanted = [line for line in lines if len(line) >= _LINE] or [line for line in lines if line]
+        found: list[tuple[Path, int, str]] = []
+        for file in self.files if wanted else ():
+            forms = [(line, json.dumps(line)[1:-1], json.dumps(line, ensure_ascii=False)[1:-1]) for line in wanted]
+            if all(any(form in file.text for form in one) for one in forms):
+                at = min(file.text.find(form) for form in forms[0] if form in file.text)
+                why = describe_syntax(file.path) if file.texts is None else _COMPOSED
+                found.append((file.path, file.line_of(at), why))
+        return found
+
+
+_COMPOSED = "its words stand there in another form than it is sent in"
+
+
+def find_files(folder: Path, hidden_files: Collection[str] = ()) -> Iterator[Path]:
+    """The files of a folder that are a user's own source. hidden_files: names that may begin with a dot."""
+    count = 0
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name not in _SKIPPED and not name.startswith("."))
+        for path in (Path(place, name) for name in sorted(names) if name in hidden_files or not _IGNORED.match(name)):
+            if path.is_file() and not path.is_symlink() and path.stat().st_size <= _LARGEST:
+                count += 1
+                if count > _MOST:
+                    return
+                yield path
+
+
+def _longest_word(match: str) -> str:
+    return max(re.findall(r"[A-Za-z]+", HOLE.sub(" ", match)), key=len, default="")
+
+
+def way_to_write(reading: Passage, match: str, template: Template) -> Callable[[str], str] | None:
+    """How another text is written in place of one; None if the passage is another text.
+
+    match: the text, as its slot has it. template: of the same without the space around it.
+    """
+    for head, core, tail in cores(reading.parts):
+        constants, groups = split(core)
+        if constants != template.constants:
+            continue
+        named = dict(zip(template.names, groups, strict=True))
+        if (_text(head), _text(tail)) == _space_around(match):  # the space around it is sent
+            return lambda text: reading.write(new_parts(text, named))
+        return lambda text: reading.write(compact([*head, *new_parts(text.strip(), named), *tail]))
+    return None
+
+
+def cores(parts: Sequence[Part]) -> Iterator[tuple[Sequence[Part], Sequence[Part], Sequence[Part]]]:
+    """(head, text, tail) of a passage, the space around it apart; then likewise without fields at its ends."""
+    first = _trimmed(parts)
+    yield first
+    inner = list(first[1])
+    head, tail = list(first[0]), list(first[2])
+    while inner and isinstance(inner[0], Field):
+        head.append(inner.pop(0))
+    while inner and isinstance(inner[-1], Field):
+        tail.insert(0, inner.pop())
+    if len(inner) < len(first[1]) and inner:
+        more = _trimmed(inner)
+        yield [*head, *more[0]], more[1], [*more[2], *tail]
+
+
+def _trimmed(parts: Sequence[Part]) -> tuple[Sequence[Part], Sequence[Part], Sequence[Part]]:
+    inner = list(parts)
+    head = tail = ""
+    if inner and isinstance(inner[0], str):
+        head = inner[0][: len(inner[0]) - len(inner[0].lstrip())]
+        inner[0] = inner[0].lstrip()
+    if inner and isinstance(inner[-1], str):
+        tail = inner[-1][len(inner[-1].rstrip()) :]
+        inner[-1] = inner[-1].rstrip()
+    return compact([head]), compact(inner), compact([tail])
+
+
+def _space_around(text: str) -> tuple[str, str]:
+    if not text.strip():
+        return text, ""
+    return text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :]
+
+
+def _text(parts: Sequence[Part]) -> str:
+    return "".join(part if isinstance(part, str) else "\0" for part in parts)
+
+
+def new_parts(text: str, named: dict[str, tuple[Field, ...]]) -> tuple[Part, ...]:
+    """The parts of a new text, with its fields by the names of holes. As `fill` does on the wire, a field that is left
+    out is appended, and a hole of another name is nothing. Raises CannotWrite."""
+    words = HOLE.split(text)
+    parts: list[Part] = []
+    for place, word in enumerate(words):
+        parts += [word] if place % 2 == 0 else named.get(word, ())
+    for name, fields in named.items():
+        if name not in words[1::2]:
+            parts += ["\n", *fields]
+    before = [one for fields in named.values() for one in fields if one.ordered]
+    after = [part for part in parts if isinstance(part, Field) and part.ordered]
+    if [*map(id, before)] != [*map(id, after)]:
+        raise CannotWrite("its fields are filled by their places, which the new text changes")
+    return compact(parts)

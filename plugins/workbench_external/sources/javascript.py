@@ -1,0 +1,254 @@
+"""Texts in JavaScript and TypeScript: strings of all three quotes, sums and joined lists of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from workbench_external.sources.javascript_tokens import Token, end_of_field, read_tokens
+from workbench_external.sources.passages import CannotWrite, Field, Part, Passage, compact, only_text, split_at
+
+_ESCAPE = re.compile(r"\\(?:u\{([0-9a-fA-F]+)\}|u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(\r\n|.))", re.DOTALL)
+_SIMPLE = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", "v": "\v", "0": "\0", "\n": "", "\r\n": "", "\r": ""}
+#: Tags whose function reads the text as it is, or without a margin.
+_TAGS = {"dedent", "outdent", "stripIndent", "stripIndents", "oneLine", "prompt"}
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
+
+
+def read_javascript(source: str) -> Iterator[Passage]:
+    """The texts of a JavaScript or TypeScript file, JSX included."""
+    yield from _Reader(source).read([*read_tokens(source)])
+
+
+class _Reader:
+    def __init__(self, source: str):
+        self.source = source
+        self.newline = "\r\n" if "\r\n" in source else "\n"
+
+    def read(self, tokens: Sequence[Token]) -> Iterator[Passage]:
+        at = 0
+        while at < len(tokens):
+            token = tokens[at]
+            if token.text == "[" and (joined := self._join(tokens, at)) is not None:
+                passage, at = joined
+                yield passage
+            elif (found := self._sum(tokens, at)) is not None:
+                passage, at = found
+                if passage is not None:
+                    yield passage
+            else:
+                at += 1
+
+    # What is read
+
+    def _sum(self, tokens: Sequence[Token], at: int) -> tuple[Passage | None, int] | None:
+        """(a text, the place behind it) for a string, or for a sum that begins here and has one."""
+        before = tokens[at - 1] if at else None
+        if before is not None and (before.text in (".", "+", "-", "*", "/", "%") or _is_operand_end(before)):
+            if tokens[at].kind not in ("string", "template"):
+                return None
+            if before.kind == "name" and tokens[at].kind == "template":
+                return self._tagged(before, tokens[at]), at + 1
+        parts, place, texts = list[Part](), at, list[bool]()
+        while (operand := self._operand(tokens, place)) is not None:
+            more, behind = operand
+            parts, place = [*parts, *more], behind
+            texts.append(any(isinstance(part, str) for part in more))
+            if place + 1 >= len(tokens) or tokens[place].text != "+" or tokens[place + 1].text in ("+", "="):
+                break
+            place += 1
+        if not any(texts[:2]):  # numbers that are added come to no text
+            return None
+        if tokens[place - 1].text == "+":
+            place -= 1
+        if len(texts) == 1:
+            return (None if _is_name(tokens, at) else self._single(tokens[at], _is_attribute(tokens, at))), at + 1
+        if place < len(tokens) and tokens[place].text in ("*", "/", "%", "-"):
+            return None, place
+        return Passage(tokens[at].start, tokens[place - 1].end, compact(parts), self._write_sum), place
+
+    def _operand(self, tokens: Sequence[Token], at: int) -> tuple[Sequence[Part], int] | None:
+        """(parts, the place behind them) of a string, or of a name with what is asked of it."""
+        if at >= len(tokens):
+            return None
+        token = tokens[at]
+        if token.kind in ("string", "template"):
+            follows = tokens[at + 1].text if at + 1 < len(tokens) else ""
+            return None if follows in (".", "[", "?.") else (self._parts(token), at + 1)
+        place = at
+        while place < len(tokens) and (tokens[place].kind == "name" or tokens[place].text in "([.?!"):
+            if tokens[place].text in _CLOSING:
+                place = _behind_bracket(tokens, place)
+            elif _ends_operand(tokens, at, place):
+                break
+            else:
+                place += 1
+        if place == at:
+            return None
+        return (Field(self.source[token.start : tokens[place - 1].end], "sum"),), place
+
+    def _join(self, tokens: Sequence[Token], at: int) -> tuple[Passage, int] | None:
+        """`["..", name].join("\\n")`: the passage is the list."""
+        if (end := _behind_bracket(tokens, at)) + 4 > len(tokens):
+            return None
+        dot, name, bracket, mark = tokens[end : end + 4]
+        if (dot.text, name.text, bracket.text, mark.kind) != (".", "join", "(", "string"):
+            return None
+        separator, parts, place = str(self._parts(mark)[0] if self._parts(mark) else ""), list[Part](), at + 1
+        while place < end - 1:
+            if (operand := self._operand(tokens, place)) is None:
+                return None
+            parts += [*([separator] if place > at + 1 else []), *operand[0]]
+            place = operand[1]
+            if tokens[place].text == ",":
+                place += 1
+            elif place != end - 1:
+                return None
+        if not any(isinstance(part, str) and part != separator for part in parts):
+            return None
+        start, stop = tokens[at].start, tokens[end - 1].end
+        return Passage(start, stop, compact(parts), lambda new: self._write_list(separator, start, new)), end
+
+    def _tagged(self, tag: Token, token: Token) -> Passage | None:
+        if tag.text in ("return", "case", "typeof", "of", "in", "default", "await", "yield", "else"):
+            return self._single(token)
+        if tag.text not in _TAGS:
+
+            def refuse(new: Sequence[Part]) -> str:
+                raise CannotWrite(f"what the tag {tag.text} makes of a template is not known")
+
+            return Passage(token.start, token.end, self._parts(token), refuse)
+        return self._single(token)
+
+    def _single(self, token: Token, is_attribute: bool = False) -> Passage:
+        """is_attribute: of JSX, which knows no escapes, but values in braces."""
+        mark = token.text[0]
+
+        def write(new: Sequence[Part]) -> str:
+            text = "" if mark == "`" else only_text(new, "a string")
+            if mark == "`" or "\n" in text:
+                written = self._write_template(new)
+            else:
+                written = write_string(text, mark)
+            return f"{{{written}}}" if is_attribute and (written[0] == "`" or "\\" in written) else written
+
+        return Passage(token.start, token.end, self._parts(token), write)
+
+    def _parts(self, token: Token) -> tuple[Part, ...]:
+        inside, start = token.text[1:-1], token.start + 1
+        if token.kind == "string":
+            return compact([_decoded(inside)])
+        parts, at, last = list[Part](), start, start
+        while at < token.end - 1:
+            if self.source[at] == "\\":
+                at += 2
+            elif self.source.startswith("${", at) and (closed := end_of_field(self.source, at, token.end)) is not None:
+                parts += [self._text(last, at), Field(self.source[at + 2 : closed - 1], "template")]
+                at = last = closed
+            else:
+                at += 1
+        return compact([*parts, self._text(last, token.end - 1)])
+
+    def _text(self, start: int, end: int) -> str:
+        """The text of a part of a template literal, in which any line break is \\n."""
+        return _decoded(re.sub(r"\r\n?", "\n", self.source[start:end]))
+
+    # What is written
+
+    def _write_template(self, new: Sequence[Part]) -> str:
+        return "`" + "".join(f"${{{p.source}}}" if isinstance(p, Field) else self._inside(p) for p in new) + "`"
+
+    def _inside(self, text: str) -> str:
+        escaped = text.replace("\\", "\\\\").replace("`", "\\`").replace("${", "\\${")
+        return _controls(escaped, but="\n\t").replace("\n", self.newline)
+
+    def _write_sum(self, new: Sequence[Part]) -> str:
+        """Texts and fields as a sum, each of them as it was; several lines are a template."""
+        words = [
+            part.source
+            if isinstance(part, Field) and part.level == "sum"
+            else self._write_template([part])
+            if isinstance(part, Field) or "\n" in part
+            else write_string(part, '"')
+            for part in new
+        ]
+        # Two numbers would be added: the first is a text.
+        begins = len(new) > 1 and isinstance(new[0], Field) and isinstance(new[1], Field)
+        return " + ".join([*(['""'] if begins else []), *words]) or '""'
+
+    def _write_list(self, mark: str, start: int, new: Sequence[Part]) -> str:
+        line = self.source[self.source.rfind("\n", 0, start) + 1 : start]
+        indent = line[: len(line) - len(line.lstrip())]
+        inside = self.newline.join(f"{indent}  {self._write_sum(one)}," for one in split_at(new, mark))
+        return f"[{self.newline}{inside}{self.newline}{indent}]"
+
+
+def _is_name(tokens: Sequence[Token], at: int) -> bool:
+    """Whether a string is the name of a property, or of a module."""
+    before = tokens[at - 1].text if at else ""
+    behind = tokens[at + 1].text if at + 1 < len(tokens) else ""
+    return before in ("from", "import") or (before in ("{", ",") and behind == ":")
+
+
+def _is_attribute(tokens: Sequence[Token], at: int) -> bool:
+    """Whether a string is an attribute of JSX: `name="text"` before a further name or the end of a tag."""
+    if at < 2 or tokens[at - 1].text != "=" or tokens[at - 1].end != tokens[at].start or at + 1 >= len(tokens):
+        return False
+    behind = tokens[at + 1]
+    return tokens[at - 2].kind == "name" and (behind.text in (">", "/") or behind.kind == "name")
+
+
+def _ends_operand(tokens: Sequence[Token], at: int, place: int) -> bool:
+    """Whether an operand that begins at `at` ends before a place: at a question, or a further name."""
+    token = tokens[place]
+    if token.text in ("?", "!"):
+        return place + 1 < len(tokens) and tokens[place + 1].text != "."
+    return place > at and token.kind == "name" and tokens[place - 1].text != "."
+
+
+def _is_operand_end(token: Token) -> bool:
+    words = ("return", "case", "typeof", "of", "in", "default", "await", "yield", "else", "void", "as", "from")
+    return (token.kind == "name" and token.text not in words) or token.text in (")", "]")
+
+
+def _behind_bracket(tokens: Sequence[Token], at: int) -> int:
+    """The place behind the bracket that closes the one at `at`, or the end."""
+    open_ = list[str]()
+    for place in range(at, len(tokens)):
+        token = tokens[place]
+        if token.kind == "mark" and token.text in _CLOSING:
+            open_.append(_CLOSING[token.text])
+        elif token.kind == "mark" and open_ and token.text == open_[-1]:
+            open_.pop()
+            if not open_:
+                return place + 1
+    return len(tokens)
+
+
+def _decoded(text: str) -> str:
+    def char(found: re.Match[str]) -> str:
+        code = found[1] or found[2] or found[3]
+        return chr(int(code, 16)) if code and int(code, 16) < 0x110000 else _SIMPLE.get(found[4], found[4] or "")
+
+    decoded = _ESCAPE.sub(char, text)
+    # Two halves of a pair are one letter.
+    return decoded.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+
+
+def write_string(text: str, mark: str) -> str:
+    """A string of one line in quotes: those given, or the other ones where that saves escapes."""
+    if mark in text and (other := "'" if mark == '"' else '"') not in text:
+        mark = other
+    escaped = text.replace("\\", "\\\\").replace(mark, "\\" + mark)
+    return mark + _controls(escaped, but="") + mark
+
+
+def _controls(text: str, but: str) -> str:
+    """A text with what is no letter as escapes."""
+    simple = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+    return "".join(
+        char
+        if char in but or (char.isprintable() and char not in "\u2028\u2029")
+        else simple.get(char) or (f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\u{{{ord(char):x}}}")
+        for char in text
+    )

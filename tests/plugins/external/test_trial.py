@@ -1,0 +1,251 @@
+"""`apply` starts the changed agent and compares what it sends with what was proved (issue 34 point 6;
+existing-agents.md finding 3)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from tests.helpers.external_agents import CLIENT
+
+from workbench.cli import cli
+from workbench.gateway import Ask
+from workbench.workflow import parse_signature
+from workbench_external.trial import stand_in_answer
+
+SYSTEM, USER = "You sort the post of an office.", "Name the kind of this: {text} now please"
+FORM = ' Answer in this form: {"label": "a"}.'
+
+
+def agent(system: str = repr(SYSTEM), user: str = "row['text'] + ' ?'", more: str = "") -> str:
+    """An agent of one call, whose messages are these expressions."""
+    return f"{CLIENT}\n{more}\nsystem = {system}\nuser = {user}\n" + (
+        'print(chat([{"role": "system", "content": system}, {"role": "user", "content": user}])["content"])\n'
+    )
+
+
+def system_slot(text: str, match: str = SYSTEM, **more: Any) -> dict[str, Any]:
+    return {"in": "system", "match": match, "text": text, **more}
+
+
+def apply(place: Path, source: str, slots: dict[str, Any], *flags: str, **node: Any) -> Result:
+    (place / "src").mkdir(exist_ok=True)
+    (place / "src/agent.py").write_text(source)
+    shape = {"external": "text -> label: Literal['a', 'b']", "command": ["python", "src/agent.py"], "slots": slots}
+    spec = {"name": "t", "lm": "openai/m", "nodes": {"agent": {**shape, **node}}}
+    (place / "out.yaml").write_text(json.dumps(spec))
+    return CliRunner().invoke(cli, ["apply", str(place / "out.yaml"), "--to", str(place / "src"), *flags])
+
+
+def line_of(folder: Path, name: str) -> str:
+    lines = (folder / "src/agent.py").read_text().splitlines()
+    return next(line for line in lines if line.startswith(f"{name} = "))
+
+
+@pytest.mark.parametrize(
+    ("system", "more", "wanted"),
+    [
+        pytest.param(repr(SYSTEM), "", "{", id="sent as it is"),
+        pytest.param(f"{SYSTEM!r}.format(text=row['text'])", "", "{{", id="str.format"),
+        pytest.param(f"jinja2.Template({SYSTEM!r}).render()", "import jinja2", "{", id="Jinja"),
+        pytest.param(f"string.Template({SYSTEM!r}).substitute()", "import string", "{", id="dollar"),
+        pytest.param(
+            f"Prompt({SYSTEM!r}).fill()",
+            "class Prompt(str):\n  def fill(self): return self.format()",
+            "{{",
+            id="a class",
+        ),
+    ],
+)
+def test_3_a_new_text_is_written_in_the_way_in_which_the_agent_reads_it(
+    system: str, more: str, wanted: str, tmp_path: Path
+) -> None:
+    """LangChain's, Haystack's and all other templates: nothing in the file says which it is, and the trial does."""
+    text = SYSTEM + FORM
+    found = apply(tmp_path, agent(system, more=more), {"system": system_slot(text)}, "--write")
+    assert found.exit_code == 0, found.output
+    assert f"form: {wanted}" in line_of(tmp_path, "system") and "1 file changed." in found.stderr
+
+
+def test_3_a_text_that_no_way_writes_is_left_and_shown(tmp_path: Path) -> None:
+    """As google-adk fills `{kind}` in an instruction, and has no escape for it."""
+    more = "import re\ndef fill(text): return re.sub(r'{+[^{}]*}+', lambda found: 'FILLED', text)"
+    found = apply(
+        tmp_path, agent(f"fill({SYSTEM!r})", more=more), {"system": system_slot(SYSTEM + " {kind}")}, "--write"
+    )
+    assert found.exit_code == 1 and "0 files changed." in found.stderr
+    assert "cannot be written: the changed agent sends another text" in found.stderr
+    assert "-You sort the post of an office. {kind}" in found.stderr and "FILLED" in found.stderr
+    assert SYSTEM + "'" in line_of(tmp_path, "system")
+
+
+def test_3_what_differs_is_left_and_the_rest_is_written(tmp_path: Path) -> None:
+    more = "def shout(text): return text.replace('office', 'OFFICE').replace('letters', 'LETTERS')"
+    source = agent(f"shout({SYSTEM!r})", repr(USER) + ".format(text=row['text'])", more)
+    slots = {
+        "system": system_slot("Sort letters.", SYSTEM),
+        "user": {
+            "in": "user",
+            "match": "Name the kind of this: {{text}} now please",
+            "text": "Kind of {{text}}?" + FORM,
+        },
+    }
+    found = apply(tmp_path, source, slots, "--write")
+    assert found.exit_code == 1, found.output
+    assert ".format(text=row" in line_of(tmp_path, "user") and '{{"label": "a"}}' in line_of(tmp_path, "user")
+    assert SYSTEM in line_of(tmp_path, "system")
+
+
+def test_3_texts_that_need_different_ways_are_each_written_in_its_own(tmp_path: Path) -> None:
+    """A template that ends the agent, beside a text that is none."""
+    source = agent(f"{SYSTEM!r}.format()", f"{USER.partition('{')[0]!r} + row['text']")
+    match = USER.replace("{text} now please", "{{text}}")
+    slots = {
+        "system": system_slot(SYSTEM + FORM),
+        "user": {"in": "user", "match": match, "text": f"Kind: {FORM} {{{{text}}}}"},
+    }
+    found = apply(tmp_path, source, slots, "--write")
+    assert found.exit_code == 0, found.output
+    assert "{{" in line_of(tmp_path, "system") and "{{" not in line_of(tmp_path, "user")
+
+
+def test_3_a_text_that_stands_for_two_is_refused(tmp_path: Path) -> None:
+    """One constant is the system message and a part of another one, which the proof did not change."""
+    source = agent("RULE", "'About ' + RULE + row['text']", f"RULE = {SYSTEM!r}")
+    found = apply(tmp_path, source, {"system": system_slot("Sort it.")}, "--write")
+    assert found.exit_code == 1 and "sends another text" in found.stderr and SYSTEM in line_of(tmp_path, "RULE")
+
+
+def test_3_a_check_alone_writes_nothing_and_no_model_is_asked(tmp_path: Path) -> None:
+    found = apply(tmp_path, agent(), {"system": system_slot(SYSTEM + FORM)}, "--check")
+    assert found.exit_code == 0, found.output
+    assert "Tried: the changed agent sends 1 text as proved." in found.stderr
+    assert "+system = " in found.stdout and SYSTEM + "'" in line_of(tmp_path, "system")
+
+
+def test_3_the_folder_itself_is_never_where_it_is_tried(tmp_path: Path) -> None:
+    more = "import pathlib\npathlib.Path(__file__).with_name('ran').write_text('x')\n"
+    found = apply(
+        tmp_path,
+        agent(more=more),
+        {"system": system_slot("Sort it now.")},
+        "--write",
+        folder="src",
+        command=["python", "agent.py"],
+    )
+    assert found.exit_code == 0 and not (tmp_path / "src/ran").exists()
+
+
+def test_3_a_text_that_no_request_needed_is_not_proved(tmp_path: Path) -> None:
+    source = agent(more="OTHER = 'You write letters to the office.'")
+    slots = {"system": system_slot("Sort it."), "system_2": system_slot("Write.", "You write letters to the office.")}
+    found = apply(tmp_path, source, slots, "--write")
+    assert found.exit_code == 1 and "slots.system_2 was not sent on the rows that were tried" in found.stderr
+    assert "Sort it." in line_of(tmp_path, "system") and "You write" in line_of(tmp_path, "OTHER")
+
+
+def test_3_tools_are_called_so_that_what_follows_is_sent(tmp_path: Path) -> None:
+    """A second agent behind a tool, and the tool's own description."""
+    tool = """
+import inspect
+def hand(words):
+    \"\"\"Hands the letter to the writer.
+
+    Args:
+        words: What the writer should know.
+    \"\"\"
+words = {"type": "string", "description": "What the writer should know."}
+told = inspect.getdoc(hand).split("Args")[0].strip()
+tool = {"name": "hand", "description": told, "parameters": {"properties": {"words": words}}}
+tools = [{"type": "function", "function": tool}]
+"""
+    source = f"""{CLIENT}{tool}
+said = [{{"role": "system", "content": {SYSTEM!r}}}, {{"role": "user", "content": row["text"]}}]
+answer = chat(said, tools=tools)
+if answer.get("tool_calls"):
+    said[0] = {{"role": "system", "content": "You write letters to the office."}}
+    answer = chat(said)
+print(answer["content"])
+"""
+    slots = {
+        "system": system_slot("You write kind letters.", "You write letters to the office."),
+        "tool_hand": {
+            "in": "tool",
+            "name": "hand",
+            "match": "Hands the letter to the writer.",
+            "text": "Hands it on.\nNow.",
+        },
+    }
+    found = apply(tmp_path, source, slots, "--write")
+    assert found.exit_code == 0, found.output
+    now = (tmp_path / "src/agent.py").read_text()
+    assert "You write kind letters." in now and '"""Hands it on.\n    Now.\n\n    Args:' in now
+
+
+@pytest.mark.parametrize(
+    ("node", "told"),
+    [
+        ({"command": None, "url": "http://127.0.0.1:9/ask"}, "is a service that runs already"),
+        ({"image": "agents"}, "runs in an image"),
+        ({"command": ["python", "-c", "pass"]}, "is not started from"),
+    ],
+    ids=["service", "image", "elsewhere"],
+)
+def test_3_an_agent_that_cannot_be_started_is_written_by_the_users_word(
+    node: dict[str, Any], told: str, tmp_path: Path
+) -> None:
+    slots = {"system": system_slot("Sort it.")}
+    found = apply(tmp_path, agent(), slots, "--write", **node)
+    assert found.exit_code == 1 and told in found.stderr and "--write --unchecked" in found.stderr
+    assert SYSTEM in line_of(tmp_path, "system")
+    assert apply(tmp_path, agent(), slots, "--write", "--unchecked", **node).exit_code == 0
+    assert "Sort it." in line_of(tmp_path, "system")
+    braces = apply(tmp_path, agent(), {"system": system_slot("Sort it." + FORM)}, "--write", "--unchecked", **node)
+    assert braces.exit_code == 1 and "its { } would be read as fields if it is a template" in braces.stderr
+
+
+def test_3_an_agent_that_asks_nothing_is_not_proved(tmp_path: Path) -> None:
+    found = apply(tmp_path, f"import sys; sys.exit({SYSTEM!r})", {"system": system_slot("Sort it.")}, "--write")
+    assert (
+        found.exit_code == 1 and "the agent asked no model on a row: the agent ended with exit code 1" in found.stderr
+    )
+
+
+def test_security_5_a_result_that_is_not_trusted_is_asked_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORKBENCH_TRUST", "")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    found = apply(tmp_path, agent(), {"system": system_slot("Sort it.")}, "--write", "--unchecked")
+    assert "is not trusted yet" in str(found.exception)
+    assert SYSTEM in line_of(tmp_path, "system")
+
+
+def test_the_stand_in_answers_what_tools_and_schemas_allow() -> None:
+    signature = parse_signature("text -> label: Literal['a', 'b'], why")
+    schema = {
+        "type": "object",
+        "properties": {
+            "kind": {"enum": ["x", "y"]},
+            "sure": {"type": "number"},
+            "of": {"$ref": "#/$defs/Of"},
+            "z": {"type": "null"},
+        },
+        "required": ["kind", "sure", "of"],
+        "$defs": {"Of": {"type": "object", "properties": {"n": {"type": "array", "items": {"type": "integer"}}}}},
+    }
+    tools = tuple({"type": "function", "function": {"name": name, "parameters": schema}} for name in ("one", "two"))
+    said = ({"role": "user", "content": "x"},)
+    calls = [stand_in_answer(Ask("m", (*said, *({"role": "tool"},) * n), tools), signature) for n in range(3)]
+    assert [call["name"] for answer in calls for call in answer.tool_calls] == ["one", "two"]
+    assert json.loads(calls[0].tool_calls[0]["arguments"]) == {"kind": "x", "sure": 1.0, "of": {"n": [1]}}
+    assert calls[2].text == "a"
+    form = {"type": "json_schema", "json_schema": {"name": "f", "schema": schema}}
+    assert json.loads(stand_in_answer(Ask("m", said, (), {"response_format": form}), signature).text)["of"] == {
+        "n": [1]
+    }
+    plain = stand_in_answer(Ask("m", said, (), {"response_format": {"type": "json_object"}}), signature).text
+    assert json.loads(plain) == {"label": "a", "why": "a text"}
