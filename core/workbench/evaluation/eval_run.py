@@ -230,7 +230,7 @@ class EvalRun:
         self.seen = dict(zip((row.id for row in self.rows), described, strict=True))
         self.sealed_tests, self.name = SealedTests(store), evaluated_name(task)
         self.results: list[list[Result | None]] = [[None] * len(self.rows) for _ in range(options.repeats)]
-        self.row_keys, self.warnings, self._shared_lines = RowKeys(task), list[str](), list[str]()
+        self.row_keys, self.warnings = RowKeys(task), list[str]()
         self._watched = bool(plugins().manager.hook.call_settled.get_hookimpls())
         self._sum, self._done = 0.0, 0
 
@@ -256,7 +256,6 @@ class EvalRun:
             finally:
                 self.warnings += self.runtime.warnings()
                 with suppress(asyncio.CancelledError):
-                    self._shared_lines = self.runtime.warnings()
                     await self.runtime.aclose()
                 restore_signals()
             report = self._finish(status, raised)
@@ -337,7 +336,6 @@ class EvalRun:
                 *self.warnings,
                 *self._idle_repeats(),
                 *self._fault_lines(),
-                *self._shared_lines,
                 *([no_price_line(unpriced)] if (unpriced := self._unpriced()) else []),
             ],
             unpriced=unpriced,
