@@ -197,11 +197,6 @@ class Plugins:
         """The name of the plugin that registered it."""
         return self._tables[kind][name][1]
 
-    def is_bundled(self, kind: str, name: str) -> bool:
-        """Whether it comes with workbench, and not from another distribution."""
-        owner = self.owner(kind, name)
-        return any(info.name == owner and info.distribution == NAME for info in self.infos)
-
     def emit(self, event: str, **values: Any) -> None:
         """Call an event's hook in every plugin. One that raises is set aside, and the run goes on."""
         for impl in list(getattr(self.manager.hook, event).get_hookimpls()):

@@ -323,12 +323,9 @@ def declares(**settings: Declaration) -> Callable[[Any], Any]:
 def declared_powers(kind: str, name: str) -> Powers | None:
     """What a registered thing declares; None if it declares nothing, or cannot be loaded."""
     try:
-        found = declaration_of(plugins().get(kind, name))
+        return declaration_of(plugins().get(kind, name))
     except PluginError:
         return None
-    if found is None and kind == "lms" and plugins().is_bundled(kind, name):
-        return {}  # all that these do is said by the settings of any model
-    return found
 
 
 def declaration_of(thing: Any) -> Powers | None:

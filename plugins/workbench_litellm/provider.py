@@ -6,9 +6,11 @@ import re
 from typing import Any
 
 from workbench.distribution import package_folder
+from workbench.powers import declares
 from workbench_litellm.installed import check_litellm, has_litellm
 
 
+@declares()
 def anything(model: str, settings: Any) -> Any:
     """Any model string of LiteLLM or DSPy; after `litellm/`, what follows is the model string.
 

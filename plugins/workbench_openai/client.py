@@ -22,6 +22,7 @@ from workbench.lm import (
     parse_price,
     redact_answer,
 )
+from workbench.powers import declares
 from workbench_openai import wire
 from workbench_openai.passing import Passing
 from workbench_openai.prices import usd_per_token
@@ -31,23 +32,27 @@ HOSTED = "https://api.openai.com/v1"
 DEFAULT_CONCURRENCY = 16
 
 
+@declares()
 def openai(model: str, settings: Any) -> OpenAIChat:
     """`openai/...`: api.openai.com, or OPENAI_BASE_URL, or the api_base of the settings."""
     base = os.environ.get("OPENAI_BASE_URL") or os.environ.get("OPENAI_API_BASE") or HOSTED
     return OpenAIChat(model, settings, base, "OPENAI_API_KEY")
 
 
+@declares()
 def hosted_vllm(model: str, settings: Any) -> OpenAIChat:
     """`hosted_vllm/...`: a vLLM server; also asks for token ids where log-probabilities are asked for."""
     base = os.environ.get("HOSTED_VLLM_API_BASE") or "http://127.0.0.1:8000/v1"
     return OpenAIChat(model, settings, base, "HOSTED_VLLM_API_KEY", token_ids=True)
 
 
+@declares()
 def ollama(model: str, settings: Any) -> OpenAIChat:
     """`ollama/...`: an Ollama server."""
     return OpenAIChat(model, settings, os.environ.get("OLLAMA_API_BASE") or "http://127.0.0.1:11434/v1")
 
 
+@declares()
 def local(model: str, settings: Any) -> OpenAIChat:
     """`local/...`: any server on this machine; by default where llama.cpp's listens."""
     return OpenAIChat(model, settings, "http://127.0.0.1:8080/v1")

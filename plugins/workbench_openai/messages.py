@@ -14,6 +14,7 @@ from yarl import URL
 
 from workbench.lm import Request, Response, is_loopback, parse_price
 from workbench.plugins import plugins
+from workbench.powers import declares
 from workbench_openai.passing import Passing
 from workbench_openai.prices import usd_per_token
 from workbench_openai.server import Server, base_url
@@ -24,6 +25,7 @@ VERSION = "2023-06-01"
 _OWN = {"thinking", "top_k", "metadata", "service_tier", "output_config", "context_management", "container"}
 
 
+@declares()
 def anthropic(model: str, settings: Any) -> AnthropicMessages:
     """`anthropic/...`: api.anthropic.com, or ANTHROPIC_BASE_URL, or the api_base of the settings."""
     return AnthropicMessages(model, settings)
