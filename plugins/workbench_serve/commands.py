@@ -24,7 +24,7 @@ from workbench.text import one_line
 )
 @click.option("--token", envvar="WORKBENCH_SERVE_TOKEN", help="What clients must send. Better given as the variable.")
 @click.option("--no-auth", is_flag=True, help="Listen beyond this machine without a token.")
-@click.option("--trace", is_flag=True, help="Let clients see what each node did: prompts' answers, results of tools.")
+@click.option("--trace", is_flag=True, help="Let clients see what each node did, by ?trace=1.")
 @click.option("--fixed", is_flag=True, help="Always the file's own configuration, however long requests wait.")
 @click.option("--set", "sets", multiple=True, metavar="ADDRESS=VALUE", help="Change a setting of the file.")
 @click.option("--sandbox", metavar="NAME", envvar="WORKBENCH_SANDBOX", help="Sandbox for model-written code.")
@@ -47,7 +47,6 @@ def serve_command(
 
     \b
     POST /predict               {"FIELD": value, ...} -> {"outputs": {...}, "cost": {...}}
-                                with --trace also: ?trace=1 adds what each node did
     POST /v1/chat/completions   as OpenAI's, for workflows with one text in and one out; GET /v1/models
     GET  /openapi.json          inputs and outputs with their types
     GET  /health                {"status": "ok"}
@@ -58,21 +57,21 @@ def serve_command(
     SIGTERM or Ctrl-C ends it once running requests are answered, a second one at once. Tool calls for which the policy
     says `ask` are refused.
     """
+    from contextlib import ExitStack
+    from dataclasses import replace
+
     from workbench.cli.trust import require_trust
     from workbench.inference import load, load_configurations
     from workbench_serve.settings import Settings
 
-    token = (token or "").strip() or None  # a header cannot carry outer spaces
-    settings = Settings(host, port, waiting=waiting, deadline=deadline, max_body=max_body, token=token, trace=trace)
+    shown = (token or "").strip() or None  # a header cannot carry outer spaces
+    settings = Settings(host, port, waiting=waiting, deadline=deadline, max_body=max_body, token=shown, trace=trace)
     settings.check(no_auth)
     _require_extra()
-    source = require_trust(file, called=True)
-    from contextlib import ExitStack
-    from dataclasses import replace
-
     from workbench_serve.server import serve
 
     with ExitStack() as stack:
+        source = require_trust(file, called=True)
         wf = stack.enter_context(load(source, changes=_changes(sets), sandbox=sandbox))
         loaded = [wf] if fixed else load_configurations(wf, source, changes=_changes(sets), sandbox=sandbox)
         others = [stack.enter_context(other) for other in loaded[1:]]

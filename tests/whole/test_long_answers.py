@@ -117,7 +117,11 @@ READERS: dict[str, Callable[[str], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", READERS)
+#: Read most of what is said; the others are tried in the slow tier.
+FIRST = ("str", "dict", "Literal['a', 'b']", "calls", "json")
+
+
+@pytest.mark.parametrize("name", [n if n in FIRST else pytest.param(n, marks=pytest.mark.slow) for n in READERS])
 @pytest.mark.parametrize(
     "ends", [ENDS[:2], pytest.param(ENDS[2:], marks=pytest.mark.slow)], ids=["bare", "within other marks"]
 )

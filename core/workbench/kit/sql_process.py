@@ -283,31 +283,16 @@ def _at(name: str, before: int, *values: Any) -> Any:
     return _plain().execute(f"select {name}({', '.join('?' * len(values))})", values).fetchone()[0]
 
 
-#: A conversion of printf with its width and precision, which may be the next value: SQLite, "Built-in printf()".
-_CONVERSION = re.compile(r"%[-+ 0#,!]*(\*|\d+)?(?:\.(\*|\d+)?)?l{0,2}(.)", re.DOTALL)
+#: A conversion of printf with its width and precision: SQLite, "Built-in printf()".
+_CONVERSION = re.compile(r"%%|%[-+ 0#,!]*(\*|\d*)(?:\.(\*|\d*))?")
 
 
 def _format(form: Any = None, *values: Any) -> str | None:
-    """printf. Raises ValueError where widths and precisions make more than VALUE characters."""
-    if form is None:
-        return None
-    form, left, wide = _as_text(form), iter(values), 0
-    for width, precision, kind in _CONVERSION.findall(form):
-        sizes = [next(left, 0) if size == "*" else size or 0 for size in (width, precision)]
-        wide += sum(map(_size, sizes))
-        if kind != "%":
-            next(left, None)
-    if wide > VALUE:
+    """printf. Raises ValueError where widths and precisions make more than VALUE characters, or are values (`*`)."""
+    sizes = [size for found in _CONVERSION.findall(_as_text("" if form is None else form)) for size in found]
+    if "*" in sizes or sum(int(size or 0) for size in sizes) > VALUE:
         raise ValueError("string or blob too big")
     return _plain().execute(f"select printf({', '.join('?' * (len(values) + 1))})", (form, *values)).fetchone()[0]
-
-
-def _size(value: Any) -> int:
-    """A width as SQLite reads it: of a text, the digits that it begins with."""
-    if isinstance(value, str | bytes):
-        digits = re.match(r"\s*[-+]?(\d+)", _as_text(value)[:50])
-        return min(int(digits[1]) if digits else 0, VALUE + 1)
-    return int(min(abs(value or 0), VALUE + 1))
 
 
 @lru_cache(maxsize=1)
@@ -335,13 +320,9 @@ def _replace(text: Any, old: Any, new: Any) -> Any:
 def _trim(ends: tuple[bool, bool], text: Any, characters: Any = " ") -> str | None:
     if text is None or characters is None:
         return None
-    text, unwanted = _as_text(text), frozenset(_as_text(characters))
-    first, last = 0, len(text)
-    while ends[0] and first < last and text[first] in unwanted:
-        first += 1
-    while ends[1] and first < last and text[last - 1] in unwanted:
-        last -= 1
-    return text[first:last]
+    text, unwanted = _as_text(text), _as_text(characters)
+    text = text.lstrip(unwanted) if ends[0] and unwanted else text
+    return text.rstrip(unwanted) if ends[1] and unwanted else text
 
 
 def _as_text(value: Any) -> str:

@@ -350,7 +350,12 @@ def test_plugins_are_listed(client: TestClient) -> None:
 
 
 def test_the_report_is_downloaded_in_each_form(client: TestClient, runs: dict[str, Any]) -> None:
-    for form, part in (("html", "<!doctype html>"), ("md", "```diff"), ("json", '"report"'), ("csv", "row,baseline")):
+    for form, part in (
+        ("html", "<!doctype html>"),
+        ("md", "```diff"),
+        ("json", '"report"'),
+        ("csv", '"row","baseline"'),
+    ):
         answer = client.get(f"/runs/{runs['optimize']}/report.{form}")
         assert answer.status_code == 200 and part in answer.text
         assert answer.headers["content-disposition"] == f'attachment; filename="{runs["optimize"]}.{form}"'
