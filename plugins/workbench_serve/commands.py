@@ -74,12 +74,11 @@ def serve_command(
         source = require_trust(file, called=True)
         wf = stack.enter_context(load(source, changes=_changes(sets), sandbox=sandbox))
         loaded = [wf] if fixed else load_configurations(wf, source, changes=_changes(sets), sandbox=sandbox)
-        others = [stack.enter_context(other) for other in loaded[1:]]
         settings = replace(settings, concurrency=concurrency or wf.spec.concurrency)
         serve(
             wf,
             settings,
-            others=others,
+            others=[stack.enter_context(other) for other in loaded[1:]],
             log=lambda line: say(one_line(line), err=True),
             ready=lambda address: say(f"Serving {one_line(wf.spec.name)} at {one_line(address)}", err=True),
         )
