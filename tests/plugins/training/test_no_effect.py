@@ -155,7 +155,8 @@ def test_every_algorithm_is_ready_as_it_stands(tmp_path: Path) -> None:
     needed = {"vsc_rl": {"objective": {"subgoals": {"field": "text"}}}}  # the field with the goal
     for name in PRESETS:
         settings = {"algorithm": name, **needed.get(name, {})}
-        _, _, task, optimizers = prepare(write(tmp_path, optimizers=[{"grpo": settings}]))
+        nodes = {"sort": {"predict": "text -> label"}}
+        _, _, task, optimizers = prepare(write(tmp_path, optimizers=[{"grpo": settings}], nodes=nodes))
         assert find_obstacles(task, optimizers) == [], name
 
 
