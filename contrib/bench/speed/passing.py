@@ -1,6 +1,6 @@
 """What `workbench gateway` costs: CPU a call, the way of a first piece, and many streams at once.
 
-    python contrib/bench/gateway/passing.py [--calls 2000] [--streams 500]
+    python contrib/bench/speed/passing.py [--calls 2000] [--streams 500]
 
 The gateway, its session and the client of the model's server run in this process; the server and the agents run in
 processes of their own, so that what is measured here is the gateway's alone.
