@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from workbench.errors import LMError
 from workbench.failures import FailureKind
 from workbench.gateway import Ask, Refused, as_it_is_sent, refusal_of, without_places
-from workbench.lm import Message, NotCarried, Request, Response
+from workbench.lm import Message, NotCarried, Pieces, Request, Response
 from workbench.runtime import Runtime, make_request
 from workbench.spec import LMSpec, lm_spec
 
@@ -57,7 +57,8 @@ class Asking:
             return messages, settings
         tools, form = settings.get("tools", ()), settings.get("response_format")
         settings["native"] = as_it_is_sent(self.ask, messages, tools, form, self.changed, self._converted)
-        settings["pieces"] = self.ask.pieces
+        # An answer that may call a function of ours is for us first.
+        settings["pieces"] = Pieces() if self.offered else self.ask.pieces
         settings.pop("extra", None)
         return without_places(messages), settings
 

@@ -291,7 +291,7 @@ def test_ea18_other_paths_go_to_the_server_that_has_them_and_headers_of_answers_
     assert asked == [
         ("responses/input_tokens", "up", None),
         ("responses/resp_9/input_items", None, "2"),
-        ("moderations", "up", None),
+        ("moderations", "m", None),
         ("completions", "up", None),
         ("responses/resp_9", None, None),
     ]

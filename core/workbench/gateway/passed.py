@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ from workbench.gateway.asks import Ask, Asked, Refused
 from workbench.gateway.replaced import replace_texts, without_places
 from workbench.gateway.responses import StoredAnswers
 from workbench.gateway.table import INERT
-from workbench.gateway.view import PLACE, limit_name, most_tokens, read_view
+from workbench.gateway.view import PLACE, View, limit_name, most_tokens, read_view
 from workbench.lm import Message, Native, NotCarried, Request, join_events, plain_message
 from workbench.lm import body_of as loaded
 from workbench.type_guards import is_dict, is_list
@@ -68,7 +68,7 @@ def pass_ask(
         settings["logprobs"] = True
     if (choice := body.get("tool_choice")) is not None:
         settings["extra"] = {"tool_choice": "auto" if choice == {"type": "auto"} else choice}
-    native = Native(api, body, passed_headers(asked.headers), INERT[api], restored=partial(_restored, who, api, body))
+    native = Native(api, body, passed_headers(asked.headers), INERT[api], restored=partial(_restored, who, api))
     streams = body.get("stream") is True
     given = {name: value for name, value in settings.items() if value is not None}
     messages, tools = tuple(view.messages), tuple(view.tools)
@@ -117,6 +117,7 @@ def as_it_is_sent(
     body = {name: value for name, value in body.items() if not (name in changed and value is None)}
 
     own = {_ids(message): message for message in messages if PLACE not in message and message.get("tool_calls")}
+    replaced = [*_said_before(view, messages)]
 
     def convert(body: Mapping[str, Any]) -> Request:
         """Turns of the model that the agent has not seen stay as they came."""
@@ -125,11 +126,22 @@ def as_it_is_sent(
         try:
             found = read(body)
             turns = [own.get(_ids(message), message) if own else message for message in found.messages]
+            turns = [next((new for old, new in replaced if old == message), message) for message in turns]
             return make(replace(found, messages=tuple(turns)))
         except Refused as refused:
             raise NotCarried(refused.message, refused.field, refused.status) from None
 
     return replace(native, body=body, convert=convert)
+
+
+def _said_before(view: View, messages: Sequence[Message]) -> Iterator[tuple[Message, Message]]:
+    """(as it was kept, with other texts) of each replaced message that the body does not hold, but refers to."""
+    for message in messages:
+        place = message.get(PLACE)
+        if place is not None and view.places[place].entry is None and not view.places[place].texts:
+            old, new = without_places([view.messages[place], message])
+            if old != new:
+                yield old, new
 
 
 def _ids(message: Mapping[str, Any]) -> tuple[str, ...]:

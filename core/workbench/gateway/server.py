@@ -220,8 +220,8 @@ class Gateway:
                     if request.transport is not None:
                         request.transport.close()  # no end of the stream: it broke
                     return response
-            else:
-                work.exception()
+            elif (error := work.exception()) is not None:  # which the agent has read in the server's words
+                self._told(error, who)
             await response.write_eof()
         except asyncio.CancelledError:
             _break_off(request)  # too late for a status
