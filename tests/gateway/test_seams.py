@@ -19,7 +19,7 @@ SOURCE = "def vowels(text):\n    return 2\n"
 FUNCTIONS = {"functions": [{"name": "vowels", "description": "Counts.", "parameters": {}, "source": SOURCE}]}
 
 
-def ask(server: Upstream, path: str, *bodies: Any, told: list[str] | None = None, **node: Any) -> list[Any]:
+def ask(server: Upstream, path: str, *bodies: Any, told: Any = None, **node: Any) -> list[Any]:
     """(status, text) of each request, one after the other."""
 
     async def use(client: aiohttp.ClientSession, base: str) -> list[Any]:

@@ -156,5 +156,9 @@ def keep_passed(stored: StoredAnswers, ask: Ask, found: Passed) -> None:
         return
     if is_dict(body) and isinstance(body.get("id"), str):
         said = read_view("responses", {"input": body.get("output")}).messages
-        conversation = [m for m in ask.messages if m["role"] not in ("system", "developer")]
-        stored.keep_passed(body["id"], tuple(without_places([*conversation, *said])))
+        stored.keep_passed(body["id"], (*conversation_of(ask), *without_places(said)))
+
+
+def conversation_of(ask: Ask) -> tuple[Message, ...]:
+    """What was said in a request that passes, without its instructions."""
+    return tuple(without_places([m for m in ask.messages if m["role"] not in ("system", "developer")]))

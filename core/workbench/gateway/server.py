@@ -220,7 +220,7 @@ class Gateway:
                     if request.transport is not None:
                         request.transport.close()  # no end of the stream: it broke
                     return response
-            elif (error := work.exception()) is not None:  # which the agent has read in the server's words
+            elif isinstance(error := work.exception(), Exception):  # which the agent has read in the server's words
                 self._told(error, who)
             await response.write_eof()
         except asyncio.CancelledError:
