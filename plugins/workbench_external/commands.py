@@ -290,7 +290,8 @@ def gateway_command(
 
     Prints the variables that lead an agent there. Requests and answers pass as they are, streams piece by piece, but
     for the texts of the slots. Nothing is recorded, and no budget holds; all requests pass at once, unless
-    lm.concurrency sets a limit. SIGTERM or Ctrl-C ends it: requests in flight end first, for 30 seconds at most.
+    lm.concurrency sets a limit. SIGTERM or Ctrl-C ends it: requests in flight end first, for 30 seconds at most; a
+    second one ends it at once.
     """
     import asyncio
 
