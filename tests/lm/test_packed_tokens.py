@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench.errors import StoreError
-from workbench.lm import Response, split_tokens, unpack_tokens
+from workbench.lm import Response, split_tokens, unpack_native, unpack_tokens
 
 IDS = st.lists(st.integers(0, 2**32 - 1), max_size=20).map(tuple)
 FLOATS = st.floats(allow_nan=False)
@@ -70,3 +70,15 @@ WHOLE = split_tokens(Response("x", token_ids=(1, 2, 3), logprobs=(-0.5, -0.25, -
 def test_other_bytes_are_refused(packed: bytes) -> None:
     with pytest.raises(StoreError, match="the tokens of a call are damaged"):
         unpack_tokens(packed)
+
+
+def test_h11_a_streamed_answer_is_packed_and_a_damaged_one_is_told() -> None:
+    raw = 'data: {"choices": [{"delta": {"content": "\u00fc\\ud83d"}}]}\n\n' * 1000
+    values, _ = split_tokens(Response("a", native={"raw": raw, "headers": {"x-request-id": "r"}}))
+    assert len(str(values)) < len(raw) / 50
+    assert unpack_native(values["native"]) == {"raw": raw, "headers": {"x-request-id": "r"}}
+    short = {"raw": "{}", "headers": {}}
+    assert split_tokens(Response("a", native=short))[0]["native"] == short == unpack_native(short)
+    for packed in ("x", "", None, values["native"]["packed"][:-8], "eA=="):
+        with pytest.raises(StoreError, match="damaged"):
+            unpack_native({"packed": packed})
