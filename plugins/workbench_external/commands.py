@@ -295,6 +295,7 @@ def gateway_command(
     """
     import asyncio
 
+    from workbench.gateway import in_address
     from workbench.inference import read_workflow
     from workbench.lm import is_loopback
     from workbench_external.node import find_agents
@@ -309,7 +310,7 @@ def gateway_command(
             say(f"{variable}={one_line(value)}")
         say(f"The gateway of {one_line(spec.name)} listens.", err=True)
         say(limit, err=True)
-        if not is_loopback(f"http://{host}"):
+        if not is_loopback(f"http://{in_address(host)}"):
             say("Other machines reach it, with the key. What they send is not encrypted on the way.", err=True)
         for slot in (node.config.slots or {}).values():
             if slot.in_ == "file" and slot.text not in (None, slot.match):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import socket
 from typing import Any
 
 import aiohttp
@@ -10,6 +12,7 @@ import pytest
 from tests.helpers.passing import model, with_gateway
 from tests.helpers.upstream import Upstream, chat_answer, response_answer, upstream
 
+from workbench.gateway import Gateway
 from workbench.lm import Form, Native
 
 USER = [{"role": "user", "content": "hi"}]
@@ -126,3 +129,22 @@ def test_h7_a_moderation_is_asked_of_the_model_that_it_names() -> None:
         ask(server, "moderations", {"model": "omni-moderation-latest", "input": "hi"})
         ask(server, "responses/input_tokens", {"model": "gpt-6", "input": "hi"})
         assert [body["model"] for _, body, _ in server.asked] == ["omni-moderation-latest", "up"]
+
+
+@pytest.mark.parametrize("host", ["::1", "[::1]"])
+def test_h12_a_gateway_listens_at_an_address_of_ipv6(host: str) -> None:
+    async def course() -> int:
+        gateway = await Gateway.open(host)
+        try:
+            url = f"{gateway.address}/v1/models"
+            async with aiohttp.ClientSession() as client, client.get(url) as answer:
+                return answer.status
+        finally:
+            await gateway.aclose()
+
+    with socket.socket(socket.AF_INET6) as known:
+        try:
+            known.bind(("::1", 0))
+        except OSError:
+            pytest.skip("no IPv6 here")
+    assert asyncio.run(course()) == 401  # its own name is known: it asks for the secret
