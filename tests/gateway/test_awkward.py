@@ -4,16 +4,23 @@ the model's server refuses them, or we do, and none is a fault of ours (h14)."""
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from copy import copy
 from typing import Any
 
 import aiohttp
+import pytest
 from tests.helpers.passing import model, served
-from tests.helpers.upstream import upstream
+from tests.helpers.upstream import as_event, response_answer, upstream
 
+from workbench.errors import LMError
 from workbench.gateway import Ask
-from workbench.lm import Native
+from workbench.lm import Native, Request
 from workbench_external.config import ExternalConfig
 from workbench_external.slots.patches import Patches
+from workbench_openai.wire import parse_native
 
 U = {"role": "user", "content": "hi there you"}
 IMG = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
@@ -250,3 +257,45 @@ def test_h14_what_a_completion_has_no_place_for_is_told() -> None:
     patched = Patches(config, ["label"]).apply(ask, {})
     assert [message["content"] for message in patched.messages] == ["HELLO"]
     assert [text.partition(":")[0] for text in patched.missed] == ["demos", "instructions"]
+
+
+_BLOCK = {"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "id": "t", "name": "f"}}
+_DELTA = {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": "{}"}}
+_BEGUN = {"type": "message_start", "message": {"id": "m", "content": [], "usage": {"input_tokens": 1}}}
+_ENDED = [{"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {}}, {"type": "message_stop"}]
+_SAID = {"choices": [{"index": 0, "delta": {"content": "a"}, "logprobs": {"content": []}, "finish_reason": "stop"}]}
+ANSWERS: list[tuple[str, list[Any]]] = [
+    ("messages", [_BEGUN, _BLOCK, _DELTA, *_ENDED]),
+    ("chat", [_SAID, "[DONE]"]),
+    ("responses", [{"type": "response.completed", "response": response_answer()}]),
+    ("completions", [{"choices": [{"index": 0, "text": "a", "finish_reason": "stop"}]}, "[DONE]"]),
+]
+JUNK: list[Any] = [None, True, -1, 1e300, "x", [], [None], {}, {"a": 1}, [{"type": "text"}], 10**30]
+
+
+@pytest.mark.parametrize(("api", "events"), ANSWERS, ids=[api for api, _ in ANSWERS])
+def test_h15_whatever_a_server_streams_is_an_answer_or_an_error_of_a_model(api: str, events: list[Any]) -> None:
+    """Anything else in the place of each value: a fault of ours would end the run."""
+    request = Request(({"role": "user", "content": "x"},), native=Native(api, {"stream": True}), logprobs=True)
+    answered = 0
+    for at in [at for at in paths_in(events) if at]:
+        for junk in JUNK:
+            changed = put_at(events, at, junk)
+            raw = b"".join(as_event(one) if isinstance(one, dict | str) else b"data: 1\n\n" for one in changed)
+            with suppress(LMError):
+                json.dumps(parse_native(raw, {}, request, lambda *counts: 0.0).as_dict())
+                answered += 1
+    assert answered > 10
+
+
+def paths_in(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield at
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, part in inner:
+        yield from paths_in(part, (*at, key))
+
+
+def put_at(value: Any, at: tuple[Any, ...], new: Any) -> Any:
+    copied = copy(value)
+    copied[at[0]] = put_at(value[at[0]], at[1:], new) if at[1:] else new
+    return copied
