@@ -511,4 +511,5 @@ def test_fields_that_change_no_answer_are_no_part_of_what_identifies_a_request()
         return Request((), native=native).key("m")
 
     assert key() == key(metadata={"trace": "1"}, prompt_cache_key="k", model="b")
-    assert len({key(), key(temperature=1), key(unknown=1), key(stream=True)}) == 4
+    changed = [key(), key(temperature=1), key(unknown=1), key(stream=True), key(max_tool_calls=1)]
+    assert len({*changed}) == 5

@@ -148,3 +148,19 @@ def test_h12_a_gateway_listens_at_an_address_of_ipv6(host: str) -> None:
         except OSError:
             pytest.skip("no IPv6 here")
     assert asyncio.run(course()) == 401  # its own name is known: it asks for the secret
+
+
+def test_h16_an_answer_that_its_server_does_not_keep_is_not_found() -> None:
+    """It was given as an empty object."""
+    with upstream() as server:
+        server.lacks = {"responses/resp_1"}
+
+        async def use(client: aiohttp.ClientSession, base: str) -> list[int]:
+            async with client.post(f"{base}/responses", json={"model": "m", "input": "hi"}) as answer:
+                found = [answer.status]
+            for method in ("GET", "DELETE", "GET"):
+                async with client.request(method, f"{base}/responses/resp_1") as answer:
+                    found.append(answer.status)
+            return found
+
+        assert with_gateway(model("openai/up", server.address), use) == [200, 404, 200, 404]
