@@ -164,3 +164,27 @@ def test_h16_an_answer_that_its_server_does_not_keep_is_not_found() -> None:
             return found
 
         assert with_gateway(model("openai/up", server.address), use) == [200, 404, 200, 404]
+
+
+@pytest.mark.parametrize("lacks", [set(), {"responses"}], ids=["passes", "as a chat"])
+def test_h17_a_call_of_ours_that_the_server_keeps_is_not_sent_again(lacks: set[str]) -> None:
+    call = {"type": "function_call", "call_id": "c1", "name": "vowels", "arguments": '{"text": "a"}'}
+    chat = {"id": "c1", "type": "function", "function": {"name": "vowels", "arguments": '{"text": "a"}'}}
+    with upstream() as server:
+        server.lacks = lacks
+        server.answers["responses"] = [response_answer(call), {**response_answer(), "id": "resp_2"}]
+        server.answers["chat/completions"] = [chat_answer("", tool_calls=[chat]), chat_answer()]
+
+        async def use(client: aiohttp.ClientSession, base: str) -> int:
+            async with client.post(f"{base}/responses", json={"model": "m", "input": "hi"}) as answer:
+                body = {"model": "m", "input": "and?", "previous_response_id": (await answer.json())["id"]}
+            async with client.post(f"{base}/responses", json=body) as answer:
+                return answer.status
+
+        assert with_gateway(model("openai/up", server.address), use, node={**FUNCTIONS, "instructions": "More."}) == 200
+        if lacks:
+            roles = [message["role"] for message in server.bodies("chat/completions")[-1]["messages"]]
+            assert roles.count("tool") == 1 and roles[0] == "system"
+        else:
+            last = server.bodies("responses")[-1]
+            assert last["input"] in ("and?", [{"role": "user", "content": "and?"}]) and last["instructions"] == "More."

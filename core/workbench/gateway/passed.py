@@ -14,7 +14,7 @@ from workbench.gateway.asks import Ask, Asked, Refused
 from workbench.gateway.replaced import replace_texts, without_places
 from workbench.gateway.responses import StoredAnswers
 from workbench.gateway.table import INERT
-from workbench.gateway.view import PLACE, View, limit_name, most_tokens, read_view
+from workbench.gateway.view import PLACE, Place, View, limit_name, most_tokens, read_view
 from workbench.lm import Message, Native, NotCarried, Request, join_events, plain_message
 from workbench.lm import body_of as loaded
 from workbench.type_guards import is_dict, is_list
@@ -111,7 +111,8 @@ def as_it_is_sent(
     """
     native, view, read = ask.native, ask.view, ask.read
     assert native is not None and view is not None and read is not None
-    body = replace_texts(view, native.body, messages, tools, form)
+    sent = _not_kept_there(view, messages)
+    body = replace_texts(view, native.body, sent, tools, form)
     for name, value in changed.items():
         body[limit_name(native.api, body) if name == "max_tokens" else name] = value
     body = {name: value for name, value in body.items() if not (name in changed and value is None)}
@@ -120,7 +121,9 @@ def as_it_is_sent(
     replaced = [*_said_before(view, messages)]
 
     def convert(body: Mapping[str, Any]) -> Request:
-        """Turns of the model that the agent has not seen stay as they came."""
+        """Turns of the model that the agent has not seen stay as they came, and none of them is kept elsewhere."""
+        if len(sent) < len(messages):
+            body = {**body, "input": replace_texts(view, native.body, messages)["input"]}
         if own and native.api == "chat":
             body = {**body, "messages": [plain_message(m) if _ids(m) in own else m for m in body["messages"]]}
         try:
@@ -134,11 +137,20 @@ def as_it_is_sent(
     return replace(native, body=body, convert=convert)
 
 
+def _not_kept_there(view: View, messages: Sequence[Message]) -> Sequence[Message]:
+    """Messages without those of ours that stand before what the body only refers to: the server that keeps that was
+    sent them with it."""
+    before = [n for n, m in enumerate(messages) if PLACE in m and view.places[m[PLACE]] == Place()]
+    ours = messages[: before[-1]] if before else ()
+    kept = [m for m in ours if PLACE in m or m.get("role") == "system"]
+    return [*kept, *messages[before[-1] :]] if len(kept) < len(ours) else messages
+
+
 def _said_before(view: View, messages: Sequence[Message]) -> Iterator[tuple[Message, Message]]:
     """(as it was kept, with other texts) of each replaced message that the body does not hold, but refers to."""
     for message in messages:
         place = message.get(PLACE)
-        if place is not None and view.places[place].entry is None and not view.places[place].texts:
+        if place is not None and view.places[place] == Place():
             old, new = without_places([view.messages[place], message])
             if old != new:
                 yield old, new
