@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from workbench.errors import LMError
 from workbench.failures import FailureKind
 from workbench.gateway import Ask, Refused, as_it_is_sent, refusal_of, without_places
-from workbench.lm import Message, NotCarried, Request, Response
+from workbench.lm import Message, NotCarried, Pieces, Request, Response
 from workbench.runtime import Runtime, make_request
 from workbench.spec import LMSpec, lm_spec
 
@@ -27,6 +27,9 @@ _NO_SUCH_PATH = (404, 405, 501)
 _MOST_MODELS = 256
 #: In `models`: the model that the agent names, with its provider before it where it names none.
 AS_NAMED = "as-named"
+#: Settings that hold for one model, and for one provider.
+_OF_MODEL = ("price",)
+_OF_PROVIDER = (*_OF_MODEL, "api_key_env", "extra", "omit", "rename")
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,8 @@ class Asking:
             return messages, settings
         tools, form = settings.get("tools", ()), settings.get("response_format")
         settings["native"] = as_it_is_sent(self.ask, messages, tools, form, self.changed, self._converted)
-        settings["pieces"] = self.ask.pieces
+        # An answer that may call a function of ours is for us first.
+        settings["pieces"] = Pieces() if self.offered else self.ask.pieces
         settings.pop("extra", None)
         return without_places(messages), settings
 
@@ -130,21 +134,32 @@ def choose_model(config: ExternalConfig, named: str, patched: Any, usual: LMSpec
     """The model that answers. named: by the agent. patched: by a slot. Raises SpecError for one that nobody serves."""
     chosen = patched or config.models.get(named) or config.models.get("*") or config.lm
     if chosen == AS_NAMED:
-        chosen = {**usual.model_dump(exclude_unset=True), "model": _with_provider(named, usual.model)}
+        chosen = _as_named(named, usual) if named else None
     spec = lm_spec(chosen) if chosen else usual
     if "timeout" in spec.model_fields_set:
         return spec
     return spec.model_copy(update={"timeout": max(LEAST_SECONDS, spec.timeout)})
 
 
-def _with_provider(named: str, usual: str) -> str:
-    """The name that an agent gives a model, behind the provider of the usual one unless it names one."""
+def _as_named(named: str, usual: LMSpec) -> dict[str, Any]:
+    """The settings of the model that an agent names, behind the provider of the usual one unless it names another.
+
+    What is set for the server at an `api_base` holds for all of its models, whose names may begin like a provider's.
+    Elsewhere a price is that of one model, and a key is that of one provider, which no other is sent.
+    """
     from workbench.lm import lm_prefixes
 
-    provider, mark, _ = usual.partition("/")
-    if named.partition("/")[0] in lm_prefixes() or not mark:
-        return named
-    return f"{provider}/{named}"
+    settings = usual.model_dump(exclude_unset=True)
+    provider, mark, _ = usual.model.partition("/")
+    behind = f"{provider}/{named}" if mark else named
+    if usual.api_base:
+        return {**settings, "model": behind}
+    own = named.partition("/")[0]
+    if own not in lm_prefixes():
+        own, named = provider, behind
+    left_out = _OF_MODEL if own == provider else _OF_PROVIDER
+    settings = {name: value for name, value in settings.items() if name not in left_out or named == usual.model}
+    return {**settings, "model": named}
 
 
 async def forward(

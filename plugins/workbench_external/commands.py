@@ -290,10 +290,12 @@ def gateway_command(
 
     Prints the variables that lead an agent there. Requests and answers pass as they are, streams piece by piece, but
     for the texts of the slots. Nothing is recorded, and no budget holds; all requests pass at once, unless
-    lm.concurrency sets a limit. SIGTERM or Ctrl-C ends it: requests in flight end first, for 30 seconds at most.
+    lm.concurrency sets a limit. SIGTERM or Ctrl-C ends it: requests in flight end first, for 30 seconds at most; a
+    second one ends it at once.
     """
     import asyncio
 
+    from workbench.gateway import in_address
     from workbench.inference import read_workflow
     from workbench.lm import is_loopback
     from workbench_external.node import find_agents
@@ -308,7 +310,7 @@ def gateway_command(
             say(f"{variable}={one_line(value)}")
         say(f"The gateway of {one_line(spec.name)} listens.", err=True)
         say(limit, err=True)
-        if not is_loopback(f"http://{host}"):
+        if not is_loopback(f"http://{in_address(host)}"):
             say("Other machines reach it, with the key. What they send is not encrypted on the way.", err=True)
         for slot in (node.config.slots or {}).values():
             if slot.in_ == "file" and slot.text not in (None, slot.match):

@@ -40,7 +40,10 @@ class OfferedFunctions:
         self._before: dict[str, list[Message]] = {}  # what the agent has not seen, by the answer that came after it
 
     def definitions(self, ask: Ask) -> list[dict[str, Any]]:
-        """What is added to the tools of a request: nothing where the agent wants an answer of one form, or a call."""
+        """What is added to the tools of a request: nothing where the agent wants an answer of one form, or a call, or
+        the API has no tools."""
+        if ask.native is not None and ask.native.api == "completions":
+            return []
         choice = ask.settings.get("extra", {}).get("tool_choice", "auto")
         if choice != "auto" or ask.settings.get("response_format") is not None:
             return []

@@ -136,8 +136,8 @@ async def serve_gateway(
     ready: Callable[[dict[str, str], str], None],
     log: Callable[[str], None],
 ) -> None:
-    """Answer an agent until SIGTERM or SIGINT; then requests in flight end, within DRAIN_SECONDS. Nothing is recorded,
-    and no budget holds.
+    """Answer an agent until SIGTERM or SIGINT; then requests in flight end, within DRAIN_SECONDS, or are ended by a
+    second signal. Nothing is recorded, and no budget holds.
 
     Args:
         node: whose slots replace texts.
@@ -163,13 +163,14 @@ async def serve_gateway(
         )
         secret = gateway.admit(session, key)
         ready({**gateway.environment(secret, {}, in_path=False), **QUIET}, describe_limit(session.usual))
-        ended, loop = asyncio.Event(), asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            with suppress(RuntimeError, ValueError):  # not in the main thread
-                loop.add_signal_handler(number, ended.set)
+        ended, at_once = _on_signals()
         await ended.wait()
-        if left := await gateway.drain(DRAIN_SECONDS):
-            log(f"{left} requests had not ended after {DRAIN_SECONDS:g} s")
+        draining, cut = asyncio.ensure_future(gateway.drain(DRAIN_SECONDS)), asyncio.ensure_future(at_once.wait())
+        await asyncio.wait({draining, cut}, return_when=asyncio.FIRST_COMPLETED)
+        if draining.done() and draining.result():
+            log(f"{draining.result()} requests had not ended after {DRAIN_SECONDS:g} s")
+        for task in (draining, cut):
+            task.cancel()
         if named := session.named.describe():
             log(named)
         if refused := session.refusals.describe():
@@ -179,6 +180,19 @@ async def serve_gateway(
             await gateway.aclose()
         await runtime.aclose()
         store.close()
+
+
+def _on_signals() -> tuple[asyncio.Event, asyncio.Event]:
+    """(set by the first SIGTERM or SIGINT, set by the second)."""
+    first, second = asyncio.Event(), asyncio.Event()
+
+    def heard() -> None:
+        (second if first.is_set() else first).set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with suppress(RuntimeError, ValueError):  # not in the main thread
+            asyncio.get_running_loop().add_signal_handler(number, heard)
+    return first, second
 
 
 def describe_limit(spec: LMSpec) -> str:

@@ -62,7 +62,7 @@ class Passing:
                 if native.api != "chat" and status in _NO_SUCH_PATH:
                     return None
                 form = self._heed(form, status, raw, request)
-                if form.shape(body) == sent and status in (400, 422) and (back := native.restored()) is not None:
+                if form.shape(body) == sent and status in (400, 422) and (back := native.restored(body)) is not None:
                     body = {**body, **back}
                 if last or (again := form.shape(body)) == sent:
                     raise wire.error_for(status, headers, raw)
@@ -88,8 +88,13 @@ class Passing:
     async def forward(
         self, method: str, path: str, body: Mapping[str, Any] | None, headers: Mapping[str, str]
     ) -> tuple[int, dict[str, str], bytes]:
-        """(status, headers, body) of the server's answer on a path that asks no model. Raises LMError."""
-        sent = None if body is None else _encoded({**body, "model": self._server.model} if "model" in body else body)
+        """(status, headers, body) of the server's answer on a path that asks no model. Raises LMError.
+
+        A path behind that of an API is asked of this model; a moderation names one of its own kind.
+        """
+        if body is not None and "model" in body and path.startswith(tuple(f"{own}/" for own in API_PATHS.values())):
+            body = {**body, "model": self._server.model}
+        sent = None if body is None else _encoded(body)
         return await self._server.fetch(method, path, sent, headers)
 
 

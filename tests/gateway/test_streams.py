@@ -208,13 +208,18 @@ def run_row(server: Upstream, folder: Path, database: Path, run: int | None = No
         store.close()
 
 
-def test_a_streamed_call_of_a_run_is_recorded_and_replayed_byte_by_byte(tmp_path: Path) -> None:
-    wanted = b"".join(map(as_event, EVENTS["chat"]))
+@pytest.mark.parametrize("pieces", [1, 2000], ids=["short", "long, which is packed"])
+def test_a_streamed_call_of_a_run_is_recorded_and_replayed_byte_by_byte(pieces: int, tmp_path: Path) -> None:
+    """h11: an answer of 4000 tokens took 1.7 MB of the database, and takes 150 kB."""
+    events = [*[CHUNK] * pieces, END, "[DONE]"]
+    wanted = b"".join(map(as_event, events))
     with upstream() as server:
-        server.answers["chat/completions"] = [EVENTS["chat"]]
+        server.answers["chat/completions"] = [events]
         printed, (number, calls, _, _) = run_row(server, tmp_path, tmp_path / "run.db")
         assert bytes.fromhex(printed) == wanted and calls == 1
         store = Store(tmp_path / "run.db")
+        (kept,) = store.rows("select response from calls where kind = 'lm'")
+        assert len(kept["response"]) < 6000 + 8 * pieces
         store.execute("delete from calls where kind != 'lm'")  # as after a kill: the row is run again
         store.close()
         again, _ = run_row(server, tmp_path, tmp_path / "run.db", number)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import random
 import struct
 import zlib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench.errors import StoreError
-from workbench.lm import Response, split_tokens, unpack_tokens
+from workbench.lm import Native, Request, Response, split_tokens, unpack_native, unpack_tokens
+from workbench.store import Journal, Store, add_run, remove_unused_texts
 
 IDS = st.lists(st.integers(0, 2**32 - 1), max_size=20).map(tuple)
 FLOATS = st.floats(allow_nan=False)
@@ -70,3 +73,49 @@ WHOLE = split_tokens(Response("x", token_ids=(1, 2, 3), logprobs=(-0.5, -0.25, -
 def test_other_bytes_are_refused(packed: bytes) -> None:
     with pytest.raises(StoreError, match="the tokens of a call are damaged"):
         unpack_tokens(packed)
+
+
+def test_h11_a_streamed_answer_is_packed_and_a_damaged_one_is_told() -> None:
+    raw = 'data: {"choices": [{"delta": {"content": "\u00fc\\ud83d"}}]}\n\n' * 1000
+    values, _ = split_tokens(Response("a", native={"raw": raw, "headers": {"x-request-id": "r"}}))
+    assert len(str(values)) < len(raw) / 50
+    assert unpack_native(values["native"]) == {"raw": raw, "headers": {"x-request-id": "r"}}
+    short = {"raw": "{}", "headers": {}}
+    assert split_tokens(Response("a", native=short))[0]["native"] == short == unpack_native(short)
+    for packed in ("x", "", None, values["native"]["packed"][:-8], "eA=="):
+        with pytest.raises(StoreError, match="damaged"):
+            unpack_native({"packed": packed})
+
+
+def test_h11_a_conversation_that_passes_is_kept_turn_by_turn(tmp_path: Path) -> None:
+    """Each call holds all turns and tools: kept whole, a conversation grew with the square of its turns."""
+    store = Store(tmp_path / "run.db")
+    journal = Journal(store, add_run(store, run="t", name="t", status="running", spec="", options="{}"))
+    tools = [{"type": "function", "function": {"name": f"f{n}", "parameters": {"n": n}}} for n in range(40)]
+    said = [{"role": "user", "content": f"turn {n} " + "word " * 80} for n in range(20)]
+
+    async def course() -> None:
+        for n in range(1, 21):
+            request = Request((), native=Native("chat", {"messages": said[:n], "tools": tools}))
+            counts: dict[str, Any] = dict.fromkeys(
+                ("prompt_tokens", "completion_tokens", "usd", "seconds", "queued"), 0
+            )
+            await journal.add_call(
+                f"{n:032d}",
+                role="task",
+                lm="m",
+                request=request,
+                response=None,
+                outcome="ok",
+                message=None,
+                attempts=1,
+                **counts,
+            )
+
+    asyncio.run(course())
+    kept = [len(row["request"]) for row in store.rows("select request from calls order by key")]
+    remove_unused_texts(store)  # none of these is
+    texts = [json.loads(row["text"]) for row in store.rows("select text from texts")]
+    store.close()
+    assert kept[-1] < 50 * 20 + 300 and len(texts) == 21
+    assert tools in texts and all(turn in texts for turn in said)

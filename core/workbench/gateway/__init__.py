@@ -4,10 +4,21 @@
 `workbench.lm.Response`s. Nothing here calls a language model, counts or stores.
 """
 
+from workbench.gateway.access import in_address
 from workbench.gateway.asks import Ask, GatewaySession, Refused, refusal_of
 from workbench.gateway.passed import as_it_is_sent
 from workbench.gateway.replaced import without_places
 from workbench.gateway.server import Gateway
 from workbench.gateway.table import TABLE
 
-__all__ = ["TABLE", "Ask", "Gateway", "GatewaySession", "Refused", "as_it_is_sent", "refusal_of", "without_places"]
+__all__ = [
+    "TABLE",
+    "Ask",
+    "Gateway",
+    "GatewaySession",
+    "Refused",
+    "as_it_is_sent",
+    "in_address",
+    "refusal_of",
+    "without_places",
+]

@@ -103,6 +103,11 @@ def _digest(secret: str) -> bytes:
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
 
 
+def in_address(host: str) -> str:
+    """A host as it stands in an address: an IPv6 one in brackets."""
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
+
+
 def own_names(host: str, port: int) -> frozenset[str]:
     """What a client on this machine may call a gateway that listens there."""
     return frozenset(f"{name}:{port}" for name in ("127.0.0.1", "localhost", host.lower()))

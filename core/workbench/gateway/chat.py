@@ -18,7 +18,7 @@ import base64
 import struct
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from workbench.gateway import fields as f
 from workbench.gateway.asks import Ask, Refused
@@ -247,7 +247,7 @@ def _usage(responses: Sequence[Response]) -> dict[str, Any]:
     return {**found, "prompt_tokens_details": {"cached_tokens": cached}}
 
 
-def refuse_completion(body: Mapping[str, Any]) -> Ask:
+def refuse_completion(body: Mapping[str, Any]) -> NoReturn:
     """Raise Refused (404): a text to go on with is no chat."""
     raise Refused(404, "not_found", "The model's server has no such API. Send the text to chat/completions.")
 

@@ -12,7 +12,7 @@ from workbench.gateway import anthropic_messages as claude
 from workbench.gateway import chat, response_events
 from workbench.gateway.access import Admitted
 from workbench.gateway.asks import Ask, Asked, Refused
-from workbench.gateway.passed import Passed, RestoringReader, keep_passed, pass_ask, passed_headers
+from workbench.gateway.passed import Passed, RestoringReader, conversation_of, keep_passed, pass_ask, passed_headers
 from workbench.gateway.responses import read_response, refuse_background
 from workbench.lm import Response
 
@@ -60,7 +60,8 @@ async def complete_text(who: Admitted, asked: Asked) -> Body | Iterator[Event] |
     """OpenAI's Completions: only a server of the same API answers, since a text to go on with is no chat."""
     ask = pass_ask(who, "completions", asked, chat.refuse_completion)
     found = await _answers(who, ask or chat.refuse_completion(asked.body))
-    assert isinstance(found, Passed), "a completion is answered by a server that has the API"
+    if not isinstance(found, Passed):
+        chat.refuse_completion(asked.body)
     return found
 
 
@@ -75,7 +76,10 @@ async def respond(who: Admitted, asked: Asked) -> Body | Iterator[Event] | Passe
         return found
     written = response_events.write_response(ask, found[0], body)
     if body.get("store") is not False:
-        conversation = read(body)[1]
+        try:
+            conversation = read(body)[1]
+        except Refused:  # answered though no chat could be told all of it
+            conversation = conversation_of(ask)
         who.stored.keep(written, (*conversation, response_events.as_message(ask, found[0])))
     return response_events.stream_response(written) if ask.stream else written
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ from workbench.gateway.asks import Ask, Asked, Refused
 from workbench.gateway.replaced import replace_texts, without_places
 from workbench.gateway.responses import StoredAnswers
 from workbench.gateway.table import INERT
-from workbench.gateway.view import PLACE, limit_name, most_tokens, read_view
+from workbench.gateway.view import PLACE, Place, View, limit_name, most_tokens, read_view
 from workbench.lm import Message, Native, NotCarried, Request, join_events, plain_message
 from workbench.lm import body_of as loaded
 from workbench.type_guards import is_dict, is_list
@@ -68,7 +68,7 @@ def pass_ask(
         settings["logprobs"] = True
     if (choice := body.get("tool_choice")) is not None:
         settings["extra"] = {"tool_choice": "auto" if choice == {"type": "auto"} else choice}
-    native = Native(api, body, passed_headers(asked.headers), INERT[api], restored=partial(_restored, who, api, body))
+    native = Native(api, body, passed_headers(asked.headers), INERT[api], restored=partial(_restored, who, api))
     streams = body.get("stream") is True
     given = {name: value for name, value in settings.items() if value is not None}
     messages, tools = tuple(view.messages), tuple(view.tools)
@@ -111,25 +111,49 @@ def as_it_is_sent(
     """
     native, view, read = ask.native, ask.view, ask.read
     assert native is not None and view is not None and read is not None
-    body = replace_texts(view, native.body, messages, tools, form)
+    sent = _not_kept_there(view, messages)
+    body = replace_texts(view, native.body, sent, tools, form)
     for name, value in changed.items():
         body[limit_name(native.api, body) if name == "max_tokens" else name] = value
     body = {name: value for name, value in body.items() if not (name in changed and value is None)}
 
     own = {_ids(message): message for message in messages if PLACE not in message and message.get("tool_calls")}
+    replaced = [*_said_before(view, messages)]
 
     def convert(body: Mapping[str, Any]) -> Request:
-        """Turns of the model that the agent has not seen stay as they came."""
+        """Turns of the model that the agent has not seen stay as they came, and none of them is kept elsewhere."""
+        if len(sent) < len(messages):
+            body = {**body, "input": replace_texts(view, native.body, messages)["input"]}
         if own and native.api == "chat":
             body = {**body, "messages": [plain_message(m) if _ids(m) in own else m for m in body["messages"]]}
         try:
             found = read(body)
             turns = [own.get(_ids(message), message) if own else message for message in found.messages]
+            turns = [next((new for old, new in replaced if old == message), message) for message in turns]
             return make(replace(found, messages=tuple(turns)))
         except Refused as refused:
             raise NotCarried(refused.message, refused.field, refused.status) from None
 
     return replace(native, body=body, convert=convert)
+
+
+def _not_kept_there(view: View, messages: Sequence[Message]) -> Sequence[Message]:
+    """Messages without those of ours that stand before what the body only refers to: the server that keeps that was
+    sent them with it."""
+    before = [n for n, m in enumerate(messages) if PLACE in m and view.places[m[PLACE]] == Place()]
+    ours = messages[: before[-1]] if before else ()
+    kept = [m for m in ours if PLACE in m or m.get("role") == "system"]
+    return [*kept, *messages[before[-1] :]] if len(kept) < len(ours) else messages
+
+
+def _said_before(view: View, messages: Sequence[Message]) -> Iterator[tuple[Message, Message]]:
+    """(as it was kept, with other texts) of each replaced message that the body does not hold, but refers to."""
+    for message in messages:
+        place = message.get(PLACE)
+        if place is not None and view.places[place] == Place():
+            old, new = without_places([view.messages[place], message])
+            if old != new:
+                yield old, new
 
 
 def _ids(message: Mapping[str, Any]) -> tuple[str, ...]:
@@ -144,5 +168,9 @@ def keep_passed(stored: StoredAnswers, ask: Ask, found: Passed) -> None:
         return
     if is_dict(body) and isinstance(body.get("id"), str):
         said = read_view("responses", {"input": body.get("output")}).messages
-        conversation = [m for m in ask.messages if m["role"] not in ("system", "developer")]
-        stored.keep_passed(body["id"], tuple(without_places([*conversation, *said])))
+        stored.keep_passed(body["id"], (*conversation_of(ask), *without_places(said)))
+
+
+def conversation_of(ask: Ask) -> tuple[Message, ...]:
+    """What was said in a request that passes, without its instructions."""
+    return tuple(without_places([m for m in ask.messages if m["role"] not in ("system", "developer")]))

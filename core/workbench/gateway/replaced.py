@@ -25,8 +25,8 @@ def replace_texts(
     changed: dict[str, Any] = dict(body)
     for message in messages:
         place = message.get(PLACE)
-        if place is None or message is (before := view.messages[place]):
-            continue
+        if place is None or message is (before := view.messages[place]) or not view.places[place].texts:
+            continue  # none of ours, unchanged, or said before
         for path, old, new in zip(view.places[place].texts, _texts(before), _texts(message), strict=True):
             if old != new:
                 changed = _put(changed, path, new)

@@ -61,7 +61,9 @@ class StoredAnswers:
 
     def body(self, number: str) -> Mapping[str, Any]:
         """Raises Refused (404)."""
-        return self._find(number, "response_id")[0] or {}
+        if (body := self._find(number, "response_id")[0]) is None:
+            raise _not_kept(number, "response_id")  # by the model's server, which has been asked
+        return body
 
     def conversation(self, number: str) -> tuple[Message, ...]:
         """The messages up to an answer, and the answer. Raises Refused (404)."""
@@ -84,9 +86,13 @@ class StoredAnswers:
 
     def _find(self, number: str, place: str) -> tuple[Mapping[str, Any] | None, tuple[Message, ...]]:
         if number not in self._kept:
-            told = f"Response {f.shown(number)} is not kept here. Send all items in input instead."
-            raise Refused(404, "not_found", told, field=place)
+            raise _not_kept(number, place)
         return self._kept[number]
+
+
+def _not_kept(number: str, place: str) -> Refused:
+    told = f"Response {f.shown(number)} is not kept here. Send all items in input instead."
+    return Refused(404, "not_found", told, field=place)
 
 
 def refuse_background(body: Mapping[str, Any]) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.errors import SpecError
 from workbench.failures import FailureKind
-from workbench.gateway.access import MOST_AT_ONCE, Admitted, Door, check_sender, own_names, variables_for
+from workbench.gateway.access import MOST_AT_ONCE, Admitted, Door, check_sender, in_address, own_names, variables_for
 from workbench.gateway.asks import Asked, GatewaySession, Refused, refusal_of
 from workbench.gateway.endpoints import Dialect, Endpoint, Event, dialect_of, find_endpoint
 from workbench.gateway.passed import Passed
@@ -36,7 +36,7 @@ _SLASHES = re.compile("//+")
 _HALF = re.compile(rb"\\ud[89a-f]", re.IGNORECASE)
 
 #: Addresses that stand for all of a machine's.
-_EVERYWHERE = ("0.0.0.0", "[::]", "::")
+_EVERYWHERE = ("0.0.0.0", "[::]")
 
 _encode = json.JSONEncoder(separators=(",", ":"), default=dict).encode
 
@@ -66,7 +66,7 @@ class Gateway:
         """A gateway that listens.
 
         Args:
-            host: a loopback address; [::1] in brackets.
+            host: a loopback address.
             port: 0 takes a free one.
             beyond: other machines, and containers, may reach it, if the host is theirs to reach: with the secret.
             on_error: is told of exceptions that no agent is told of: faults of a session or of ours.
@@ -75,6 +75,7 @@ class Gateway:
         """
         from aiohttp import web
 
+        host = in_address(host)
         local = is_loopback(f"http://{host}")
         if not (local or beyond):
             raise SpecError(f"a gateway cannot listen at {host}", hint="It is for agents on this machine: 127.0.0.1.")
@@ -220,8 +221,8 @@ class Gateway:
                     if request.transport is not None:
                         request.transport.close()  # no end of the stream: it broke
                     return response
-            else:
-                work.exception()
+            elif isinstance(error := work.exception(), Exception):  # which the agent has read in the server's words
+                self._told(error, who)
             await response.write_eof()
         except asyncio.CancelledError:
             _break_off(request)  # too late for a status

@@ -109,11 +109,11 @@ MESSAGES = {
 }
 TABLE: Mapping[str, Mapping[str, FieldRule]] = {"chat": CHAT, "responses": RESPONSES, "messages": MESSAGES}
 
-#: What an answer says of its tokens is part of it where it passes.
-_OF_COUNTS = {"stream_options", "usage"}
+#: Where it passes, what an answer says of its tokens and its cache is part of it, and a server calls tools of its own.
+_OF_ANSWER = {"stream_options", "usage", "diagnostics", "max_tool_calls"}
 #: By API, the fields that change no answer, also where they pass: requests that differ in them alone are equal.
 INERT: Mapping[str, frozenset[str]] = {
-    **{api: frozenset(rules[""].dropped.split()) - _OF_COUNTS for api, rules in TABLE.items()},
+    **{api: frozenset(rules[""].dropped.split()) - _OF_ANSWER for api, rules in TABLE.items()},
     "completions": frozenset(("user",)),
 }
 _NOTHING = (None, False, [], {}, "")

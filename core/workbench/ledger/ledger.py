@@ -3,7 +3,8 @@
 A call is answered from the journal if its content key is there. Otherwise its worst case is reserved against the
 budget, the request is logged and sent, and the answer is committed before any caller sees it. So a run that is replayed
 from its start pays for no recorded call again. A ceiling on calls is never exceeded. One on tokens or dollars can be
-exceeded only by the error of the first estimates of prompt lengths.
+exceeded only by the error of the first estimates of prompt lengths, and by answers to requests of an agent that name no
+limit (`Request.native`): for those `Request.max_tokens` is a guess.
 
 Two counts are kept. `spent` is what the run has used up to this point, replayed calls included. Optimizers see only
 this one, so a resumed run decides as the first one did. `sent` counts all requests ever sent, including those of

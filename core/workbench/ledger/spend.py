@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.errors import LMError, SpecError
-from workbench.lm import LM, Request, Response, unpack_tokens
+from workbench.lm import LM, Request, Response, unpack_native, unpack_tokens
 
 
 @dataclass
@@ -150,6 +150,8 @@ def stored_response(row: Any) -> Response:
     for name in ("tool_calls", "prompt_ids", "token_ids", "logprobs"):
         if name in body:
             body[name] = tuple(body[name])
+    if "native" in body:
+        body["native"] = unpack_native(body["native"])
     if row["packed_tokens"] is not None:
         body |= unpack_tokens(row["packed_tokens"])
     return Response(

@@ -31,7 +31,7 @@ from workbench.lm.http import (
 )
 from workbench.lm.native import API_PATHS, Native, NotCarried, Pieces
 from workbench.lm.native_answers import TURN, as_chat, is_as_named, join_events
-from workbench.lm.packed_tokens import split_tokens, unpack_tokens
+from workbench.lm.packed_tokens import split_tokens, unpack_native, unpack_tokens
 from workbench.lm.pool import LMPool, lm_prefixes, make_lm, split_model
 from workbench.lm.protocol import (
     LM,
@@ -77,6 +77,7 @@ __all__ = [
     "split_reasoning",
     "split_thoughts",
     "split_tokens",
+    "unpack_native",
     "unpack_tokens",
     "MAX_BODY",
     "Rates",

@@ -10,7 +10,7 @@ from workbench.lm.dialects import allowed_tokens, refused_setting
 from workbench.lm.http import is_reasoning
 from workbench.lm.protocol import Message, Request, content_text, offset_seed
 from workbench.lm.turns import plain_message
-from workbench.type_guards import is_dict
+from workbench.type_guards import is_dict, is_list
 
 #: Forms of one request that are tried, lest a server that refuses each is asked without end.
 MOST_FORMS = 8
@@ -74,13 +74,16 @@ class Form:
         for name in ("max_tokens", "max_completion_tokens"):
             if self.most_tokens is not None and isinstance(found.get(name), int):
                 found[name] = min(found[name], self.most_tokens)
+        messages = found.get("messages")
+        if not is_list(messages) or not all(map(is_dict, messages)):
+            return found  # of another API, or nothing that we know
         if "additions" in self.omit:
-            found["messages"] = [plain_message(m) if is_dict(m) else m for m in found["messages"]]
+            messages = [*map(plain_message, messages)]
         if "developer" in self.omit:
-            found["messages"] = [_with_common_role(m) if is_dict(m) else m for m in found["messages"]]
+            messages = [*map(_with_common_role, messages)]
         if "system" in self.omit:
-            found["messages"] = _without_system(found["messages"])
-        return found
+            messages = _without_system(messages)
+        return {**found, "messages": messages}
 
 
 def make_body(model: str, request: Request, extra: Mapping[str, Any], form: Form) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def _joined(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
                 continue  # of several answers, the first
             begun = True
             told = one.get("logprobs")
-            logprobs += (told.get("content") or ()) if is_dict(told) else ()
+            logprobs += _dicts(told.get("content")) if is_dict(told) else ()
             choice |= {name: one[name] for name in ("finish_reason", "error") if one.get(name)}
             delta = one.get("delta") or one.get("message")
             for name, value in delta.items() if is_dict(delta) else ():

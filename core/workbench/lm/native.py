@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.errors import LMError
+from workbench.type_guards import is_dict, is_list
 
 #: The APIs, and the path of each behind the base URL of a server.
 API_PATHS: Mapping[str, str] = {
@@ -16,6 +17,14 @@ API_PATHS: Mapping[str, str] = {
     "messages": "messages",
     "completions": "completions",
 }
+
+
+#: Fields of a body with servers that the provider is to reach, and those of such a server in which keys stand
+#: (platform.openai.com/docs/api-reference/responses, tools; docs.claude.com/en/docs/agents-and-tools/mcp-connector).
+_WITH_KEYS = ("tools", "mcp_servers")
+_KEYS = ("authorization", "authorization_token", "headers", "domain_secrets")
+#: In a tool, what describes its parameters: names there are the tool's own.
+_SCHEMAS = ("parameters", "input_schema", "function", "custom")
 
 
 class NotCarried(LMError):
@@ -32,9 +41,9 @@ class Native:
 
     api: of `API_PATHS`. body: with the client's name of the model, which the server is not told. headers: of the
     client, those that change an answer. inert: fields that change none, so that they are no part of the key.
-    convert: makes of the body the same request in the form of chat completions, and raises NotCarried where something
-    of it would be lost. restored: gives fields of the body with what a provider added to earlier turns put back, where
-    the client dropped it; None if there is nothing.
+    convert: makes of a body the same request in the form of chat completions, and raises NotCarried where something
+    of it would be lost. restored: gives fields of a body with what a provider added to earlier turns put back, where
+    the client dropped it; None if there is nothing. Both are given the body as it is now: its texts may be replaced.
     """
 
     api: str
@@ -42,15 +51,19 @@ class Native:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     inert: frozenset[str] = frozenset()
     convert: Callable[[Mapping[str, Any]], Any] | None = field(default=None, compare=False)
-    restored: Callable[[], Mapping[str, Any] | None] = field(default=lambda: None, compare=False)
+    restored: Callable[[Mapping[str, Any]], Mapping[str, Any] | None] = field(default=lambda body: None, compare=False)
 
     @property
     def streams(self) -> bool:
         return self.body.get("stream") is True
 
     def as_dict(self) -> dict[str, Any]:
-        """What an answer depends on: what the key hashes and the store keeps."""
-        body = {name: value for name, value in self.body.items() if name not in self.inert and name != "model"}
+        """What an answer depends on: what the key hashes and the store keeps. No keys: they open, and ask nothing."""
+        body = {
+            name: _without_keys(value) if name in _WITH_KEYS else value
+            for name, value in self.body.items()
+            if name not in self.inert and name != "model"
+        }
         return {"api": self.api, "body": body, **({"headers": dict(self.headers)} if self.headers else {})}
 
     def converted(self) -> Any:
@@ -58,6 +71,15 @@ class Native:
         if self.convert is None:
             raise NotCarried(f"The model's server does not speak the API of this request ({self.api}).", None)
         return self.convert(self.body)
+
+
+def _without_keys(value: Any) -> Any:
+    if is_dict(value):
+        return {
+            name: "***" if name in _KEYS and part else part if name in _SCHEMAS else _without_keys(part)
+            for name, part in value.items()
+        }
+    return [*map(_without_keys, value)] if is_list(value) else value
 
 
 class Pieces:

@@ -106,7 +106,7 @@ def _read_response(body: Mapping[str, Any]) -> dict[str, Any]:
                     (refusals if part.get("type") == "refusal" else texts).append(
                         str(part.get("refusal") or part.get("text") or "")
                     )
-                    logprobs += part.get("logprobs") or ()
+                    logprobs += _listed(part.get("logprobs"))
             case "function_call":
                 calls.append(_call(item.get("call_id"), item.get("name"), item.get("arguments")))
             case "custom_tool_call":
@@ -170,21 +170,22 @@ _DELTAS = {
 
 def _join_message(events: list[dict[str, Any]]) -> dict[str, Any] | None:
     message: dict[str, Any] | None = None
-    blocks: dict[Any, dict[str, Any]] = {}
-    pieces: dict[tuple[Any, str], list[str]] = {}
+    blocks: dict[str, dict[str, Any]] = {}
+    pieces: dict[tuple[str, str], list[str]] = {}
     ended = False
     for event in events:
+        index = str(event.get("index"))
         match event.get("type"):
             case "message_start" if is_dict(event.get("message")):
                 message = {**event["message"]}
             case "content_block_start" if is_dict(event.get("content_block")):
-                blocks[event.get("index")] = {**event["content_block"]}
-            case "content_block_delta" if is_dict(delta := event.get("delta")) and delta.get("type") in _DELTAS:
+                blocks[index] = {**event["content_block"]}
+            case "content_block_delta" if is_dict(delta := event.get("delta")) and str(delta.get("type")) in _DELTAS:
                 name, own = _DELTAS[str(delta["type"])]
-                pieces.setdefault((event.get("index"), name), []).append(str(delta.get(own) or ""))
+                pieces.setdefault((index, name), []).append(str(delta.get(own) or ""))
             case "message_delta" if message is not None and is_dict(event.get("delta")):
-                usage = {**(message.get("usage") or {}), **(event.get("usage") or {})}
-                message |= {**event["delta"], "usage": usage}
+                counts = [one for one in (message.get("usage"), event.get("usage")) if is_dict(one)]
+                message |= {**event["delta"], "usage": {name: n for one in counts for name, n in one.items()}}
             case "message_stop":
                 ended = True
             case _:

@@ -1,4 +1,5 @@
 """Token ids and log-probabilities of an answer as bytes: some 3 to 6 a token in the journal, where JSON takes 15 to 33.
+A streamed answer as it came is packed, too: it says some 300 bytes for each token, nearly the same ones.
 
 A header (`_HEADER`), then zlib: the ids as 32-bit integers and the log-probabilities as floats, little-endian, with the
 bytes of equal weight side by side, which compresses better. Log-probabilities that are 32-bit floats are stored as
@@ -11,7 +12,8 @@ import struct
 import sys
 import zlib
 from array import array
-from collections.abc import Sequence
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from workbench.errors import StoreError
@@ -21,13 +23,41 @@ from workbench.lm.protocol import Response
 _HEADER = struct.Struct("<BBIII")
 _FORM = 1
 _NAMES = ("prompt_ids", "token_ids", "logprobs")
+#: Characters of an answer as it came that are kept as they are.
+_WORTH_PACKING = 4096
 #: More cannot be one answer.
 _MOST_BYTES = 1 << 30
+
+
+def pack_native(native: Mapping[str, Any]) -> dict[str, Any]:
+    """An answer as it came (`Response.native`) as the journal keeps it."""
+    raw = native["raw"]
+    if len(raw) < _WORTH_PACKING:
+        return dict(native)
+    packed = b64encode(zlib.compress(raw.encode("utf-8", "surrogatepass"), 1)).decode()
+    return {**{name: value for name, value in native.items() if name != "raw"}, "packed": packed}
+
+
+def unpack_native(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """The opposite of `pack_native`. Raises StoreError for what that did not write."""
+    if "packed" not in stored:
+        return dict(stored)
+    try:
+        unpacking = zlib.decompressobj()
+        raw = unpacking.decompress(b64decode(stored["packed"]), _MOST_BYTES)
+        if not unpacking.eof:
+            raise ValueError("its length is wrong")
+        text = raw.decode("utf-8", "surrogatepass")
+    except (zlib.error, ValueError, TypeError) as error:
+        raise StoreError(f"the answer of a call is damaged ({error}); use a copy of the database") from error
+    return {**{name: value for name, value in stored.items() if name != "packed"}, "raw": text}
 
 
 def split_tokens(response: Response) -> tuple[dict[str, Any], bytes | None]:
     """(an answer as JSON values, its tokens as bytes). Tokens that cannot be packed stay among the values."""
     values, packed = response.as_dict(), _pack(response)
+    if response.native is not None:
+        values["native"] = pack_native(response.native)
     return (values if packed is None else {k: v for k, v in values.items() if k not in _NAMES}), packed
 
 

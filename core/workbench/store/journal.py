@@ -74,7 +74,7 @@ class Journal:
         body = request.as_dict()
         body["messages"] = [self._without_large(message) for message in body["messages"]]
         if "native" in body:
-            body["native"] = self._without_texts(body["native"])
+            body["native"] = {**body["native"], "body": self._by_hash(body["native"]["body"])}
         values, tokens = (None, None) if response is None else split_tokens(response)
         asked, answer = dumps(body), None if values is None else dumps(values)
         return self.store.write(
@@ -127,13 +127,16 @@ class Journal:
         ]
         return {**message, "content": parts}
 
-    def _without_texts(self, value: Any) -> Any:
-        """The same with the hash of each large text in its place: the messages hold most of them, too."""
-        if isinstance(value, str):
-            return {"text": self.store.text(value)} if len(value) > LARGE_TEXT else value
-        if is_dict(value):
-            return {name: self._without_texts(part) for name, part in value.items()}
-        return [self._without_texts(part) for part in value] if is_list(value) else value
+    def _by_hash(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The body of a request with the hash of each large field, and of each large turn, in its place: the next
+        request of a conversation holds the same ones."""
+
+        def kept(value: Any) -> Any:
+            written = dumps(value)
+            return {"json": self.store.text(written)} if len(written) > LARGE_TEXT else value
+
+        turns = ("messages", "input")
+        return {n: [*map(kept, part)] if n in turns and is_list(part) else kept(part) for n, part in body.items()}
 
     def add_effect(self, key: str, kind: str, content: str, result: str, seconds: float) -> asyncio.Future[None]:
         """Queue the result of an effect that is no call of a model."""

@@ -301,7 +301,7 @@ def remove_unused_texts(store: Store) -> None:
     """Remove the large texts that no call refers to any more, and give the space of what was removed back to the
     disk."""
     store.execute(
-        "delete from texts where hash not in (select t.value from calls c, json_tree(c.request, '$.messages') t "
-        "where c.kind = 'lm' and t.key = 'text' and t.type = 'text')"
+        "delete from texts where hash not in (select t.value from calls c, json_tree(c.request) t "
+        "where c.kind = 'lm' and t.key in ('text', 'json') and t.type = 'text')"
     )
     store.execute("vacuum")

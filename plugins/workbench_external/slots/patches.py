@@ -53,6 +53,10 @@ class Patches:
         if "user" in self.by_place and not any(name in patched.used for name, _, _ in self.by_place["user"]):
             last = [text for m in ask.messages if m.get("role") == "user" for text in texts_of(m.get("content"))]
             patched.missed += [f"user: {last[0][:_SHOWN]}"] if last else []
+        if ask.native is not None and ask.native.api == "completions":  # one text, without a place for more
+            more = {"demos": self.config.demos, "instructions": self.config.instructions}
+            patched.missed += [f"{name}: a completion has no place for them" for name, value in more.items() if value]
+            return patched
         self._insert_demos(patched, ask.messages, inputs)
         self._append_instructions(patched)
         return patched

@@ -122,6 +122,30 @@ def test_ea9_the_gateway_is_fit_for_production(tmp_path: Path) -> None:
     assert "asked 1 time and was refused: status 400" in said and key not in said
 
 
+def test_h10_a_second_signal_ends_the_gateway_while_it_drains(tmp_path: Path) -> None:
+    begun, gate = threading.Event(), threading.Event()
+
+    async def silent(request: web.Request) -> web.StreamResponse:
+        begun.set()
+        await asyncio.to_thread(gate.wait, 20)
+        return web.Response()
+
+    with upstream() as server:
+        server.answers["chat/completions"] = [silent]
+        lm = {"model": "openai/up", "api_base": f"{server.address}/v1"}
+        with gateway(tmp_path, {"command": ["true"]}, lm=lm) as variables:
+            asking = threading.Thread(target=ask_in_vain, args=(variables,))
+            asking.start()
+            assert begun.wait(20)
+            os.kill(int(variables["pid"]), signal.SIGTERM)
+            with pytest.raises(urllib.error.HTTPError, match="503"):
+                while True:  # the signal is on its way
+                    server.answers["chat/completions"] = []
+                    chat(variables, "x")
+        gate.set()
+        asking.join()
+
+
 def test_s17_a_malformed_request_puts_no_key_and_no_traceback_on_stderr(tmp_path: Path) -> None:
     with gateway(tmp_path, {"command": ["true"]}) as variables:
         place = urllib.parse.urlsplit(variables["OPENAI_BASE_URL"])
@@ -168,6 +192,11 @@ def gateway_of(folder: Path, *result: str) -> Iterator[dict[str, str]]:
 def chat(variables: dict[str, str], system: str, key: str | None = None) -> Any:
     with open_chat(variables, system, key) as answer:
         return json.load(answer)
+
+
+def ask_in_vain(variables: dict[str, str]) -> None:
+    with suppress(OSError):  # of the server that ends
+        chat(variables, "x")
 
 
 def open_chat(variables: dict[str, str], system: str, key: str | None = None, **more: Any) -> Any:

@@ -14,6 +14,7 @@ from tests.helpers.upstream import Upstream, chat_answer, upstream
 from workbench.errors import SpecError
 from workbench.evaluation import EvalOptions, evaluate
 from workbench.run import prepare
+from workbench.spec import lm_spec
 from workbench_external.asking import choose_model
 from workbench_external.config import ExternalConfig
 from workbench_external.observed import describe_calls, observe_file
@@ -76,12 +77,35 @@ def test_5_the_models_that_an_agent_names_are_told_by_eval(tmp_path: Path) -> No
     ],
 )
 def test_5_as_named_is_the_model_of_the_agents_request(named: str, usual: str, wanted: str) -> None:
-    from workbench.spec import lm_spec
-
     config = ExternalConfig(
         signature="text -> label", command=["true"], models={"*": "as-named", "small": "openai/one"}, lm="openai/two"
     )
     spec = choose_model(config, named, None, lm_spec({"model": usual, "api_key_env": "MY_KEY"}))
     assert spec.model == wanted and spec.timeout == 600
-    if wanted != "openai/one":
-        assert spec.api_key_env == "MY_KEY"
+    assert spec.api_key_env == ("MY_KEY" if wanted.startswith(usual.partition("/")[0]) and named != "small" else None)
+
+
+@pytest.mark.parametrize(
+    ("named", "settings", "wanted"),
+    [
+        ("anthropic/claude", {"api_key_env": "K"}, {}),
+        ("openai/b", {"api_key_env": "K", "price": {"input": 1, "output": 1}}, {"api_key_env": "K"}),
+        ("b", {"extra": {"headers": {"A": "$K"}}}, {"extra": {"headers": {"A": "$K"}}}),
+        ("litellm/b", {"extra": {"headers": {"A": "$K"}}}, {}),
+        ("anthropic/claude", {"api_base": "http://router/v1", "api_key_env": "K"}, None),
+        ("openai/b", {"api_base": "http://router/v1", "price": {"input": 1, "output": 1}}, None),
+        ("", {"api_key_env": "K"}, None),
+    ],
+)
+def test_h9_a_key_goes_to_its_own_provider_and_a_price_is_that_of_one_model(
+    named: str, settings: dict[str, Any], wanted: dict[str, Any] | None
+) -> None:
+    """`as-named` sent the key of one provider to whichever another name began with, and a router's names elsewhere."""
+    config = ExternalConfig(signature="text -> label", command=["true"], models={"*": "as-named"})
+    found = choose_model(config, named, None, lm_spec({"model": "openai/a", **settings}))
+    kept = {name: value for name, value in found.model_dump(exclude_unset=True).items() if name != "timeout"}
+    model = kept.pop("model")
+    if wanted is not None:
+        assert kept == wanted and model == (named if "/" in named else f"openai/{named}")
+    else:  # all of them hold, for the model of that name at that server
+        assert kept.keys() == settings.keys() and model == (f"openai/{named}" if named else "openai/a")

@@ -249,3 +249,44 @@ def test_the_stand_in_answers_what_tools_and_schemas_allow() -> None:
     }
     plain = stand_in_answer(Ask("m", said, (), {"response_format": {"type": "json_object"}}), signature).text
     assert json.loads(plain) == {"label": "a", "why": "a text"}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        agent(user="row['text']").replace("}])", "}], logprobs=True, top_logprobs=2)"),
+        agent(user="row['text']").replace("}])", '}], tools=[{"type": "custom", "custom": {"name": "patch"}}])'),
+        agent(user="row['text']").replace("}])", "}], thought_budget=3)"),
+    ],
+    ids=["top_logprobs", "a tool that takes a text", "a field that nobody knows"],
+)
+def test_h8_what_passes_in_a_run_is_no_obstacle_to_a_trial(source: str, tmp_path: Path) -> None:
+    """The stand-in refused what the run's gateway passes, so that such agents could not be written."""
+    found = apply(tmp_path, source, {"system": system_slot("Sort it.")}, "--write")
+    assert found.exit_code == 0, found.output
+    assert "Sort it." in line_of(tmp_path, "system")
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("responses", {"instructions": SYSTEM, "input": "hi", "truncation": "auto"}),
+        ("responses", {"instructions": SYSTEM, "input": "hi", "tools": [{"type": "web_search"}]}),
+        ("messages", {"system": SYSTEM, "max_tokens": 9, "thinking": {"type": "enabled", "budget_tokens": 1024}}),
+        ("messages", {"system": SYSTEM, "max_tokens": 9, "tools": [{"type": "bash_20250124", "name": "bash"}]}),
+        ("completions", {"prompt": SYSTEM}),
+    ],
+    ids=["truncation", "a tool of OpenAI's", "thinking", "a tool of Anthropic's", "completions"],
+)
+def test_h8_each_api_can_be_tried(path: str, body: dict[str, Any], tmp_path: Path) -> None:
+    body = {**body, **({"messages": [{"role": "user", "content": "hi"}]} if path == "messages" else {})}
+    name = next(name for name in ("instructions", "system", "prompt") if name in body)
+    del body[name]
+    asked = CLIENT.replace("/chat/completions", f"/{path}").replace('["choices"][0]["message"]', "")
+    asked = asked.replace('"messages": messages, ', "").replace("chat(messages, ", "chat(")
+    source = f"{asked}\nsystem = {SYSTEM!r}\nbody = {body!r}\nchat(**{{**body, {name!r}: system}})\nprint('a')\n"
+    place = "user" if path == "completions" else "system"
+    slots = {"system": {"in": place, "match": SYSTEM, "text": "Sort it."}}
+    found = apply(tmp_path, source, slots, "--write")
+    assert found.exit_code == 0, found.output
+    assert "Sort it." in line_of(tmp_path, "system")
