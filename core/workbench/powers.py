@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
@@ -41,6 +41,8 @@ Kind = Literal[
 #: Kinds of things inside others, and a file of rows, a workflow file and a model.
 PartKind = Literal["node", "metric", "optimizer", "environment", "rows", "file", "model"]
 Place = tuple[str | int, ...]
+#: How a value names what it leans on: it is a path, an address of Python, or a command; "" where it is more than that.
+Form = Literal["", "path", "address", "command"]
 
 #: The addresses of the gateway, which an agent that exists is given.
 _OF_GATEWAY = frozenset({"OPENAI_BASE_URL", "OPENAI_API_BASE", "ANTHROPIC_BASE_URL"})
@@ -54,7 +56,8 @@ class Power:
     """One thing that a file may do.
 
     text: as it is written. what: the same wherever the file lies. at: where in the file. files: what it leans on, those
-    that are there; a folder stands for all of it. outside: whether a path leads out of the folder of the file.
+    that are there; a folder stands for all of it. outside: whether a path leads out of the folder of the file. form:
+    how the value names them, which a file in another folder writes otherwise (`workbench.task.moved`).
     """
 
     kind: Kind
@@ -63,6 +66,7 @@ class Power:
     at: Place = ()
     files: tuple[Path, ...] = ()
     outside: bool = False
+    form: Form = ""
 
 
 @dataclass(frozen=True)
@@ -133,7 +137,8 @@ def run_python(setting: Written, address: str) -> Power:
             names = parsed.module.split(".")
             places += [setting.base.joinpath(*names[: n + 1], "__init__.py") for n in range(len(names))]
         files = tuple(path for path in places if _is_there(path))
-    return Power("runs Python", address, relocate_address(written, setting.base, Path("/")), setting.at, files)
+    what = relocate_address(written, setting.base, Path("/"))
+    return Power("runs Python", address, what, setting.at, files, form="address")
 
 
 def _tools(setting: Written) -> Found:
@@ -161,7 +166,7 @@ def start_program(setting: Written, command: str, what: str | None = None) -> Po
         for name in names:
             files |= dict.fromkeys(p for p in existing(name, setting.base) if p.is_file())
     inside = tuple(path for path in files if path.is_relative_to(setting.base.resolve()))
-    return Power("starts a program", command, command if what is None else what, setting.at, inside)
+    return Power("starts a program", command, command if what is None else what, setting.at, inside, form="command")
 
 
 def _command(setting: Written) -> Found:
@@ -181,7 +186,7 @@ def _program_folder(setting: Written) -> Found:
     """A folder whose programs may run: all of it counts, and where it lies."""
     for one in setting.texts():
         files = tuple(p for p in existing(one.value, setting.base) if p.is_dir())
-        yield Power("starts a program", f"in the folder {one.value}", _absolute(one), one.at, files)
+        yield Power("starts a program", f"in the folder {one.value}", _absolute(one), one.at, files, form="path")
 
 
 def _image(setting: Written) -> Found:
@@ -194,7 +199,7 @@ def _variables(setting: Written) -> Found:
     another program of it, or send what it is given elsewhere."""
     for one in setting.texts():
         name = one.at[-1]
-        yield start_program(one, f"with {name}={one.value}")
+        yield replace(start_program(one, f"with {name}={one.value}"), form="")
         if names := set(_VARIABLE.findall(one.value)) - _OF_GATEWAY:
             text = f"{', '.join(sorted(names))} to a program, as {name}"
             yield Power("sends a variable of the environment", text, text, one.at)
@@ -245,7 +250,8 @@ def read_path(setting: Written, text: str, what: str | None = None) -> Power:
     found = tuple(existing(text, setting.base))
     home = setting.home or setting.base
     outside = not all(_inside(path, home) for path in (setting.base / text, *found))
-    return Power("reads a path", text, _absolute(setting, text) if what is None else what, setting.at, found, outside)
+    what = _absolute(setting, text) if what is None else what
+    return Power("reads a path", text, what, setting.at, found, outside, "path")
 
 
 def part(kind: PartKind) -> Declaration:

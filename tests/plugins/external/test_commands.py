@@ -191,16 +191,34 @@ def test_the_gateway_replaces_texts_in_production(tmp_path: Path) -> None:
     assert "Monday" not in variables["stderr"]
 
 
+def test_the_agent_of_a_run_is_looked_for_where_the_run_had_it(tmp_path: Path) -> None:
+    """`apply RUN` and `gateway RUN`, whose folder is relative to the file of the run."""
+    from workbench_external.commands import _asked_about
+
+    (tmp_path / "office").mkdir()
+    path = write_agent(tmp_path, SORTER, rows=(1, 1, 1), folder="office", slots={})
+    (tmp_path / "agent.py").rename(tmp_path / "office/agent.py")
+    run = optimize(path, database=tmp_path / "run.db", optimizers=[], pool=SimulatedPool(SimulatedLM())).run
+    source = _asked_about(run, str(tmp_path / "run.db"))
+    assert (source.file, source.value["nodes"]["agent"]["folder"]) == (str(path), "office")
+    applied = CliRunner().invoke(
+        cli, ["apply", run, "--to", str(tmp_path / "office"), "--db", str(tmp_path / "run.db")]
+    )
+    assert applied.exit_code == 0 and "No text of an agent was changed." in applied.output, applied.output
+
+
 @pytest.mark.slow
 def test_the_gateway_of_a_run_is_that_of_its_winner(tmp_path: Path) -> None:
     lm = SimulatedPool(SimulatedLM())
     rewrite = [("checked", make_optimizer({"rewrite": {"rounds": 1}}))]
     options = Options(out=str(tmp_path / "out.yaml"), allow_unproved=True)
-    path = write_agent(tmp_path, SORTER, rows=(6, 8, 8))
+    path = write_agent(tmp_path, SORTER, rows=(6, 8, 8), folder="office")
+    (tmp_path / "office").mkdir()
+    (tmp_path / "agent.py").rename(tmp_path / "office/agent.py")
     report = optimize(path, database=tmp_path / "run.db", optimizers=rewrite, pool=lm, options=options)
     found = report.winner.get("nodes.agent.slots.system.text")
     assert found != report.winner.get("nodes.agent.slots.system.match")
-    arguments = [report.run, "--to", str(tmp_path), "--write", "--db", str(tmp_path / "run.db")]
+    arguments = [report.run, "--to", str(tmp_path / "office"), "--write", "--db", str(tmp_path / "run.db")]
     applied = CliRunner().invoke(cli, ["apply", *arguments])
     assert applied.exit_code == 0 and "1 file changed." in applied.output, applied.output
     with gateway_of(tmp_path, report.run, "--db", "run.db", "--set", "lm=templates/instructions") as variables:
