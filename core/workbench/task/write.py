@@ -121,16 +121,12 @@ def file_tree(
     if "optimize" in raw and baseline is not None and same_kinds(baseline, workflow):
         things["optimize"] = raw["optimize"]
     things = _moved_tree(move_tree(things, workflow.base, folder), workflow.base, folder)
-    tree["nodes"] = things["nodes"]
-    written = raw["metric"]
-    moved = [
-        relocate_metric(one, workflow.base, folder) for one in (written if isinstance(written, list) else [written])
-    ]
+    tree["nodes"], written = things.pop("nodes"), raw["metric"]
+    moved = [relocate_metric(m, workflow.base, folder) for m in (written if isinstance(written, list) else [written])]
     tree["metric"] = moved if isinstance(written, list) else moved[0]
     if search:
         tree["search"] = {address: raw["search"][address] for address in search}
-    if "optimize" in things:
-        tree["optimize"] = things["optimize"]
+    tree |= things
     for key in ("rounds", "proof", "cache", "budget", "concurrency", "timeout", "seed"):
         if key in raw:
             tree[key] = raw[key]
