@@ -314,6 +314,17 @@ def test_4_the_descriptions_in_a_docstring_are_written_each_on_its_own(form: str
         ("run.sh", f'PROMPT="{OLD}"\n', "run.sh:1, texts in shell are not written"),
         ("agent.rb", f'PROMPT = "{ROOM}\\n{KIND}"\n', "agent.rb:1, texts in Ruby are not written"),
         ("agent.php", f'<?php $p = "{OLD}";\n', "agent.php:1, texts in PHP are not written"),
+        ("page.mdx", f"{OLD}\n", "page.mdx:1, texts in MDX are not written"),
+        (
+            "package.json",
+            json.dumps({"scripts": {"ask": OLD}}),
+            "package.json:1, what stands there may be a command, and is not written",
+        ),
+        (
+            "compose.dev.yaml",
+            f"command: |\n  {ROOM}\n  {KIND}\n",
+            "compose.dev.yaml:2, what stands there may be a command, and is not written",
+        ),
         ("Makefile", f"# {ROOM}\n# {KIND}\n", "makefile:1, the syntax of 'makefile' is not known here"),
         ("agent", f'#!/bin/sh\nP="{OLD}"\n', "agent:2, the syntax of 'agent' is not known here"),
         ("a.js", f"const p = String.raw`{OLD}`;\n", "a.js:1, what the tag raw makes of a template is not known"),
