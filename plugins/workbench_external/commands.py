@@ -49,6 +49,7 @@ def slots_command(
     Says for each where it stands in the source, where `workbench apply` writes it, or why it is for the gateway only.
     """
     from workbench.cli.trust import require_trust, trust_result
+    from workbench.errors import SpecError
     from workbench.files import check_output
     from workbench.run import prepare
     from workbench.task import write_workflow
@@ -68,6 +69,11 @@ def slots_command(
             say(f"row {run.trace.example} failed: {one_line(run.message or run.failure)}", err=True)
     for line in describe_calls(runs):
         say(one_line(line), err=True)
+    if not found and not others and all(run.failure is not None for run in runs):
+        raise SpecError(
+            "every row failed, so that no text of the agent was seen",
+            hint=f"Mend what the lines above say. `workbench doctor --ping {one_line(file)}` asks the models alone.",
+        )
     if not as_json:
         _show_slots(found, others)
     if out is not None:

@@ -71,6 +71,22 @@ def test_an_agent_that_asks_past_the_gateway_is_told_of(tmp_path: Path) -> None:
         observe_file(prepare(path)[2], path, tmp_path / "run.db", 2, SimulatedPool(SimulatedLM()))
 
 
+def test_slots_of_rows_that_all_failed_are_no_result(tmp_path: Path) -> None:
+    """A server that is not there: the agent asked, and nothing of it can be shown."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    path = write_agent(tmp_path, SORTER)
+    spec = {
+        **json.loads(path.read_text()),
+        "lm": {"model": "openai/m", "api_base": f"http://127.0.0.1:{port}/v1", "attempts": 1},
+    }
+    path.write_text(json.dumps(spec))
+    told = CliRunner().invoke(cli, ["slots", str(path), "--rows", "1", "--db", str(tmp_path / "run.db"), "--json"])
+    assert told.exit_code != 0 and "every row failed" in str(told.exception), told.output
+    assert "doctor --ping" in getattr(told.exception, "hint", "") and not told.stdout
+
+
 def gateway(
     folder: Path, node: dict[str, Any], lm: Any = "templates/instructions"
 ) -> AbstractContextManager[dict[str, str]]:
