@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from ipaddress import ip_address
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -41,14 +42,16 @@ Kind = Literal[
 #: Kinds of things inside others, and a file of rows, a workflow file and a model.
 PartKind = Literal["node", "metric", "optimizer", "environment", "rows", "file", "model"]
 Place = tuple[str | int, ...]
-#: How a value names what it leans on: it is a path, an address of Python, or a command; "" where it is more than that.
+#: How a value names the files: it is a path, an address of Python, or a command, which moves with its file; or more.
 Form = Literal["", "path", "address", "command"]
 
 #: The addresses of the gateway, which an agent that exists is given.
 _OF_GATEWAY = frozenset({"OPENAI_BASE_URL", "OPENAI_API_BASE", "ANTHROPIC_BASE_URL"})
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
 _OF_IPV4 = re.compile(r"[0-9a-fxA-FX.]+")
-_LONGEST_PATH = 4096
+_LONGEST_PATH, _MOST_FOLDERS = 4096, 16
+#: What makes a program of a folder.
+_PROGRAMS = ("__main__.py", "pyproject.toml", "package.json", "index.js", "go.mod", "Cargo.toml", "Makefile")
 
 
 @dataclass(frozen=True)
@@ -56,8 +59,7 @@ class Power:
     """One thing that a file may do.
 
     text: as it is written. what: the same wherever the file lies. at: where in the file. files: what it leans on, those
-    that are there; a folder stands for all of it. outside: whether a path leads out of the folder of the file. form:
-    how the value names them, which a file in another folder writes otherwise (`workbench.task.moved`).
+    that are there; a folder stands for all of it. outside: whether a path leads out of the folder of the file.
     """
 
     kind: Kind
@@ -119,8 +121,7 @@ Powers = Mapping[str, Declaration] | Declaration
 
 
 def _python(setting: Written) -> Found:
-    for one in setting.texts():
-        yield run_python(one, one.value)
+    return (run_python(one, one.value) for one in setting.texts())
 
 
 def run_python(setting: Written, address: str) -> Power:
@@ -158,13 +159,15 @@ def _command_of(address: str) -> str:
 
 
 def start_program(setting: Written, command: str, what: str | None = None) -> Power:
-    """A command, with the files in the folder that its words name, as files or as modules of Python."""
-    files: dict[Path, None] = {}
-    for word in re.split(r"[\s'\"=]+", command):
-        module = word.replace(".", "/")
-        names = (word, f"{module}.py", f"{module}/__init__.py", f"{module}/__main__.py") if word.strip("./~") else ()
-        for name in names:
-            files |= dict.fromkeys(p for p in existing(name, setting.base) if p.is_file())
+    """A command, with what in the folder its words name: files, modules of Python, also beneath a folder that another
+    word names (`cd agent && python main.py`), and whole folders that are programs (`uv run --project agent`)."""
+    words = [word for word in dict.fromkeys(re.split(r"[\s'\"=;&|()]+", command)) if word.strip("./~")]
+    folders = [path for word in words for path in existing(word, setting.base) if path.is_dir()][:_MOST_FOLDERS]
+    files = {path: None for path in folders if any(_is_there(path / name) for name in _PROGRAMS)}
+    for word, base in product(words, (setting.base, *folders)):
+        module = word.removeprefix("-m").replace(".", "/")
+        for name in (word, *(f"{module}{end}" for end in (".py", "/__init__.py", "/__main__.py") if module)):
+            files |= dict.fromkeys(path for path in existing(name, base) if path.is_file())
     inside = tuple(path for path in files if path.is_relative_to(setting.base.resolve()))
     return Power("starts a program", command, command if what is None else what, setting.at, inside, form="command")
 
@@ -297,7 +300,6 @@ PYTHON: Declaration = _python
 #: `python:` or `mcp:` addresses; a text that begins otherwise leads nowhere.
 TOOL_ADDRESSES: Declaration = _tools
 COMMAND: Declaration = _command
-#: A command of an MCP server and its tool.
 SERVER_TOOL: Declaration = _server
 PROGRAM_FOLDER: Declaration = _program_folder
 IMAGE: Declaration = _image

@@ -14,6 +14,7 @@ from workbench.cli.run_commands import DB, FILE, JSON, OVERWRITE, SET, read_sett
 from workbench.text import indented, one_line, short, visible
 
 if TYPE_CHECKING:
+    from workbench.evaluation import ExampleRun
     from workbench.spec import Source
     from workbench.workflow import Workflow
     from workbench_external.config import Slot
@@ -49,11 +50,10 @@ def slots_command(
     Says for each where it stands in the source, where `workbench apply` writes it, or why it is for the gateway only.
     """
     from workbench.cli.trust import require_trust, trust_result
-    from workbench.errors import SpecError
     from workbench.files import check_output
     from workbench.run import prepare
     from workbench.task import write_workflow
-    from workbench_external.observed import describe_calls, list_slots, observe_file, with_slots, with_vendors
+    from workbench_external.observed import list_slots, observe_file, with_slots, with_vendors
 
     source = require_trust(file)
     if out is not None:
@@ -64,16 +64,7 @@ def slots_command(
     if vendor:
         found, others = [*found, *others], []
     workflow = with_slots(task.workflow, workflow, others)
-    for run in runs:
-        if run.failure is not None:
-            say(f"row {run.trace.example} failed: {one_line(run.message or run.failure)}", err=True)
-    for line in describe_calls(runs):
-        say(one_line(line), err=True)
-    if not found and not others and all(run.failure is not None for run in runs):
-        raise SpecError(
-            "every row failed, so that no text of the agent was seen",
-            hint=f"Mend what the lines above say. `workbench doctor --ping {one_line(file)}` asks the models alone.",
-        )
+    _tell_rows(runs, file, bool(found or others))
     if not as_json:
         _show_slots(found, others)
     if out is not None:
@@ -90,6 +81,23 @@ def slots_command(
                 "slots": {one.address: {**one.slot.model_dump(by_alias=True), "where": one.where} for one in found},
                 "left_out": {one.address: one.slot.model_dump(by_alias=True) for one in others},
             }
+        )
+
+
+def _tell_rows(runs: Sequence[ExampleRun], file: Path, is_seen: bool) -> None:
+    """What failed, and what was asked. Raises SpecError if nothing else came of it. is_seen: whether a text was."""
+    from workbench.errors import SpecError
+    from workbench_external.observed import describe_calls
+
+    for run in runs:
+        if run.failure is not None:
+            say(f"row {run.trace.example} failed: {one_line(run.message or run.failure)}", err=True)
+    for line in describe_calls(runs):
+        say(one_line(line), err=True)
+    if not is_seen and all(run.failure is not None for run in runs):
+        raise SpecError(
+            "every row failed, so that no text of the agent was seen",
+            hint=f"Mend what the lines above say. `workbench doctor --ping {one_line(file)}` asks the models alone.",
         )
 
 
