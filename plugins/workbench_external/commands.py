@@ -14,9 +14,8 @@ from workbench.cli.run_commands import DB, FILE, JSON, OVERWRITE, SET, read_sett
 from workbench.text import indented, one_line, short, visible
 
 if TYPE_CHECKING:
-    from workbench.evaluation import ExampleRun
     from workbench.spec import Source
-    from workbench.workflow import Workflow
+    from workbench.workflow import ExampleRun, Workflow
     from workbench_external.config import Slot
     from workbench_external.node import External
     from workbench_external.observed import Shown

@@ -142,7 +142,8 @@ class Gateway:
             if len(who.requests) >= MOST_AT_ONCE:
                 raise Refused(429, "rate_limit", f"More than {MOST_AT_ONCE} requests at once.", retry_after=1)
         except Refused as refused:
-            if who is not None and request.method == "POST":  # clients look by GET and HEAD for what they do not need
+            # Clients look by GET and HEAD for what they do not need.
+            if who is not None and request.method == "POST" and refused.status in (404, 405):
                 self._told(refused, who)
             return _refusal(refused, dialect)
         # A task of its own, so that the session can be ended without the connection.

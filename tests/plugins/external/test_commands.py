@@ -214,7 +214,8 @@ def test_the_agent_of_a_run_is_looked_for_where_the_run_had_it(tmp_path: Path) -
     (tmp_path / "office").mkdir()
     path = write_agent(tmp_path, SORTER, rows=(1, 1, 1), folder="office", slots={})
     (tmp_path / "agent.py").rename(tmp_path / "office/agent.py")
-    run = optimize(path, database=tmp_path / "run.db", optimizers=[], pool=SimulatedPool(SimulatedLM())).run
+    options, pool = Options(out=str(tmp_path / "out.yaml")), SimulatedPool(SimulatedLM())
+    run = optimize(path, database=tmp_path / "run.db", optimizers=[], pool=pool, options=options).run
     source = _asked_about(run, str(tmp_path / "run.db"))
     assert (source.file, source.value["nodes"]["agent"]["folder"]) == (str(path), "office")
     applied = CliRunner().invoke(
