@@ -49,6 +49,8 @@ Form = Literal["", "path", "address", "command"]
 _OF_GATEWAY = frozenset({"OPENAI_BASE_URL", "OPENAI_API_BASE", "ANTHROPIC_BASE_URL"})
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
 _OF_IPV4 = re.compile(r"[0-9a-fxA-FX.]+")
+#: A word of a command that is written as one text.
+WORD = re.compile(r"[^\s'\"=;&|()]+")
 _LONGEST_PATH, _MOST_FOLDERS = 4096, 16
 #: What makes a program of a folder.
 _PROGRAMS = ("__main__.py", "pyproject.toml", "package.json", "index.js", "go.mod", "Cargo.toml", "Makefile")
@@ -148,7 +150,7 @@ def _tools(setting: Written) -> Found:
         if one.value.startswith(PREFIX):
             yield run_python(one, one.value)
         elif one.value.startswith(SERVER):
-            yield start_program(one, _command_of(one.value), one.value)
+            yield start_program(one, _command_of(one.value))
 
 
 def _command_of(address: str) -> str:
@@ -158,10 +160,10 @@ def _command_of(address: str) -> str:
         return address.removeprefix(SERVER)  # told when it is used
 
 
-def start_program(setting: Written, command: str, what: str | None = None) -> Power:
+def start_program(setting: Written, command: str) -> Power:
     """A command, with what in the folder its words name: files, modules of Python, also beneath a folder that another
     word names (`cd agent && python main.py`), and whole folders that are programs (`uv run --project agent`)."""
-    words = [word for word in dict.fromkeys(re.split(r"[\s'\"=;&|()]+", command)) if word.strip("./~")]
+    words = [word for word in dict.fromkeys(WORD.findall(command)) if word.strip("./~")]
     folders = [path for word in words for path in existing(word, setting.base) if path.is_dir()][:_MOST_FOLDERS]
     files = {path: None for path in folders if any(_is_there(path / name) for name in _PROGRAMS)}
     for word, base in product(words, (setting.base, *folders)):
@@ -169,7 +171,8 @@ def start_program(setting: Written, command: str, what: str | None = None) -> Po
         for name in (word, *(f"{module}{end}" for end in (".py", "/__init__.py", "/__main__.py") if module)):
             files |= dict.fromkeys(path for path in existing(name, base) if path.is_file())
     inside = tuple(path for path in files if path.is_relative_to(setting.base.resolve()))
-    return Power("starts a program", command, command if what is None else what, setting.at, inside, form="command")
+    what = WORD.sub(lambda word: str(next(existing(word[0], setting.base), word[0])), command)
+    return Power("starts a program", command, what, setting.at, inside, form="command")
 
 
 def _command(setting: Written) -> Found:
@@ -209,9 +212,7 @@ def _variables(setting: Written) -> Found:
 
 
 def _address(setting: Written) -> Found:
-    for one in setting.texts():
-        if one.value:
-            yield ask_address(one, one.value)
+    return (ask_address(one, one.value) for one in setting.texts() if one.value)
 
 
 def ask_address(setting: Written, address: str) -> Power:
@@ -241,9 +242,7 @@ def describe_host(address: str) -> str:
 
 
 def _path(setting: Written) -> Found:
-    for one in setting.texts():
-        if one.value:
-            yield read_path(one, one.value)
+    return (read_path(one, one.value) for one in setting.texts() if one.value)
 
 
 def read_path(setting: Written, text: str, what: str | None = None) -> Power:

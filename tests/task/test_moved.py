@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from workbench.cli.trust.powers import file_powers
 from workbench.task.moved import move_tree
 
 AGENT = {"external": "text -> label"}
@@ -74,3 +76,11 @@ def test_1_what_a_node_leans_on_is_written_as_the_other_folder_has_it(name: str,
     here, there = ({"nodes": {"n": node}} for node in MOVED[name])
     assert move_tree(here, base, base / "results") == there
     assert move_tree(here, base, base) == here
+
+
+@pytest.mark.parametrize("name", [name for name, (here, there) in MOVED.items() if here != there])
+def test_1_a_moved_result_does_nothing_that_its_file_does_not(name: str, base: Path) -> None:
+    """So that the result of a trusted file is trusted, in whatever folder it is written."""
+    for place, node in zip(("here.yaml", "results/there.yaml"), MOVED[name], strict=True):
+        (base / place).write_text(yaml.safe_dump({"lm": "openai/m", "nodes": {"n": node}}))
+    assert file_powers(base / "here.yaml").covers(file_powers(base / "results/there.yaml"))

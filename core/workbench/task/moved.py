@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import Any
 
-from workbench.powers import Place, Power
+from workbench.powers import WORD, Place, Power
 from workbench.task.found_powers import find_powers
 from workbench.type_guards import is_dict, is_list
 from workbench.user_code import PREFIX, SERVER, relocate_address
-
-#: A word of a command that is written as one text.
-_WORD = re.compile(r"[^\s'\"=]+")
 
 
 def move_tree(tree: Any, base: Path, folder: Path) -> Any:
@@ -52,7 +48,7 @@ def _moved(value: Any, power: Power, base: Path, folder: Path) -> Any:
     if power.form == "command":  # runs in the folder of the file
         prefix = SERVER if value.startswith(SERVER) else ""
         command, mark, tool = value.removeprefix(prefix).rpartition("#")
-        moved = _WORD.sub(lambda word: _moved_path(word[0], base, folder), command or tool)
+        moved = WORD.sub(lambda word: _moved_path(word[0], base, folder), command or tool)
         return f"{prefix}{moved}{mark}{tool}" if command else f"{prefix}{moved}"
     path, mark, rest = value.partition("#") if power.text != value else (value, "", "")  # FILE#nodes.NAME
     return f"{_moved_path(path, base, folder)}{mark}{rest}"
