@@ -16,9 +16,10 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from ipaddress import ip_address
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -41,12 +42,18 @@ Kind = Literal[
 #: Kinds of things inside others, and a file of rows, a workflow file and a model.
 PartKind = Literal["node", "metric", "optimizer", "environment", "rows", "file", "model"]
 Place = tuple[str | int, ...]
+#: How a value names the files: it is a path, an address of Python, or a command, which moves with its file; or more.
+Form = Literal["", "path", "address", "command"]
 
 #: The addresses of the gateway, which an agent that exists is given.
 _OF_GATEWAY = frozenset({"OPENAI_BASE_URL", "OPENAI_API_BASE", "ANTHROPIC_BASE_URL"})
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
 _OF_IPV4 = re.compile(r"[0-9a-fxA-FX.]+")
-_LONGEST_PATH = 4096
+#: A word of a command that is written as one text.
+WORD = re.compile(r"[^\s'\"=;&|()]+")
+_LONGEST_PATH, _MOST_FOLDERS = 4096, 16
+#: What makes a program of a folder.
+_PROGRAMS = ("__main__.py", "pyproject.toml", "package.json", "index.js", "go.mod", "Cargo.toml", "Makefile")
 
 
 @dataclass(frozen=True)
@@ -63,6 +70,7 @@ class Power:
     at: Place = ()
     files: tuple[Path, ...] = ()
     outside: bool = False
+    form: Form = ""
 
 
 @dataclass(frozen=True)
@@ -115,8 +123,7 @@ Powers = Mapping[str, Declaration] | Declaration
 
 
 def _python(setting: Written) -> Found:
-    for one in setting.texts():
-        yield run_python(one, one.value)
+    return (run_python(one, one.value) for one in setting.texts())
 
 
 def run_python(setting: Written, address: str) -> Power:
@@ -133,7 +140,8 @@ def run_python(setting: Written, address: str) -> Power:
             names = parsed.module.split(".")
             places += [setting.base.joinpath(*names[: n + 1], "__init__.py") for n in range(len(names))]
         files = tuple(path for path in places if _is_there(path))
-    return Power("runs Python", address, relocate_address(written, setting.base, Path("/")), setting.at, files)
+    what = relocate_address(written, setting.base, Path("/"))
+    return Power("runs Python", address, what, setting.at, files, form="address")
 
 
 def _tools(setting: Written) -> Found:
@@ -142,7 +150,7 @@ def _tools(setting: Written) -> Found:
         if one.value.startswith(PREFIX):
             yield run_python(one, one.value)
         elif one.value.startswith(SERVER):
-            yield start_program(one, _command_of(one.value), one.value)
+            yield start_program(one, _command_of(one.value))
 
 
 def _command_of(address: str) -> str:
@@ -152,16 +160,19 @@ def _command_of(address: str) -> str:
         return address.removeprefix(SERVER)  # told when it is used
 
 
-def start_program(setting: Written, command: str, what: str | None = None) -> Power:
-    """A command, with the files in the folder that its words name, as files or as modules of Python."""
-    files: dict[Path, None] = {}
-    for word in re.split(r"[\s'\"=]+", command):
-        module = word.replace(".", "/")
-        names = (word, f"{module}.py", f"{module}/__init__.py", f"{module}/__main__.py") if word.strip("./~") else ()
-        for name in names:
-            files |= dict.fromkeys(p for p in existing(name, setting.base) if p.is_file())
+def start_program(setting: Written, command: str) -> Power:
+    """A command, with what in the folder its words name: files, modules of Python, also beneath a folder that another
+    word names (`cd agent && python main.py`), and whole folders that are programs (`uv run --project agent`)."""
+    words = [word for word in dict.fromkeys(WORD.findall(command)) if word.strip("./~")]
+    folders = [path for word in words for path in existing(word, setting.base) if path.is_dir()][:_MOST_FOLDERS]
+    files = {path: None for path in folders if any(_is_there(path / name) for name in _PROGRAMS)}
+    for word, base in product(words, (setting.base, *folders)):
+        module = word.removeprefix("-m").replace(".", "/")
+        for name in (word, *(f"{module}{end}" for end in (".py", "/__init__.py", "/__main__.py") if module)):
+            files |= dict.fromkeys(path for path in existing(name, base) if path.is_file())
     inside = tuple(path for path in files if path.is_relative_to(setting.base.resolve()))
-    return Power("starts a program", command, command if what is None else what, setting.at, inside)
+    what = WORD.sub(lambda word: str(next(existing(word[0], setting.base), word[0])), command)
+    return Power("starts a program", command, what, setting.at, inside, form="command")
 
 
 def _command(setting: Written) -> Found:
@@ -181,7 +192,7 @@ def _program_folder(setting: Written) -> Found:
     """A folder whose programs may run: all of it counts, and where it lies."""
     for one in setting.texts():
         files = tuple(p for p in existing(one.value, setting.base) if p.is_dir())
-        yield Power("starts a program", f"in the folder {one.value}", _absolute(one), one.at, files)
+        yield Power("starts a program", f"in the folder {one.value}", _absolute(one), one.at, files, form="path")
 
 
 def _image(setting: Written) -> Found:
@@ -194,16 +205,14 @@ def _variables(setting: Written) -> Found:
     another program of it, or send what it is given elsewhere."""
     for one in setting.texts():
         name = one.at[-1]
-        yield start_program(one, f"with {name}={one.value}")
+        yield replace(start_program(one, f"with {name}={one.value}"), form="")
         if names := set(_VARIABLE.findall(one.value)) - _OF_GATEWAY:
             text = f"{', '.join(sorted(names))} to a program, as {name}"
             yield Power("sends a variable of the environment", text, text, one.at)
 
 
 def _address(setting: Written) -> Found:
-    for one in setting.texts():
-        if one.value:
-            yield ask_address(one, one.value)
+    return (ask_address(one, one.value) for one in setting.texts() if one.value)
 
 
 def ask_address(setting: Written, address: str) -> Power:
@@ -233,9 +242,7 @@ def describe_host(address: str) -> str:
 
 
 def _path(setting: Written) -> Found:
-    for one in setting.texts():
-        if one.value:
-            yield read_path(one, one.value)
+    return (read_path(one, one.value) for one in setting.texts() if one.value)
 
 
 def read_path(setting: Written, text: str, what: str | None = None) -> Power:
@@ -245,7 +252,8 @@ def read_path(setting: Written, text: str, what: str | None = None) -> Power:
     found = tuple(existing(text, setting.base))
     home = setting.home or setting.base
     outside = not all(_inside(path, home) for path in (setting.base / text, *found))
-    return Power("reads a path", text, _absolute(setting, text) if what is None else what, setting.at, found, outside)
+    what = _absolute(setting, text) if what is None else what
+    return Power("reads a path", text, what, setting.at, found, outside, "path")
 
 
 def part(kind: PartKind) -> Declaration:
@@ -291,7 +299,6 @@ PYTHON: Declaration = _python
 #: `python:` or `mcp:` addresses; a text that begins otherwise leads nowhere.
 TOOL_ADDRESSES: Declaration = _tools
 COMMAND: Declaration = _command
-#: A command of an MCP server and its tool.
 SERVER_TOOL: Declaration = _server
 PROGRAM_FOLDER: Declaration = _program_folder
 IMAGE: Declaration = _image

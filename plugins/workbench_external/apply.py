@@ -110,8 +110,8 @@ def check_written(place: Place, source: str, new: str, text: str) -> None:
     template = Template(text.strip())
 
     def trimmed(start: int, end: int) -> tuple[int, str]:
-        text = written[start:end]  # braces: around an attribute of JSX
-        return start + len(text) - len(text.lstrip(" \t\r\n{")), text.strip(" \t\r\n{}")
+        text = written[start:end]  # brackets: around an attribute of JSX, or a list of one line
+        return start + len(text) - len(text.lstrip(" \t\r\n{[")), text.strip(" \t\r\n{}[],")
 
     here = [one for one in after if trimmed(one.start, one.end) == trimmed(place.start, end)]
     if not any(way_to_write(reading, text, template) for one in here for reading in readings(one)):

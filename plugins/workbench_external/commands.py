@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +15,7 @@ from workbench.text import indented, one_line, short, visible
 
 if TYPE_CHECKING:
     from workbench.spec import Source
-    from workbench.workflow import Workflow
+    from workbench.workflow import ExampleRun, Workflow
     from workbench_external.config import Slot
     from workbench_external.node import External
     from workbench_external.observed import Shown
@@ -54,7 +52,7 @@ def slots_command(
     from workbench.files import check_output
     from workbench.run import prepare
     from workbench.task import write_workflow
-    from workbench_external.observed import describe_calls, list_slots, observe_file, with_slots, with_vendors
+    from workbench_external.observed import list_slots, observe_file, with_slots, with_vendors
 
     source = require_trust(file)
     if out is not None:
@@ -65,11 +63,7 @@ def slots_command(
     if vendor:
         found, others = [*found, *others], []
     workflow = with_slots(task.workflow, workflow, others)
-    for run in runs:
-        if run.failure is not None:
-            say(f"row {run.trace.example} failed: {one_line(run.message or run.failure)}", err=True)
-    for line in describe_calls(runs):
-        say(one_line(line), err=True)
+    _tell_rows(runs, file, bool(found or others))
     if not as_json:
         _show_slots(found, others)
     if out is not None:
@@ -86,6 +80,23 @@ def slots_command(
                 "slots": {one.address: {**one.slot.model_dump(by_alias=True), "where": one.where} for one in found},
                 "left_out": {one.address: one.slot.model_dump(by_alias=True) for one in others},
             }
+        )
+
+
+def _tell_rows(runs: Sequence[ExampleRun], file: Path, is_seen: bool) -> None:
+    """What failed, and what was asked. Raises SpecError if nothing else came of it. is_seen: whether a text was."""
+    from workbench.errors import SpecError
+    from workbench_external.observed import describe_calls
+
+    for run in runs:
+        if run.failure is not None:
+            say(f"row {run.trace.example} failed: {one_line(run.message or run.failure)}", err=True)
+    for line in describe_calls(runs):
+        say(one_line(line), err=True)
+    if not is_seen and all(run.failure is not None for run in runs):
+        raise SpecError(
+            "every row failed, so that no text of the agent was seen",
+            hint=f"Mend what the lines above say. `workbench doctor --ping {one_line(file)}` asks the models alone.",
         )
 
 
@@ -133,16 +144,14 @@ def apply_command(result: str, folder: Path, check: bool, write: bool, unchecked
     """
     from workbench.user_code import without_user_code
     from workbench_external.apply import describe_changes
-    from workbench_external.node import External, find_agents
+    from workbench_external.node import find_agents
     from workbench_external.write_back import NotTried, find_entries, refuse_uncertain, try_entries, write_entries
 
     folder = folder.resolve()
-    with _asked_about(result, db, called=False) as source, without_user_code("names"):
+    source = _asked_about(result, db, called=False)
+    with without_user_code("names"):
         workflow, rows = _read_result(source)
         agents = find_agents(workflow)
-        if not Path(result).is_file():  # a run, whose agents start from where its file was
-            base = _folder_of_run(result, db)
-            agents = {name: External(agent.name, agent.config, base) for name, agent in agents.items()}
         entries = find_entries(agents, folder)
         not_tried = ""
         if (check or write) and not unchecked:
@@ -166,17 +175,6 @@ def apply_command(result: str, folder: Path, check: bool, write: bool, unchecked
         say("No text of an agent was changed.", err=True)
     if not_tried or without_text or any(entry.why and not entry.is_there for entry in entries):
         raise SystemExit(1)
-
-
-def _folder_of_run(run: str, db: str) -> Path:
-    from workbench.run import read_stored_source
-    from workbench.store import ReadOnlyStore
-
-    store = ReadOnlyStore(db)
-    try:
-        return read_stored_source(store.find_run(run))[1]
-    finally:
-        store.close()
 
 
 def _tell_entries(entries: Sequence[Entry], not_tried: str) -> None:
@@ -238,27 +236,22 @@ def _read_result(source: Source) -> tuple[Workflow, Sequence[Mapping[str, Any]]]
     return workflow, [*(dataset.train or dataset.val)][:2]
 
 
-@contextmanager
-def _asked_about(result: str, db: str, called: bool = True) -> Generator[Source]:
+def _asked_about(result: str, db: str, called: bool = True) -> Source:
     """The workflow file of that name, or one with the winner of that run, once the user trusts it. Raises SpecError and
     StoreError. called: its rows are not read."""
     from workbench.cli.trust import require_trust, require_trust_in_run
     from workbench.errors import SpecError
-    from workbench.run import export_candidate
-    from workbench.spec import load_yaml_file
+    from workbench.run import read_candidate
     from workbench.store import ReadOnlyStore
 
     if Path(result).is_file():
-        yield require_trust(Path(result), called=called)
-        return
+        return require_trust(Path(result), called=called)
     if Path(result).suffix in (".yaml", ".yml"):
         raise SpecError(f"there is no file {one_line(result)}", hint="Name a file that `optimize` wrote, or a run.")
-    store, run = ReadOnlyStore(db), require_trust_in_run(result, db)
+    run = require_trust_in_run(result, db)
+    store = ReadOnlyStore(db)
     try:
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "result.yaml"
-            export_candidate(store, run, None, "yaml", file)
-            yield load_yaml_file(file)
+        return read_candidate(store, run)
     finally:
         store.close()
 
@@ -301,8 +294,7 @@ def gateway_command(
     from workbench_external.node import find_agents
     from workbench_external.served import serve_gateway
 
-    with _asked_about(result, db) as source:
-        spec, _, workflow = read_workflow(source, read_settings(sets))
+    spec, _, workflow = read_workflow(_asked_about(result, db), read_settings(sets))
     node = _choose(find_agents(workflow), name, result)
 
     def ready(variables: dict[str, str], limit: str) -> None:

@@ -13,7 +13,7 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import unified_diff
 from pathlib import Path
@@ -161,7 +161,8 @@ class Trial:
         if c.revision is not None:
             raise NotTried("the agent runs at a revision of its repository, which no change of a file reaches")
         if not _lies_in(node, self.folder):
-            raise NotTried(f"the agent is not started from {self.folder}")
+            own = " and ".join(str(place) for place in node.sources.folders)
+            raise NotTried(f"the agent is not started from {self.folder}" + (f", but from {own}" if own else ""))
 
     def compare(self, changed: Mapping[Path, str], texts: Mapping[str, str | None]) -> Verdict:
         """Whether the agent with changed files sends what it sends with its texts replaced.
@@ -185,9 +186,10 @@ class Trial:
                     raise NotTried(
                         f"the agent asked no model on a row{f': {silent.failure}' if silent.failure else ''}"
                     )
+                if unsent := self._unsent(proved, texts):  # what no request needs may be anything, and is not started
+                    return Verdict(unsent=unsent)
                 sent = [await self._record(hub, row, self._changed(copy)) for row in self.rows]
-                files = [name for name, slot in (self.node.config.slots or {}).items() if slot.in_ == "file"]
-                verdict = _judge(proved, sent, {name: text for name, text in texts.items() if text is not None}, files)
+                verdict = _judge(proved, sent, {name: text for name, text in texts.items() if text is not None})
                 if "" in verdict.differs:  # perhaps it never sends the same twice
                     again = [await self._record(hub, row, self._patched(texts)) for row in self.rows]
                     if "" in _judge(again, proved, {}).differs or "" in _judge(proved, again, {}).differs:
@@ -195,6 +197,13 @@ class Trial:
                 return verdict
             finally:
                 await hub.aclose()
+
+    def _unsent(self, proved: Sequence[Recorder], texts: Mapping[str, str | None]) -> list[str]:
+        """The slots that no request needed, but files, of which none tells."""
+        used, slots = {name for row in proved for name in row.used}, self.node.config.slots or {}
+        return [
+            name for name, text in texts.items() if text is not None and name not in used and slots[name].in_ != "file"
+        ]
 
     async def _record(self, hub: Hub, inputs: Mapping[str, Any], node: External) -> Recorder:
         row = Recorder(node, inputs)
@@ -269,14 +278,9 @@ def _lies_in(node: External, folder: Path) -> bool:
     return any(path.exists() and path.resolve().is_relative_to(folder) for path in paths)
 
 
-def _judge(
-    proved: Sequence[Recorder], sent: Sequence[Recorder], texts: Mapping[str, str], files: Collection[str] = ()
-) -> Verdict:
-    """Compare what two runs asked, row by row. A difference outside of all slots has the name "". files: slots that
-    are files, of which no request tells."""
+def _judge(proved: Sequence[Recorder], sent: Sequence[Recorder], texts: Mapping[str, str]) -> Verdict:
+    """Compare what two runs asked, row by row. A difference outside of all slots has the name ""."""
     verdict = Verdict(is_unclear=not all(row.texts for row in sent))
-    used = {name for row in proved for name in row.used}
-    verdict.unsent = [name for name in texts if name not in used and name not in files]
     for before, after in zip(proved, sent, strict=True):
         there = {_plain(text): text for text in after.texts}
         for text in before.texts:

@@ -159,8 +159,9 @@ class Server:
         text = str(error)
         if raw:
             text += f": {self.redacted(wire.text_of(raw)).strip()[:200]}"
-        if error.kind == "auth" and error.status and not self.headers and self.key() is None:
-            text += " (no API key was sent; name its variable with api_key_env)"
+        if error.kind == "auth" and error.status and not self.headers:
+            none = "no API key was sent; name its variable with api_key_env"
+            text += f" ({none if self.key() is None else f'the key in the variable {self.key_variable} was sent'})"
         if error.status in (404, 405):
             text += self.redacted(f" (asked: {url.with_user(None).with_query(None)}, for {self.model})")
         if error.kind == "unsupported" and any(word in text.lower() for word in ("tool", "function")):

@@ -65,6 +65,9 @@ EDITS: dict[str, tuple[dict[str, Any], str]] = {
     "folder here": ({"command": ["python", "-m", "m1"], "folder": "."}, "m1.py"),
     "module": ({"command": ["python", "-m", "m1"]}, "m1.py"),
     "words in a word": ({"command": ["bash", "-c", "bash s1.sh"]}, "s1.sh"),
+    "module in one word": ({"command": ["python", "-mpkg"]}, "pkg/__init__.py"),
+    "beneath a folder of the command": ({"command": ["sh", "-c", "(cd ag; python main.py)"]}, "ag/main.py"),
+    "a folder that is a program": ({"command": ["uv", "run", "--project", "tool", "x"]}, "tool/deep.py"),
     "mcp": ({"mcp": "python s1.sh#t"}, "s1.sh"),
     "variable": ({"command": ["x"], "env": {"BASH_ENV": "s1.sh"}}, "s1.sh"),
     "revision": ({"command": ["x"], "folder": "ag", "revision": "main"}, "ag/.git/refs/heads/main"),
@@ -78,7 +81,14 @@ EDITS: dict[str, tuple[dict[str, Any], str]] = {
 def test_finding_7_an_edited_agent_is_asked_about_again(folder: Path, name: str, form: str) -> None:
     (folder / "ag/.git/refs/heads").mkdir(parents=True)
     (folder.parent / "lib").mkdir()
-    for place in ("ag/.git/refs/heads/main", "../elsewhere.py", "../lib/deep.py"):
+    (folder / "tool").mkdir()
+    for place in (
+        "ag/.git/refs/heads/main",
+        "../elsewhere.py",
+        "../lib/deep.py",
+        "tool/pyproject.toml",
+        "tool/deep.py",
+    ):
         (folder / place).write_text("1\n")
     (folder / "ag/link.py").symlink_to(folder.parent / "elsewhere.py")
     (folder / "ag/lib").symlink_to(folder.parent / "lib")

@@ -149,6 +149,23 @@ def test_other_paths_and_methods_are_refused_in_the_form_of_the_api(method: str,
     assert ("Allow" in headers) == (status == 405)
 
 
+def test_the_path_says_which_api_is_asked_and_a_refusal_is_noted() -> None:
+    """An agent that sends the headers of both APIs with each request (issue 34 point 3: refusals are told)."""
+    noted: list[Exception] = []
+    session = ScriptedSession()
+    session.note_refusal = noted.append  # type: ignore[attr-defined]
+
+    async def use(gateway: Gateway, secret: str) -> None:
+        both = {"anthropic-version": "2023-06-01"}
+        status, body, _ = await send(gateway, f"/s/{secret}{CHAT}", CHAT_BODY, both)
+        assert status == 200 and body["object"] == "chat.completion"
+        assert (await send(gateway, f"/s/{secret}/v1/models", headers=both))[1]["data"][0]["type"] == "model"
+        assert (await send(gateway, f"/s/{secret}/v1/no/such", {}, both))[1]["type"] == "error" and len(noted) == 1
+        assert (await send(gateway, f"/s/{secret}/v1/no/such"))[0] == 404 and len(noted) == 1, "a look is no request"
+
+    serve(session, use)
+
+
 def test_a_secret_has_so_many_requests_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "MOST_AT_ONCE", 2)
 

@@ -202,7 +202,10 @@ def find_endpoint(method: str, path: str, dialect: Dialect) -> tuple[Endpoint, s
 
 
 def dialect_of(path: str, headers: Mapping[str, str]) -> Dialect:
-    """Anthropic's for its own paths, and where its clients name the version of their API."""
+    """That of the path. Where both APIs have it, or none, Anthropic's clients are known by the version they name."""
+    having = {endpoint.dialect for endpoint in ENDPOINTS if endpoint.path.fullmatch(path) is not None}
+    if len(having) == 1:
+        return having.pop()
     if path.startswith("/messages") or "anthropic-version" in headers:
         return MESSAGES
     return RESPONSES if path.startswith("/responses") else CHAT

@@ -133,7 +133,7 @@ class Gateway:
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         in_path, path = _split(request.path)
-        dialect = dialect_of(path, request.headers)
+        dialect, who = dialect_of(path, request.headers), None
         try:
             check_sender(request.headers, self._names)
             who = self._door.find(in_path, request.headers)
@@ -143,6 +143,9 @@ class Gateway:
             if len(who.requests) >= MOST_AT_ONCE:
                 raise Refused(429, "rate_limit", f"More than {MOST_AT_ONCE} requests at once.", retry_after=1)
         except Refused as refused:
+            # Clients look by GET and HEAD for what they do not need.
+            if who is not None and request.method == "POST" and refused.status in (404, 405):
+                self._told(refused, who)
             return _refusal(refused, dialect)
         # A task of its own, so that the session can be ended without the connection.
         task = asyncio.ensure_future(self._answer(request, who, endpoint, path, named))

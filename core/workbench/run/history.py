@@ -15,8 +15,8 @@ from workbench.errors import PluginError, SpecError, StoreError, WorkbenchError,
 from workbench.files import check_output, write_whole
 from workbench.inference import Ask, Bundle, write_bundle
 from workbench.plugins import plugins
-from workbench.run.start import prepare_stored, read_stored_file
-from workbench.spec import Spec, apply_overrides, check_spec, load_yaml
+from workbench.run.start import prepare_stored, read_stored_file, read_stored_source
+from workbench.spec import Source, Spec, apply_overrides, check_spec, load_yaml
 from workbench.store import (
     Candidates,
     Orders,
@@ -198,6 +198,18 @@ def _write_text(row: Any, found: Workflow, baseline: Workflow, folder: Path | No
     workflow = Workflow(found.tree, file.base)
     raw, search = written_value(file.source), kept_search(file.spec, baseline, workflow)
     return dump_yaml(file_tree(file.spec, raw, workflow, folder or file.base, search, baseline))
+
+
+def read_candidate(store: Store, run: str, candidate: str | None = None) -> Source:
+    """A candidate as a workflow file in the place of the run's, so that its paths lead where they led in the run.
+
+    run, candidate: as in `export_candidate`.
+
+    Raises StoreError: there is no such run or candidate, or it is damaged.
+    """
+    row, _, found, baseline = _chosen(store, run, candidate)
+    with without_user_code("outlines"):
+        return load_yaml(_write_text(row, found, baseline), read_stored_source(row)[0].file)
 
 
 def branch_run(store: Store, run: str, candidate: str | None, sets: Sequence[tuple[str, Any]] = ()) -> str:

@@ -11,7 +11,7 @@ import inspect
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -247,7 +247,7 @@ class _File:
             for one in powers_of("readers", reader, start):
                 if isinstance(one, Power) and one.kind == "reads a path":
                     what = f"{prefix}:{one.what}" if named else one.what
-                    one = Power(one.kind, place, what, at, one.files, one.outside)
+                    one = replace(one, text=place, what=what, at=at)
                 yield one
 
     def end(self) -> None:
@@ -295,9 +295,7 @@ def _placed(one: Power | Part, at: Place, written: Mapping[str, str]) -> Power |
     if not place or place[0] not in written:
         return one
     moved = (*at, written[str(place[0])], *place[1:])
-    if isinstance(one, Part):
-        return Part(one.of, one.value, moved)
-    return Power(one.kind, one.text, one.what, moved, one.files, one.outside)
+    return replace(one, at=moved)
 
 
 def _metric_call(written: Any) -> tuple[str, dict[str, Any]]:

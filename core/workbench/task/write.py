@@ -16,6 +16,7 @@ from workbench.plugins import plugins
 from workbench.spec import Source, Spec, load_yaml, reads_as_text
 from workbench.task.load import Task
 from workbench.task.metric import relocate_metric
+from workbench.task.moved import move_tree
 from workbench.task.search_space import check_space
 from workbench.text import one_line, visible
 from workbench.user_code import relocate_address
@@ -116,16 +117,16 @@ def file_tree(
         k: _moved(v, workflow.base, folder) if k in ("file", "train", "val", "test") and isinstance(v, str) else v
         for k, v in data.items()
     }
-    tree["nodes"] = _moved_tree({n: written_node(t) for n, t in workflow.nodes.items()}, workflow.base, folder)
-    written = raw["metric"]
-    moved = [
-        relocate_metric(one, workflow.base, folder) for one in (written if isinstance(written, list) else [written])
-    ]
+    things: Tree = {"nodes": {n: written_node(t) for n, t in workflow.nodes.items()}}
+    if "optimize" in raw and baseline is not None and same_kinds(baseline, workflow):
+        things["optimize"] = raw["optimize"]
+    things = _moved_tree(move_tree(things, workflow.base, folder), workflow.base, folder)
+    tree["nodes"], written = things.pop("nodes"), raw["metric"]
+    moved = [relocate_metric(m, workflow.base, folder) for m in (written if isinstance(written, list) else [written])]
     tree["metric"] = moved if isinstance(written, list) else moved[0]
     if search:
         tree["search"] = {address: raw["search"][address] for address in search}
-    if "optimize" in raw and baseline is not None and same_kinds(baseline, workflow):
-        tree["optimize"] = _moved_tree(raw["optimize"], workflow.base, folder)
+    tree |= things
     for key in ("rounds", "proof", "cache", "budget", "concurrency", "timeout", "seed"):
         if key in raw:
             tree[key] = raw[key]

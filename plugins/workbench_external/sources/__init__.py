@@ -11,6 +11,7 @@ folder                    the files of an agent, and what of a text stands in th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -36,7 +37,7 @@ _READERS: dict[str, Callable[[str], Iterable[Passage]]] = {
     **dict.fromkeys((".yaml", ".yml"), read_yaml),
     ".toml": read_toml,
     ".ipynb": read_notebook,
-    **dict.fromkeys((".md", ".mdx", ".mdc", ".txt", ".prompt", ".prompty", ".rst"), _PROSE),
+    **dict.fromkeys((".md", ".mdc", ".txt", ".prompt", ".prompty"), _PROSE),
     **dict.fromkeys((".jinja", ".jinja2", ".j2"), _JINJA),
     **dict.fromkeys((".mustache", ".hbs", ".handlebars"), _MUSTACHE),
 }
@@ -44,13 +45,18 @@ _FOREIGN = {
     ".sh": "shell", ".bash": "shell", ".rb": "Ruby", ".php": "PHP", ".java": "Java", ".kt": "Kotlin", ".go": "Go",
     ".rs": "Rust", ".cs": "C#", ".swift": "Swift", ".pl": "Perl", ".lua": "Lua", ".ps1": "PowerShell", ".vue": "Vue",
     ".svelte": "Svelte", ".scala": "Scala", ".ex": "Elixir", ".exs": "Elixir", ".c": "C", ".cpp": "C++",
+    ".mdx": "MDX", ".rst": "reStructuredText",
 }  # fmt: skip
+#: Files whose texts are commands, whatever their syntax.
+_OF_COMMANDS = re.compile(
+    r"package(-lock)?\.json|pyproject\.toml|(docker-)?compose[\w.-]*\.ya?ml|tasks\.json", re.IGNORECASE
+)
 
 
 def read_texts(path: Path, source: str) -> list[Passage] | None:
     """The texts of a file; None for one of a syntax that is not known, or which it does not have."""
     reader = _READERS.get(path.suffix.lower())
-    if reader is None:
+    if reader is None or _OF_COMMANDS.fullmatch(path.name):
         return None
     try:
         return [*reader(source)]
@@ -62,6 +68,8 @@ def describe_syntax(path: Path) -> str:
     """Why nothing is written in a file of this name, as the end of a sentence."""
     if (language := _FOREIGN.get(path.suffix.lower())) is not None:
         return f"texts in {language} are not written"
+    if _OF_COMMANDS.fullmatch(path.name):
+        return "what stands there may be a command, and is not written"
     if path.suffix.lower() in _READERS:
         return "the file cannot be read as what its name says"
     return f"the syntax of '{path.suffix or path.name}' is not known here"

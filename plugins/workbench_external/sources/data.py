@@ -6,6 +6,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 
 import yaml
@@ -19,12 +20,18 @@ _TOML = re.compile(
     r"(?P<key>[ \t]*[=.\]])?",
     re.DOTALL,
 )
+#: A list of texts, which a program may join as lines.
+_LINES = re.compile(r"\[(?P<space>\s*)\"(?:[^\"\\\n]|\\.)*\"(?:\s*,\s*\"(?:[^\"\\\n]|\\.)*\")+(?P<end>\s*)\]")
 #: What may stand before a scalar of YAML.
 _MARKS = re.compile(r"(?:[&!]\S*\s+)*")
 
 
 def read_json(source: str) -> Iterator[Passage]:
-    """The texts of a JSON file, also one with comments; keys are none."""
+    """The texts of a JSON file, also one with comments, and lists of lines; keys are none."""
+    for found in _LINES.finditer(source):
+        with suppress(ValueError):
+            text = "\n".join(json.loads(found[0], strict=False))
+            yield Passage(*found.span(), (text,), partial(_write_json_lines, "\\u" not in found[0], found))
     for found in _JSON.finditer(source):
         if found["text"] is None or found["key"] is not None:
             continue
@@ -41,6 +48,12 @@ def _write_json(plain: bool, new: Sequence[Part]) -> str:
     # A half of a pair can stand in no file.
     plain = plain and not any(0xD800 <= ord(char) < 0xE000 for char in text)
     return json.dumps(text, ensure_ascii=not plain)
+
+
+def _write_json_lines(plain: bool, found: re.Match[str], new: Sequence[Part]) -> str:
+    lines = [_write_json(plain, (line,)) for line in only_text(new, "a list of JSON").split("\n")]
+    separator = "," + (found["space"] or " ")
+    return f"[{found['space']}{separator.join(lines)}{found['end']}]"
 
 
 def read_toml(source: str) -> Iterator[Passage]:

@@ -31,7 +31,7 @@ class _Reader:
             token = tokens[at]
             if token.text == "[" and (joined := self._join(tokens, at)) is not None:
                 passage, at = joined
-                yield passage
+                yield passage  # one that is joined elsewhere is read by its elements, too
             elif (found := self._sum(tokens, at)) is not None:
                 passage, at = found
                 if passage is not None:
@@ -88,13 +88,13 @@ class _Reader:
         return (Field(self.source[token.start : tokens[place - 1].end], "sum"),), place
 
     def _join(self, tokens: Sequence[Token], at: int) -> tuple[Passage, int] | None:
-        """`["..", name].join("\\n")`: the passage is the list."""
-        if (end := _behind_bracket(tokens, at)) + 4 > len(tokens):
-            return None
-        dot, name, bracket, mark = tokens[end : end + 4]
-        if (dot.text, name.text, bracket.text, mark.kind) != (".", "join", "(", "string"):
-            return None
-        separator, parts, place = str(self._parts(mark)[0] if self._parts(mark) else ""), list[Part](), at + 1
+        """A list as the text that its elements are joined to; as lines, where that is done elsewhere."""
+        end, separator = _behind_bracket(tokens, at), "\n"
+        dot, name, bracket, mark = [*tokens[end : end + 4], *[tokens[at]] * 4][:4]
+        is_joined = (dot.text, name.text, bracket.text, mark.kind) == (".", "join", "(", "string")
+        if is_joined:
+            separator = str(self._parts(mark)[0] if self._parts(mark) else "")
+        parts, place = list[Part](), at + 1
         while place < end - 1:
             if (operand := self._operand(tokens, place)) is None:
                 return None
@@ -104,10 +104,12 @@ class _Reader:
                 place += 1
             elif place != end - 1:
                 return None
-        if not any(isinstance(part, str) and part != separator for part in parts):
+        texts = sum(isinstance(part, str) and part != separator for part in parts)
+        if texts < (1 if is_joined else 2):
             return None
         start, stop = tokens[at].start, tokens[end - 1].end
-        return Passage(start, stop, compact(parts), lambda new: self._write_list(separator, start, new)), end
+        passage = Passage(start, stop, compact(parts), lambda new: self._write_list(separator, start, new))
+        return passage, end if is_joined else at + 1
 
     def _tagged(self, tag: Token, token: Token) -> Passage | None:
         if tag.text in ("return", "case", "typeof", "of", "in", "default", "await", "yield", "else"):

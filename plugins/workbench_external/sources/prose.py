@@ -7,9 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from workbench_external.sources.passages import CannotWrite, Part, Passage, only_text
 
-#: What parts a file: headings, lines of dashes, names in brackets, fences.
+#: What parts a file: headings, lines of dashes, names in brackets, fences, roles, and lines of marks of Jinja.
 _BORDER = re.compile(
-    r"^(?:#{1,6}[ \t].*|[-=*_~]{3,}[ \t]*\w*[ \t]*|\[[\w .-]+\][ \t]*|`{3,}.*|<\/?[\w-]+>[ \t]*)\r?$", re.MULTILINE
+    r"^(?:#{1,6}[ \t].*|[-=*_~]{3,}[ \t]*\w*[ \t]*|\[[\w .-]+\][ \t]*|`{3,}.*|<\/?[\w-]+>[ \t]*"
+    r"|(?:system|developer|user|assistant):[ \t]*|[ \t]*(?:\{[%#](?:(?![%#]\}).)*[%#]\}[ \t]*)+)\r?$",
+    re.MULTILINE,
 )
 _PARAGRAPH = re.compile(r"(?:[^\r\n]*\S[^\r\n]*(?:\r?\n|\Z))+")
 _HEAD = re.compile(r"\A---[ \t]*\r?\n.*?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)

@@ -65,6 +65,8 @@ class _Reader:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and _text_of(node.left) is not None:
             self._take(node.left)
             return with_dialect(self._literal(node.left, (str(_text_of(node.left)),)), PERCENT)
+        if isinstance(node, ast.List) and sum(_holds_text(one) for one in node.elts) > 1:
+            return self._list(node, "\n")
         return self._join(node) if isinstance(node, ast.Call) else None
 
     def _take(self, *nodes: ast.AST) -> None:
@@ -139,6 +141,11 @@ class _Reader:
         mark, given = _text_of(node.func.value), node.args[0]
         if mark is None or not isinstance(given, ast.List | ast.Tuple) or not given.elts:
             return None
+        self._take(given)
+        return self._list(given, mark)
+
+    def _list(self, given: ast.List | ast.Tuple, mark: str) -> Passage | None:
+        """A list as the text that its elements are, joined by a mark: lines, where it is joined elsewhere."""
         parts: list[Part] = []
         for place, element in enumerate(given.elts):
             if isinstance(element, ast.Starred):
@@ -162,6 +169,10 @@ class _Reader:
 
 def _text_of(node: ast.expr) -> str | None:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+
+
+def _holds_text(node: ast.expr) -> bool:
+    return any(_text_of(one) is not None or isinstance(one, ast.JoinedStr) for one in _summands(node))
 
 
 def _summands(node: ast.expr) -> list[ast.expr]:

@@ -71,6 +71,22 @@ def test_an_agent_that_asks_past_the_gateway_is_told_of(tmp_path: Path) -> None:
         observe_file(prepare(path)[2], path, tmp_path / "run.db", 2, SimulatedPool(SimulatedLM()))
 
 
+def test_slots_of_rows_that_all_failed_are_no_result(tmp_path: Path) -> None:
+    """A server that is not there: the agent asked, and nothing of it can be shown."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    path = write_agent(tmp_path, SORTER)
+    spec = {
+        **json.loads(path.read_text()),
+        "lm": {"model": "openai/m", "api_base": f"http://127.0.0.1:{port}/v1", "attempts": 1},
+    }
+    path.write_text(json.dumps(spec))
+    told = CliRunner().invoke(cli, ["slots", str(path), "--rows", "1", "--db", str(tmp_path / "run.db"), "--json"])
+    assert told.exit_code != 0 and "every row failed" in str(told.exception), told.output
+    assert "doctor --ping" in getattr(told.exception, "hint", "") and not told.stdout
+
+
 def gateway(
     folder: Path, node: dict[str, Any], lm: Any = "templates/instructions"
 ) -> AbstractContextManager[dict[str, str]]:
@@ -220,16 +236,35 @@ def test_the_gateway_replaces_texts_in_production(tmp_path: Path) -> None:
     assert "Monday" not in variables["stderr"]
 
 
+def test_the_agent_of_a_run_is_looked_for_where_the_run_had_it(tmp_path: Path) -> None:
+    """`apply RUN` and `gateway RUN`, whose folder is relative to the file of the run."""
+    from workbench_external.commands import _asked_about
+
+    (tmp_path / "office").mkdir()
+    path = write_agent(tmp_path, SORTER, rows=(1, 1, 1), folder="office", slots={})
+    (tmp_path / "agent.py").rename(tmp_path / "office/agent.py")
+    options, pool = Options(out=str(tmp_path / "out.yaml")), SimulatedPool(SimulatedLM())
+    run = optimize(path, database=tmp_path / "run.db", optimizers=[], pool=pool, options=options).run
+    source = _asked_about(run, str(tmp_path / "run.db"))
+    assert (source.file, source.value["nodes"]["agent"]["folder"]) == (str(path), "office")
+    applied = CliRunner().invoke(
+        cli, ["apply", run, "--to", str(tmp_path / "office"), "--db", str(tmp_path / "run.db")]
+    )
+    assert applied.exit_code == 0 and "No text of an agent was changed." in applied.output, applied.output
+
+
 @pytest.mark.slow
 def test_the_gateway_of_a_run_is_that_of_its_winner(tmp_path: Path) -> None:
     lm = SimulatedPool(SimulatedLM())
     rewrite = [("checked", make_optimizer({"rewrite": {"rounds": 1}}))]
     options = Options(out=str(tmp_path / "out.yaml"), allow_unproved=True)
-    path = write_agent(tmp_path, SORTER, rows=(6, 8, 8))
+    path = write_agent(tmp_path, SORTER, rows=(6, 8, 8), folder="office")
+    (tmp_path / "office").mkdir()
+    (tmp_path / "agent.py").rename(tmp_path / "office/agent.py")
     report = optimize(path, database=tmp_path / "run.db", optimizers=rewrite, pool=lm, options=options)
     found = report.winner.get("nodes.agent.slots.system.text")
     assert found != report.winner.get("nodes.agent.slots.system.match")
-    arguments = [report.run, "--to", str(tmp_path), "--write", "--db", str(tmp_path / "run.db")]
+    arguments = [report.run, "--to", str(tmp_path / "office"), "--write", "--db", str(tmp_path / "run.db")]
     applied = CliRunner().invoke(cli, ["apply", *arguments])
     assert applied.exit_code == 0 and "1 file changed." in applied.output, applied.output
     with gateway_of(tmp_path, report.run, "--db", "run.db", "--set", "lm=templates/instructions") as variables:

@@ -72,6 +72,13 @@ PYTHON = {
     "joined with fields": Way(
         "a.py", 'prompt = "\\n".join(("Sort:", f"> {text}", "Kind?"))\n', "Sort:\n> {{text}}\nKind?", FIELD
     ),
+    "lines joined elsewhere": Way(
+        "a.py",
+        'lines = ["Sort:", f"> {text}", "Kind?"]\nprompt = "\\n".join(lines)\n',
+        "Sort:\n> {{text}}\nKind?",
+        FIELD,
+    ),
+    "lines that become one": Way("a.py", f'prompt = str.join("\\n", ["{ROOM}", "{KIND}"])\n', OLD, 'Say "a" or {b}.'),
     "dedent": Way(
         "a.py",
         f'import textwrap\nprompt = textwrap.dedent("""\n        {ROOM}\n        {KIND}\n    """).strip()\n',
@@ -112,6 +119,10 @@ SCRIPT = {
         "a.js", "const row={text: 'T'};\n" + js("'Sort ' + row.text.slice(0, 9) + ' now'"), "Sort {{text}} now", FIELD
     ),
     "joined list": Way("a.tsx", js(f'[\n  "{ROOM}",\n  `{KIND}`,\n].join("\\n")'), OLD),
+    "lines joined elsewhere": Way("a.js", f'const lines = ["{ROOM}", "{KIND}"];\n' + js('lines.join("\\n")'), OLD),
+    "lines that become one": Way(
+        "a.js", f'const lines = ["{ROOM}", "{KIND}"];\n' + js('lines.join("\\n")'), OLD, "Say `a` or ${b}."
+    ),
     "after a pattern": Way("a.js", "const p = /[\"'`]/.test('`') ? 1 : 4 / 2; // it's\n" + js(f"'{ROOM}'"), ROOM),
     "Windows": Way("a.js", js(f"`{ROOM}\r\n{KIND}`"), OLD),
     "begins with a field": Way(
@@ -122,6 +133,8 @@ SCRIPT = {
 DATA = {
     "JSON": Way("a.json", json.dumps({"prompt": f"{ROOM} Für alle."}, ensure_ascii=False), f"{ROOM} Für alle."),
     "JSON with escapes": Way("a.json", json.dumps({"prompt": f"{ROOM} Für alle."}), f"{ROOM} Für alle."),
+    "JSON lines": Way("a.json", json.dumps({"prompt": [ROOM, KIND], "next": 1}, indent=2), OLD),
+    "JSON lines that become one": Way("a.json", json.dumps({"prompt": [ROOM, KIND], "next": 1}), OLD, "Say a."),
     "YAML plain": Way("a.yaml", f"prompt: {ROOM}\nnext: 1\n", ROOM),
     "YAML over lines": Way("a.yml", "prompt: You sort the post\n  of an office.\nnext: 1\n", ROOM),
     "YAML in quotes": Way("a.yaml", f"prompt: '{ROOM}' # why\nnext: 1\n", ROOM),
@@ -139,6 +152,10 @@ PROSE = {
     "text": Way("p.txt", f"{OLD}\n", OLD),
     "Markdown of Windows": Way("p.md", f"{ROOM}\r\n{KIND}\r\n", OLD),
     "section": Way("p.md", f"# System\n\n{OLD}\n\n# User\n\nGo.\n", OLD, "It's new.\nNow."),
+    "roles": Way("p.prompty", f"---\nname: p\n---\nsystem:\n{OLD}\n\nuser:\nGo.\n", OLD, "It's new.\nNow."),
+    "between marks of Jinja": Way(
+        "p.j2", f"{{# why #}}\n{OLD}\n  {{%- if x -%}} {{# a #}}\nBe kind.\n{{% endif %}}\n", OLD, "It's new.\nNow."
+    ),
     "below a head": Way("p.prompt", f"---\nmodel: m\n---\n{OLD}\n", OLD, "It's new.\nNow."),
 }
 TEMPLATES = {
@@ -211,7 +228,8 @@ def test_4_texts_in_javascript_are_written_as_the_program_reads_them(tmp_path: P
 
 def data_value(file: str, source: str) -> str:
     if file.endswith(".json"):
-        return json.loads(source)["prompt"]
+        prompt = json.loads(source)["prompt"]
+        return prompt if isinstance(prompt, str) else "\n".join(prompt)
     if file.endswith(".toml"):
         return tomllib.loads(source)["prompt"]
     if file.endswith(".ipynb"):
@@ -296,6 +314,17 @@ def test_4_the_descriptions_in_a_docstring_are_written_each_on_its_own(form: str
         ("run.sh", f'PROMPT="{OLD}"\n', "run.sh:1, texts in shell are not written"),
         ("agent.rb", f'PROMPT = "{ROOM}\\n{KIND}"\n', "agent.rb:1, texts in Ruby are not written"),
         ("agent.php", f'<?php $p = "{OLD}";\n', "agent.php:1, texts in PHP are not written"),
+        ("page.mdx", f"{OLD}\n", "page.mdx:1, texts in MDX are not written"),
+        (
+            "package.json",
+            json.dumps({"scripts": {"ask": OLD}}),
+            "package.json:1, what stands there may be a command, and is not written",
+        ),
+        (
+            "compose.dev.yaml",
+            f"command: |\n  {ROOM}\n  {KIND}\n",
+            "compose.dev.yaml:2, what stands there may be a command, and is not written",
+        ),
         ("Makefile", f"# {ROOM}\n# {KIND}\n", "makefile:1, the syntax of 'makefile' is not known here"),
         ("agent", f'#!/bin/sh\nP="{OLD}"\n', "agent:2, the syntax of 'agent' is not known here"),
         ("a.js", f"const p = String.raw`{OLD}`;\n", "a.js:1, what the tag raw makes of a template is not known"),

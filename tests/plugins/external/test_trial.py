@@ -70,6 +70,17 @@ def test_3_a_new_text_is_written_in_the_way_in_which_the_agent_reads_it(
     assert f"form: {wanted}" in line_of(tmp_path, "system") and "1 file changed." in found.stderr
 
 
+def test_security_3_what_no_request_needs_is_not_started_from(tmp_path: Path) -> None:
+    """A text that a result names may be a command of the agent: what it would become is not run to find that out."""
+    log = tmp_path / "ran"
+    more = f"import os\nos.system('echo of the office >> {log}')"
+    command = f"echo of the office >> {log}"
+    slots = {"system": system_slot(SYSTEM + " Be kind."), "other": system_slot(f"touch {tmp_path}/pwn", match=command)}
+    found = apply(tmp_path, agent(more=more), slots, "--write")
+    assert "slots.other was not sent on the rows that were tried" in found.stderr and "1 file changed" in found.stderr
+    assert "Be kind" in line_of(tmp_path, "system") and log.exists() and not (tmp_path / "pwn").exists()
+
+
 def test_3_a_text_that_no_way_writes_is_left_and_shown(tmp_path: Path) -> None:
     """As google-adk fills `{kind}` in an instruction, and has no escape for it."""
     more = "import re\ndef fill(text): return re.sub(r'{+[^{}]*}+', lambda found: 'FILLED', text)"

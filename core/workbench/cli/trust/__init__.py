@@ -121,7 +121,8 @@ def _ask(powers: Powers, name: str, place: Path, way: str = "") -> None:
     if not powers or powers.digest in _known()["files"]:
         return
     folder = place.resolve().parent
-    state = "has changed since it was trusted" if _was_trusted(place) else "is not trusted yet"
+    changed = "has changed since it was trusted, or a file that it leans on has"
+    state = changed if _was_trusted(place) else "is not trusted yet"
     if not _somebody_is_there():
         raise SpecError(
             f"{one_line(name)} {state}, and nobody can be asked here. It {'; it '.join(powers.lines())}",

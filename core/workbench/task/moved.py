@@ -1,0 +1,60 @@
+"""Nodes and optimizers as a file in another folder writes them: the paths that they declare lead where they led."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from workbench.powers import WORD, Place, Power
+from workbench.task.found_powers import find_powers
+from workbench.type_guards import is_dict, is_list
+from workbench.user_code import PREFIX, SERVER, relocate_address
+
+
+def move_tree(tree: Any, base: Path, folder: Path) -> Any:
+    """Sections of a file that lies in `base`, as a file in another folder writes them, but models and addresses that
+    begin with `python:`. A path that leads nowhere stays as it is, and so does a value that only a program reads, as a
+    variable of its environment."""
+    base, folder = base.resolve(), folder.resolve()
+    if base == folder:
+        return tree
+    found = find_powers(tree, base, follow=False)
+    for power in found.powers:
+        if power.form and not any(power.at[: len(model)] == model for model in found.models):  # which moves as a whole
+            tree = _changed(tree, power.at, power, base, folder)
+    return tree
+
+
+def _changed(value: Any, at: Place, power: Power, base: Path, folder: Path) -> Any:
+    if not at:
+        return _moved(value, power, base, folder)
+    key, inner = at[0], value
+    if is_dict(inner) and key in inner:
+        return {k: _changed(v, at[1:], power, base, folder) if k == key else v for k, v in inner.items()}
+    if is_list(inner) and isinstance(key, int) and key < len(inner):
+        return [_changed(v, at[1:], power, base, folder) if n == key else v for n, v in enumerate(inner)]
+    return value
+
+
+def _moved(value: Any, power: Power, base: Path, folder: Path) -> Any:
+    if is_list(value) and power.form == "command":  # a program beside the file; other words are its own
+        return [_moved_path(word, base, folder) if (base / str(word)).is_file() else word for word in value]
+    if not isinstance(value, str):
+        return value
+    if power.form == "address":  # with its prefix it is one anywhere
+        bare = not value.startswith(PREFIX)
+        return relocate_address(f"{PREFIX}{value}", base, folder).removeprefix(PREFIX) if bare else value
+    if power.form == "command":  # runs in the folder of the file
+        prefix = SERVER if value.startswith(SERVER) else ""
+        command, mark, tool = value.removeprefix(prefix).rpartition("#")
+        moved = WORD.sub(lambda word: _moved_path(word[0], base, folder), command or tool)
+        return f"{prefix}{moved}{mark}{tool}" if command else f"{prefix}{moved}"
+    path, mark, rest = value.partition("#") if power.text != value else (value, "", "")  # FILE#nodes.NAME
+    return f"{_moved_path(path, base, folder)}{mark}{rest}"
+
+
+def _moved_path(path: Any, base: Path, folder: Path) -> Any:
+    if not isinstance(path, str) or not path or path.startswith(("-", "~")) or Path(path).is_absolute():
+        return path
+    return os.path.relpath(base / path, folder) if os.path.lexists(base / path) else path
