@@ -16,7 +16,7 @@ CHECKED: list[Mutant] = [
         ("return least * _width(", "return _width(", "repetitions count"),
         ("    return min(widths, default=0)", "    return max(widths, default=0)", "the shortest alternative"),
         ("return negated is not any(", "return any(", "sets that exclude"),
-        ("        many = repeat and content[1] > _FEW", "        many = repeat", "a few repetitions do no harm"),
+        ("timeout=SECONDS", "timeout=60", "a search ends"),
     ),
     *changes_of(
         "core/workbench/code_outline.py",

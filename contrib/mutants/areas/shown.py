@@ -68,9 +68,13 @@ SHOWN: list[Mutant] = [
         ("tuple(found[1:MOST_LISTED])", "tuple(found[1:])", "all errors are listed"),
     ),
     *changes_of(
-        "core/workbench/spec/policy.py",
-        "tests/cli/test_hostile_yaml.py",
-        ("except (RecursionError, OverflowError):", "except ZeroDivisionError:", "patterns nested too deeply"),
+        "core/workbench/patterns.py",
+        "tests/ground/test_patterns.py",
+        (
+            "except (RecursionError, OverflowError, ValueError)",
+            "except ZeroDivisionError",
+            "patterns nested too deeply",
+        ),
     ),
     *changes_of(
         "core/workbench/run/doctor.py",
