@@ -4,54 +4,24 @@ Numbers are those of the security review."""
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from click.testing import CliRunner, Result
+from tests.helpers.strangers import PAYLOAD, PLAIN, enter_with_programs, invoke, write
 
-from workbench.cli import cli, trust
+from workbench.cli import trust
 from workbench.cli.trust.powers import file_powers
 from workbench.errors import SpecError
 from workbench.store import Store
-
-PAYLOAD = "open('RAN', 'a').write('ran')\ndef f(text: str) -> str:\n    return text\n"
-PLAIN: dict[str, Any] = {
-    "name": "plain",
-    "lm": "bundled/nano",
-    "data": {"file": "rows.jsonl", "split": {"train": 3, "val": 3, "test": 3}},
-    "metric": "exact_match(label)",
-    "nodes": {"sort": {"predict": "text -> label"}},
-    "optimize": [{"random": {"trials": 1}}],
-    "budget": {"calls": 40},
-}
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder: a stranger's files. Nothing is trusted."""
-    monkeypatch.delenv("WORKBENCH_TRUST")
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    found = tmp_path / "found"
-    (found / "ag").mkdir(parents=True)
-    (found / "pkg").mkdir()
-    for place in ("p1.py", "ag/main.py", "m1.py", "s1.sh", "pkg/__init__.py", "other.py"):
-        (found / place).write_text(PAYLOAD)
-    (found / "rows.jsonl").write_text("".join(json.dumps({"text": f"t{i}", "label": "a"}) + "\n" for i in range(9)))
-    monkeypatch.chdir(found)
-    return found
-
-
-def write(name: str = "workflow.yaml", **changes: Any) -> Path:
-    Path(name).write_text(yaml.safe_dump({**PLAIN, **changes}, sort_keys=False))
-    return Path(name)
-
-
-def invoke(*words: str) -> Result:
-    return CliRunner().invoke(cli, list(words))
+    return enter_with_programs(tmp_path, monkeypatch)
 
 
 # 7: what is trusted is noticed when it changes

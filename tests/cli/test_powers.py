@@ -3,7 +3,6 @@ asked about is what runs. Numbers are those of the security review."""
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from pathlib import Path
@@ -11,49 +10,19 @@ from typing import Any
 
 import pytest
 import yaml
-from click.testing import CliRunner, Result
+from tests.helpers.strangers import enter_with_programs, invoke, write
 
 from workbench import user_code
-from workbench.cli import cli
 from workbench.cli.trust.powers import file_powers
 from workbench.inference import read_workflow
 from workbench.plugins import plugins
 from workbench.workflow import Workflow, node_class
 
-PAYLOAD = "open('RAN', 'a').write('ran')\ndef f(text: str) -> str:\n    return text\n"
-PLAIN: dict[str, Any] = {
-    "name": "plain",
-    "lm": "bundled/nano",
-    "data": {"file": "rows.jsonl", "split": {"train": 3, "val": 3, "test": 3}},
-    "metric": "exact_match(label)",
-    "nodes": {"sort": {"predict": "text -> label"}},
-    "optimize": [{"random": {"trials": 1}}],
-    "budget": {"calls": 40},
-}
-
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder: a stranger's files. Nothing is trusted."""
-    monkeypatch.delenv("WORKBENCH_TRUST")
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    found = tmp_path / "found"
-    (found / "ag").mkdir(parents=True)
-    (found / "pkg").mkdir()
-    for place in ("p1.py", "ag/main.py", "m1.py", "s1.sh", "pkg/__init__.py", "other.py"):
-        (found / place).write_text(PAYLOAD)
-    (found / "rows.jsonl").write_text("".join(json.dumps({"text": f"t{i}", "label": "a"}) + "\n" for i in range(9)))
-    monkeypatch.chdir(found)
-    return found
-
-
-def write(name: str = "workflow.yaml", **changes: Any) -> Path:
-    Path(name).write_text(yaml.safe_dump({**PLAIN, **changes}, sort_keys=False))
-    return Path(name)
-
-
-def invoke(*words: str) -> Result:
-    return CliRunner().invoke(cli, list(words))
+    return enter_with_programs(tmp_path, monkeypatch)
 
 
 def found_in(**changes: Any) -> str:

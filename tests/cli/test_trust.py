@@ -14,22 +14,13 @@ from typing import Any
 
 import pytest
 import yaml
-from click.testing import CliRunner, Result
+from tests.helpers.strangers import PLAIN, ROWS, enter, invoke, write
 
-from workbench.cli import cli, trust
+from workbench.cli import trust
 from workbench.cli.trust.powers import file_powers
 from workbench.errors import SpecError
 
 PAYLOAD = "open('RAN', 'w').close()\ndef score(example, prediction, trace=None):\n    return 1.0\n"
-PLAIN: dict[str, Any] = {
-    "name": "plain",
-    "lm": "bundled/nano",
-    "data": {"file": "rows.jsonl", "split": {"train": 3, "val": 3, "test": 3}},
-    "metric": "exact_match(label)",
-    "nodes": {"sort": {"predict": "text -> label"}},
-    "optimize": [{"random": {"trials": 1}}],
-    "budget": {"calls": 40},
-}
 #: Changes of the plain file, and what each is asked about.
 ATTACKS: dict[str, tuple[dict[str, Any], str]] = {
     "metric": ({"metric": "python:code.py:score"}, "runs Python: python:code.py:score"),
@@ -135,29 +126,12 @@ RUNS = [["optimize"], ["eval"], ["run", "--example", "0"], ["estimate"]]
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder: a stranger's files. Nothing is trusted."""
-    monkeypatch.delenv("WORKBENCH_TRUST")
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    found = tmp_path / "found"
-    (found / "inner").mkdir(parents=True)
-    for place in ("code.py", "inner/deep.py"):
-        (found / place).write_text(PAYLOAD)
-    rows = "".join(json.dumps({"text": f"t{i}", "label": "a"}) + "\n" for i in range(9))
-    (found / "rows.jsonl").write_text(rows)
-    (tmp_path / "rows.jsonl").write_text(rows)
-    (found / "link.jsonl").symlink_to(tmp_path / "rows.jsonl")
     inner = {**PLAIN, "nodes": {"n": {"tool": "python:deep.py:score"}}}
-    (found / "inner/other.yaml").write_text(yaml.safe_dump(inner))
-    monkeypatch.chdir(found)
+    code = dict.fromkeys(("code.py", "inner/deep.py"), PAYLOAD)
+    found = enter(tmp_path, monkeypatch, {**code, "inner/other.yaml": yaml.safe_dump(inner)})
+    (tmp_path / "rows.jsonl").write_text(ROWS)
+    (found / "link.jsonl").symlink_to(tmp_path / "rows.jsonl")
     return found
-
-
-def write(**changes: Any) -> Path:
-    Path("workflow.yaml").write_text(yaml.safe_dump({**PLAIN, **changes}, sort_keys=False))
-    return Path("workflow.yaml")
-
-
-def invoke(*words: str, answer: str | None = None) -> Result:
-    return CliRunner().invoke(cli, list(words), input=answer)
 
 
 @pytest.mark.parametrize("name", ATTACKS)
