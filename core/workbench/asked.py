@@ -6,11 +6,11 @@ that it refers to are read again, and refused if they have changed.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
 from workbench.errors import SpecError
+from workbench.files import content_digest
 
 _asked: dict[str, str] = {}
 
@@ -30,7 +30,7 @@ def check_asked(place: str | Path, content: bytes) -> None:
     if not _asked:
         return
     name = str(place.resolve()) if isinstance(place, Path) else place
-    if _asked.get(name, found := hashlib.sha256(content).hexdigest()) != found:
+    if _asked.get(name, found := content_digest(content)) != found:
         raise SpecError(
             f"{place} has changed since this command asked whether it is trusted",
             hint="Nothing of the new one was run. Give the command again.",

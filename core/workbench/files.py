@@ -88,7 +88,12 @@ def check_writable(out: Path, option: str = "--out") -> None:
 
 def file_digest(path: Path) -> str:
     """SHA-256 of a file's content."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    return content_digest(path.read_bytes())
+
+
+def content_digest(content: bytes) -> str:
+    """SHA-256 of what a file holds."""
+    return hashlib.sha256(content).hexdigest()
 
 
 def make_private(path: Path) -> None:

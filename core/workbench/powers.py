@@ -47,7 +47,8 @@ Form = Literal["", "path", "address", "command"]
 
 #: The addresses of the gateway, which an agent that exists is given.
 _OF_GATEWAY = frozenset({"OPENAI_BASE_URL", "OPENAI_API_BASE", "ANTHROPIC_BASE_URL"})
-_VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
+#: Names a variable of the environment.
+VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
 _OF_IPV4 = re.compile(r"[0-9a-fxA-FX.]+")
 #: A word of a command that is written as one text.
 WORD = re.compile(r"[^\s'\"=;&|()]+")
@@ -206,7 +207,7 @@ def _variables(setting: Written) -> Found:
     for one in setting.texts():
         name = one.at[-1]
         yield replace(start_program(one, f"with {name}={one.value}"), form="")
-        if names := set(_VARIABLE.findall(one.value)) - _OF_GATEWAY:
+        if names := set(VARIABLE.findall(one.value)) - _OF_GATEWAY:
             text = f"{', '.join(sorted(names))} to a program, as {name}"
             yield Power("sends a variable of the environment", text, text, one.at)
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from workbench.defects import Defect
     from workbench.spec import Source
     from workbench.task import Task
+    from workbench.workflow import Workflow
 
 
 @click.command("validate")
@@ -78,7 +79,6 @@ def _say_summary(file: Path, summary: dict[str, Any], run_code: bool) -> None:
 def _summary(file: Source, settings: list[tuple[str, Any]], deep: bool, run_code: bool) -> dict[str, Any]:
     """What `validate` tells of a valid file. Raises SpecError and PluginError for another."""
     from workbench.cli.trust import unlooked
-    from workbench.cli.trust.powers import file_powers
     from workbench.errors import SpecError, merge_errors
     from workbench.inference import check_configurations
     from workbench.run import (
@@ -91,7 +91,6 @@ def _summary(file: Source, settings: list[tuple[str, Any]], deep: bool, run_code
         wrong_in_file,
     )
     from workbench.task import find_defects, lint_task
-    from workbench.workflow import learnable_addresses
 
     outside, rows_alone = ([], True) if run_code else unlooked(file)
     if outside and not rows_alone:
@@ -109,15 +108,12 @@ def _summary(file: Source, settings: list[tuple[str, Any]], deep: bool, run_code
     data, evaluable = task.dataset, lacks_rows(task)
     filled = {kind for _, optimizer in optimizers for kind in optimizer.fills}
     defects = [_as_dict(defect, task) for defect in find_defects(task, filled)] if deep else []
+    names = [name for name, _ in optimizers]
     return {
         "ok": not defects,
-        "name": spec.name,
-        "nodes": list(task.workflow.nodes),
-        "inputs": list(task.inputs),
+        **_describe(file, spec.name, task.workflow, names),
         "rows": {"train": len(data.train), "val": len(data.val), "test": len(data.test)},
-        "optimizers": (names := [name for name, _ in optimizers]),
         "choice": None if spec.optimize else explain_choice(task, names),
-        "learnable": learnable_addresses(task.workflow),
         "warnings": [
             *data.warnings,
             *([] if evaluable else (*budget_warnings(task), *search_warnings(task, optimizers))),
@@ -125,19 +121,15 @@ def _summary(file: Source, settings: list[tuple[str, Any]], deep: bool, run_code
             *(f"a run would fail here: {error}" for error in lacking),
             *([f"it can be evaluated only: {evaluable.message}"] if evaluable else []),
         ],
-        "advice": [line for n in task.workflow.walk() for line in n.warnings()],
-        "trust": file_powers(file).lines(),
         **({"defects": defects} if deep else {}),
     }
 
 
 def _summary_without_rows(file: Source, settings: list[tuple[str, Any]], outside: list[str]) -> dict[str, Any]:
     """The same of a file whose rows may not be looked at."""
-    from workbench.cli.trust.powers import file_powers
     from workbench.inference import check_configurations, read_workflow
     from workbench.run import load_optimizers
     from workbench.spec import check_spec
-    from workbench.workflow import learnable_addresses
 
     check_spec(file)
     spec, source, workflow = read_workflow(file, settings)
@@ -148,14 +140,24 @@ def _summary_without_rows(file: Source, settings: list[tuple[str, Any]], outside
     why = f"its rows ({one_line(', '.join(outside))}) lie outside its folder and were not looked at, nor its metric"
     return {
         "ok": True,
-        "name": spec.name,
+        **_describe(file, spec.name, workflow, [name for name, _ in optimizers]),
+        "rows": {},
+        "choice": None,
+        "warnings": [f"{why}: trust the file (workbench trust), or add --run-code"],
+    }
+
+
+def _describe(file: Source, name: str, workflow: Workflow, optimizers: list[str]) -> dict[str, Any]:
+    """What `validate` tells without rows."""
+    from workbench.cli.trust.powers import file_powers
+    from workbench.workflow import learnable_addresses
+
+    return {
+        "name": name,
         "nodes": list(workflow.nodes),
         "inputs": list(workflow.input_fields),
-        "rows": {},
-        "optimizers": [name for name, _ in optimizers],
-        "choice": None,
+        "optimizers": optimizers,
         "learnable": learnable_addresses(workflow),
-        "warnings": [f"{why}: trust the file (workbench trust), or add --run-code"],
         "advice": [line for node in workflow.walk() for line in node.warnings()],
         "trust": file_powers(file).lines(),
     }

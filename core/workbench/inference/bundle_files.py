@@ -7,13 +7,13 @@ Inside the folder of the workflow file a place stays as it is. What lies elsewhe
 from __future__ import annotations
 
 import ast
-import copy
 import importlib.metadata
 import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,13 +21,12 @@ from urllib.parse import urlsplit
 from workbench.distribution import NAME
 from workbench.errors import SpecError
 from workbench.lm import locate_weights, weights_folder
-from workbench.powers import Place, Power, Written
+from workbench.powers import VARIABLE, Place, Power, Written
 from workbench.spec import load_yaml_file
-from workbench.task import CALLED_KEYS, dump_yaml, find_powers
+from workbench.task import CALLED_KEYS, change_at, dump_yaml, find_powers
 from workbench.type_guards import is_dict, is_list
 from workbench.user_code import PREFIX, SERVER, parse_address, parse_server
 
-_VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
 _LONGEST_NAME = 4096
 #: How keys look: by a beginning that providers use, or by many letters and digits without a word among them.
 _LIKE_A_KEY = re.compile(
@@ -88,18 +87,18 @@ class Collector:
             base: the folder of the file.
             place: the folder in the bundle in which the file will be.
         """
-        made: Any = copy.deepcopy(dict(tree))
+        made: Any = dict(tree)
         found = find_powers(made, base, called=True, follow=False)
         for at in found.models:
-            _put(made, at, self._lm(_get(made, at), base, place))
-        done = set[Place]()
+            made = change_at(made, at, lambda lm: self._lm(lm, base, place))
+        first: dict[Place, Power] = {}
         for power in found.powers:
-            if power.at not in done:
-                done.add(power.at)
-                _put(made, power.at, self._moved(power, _get(made, power.at), base, place))
+            first.setdefault(power.at, power)
+        for at, power in first.items():
+            made = change_at(made, at, partial(self._moved, power, base, place))
         return made
 
-    def _moved(self, power: Power, value: Any, base: Path, place: str) -> Any:
+    def _moved(self, power: Power, base: Path, place: str, value: Any) -> Any:
         """A value that names something, as the bundle names it."""
         if power.kind == "runs Python" and isinstance(value, str):
             return self._address(value, base, place)
@@ -135,7 +134,7 @@ class Collector:
         return SERVER + self._words(command, base, place) + value[len(SERVER) + len(command) :]
 
     def _words(self, command: str, base: Path, place: str) -> str:
-        self.found.variables |= set(_VARIABLE.findall(command))
+        self.found.variables |= set(VARIABLE.findall(command))
         return "".join(
             self._named(word, base, place) if (path := _existing(word, base)) and path.is_file() else word
             for word in re.split(r"([\s'\"=]+)", command)
@@ -199,7 +198,7 @@ class Collector:
             if one.at != ("extra", "path"):
                 check_secret(str(one.at[-1]), one.value, place)
                 check_address(one.value, place)
-            self.found.variables |= set(_VARIABLE.findall(one.value))
+            self.found.variables |= set(VARIABLE.findall(one.value))
 
     def _add(self, path: Path) -> str:
         """The place in the bundle of a file or folder, which is collected with what it needs."""
@@ -249,7 +248,7 @@ class Collector:
 
 def check_secret(name: str, value: str, place: str) -> None:
     """Raise SpecError for a value that is a key itself, by its name or by its look, and not the name of a variable."""
-    if not _VARIABLE.search(value) and (_SECRET.search(name) or _LIKE_A_KEY.search(value)):
+    if not VARIABLE.search(value) and (_SECRET.search(name) or _LIKE_A_KEY.search(value)):
         raise SpecError(
             f"{place} is written in the file and may be a key, and a bundle is handed on",
             hint="Name a variable of the environment instead: api_key_env: NAME, or $NAME in a header.",
@@ -267,16 +266,6 @@ def check_address(address: str, place: str) -> None:
             f"{place} holds a password or a key, and a bundle is handed on",
             hint="Write the address alone, and name a variable: api_key_env: NAME, or $NAME in a header.",
         )
-
-
-def _get(value: Any, at: Place) -> Any:
-    for key in at:
-        value = value[key]
-    return value
-
-
-def _put(value: Any, at: Place, new: Any) -> None:
-    _get(value, at[:-1])[at[-1]] = new
 
 
 def _with_place(lm: Any, written: str, place: str) -> Any:

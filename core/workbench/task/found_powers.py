@@ -25,6 +25,7 @@ from workbench.powers import (
     PATH,
     PYTHON,
     TOOL_ADDRESSES,
+    VARIABLE,
     VARIABLES,
     Declaration,
     Found,
@@ -71,7 +72,6 @@ SECTIONS: Mapping[str, Declaration] = {
 UNUSED = ("data", "metric", "optimize", "proof", "search")
 #: Keys of `data` that name files.
 _DATA = ("file", "train", "val", "test")
-_VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
 _SERVER = re.compile(r"https?://\S+", re.IGNORECASE)
 #: Characters of nodes that are looked at for what is searched: one node for each value of its settings.
 _MOST_SEARCHED = 20_000_000
@@ -320,7 +320,7 @@ def _sent(lm: Mapping[str, Any]) -> tuple[set[str], set[str]]:
     names = {str(lm["api_key_env"])} if lm.get("api_key_env") else set[str]()
     servers = {str(lm["api_base"])} if lm.get("api_base") else set[str]()
     for one in Written(lm.get("extra"), (), Path()).texts():
-        names |= set(_VARIABLE.findall(one.value))
+        names |= set(VARIABLE.findall(one.value))
         servers |= set(_SERVER.findall(one.value))
     return names, servers
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -83,7 +82,7 @@ class Task:
         policies, the Python files named in the file (`python:...`; not what these import), and the files of metrics."""
         inherited = [one.model_dump(mode="json") for one in self.spec.policy.inherited]
         named = code_files(self.source.value, self.workflow.base)
-        code = [hashlib.sha256(path.read_bytes()).hexdigest() for path in named]
+        code = [file_digest(path) for path in named]
         further = [f for n in self.workflow.walk() if (f := n.external_inputs()) is not None]
         read = [file_digest(path) for path in metric_files(self.spec.metrics, self.workflow.base)]
         return digest([inherited, code, *further, *read])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,22 +24,23 @@ def move_tree(tree: Any, base: Path, folder: Path) -> Any:
     found = find_powers(tree, base, follow=False)
     for power in found.powers:
         if power.form and not any(power.at[: len(model)] == model for model in found.models):  # which moves as a whole
-            tree = _changed(tree, power.at, power, base, folder)
+            tree = change_at(tree, power.at, partial(_moved, power, base, folder))
     return tree
 
 
-def _changed(value: Any, at: Place, power: Power, base: Path, folder: Path) -> Any:
+def change_at(value: Any, at: Place, change: Callable[[Any], Any]) -> Any:
+    """A copy of a value with what stands at a place changed; the value itself where nothing stands there."""
     if not at:
-        return _moved(value, power, base, folder)
-    key, inner = at[0], value
-    if is_dict(inner) and key in inner:
-        return {k: _changed(v, at[1:], power, base, folder) if k == key else v for k, v in inner.items()}
-    if is_list(inner) and isinstance(key, int) and key < len(inner):
-        return [_changed(v, at[1:], power, base, folder) if n == key else v for n, v in enumerate(inner)]
+        return change(value)
+    key: Any = at[0]
+    if is_dict(value) and key in value:
+        return {**value, key: change_at(value[key], at[1:], change)}
+    if is_list(value) and isinstance(key, int) and key < len(value):
+        return [*value[:key], change_at(value[key], at[1:], change), *value[key + 1 :]]
     return value
 
 
-def _moved(value: Any, power: Power, base: Path, folder: Path) -> Any:
+def _moved(power: Power, base: Path, folder: Path, value: Any) -> Any:
     if is_list(value) and power.form == "command":  # a program beside the file; other words are its own
         return [_moved_path(word, base, folder) if (base / str(word)).is_file() else word for word in value]
     if not isinstance(value, str):

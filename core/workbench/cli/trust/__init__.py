@@ -35,8 +35,9 @@ def require_trust(file: Path, *, called: bool = False) -> Source:
 
     source = load_yaml_file(file)
     if not _lies_in_trusted_folder(file):
-        whole = file_powers(source)
-        asked = file_powers(source, called) if called and whole.digest not in _known()["files"] else whole
+        asked = file_powers(source, called)
+        if called and asked and (whole := file_powers(source)).digest in _known()["files"]:
+            asked = whole
         _ask(asked, str(file), file, f"`workbench trust {one_line(file)}`, or ")
         _hold(asked.contents)
     return source
@@ -60,9 +61,8 @@ def unlooked(source: Source) -> tuple[list[str], bool]:
 def require_trust_in_run(run: str, db: str) -> str:
     """The same for the workflow file that a run stores, with the flags that it was started with; returns the name of
     the run. The folder of the database counts, not that which the run names. Raises StoreError, too."""
-    import hashlib
-
     from workbench.cli.trust.powers import read_powers
+    from workbench.files import content_digest
     from workbench.run import content_of_stored, name_of_stored, read_stored_source
     from workbench.store import ReadOnlyStore
 
@@ -82,7 +82,7 @@ def require_trust_in_run(run: str, db: str) -> str:
         for found in (powers, with_flags):  # else a database could say that it comes from the root folder
             found.add("reads outside its folder", str(base))
     _ask(powers if powers.found == with_flags.found else with_flags, f"the workflow of run {row['run']}", Path(db))
-    _hold({**with_flags.contents, name_of_stored(row): hashlib.sha256(content).hexdigest()})
+    _hold({**with_flags.contents, name_of_stored(row): content_digest(content)})
     return row["run"]
 
 

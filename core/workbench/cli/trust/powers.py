@@ -5,7 +5,6 @@ They are what the things in the file declare (`workbench.task.find_powers`), wit
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -14,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workbench.files import NEVER_COPIED, file_digest
+from workbench.files import NEVER_COPIED, content_digest, file_digest
 from workbench.powers import Power
 from workbench.spec import Source, load_yaml_file
 from workbench.store import is_run_database
@@ -57,7 +56,7 @@ class Powers:
     @property
     def digest(self) -> str:
         content = repr((str(self.folder), sorted(self.digests.items())))  # elsewhere, `./server.sh` is another program
-        return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
+        return content_digest(content.encode("utf-8", "surrogatepass"))
 
     def covers(self, other: Powers) -> bool:
         """Whether the other file does nothing that this one does not do, or could do unasked."""
@@ -99,7 +98,7 @@ def read_powers(value: Any, text: str, base: Path, called: bool = False) -> Powe
     base = base.resolve()
     found, powers = find_powers(value, base, called=called), Powers(base)
     for path, other in {base: text, **found.texts}.items():
-        powers.digests[os.path.relpath(path, base)] = _digest(other.encode("utf-8", "surrogatepass"))
+        powers.digests[os.path.relpath(path, base)] = content_digest(other.encode("utf-8", "surrogatepass"))
     for power in found.powers:
         if power.kind != "reads a path":
             powers.add(power.kind, power.text, power.what)
@@ -162,7 +161,3 @@ def _is_written_by_runs(path: Path, base: Path) -> bool:
             return re.search(r"(?m)^nodes:", path.read_text(encoding="utf-8")) is not None
     names = (path.name.partition(suffix)[0] + suffix for suffix in _DATABASES if suffix in path.name)
     return any(is_run_database(path.with_name(name)) for name in names)
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
