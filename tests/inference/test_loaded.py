@@ -148,6 +148,17 @@ def test_a_batch_that_is_left_ends(tmp_path: Path) -> None:
     assert answered <= 4, "two at once; six more were begun"
 
 
+def test_a_workflow_that_is_closed_in_a_batch_opens_nothing_anew(tmp_path: Path) -> None:
+    """A call that was about to begin would open a program that nobody closes, on a journal that is closed."""
+    for _ in range(40):
+        wf = load(tmp_path, lambda request: "a")
+        rows = wf.batch([{"text": str(number)} for number in range(64)], concurrency=8)
+        next(rows)
+        rows.close()
+        wf.close()
+        assert wf._open.program is None
+
+
 def test_friction_5_it_works_inside_a_running_loop_and_from_several(wf: LoadedWorkflow) -> None:
     async def course() -> list[str]:
         one = wf(text="2").label  # a plain call in a notebook's loop

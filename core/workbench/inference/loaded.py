@@ -283,10 +283,15 @@ class _Open:
     def close(self) -> None:
         if self.loop.process != os.getpid():
             return  # a fork: they are those of the other process
+        if self.program is not None:
+            self.loop.submit(self._end()).result()
+        self.loop.close()
+
+    async def _end(self) -> None:
+        """In the loop, behind what was cancelled before: a call that still runs would open a program anew."""
         program, self.program = self.program, None
         if program is not None:
-            self.loop.submit(_close(program.runtime)).result()
-        self.loop.close()
+            await _close(program.runtime)
 
     def collect(self) -> None:
         """`close`, by the garbage collector, which may pass in the very loop that is to end."""
