@@ -70,6 +70,12 @@ class Pattern:
             ) from None
 
 
+def check_pattern(pattern: str | None) -> str | None:
+    """A pydantic validator of a setting that holds a pattern."""
+    Pattern(pattern or "")
+    return pattern
+
+
 def shortest_match(pattern: str) -> int:
     """The length of the shortest text that a pattern may match. Raises Unmatchable if none can, and re.error."""
     tree = _parser.parse(pattern)

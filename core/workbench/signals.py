@@ -88,7 +88,7 @@ def _start_watchdog(hint: str) -> Callable[[], None]:
         return lambda: None
     inside, outside = os.pipe()
     os.set_blocking(outside, False)  # which a handler of C asks for
-    told = f"{visible(ended(hint))}\n"
+    told = f"{visible(_last_words(hint))}\n"
     command = [sys.executable, "-I", "-S", "-c", _WATCHDOG, str(os.getpid()), str(GRACE + 1.0), told]
     # In a session of its own, where the terminal's Ctrl-C does not reach it.
     process = subprocess.Popen(command, stdin=inside, start_new_session=True)
@@ -132,11 +132,11 @@ def naming_resume(run: str, database: object) -> Generator[None]:
         raise KeyboardInterrupt(f"resume the run with: workbench resume {run} --db {database}") from error
 
 
-def ended(hint: str) -> str:
+def _last_words(hint: str) -> str:
     return f"\nEnded, since something did not return. Resume with: {hint}"
 
 
 def end_process(hint: str) -> None:
     """End this process and all its threads with exit code 130."""
-    alert(ended(hint))
+    alert(_last_words(hint))
     os._exit(130)

@@ -1,8 +1,8 @@
-"""Type guards for values read from YAML or JSON, and a walk through them."""
+"""Type guards for values read from YAML or JSON, a walk through them, and a change inside one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeGuard
 
 
@@ -26,3 +26,15 @@ def walk(value: Any) -> Iterator[Any]:
             waiting += part.values()
         elif isinstance(part, list | tuple):
             waiting += part
+
+
+def change_at(value: Any, at: Sequence[str | int], change: Callable[[Any], Any]) -> Any:
+    """A copy of a value with what stands at a place changed; the value itself where nothing stands there."""
+    if not at:
+        return change(value)
+    key: Any = at[0]
+    if is_dict(value) and key in value:
+        return {**value, key: change_at(value[key], at[1:], change)}
+    if is_list(value) and isinstance(key, int) and key < len(value):
+        return [*value[:key], change_at(value[key], at[1:], change), *value[key + 1 :]]
+    return value

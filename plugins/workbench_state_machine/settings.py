@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from workbench.errors import SpecError, suggest
 from workbench.kit.tool_settings import ENV, TOOLS
-from workbench.patterns import Pattern
+from workbench.patterns import check_pattern
 from workbench.workflow import NodeConfig
 
 #: The target that ends the machine. It is no state.
@@ -44,11 +44,7 @@ class When(NodeConfig):
             raise ValueError("'of' belongs to contains and regex")
         return self
 
-    @field_validator("regex")
-    @classmethod
-    def _compiles(cls, value: str | None) -> str | None:
-        Pattern(value or "")
-        return value
+    _regex = field_validator("regex")(check_pattern)
 
     @property
     def words(self) -> str:

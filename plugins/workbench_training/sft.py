@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from workbench import Patch, Study, Workflow
 from workbench.errors import SpecError, errors_at, suggest
-from workbench.patterns import Pattern
+from workbench.patterns import Pattern, check_pattern
 from workbench.powers import NODE, PATH, inside
 from workbench.task import Example, read_rows
 from workbench_training.imitation import ImitationOptimizer, drop_repeats
@@ -107,11 +107,7 @@ class SFT(ImitationOptimizer):
         description="regular expression: a message that tells of an error",
     )
 
-    @field_validator("error")
-    @classmethod
-    def _readable(cls, value: str) -> str:
-        Pattern(value)
-        return value
+    _error = field_validator("error")(check_pattern)
 
     @model_validator(mode="after")
     def _goes_together(self) -> SFT:

@@ -17,7 +17,7 @@ TRUST: list[Mutant] = [
         FOUND,
         TESTS,
         ("for server in servers if not is_loopback(server)}", "for server in servers if is_loopback(server)}", "hosts"),
-        ("        names |= set(_VARIABLE.findall(one.value))\n", "", "headers name no variables"),
+        ("        names |= set(VARIABLE.findall(one.value))\n", "", "headers name no variables"),
         (
             "for key in _DATA if is_dict(data) else ():",
             "for key in _DATA[:1] if is_dict(data) else ():",

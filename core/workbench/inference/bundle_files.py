@@ -23,8 +23,8 @@ from workbench.errors import SpecError
 from workbench.lm import locate_weights, weights_folder
 from workbench.powers import VARIABLE, Place, Power, Written
 from workbench.spec import load_yaml_file
-from workbench.task import CALLED_KEYS, change_at, dump_yaml, find_powers
-from workbench.type_guards import is_dict, is_list
+from workbench.task import CALLED_KEYS, dump_yaml, find_powers
+from workbench.type_guards import change_at, is_dict, is_list
 from workbench.user_code import PREFIX, SERVER, parse_address, parse_server
 
 _LONGEST_NAME = 4096

@@ -321,8 +321,8 @@ def _trim(ends: tuple[bool, bool], text: Any, characters: Any = " ") -> str | No
     if text is None or characters is None:
         return None
     text, unwanted = _as_text(text), _as_text(characters)
-    text = text.lstrip(unwanted) if ends[0] and unwanted else text
-    return text.rstrip(unwanted) if ends[1] and unwanted else text
+    text = text.lstrip(unwanted) if ends[0] else text
+    return text.rstrip(unwanted) if ends[1] else text
 
 
 def _as_text(value: Any) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from workbench.patterns import Pattern, TooSlow, Unmatchable, shortest_match
+from workbench.patterns import Pattern, TooSlow, Unmatchable, check_pattern, shortest_match
 from workbench.spec.base import Strict
 from workbench.spec.likeness import from_json, may_equal, plain_texts, surely_equal
 from workbench.type_guards import is_dict, is_list
@@ -38,11 +38,7 @@ class Condition(Strict):
             raise ValueError("a condition needs one of equals, one_of, matches, min, max, max_length")
         return self
 
-    @field_validator("matches")
-    @classmethod
-    def _compiles(cls, value: str | None) -> str | None:
-        Pattern(value or "")
-        return value
+    _matches = field_validator("matches")(check_pattern)
 
     def holds(self, value: Any, *, doubtful: bool = False) -> bool:
         """Whether a value meets the condition.

@@ -11,7 +11,6 @@ from workbench.task.known_rows import describe_rows, match_rows
 from workbench.task.lint import find_defects, lint_task
 from workbench.task.load import Task, check_lms, check_node_lms, load_task, section_loaders
 from workbench.task.metric import Metric, MetricFaults, as_score, graded_field, highest_score
-from workbench.task.moved import change_at
 from workbench.task.repeats import Repeats
 from workbench.task.rows import Rows, read_rows, reader_of
 from workbench.task.search_space import Space, check_search, default_space, draw_demos, labelled_demo, suggest_value
@@ -78,7 +77,6 @@ __all__ = [
     "written_value",
     "FoundPowers",
     "find_powers",
-    "change_at",
     "choices_of",
     "put",
     "lint_task",

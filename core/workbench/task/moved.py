@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from workbench.powers import WORD, Place, Power
+from workbench.powers import WORD, Power
 from workbench.task.found_powers import find_powers
-from workbench.type_guards import is_dict, is_list
+from workbench.type_guards import change_at, is_list
 from workbench.user_code import PREFIX, SERVER, relocate_address
 
 
@@ -26,18 +25,6 @@ def move_tree(tree: Any, base: Path, folder: Path) -> Any:
         if power.form and not any(power.at[: len(model)] == model for model in found.models):  # which moves as a whole
             tree = change_at(tree, power.at, partial(_moved, power, base, folder))
     return tree
-
-
-def change_at(value: Any, at: Place, change: Callable[[Any], Any]) -> Any:
-    """A copy of a value with what stands at a place changed; the value itself where nothing stands there."""
-    if not at:
-        return change(value)
-    key: Any = at[0]
-    if is_dict(value) and key in value:
-        return {**value, key: change_at(value[key], at[1:], change)}
-    if is_list(value) and isinstance(key, int) and key < len(value):
-        return [*value[:key], change_at(value[key], at[1:], change), *value[key + 1 :]]
-    return value
 
 
 def _moved(power: Power, base: Path, folder: Path, value: Any) -> Any:

@@ -114,6 +114,8 @@ def test_the_command_line_chooses(command: str, function: str, monkeypatch: pyte
         seen.append(options.sandbox if options else others.get("sandbox", args[-1]))
 
     monkeypatch.setattr(f"workbench.{function}", call)
+    for asked in ("require_trust", "require_trust_in_run"):  # there is no file to ask about
+        monkeypatch.setattr(f"workbench.cli.trust.{asked}", lambda *_, **__: None)
     for arguments, variable, choice in (
         (["--sandbox", "wasm"], "linux", SandboxChoice("wasm")),
         ([], "linux", SandboxChoice("linux")),
