@@ -110,6 +110,8 @@ ATTACKS: dict[str, tuple[dict[str, Any], str]] = {
     "rows of a plugin's reader": ({"data": {"file": "s3:bucket/rows"}}, "reads outside its folder: s3:bucket/rows"),
     "rows of a format": ({"data": {"file": "hf:text"}}, "reads outside its folder: hf:text"),
     "rows with options": ({"data": {"file": "hf:/etc?split=test"}}, "reads outside its folder: hf:/etc?split=test"),
+    "weights": ({"lm": "hf:/etc/weights"}, "reads outside its folder: /etc/weights"),
+    "weights by path": ({"lm": {"model": "openai/x", "extra": {"path": "../w"}}}, "reads outside its folder: ../w"),
     "linked rows": ({"data": {"file": "link.jsonl"}}, "reads outside its folder: link.jsonl"),
     "databases": (
         {"nodes": {"n": {"tree_search": "sql", "settings": {"folder": "/etc"}}}},

@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from workbench.errors import PluginError, SpecError
-from workbench.lm import is_loopback, split_model
+from workbench.lm import is_loopback, split_model, weights_folder
 from workbench.plugins import plugins
 from workbench.powers import (
     MODEL,
@@ -184,9 +184,12 @@ class _File:
             if describe_host(server).startswith("a service beside"):
                 yield ask_address(setting, server)
         for one in Written(lm.get("extra"), (*setting.at, "extra"), self.base).texts():
-            read = read_path(one, one.value)  # a file of credentials, say; weights are told by their provider
+            read = read_path(one, one.value)  # a file of credentials, say
             if one.at[-1] != "path" and read.outside and read.files:
                 yield read
+        weights = weights_folder(lm)
+        if weights and (read := read_path(setting, weights)).outside:  # a name of the model, and moved as such
+            yield replace(read, files=(), form="")
         name = split_model(str(lm.get("model") or ""))[0]
         if name in plugins().names("lms"):
             yield from powers_of("lms", name, Written(lm, setting.at, self.base))
