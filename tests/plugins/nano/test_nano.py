@@ -244,6 +244,7 @@ def test_answers_are_drawn_with_one_thread_of_blas_which_then_has_its_threads_ag
     from workbench_nano.model import ONE_THREAD
 
     blas = ThreadpoolController().select(user_api="blas")
+    monkeypatch.setattr(ONE_THREAD, "_controller", None)  # of an earlier test, which knows no BLAS loaded since
 
     def threads() -> list[int]:
         return [library["num_threads"] for library in blas.info()]
