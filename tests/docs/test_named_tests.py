@@ -53,3 +53,12 @@ def test_every_file_of_tests_that_a_page_names_has_tests(page: str) -> None:
 def test_what_a_source_may_not_do_is_held_by_a_named_test() -> None:
     for source, _, may_not in rows(DOCS / "security.md"):
         assert LINK.findall(may_not), f"{source}: no test is named"
+
+
+def test_every_paragraph_of_what_is_promised_names_its_test() -> None:
+    page = (DOCS / "security.md").read_text(encoding="utf-8")
+    promised = page.partition("## Trust")[2].partition("## Attacks")[0]
+    text = re.sub(r"```.*?```|^## .*$", "", promised, flags=re.DOTALL | re.MULTILINE)
+    paragraphs = re.split(r"\n\n+", text.replace(":\n\n- ", ":\n- "))  # a list belongs to what introduces it
+    missing = [one for one in paragraphs if one.strip() and not LINK.findall(one)]
+    assert not missing, missing
