@@ -118,28 +118,3 @@ def share_run(rank: int, size: int, command: Callable[[], int]) -> int | None:
     In the first (rank 0): connect to the others, call `command`, which is the whole run, release the others, and return
     its exit code. In the others: serve the first until it releases them, and return 0.
     """
-
-
-@hookspec
-def run_started(run: Any) -> None:
-    """A run starts or is resumed; run: `workbench.trackers.RunInfo`."""
-
-
-@hookspec
-def candidate_proposed(run: Any, candidate: Any) -> None:
-    """An optimizer made a candidate; candidate: `workbench.workflow.Workflow`."""
-
-
-@hookspec
-def candidate_evaluated(run: Any, candidate: Any, evaluation: Any) -> None:
-    """A candidate was evaluated; evaluation: `workbench.study.Evaluation`."""
-
-
-@hookspec
-def call_settled(run: Any, call: Any) -> None:
-    """An LM call was paid and recorded; call: `workbench.ledger.CallInfo`."""
-
-
-@hookspec
-def run_finished(run: Any, report: Any) -> None:
-    """A run ended; report: `workbench.proof.Report`, also for interrupted and failed runs."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -131,7 +131,7 @@ class Plugins:
         """Refuse misspelt hooks, as pluggy's check_pending does, but for this plugin alone."""
         for caller in self.manager.get_hookcallers(plugin) or ():
             if not caller.has_spec():
-                known = [h for h in vars(hookspecs) if h.startswith(("register_", "run_", "candidate_", "call_"))]
+                known = [name for name, value in vars(hookspecs).items() if hasattr(value, "workbench_spec")]
                 raise PluginError(f"plugin '{name}': unknown hook '{caller.name}'. {suggest(caller.name, known)}")
 
     def _collect(self, plugin: Any, owner: str) -> dict[str, list[str]]:
@@ -161,10 +161,9 @@ class Plugins:
             for name in [n for n, (_, o) in table.items() if o == owner]:
                 del table[name]
 
-    def warnings(self, before: Collection[str]) -> list[str]:
-        """A line on each plugin that was set aside. before: the names of those that were when a run began."""
-        when = {name: "" if name in before else " during the run" for name in self.set_aside}
-        return [f"plugin '{name}' was set aside{when[name]}: {why}" for name, why in self.set_aside.items()]
+    def warnings(self) -> list[str]:
+        """A line on each plugin that was set aside."""
+        return [f"plugin '{name}' was set aside: {why}" for name, why in self.set_aside.items()]
 
     def names(self, kind: str) -> list[str]:
         """The registered names of one kind, sorted."""
@@ -197,16 +196,16 @@ class Plugins:
         """The name of the plugin that registered it."""
         return self._tables[kind][name][1]
 
-    def emit(self, event: str, **values: Any) -> None:
-        """Call an event's hook in every plugin. One that raises is set aside, and the run goes on."""
-        for impl in list(getattr(self.manager.hook, event).get_hookimpls()):
+    def call(self, hook: str, **values: Any) -> None:
+        """Call a hook in every plugin. One that raises is set aside, and the command goes on."""
+        for impl in list(getattr(self.manager.hook, hook).get_hookimpls()):
             try:
-                with self._named(impl.plugin_name, f"busy in its hook {event}"):
+                with self._named(impl.plugin_name, f"busy in its hook {hook}"):
                     impl.function(**{name: values[name] for name in impl.argnames})
             except KeyboardInterrupt:
                 raise
             except BaseException as error:
-                self.set_aside[impl.plugin_name] = f"raised in {event}: {type(error).__name__}: {error}"
+                self.set_aside[impl.plugin_name] = f"raised in {hook}: {type(error).__name__}: {error}"
                 self.manager.unregister(impl.plugin)
 
 

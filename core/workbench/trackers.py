@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from inspect import isfunction, signature
 from typing import Any, ClassVar
 
 from workbench.distribution import pip_install
@@ -81,7 +82,15 @@ class Tracker:
         return ""
 
 
-class _Course:
+#: The parameters of the method for each event.
+_EVENTS = {
+    name: [*signature(method).parameters][1:]
+    for name, method in vars(Tracker).items()
+    if isfunction(method) and name not in ("__init__", "lost")
+}
+
+
+class _Subscription:
     """One tracker of one run: its thread, and the events that wait for it."""
 
     def __init__(self, name: str, make: type[Tracker], run: RunInfo):
@@ -135,33 +144,22 @@ class Trackers:
     """
 
     def __init__(self, names: Iterable[str], run: RunInfo):
-        self._courses = [_Course(name, plugins().get("trackers", name), run) for name in names]
-
-    @classmethod
-    def watching(cls, names: Iterable[str], run: RunInfo, evaluator: Any, resumed: bool) -> Trackers:
-        """Those of a run that starts. They are told of each row that the `workbench.study.Evaluator` runs."""
-        found = cls(names, run)
-        if found:
-
-            def tell(row: Any) -> None:
-                found.emit("row_finished", row=row)
-
-            evaluator.on_row = tell
-        found.emit("run_started", resumed=resumed)
-        return found
+        self._subscriptions = [_Subscription(name, plugins().get("trackers", name), run) for name in names]
 
     def __bool__(self) -> bool:
-        return bool(self._courses)
+        return bool(self._subscriptions)
 
-    def emit(self, event: str, **values: Any) -> None:
-        """Tell all trackers of an event. Returns at once."""
-        for course in self._courses:
-            course.add(event, values)
+    def emit(self, event: str, data: Mapping[str, Any]) -> None:
+        """Send an event to all trackers, with what its method takes. Returns at once."""
+        if self._subscriptions and event in _EVENTS:
+            values = {name: data[name] for name in _EVENTS[event]}
+            for one in self._subscriptions:
+                one.add(event, values)
 
     def close(self) -> list[str]:
         """Wait at most PATIENCE seconds in all until everything is told. Returns warnings for the report."""
-        until, courses, self._courses = time.monotonic() + PATIENCE, self._courses, []
-        return [line for course in courses for line in course.end(until)]
+        until, ended, self._subscriptions = time.monotonic() + PATIENCE, self._subscriptions, []
+        return [line for one in ended for line in one.end(until)]
 
 
 def trackers_not_ready(names: Iterable[str]) -> Iterator[WorkbenchError]:

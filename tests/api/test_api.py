@@ -201,4 +201,4 @@ def test_the_candidates_of_a_run_are_a_data_frame() -> None:
 def test_listeners_hear_of_an_evaluation() -> None:
     heard: list[str] = []
     workbench.evaluate({**CONTENT, "data": ROWS}, pool=model(), listener=lambda event, data: heard.append(event))
-    assert heard[0] == "eval_started" and heard.count("row_scored") == 30 == heard.count("call_settled")
+    assert heard[0] == "run_started" and heard.count("row_scored") == 30 == heard.count("call_settled")

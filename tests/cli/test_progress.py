@@ -65,8 +65,8 @@ def shown_on(terminal: Terminal) -> Iterator[Listen]:
         yield tell
 
 
-def started(**budget: float) -> dict[str, Any]:
-    run = SimpleNamespace(run="ab12", name="sort [it]", budget=budget, database="run.db")
+def started(kind: str = "optimize", **budget: float) -> dict[str, Any]:
+    run = SimpleNamespace(run="ab12", name="sort [it]", budget=budget, database="run.db", kind=kind)
     return {"run": run, "warnings": ["2 rows are [bold]twice[/bold]"]}
 
 
@@ -181,7 +181,7 @@ def test_the_best_is_no_candidate_that_was_dropped_and_the_pinned_one_whatever_f
 
 def test_friction_12_an_eval_shows_its_rows_and_their_mean_as_they_come(terminal: Terminal) -> None:
     with shown_on(terminal) as tell:
-        tell("eval_started", {**started(), "split": "val"})
+        tell("run_started", {**started(kind="eval"), "split": "val"})
         assert "evaluating val" in terminal.screen(tell)[-1]
         tell("row_scored", {"done": 3, "of": 8, "mean": 2 / 3})
         assert terminal.screen(tell)[-1].startswith("3/8 rows  mean 0.667")

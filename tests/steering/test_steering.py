@@ -76,7 +76,7 @@ def steered(
             told.append(data)
         if event != "candidate_evaluated":
             return
-        candidate = data["candidate"]
+        candidate = data["evaluation"].workflow
         text = str(candidate.get("nodes.sort.instructions"))
         if text not in given and (order := orders(text, candidate.hash)) is not None:
             given.add(text)

@@ -57,8 +57,7 @@ SHOWN: list[Mutant] = [
     *changes_of(
         "core/workbench/run/session.py",
         HOSTILE,
-        ("[*late, *self.trackers.close()]", "self.trackers.close()", "the last hook is reported"),
-        ("            *plugins().warnings(self._set_aside),\n", "", "what was set aside is reported"),
+        ("            *plugins().warnings(),\n", "", "what was set aside is reported"),
     ),
     *changes_of(
         "core/workbench/errors.py",

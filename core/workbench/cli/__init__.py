@@ -79,7 +79,7 @@ class _Commands(click.Group):
 
             found = plugins()
             known = set(found.set_aside)
-            found.emit("register_commands", cli=self)
+            found.call("register_commands", cli=self)
             for name in sorted(set(found.set_aside) - known):
                 say(f"Warning: plugin '{name}' was set aside: {one_line(found.set_aside[name])}", err=True)
 

@@ -84,12 +84,7 @@ class _State:
     def line(self, event: str, data: dict[str, Any]) -> str | None:
         """Record an event. Returns the line to print for it, or None."""
         if event == "run_started":
-            budget = ", ".join(f"{k} {v:g}" for k, v in data["run"].budget.items()) or "none"
-            name, database = one_line(data["run"].name), one_line(data["run"].database)
-            return _with_warnings(f"run {data['run'].run} of {name}; budget: {budget}; database {database}", data)
-        if event == "eval_started":
-            self.doing = f"evaluating {data['split']}"
-            return _with_warnings(f"run {data['run'].run} of {one_line(data['run'].name)}: {self.doing}", data)
+            return _with_warnings(self._started(data), data)
         if event == "row_scored":
             self.doing = f"{data['done']}/{data['of']} rows  mean {data['mean']:.3f}"
         if event == "candidate_proposed":
@@ -118,6 +113,14 @@ class _State:
             self.doing = "stopping: waiting for calls in flight (interrupt again to stop now)"
             return self.doing
         return None
+
+    def _started(self, data: dict[str, Any]) -> str:
+        run = data["run"]
+        if run.kind == "eval":
+            self.doing = f"evaluating {data['split']}"
+            return f"run {run.run} of {one_line(run.name)}: {self.doing}"
+        budget = ", ".join(f"{k} {v:g}" for k, v in run.budget.items()) or "none"
+        return f"run {run.run} of {one_line(run.name)}; budget: {budget}; database {one_line(run.database)}"
 
     @property
     def best(self) -> tuple[float, str] | None:

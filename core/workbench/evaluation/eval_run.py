@@ -22,9 +22,9 @@ from workbench.evaluation.splits import check_rows, default_split, describe_rest
 from workbench.files import disk_warnings
 from workbench.ledger import CallInfo, Ledger
 from workbench.lm import LMPool
-from workbench.plugins import plugins
 from workbench.proof import Report, evaluated_name
 from workbench.run import (
+    Announcer,
     Listener,
     Options,
     RowKeys,
@@ -56,7 +56,7 @@ from workbench.store import (
 )
 from workbench.study import Evaluation, Evaluator, Result, unanswered_error
 from workbench.task import Task, describe_rows
-from workbench.trackers import RunInfo, Trackers, check_trackers
+from workbench.trackers import RunInfo, check_trackers
 
 
 @dataclass
@@ -214,10 +214,9 @@ class EvalRun:
         spec = task.spec
         self.store, self.run_id, self.run, self.task, self.options = store, run_id, run, task, options
         self.record, self.evaluations = RunRecord(store, run_id), Evaluations(store, run_id)
-        self.listener = listener or (lambda event, data: None)
         budget = spec.budget.model_dump(exclude_none=True)
-        self.info = RunInfo(run, spec.name, str(store.path), budget, "eval", settings_to_compare(task))
-        self.trackers = Trackers((), self.info)
+        info = RunInfo(run, spec.name, str(store.path), budget, "eval", settings_to_compare(task))
+        self.announcer = Announcer(store, run_id, info, listener)
         self.ledger = Ledger(store, run_id, spec.budget, self._on_call, earlier_seconds, reuse=spec.cache)
         self.ledger.on_slowed = self._on_slowed
         self.runtime = Runtime.of_spec(spec, self.ledger, pool=pool, sandbox=options.sandbox)
@@ -231,7 +230,6 @@ class EvalRun:
         self.sealed_tests, self.name = SealedTests(store), evaluated_name(task)
         self.results: list[list[Result | None]] = [[None] * len(self.rows) for _ in range(options.repeats)]
         self.row_keys, self.warnings = RowKeys(task), list[str]()
-        self._watched = bool(plugins().manager.hook.call_settled.get_hookimpls())
         self._sum, self._done = 0.0, 0
 
     async def go(self) -> EvalReport:
@@ -239,8 +237,8 @@ class EvalRun:
         with RunLock(self.store, self.run):
             self.record.mark_running(os.getpid(), os.uname().nodename)
             warnings = [*self.task.dataset.warnings, *disk_warnings(self.store.path), *self.warnings]
-            self.listener("eval_started", {"run": self.info, "warnings": warnings, "split": self.options.split})
-            self.trackers = Trackers.watching(self.task.spec.track, self.info, self.evaluator, self.ledger.resumed)
+            resumed, split = self.ledger.resumed, str(self.options.split)
+            self.announcer.start(self.task.spec.track, self.evaluator, warnings=warnings, resumed=resumed, split=split)
             course = asyncio.current_task()
             assert course is not None
             restore_signals = catch_signals(course, self._stop, f"workbench resume {self.run} --db {self.store.path}")
@@ -287,9 +285,8 @@ class EvalRun:
             )
             self.results[replica][index] = replace(result, trace=None, prediction={})
             self._sum, self._done = self._sum + (result.score or 0.0), self._done + 1
-            self.listener(
-                "row_scored", {"done": self._done, "of": n * self.options.repeats, "mean": self._sum / self._done}
-            )
+            done, of = self._done, n * self.options.repeats
+            self.announcer.emit("row_scored", done=done, of=of, mean=self._sum / done)
 
         try:
             await self.evaluator.gather(n * self.options.repeats, job)
@@ -345,8 +342,7 @@ class EvalRun:
             **summarise(self.results, found, [self.row_keys(row)[1] for row in self.rows]),
         )
         self.record.end_with_report(status, {**report.as_dict(), "lines": report.lines()}, self.ledger.seconds)
-        self.trackers.emit("run_finished", report=report)
-        report.warnings += self.trackers.close()  # shown, not stored
+        report.warnings += self.announcer.finish(report)  # shown, not stored
         self.store.flush()
         return report
 
@@ -371,18 +367,15 @@ class EvalRun:
         return [*self.evaluator.faults.lines(), *further]
 
     def _on_call(self, call: CallInfo) -> None:
-        self.listener("call_settled", {"call": call, "ledger": self.ledger})
-        if self._watched:
-            plugins().emit("call_settled", run=self.info, call=call)
-        self.trackers.emit("call_settled", call=call)
+        self.announcer.emit("call_settled", call=call, ledger=self.ledger)
 
     def _on_slowed(self, lm: str, before: int, after: int) -> None:
-        self.listener("rate_limited", {"lm": lm, "before": before, "after": after})
+        self.announcer.emit("rate_limited", lm=lm, before=before, after=after)
 
     def _stop(self) -> bool:
         """Send nothing new from now on. False if that was the case already."""
         if self.ledger.stopping is not None:
             return False
         self.ledger.stopping = Interrupted("interrupted")
-        self.listener("stopping", {})
+        self.announcer.emit("stopping")
         return True

@@ -3,6 +3,7 @@
 The only room that knows the whole order.
 """
 
+from workbench.run.announce import Announcer
 from workbench.run.cost_estimate import budget_warnings, estimate
 from workbench.run.doctor import find_origins, run_checks
 from workbench.run.history import (
@@ -49,6 +50,7 @@ from workbench.run.start import (
 from workbench.run.stored_scores import RowKeys, as_stored_row, train_scores
 
 __all__ = [
+    "Announcer",
     "Options",
     "optimize",
     "resume",

@@ -9,7 +9,6 @@ import traceback
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from workbench.distribution import describe_machine
@@ -24,14 +23,16 @@ from workbench.errors import (
     WorkbenchError,
     merge_errors,
 )
-from workbench.files import disk_warnings, file_digest
+from workbench.files import disk_warnings
 from workbench.ledger import CallInfo, Ledger
 from workbench.lm import LMPool
 from workbench.plugins import plugins
 from workbench.proof import Report, build_report
 from workbench.run import preflight
+from workbench.run.announce import Announcer
 from workbench.run.cost_estimate import budget_warnings
 from workbench.run.options import Listener, Options
+from workbench.run.result_files import write_results
 from workbench.run.sealed_test import ONE_ORDER, reserve_for_proof, run_sealed_test
 from workbench.run.stored_scores import RowKeys, ScoredRows, TrainRows, find_evaluation, store_evaluation
 from workbench.runtime import Runtime
@@ -45,13 +46,12 @@ from workbench.study import (
     Progress,
     Result,
     Study,
-    configurations,
     observe_nodes,
     pick_winner,
     unanswered_error,
 )
-from workbench.task import Task, write_workflow
-from workbench.trackers import RunInfo, Trackers
+from workbench.task import Task
+from workbench.trackers import RunInfo
 from workbench.workflow import Workflow
 
 
@@ -74,11 +74,11 @@ class Session:
         self.record, self.row_keys = RunRecord(store, run_id), RowKeys(task)
         self.scored = ScoredRows(store, run_id, task)
         self.optimizers, self.options = optimizers, options
-        self.listener = listener or (lambda kind, data: None)
         budget = task.spec.budget.model_dump(exclude_none=True)
         settings = preflight.settings_to_compare(task, optimizers)
-        self.info = RunInfo(run, task.spec.name, str(store.path), budget, settings=settings)
-        self.trackers = Trackers((), self.info)
+        info = RunInfo(run, task.spec.name, str(store.path), budget, settings=settings)
+        self.announcer = Announcer(store, run_id, info, listener)
+        self._emit = self.announcer.emit
         self.ledger = Ledger(store, run_id, task.spec.budget, self._on_call, earlier_seconds)
         self.ledger.reuse, self.ledger.searching, self.ledger.on_slowed = task.spec.cache, True, self._on_slowed
         self.runtime = Runtime.of_spec(task.spec, self.ledger, pool=pool, sandbox=options.sandbox)
@@ -95,8 +95,7 @@ class Session:
             Orders(store, run_id), self.ledger, self.progress, task.workflow.base, self._add_by_hand, self._emit
         )
         self.steering.running = self.evaluator.running
-        self._candidates, self._set_aside = set[str](), set(plugins().set_aside)
-        self._watched = bool(plugins().manager.hook.call_settled.get_hookimpls())
+        self._candidates = set[str]()
         self._saved_seconds, self.shuffled = 0.0, True  # whether the sides of the sealed test run in random order
 
     async def go(self) -> Report:
@@ -105,9 +104,8 @@ class Session:
             self.record.mark_running(os.getpid(), os.uname().nodename)
             warned = [*self.task.dataset.warnings, *budget_warnings(self.task), *disk_warnings(self.store.path)]
             warned += preflight.search_warnings(self.task, self.optimizers)
-            self.trackers = Trackers.watching(self.task.spec.track, self.info, self.evaluator, self.ledger.resumed)
             self.store.event(self.run_id, "machine", **describe_machine())
-            self._emit("run_started", run=self.info, warnings=warned)
+            self.announcer.start(self.task.spec.track, self.evaluator, warnings=warned, resumed=self.ledger.resumed)
             if (chosen := self.options.chosen) is not None:
                 self._on_note("default", preflight.explain_choice(self.task, chosen), {"optimizers": chosen})
             course = asyncio.current_task()
@@ -254,19 +252,9 @@ class Session:
 
     # Events and the store
 
-    def _emit(self, event: str, **data: Any) -> None:
-        self.listener(event, data)
-        if hasattr(plugins().manager.hook, event):
-            plugins().emit(event, **{"run": self.info, **data})
-        if event not in ("call_settled", "tested", "candidate_proposed", "candidate_evaluated"):
-            self.store.event(self.run_id, event, **{k: v for k, v in data.items() if k not in ("run", "report")})
-
     def _on_call(self, call: CallInfo) -> None:
-        self.listener("call_settled", {"call": call, "ledger": self.ledger})
+        self._emit("call_settled", call=call, ledger=self.ledger)
         self._save_seconds()
-        if self._watched:
-            plugins().emit("call_settled", run=self.info, call=call)
-        self.trackers.emit("call_settled", call=call)
 
     def _on_row(self, done: int, of: int) -> None:
         self._emit("tested", done=done, of=of)
@@ -289,13 +277,11 @@ class Session:
             dumps(patch.as_dict()) if patch else None,
             dumps(workflow.tree),
         )
-        self._emit("candidate_proposed", candidate=workflow)
-        self.trackers.emit("candidate_proposed", candidate=workflow, optimizer=optimizer)
+        self._emit("candidate_proposed", candidate=workflow, optimizer=optimizer)
 
     def _on_note(self, optimizer: str, message: str, figures: Mapping[str, Any]) -> None:
-        self._emit("optimizer_told", optimizer=optimizer, message=message, figures=dict(figures))
-        told, calls = dict(figures), self.ledger.spent.calls
-        self.trackers.emit("optimizer_told", optimizer=optimizer, message=message, figures=told, calls=calls)
+        calls = self.ledger.spent.calls
+        self._emit("optimizer_told", optimizer=optimizer, message=message, figures=dict(figures), calls=calls)
 
     async def _on_evaluation(self, evaluation: Evaluation) -> None:
         if Evaluations(self.store, self.run_id).find(evaluation.workflow.hash, "val", 0) is None:
@@ -304,9 +290,8 @@ class Session:
         await store_evaluation(self.store, self.run_id, evaluation, self.row_keys)
         self._reserve_for_proof()
         self.store.event(self.run_id, "evaluated", candidate=evaluation.workflow.hash, calls=self.ledger.paid.calls)
-        self._emit("candidate_evaluated", candidate=evaluation.workflow, evaluation=evaluation)
         best, calls = self._best() == evaluation.workflow, self.ledger.spent.calls
-        self.trackers.emit("candidate_evaluated", evaluation=evaluation, accepted=best, calls=calls)
+        self._emit("candidate_evaluated", evaluation=evaluation, accepted=best, calls=calls)
         self._save_seconds()
         await self.steering.carry_out(evaluation.workflow.hash)
         self._reserve_for_proof()  # orders may have changed budget and best
@@ -332,7 +317,7 @@ class Session:
             *self.evaluator.faults.lines(),
             *self.runtime.warnings(),
             *self.steering.warnings(),
-            *plugins().warnings(self._set_aside),
+            *plugins().warnings(),
         ]
         return build_report(
             run=self.run,
@@ -351,24 +336,12 @@ class Session:
         )
 
     def _finish(self, report: Report) -> None:
-        """Write the result files and the report. A file is written under another name first, then renamed.
-
-        Only a proved winner replaces the baseline: it was chosen on val, so its score there is biased upwards.
-        """
+        """Write the result files and store the report."""
         if report.test_rows or report.status in ("finished", "budget"):
-            changed = report.winner != self.task.workflow
-            taken = report.proved or (self.options.keep_unproved and changed)
-            report.kept = report.winner if taken else self.task.workflow
-            if changed and not taken and (not report.loss_shown or report.levels is not None):
-                report.unproved = self._write(report, report.winner, self.options.unproved_path)
-            report.workflow = self._write(report, report.kept, self.options.path)
+            write_results(report, self.task, self.options, self.record, self.progress.complete)
         stored = {**report.as_dict(), "lines": report.lines()}
         self.record.end_with_report(report.status, stored, self.ledger.seconds)
-        told = plugins().warnings(self._set_aside)
-        self._emit("run_finished", report=report)
-        self.trackers.emit("run_finished", report=report)
-        late = [w for w in plugins().warnings(self._set_aside) if w not in told]
-        report.warnings += [*late, *self.trackers.close()]  # shown, not stored
+        report.warnings += self.announcer.finish(report)  # shown, not stored
         self.store.flush()
 
     def _stop(self) -> bool:
@@ -378,22 +351,3 @@ class Session:
         self.ledger.stopping = Interrupted("interrupted")
         self._emit("stopping")
         return True
-
-    def _write(self, report: Report, workflow: Workflow, out: Path) -> str | None:
-        """Write a result file. Returns its path; None, with a warning in the report, if it cannot be written."""
-        head = report.headline()
-        if workflow != report.winner:
-            head.append("This file keeps the baseline.")
-        elif workflow != self.task.workflow and not report.proved:
-            head.append("This file contains the unproved changes.")
-        try:
-            under_load = configurations(workflow, self.progress.complete, self.task.spec)
-            write_workflow(self.task, workflow, out, head, [(e.workflow, e.objectives) for e in under_load])
-        except OSError as error:
-            report.warnings.append(
-                f"{out} cannot be written ({error}); write the result elsewhere with: workbench export {self.run} "
-                f"--db {self.store.path} --out FILE"
-            )
-            return None
-        self.record.add_artifact(str(out.resolve()), workflow.hash, file_digest(out))
-        return str(out)

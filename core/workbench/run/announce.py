@@ -1,0 +1,47 @@
+"""The one way in which a run announces what happens: to its listener, its trackers and the events of its database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from workbench.run.options import Listener
+from workbench.store import Store
+from workbench.study import Evaluator
+from workbench.trackers import RunInfo, Trackers
+
+#: Events that a table of their own has in full, or that only move a line of progress.
+_NOT_STORED = {"call_settled", "candidate_evaluated", "candidate_proposed", "row_scored", "tested"}
+#: Values of events that are objects of this process.
+_OBJECTS = {"call", "candidate", "evaluation", "ledger", "report", "run"}
+
+
+class Announcer:
+    """Announces the events of one run.
+
+    listener: called with each event and its data, at once, in the thread of the run. info: the description of the run.
+    """
+
+    def __init__(self, store: Store, run_id: int, info: RunInfo, listener: Listener | None):
+        self.store, self.run_id, self.info = store, run_id, info
+        self.listener = listener or (lambda event, data: None)
+        self.trackers = Trackers((), info)
+
+    def start(self, trackers: Iterable[str], evaluator: Evaluator, **data: Any) -> None:
+        """Announce that the run starts. trackers: by name; they also get each row that the evaluator runs."""
+        self.trackers = Trackers(trackers, self.info)
+        if self.trackers:
+            evaluator.on_row = lambda row: self.trackers.emit("row_finished", {"row": row})
+        self.emit("run_started", run=self.info, **data)
+
+    def emit(self, event: str, **data: Any) -> None:
+        """Announce an event. Returns at once."""
+        self.listener(event, data)
+        self.trackers.emit(event, data)
+        if event not in _NOT_STORED:
+            self.store.event(self.run_id, event, **{k: v for k, v in data.items() if k not in _OBJECTS})
+
+    def finish(self, report: Any) -> list[str]:
+        """Announce the end of the run, and wait for the trackers. Returns warnings for the report."""
+        self.emit("run_finished", report=report)
+        return self.trackers.close()

@@ -1,0 +1,53 @@
+"""The workflow files that a run leaves: the result, and the best candidate where its gain is not shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from workbench.files import file_digest
+from workbench.proof import Report
+from workbench.run.options import Options
+from workbench.store import RunRecord
+from workbench.study import Evaluation, configurations
+from workbench.task import Task, write_workflow
+from workbench.workflow import Workflow
+
+
+def write_results(
+    report: Report, task: Task, options: Options, record: RunRecord, evaluations: Mapping[str, Evaluation]
+) -> None:
+    """Write what the run found, and say in the report where it is.
+
+    Only a proved winner replaces the baseline: it was chosen on val, so its score there is biased upwards. A file is
+    written under another name first, then renamed. evaluations: those on val, by hash; for the costs of configurations.
+    """
+    changed = report.winner != task.workflow
+    taken = report.proved or (options.keep_unproved and changed)
+    report.kept = report.winner if taken else task.workflow
+
+    def write(workflow: Workflow, out: Path) -> str | None:
+        under_load = configurations(workflow, evaluations, task.spec)
+        try:
+            described = [(e.workflow, e.objectives) for e in under_load]
+            write_workflow(task, workflow, out, _head(report, task, workflow), described)
+        except OSError as error:
+            report.warnings.append(
+                f"{out} cannot be written ({error}); write the result elsewhere with: workbench export {report.run} "
+                f"--db {report.database} --out FILE"
+            )
+            return None
+        record.add_artifact(str(out.resolve()), workflow.hash, file_digest(out))
+        return str(out)
+
+    if changed and not taken and (not report.loss_shown or report.levels is not None):
+        report.unproved = write(report.winner, options.unproved_path)
+    report.workflow = write(report.kept, options.path)
+
+
+def _head(report: Report, task: Task, workflow: Workflow) -> list[str]:
+    if workflow != report.winner:
+        return [*report.headline(), "This file keeps the baseline."]
+    if workflow != task.workflow and not report.proved:
+        return [*report.headline(), "This file contains the unproved changes."]
+    return report.headline()
