@@ -9,12 +9,13 @@ import json
 import sqlite3
 import tempfile
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner
+from tests.helpers.stored_runs import restore
 
 from workbench.cli import cli
 from workbench.errors import LMError, NodeError, PluginError, SpecError, StoreError
@@ -53,13 +54,8 @@ def spec_file(data: bytes) -> None:
 @cache
 def _stored_run() -> bytes:
     """A whole run database, as bytes."""
-    connection = sqlite3.connect(":memory:")
-    connection.executescript((ROOT / "tests" / "data" / "stored_runs" / "bootstrap.sql").read_text())
-    connection.commit()
-    try:
-        return connection.serialize()
-    finally:
-        connection.close()
+    with tempfile.TemporaryDirectory() as folder, closing(sqlite3.connect(restore("bootstrap", Path(folder)))) as made:
+        return made.serialize()
 
 
 @cache

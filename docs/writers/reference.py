@@ -86,13 +86,9 @@ def nodes() -> str:
     return "\n".join(parts)
 
 
-#: Earlier names of optimizers: they still work, and only the new name is documented.
-RENAMED = {"align"}
-
-
 def optimizers() -> str:
     parts = ["# Optimizers\n"]
-    for name in (name for name in bundled("optimizers") if name not in RENAMED):
+    for name in bundled("optimizers"):
         cls = plugins().get("optimizers", name)
         parts += [f"## {name}\n", doc(cls), fields(cls)]
     return "\n".join(parts)

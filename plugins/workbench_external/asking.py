@@ -200,9 +200,8 @@ class Named:
         found["by"] = model
 
     def add(self, notes: Mapping[str, Any]) -> None:
-        """Add what was noted of a row. Runs of before noted a number of calls alone."""
+        """Add what was noted of a row."""
         for name, one in notes.items():
-            one = {"calls": one, "usd": 0.0, "by": "?"} if isinstance(one, int) else one
             found = self.by_name.setdefault(name, {"calls": 0, "usd": 0.0, "by": one["by"]})
             found["calls"] += one["calls"]
             found["usd"] += one["usd"]

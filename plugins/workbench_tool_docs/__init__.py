@@ -6,4 +6,3 @@ from workbench import hookimpl
 @hookimpl
 def register_optimizers(register):
     register("tool_docs", "workbench_tool_docs.optimizer:ToolDocs")
-    register("align", "workbench_tool_docs.optimizer:ToolDocs")  # its name before; workflow files use it

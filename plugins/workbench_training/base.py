@@ -176,21 +176,18 @@ class TrainingOptimizer(Optimizer):
     def identify(self) -> dict[str, Any]:
         """The settings that identify a training.
 
-        Excluded are settings that change neither rollouts nor checkpoints (distribution, memory, place of sampling,
-        limits), and later additions with default values. Renamed settings keep their first names
-        (`serialization_alias`). So a run stored by an earlier version still finds its rollouts.
+        Excluded are settings that change neither rollouts nor checkpoints: distribution, memory, place of sampling,
+        limits.
         """
         spread: dict[str, Any] = {"learning": {"fsdp", "checkpointing", "attention"}}
-        later = {"guards": {"duplicates"}} if self.guards.duplicates == "keep" else {}
         without = {
             **spread,
-            **later,
             "policies": {"__all__": spread},
             "server": True,
             "batching": True,
             "course": {"samples", "gpu_seconds", "keep"},
         }
-        return self.model_dump(mode="json", exclude=without, by_alias=True)
+        return self.model_dump(mode="json", exclude=without)
 
     def resolve_policies(self) -> dict[str, PolicySettings]:
         """The settings of each policy by role; a single policy has the role ''."""

@@ -157,7 +157,6 @@ class Course(BaseModel):
         0,
         ge=0,
         description="redraw rows whose rollouts all earned the same, at most this many times (DAPO)",
-        serialization_alias="refill",
     )
     staleness: int = Field(
         0,
@@ -202,7 +201,6 @@ class Course(BaseModel):
         0.05,
         gt=0,
         description="alarm when log-probabilities differ by more than this on average between sampling and training",
-        serialization_alias="gap",
     )
     off_policy_kl: float = Field(
         0.01,

@@ -23,7 +23,7 @@ from workbench.errors import StoreError
 from workbench.task import Example
 from workbench_training.advantages import compute_advantages, update_multipliers
 from workbench_training.learner import Learner, count_devices
-from workbench_training.model.policy import Weights, drop_checkpoints, is_digest, last_checkpoint, write_checkpoint
+from workbench_training.model.policy import Weights, is_digest, last_checkpoint, write_checkpoint
 from workbench_training.rewards import Rollout
 from workbench_training.role_exchange import exchange_roles
 from workbench_training.rollouts.collector import Collected, Collector
@@ -92,11 +92,8 @@ class Trainer:
         """Train until the steps or the budget end. Raises BudgetSpent only if the end was not foreseeable."""
         self.folder.mkdir(parents=True, exist_ok=True)
         saved = await asyncio.to_thread(last_checkpoint, self.folder)
-        if saved is not None and "position" in saved[2]:
+        if saved is not None:
             await self._resume(*saved)
-        elif saved is not None:  # of an older version; what was drawn is in the journal
-            self.log("the checkpoint does not say what was spent: training is computed again, and pays for nothing")
-            drop_checkpoints(self.folder)
         try:
             for step in range(self.state.step, self.course.steps):
                 if self.state.ended or not (self.collector.is_ahead or self._affords(step)):

@@ -3,8 +3,6 @@ as it is."""
 
 from __future__ import annotations
 
-import json
-import os
 import random
 import re
 import shutil
@@ -319,16 +317,3 @@ def test_what_a_killed_writer_left_is_read_and_left(unfinished: Path, tmp_path: 
     before = listing(folder)
     assert ": in the log," in str(look(folder / "run.db", "show"))
     assert listing(folder) == before
-
-
-def test_an_older_database_is_shown_as_it_is_and_upgraded_by_writers(tmp_path: Path) -> None:
-    from tests.helpers.stored_runs import restore
-
-    database = restore("bootstrap", tmp_path)
-    before = database.read_bytes()
-    shown = look(database, "show")
-    assert isinstance(shown, str) and "candidates:" in shown and database.read_bytes() == before
-    Store(database).close()
-    assert database.read_bytes() != before and look(database, "show") == shown
-    assert json.loads(CliRunner().invoke(cli, ["runs", "--json", "--db", str(database)]).output)
-    assert not os.path.exists(f"{database}-wal")

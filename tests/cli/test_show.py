@@ -79,18 +79,6 @@ def test_show_names_the_failed_rows_of_val_where_none_was_tested(tmp_path: Path)
     assert failed and {row["split"] for row in failed} == {"val"}
 
 
-def test_show_does_without_the_lines_of_a_report(tmp_path: Path) -> None:
-    """Reports of older versions are stored without them."""
-    from workbench.store import Store
-
-    plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=400)
-    store = Store(tmp_path / "run.db")
-    store.execute("update runs set report = json_remove(report, '$.lines'), checksum = null")
-    store.close()
-    shown = CliRunner().invoke(cli, ["show", "--db", str(tmp_path / "run.db")])
-    assert shown.exit_code == 0 and "candidates:" in shown.output, shown.exception
-
-
 def test_what_was_written_out_but_not_changed_is_no_change(tmp_path: Path) -> None:
     """The search sets a value that is in force anyway, beside one that helps."""
     space = {"nodes.sort.samples": [1], "nodes.sort.instructions": ["Plain.", "Better."]}

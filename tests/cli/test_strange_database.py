@@ -70,7 +70,7 @@ def test_a_drawing_shows_what_the_tree_says(evil: Path) -> None:
 def test_failed_rows_are_shown_with_their_inputs(evil: Path) -> None:
     change(evil, "update results set score = 0")
     failures = json.loads(invoke("show", "--failures", "--json").output)["failures"]
-    assert failures and all(f["inputs"]["question"].startswith("test ") for f in failures)
+    assert failures and all(f["inputs"]["question"].startswith("val ") for f in failures)
 
 
 def test_what_is_exported_is_a_whole_file(evil: Path) -> None:

@@ -24,8 +24,6 @@ OURS = sorted(
     (entry for entry in entry_points(group=GROUP) if (ROOT / "plugins" / entry.value).is_dir()),
     key=lambda entry: entry.value,
 )
-#: Earlier names, which still work and are documented under the new ones.
-RENAMED = {"align"}
 TABLE = re.compile(r"<!-- parameters of (?:node )?(\w+(?: \w+)*) -->\n(.*?)<!-- end of parameters -->", re.DOTALL)
 every_plugin = pytest.mark.parametrize("entry", OURS, ids=lambda entry: entry.value)
 
@@ -39,7 +37,7 @@ def settings_of(entry: EntryPoint) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
     for kind in ("optimizers", "node_kinds"):
         for name in plugins().names(kind):
-            if plugins().owner(kind, name) == entry.name and name not in RENAMED:
+            if plugins().owner(kind, name) == entry.name:
                 model = plugins().get("optimizers", name) if kind == "optimizers" else node_class(name).Config
                 found.setdefault(name, []).append(model)
     return found

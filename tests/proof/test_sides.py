@@ -130,20 +130,6 @@ def test_what_remembers_shows_no_gain_and_its_effect_is_told(tmp_path: Path) -> 
     assert {*turns} == {1, 2} and 20 < turns.count(1) < 60, "it is stored with each row"
 
 
-def test_a_run_begun_before_the_order_was_random_keeps_its_own(tmp_path: Path) -> None:
-    plant(tmp_path, lambda r: 0.9 if "Better" in str(r.messages[0]) else 0.3, {"random": {"trials": 2}}, calls=600,
-          search=SPACE)  # fmt: skip
-    store = Store(tmp_path / "run.db")
-    options = json.loads(store.row("select options from runs")["options"])  # type: ignore[index]
-    assert options.pop("order") == "random"
-    store.execute("update runs set options = ?, checksum = null", json.dumps(options))
-    store.close()
-    lm = PlantedLM(lambda r: 0.9 if "Better" in str(r.messages[0]) else 0.3)
-    report = resume("last", database=tmp_path / "run.db", pool=lm, options=Options(out=str(tmp_path / "o.yaml")))
-    assert report.gain_shown and lm.requests == 0
-    assert any("ran in one order" in warning for warning in report.warnings)
-
-
 NOTEBOOK = """
 import json, os, sys, urllib.request
 from pathlib import Path

@@ -111,17 +111,6 @@ def test_a_budget_that_cannot_hold_the_proof_still_leaves_half_for_the_search(tm
     assert report.candidates > 1 and report.spent["calls"] <= 190
 
 
-def test_a_run_begun_by_an_older_version_reserves_as_it_did(tmp_path: Path) -> None:
-    plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=400, rows=(40, 40, 80))
-    kept = optimize(
-        tmp_path / "workflow.yaml",
-        database=tmp_path / "two.db",
-        pool=PlantedLM(better_with_demos),
-        options=Options([("budget.calls", 230), ("optimize", ["random"])], out=str(tmp_path / "o.yaml"), shares=False),
-    )
-    assert 0 < kept.test_rows < 80
-
-
 # No rows, no proof
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -95,20 +94,6 @@ def test_a_run_that_is_resumed_with_more_calls_repeats_the_shares_that_it_gave(t
     options = Options([("budget.calls", 600)])
     resume("last", database=tmp_path / "chain.db", pool=lm, optimizers=chain, options=options)
     assert again[0] == log[0] and again[1][0] == log[1][0] and again[1][1] > log[1][1] + 100
-
-
-def test_a_chain_begun_by_an_older_version_goes_on_without_shares(tmp_path: Path) -> None:
-    _, log = run_chain(tmp_path, 1000, 1000, shares=False)
-    assert spent_of(log)[0] == 294, "the first takes all"
-    store = Store(tmp_path / "chain.db")
-    (row,) = store.rows("select options from runs")
-    older = {key: value for key, value in json.loads(row["options"]).items() if key not in ("shares", "chosen")}
-    store.execute("update runs set options = ?", json.dumps(older))
-    store.close()
-    again, lm = list[tuple[int, int]](), PlantedLM(lambda r: 0.3)
-    chain = [(f"g{i}", Greedy.model_construct(most=1000, log=again)) for i in range(2)]
-    resume("last", database=tmp_path / "chain.db", pool=lm, optimizers=chain)
-    assert again == log and lm.requests == 0
 
 
 def test_the_end_of_a_share_ends_a_rollout_too(tmp_path: Path) -> None:

@@ -160,14 +160,13 @@ def _find_chosen(store: Store, workflow: str, data_hash: str | None, rows: Mappi
 
 
 def _by_key(rows: Sequence[Mapping[str, Any]]) -> dict[str, ScoredRow]:
-    """The rows by key, repeats together. Equal rows of one split get keys that differ by a running number. Rows that
-    older versions stored are known by their ids."""
+    """The rows by key, repeats together. Equal rows of one split get keys that differ by a running number."""
     repeats: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
         repeats[row["example"]].append(row)
     found, seen = dict[str, ScoredRow](), defaultdict[str, int](int)
     for example, same in repeats.items():
-        key = same[0]["row_key"] or f"id {example}"
+        key = same[0]["row_key"]
         seen[key] += 1
         scores = [r["score"] for r in same if r["score"] is not None]
         mean = math.fsum(scores) / len(scores) if scores else None

@@ -167,7 +167,7 @@ def resume_evaluation(
         merged = EvalOptions(stored["sets"], stored["split"], stored["repeats"], sandbox, stored.get("label", ""))
         check_rows(task, merged.split, merged.repeats)
         course = EvalRun(store, row["id"], row["run"], task, merged, listener, row["seconds"], pool)
-        if stored.get("referred") not in (None, task.external_hash):
+        if stored.get("referred") != task.external_hash:
             course.warnings.append(
                 "a file that the workflow refers to has changed since the run started: the metric scores all rows as "
                 "it is now, and what tools answered before stays"

@@ -127,7 +127,7 @@ def replay_failures(
         task = prepare_stored(row)
         if task.data_hash != row["data_hash"]:
             raise StoreError(f"the data of run {row['run']} have changed since it started, so it cannot be repeated")
-        if read_options(row).get("referred") not in (None, task.external_hash):
+        if read_options(row).get("referred") != task.external_hash:
             raise StoreError(
                 f"a file that the workflow of run {row['run']} refers to has changed since it started; run it again"
             )

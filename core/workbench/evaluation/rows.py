@@ -131,7 +131,7 @@ def _add_inputs(
     store: Store, row: Any, results: Sequence[dict[str, Any]], inputs: Mapping[str, Any] | None = None
 ) -> None:
     whole = [one for one in results if one["fields"] is not None]
-    names = read_input_names(store, row) if whole else []
+    names = read_input_names(row) if whole else []
     if inputs is None:
         inputs = row_inputs(store, row) if len(whole) < len(results) else {}
     for one in results:

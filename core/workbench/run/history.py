@@ -81,17 +81,9 @@ def winner_of(report: Mapping[str, Any] | None) -> str | None:
     return report["workflow"] if report.get("kind") == "eval" else report["best"]["workflow"]
 
 
-def read_input_names(store: Store, row: Any) -> list[str]:
-    """The fields that the workflow of an evaluation reads from a row. Of an evaluation by an older version, those that
-    its tree names without its code."""
-    if isinstance(names := read_options(row).get("inputs"), list):
-        return [str(name) for name in cast(list[Any], names)]
-    try:
-        base = candidate_workflow(store, row["id"], None)
-        with without_user_code("names"):
-            return [] if base is None else Workflow(base.tree, read_stored_file(row).base).input_fields
-    except (SpecError, PluginError):
-        return []
+def read_input_names(row: Any) -> list[str]:
+    """The fields that the workflow of an evaluation reads from a row."""
+    return [str(name) for name in cast(list[Any], read_options(row).get("inputs", []))]
 
 
 def row_inputs(store: Store, row: Any) -> dict[str, dict[str, Any]]:

@@ -23,9 +23,8 @@ class Options:
     sandbox: SandboxChoice = field(default_factory=SandboxChoice.from_environment)
     overwrite: bool = False  # replace a result file that no run of the workflow wrote
     allow_unproved: bool = False  # begin even if the budget cannot pay for the proof; a resumed run is not asked
-    # Not of the command line; kept for a resumed run. Runs that older versions began have no shares, and reserve less.
-    shares: bool = True  # each of a chain has its share of the budget, and all that the proof takes is reserved
-    chosen: list[str] | None = None  # the optimizers that were chosen, where the file names none
+    #: Not of the command line; kept for a resumed run: the optimizers that were chosen, where the file names none.
+    chosen: list[str] | None = None
 
     @property
     def path(self) -> Path:
@@ -44,6 +43,5 @@ class Options:
             "out": self.out,
             "keep_unproved": self.keep_unproved,
             "sandbox": self.sandbox.name,
-            "shares": self.shares,
             "chosen": self.chosen,
         }

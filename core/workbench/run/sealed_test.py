@@ -31,18 +31,11 @@ MORE = {"calls": 1.02, "tokens": 1.1, "usd": 1.1, "minutes": 1.5}
 _ADDED_UP = ("calls", "tokens", "usd")
 
 
-#: Of a run that a version before began: its order is kept, so that its journal holds.
-ONE_ORDER = (
-    "baseline and winner ran in one order on each sealed row, as the version that began this run did it: what "
-    "remembers from one to the other shows a gain that is none; a new run has a random order"
-)
-
-
-def reserve_for_proof(task: Task, evaluator: Evaluator, progress: Progress, ledger: Ledger, *, whole: bool) -> None:
+def reserve_for_proof(task: Task, evaluator: Evaluator, progress: Progress, ledger: Ledger) -> None:
     """Reserve the estimated cost of testing the baseline and the best candidate, at the retry rate so far.
 
-    whole: of a winner that takes no more than the baseline all of it, where it fits, as `workbench estimate` subtracts
-    it; without, never more than half of a ceiling (the rule of runs begun before this one).
+    Of a winner that takes no more than the baseline all of it is reserved, where it fits, as `workbench estimate`
+    subtracts it.
     """
     n, judging, sides = len(task.dataset.test), evaluator.judging, task.spec.tested_sides
     base = progress.complete.get(task.workflow.hash)
@@ -56,7 +49,7 @@ def reserve_for_proof(task: Task, evaluator: Evaluator, progress: Progress, ledg
     # While the baseline is best, it counts for all sides; a later winner replaces this reserve. What is picked by
     # a cost may be cheap in dollars and take more calls than the best.
     runs = [base, pick_winner(progress.eligible, task.spec), best][:sides]
-    headroom = _headroom(task, {e.workflow for e in runs}, ledger, evaluator.runtime) if whole else {}
+    headroom = _headroom(task, {e.workflow for e in runs}, ledger, evaluator.runtime)
     at_once = max(1, min(n, evaluator.concurrency)) * 60
 
     def cost(e: Evaluation, rows: int) -> dict[str, float]:
@@ -69,7 +62,7 @@ def reserve_for_proof(task: Task, evaluator: Evaluator, progress: Progress, ledg
 
     def test_cost(e: Evaluation) -> dict[str, float]:
         safe = {what: value * MORE[what] for what, value in cost(e, n).items()}
-        worst = n * (judging.calls + evaluator.program(e.workflow).max_calls) if whole else math.inf
+        worst = n * (judging.calls + evaluator.program(e.workflow).max_calls)
         return {what: waste * value for what, value in {**safe, "calls": min(safe["calls"], worst)}.items()}
 
     tests, own, own_test = [*map(test_cost, runs)], cost(base, n), test_cost(base)
@@ -79,7 +72,7 @@ def reserve_for_proof(task: Task, evaluator: Evaluator, progress: Progress, ledg
     for what in MORE:
         ceiling = getattr(ledger.budget, what) or 0
         most = LARGEST_RESERVE * ceiling
-        if whole and val[what] + sides * own[what] <= ceiling:
+        if val[what] + sides * own[what] <= ceiling:
             most = max(most, min(sides * own_test[what] + headroom.get(what, 0.0), ceiling - val[what]))
         reserve[what] = min(needed[what], most)
     ledger.reserve_for_proof(**reserve)
@@ -140,11 +133,10 @@ async def run_sealed_test(
     sides: Sequence[Workflow],
     row_keys: RowKeys,
     on_pair: Callable[[int, int], None],
-    shuffled: bool = True,
 ) -> list[tuple[Result, ...]]:
     """Run each side on the sealed rows, row by row, until the budget ends, and store what came out.
 
-    On each row the sides run one after the other, in an order of its own.
+    On each row the sides run one after the other, in a random order of its own.
 
     Args:
         task: the file's.
@@ -154,7 +146,6 @@ async def run_sealed_test(
             once.
         row_keys: of the task, for what is stored.
         on_pair: called with the number of rows that are done, and that of all rows.
-        shuffled: in a random order; in that of `sides` for a run that a version before began so.
 
     Returns:
         a result for each side, of the rows that were tested.
@@ -168,9 +159,9 @@ async def run_sealed_test(
         example: Example = test[index]
         found: dict[str, Result] = {}
         async with room:
-            for turn, key in enumerate(order_sides(seed, example, [*programs]) if shuffled else programs, start=1):
+            for turn, key in enumerate(order_sides(seed, example, [*programs]), start=1):
                 result = await evaluator.run_one(programs[key], example, traces=True, split="test")
-                found[key] = replace(result, turn=turn if shuffled and len(programs) > 1 else 0)
+                found[key] = replace(result, turn=turn if len(programs) > 1 else 0)
         rows[index] = tuple(found[side.hash] for side in sides)
         on_pair(sum(row is not None for row in rows), len(test))
 

@@ -33,7 +33,7 @@ from workbench.run.announce import Announcer
 from workbench.run.cost_estimate import budget_warnings
 from workbench.run.options import Listener, Options
 from workbench.run.result_files import write_results
-from workbench.run.sealed_test import ONE_ORDER, reserve_for_proof, run_sealed_test
+from workbench.run.sealed_test import reserve_for_proof, run_sealed_test
 from workbench.run.stored_scores import RowKeys, ScoredRows, TrainRows, find_evaluation, store_evaluation
 from workbench.runtime import Runtime
 from workbench.signals import catch_signals
@@ -96,7 +96,7 @@ class Session:
         )
         self.steering.running = self.evaluator.running
         self._candidates = set[str]()
-        self._saved_seconds, self.shuffled = 0.0, True  # whether the sides of the sealed test run in random order
+        self._saved_seconds = 0.0
 
     async def go(self) -> Report:
         """Run to the end and return the report, which says how it ended. Bugs are raised after the report is saved."""
@@ -156,9 +156,7 @@ class Session:
             return self._report(status, winner, None, broken)
         sides = [baseline, winner, self._best()][: task.spec.tested_sides]
         self._emit("testing", winner=winner.hash, changed=winner != baseline, sides=len({*sides}))
-        rows = await run_sealed_test(
-            task, self.evaluator, self.progress, sides, self.row_keys, self._on_row, self.shuffled
-        )
+        rows = await run_sealed_test(task, self.evaluator, self.progress, sides, self.row_keys, self._on_row)
         if status == "finished" and len(rows) < len(task.dataset.test):
             status = "budget"  # a larger budget can test the rest
         return self._report(status, winner, rows, broken)
@@ -172,8 +170,7 @@ class Session:
             self._reserve_for_proof()
             turns = self.optimizers * self.task.spec.rounds
             for number, (name, optimizer) in enumerate(turns):
-                left = len(turns) - number if self.options.shares else 1
-                study = await self._study(current, number + 1, name).take_share(left)
+                study = await self._study(current, number + 1, name).take_share(len(turns) - number)
                 with suppress(ShareSpent):
                     await self._improve(study, optimizer)
                 current = study.best
@@ -238,7 +235,7 @@ class Session:
         await self._study(workflow, 0, "hand").evaluate(workflow)
 
     def _reserve_for_proof(self) -> None:
-        reserve_for_proof(self.task, self.evaluator, self.progress, self.ledger, whole=self.options.shares)
+        reserve_for_proof(self.task, self.evaluator, self.progress, self.ledger)
 
     def _best(self) -> Workflow:
         """The best on val."""
@@ -310,7 +307,6 @@ class Session:
     ) -> Report:
         winner = winner or self._best()
         warnings = [
-            *([] if self.shuffled or rows is None else [ONE_ORDER]),
             *self.task.dataset.warnings,
             *preflight.search_warnings(self.task, self.optimizers),
             *Candidates(self.store, self.run_id).unreached(len(self._candidates), self.run),

@@ -38,7 +38,6 @@ from workbench.spec import (
     Spec,
     apply_overrides,
     check_spec,
-    defaults,
     load_yaml,
     outer_settings,
     read_source,
@@ -89,7 +88,7 @@ def optimize(
     store = Store(database)
     try:
         check_result_file(store, options, task)
-        stored = {**options.as_dict(), **_hashes(task), "outside": outer_settings(source), "order": "random"}
+        stored = {**options.as_dict(), **_hashes(task), "outside": outer_settings(source)}
         steps = list(optimizers) if optimizers is not None else named
         with interrupted_by_sigterm():
             run, run_id = add_started_run(store, "optimize", place_of(path), task, stored)
@@ -150,13 +149,12 @@ def resume(
         keep = stored.get("keep_unproved", False) or options.keep_unproved
         sandbox = replace(options.sandbox, name=options.sandbox.name or stored.get("sandbox"))
         begins = row["status"] == "ready"  # a branch
-        chosen = None if begins else _chosen(stored)
+        chosen = None if begins else stored.get("chosen")
         merged = Options(sets, options.out or stored["out"], keep, sandbox, options.overwrite)
         if options.out is None:
             check_stored_result_file(RunRecord(store, row["id"]), row["run"], merged)
         _, _, task, named = _stored(row, sets, stored.get("outside"), chosen)
         check_result_file(store, merged, task)
-        merged.shares = begins or stored.get("shares", False)
         merged.chosen = [name for name, _ in named] if optimizers is None and not task.spec.optimize else None
         if begins and not options.allow_unproved and (lacking := find_impossible_proof(task)) is not None:
             raise task.source.locate(lacking)
@@ -165,26 +163,19 @@ def resume(
         if task.data_hash != row["data_hash"]:
             raise StoreError(f"the data of run {row['run']} have changed since it started; start a new run")
         same = Candidates(store, row["id"]).find_first() in (None, task.workflow.hash)
-        same &= stored.get("referred") in (None, task.external_hash)  # None: begun by a version that kept none
+        same &= begins or stored.get("referred") == task.external_hash
         if not same and all(address.partition(".")[0] == "budget" for address, _ in options.sets):
             raise StoreError(
                 f"a file that the workflow of run {row['run']} refers to has changed since it started; start a new run"
             )
-        stored = {**stored, "order": "random"} if begins else stored
-        if begins or options.sets or stored.get("referred") is None:  # a later resume uses them, too
-            kept = {"sets": sets, "referred": task.external_hash, "shares": merged.shares, "chosen": merged.chosen}
+        if begins or options.sets:  # a later resume uses them, too
+            kept = {"sets": sets, "referred": task.external_hash, "chosen": merged.chosen}
             RunRecord(store, row["id"]).replace_options(dumps({**stored, **kept}))
         steps = list(optimizers) if optimizers is not None else named
         session = Session(store, row["id"], row["run"], task, steps, merged, listener, row["seconds"], pool)
-        session.shuffled = stored.get("order") == "random"
         return run_in_loop(session.go())
     finally:
         store.close()
-
-
-def _chosen(stored: Mapping[str, Any]) -> Sequence[str]:
-    """The optimizers that were chosen for a run when it began, if its file names none."""
-    return stored.get("chosen") or [defaults.FORMER_OPTIMIZER]
 
 
 def prepare(
@@ -293,7 +284,7 @@ def _stored(
     outside: Sequence[tuple[str, Any]] | None,
     chosen: Sequence[str] | None = None,
 ) -> tuple[Spec, Source, Task, list[tuple[str, Optimizer]]]:
-    file = _file_of(row, read_options(row))
+    file = _file_of(row)
     check_asked(name_of_stored(row), content_of_stored(row))
     return _prepare(load_yaml(read_spec(row), file), Path(file).parent, sets, outside, chosen)
 
@@ -310,9 +301,8 @@ def content_of_stored(row: Any) -> bytes:
     return repr(found).encode("utf-8", "surrogatepass")
 
 
-def _file_of(row: Any, stored: Mapping[str, Any]) -> str:
-    file = row["file"] or stored["of"]  # the latter of evaluations by older versions
-    if file is None:
+def _file_of(row: Any) -> str:
+    if (file := row["file"]) is None:
         raise StoreError(f"run {row['run']} ({kind_of(row)}) has no workflow file; name a run of optimize or eval")
     return file
 
@@ -321,7 +311,7 @@ def prepare_stored(row: Any) -> Task:
     """The task of a stored run, with the file, flags and outer settings that it started with. Loads the code that the
     file names."""
     stored = read_options(row)
-    return _stored(row, stored["sets"], stored["outside"], _chosen(stored))[2]
+    return _stored(row, stored["sets"], stored["outside"], stored.get("chosen"))[2]
 
 
 @dataclass(frozen=True)
@@ -353,7 +343,7 @@ def read_stored_source(row: Any) -> tuple[Source, Path, Source]:
     """The workflow file of a stored run as it was written, the folder of its paths, and the file with the flags and
     outer settings that the run started with. Raises StoreError and SpecError."""
     stored = read_options(row)
-    file = _file_of(row, stored)
+    file = _file_of(row)
     source = load_yaml(read_spec(row), file)
     return source, Path(file).parent, apply_overrides(source, stored["sets"], stored["outside"])
 

@@ -62,8 +62,6 @@ def find_evaluation(store: Store, run_id: int, workflow: Workflow, val: Sequence
         for row in Evaluations(store, run_id).read_rows(workflow.hash)
         if (row["split"], row["replica"]) == ("val", 0)
     ]
-    if any(row["cost"] is None for row in rows):  # of an older version
-        return None
     if len(rows) != exists["n"] or [row["example"] for row in rows] != [example.id for example in val[: len(rows)]]:
         return None
     results = tuple(_as_result(row, example) for row, example in zip(rows, val, strict=False))

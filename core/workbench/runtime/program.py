@@ -317,13 +317,13 @@ class Context:
         ledger = self.program.runtime.ledger
         for key, role in recorded["failed"]:
             await ledger.recall(key, role)
-        for key, role, model, vectors, *most in recorded["calls"]:  # `most` is not in journals of before
+        for key, role, model, vectors, *most in recorded["calls"]:
             paid, asked = await ledger.recall(key, role), ledger.journal.read_call(key)
             if paid is None or paid.response is None or asked is None:
                 raise StoreError(f"the call {key[:16]} is lost, which a recorded run of node '{self.node}' made")
             request = Request(tuple(asked["request"]["messages"]), tools=tuple(asked["request"].get("tools", ())))
             response = paid.response if vectors is None else replace(paid.response, text=vectors)
-            record = _call_record(request, response, role, model, paid, most or _UNKNOWN_MOST)
+            record = _call_record(request, response, role, model, paid, most)
             self._record(self._begin_call(), record)
             if vectors is not None:
                 record.number = 0  # as `embed` has it
@@ -355,10 +355,6 @@ class Context:
         What is read from it belongs inside `effect`, so that a resumed run reads what was read at this place.
         """
         return await self.program.runtime.shared_effect(kind, content, run)
-
-
-#: The end of a call's record where nothing tells what it could have cost.
-_UNKNOWN_MOST = (0, None, 0.0)
 
 
 def _call_record(

@@ -102,8 +102,7 @@ class Runtime:
 
     def kept_state(self) -> list[str]:
         """What the shared things saw outlive rows, as parts of a sentence; where something does, no gain is shown."""
-        # Plugins of before have no such method.
-        return [line for thing in self._shared.values() for line in getattr(thing, "kept_state", list[str])()]
+        return [line for thing in self._shared.values() for line in thing.kept_state()]
 
     async def aclose(self) -> None:
         """Close the language models, the sandbox, and what is shared."""

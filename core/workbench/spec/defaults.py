@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 LM = "bundled/nano"
 
 #: The optimizer of runs that a version began which always took the same one.
-FORMER_OPTIMIZER = "bootstrap"
+_FALLBACK = "bootstrap"
 
 #: A metric for rows with a single label.
 METRIC = "exact_match(label)"
@@ -21,7 +21,7 @@ OPTIMIZERS = {
     "texts": ("the file names a proposer, which rewrites texts after their failures", ("textgrad", "rewrite")),
     "mixed": ("what the texts leave open is searched together with them", ("evolve",)),
     "search": ("the file has a `search:`", ("optuna", "evolve", "random")),
-    "demos": ("labelled rows can be shown as examples", (FORMER_OPTIMIZER,)),
+    "demos": ("labelled rows can be shown as examples", (_FALLBACK,)),
 }
 
 
@@ -34,4 +34,4 @@ def choose_optimizers(steps: Sequence[Sequence[str]], known: Collection[str]) ->
     found = [
         [(name, OPTIMIZERS[key][0]) for key in step for name in OPTIMIZERS[key][1] if name in known] for step in steps
     ]
-    return dict(step[0] for step in found if step) or {FORMER_OPTIMIZER: "nothing else is known to fit"}
+    return dict(step[0] for step in found if step) or {_FALLBACK: "nothing else is known to fit"}

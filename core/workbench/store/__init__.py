@@ -23,7 +23,7 @@ from workbench.store.runs import (
     list_run_heads,
     remove_unused_texts,
 )
-from workbench.store.schema import SCHEMA
+from workbench.store.schema import SCHEMA, SCHEMA_VERSION
 from workbench.store.sealed_tests import SealedTests, SeenRows
 
 __all__ = [
@@ -67,4 +67,5 @@ __all__ = [
     "TABLES",
     "IN_MEMORY",
     "SCHEMA",
+    "SCHEMA_VERSION",
 ]

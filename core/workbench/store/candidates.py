@@ -101,19 +101,17 @@ class Candidates:
 
 def find_choices(store: Store, hash_: str) -> list[sqlite3.Row]:
     """run, data_hash, row_key and example of each row of val and train in the runs of `optimize` that proposed a
-    workflow: by their scores it was made, and chosen or not. None of runs that began with it. Versions that stored no
-    key of a row, and rows of train, are known by `example` and `data_hash`."""
-    key, of_optimize = "r.row_key", "and coalesce(u.kind, 'optimize') = 'optimize'"
-    if store.row("select 1 from pragma_table_info('results') where name = 'row_key'") is None:  # an older version's
-        key, of_optimize = "null as row_key", ""
+    workflow: by their scores it was made, and chosen or not. None of runs that began with it. Rows of train have no
+    key; they are known by `example` and `data_hash`."""
     return list(
         store.rows(  # of val one evaluation shows all rows: the largest
             "with of as (select distinct u.id, u.run, u.data_hash from candidates c join runs u on u.id = c.run_id "
-            f"where c.hash = ? and coalesce(c.optimizer, '') != 'baseline' {of_optimize}), "
+            "where c.hash = ? and coalesce(c.optimizer, '') != 'baseline' and coalesce(u.kind, 'optimize') = "
+            "'optimize'), "
             "scored as (select of.id as run_id, (select e.id from evaluations e where e.run_id = of.id and "
             "e.split = 'val' order by e.n desc limit 1) as id from of union select of.id, e.id from of join "
             "evaluations e on e.run_id = of.id where e.split = 'train') "
-            f"select distinct of.run, of.data_hash, {key}, r.example from scored join of on of.id = scored.run_id "
+            "select distinct of.run, of.data_hash, r.row_key, r.example from scored join of on of.id = scored.run_id "
             "join results r on r.evaluation_id = scored.id",
             hash_,
         )

@@ -157,7 +157,6 @@ _ATTRIBUTE_REPORT: Mapping[str, Check] = {
 _OPTIONS: Mapping[str, Check] = {
     "sets": _maybe(_settings),
     "outside": _maybe(_settings),
-    "of": _maybe(_text),
     "out": _maybe(_text),
     "sandbox": _maybe(_text),
     "split": _maybe(_text),
@@ -166,8 +165,6 @@ _OPTIONS: Mapping[str, Check] = {
     "repeats": lambda value: isinstance(value, int) and 0 < value < 10_000,
     "keep_unproved": lambda value: isinstance(value, bool),
     "referred": _maybe(_text),
-    "order": lambda value: value in (None, "random"),
-    "shares": lambda value: isinstance(value, bool),
     "chosen": _maybe(lambda value: isinstance(value, list) and all(map(_text, value))),
     "branched_from.run": _text,
     "branched_from.candidate": _text,
@@ -212,7 +209,6 @@ def read_options(row: Any) -> dict[str, Any]:
     outside = options.get("outside")
     return {
         "out": None,
-        "of": None,
         **options,
         "sets": [(address, value) for address, value in options.get("sets") or ()],
         "outside": None if outside is None else [(address, value) for address, value in outside],

@@ -122,8 +122,7 @@ class Evaluations:
         self, candidate: str | None = None, *, split: str | None = None, examples: Collection[str] | None = None
     ) -> list[dict[str, Any]]:
         """The results of a candidate, or of all, with `candidate`, `split` and `replica`; those of one split, or of
-        some examples. Databases of older versions lack some of the columns; there they are None. Raises StoreError for
-        what is damaged."""
+        some examples. Raises StoreError for what is damaged."""
         asked = None if examples is None else dumps([*examples])
         rows = self.store.rows(
             "select r.*, e.candidate, e.split, e.replica from results r join evaluations e on e.id = r.evaluation_id "
@@ -131,7 +130,7 @@ class Evaluations:
             "r.example in (select value from json_each(?))) order by e.id, r.position",
             *(self.run_id, candidate, candidate, split, split, asked, asked),
         )
-        found = [{**dict.fromkeys(ResultRow._fields), **dict(row)} for row in rows]
+        found = [dict(row) for row in rows]
         for row in found:
             place = f"the row {row['example']} of {self.store.path} (table results)"
             check_sum(row, place, *(row[name] for name in ResultRow._fields))

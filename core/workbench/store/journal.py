@@ -331,6 +331,6 @@ class Journal:
 
 
 def summed_parts(row: Any) -> list[Any]:
-    """The parts of a call that its checksum covers. Without tokens they are those of older versions."""
-    tokens = row["packed_tokens"] if "packed_tokens" in row.keys() else None  # noqa: SIM118  # of a sqlite3.Row
+    """The parts of a call that its checksum covers."""
+    tokens = row["packed_tokens"]
     return [*(row[name] for name in _SUMMED), *([tokens.hex()] if tokens else [])]

@@ -10,15 +10,24 @@ from typing import Any
 
 from workbench.errors import StoreError
 
-SCHEMA_VERSION = 8
-M001_INITIAL = """
+#: checksum: of a row's other columns; spec_checksum: of what a run was started with.
+#: results: `fields` is the row itself, `scores` are by further metrics; `row_key` and `cluster` tell which are equal.
+#: calls: `queued` are the seconds that a call waited here, which its `seconds` do not hold; `reused` is the run that
+#: paid for the answer, where this one took it over; `packed_tokens` are ids and log-probabilities (`lm.split_tokens`).
+#: orders: what users ordered while a run went on; `candidate` is that after whose evaluation the order took effect.
+#: seen_rows: those that were seen before; `texts` are the words of a row, by which near copies are known.
+#: scored_rows: those of a split on which the `scored_candidates` of a run were scored.
+#: artifacts: `content` is the SHA-256 of the file.
+_M001_INITIAL = """
 create table runs (
     id integer primary key, run text not null unique, name text, status text not null, started text not null,
     finished text, file text, spec text not null, options text not null, data_hash text, seed integer,
-    report text, seconds real not null default 0, host text, pid integer, version text);
+    report text, seconds real not null default 0, host text, pid integer, version text, checksum text,
+    spec_checksum text, kind text, tags text, note text);
 create table candidates (
     run_id integer not null references runs(id), hash text not null, seq integer not null, parent text,
-    optimizer text, note text, patch text, tree text not null, primary key (run_id, hash)) without rowid;
+    optimizer text, note text, patch text, tree text not null, checksum text,
+    primary key (run_id, hash)) without rowid;
 create table evaluations (
     id integer primary key, run_id integer not null references runs(id), candidate text not null, split text not null,
     replica integer not null, n integer not null, score real, failed integer not null, complete integer not null,
@@ -26,12 +35,15 @@ create table evaluations (
 create table results (
     evaluation_id integer not null references evaluations(id) on delete cascade, position integer not null,
     example text not null, score real, failure text, message text, feedback text, prediction text, spans text,
+    fields text, scores text, cost text, row_key text, cluster text, checksum text,
     primary key (evaluation_id, position)) without rowid;
 create table calls (
     run_id integer not null references runs(id), key text not null, kind text not null, role text not null,
     lm text not null, request text not null, response text, outcome text not null, message text,
     attempts integer not null, prompt_tokens integer not null, completion_tokens integer not null, usd real,
-    seconds real not null, primary key (run_id, key)) without rowid;
+    seconds real not null, checksum text, queued real, reused integer, packed_tokens blob,
+    primary key (run_id, key)) without rowid;
+create index calls_key on calls(key);
 create table attempts (
     id integer primary key, run_id integer not null references runs(id), key text not null, role text not null,
     process integer not null, outcome text, message text, prompt_tokens integer, usd real);
@@ -42,9 +54,7 @@ create table events (
     data text not null);
 create table artifacts (
     id integer primary key, run_id integer not null references runs(id), name text not null, path text not null,
-    sha256 text not null);
-"""
-_M002_SEALED_TESTS = """
+    sha256 text not null, content text);
 create table sealed_tests (
     id integer primary key, run_id integer not null references runs(id), candidate text not null, n integer not null,
     at text not null);
@@ -52,50 +62,10 @@ create table sealed_test_rows (
     test_id integer not null references sealed_tests(id) on delete cascade, row text not null,
     primary key (test_id, row)) without rowid;
 create index sealed_test_rows_row on sealed_test_rows(row);
-"""
-
-
-#: Rows that were written before have none. `content`: SHA-256 of the file.
-_M003_CHECKSUMS = """
-alter table runs add column checksum text;
-alter table runs add column spec_checksum text;
-alter table candidates add column checksum text;
-alter table calls add column checksum text;
-alter table artifacts add column content text;
-"""
-#: `fields`: the row itself; `scores`: by further metrics; `row_key` and `cluster`: which rows are the same.
-_M004_EVAL_RUNS = """
-alter table runs add column kind text;
-alter table runs add column tags text;
-alter table runs add column note text;
-alter table results add column fields text;
-alter table results add column scores text;
-alter table results add column cost text;
-alter table results add column row_key text;
-alter table results add column cluster text;
-alter table results add column checksum text;
-"""
-#: `queued`: seconds that a call waited here, which its `seconds` do not hold; of rows written before, they do.
-#: `reused`: the run that paid for the answer, where this one took it over.
-_M005_CALLS_ACROSS_RUNS = """
-alter table calls add column queued real;
-alter table calls add column reused integer;
-create index calls_key on calls(key);
-"""
-#: Token ids and log-probabilities (`workbench.lm.split_tokens`). Of older calls, they are in the JSON of the answer.
-_M006_PACKED_TOKENS = """
-alter table calls add column packed_tokens blob;
-"""
-#: What users ordered while a run went on. `candidate`: that after whose evaluation the order took effect.
-_M007_ORDERS = """
 create table orders (
     id integer primary key, run_id integer not null references runs(id), at text not null, kind text not null,
     data text not null, candidate text, outcome text);
 create index orders_run on orders(run_id);
-"""
-#: Which rows were seen before. `texts`: the words of a row, by which near copies are known. `scored_rows`: those of a
-#: split on which the `scored_candidates` of a run were scored.
-_M008_SEEN_ROWS = """
 create table seen_rows (row text primary key, texts text not null) without rowid;
 create table scored_rows (
     run_id integer not null references runs(id), split text not null, row text not null,
@@ -104,18 +74,11 @@ create table scored_candidates (
     run_id integer not null references runs(id), split text not null, candidate text not null,
     primary key (run_id, split, candidate)) without rowid;
 """
-_VERSIONS = (
-    M001_INITIAL,
-    _M002_SEALED_TESTS,
-    _M003_CHECKSUMS,
-    _M004_EVAL_RUNS,
-    _M005_CALLS_ACROSS_RUNS,
-    _M006_PACKED_TOKENS,
-    _M007_ORDERS,
-    _M008_SEEN_ROWS,
-)
+#: The statements of each version, in order. Those that were released stay as they are.
+VERSIONS = (_M001_INITIAL,)
+SCHEMA_VERSION = len(VERSIONS)
 #: The statements that make a database of today.
-SCHEMA = "".join(_VERSIONS)
+SCHEMA = "".join(VERSIONS)
 
 #: The table of the library that applies migrations, SQLite's own, and those of Optuna, which keeps its studies here. We
 #: read none of them ourselves.
@@ -139,50 +102,17 @@ _BESIDE = {
 }
 
 
-def make_tables(conn: sqlite3.Connection, version: int) -> None:
-    """Make the tables of a version, without the marks of migrations."""
-    for script in _VERSIONS[:version]:
-        conn.executescript(script)
-
-
 def make_migrations() -> Any:
     """The migrations by which `sqlite_utils` brings a file to `SCHEMA_VERSION`."""
     from sqlite_utils import Migrations
 
     migrations = Migrations("workbench")
+    for number, script in enumerate(VERSIONS, start=1):
 
-    @migrations()
-    def m001_initial(db: Any) -> None:
-        _run_script(db, M001_INITIAL)
+        def migrate(db: Any, script: str = script) -> None:
+            _run_script(db, script)
 
-    @migrations()
-    def m002_sealed_tests(db: Any) -> None:
-        _run_script(db, _M002_SEALED_TESTS)
-
-    @migrations()
-    def m003_checksums(db: Any) -> None:
-        _run_script(db, _M003_CHECKSUMS)
-
-    @migrations()
-    def m004_eval_runs(db: Any) -> None:
-        _run_script(db, _M004_EVAL_RUNS)
-
-    @migrations()
-    def m005_calls_across_runs(db: Any) -> None:
-        _run_script(db, _M005_CALLS_ACROSS_RUNS)
-
-    @migrations()
-    def m006_packed_tokens(db: Any) -> None:
-        _run_script(db, _M006_PACKED_TOKENS)
-
-    @migrations()
-    def m007_orders(db: Any) -> None:
-        _run_script(db, _M007_ORDERS)
-
-    @migrations()
-    def m008_seen_rows(db: Any) -> None:
-        _run_script(db, _M008_SEEN_ROWS)
-
+        migrations(name=f"m{number:03}")(migrate)
     return migrations
 
 
@@ -246,7 +176,8 @@ def _layout(version: int) -> dict[tuple[str, str], str]:
 
 def _made(version: int) -> sqlite3.Connection:
     conn = sqlite3.connect(":memory:")
-    make_tables(conn, version)
+    for script in VERSIONS[:version]:
+        conn.executescript(script)
     return conn
 
 

@@ -295,12 +295,6 @@ def last_checkpoint(parent: Path) -> tuple[int, dict[str, Weights], dict[str, An
     return int(folder.name.removeprefix("step-")), tensors, state
 
 
-def drop_checkpoints(parent: Path) -> None:
-    """Delete all checkpoints of a training."""
-    for folder in parent.glob("step-*"):
-        shutil.rmtree(folder)
-
-
 def _fresh(folder: Path) -> Path:
     shutil.rmtree(folder, ignore_errors=True)  # leftovers of a kill
     folder.mkdir(parents=True)

@@ -37,7 +37,6 @@ class RolloutTree(BaseModel):
         ge=0,
         le=1,
         description="dpo: least difference in value between the two answers of a pair",
-        serialization_alias="gap",
     )
 
     @model_validator(mode="after")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import math
 import random
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -290,9 +288,6 @@ def test_show_prints_what_the_workflow_does_not_read_under_its_own_heading(tmp_p
     assert "text: val 2" in inputs and "gold" not in inputs and "  label: gold 2\n  note: noted 2\n" in rest
     failed = CliRunner().invoke(cli, ["show", "last", "--failures", "--db", str(db)]).output
     assert '    text: "val 2"\n    -> ' in failed and '    the row\'s label: "gold 2"' in failed
-    with closing(sqlite3.connect(db)) as old:  # as older versions stored it
-        old.execute("update runs set options = json_remove(options, '$.inputs')")
-        old.commit()
     (found,) = json.loads(CliRunner().invoke(cli, ["show", "last", "--row", "id-2", "--db", str(db), "--json"]).output)[
         "row"
     ]
