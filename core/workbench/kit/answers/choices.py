@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from workbench.kit.answers.conclusions import SPACELESS, find_conclusions
+from workbench.kit.answers.conclusions import SPACELESS, ends_of, find_conclusions
 
 _TRUE = (
     "yes true correct right y 1 ja wahr richtig oui vrai si sí verdadero cierto sim verdadeiro vero waar sant sann tak "
@@ -108,12 +108,13 @@ class Choices:
 
         field: the name of the output, by which the answer may introduce its result.
         """
-        if text.strip() in self.exact:
-            return self.exact[text.strip()], False
-        lines = [line for line in map(plain, text.strip().split("\n")) if line]
+        if (text := text.strip()) in self.exact:
+            return self.exact[text], False
+        text = ends_of(text, _TAIL)
+        lines = [line for line in map(plain, text.split("\n")) if line]
         if len(lines) == 1 and lines[0] in self.whole:
             return self.whole[lines[0]], False
-        text = _compatible(text.strip())[-_TAIL:]
+        text = _compatible(text)
         if all(line.isdigit() for line in self.whole):  # grades, as 4/5
             text = _SCALE.sub("", text)
         for conclusion in find_conclusions(text, field):

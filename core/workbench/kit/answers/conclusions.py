@@ -34,6 +34,8 @@ _BOXED = re.compile(r"\\boxed\s*\{")
 _INNER = re.compile(r"\\(?:text|mathrm|mathbf|textbf)\s*\{([^{}]*)\}")
 #: The end of a statement.
 _STOP = re.compile(r"\n|(?<=[.!?;])\s|[\u3002\uff01\uff1f\uff1b]|[,\s](?:because|since)\b")
+#: What may stand between the words of a name.
+_BETWEEN_WORDS = dict.fromkeys(map(ord, " _-\t\n"))
 #: The most results that are looked at, the last ones of a text.
 MANY = 20
 
@@ -45,12 +47,13 @@ def _name(field: str) -> str:
 
 
 @lru_cache(maxsize=512)
-def _label(field: str) -> re.Pattern[str]:
-    """A label at the beginning of a line, with its colon, as a heading, or as DSPy marks it."""
-    name = _name(field)
+def _labels(names: tuple[str, ...]) -> re.Pattern[str]:
+    """Labels at the beginning of a line, as headings or as DSPy marks them, or with a colon: a group for each name, in
+    both forms."""
+    either = "|".join(f"({_name(name)})" for name in names)
     return re.compile(
-        rf"(?im)^(?:{DECORATION}(?:final[ \t]+|the[ \t]+)?{name}{_AFTER}|\#{{1,6}}[ \t]*{name}[ \t]*\#*$|"
-        rf"\*\*{name}\*\*[ \t]*$|\[\[ \#\# {name} \#\# \]\])"
+        rf"(?im)^(?:\#{{1,6}}[ \t]*(?:{either})[ \t]*\#*$|\*\*(?:{either})\*\*[ \t]*$|\[\[ \#\# (?:{either}) \#\# \]\]|"
+        rf"{DECORATION}(?:final[ \t]+|the[ \t]+)?(?:{either}){_AFTER})"
     )
 
 
@@ -65,12 +68,14 @@ def split_fields(text: str, names: Sequence[str], all_labelled: bool = False) ->
 
     What stands before all labels is that of the first field, if it has no label of its own and not all_labelled.
     """
-    found = sorted((m.start(), m.end(), name) for name in names for m in _label(name).finditer(text))
-    if found:
-        missing, begun = {*names[1:]} - {name for *_, name in found}, found[0][1]
-        within = ((n, _label_within(n).search(text, begun)) for n in missing)
+    if not names:
+        return {}
+    labels = _labels(tuple(names)).finditer(text)
+    found = [(m.start(), m.end(), names[((m.lastindex or 1) - 1) % len(names)]) for m in labels]
+    if found and (missing := {*names[1:]} - {name for *_, name in found}):
+        within = ((n, _label_within(n).search(text, found[0][1])) for n in missing)
         found = sorted([*found, *((m.start(), m.end(), name) for name, m in within if m)])
-    found = [one for n, one in enumerate(found) if not n or one[0] >= found[n - 1][1]]
+        found = [one for n, one in enumerate(found) if not n or one[0] >= found[n - 1][1]]
     parts, ends = dict[str, str](), [one[0] for one in found[1:]] + [len(text)]
     for (_, start, name), end in zip(found, ends, strict=False):
         part = text[start:end].strip()
@@ -80,9 +85,14 @@ def split_fields(text: str, names: Sequence[str], all_labelled: bool = False) ->
         if name not in parts and (tagged := _tagged(text, _name(name))):
             parts[name] = tagged[-1].strip()
     before = text[: found[0][0]].strip() if found else text.strip()
-    if names and before and not all_labelled and not parts.get(names[0]):
+    if before and not all_labelled and not parts.get(names[0]):
         parts[names[0]] = before
     return parts
+
+
+def ends_of(text: str, most: int) -> str:
+    """The first line of a long text, and what fits of its end: a result stands in one of them."""
+    return text if len(text) <= most else "\n".join((text[:200].split("\n")[0], text[-most:]))
 
 
 def _tagged(text: str, name: str) -> list[str]:
@@ -126,10 +136,17 @@ def find_conclusions(text: str, field: str) -> Iterator[str]:
             yield said
 
 
+def find_parts(value: object, names: Sequence[str]) -> dict[str, object]:
+    """Those of some parts that an object has, however its keys are written."""
+    wanted = {_plain_key(name): name for name in names}
+    items = value.items() if isinstance(value, Mapping) else ()
+    return {wanted[plain]: inner for key, inner in items if (plain := _plain_key(key)) in wanted}
+
+
 def find_object(value: object, names: Sequence[str]) -> dict[str, object] | None:
-    """The outputs in an object whose keys name all of them, however they are written; None for another value."""
-    if not isinstance(value, Mapping) or not value:
-        return None
-    plain = {re.sub(r"[\s_-]", "", str(key)).lower(): inner for key, inner in value.items()}
-    found = {name: plain[key] for name in names if (key := name.replace("_", "").lower()) in plain}
-    return found if len(found) == len(names) else None
+    """The outputs in an object whose keys name all of them; None for another value."""
+    return found if value and len(found := find_parts(value, names)) == len(names) else None
+
+
+def _plain_key(key: object) -> str:
+    return str(key).translate(_BETWEEN_WORDS).lower()

@@ -9,11 +9,12 @@ import json
 import re
 import types
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Literal, Union, get_args, get_origin
 
 from workbench.errors import NodeError
 from workbench.kit.answers.choices import TRUTH, choices_of
-from workbench.kit.answers.conclusions import find_boxed, find_object, split_fields
+from workbench.kit.answers.conclusions import find_boxed, find_parts, split_fields
 from workbench.kit.answers.json_text import load, read_values
 from workbench.kit.answers.numbers import Number, find_numbers, normalise, read_number
 from workbench.kit.answers.shapes import object_shape, type_adapter
@@ -28,6 +29,8 @@ _SEPARATOR = re.compile(r",(?!\d{3}\b)|[;\u3001\uff0c\uff1b]")
 #: A text that is one fence.
 _FENCED = re.compile(r"```\w*[ \t]*\n((?:(?!```).)*)\n[ \t]*```", re.DOTALL)
 #: Kinds of pydantic's errors of single values, by the type that was wanted.
+#: The most values of a text that are tried, and the most parts of one that are read as texts.
+_MANY = 100
 _WANTED = {"int": int, "float": float, "bool": bool, "decimal": float}
 
 
@@ -64,6 +67,8 @@ def _explain(field: Field, text: str) -> str:
         try:
             type_adapter(field.type).validate_python(value)
         except ValidationError as error:
+            if error.error_count() > _MANY:
+                return ""
             first = error.errors()[0]
             place = ".".join(map(str, first["loc"]))
             return f" ({place}: {first['msg']})" if place else f" ({first['msg']})"
@@ -137,16 +142,16 @@ def _candidates(text: str, name: str, names: Sequence[str] = ()) -> Iterator[tup
 
     names: of the parts of an object, which may be written in other cases.
     """
-    for value, start, end in read_values(text):
+    for value, start, end in islice(read_values(text), _MANY):
         whole = not text[:start].strip() and not text[end:].strip()
         if not value and not whole:  # the box of a list, e.g. [ ]
             continue
         yield value, whole
-        known = {n: found[n] for n in names if (found := find_object(value, [n]))}
-        if known:
+        found = find_parts(value, [*names, name])
+        if known := {part: found[part] for part in names if part in found}:
             yield known, whole
-        if (inner := find_object(value, [name])) is not None:
-            yield inner[name], whole
+        if name in found:
+            yield found[name], whole
         if isinstance(value, list | dict) and len(value) == 1:
             inner = value[0] if isinstance(value, list) else next(iter(value.values()))
             if isinstance(value, list) or isinstance(inner, list | dict):
@@ -161,6 +166,8 @@ def _fit(adapter: Any, value: Any, name: str) -> tuple[Any] | None:
         try:
             return (adapter.dump_python(adapter.validate_python(value), mode="json"),)
         except ValidationError as error:
+            if error.error_count() > _MANY:
+                return None
             value = _mended(value, error.errors())
         except (ValueError, TypeError, RecursionError, OverflowError):
             return None
@@ -170,7 +177,7 @@ def _fit(adapter: Any, value: Any, name: str) -> tuple[Any] | None:
 def _mended(value: Any, errors: Sequence[Mapping[str, Any]]) -> Any:
     """A value with those parts read as texts that pydantic refused."""
     value = json.loads(json.dumps(value))
-    for error in errors[:100]:
+    for error in errors:
         place, holder = list(error["loc"]), value
         while len(place) > 1 and isinstance(holder, list | dict):
             try:
