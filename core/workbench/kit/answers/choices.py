@@ -71,8 +71,6 @@ _BEFORE_LETTER = (
 _ASKED = ("?", "\uff1f")
 #: What stands before an item of a list in lines or with commas, up to its place.
 _BEFORE_ITEM = re.compile(r"(?:^|[\n,;])[\s\"'`*(\[-]*\Z")
-#: Characters at the end of a long answer in which values are looked for.
-_TAIL = 10_000
 
 
 def plain(text: str) -> str:
@@ -110,7 +108,7 @@ class Choices:
         """
         if (text := text.strip()) in self.exact:
             return self.exact[text], False
-        text = ends_of(text, _TAIL)
+        text = ends_of(text)
         lines = [line for line in map(plain, text.split("\n")) if line]
         if len(lines) == 1 and lines[0] in self.whole:
             return self.whole[lines[0]], False

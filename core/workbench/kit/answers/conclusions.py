@@ -6,6 +6,7 @@ Of several the last counts: a model that corrects itself says the right one last
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
@@ -36,8 +37,9 @@ _INNER = re.compile(r"\\(?:text|mathrm|mathbf|textbf)\s*\{([^{}]*)\}")
 _STOP = re.compile(r"\n|(?<=[.!?;])\s|[\u3002\uff01\uff1f\uff1b]|[,\s](?:because|since)\b")
 #: What may stand between the words of a name.
 _BETWEEN_WORDS = dict.fromkeys(map(ord, " _-\t\n"))
-#: The most results that are looked at, the last ones of a text.
-MANY = 20
+#: The most results that are looked at, the last ones of a text; characters at its end in which they are looked for;
+#: keys of an object that may name outputs; labels.
+MANY, _END, _KEYS, _LABELS = 20, 5_000, 1_000, 1_000
 
 
 @lru_cache(maxsize=512)
@@ -70,7 +72,7 @@ def split_fields(text: str, names: Sequence[str], all_labelled: bool = False) ->
     """
     if not names:
         return {}
-    labels = _labels(tuple(names)).finditer(text)
+    labels = deque(_labels(tuple(names)).finditer(text), _LABELS)
     found = [(m.start(), m.end(), names[((m.lastindex or 1) - 1) % len(names)]) for m in labels]
     if found and (missing := {*names[1:]} - {name for *_, name in found}):
         within = ((n, _label_within(n).search(text, found[0][1])) for n in missing)
@@ -90,9 +92,9 @@ def split_fields(text: str, names: Sequence[str], all_labelled: bool = False) ->
     return parts
 
 
-def ends_of(text: str, most: int) -> str:
-    """The first line of a long text, and what fits of its end: a result stands in one of them."""
-    return text if len(text) <= most else "\n".join((text[:200].split("\n")[0], text[-most:]))
+def ends_of(text: str) -> str:
+    """The first line of a long text, and its end: a result stands in one of them."""
+    return text if len(text) <= _END else "\n".join((text[:200].split("\n")[0], text[-_END:]))
 
 
 def _tagged(text: str, name: str) -> list[str]:
@@ -139,7 +141,7 @@ def find_conclusions(text: str, field: str) -> Iterator[str]:
 def find_parts(value: object, names: Sequence[str]) -> dict[str, object]:
     """Those of some parts that an object has, however its keys are written."""
     wanted = {_plain_key(name): name for name in names}
-    items = value.items() if isinstance(value, Mapping) else ()
+    items = value.items() if isinstance(value, Mapping) and len(value) <= _KEYS else ()
     return {wanted[plain]: inner for key, inner in items if (plain := _plain_key(key)) in wanted}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from workbench.kit.answers.conclusions import DECORATION, MANY, find_parts
+from workbench.kit.answers.conclusions import DECORATION, MANY, ends_of, find_parts
 from workbench.kit.answers.json_text import read_objects
 
 _NAMES = "score|grade|rating|评分|得分|分数"
@@ -37,6 +37,7 @@ def read_grade(text: str, best: int) -> tuple[float, str] | None:
             name = min(found, key=_KEYS.index)
             words = next((v for k, v in value.items() if isinstance(v, str) and k.lower() != name), "")
             return _share(str(found[name]), best, words)
+    text = ends_of(text)
     for place in _PLACES:
         if grades := list(place.finditer(text)):
             return _share(next(filter(None, grades[-1].groups())), best, text[: grades[-1].start()].strip(" \n*_#"))

@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from workbench.kit.answers.conclusions import SPACELESS, find_conclusions
+from workbench.kit.answers.conclusions import SPACELESS, ends_of, find_conclusions
 
 #: Signs that stand for ASCII ones: minus and dashes before a digit, Arabic separators.
 _SIGNS = str.maketrans(
@@ -58,8 +58,8 @@ _NUMBER = re.compile(
 )
 _FRACTION = re.compile(r"\\[dt]?frac\s*\{\s*(-?[\d.,]+)\s*\}\s*\{\s*([\d.,]+)\s*\}")
 _SUPERSCRIPT = re.compile("(?<=10)[\u207b\u2070\u00b9\u00b2\u00b3\u2074-\u2079]+")
-#: Characters at the end of a long answer in which numbers are looked for.
-_TAIL = 4_000
+#: What every number has, a fraction of one character at least.
+_DIGIT = re.compile(r"[\d\u00bc-\u00be\u2150-\u215e]")
 #: What follows a number that is the answer by itself, at the beginning of one: `42 apples, which took 3 steps.`
 _BEGINS = re.compile(
     r"(?:\s?[^\W\d]+){0,3}\s*(?:[,.;:(\n!](?!\d)|\u2014|\s-\s|$|\b(?:in|on|at|of|for|by|from|with|after|since|as|because)\b)"
@@ -157,7 +157,9 @@ def read_number(text: str, field: str = "answer") -> tuple[Number, bool] | None:
     What is boxed or introduced as the answer comes first, then a number that begins a short answer, then the last one.
     field: the name of the output.
     """
-    text = _TOLERANCE.sub("", normalise(text[-_TAIL:]))
+    if not _DIGIT.search(text):
+        return None
+    text = _TOLERANCE.sub("", normalise(ends_of(text)))
     text = _SPACED.sub(lambda groups: groups[0].replace(" ", "\u00a0"), text)
     bare = text.strip().strip("\"'`*").strip().rstrip(".").rstrip()
     if _JOINED.fullmatch(bare):

@@ -9,6 +9,7 @@ import json
 import re
 import types
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import islice
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -27,10 +28,11 @@ _ITEM = re.compile(
 #: What stands between the items of a line; a comma before three digits groups thousands.
 _SEPARATOR = re.compile(r",(?!\d{3}\b)|[;\u3001\uff0c\uff1b]")
 #: A text that is one fence.
-_FENCED = re.compile(r"```\w*[ \t]*\n((?:(?!```).)*)\n[ \t]*```", re.DOTALL)
+_FENCED = re.compile(r"```\w*[ \t]*\n((?:[^`]++|`(?!``))*+)```")
 #: Kinds of pydantic's errors of single values, by the type that was wanted.
-#: The most values of a text that are tried, and the most parts of one that are read as texts.
-_MANY = 100
+#: The most values of a text that are tried; the most parts of one, or items in lines, that are read as texts; the
+#: longest line in which numbers are looked for.
+_MANY, _PARTS, _LINE = 100, 500, 10_000
 _WANTED = {"int": int, "float": float, "bool": bool, "decimal": float}
 
 
@@ -67,7 +69,7 @@ def _explain(field: Field, text: str) -> str:
         try:
             type_adapter(field.type).validate_python(value)
         except ValidationError as error:
-            if error.error_count() > _MANY:
+            if error.error_count() > _PARTS:
                 return ""
             first = error.errors()[0]
             place = ".".join(map(str, first["loc"]))
@@ -126,15 +128,21 @@ def _read_structured(kind: Any, text: str, name: str) -> tuple[Any, bool] | None
     """Lists, mappings and objects: the first JSON value that fits, mended where possible; else lines."""
     adapter, names = type_adapter(kind), _parts(kind)
     text = inner if text.startswith('"') and isinstance(inner := load(text), str) else text  # JSON in a text
-    for value, whole in _candidates(text, name, names):
-        if (fitted := _fit(adapter, value, name)) is not None:
+    for n, (value, whole) in enumerate(_candidates(text, name, names)):
+        if (fitted := _fit(adapter, value, max(3, _PARTS >> n))) is not None:
             return fitted[0], not whole
     if kind is list or get_origin(kind) is list:
         return _read_list(kind, text, name)
     parts = split_fields(text, names, all_labelled=True)
-    if parts and (fitted := _fit(adapter, parts, name)) is not None:
+    if parts and (fitted := _fit(adapter, parts)) is not None:
         return fitted[0], True
     return None
+
+
+@lru_cache(maxsize=2)
+def first_values(text: str) -> tuple[tuple[Any, int, int], ...]:
+    """The first lists and objects in a text, which nobody may change: they are read once for all that ask."""
+    return tuple(islice(read_values(text), _MANY))
 
 
 def _candidates(text: str, name: str, names: Sequence[str] = ()) -> Iterator[tuple[Any, bool]]:
@@ -142,7 +150,7 @@ def _candidates(text: str, name: str, names: Sequence[str] = ()) -> Iterator[tup
 
     names: of the parts of an object, which may be written in other cases.
     """
-    for value, start, end in islice(read_values(text), _MANY):
+    for value, start, end in first_values(text):
         whole = not text[:start].strip() and not text[end:].strip()
         if not value and not whole:  # the box of a list, e.g. [ ]
             continue
@@ -158,15 +166,16 @@ def _candidates(text: str, name: str, names: Sequence[str] = ()) -> Iterator[tup
                 yield inner, whole
 
 
-def _fit(adapter: Any, value: Any, name: str) -> tuple[Any] | None:
-    """A value as plain JSON values of a type, in a tuple; single values in it that do not fit are read as texts."""
+def _fit(adapter: Any, value: Any, most: int = _PARTS) -> tuple[Any] | None:
+    """A value as plain JSON values of a type, in a tuple; at most so many of its parts that do not fit are read as
+    texts."""
     from pydantic import ValidationError
 
     for _ in range(2):
         try:
             return (adapter.dump_python(adapter.validate_python(value), mode="json"),)
         except ValidationError as error:
-            if error.error_count() > _MANY:
+            if error.error_count() > most:
                 return None
             value = _mended(value, error.errors())
         except (ValueError, TypeError, RecursionError, OverflowError):
@@ -211,11 +220,14 @@ def _read_list(kind: Any, text: str, name: str) -> tuple[Any, bool] | None:
         lines = [line.strip() for line in text.split("\n") if line.strip()]
         lines = lines[1:] if len(lines) > 1 and lines[0].endswith((":", "\uff1a")) else lines
         items = lines if len(lines) > 1 else _SEPARATOR.split(re.sub(r"^[\[(](.*)[\])]$", r"\1", lines[0]))
-        if len(lines) == 1 and inner in (int, float):
-            items = [str(one.value) for one in find_numbers(normalise(text))]
-    found = [_read(inner, item, name) for part in items if (item := part.strip().strip("\"'\u201c\u201d"))]
+        if len(lines) == 1 and inner in (int, float) and not all(item.strip().isdigit() for item in items):
+            items = [str(one.value) for one in find_numbers(normalise(text))] if len(text) < _LINE else []
+    items = [item for part in items if (item := part.strip().strip("\"'\u201c\u201d"))]
+    if items and (fitted := _fit(type_adapter(kind), items)) is not None:
+        return fitted[0], True
+    found = [_read(inner, item, name) for item in items] if len(items) <= _PARTS else []
     values = [one[0] for one in found if one is not None]
-    return (values, True) if found and len(values) == len(found) else None
+    return (values, True) if values and len(values) == len(items) else None
 
 
 def _parts(kind: Any) -> list[str]:
