@@ -154,7 +154,9 @@ def find_balanced(text: str, start: int) -> str:
             closing.append(_CLOSING[bracket])
         elif closing.pop() != bracket or not closing:
             return text[start:at]
-    return text[start:].rstrip().removesuffix("```").rstrip()  # a string that does not end
+    if len(closing) < _DEEP:  # a string that does not end
+        return text[start:].rstrip().removesuffix("```").rstrip()
+    return text[start:at]
 
 
 def read_literal(node: ast.expr) -> Any:
