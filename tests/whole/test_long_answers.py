@@ -6,9 +6,11 @@ whose work grew with the square of the length.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,6 +27,10 @@ from workbench_memory.prompts import read_insights
 from workbench_metrics.structured import parse_json
 from workbench_textgrad.prompts import enabled_by, read_gradient, read_tools
 from workbench_training.rewards import _blocks
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "contrib" / "bench" / "speed"))
+from readers import READERS as MEASURED
+from readers import TEXTS, seconds
 
 SIZE = 60_000
 #: What an answer repeats. Each is tried alone, after a beginning and before an end.
@@ -133,3 +139,18 @@ def test_a_long_answer_is_read_in_a_moment(name: str, ends: list[tuple[str, str]
             with suppress(NodeError, SpecError, ValueError):
                 READERS[name](text)
             assert time.process_time() - begun < 3, (name, unit, begin, end)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        n if n in ("Literal['a', 'b']", "list[int]", "calls") else pytest.param(n, marks=pytest.mark.slow)
+        for n in MEASURED
+    ],
+)
+def test_the_work_of_a_reader_grows_with_the_length(name: str) -> None:
+    """33.1: four times the text takes four times the CPU; where work grows with the square, it takes sixteen times."""
+    for made, make in TEXTS.items():
+        short, long = make(25_000), make(100_000)
+        ratios = (seconds(MEASURED[name], long, 2) / (seconds(MEASURED[name], short, 2) + 0.001) for _ in range(3))
+        assert any(ratio < 8 for ratio in ratios), made

@@ -19,8 +19,8 @@ from workbench.errors import NodeError
 from workbench.kit import answers
 from workbench.kit.answers.json_text import load_loose
 from workbench.kit.call_parser import answer_text, read_text
-from workbench.lm import Request, Response, split_thoughts
 from workbench.kit.native_calls import read_native_calls
+from workbench.lm import Request, Response, split_thoughts
 from workbench.workflow import Signature, parse_signature
 
 SIZE = 200_000

@@ -33,6 +33,8 @@ _CHOOSES = (
 )
 _BOXED = re.compile(r"\\boxed\s*\{")
 _INNER = re.compile(r"\\(?:text|mathrm|mathbf|textbf)\s*\{([^{}]*)\}")
+#: A line of a table of Markdown.
+_TABLE = re.compile(r"(?m)^[ \t]*(\|.*\|)[ \t]*$")
 #: The end of a statement.
 _STOP = re.compile(r"\n|(?<=[.!?;])\s|[\u3002\uff01\uff1f\uff1b]|[,\s](?:because|since)\b")
 #: What may stand between the words of a name.
@@ -119,7 +121,7 @@ def find_boxed(text: str) -> str | None:
 @lru_cache(maxsize=512)
 def _introduced(field: str) -> re.Pattern[str]:
     noun = rf"\b(?:{_name(field)}|{_WORDS})\b[*_`\"']*(?:[ \t]+of(?:[ \t]+\w+){{1,3}}(?=[ \t]+is\b))?"
-    article = r"[ \t]*:?[ \t]*(?:(?:the|option|choice|category|class|label)[ \t]+)*"
+    article = r"[ \t]*:?[ \t]*(?:(?:the|la|le|die|el|il|option|choice|category|class|label)[ \t]+)*"
     return re.compile(
         rf"(?im)(?:{noun}(?:[ \t]+{_IS}\b|{_AFTER})|(?:{_CHOOSES})\b|{_SPACELESS_WORDS}|^[ \t]*\#{{4}})"
         rf"{article}"
@@ -136,6 +138,16 @@ def find_conclusions(text: str, field: str) -> Iterator[str]:
         said = text[found.end() : ending.start() if ending else len(text)].strip()
         if said and not said.endswith(("?", "\uff1f")):
             yield said
+
+
+def find_rows(text: str) -> list[dict[str, str]]:
+    """The rows of the first table of Markdown in a text, by the names in its head."""
+    lines = [line.strip().strip("|").split("|") for line in _TABLE.findall(text)[: _KEYS + 2]]
+    if len(lines) < 3 or set("".join(lines[1])) - set("-: "):
+        return []
+    head, _, *rows = ([cell.strip(" *_`") for cell in line] for line in lines)
+    names = [name.lower().replace(" ", "_") for name in head]
+    return [dict(zip(names, row, strict=True)) for row in rows if len(row) == len(names)]
 
 
 def find_parts(value: object, names: Sequence[str]) -> dict[str, object]:

@@ -64,6 +64,8 @@ _DIGIT = re.compile(r"[\d\u00bc-\u00be\u2150-\u215e]")
 _BEGINS = re.compile(
     r"(?:\s?[^\W\d]+){0,3}\s*(?:[,.;:(\n!](?!\d)|\u2014|\s-\s|$|\b(?:in|on|at|of|for|by|from|with|after|since|as|because)\b)"
 )
+#: What follows a number that is a paragraph by itself: a unit.
+_ALONE = re.compile(r"[*)]*(?:\s?[^\W\d]+){0,2}[\s*).]*")
 #: Words of a calculation, whose last number is the answer.
 _REASONS = re.compile(
     r"=|\b(?:so|thus|therefore|hence|total|altogether|left|leaving|leaves|remain\w*|makes?)\b", re.IGNORECASE
@@ -89,7 +91,9 @@ def normalise(text: str) -> str:
         text = re.sub("[\uff00-\uffef\u00bc-\u00be\u2150-\u215e]", lambda m: unicodedata.normalize("NFKC", m[0]), text)
         text = text.translate(_SIGNS)
     text = _UNDERSCORE.sub("\u00a0", _TIMES.sub("\u00d7", _MINUS.sub("-", text)))
-    return _FRACTION.sub(r"\1/\2", text) if "frac" in text else text
+    if "\\" not in text:
+        return text
+    return _FRACTION.sub(r"\1/\2", text.replace("{,}", ",").replace("\\,", "\u00a0"))
 
 
 def find_numbers(text: str) -> Iterator[Number]:
@@ -167,6 +171,12 @@ def read_number(text: str, field: str = "answer") -> tuple[Number, bool] | None:
     numbers = _stated_numbers(bare) or [*find_numbers(bare)]
     if len(numbers) == 1 and (numbers[0].start, numbers[0].end) == (0, len(bare)):
         return numbers[0], False
+    if (
+        numbers
+        and _ALONE.fullmatch(bare.partition("\n\n")[0], numbers[0].end)
+        and not bare[: numbers[0].start].strip("*(")
+    ):
+        return numbers[0], True
     for conclusion in find_conclusions(bare, field):
         if (concluded := _concluded(conclusion)) is not None:
             return concluded, True
@@ -174,7 +184,7 @@ def read_number(text: str, field: str = "answer") -> tuple[Number, bool] | None:
         return None
     begins = _BEGINS.match(bare, numbers[0].end) and not bare[: numbers[0].start].strip("\"'`*(~ ")
     listed = len(numbers) > 1 and not bare[numbers[0].end : numbers[1].start].strip(" ,;")
-    short = len(numbers) <= 3 and not listed and not _REASONS.search(bare, numbers[0].end)
+    short = len(numbers) <= 3 and not listed and not _REASONS.search(_BRACKETED.sub(" ", bare[numbers[0].end :]))
     return numbers[0] if begins and short else numbers[-1], True
 
 

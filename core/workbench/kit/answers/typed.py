@@ -15,7 +15,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from workbench.errors import NodeError
 from workbench.kit.answers.choices import TRUTH, choices_of
-from workbench.kit.answers.conclusions import find_boxed, find_parts, split_fields
+from workbench.kit.answers.conclusions import DECORATION, find_boxed, find_parts, find_rows, split_fields
 from workbench.kit.answers.json_text import load, read_values
 from workbench.kit.answers.numbers import Number, find_numbers, normalise, read_number
 from workbench.kit.answers.shapes import object_shape, type_adapter
@@ -27,6 +27,9 @@ _ITEM = re.compile(
 )
 #: What stands between the items of a line; a comma before three digits groups thousands.
 _SEPARATOR = re.compile(r",(?!\d{3}\b)|[;\u3001\uff0c\uff1b]")
+#: The last two items of a line, which need no comma; a key and its value on a line.
+_LAST = re.compile(r"^\s*([^\W\d]+) (?:and|or|und|oder|et|ou|y|o|e) ([^\W\d]+)\s*$")
+_PAIR = re.compile(rf"(?m)^{DECORATION}([^:=\n]++)[:=][ \t*_`]*+(.++)$")
 #: A text that is one fence.
 _FENCED = re.compile(r"```\w*[ \t]*\n((?:[^`]++|`(?!``))*+)```")
 #: Kinds of pydantic's errors of single values, by the type that was wanted.
@@ -134,6 +137,8 @@ def _read_structured(kind: Any, text: str, name: str) -> tuple[Any, bool] | None
     if kind is list or get_origin(kind) is list:
         return _read_list(kind, text, name)
     parts = split_fields(text, names, all_labelled=True)
+    if (kind is dict or get_origin(kind) is dict) and len(pairs := _PAIR.findall(text)) == len(text.split("\n")):
+        parts = {key.strip(" \t*_`"): value for key, value in pairs}
     if parts and (fitted := _fit(adapter, parts)) is not None:
         return fitted[0], True
     return None
@@ -141,8 +146,12 @@ def _read_structured(kind: Any, text: str, name: str) -> tuple[Any, bool] | None
 
 @lru_cache(maxsize=2)
 def first_values(text: str) -> tuple[tuple[Any, int, int], ...]:
-    """The first lists and objects in a text, which nobody may change: they are read once for all that ask."""
-    return tuple(islice(read_values(text), _MANY))
+    """(value, start, end) of the first lists and objects in a text, and of its table; read once for all that ask."""
+    found = [*islice(read_values(text), _MANY)]
+    if rows := find_rows(text):
+        found += [(rows[0], 0, 0)] if len(rows) == 1 else []
+        found.append((rows, 0, 0))
+    return tuple(found)
 
 
 def _candidates(text: str, name: str, names: Sequence[str] = ()) -> Iterator[tuple[Any, bool]]:
@@ -220,14 +229,18 @@ def _read_list(kind: Any, text: str, name: str) -> tuple[Any, bool] | None:
         lines = [line.strip() for line in text.split("\n") if line.strip()]
         lines = lines[1:] if len(lines) > 1 and lines[0].endswith((":", "\uff1a")) else lines
         items = lines if len(lines) > 1 else _SEPARATOR.split(re.sub(r"^[\[(](.*)[\])]$", r"\1", lines[0]))
+        if len(lines) == 1 and len(items) > 1:
+            items[-1:] = _LAST.sub(r"\1,\2", re.sub(r"^\s*(?:and|und|et|y)\s|\.$", "", items[-1])).split(",")
         if len(lines) == 1 and inner in (int, float) and not all(item.strip().isdigit() for item in items):
             items = [str(one.value) for one in find_numbers(normalise(text))] if len(text) < _LINE else []
     items = [item for part in items if (item := part.strip().strip("\"'\u201c\u201d"))]
-    if items and (fitted := _fit(type_adapter(kind), items)) is not None:
+    if not items or _read(inner, items[0], name) is None:
+        return None
+    if (fitted := _fit(type_adapter(kind), items)) is not None:
         return fitted[0], True
     found = [_read(inner, item, name) for item in items] if len(items) <= _PARTS else []
     values = [one[0] for one in found if one is not None]
-    return (values, True) if values and len(values) == len(items) else None
+    return (values, True) if len(values) == len(items) else None
 
 
 def _parts(kind: Any) -> list[str]:
