@@ -64,12 +64,14 @@ _DIGIT = re.compile(r"[\d\u00bc-\u00be\u2150-\u215e]")
 _BEGINS = re.compile(
     r"(?:\s?[^\W\d]+){0,3}\s*(?:[,.;:(\n!](?!\d)|\u2014|\s-\s|$|\b(?:in|on|at|of|for|by|from|with|after|since|as|because)\b)"
 )
-#: What follows a number that is a paragraph by itself: a unit.
-_ALONE = re.compile(r"[*)]*(?:\s?[^\W\d]+){0,2}[\s*).]*")
+#: What follows a number that is a paragraph by itself, and the answer, whatever explains it: a unit.
+_ALONE = re.compile(r"[*)]*(?:\s?[^\W\d]+){0,2}[ \t*).]*(?:\n\s*\n|\Z)")
 #: Words of a calculation, whose last number is the answer.
 _REASONS = re.compile(
     r"=|\b(?:so|thus|therefore|hence|total|altogether|left|leaving|leaves|remain\w*|makes?)\b", re.IGNORECASE
 )
+#: Two values at the end, of which none is chosen.
+_OPEN = re.compile(rf"(?i)\d\s*(?:or|oder|ou|o|или|或)\s*(?:\w\s*=\s*)?[-+]?[$\u20ac]?{_DIGITS}\W*\Z")
 _DENIED = re.compile(r"\b(?i:not|nicht|pas|rather than|instead of)\s[$\u20ac]?$|n[\u2019']t\s[$\u20ac]?$")
 _BRACKETED = re.compile(r"\([^()]*\)|\[[^\[\]]*\]")
 
@@ -171,21 +173,20 @@ def read_number(text: str, field: str = "answer") -> tuple[Number, bool] | None:
     numbers = _stated_numbers(bare) or [*find_numbers(bare)]
     if len(numbers) == 1 and (numbers[0].start, numbers[0].end) == (0, len(bare)):
         return numbers[0], False
-    if (
-        numbers
-        and _ALONE.fullmatch(bare.partition("\n\n")[0], numbers[0].end)
-        and not bare[: numbers[0].start].strip("*(")
-    ):
-        return numbers[0], True
+    if not numbers:
+        return None
+    first, rest = numbers[0], bare[numbers[0].end :]
+    listed = len(numbers) > 1 and not bare[first.end : numbers[1].start].strip(" ,;")
+    begins = not listed and not bare[: first.start].strip("\"'`*(~ ")
+    if begins and _ALONE.match(rest):
+        return first, True
     for conclusion in find_conclusions(bare, field):
         if (concluded := _concluded(conclusion)) is not None:
             return concluded, True
-    if not numbers:
-        return None
-    begins = _BEGINS.match(bare, numbers[0].end) and not bare[: numbers[0].start].strip("\"'`*(~ ")
-    listed = len(numbers) > 1 and not bare[numbers[0].end : numbers[1].start].strip(" ,;")
-    short = len(numbers) <= 3 and not listed and not _REASONS.search(_BRACKETED.sub(" ", bare[numbers[0].end :]))
-    return numbers[0] if begins and short else numbers[-1], True
+    if begins and len(numbers) <= 3 and _BEGINS.match(rest) and not _REASONS.search(_BRACKETED.sub(" ", rest)):
+        return first, True
+    outside = [*find_numbers(_BRACKETED.sub(" ", bare.replace("(=", "=")))]
+    return None if _OPEN.search(bare) else ((outside or numbers)[-1], True)
 
 
 def _concluded(text: str) -> Number | None:

@@ -9,15 +9,17 @@ import json
 import re
 import types
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from contextlib import suppress
+from functools import lru_cache, reduce
 from itertools import islice
+from operator import getitem
 from typing import Any, Literal, Union, get_args, get_origin
 
 from workbench.errors import NodeError
 from workbench.kit.answers.choices import TRUTH, choices_of
 from workbench.kit.answers.conclusions import DECORATION, find_boxed, find_parts, find_rows, split_fields
 from workbench.kit.answers.json_text import load, read_values
-from workbench.kit.answers.numbers import Number, find_numbers, normalise, read_number
+from workbench.kit.answers.numbers import find_numbers, normalise, read_number
 from workbench.kit.answers.shapes import object_shape, type_adapter
 from workbench.workflow import Field
 
@@ -27,15 +29,17 @@ _ITEM = re.compile(
 )
 #: What stands between the items of a line; a comma before three digits groups thousands.
 _SEPARATOR = re.compile(r",(?!\d{3}\b)|[;\u3001\uff0c\uff1b]")
+#: What stands around the items of a line.
+_AROUND = re.compile(r"^[\[(](.*)[\])]$|^[^,;:]{0,80}\b(?:are|is|sind|sont|son)\s*[:\uff1a]\s*")
 #: The last two items of a line, which need no comma; a key and its value on a line.
 _LAST = re.compile(r"^\s*([^\W\d]+) (?:and|or|und|oder|et|ou|y|o|e) ([^\W\d]+)\s*$")
 _PAIR = re.compile(rf"(?m)^{DECORATION}([^:=\n]++)[:=][ \t*_`]*+(.++)$")
 #: A text that is one fence.
 _FENCED = re.compile(r"```\w*[ \t]*\n((?:[^`]++|`(?!``))*+)```")
-#: Kinds of pydantic's errors of single values, by the type that was wanted.
 #: The most values of a text that are tried; the most parts of one, or items in lines, that are read as texts; the
 #: longest line in which numbers are looked for.
 _MANY, _PARTS, _LINE = 100, 500, 10_000
+#: Kinds of pydantic's errors of single values, by the type that was wanted.
 _WANTED = {"int": int, "float": float, "bool": bool, "decimal": float}
 
 
@@ -95,7 +99,9 @@ def _read(kind: Any, text: str, name: str) -> tuple[Any, bool] | None:
             return None, False
         return choices_of(tuple(map(as_text, values)), values).read(text, name)
     if kind in (int, float):
-        return _as_number(kind, read_number(text, name))
+        found = read_number(text, name)
+        kept = found is not None and (kind is float or found[0].value == int(found[0].value))
+        return (kind(found[0].value), found[1]) if found and kept else None
     if get_origin(kind) in (Union, types.UnionType):
         return _read_union(get_args(kind), text, name)
     return _read_structured(kind, text, name)
@@ -105,12 +111,6 @@ def _unboxed(text: str) -> str:
     """A text; if its last line ends with a box of LaTeX, what this holds."""
     last = text.rpartition("\n")[2].rstrip(" .$")
     return (find_boxed(last) or text) if "\\boxed" in last and last.endswith("}") else text
-
-
-def _as_number(kind: Any, found: tuple[Number, bool] | None) -> tuple[Any, bool] | None:
-    if found is None or (kind is int and found[0].value != int(found[0].value)):
-        return None
-    return kind(found[0].value), found[1]
 
 
 def _read_union(kinds: Sequence[Any], text: str, name: str) -> tuple[Any, bool] | None:
@@ -139,6 +139,7 @@ def _read_structured(kind: Any, text: str, name: str) -> tuple[Any, bool] | None
     parts = split_fields(text, names, all_labelled=True)
     if (kind is dict or get_origin(kind) is dict) and len(pairs := _PAIR.findall(text)) == len(text.split("\n")):
         parts = {key.strip(" \t*_`"): value for key, value in pairs}
+    parts = {key: value.strip("\"' ") for key, value in parts.items()}
     if parts and (fitted := _fit(adapter, parts)) is not None:
         return fitted[0], True
     return None
@@ -149,8 +150,9 @@ def first_values(text: str) -> tuple[tuple[Any, int, int], ...]:
     """(value, start, end) of the first lists and objects in a text, and of its table; read once for all that ask."""
     found = [*islice(read_values(text), _MANY)]
     if rows := find_rows(text):
-        found += [(rows[0], 0, 0)] if len(rows) == 1 else []
-        found.append((rows, 0, 0))
+        cells = [[*row.values()] for row in rows]
+        simple = {1: lambda: [cell for (cell,) in cells], 2: lambda: dict(cells)}.get(len(rows[0]), list)()
+        found += [(value, 0, 0) for value in (rows[0] if len(rows) == 1 else None, rows, simple) if value]
     return tuple(found)
 
 
@@ -196,24 +198,15 @@ def _mended(value: Any, errors: Sequence[Mapping[str, Any]]) -> Any:
     """A value with those parts read as texts that pydantic refused."""
     value = json.loads(json.dumps(value))
     for error in errors:
-        place, holder = list(error["loc"]), value
-        while len(place) > 1 and isinstance(holder, list | dict):
-            try:
-                holder = holder[place.pop(0)]
-            except (KeyError, IndexError, TypeError):
-                break
-        given = error["input"]
-        if not place or not isinstance(given, str) or not isinstance(holder, list | dict):
+        if not isinstance(given := error["input"], str):
             continue
-        with_type = _WANTED.get(error["type"].partition("_")[0])
-        found = _read(with_type, given, str(place[0])) if with_type else None
+        wanted = _WANTED.get(error["type"].partition("_")[0])
         if error["type"] == "literal_error":
-            wanted = re.findall(r"'((?:[^'\\]|\\.)*)'", error["ctx"]["expected"])
-            found = choices_of(tuple(wanted), tuple(wanted)).read(given) if wanted else None
-        try:
-            holder[place[0]] = None if _is_none(given) else found[0] if found is not None else given  # type: ignore[index]
-        except (KeyError, IndexError, TypeError):
-            continue
+            wanted = Literal[tuple(re.findall(r"'((?:[^'\\]|\\.)*)'", error["ctx"]["expected"]))]  # type: ignore[valid-type]
+        found = _read(wanted, given, "answer") if wanted else (given, False)
+        with suppress(LookupError, TypeError, ValueError):  # a place within a union has its type at the end
+            *way, last = error["loc"]
+            reduce(getitem, way, value)[last] = None if _is_none(given) else (found or (given,))[0]
     return value
 
 
@@ -221,15 +214,15 @@ def _read_list(kind: Any, text: str, name: str) -> tuple[Any, bool] | None:
     """A list in lines, which are items as they are, or with commas; an empty one where the text says so."""
     if not text:
         return None
-    if _is_none(text) or text.casefold().rstrip(".") in ("empty", "no items", "[]", f"no {name}"):
+    if _is_none(text) or re.fullmatch(rf"(?i)empty|\[\]|(?:there (?:are|is) )?no (?:items|{re.escape(name)})\.?", text):
         return [], False
     inner = (get_args(kind) or (Any,))[0]
     items = _ITEM.findall(text)
     if not items:
         lines = [line.strip() for line in text.split("\n") if line.strip()]
         lines = lines[1:] if len(lines) > 1 and lines[0].endswith((":", "\uff1a")) else lines
-        items = lines if len(lines) > 1 else _SEPARATOR.split(re.sub(r"^[\[(](.*)[\])]$", r"\1", lines[0]))
-        if len(lines) == 1 and len(items) > 1:
+        items = lines if len(lines) > 1 else _SEPARATOR.split(_AROUND.sub(lambda found: found[1] or "", lines[0]))
+        if len(lines) == 1 and (len(items) > 1 or inner is not str):
             items[-1:] = _LAST.sub(r"\1,\2", re.sub(r"^\s*(?:and|und|et|y)\s|\.$", "", items[-1])).split(",")
         if len(lines) == 1 and inner in (int, float) and not all(item.strip().isdigit() for item in items):
             items = [str(one.value) for one in find_numbers(normalise(text))] if len(text) < _LINE else []
