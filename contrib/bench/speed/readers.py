@@ -20,6 +20,7 @@ from workbench.kit import answers
 from workbench.kit.answers.json_text import load_loose
 from workbench.kit.call_parser import answer_text, read_text
 from workbench.kit.native_calls import read_native_calls
+from workbench.kit.proposer import read_prompt
 from workbench.lm import Request, Response, split_thoughts
 from workbench.workflow import Signature, parse_signature
 
@@ -122,6 +123,7 @@ READERS: dict[str, Callable[[str], Any]] = {
     "loose JSON": load_loose,
     "code": answers.find_code,
     "thoughts": split_thoughts,
+    "prompt": read_prompt,
 }
 
 
