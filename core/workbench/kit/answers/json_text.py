@@ -112,7 +112,7 @@ _QUOTES = re.compile(r'<\|"\|>|<escape>')
 
 def _mended(raw: str) -> str:
     """A text with straight quotes, quotes around keys and in strings escaped, and without comments and last commas."""
-    raw = _QUOTES.sub('"', raw.translate(_STRAIGHT))
+    raw = _QUOTES.sub('"', raw if raw.isascii() else raw.translate(_STRAIGHT))
     if re.match(r'[\[{]\s*\\"', raw):  # a string that holds JSON
         raw = raw.replace('\\"', '"')
     return _PART.sub(_mended_part, raw)
