@@ -17,7 +17,7 @@ import pytest
 
 from workbench.errors import NodeError, SpecError
 from workbench.kit import answers
-from workbench.kit.answers import read_grade
+from workbench.kit.answers import json_text, read_grade
 from workbench.kit.call_parser import read_text
 from workbench.kit.proposer import read_prompt
 from workbench.lm import split_thoughts
@@ -148,3 +148,10 @@ def test_the_work_of_a_reader_grows_with_the_length(name: str) -> None:
         short, long = make(15_000), make(60_000)
         ratios = (seconds(MEASURED[name], long, 1) / (seconds(MEASURED[name], short, 1) + 0.001) for _ in range(4))
         assert any(ratio < 8 for ratio in ratios), made
+
+
+def test_brackets_that_do_not_end_are_tried_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """33.1: each try reads to the end of the text."""
+    tries, read = list[int](), json_text.read_object
+    monkeypatch.setattr(json_text, "read_object", lambda text, at, mends: tries.append(at) or read(text, at, mends))
+    assert list(json_text.read_values("[" * 40 + "1, " * 100_000 + "no")) == [] and len(tries) < 6

@@ -55,6 +55,7 @@ TEXTS: dict[str, Callable[[int], str]] = {
     "unclosed braces": _fill("{ not closed, a: b  "),
     "braces alone": _fill("{"),
     "unclosed objects": _fill('{"a": [1, 2  '),
+    "open lists": _fill("1, ", "[" * 49),
     "small objects": _fill('{"a": 1} and '),
     "calls": _fill('call: {"tool": "x"}\n'),
     "known calls": _fill('call: look(where="here")\n'),

@@ -82,8 +82,8 @@ def read_object(text: str, start: int, mends: bool = True) -> tuple[Any, int, st
     raw = find_balanced(text, start)
     end = min(len(text), start + len(raw))
     for candidate in dict.fromkeys((raw, _mended(raw))):
-        with_json = load(candidate)
-        if with_json is not None:
+        changed = candidate is not raw or not text.startswith(raw, start)
+        if changed and (with_json := load(candidate)) is not None:
             return with_json, end, ""
         try:
             if len(candidate) < _SHORT:
@@ -98,7 +98,7 @@ _END = r"(?=\s{0,40}(?:[,:}\]]|$))"
 #: What is JSON as it stands; strings in single quotes, with what stands between them; and what is mended: strings,
 #: up to a quote that an end follows, or the rest of the text; comments and commas too many; keys; constants.
 _PART = re.compile(
-    rf"""(?:[^"',\w/\#]++|\d++(?!\w)|,(?!\s*[\]}}])|(?:true|false|null)\b|"(?:[^"\\]++|\\.)*+"{_END})++|"""
+    rf"""(?:[^"',A-Za-z_/\#]++|,(?!\s*[\]}}])|(?:true|false|null)\b|"(?:[^"\\]++|\\.)*+"{_END})++|"""
     rf"""(?P<single>(?:'[^'"\\\n]*+'{_END}(?:[\s\d.:{{}}\[\]-]|,(?!\s*[\]}}]))*+)++)|'(?P<quoted>(?:[^'\\\n]|\\.)*+)'{_END}|"""
     rf"""(?P<double>"(?P<text>(?:[^"\\]|\\.|"(?!{_END}))*+)(?:"|\Z))|"""
     r"""(?P<nothing>//[^\n]*|/\*[^*]*\*/|\#[^\n]*|,)|(?P<key>[A-Za-z_]\w{0,80}(?=\s{0,9}:))|"""

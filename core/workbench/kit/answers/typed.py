@@ -186,9 +186,10 @@ def _fit(adapter: Any, value: Any, most: int = _PARTS) -> tuple[Any] | None:
         try:
             return (adapter.dump_python(adapter.validate_python(value), mode="json"),)
         except ValidationError as error:
-            if error.error_count() > most:
+            errors = error.errors() if error.error_count() <= most else []
+            if not any(isinstance(one["input"], str) for one in errors):  # nothing that can be read
                 return None
-            value = _mended(value, error.errors())
+            value = _mended(value, errors)
         except (ValueError, TypeError, RecursionError, OverflowError):
             return None
     return None
