@@ -41,7 +41,7 @@ _STOP = re.compile(r"\n|(?<=[.!?;])\s|[\u3002\uff01\uff1f\uff1b]|[,\s](?:because
 _BETWEEN_WORDS = dict.fromkeys(map(ord, " _-\t\n"))
 #: The most results that are looked at, the last ones of a text; characters at its end in which they are looked for;
 #: keys of an object that may name outputs; labels.
-MANY, _END, _KEYS, _LABELS = 20, 5_000, 1_000, 1_000
+MANY, _END, _KEYS, _LABELS = 20, 4_000, 1_000, 1_000
 
 
 @lru_cache(maxsize=512)
