@@ -52,9 +52,8 @@ def insights_messages(
 def read_insights(text: str, most: int) -> list[str]:
     """The statements of an answer: lines with a bullet or a number, each once. What is no list gives none."""
     found: list[str] = []
-    for line in text.splitlines():
-        match = re.match(r"\s*(?:[-*•]|\d{1,2}[.)])\s+(\S.*)", line)
-        statement = " ".join(match.group(1).split()) if match else ""
+    for said in re.findall(r"(?m)^[ \t]*(?:[-*•]|\d{1,2}[.)])[ \t]+(\S.*)", text):
+        statement = " ".join(said.split())
         if 8 <= len(statement) <= LONGEST and statement not in found:
             found.append(statement)
     return found[:most]

@@ -6,16 +6,18 @@ whose work grew with the square of the length.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from workbench.errors import NodeError, SpecError
 from workbench.kit import answers
-from workbench.kit.answers import read_grade
+from workbench.kit.answers import json_text, read_grade
 from workbench.kit.call_parser import read_text
 from workbench.kit.proposer import read_prompt
 from workbench.lm import split_thoughts
@@ -25,6 +27,10 @@ from workbench_memory.prompts import read_insights
 from workbench_metrics.structured import parse_json
 from workbench_textgrad.prompts import enabled_by, read_gradient, read_tools
 from workbench_training.rewards import _blocks
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "contrib" / "bench" / "speed"))
+from readers import READERS as MEASURED
+from readers import TEXTS, seconds
 
 SIZE = 60_000
 #: What an answer repeats. Each is tried alone, after a beginning and before an end.
@@ -133,3 +139,19 @@ def test_a_long_answer_is_read_in_a_moment(name: str, ends: list[tuple[str, str]
             with suppress(NodeError, SpecError, ValueError):
                 READERS[name](text)
             assert time.process_time() - begun < 3, (name, unit, begin, end)
+
+
+@pytest.mark.parametrize("name", [n if n in FIRST else pytest.param(n, marks=pytest.mark.slow) for n in MEASURED])
+def test_the_work_of_a_reader_grows_with_the_length(name: str) -> None:
+    """33.1: four times the text takes four times the CPU; where work grows with the square, it takes sixteen times."""
+    for made, make in TEXTS.items():
+        short, long = make(15_000), make(60_000)
+        ratios = (seconds(MEASURED[name], long, 1) / (seconds(MEASURED[name], short, 1) + 0.001) for _ in range(4))
+        assert any(ratio < 8 for ratio in ratios), made
+
+
+def test_brackets_that_do_not_end_are_tried_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """33.1: each try reads to the end of the text."""
+    tries, read = list[int](), json_text.read_object
+    monkeypatch.setattr(json_text, "read_object", lambda text, at, mends: tries.append(at) or read(text, at, mends))
+    assert list(json_text.read_values("[" * 40 + "1, " * 100_000 + "no")) == [] and len(tries) < 6

@@ -31,6 +31,22 @@ ANSWERS: list[Mutant] = [
         ('value = float(value) ** power if found["ten"] in', "value = float(value) if found", "powers are not read"),
     ),
     *changes_of(
+        HERE + "numbers.py",
+        TESTS + "test_habits.py",
+        ("return None if _OPEN.search(bare) else", "return None if False else", "one of two values is taken"),
+        ("if begins and _ALONE.match(rest):", "if False:", "an explanation hides the value before it"),
+    ),
+    *changes_of(
+        HERE + "typed.py",
+        TESTS + "test_habits.py",
+        ("    if rows := find_rows(text):\n", "    if rows := []:\n", "tables are not read"),
+    ),
+    *changes_of(
+        HERE + "json_text.py",
+        "tests/whole/test_long_answers.py",
+        ("and spent < 2 * len(text) + 200_000:", "and True:", "work on brackets that do not end is not bounded"),
+    ),
+    *changes_of(
         HERE + "code.py",
         TESTS + "test_code.py",
         ("(?:^[ \\t]*(?P=marks)|\\Z)", "(?:(?P=marks)|\\Z)", "a string of marks ends a block"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from workbench.kit.answers.json_text import find_balanced, load, load_loose, read_literal, read_object
@@ -18,9 +18,13 @@ _BETWEEN = re.compile(
     r"<\uff5c[^\uff5c]{1,40}\uff5c>|json\b|[ \t`:\n])*(?:```\w*\s*)?"
 )
 _PAIRS = re.compile(r"(?s)<arg_key>([^<]*)</arg_key>\s*<arg_value>((?:(?!</?arg_).)*)</arg_value>")
-OPENING = re.compile(r"\s*(?:```[\w+-]*\s*|[`*_]+)?\s*")
+_OPENING = re.compile(r"\s*(?:```[\w+-]*\s*|[`*_]+)?\s*")
 NAME = re.compile(r"[A-Za-z_][\w-]*(?:\.\w+)*")
-_ARGUMENTS = ("arguments", "parameters", "args", "input", "tool_input", "tool_args", "params")
+_FENCE = re.compile(r"(?s)\s*+```[\w+-]*[ \t]*\n(.*?)(?:\n```|\Z)")
+#: What the arguments, the name and the whole of a call are called.
+_ARGUMENTS = ("arguments", "parameters", "args", "input", "tool_input", "tool_args", "params", "action_input")
+_NAMES = ("function", "tool_name", "function_name", "recipient_name", "action")
+_WRAPPERS = ("tool_calls", "tool_uses", "tool_call", "function_call", "functionCall", "toolUse", "function")
 
 
 @dataclass(frozen=True)
@@ -28,95 +32,109 @@ class Reading:
     """The calls in a reply.
 
     fault: why an apparent call cannot be read. certain: whether it was a line `call: {...}`, which can mean nothing
-    else. tool: the tool that it seems to name.
+    else. tool: the tool that it seems to name. end: the index behind what was read.
     """
 
     calls: Sequence[Call] = ()
     fault: str | None = None
     certain: bool = False
     tool: str | None = None
+    end: int = 0
 
 
 NOTHING = Reading()
 
 
-def read_at(text: str, place: int, tools: Tools) -> tuple[Reading, int]:
-    """The reading after a mark, JSON or a name with arguments, and the index of its end."""
-    opening = OPENING.match(text, place)
-    start = opening.end() if opening else place
+def read_at(text: str, place: int, tools: Tools) -> Reading:
+    """The reading after a mark: JSON, or a name with arguments."""
+    start = skip_opening(text, place)
     if text.startswith("[", start) and (pythonic := read_expression(raw := find_balanced(text, start), tools)):
-        return pythonic, start + len(raw)
-    if text[start : start + 1] in ("{", "["):
-        reading = json_at(text, start, tools, marked=True)
-        return reading, read_object(text, start)[1]
+        return replace(pythonic, end=start + len(raw))
+    if text.startswith(("{", "["), start):
+        return json_at(text, start, tools, marked=True)
     found = NAME.match(text, start)
     if found is None:
-        return NOTHING, start
+        return NOTHING
     name, end = found.group(), found.end()
-    if text[end : end + 1] == "(":
-        return _python_at(text, start, end, name, tools)
+    if text.startswith("(", end):
+        return _python_at(text, start, end, tools)
     between = _BETWEEN.match(text, end)
     after = between.end() if between else end
     if text.startswith("<arg_key>", after):
-        arguments = {key.strip(): read_value(value) for key, value in _PAIRS.findall(text[after:])}
-        return Reading([{"name": known_name(name, tools) or name, "arguments": arguments}]), len(text)
-    if text[after : after + 1] == "{":
-        arguments, stop, why = read_object(text, after)
-        if isinstance(arguments, dict):
-            return Reading([{"name": known_name(name, tools) or name, "arguments": arguments}]), stop
-        fault = Reading(fault=f"its arguments cannot be read: {why}", tool=name)
-        return (fault if name in tools else NOTHING), stop
-    if name not in tools:
-        return NOTHING, end
-    fence = re.compile(r"\s*+```[\w+-]*[ \t]*\n(.*?)(?:\n```|\Z)", re.DOTALL).match(text, end)
+        return Reading(
+            [_call(name, {key.strip(): read_value(value) for key, value in _PAIRS.findall(text, after)}, tools)]
+        )
+    if text.startswith("{", after):
+        reading = with_object(name, text, after, tools)
+        return reading if reading.calls or name in tools else NOTHING
+    return _plain_arguments(name, text, end, tools) if name in tools else NOTHING
+
+
+def skip_opening(text: str, place: int) -> int:
+    """The place of a body behind blanks, a fence and marks of Markdown."""
+    opening = _OPENING.match(text, place)
+    return opening.end() if opening else place
+
+
+def with_object(name: str, text: str, place: int, tools: Tools) -> Reading:
+    """The call of a name whose arguments are the JSON object at a place."""
+    arguments, end, why = read_object(text, place)
+    if isinstance(arguments, dict):
+        return Reading([_call(name, arguments, tools)], end=end)
+    return Reading(fault=f"its arguments cannot be read: {why}", tool=name, end=end)
+
+
+def _plain_arguments(name: str, text: str, end: int, tools: Tools) -> Reading:
+    """A tool with its only argument in a fence, or with none."""
+    fence = _FENCE.match(text, end)
     if fence and len(tools[name]) == 1:
-        return Reading([{"name": name, "arguments": {tools[name][0]: fence.group(1)}}]), fence.end()
-    line = text[end:].split("\n")[0]
+        return Reading([{"name": name, "arguments": {tools[name][0]: fence.group(1)}}])
+    line = _line_at(text, end)
     if not line.strip(" \t`*.;"):
-        return Reading([{"name": name, "arguments": {}}]), end + len(line)
+        return Reading([{"name": name, "arguments": {}}], end=end + len(line))
     if re.match(r"\s*(?:,|with\b|[\w-]+\s*[=:])", line):
-        return Reading(fault="its arguments are not a JSON object", tool=name), end
-    return NOTHING, end
+        return Reading(fault="its arguments are not a JSON object", tool=name)
+    return NOTHING
+
+
+def _line_at(text: str, place: int) -> str:
+    ends = text.find("\n", place)
+    return text[place : ends if ends >= 0 else len(text)]
 
 
 def json_at(text: str, start: int, tools: Tools, marked: bool) -> Reading:
     """A call in JSON. marked: whether a mark precedes it; without one, it must name a tool and its arguments."""
     body, end, why = read_object(text, start)
-    seen = text[start:end]
-    named = re.search(r"""["'](?:tool|name|function)["']\s*:\s*["']([\w.-]+)["']""", seen)
-    name = named.group(1) if named and named.group(1) in tools else None
     if body is None:
+        seen = text[start:end]
+        named = re.search(r"""["'](?:tool|name|function)["']\s*:\s*["']([\w.-]+)["']""", seen)
+        name = named.group(1) if named and named.group(1) in tools else None
         attempt = (
             re.search(r"""["'](?:tool|name|arguments)["']\s*:""", seen) if marked else name and "arguments" in seen
         )
-        return Reading(fault=f"its JSON cannot be read: {why}", tool=name) if attempt else NOTHING
+        return Reading(fault=f"its JSON cannot be read: {why}", tool=name, end=end) if attempt else NOTHING
     body = unwrapped(body, tools if marked else {})
-    if isinstance(body, dict):
-        body = {k: known_name(v, tools) or v if k in ("tool", "name") else v for k, v in body.items()}
-    if isinstance(body, dict) and isinstance(body.get("tool") or body.get("name"), str):
-        return Reading([make_call(body, tools)]) if marked or _is_call(body, tools) else NOTHING
-    known = isinstance(body, dict) and ("arguments" in body or not body)
-    return Reading(fault="it names no tool", certain=True) if marked and known else NOTHING
+    if not isinstance(body, dict):
+        return NOTHING
+    body = {k: known_name(v, tools) or v if k in ("tool", "name") else v for k, v in body.items()}
+    if isinstance(body.get("tool") or body.get("name"), str):
+        return Reading([make_call(body, tools)], end=end) if marked or _is_call(body, tools) else NOTHING
+    known = marked and ("arguments" in body or not body)
+    return Reading(fault="it names no tool", certain=True, end=end) if known else NOTHING
 
 
 def unwrapped(body: Any, tools: Tools) -> Any:
-    """The call inside the wrappers that some models add."""
-    if isinstance(body, list):
-        return unwrapped(body[0], tools) if body else None
+    """The call inside the wrappers that some models add, with its name as `name` or `tool`."""
+    while isinstance(body, list):
+        body = body[0] if body else None
     if not isinstance(body, dict):
         return None
-    for key in ("tool_calls", "tool_uses", "tool_call", "function_call", "functionCall", "toolUse"):
+    for key in _WRAPPERS:
         if isinstance(body.get(key), list | dict) and body[key]:
             return unwrapped(body[key], tools)
-    if isinstance(body.get("function"), dict):
-        return body["function"]
-    if isinstance(body.get("function"), str) and "name" not in body:
-        return {"name": body["function"], **{k: v for k, v in body.items() if k not in ("function", "type")}}
-    if isinstance(body.get("action"), str) and "action_input" in body:
-        return {"name": body["action"], "arguments": body["action_input"]}
-    for key in ("tool_name", "function_name", "recipient_name"):
-        if isinstance(body.get(key), str):
-            body = {"name": body[key], **{k: v for k, v in body.items() if k not in (key, "tool_call_id")}}
+    for key in _NAMES:
+        if isinstance(body.get(key), str) and not {"name", "tool"} & set(body):
+            return {"name": body[key], **{k: v for k, v in body.items() if k not in (key, "type", "tool_call_id")}}
     if len(body) == 1 and (name := next(iter(body))) in tools and isinstance(body[name], dict):
         return {"name": name, "arguments": body[name]}
     return body
@@ -135,9 +153,7 @@ def _is_call(body: Mapping[str, Any], tools: Tools) -> bool:
     name, rest = body.get("tool") or body.get("name"), set(body) - {"tool", "name", "id", "type"}
     if not isinstance(name, str) or name not in tools:
         return "tool" in body and isinstance(body.get("arguments"), dict)
-    if any(key in body for key in _ARGUMENTS):
-        return True
-    return "tool" in body and rest <= set(tools[name])
+    return any(key in body for key in _ARGUMENTS) or ("tool" in body and rest <= set(tools[name]))
 
 
 def make_call(body: Mapping[str, Any], tools: Tools) -> Call:
@@ -157,32 +173,25 @@ def make_call(body: Mapping[str, Any], tools: Tools) -> Call:
     return {"name": name, "arguments": given}
 
 
-def _python_at(text: str, start: int, opening: int, name: str, tools: Tools) -> tuple[Reading, int]:
+def _call(name: str, arguments: Mapping[str, Any], tools: Tools) -> Call:
+    return {"name": known_name(name, tools) or name, "arguments": arguments}
+
+
+def _python_at(text: str, start: int, opening: int, tools: Tools) -> Reading:
     """A call `NAME(...)`. An unknown tool counts only with keyword arguments and at the end of a line."""
-    raw = find_balanced(text, opening)
-    end = opening + len(raw)
-    if (known := known_name(name, tools)) is not None:
-        name = known
-        reading = read_expression(f"{name}{raw}", tools)
-        return reading or Reading(fault=f"the arguments of {name}(...) cannot be read", tool=name), end
-    try:
-        call = ast.parse(f"_{raw}", mode="eval").body
-        if (
-            isinstance(call, ast.Call)
-            and call.keywords
-            and not call.args
-            and not text[end:].split("\n")[0].strip(" `.")
-        ):
-            return Reading(
-                [{"name": name, "arguments": {str(k.arg): read_literal(k.value) for k in call.keywords}}]
-            ), end
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        pass
-    return NOTHING, end
+    end = opening + len(find_balanced(text, opening))
+    ends_line = not _line_at(text, end).strip(" `.")
+    if reading := read_expression(text[start:end], tools, unknown=ends_line):
+        return replace(reading, end=end)
+    known = known_name(text[start:opening], tools)
+    return Reading(fault=f"the arguments of {known}(...) cannot be read", tool=known, end=end) if known else NOTHING
 
 
-def read_expression(text: str, tools: Tools) -> Reading | None:
-    """The reading of a text that is one tool call in Python syntax; None for any other text."""
+def read_expression(text: str, tools: Tools, unknown: bool = False) -> Reading | None:
+    """The reading of a text that is one tool call in Python syntax; None for any other text.
+
+    unknown: whether that of an unknown tool counts, if all of its arguments are named.
+    """
     if not re.match(r"\[?\s*(?:print\()?[A-Za-z_][\w.-]*\(", text):
         return None
     try:
@@ -191,17 +200,20 @@ def read_expression(text: str, tools: Tools) -> Reading | None:
             tree = tree.elts[0]
         if isinstance(tree, ast.Call) and ast.unparse(tree.func) == "print" and len(tree.args) == 1:
             tree = tree.args[0]
-        name = known_name(ast.unparse(tree.func), tools) if isinstance(tree, ast.Call) else None
-        if not isinstance(tree, ast.Call) or name is None:
+        if not isinstance(tree, ast.Call):
             return None
+        called = ast.unparse(tree.func)
         given = [read_literal(part) for part in tree.args]
         named = {str(k.arg): read_literal(k.value) for k in tree.keywords}
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
+    name = known_name(called, tools)
+    if name is None:
+        return Reading([{"name": called, "arguments": named}]) if unknown and named and not given else None
     known = list(tools[name])
     if len(given) == 1 and not named and isinstance(given[0], dict) and set(given[0]) <= set(known):
         return Reading([{"name": name, "arguments": given[0]}])
-    if len(given) > len(known) or None in named or "None" in named:
+    if len(given) > len(known) or "None" in named:
         return None
     return Reading([{"name": name, "arguments": {**dict(zip(known, given, strict=False)), **named}}])
 

@@ -13,16 +13,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import replace
-from typing import Any
+from itertools import chain, islice, takewhile
 
 from workbench.kit.answers.conclusions import DECORATION
-from workbench.kit.answers.json_text import load, read_object
+from workbench.kit.answers.json_text import load
 from workbench.kit.call_bodies import (
     NAME,
     NOTHING,
-    OPENING,
     Reading,
     Tools,
     json_at,
@@ -30,36 +29,42 @@ from workbench.kit.call_bodies import (
     read_at,
     read_expression,
     read_value,
+    skip_opening,
+    with_object,
 )
 from workbench.lm import split_thoughts
 
 _STRICT = re.compile(r"(?im)^[ \t]*+call:\s*+(\{.*\})\s*$")
-_MARK = re.compile(rf"(?im)^{DECORATION}(?:tool[ _-]?|function[ _-]?)?call[*_`]*[ \t]*:[*_]*")
-_INLINE = re.compile(r"(?i)(?<=[ \t])call:")
-_TAG = re.compile(
-    r"(?im)<\|?(?!end_)(?:[a-z]{1,9}[_:])?(?:tool_?calls?|function_?calls?|tool_use|python_tag|action)(?:_begin|_start)?"
-    r"\|?>(?:\s*call:)?|\[TOOL_CALLS?\]|"
-    r"<\uff5ctool\u2581call\u2581begin\uff5c>(?:function<\uff5ctool\u2581sep\uff5c>)?|"
-    r"(?:^|<\|start\|>|<\|channel\|>)(?:assistant)?(?:commentary|analysis)? ?to=(?=functions\.)|"
-    r"<\|channel\|>(?:commentary|analysis) to=|^>>>[ \t]*"
+#: The marks of calls, by form: those that begin a line, those within one, and fences. The first two are found fast by
+#: what they look at first.
+_MARKS = (
+    re.compile(
+        rf"(?im)^(?=[ \t>*_`#\d.)-]*+[tfca\u273f\[{{])(?:{DECORATION}(?:"
+        r"(?P<mark>(?:tool[ _-]?|function[ _-]?)?call[*_`]*[ \t]*:[*_]*)|"
+        r"(?P<action>(?:action|(?P<other>\u273fFUNCTION\u273f|tool|function))[*_]*[ \t]*:[*_]*[ \t]*"
+        r"(?=(?P<named>\S.*)$)))|"
+        r"(?P<tag>(?:assistant)?(?:commentary|analysis)? ?to=(?=functions\.))|(?P<bare>[ \t]*(?=[\[{])))"
+    ),
+    re.compile(
+        r"(?m)[Cc<>\[](?:(?P<inline>(?<=[ \t].)(?i:all):)|"
+        r"(?<=<)(?P<element>(?i:function=|invoke name=)[\"']?(?P<named>[\w.-]+)[\"']?>)|"
+        r"(?P<tag>(?<=<)\|?(?!end_)(?i:(?:[a-z]{1,9}[_:])?(?:tool_?calls?|function_?calls?|tool_use|python_tag|action)"
+        r"(?:_begin|_start)?\|?>(?:\s*call:)?)|(?<=\[)(?i:TOOL_CALLS?)\]|(?<=^>)>>[ \t]*|"
+        r"(?<=<)\uff5ctool\u2581call\u2581begin\uff5c>(?:function<\uff5ctool\u2581sep\uff5c>)?|"
+        r"(?<=<)\|(?:start|channel)\|>(?:assistant)?(?:commentary|analysis)? ?to=))"
+    ),
+    re.compile(r"(?s)(?P<fence>```(?P<language>[\w+-]*)\s*(?P<named>.*?)(?:```|\Z))"),
 )
-_ELEMENT = re.compile(r"(?i)<(?:function=|invoke name=)[\"']?([\w.-]+)[\"']?>")
 _PARAMETER = re.compile(r"(?is)<parameter(?:=| name=)[\"']?([\w.-]+)[\"']?[^<>]*>\n?(.*?)\n?</parameter>")
-_ACTION = re.compile(
-    rf"(?im)^{DECORATION}(?:action|(?P<other>\u273fFUNCTION\u273f|tool|function))[*_]*[ \t]*:[*_]*[ \t]*"
-    r"(?P<named>\S.*)$"
-)
 _ACTION_INPUT = re.compile(
-    rf"(?im)\A(?:[ \t]*\n)*+{DECORATION}(?:action[ _]input|\u273fARGS\u273f|arguments|args|input)[*_]*[ \t]*:[*_]*"
+    rf"(?im)(?:[ \t]*\n)*+{DECORATION}(?:action[ _]input|\u273fARGS\u273f|arguments|args|input)[*_]*[ \t]*:[*_]*"
 )
-_FENCE = re.compile(r"(?s)```([\w+-]*)\s*(.*?)(?:```|\Z)")
-_BARE = re.compile(r"(?m)^[ \t]*(?=[\[{])")
+_ENDS_LINE = re.compile(r"[ \t]*[.!]?[ \t]*(?:\n|\Z)")
 _CODE_FENCES = frozenset({"python", "py", "tool_code"})
 _CALL_FENCES = frozenset({"tool_code", "tool_call", "function_call"})
 _CUT = "it was cut off at the limit of tokens"
-
-#: Places of a text tried for each form, so that a long text of braces takes no time.
-_MANY = 20
+#: Places of a text tried for each kind of marks, so that a long text of braces takes no time.
+_MANY = 40
 
 
 #: The beginning of each correction.
@@ -91,11 +96,17 @@ def read_text(text: str, tools: Tools, outputs: Collection[str] = (), cut: bool 
 
 def _first(text: str, tools: Tools, outputs: Collection[str]) -> Reading:
     """The first readable call before the answer; else the first fault, or NOTHING."""
-    end = _answer_begins(text, outputs)
-    readers = (_marked, _inline, _tagged, _elements, _actions, _fenced, _bare, _whole)
-    found = [one for reader in readers for one in reader(text, tools) if one[0] < end]
-    found.sort(key=lambda one: one[0])
-    return next((r for _, r in found if r.calls), next((r for _, r in found if r.fault), NOTHING))
+    if whole := read_expression(text.strip().strip("`").strip(), tools):
+        return whole
+    end, fault = _answer_begins(text, outputs), NOTHING
+    found = (takewhile(lambda mark: mark.start() < end, marks.finditer(text)) for marks in _MARKS)
+    places = chain(*(islice(marks, _MANY) for marks in found))
+    for place in sorted(places, key=lambda mark: mark.start()):
+        reading = _FORMS[place.lastgroup or ""](text, place, tools)
+        if reading.calls:
+            return reading
+        fault = fault if fault.fault else reading
+    return fault
 
 
 def correction(reading: Reading, tools: Tools) -> str:
@@ -128,79 +139,54 @@ def _answer_begins(text: str, outputs: Collection[str]) -> int:
     return found.start() if found else len(text)
 
 
-# Forms of a call. Each function yields (index, reading).
-
-_Found = Iterator[tuple[int, Reading]]
+# Forms of a call: each function gives the reading at a mark.
 
 
-def _marked(text: str, tools: Tools) -> _Found:
-    """Calls after `call:` at the beginning of a line."""
-    for mark in _some(_MARK.finditer(text)):
-        reading, _ = read_at(text, mark.end(), tools)
-        yield mark.start(), reading
+def _marked(text: str, mark: re.Match[str], tools: Tools) -> Reading:
+    """A call after `call:` at the beginning of a line, or after a tag such as <tool_call>."""
+    return read_at(text, mark.end(), tools)
 
 
-def _inline(text: str, tools: Tools) -> _Found:
-    """Calls after `call:` within a line: only those of a known tool that end the line."""
-    for mark in _some(_INLINE.finditer(text)):
-        reading, end = read_at(text, mark.end(), tools)
-        known = bool(reading.calls) and str(reading.calls[0]["name"]) in tools
-        if known and re.match(r"[ \t]*[.!]?[ \t]*(?:\n|\Z)", text[end:]):
-            yield mark.start(), reading
+def _inline(text: str, mark: re.Match[str], tools: Tools) -> Reading:
+    """A call after `call:` within a line: only one of a known tool that ends the line."""
+    reading = read_at(text, mark.end(), tools)
+    known = bool(reading.calls) and str(reading.calls[0]["name"]) in tools
+    return reading if known and _ENDS_LINE.match(text, reading.end) else NOTHING
 
 
-def _tagged(text: str, tools: Tools) -> _Found:
-    """Calls after a tag such as <tool_call>."""
-    for tag in _some(_TAG.finditer(text)):
-        reading, _ = read_at(text, tag.end(), tools)
-        yield tag.start(), reading
-
-
-def _elements(text: str, tools: Tools) -> _Found:
+def _element(text: str, mark: re.Match[str], tools: Tools) -> Reading:
     """`<function=NAME>{...}</function>`, or with an element for each argument."""
-    for element in _some(_ELEMENT.finditer(text)):
-        name, rest = element.group(1), text[element.end() :]
-        closing = re.search(r"(?i)</(?:function|invoke)>", rest)
-        inside = rest[: closing.start()] if closing else rest
-        arguments: Any = {
-            p.group(1): read_value(p.group(2)) for p in _PARAMETER.finditer(_through_last(inside, "</parameter>"))
-        }
-        if inside.strip().startswith("{"):
-            arguments, _, why = read_object(inside, inside.index("{"))
-            if not isinstance(arguments, dict):
-                yield element.start(), Reading(fault=f"its arguments cannot be read: {why}", tool=name)
-                continue
-        if arguments or name in tools:
-            yield element.start(), Reading([{"name": name, "arguments": arguments}])
+    name, closing = mark["named"], re.compile(r"(?i)</(?:function|invoke)>").search(text, mark.end())
+    inside = text[mark.end() : closing.start() if closing else len(text)]
+    if inside.lstrip().startswith("{"):
+        return with_object(name, inside, inside.index("{"), tools)
+    inside = inside.rpartition("</parameter>")[0] + "</parameter>"  # what follows has no end
+    arguments = {p.group(1): read_value(p.group(2)) for p in _PARAMETER.finditer(inside)}
+    return Reading([{"name": name, "arguments": arguments}]) if arguments or name in tools else NOTHING
 
 
-def _actions(text: str, tools: Tools) -> _Found:
+def _action(text: str, mark: re.Match[str], tools: Tools) -> Reading:
     """ReAct: `Action: NAME` with `Action Input: ...` on the next line, or `Action: NAME[...]`."""
-    for action in _some(_ACTION.finditer(text)):
-        written = action["named"].strip().strip("`*")
-        if action["other"] and written not in tools:  # words of prose, too
-            continue
-        given = _ACTION_INPUT.match(text[action.end() :])
-        if given is not None and NAME.fullmatch(written):
-            rest = text[action.end() + given.end() :]
-            yield action.start(), _with_input(written, rest, tools)
-        elif (bracket := re.fullmatch(r"([A-Za-z_][\w.-]*)\[(.*)\]\.?", written)) and bracket.group(1) in tools:
-            yield action.start(), _with_input(bracket.group(1), bracket.group(2), tools)
-        elif (name := NAME.match(written)) and name.group() in tools:
-            reading, _ = read_at(text, action.start("named"), tools)
-            yield action.start(), reading
+    written = mark["named"].strip().strip("`*")
+    if mark["other"] and written not in tools:  # words of prose, too
+        return NOTHING
+    given = _ACTION_INPUT.match(text, mark.end("named"))
+    if given is not None and NAME.fullmatch(written):
+        return _with_input(written, text, given.end(), tools)
+    if (bracket := re.fullmatch(r"([A-Za-z_][\w.-]*)\[(.*)\]\.?", written)) and bracket.group(1) in tools:
+        return _with_input(bracket.group(1), bracket.group(2), 0, tools)
+    return (
+        read_at(text, mark.start("named"), tools)
+        if (name := NAME.match(written)) and name.group() in tools
+        else NOTHING
+    )
 
 
-def _with_input(name: str, text: str, tools: Tools) -> Reading:
+def _with_input(name: str, text: str, place: int, tools: Tools) -> Reading:
     """A call whose arguments are JSON, or the text of its only argument."""
-    opening = OPENING.match(text)
-    start = opening.end() if opening else 0
-    if text[start : start + 1] == "{":
-        arguments, _, why = read_object(text, start)
-        if isinstance(arguments, dict):
-            return Reading([{"name": name, "arguments": arguments}])
-        return Reading(fault=f"its arguments cannot be read: {why}", tool=name)
-    line = text.strip().split("\n")[0].strip().strip("\"'`")
+    if text.startswith("{", start := skip_opening(text, place)):
+        return with_object(name, text, start, tools)
+    line = text[place:].strip().split("\n")[0].strip().strip("\"'`")
     if not line and name in tools:
         return Reading([{"name": name, "arguments": {}}])
     if len(tools.get(name, ())) == 1:
@@ -208,39 +194,29 @@ def _with_input(name: str, text: str, tools: Tools) -> Reading:
     return Reading(fault="its arguments are not a JSON object", tool=name)
 
 
-def _fenced(text: str, tools: Tools) -> _Found:
+def _fence(text: str, mark: re.Match[str], tools: Tools) -> Reading:
     """A fence with JSON, with a call in Python syntax, or, if a tool runs Python, with code."""
-    for fence in _some(_FENCE.finditer(text)):
-        language, content = fence.group(1).lower(), fence.group(2).strip()
-        runs = language in _CODE_FENCES and list(tools.get("python", ())) == ["code"]
-        code = Reading([{"name": "python", "arguments": {"code": content}}])
-        if content[:1] in ("{", "[") and content[:1]:
-            yield fence.start(), json_at(text, fence.start(2), tools, marked=language in _CALL_FENCES)
-        elif runs and content and language != "tool_code":  # a single call, too: two statements would be code
-            yield fence.start(), code
-        elif reading := read_expression(content, tools):
-            yield fence.start(), reading
-        elif runs and content:
-            yield fence.start(), code
+    language, content = mark["language"].lower(), mark["named"].strip()
+    if content.startswith(("{", "[")):
+        return json_at(text, mark.start("named"), tools, marked=language in _CALL_FENCES)
+    runs = content and language in _CODE_FENCES and list(tools.get("python", ())) == ["code"]
+    code = Reading([{"name": "python", "arguments": {"code": content}}])
+    if runs and language != "tool_code":  # a single call, too: two statements would be code
+        return code
+    return read_expression(content, tools) or (code if runs else NOTHING)
 
 
-def _bare(text: str, tools: Tools) -> _Found:
+def _bare(text: str, mark: re.Match[str], tools: Tools) -> Reading:
     """JSON at the beginning of a line."""
-    for place in _some(_BARE.finditer(text)):
-        yield place.start(), json_at(text, place.end(), tools, marked=False)
+    return json_at(text, mark.end(), tools, marked=False)
 
 
-def _whole(text: str, tools: Tools) -> _Found:
-    """A reply that is a call in Python syntax and nothing else."""
-    if reading := read_expression(text.strip().strip("`").strip(), tools):
-        yield 0, reading
-
-
-def _some(found: Iterator[re.Match[str]]) -> Iterator[re.Match[str]]:
-    for _, match in zip(range(_MANY), found, strict=False):
-        yield match
-
-
-def _through_last(text: str, end: str) -> str:
-    """A text up to its last `end`. What begins later has no end, and searching for it would take long."""
-    return text[: text.rfind(end) + len(end)] if end in text else ""
+_FORMS: dict[str, Callable[[str, re.Match[str], Tools], Reading]] = {
+    "mark": _marked,
+    "tag": _marked,
+    "inline": _inline,
+    "element": _element,
+    "action": _action,
+    "fence": _fence,
+    "bare": _bare,
+}

@@ -19,12 +19,14 @@ from workbench.workflow import NodeKind, Workflow
 
 #: Characters; longer texts are not accepted as instructions.
 MAX_PROMPT = 6000
+#: The longest one that stands without tags.
+_BARE = 1200
 
 _PROMPT = re.compile(r"(?is)<prompt>((?:(?!<prompt>).)*?)(?:</prompt>|\Z)")
 #: Names under which models give a prompt in JSON.
 _NAMES = frozenset("prompt instruction instructions new_instruction new_instructions improved_instruction".split())
-_PREAMBLE = re.compile(r"(?i)\W*(?:sure|certainly|of course|okay|here(?:'s| is| are)|below is)\b.*:\W*$")
-_LABEL = re.compile(r"(?i)\A\W*(?:(?:the )?(?:new|better|improved|revised|final) )?(?:instructions?|prompt)\**:\**\s*")
+_PREAMBLE = re.compile(r"(?i)\W*+(?:sure|certainly|of course|okay|here(?:'s| is| are)|below is)\b.*:\W*$")
+_LABEL = re.compile(r"(?i)\A\W*+(?:(?:the )?(?:new|better|improved|revised|final) )?(?:instructions?|prompt)\**:\**\s*")
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ def read_prompt(text: str) -> str | None:
     found = _PROMPT.findall(text)
     body = found[-1] if found else _bare_prompt(text)
     body = body.strip().strip('"').strip()
-    return body if 0 < len(body) <= (MAX_PROMPT if found else 1200) else None
+    return body if 0 < len(body) <= (MAX_PROMPT if found else _BARE) else None
 
 
 def _bare_prompt(text: str) -> str:
@@ -137,6 +139,8 @@ def _bare_prompt(text: str) -> str:
         return named[-1] if isinstance(named[-1], str) else ""
     if fences := find_code(text):
         return max(fences, key=len)
+    if len(text) > 2 * _BARE:
+        return ""
     text = re.sub(r"(?i)</?prompt>|```\w*", "", text).strip()
     first, line, rest = text.partition("\n")
     return rest if line and _PREAMBLE.match(first) else _LABEL.sub("", text)

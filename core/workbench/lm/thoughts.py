@@ -32,9 +32,9 @@ _MARKS = {
 }
 _OPENING = re.compile(rf"(?im)^[ \t]*(?:<\|start\|>assistant)?({'|'.join(map(re.escape, _MARKS))})")
 #: An end without a beginning, which stands in the prompt. In backticks it is spoken of.
-_CLOSING = re.compile(
-    rf"(?i)(?<!`)(?:{'|'.join(re.escape(end) for end in _MARKS.values() if ' ' not in end)})(?!`)|"
-    r"(?<=[.?!\w])assistantfinal"  # gpt-oss, where its special tokens were left out
+_CLOSING = re.compile(  # in lower case; a pattern that begins with a character is found fast
+    rf"[<\[\u25c1](?<!`.)(?:{'|'.join(re.escape(end[1:]) for end in _MARKS.values() if ' ' not in end).lower()})(?!`)|"
+    r"a(?<=[.?!\w].)ssistantfinal"  # gpt-oss, where its special tokens were left out
 )
 #: What templates put before and behind what is said.
 _BEFORE = re.compile(
@@ -69,9 +69,7 @@ def split_thoughts(text: str) -> tuple[str, str]:
         return "", text
     if (turn := _NEXT_TURN.search(text)) and turn[1] not in text[: turn.start()]:  # else it speaks of turns
         text = text[: turn.start()]
-    low, thoughts, said, place = text.lower(), list[str](), list[str](), 0
-    if len(low) != len(text):  # a letter that has no lower case of one character: places would differ
-        low = "".join(c.lower() if len(c.lower()) == 1 else c for c in text)
+    low, thoughts, said, place = _lower(text), list[str](), list[str](), 0
     while opening := _OPENING.search(text, place):
         ending = _MARKS[opening[1].lower()]
         end = low.find(ending, opening.end())
@@ -80,10 +78,16 @@ def split_thoughts(text: str) -> tuple[str, str]:
         place = end + len(ending) if end >= 0 else len(text)
     said.append(text[place:])
     rest = "".join(said)
-    if closings := [*_CLOSING.finditer(rest)]:
+    if closings := [*_CLOSING.finditer(_lower(rest))]:
         thoughts.append(rest[: closings[-1].start()].strip())
         rest = rest[closings[-1].end() :]
     return "\n\n".join(filter(None, thoughts)), _without_tokens(rest).lstrip("\n" if thoughts else "")
+
+
+def _lower(text: str) -> str:
+    """A text in lower case, with each character at its place: some have no lower case of one character."""
+    low = text.lower()
+    return low if len(low) == len(text) else "".join(c.lower() if len(c.lower()) == 1 else c for c in text)
 
 
 def cut_at_stops(text: str, stops: Sequence[str]) -> str:

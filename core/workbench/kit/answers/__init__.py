@@ -24,7 +24,7 @@ from workbench.kit.answers.conclusions import find_object, split_fields
 from workbench.kit.answers.grades import read_grade
 from workbench.kit.answers.json_text import find_keyed, read_object, read_objects, read_values
 from workbench.kit.answers.numbers import find_numbers, normalise, read_number
-from workbench.kit.answers.typed import as_json, as_text, convert
+from workbench.kit.answers.typed import as_json, as_text, convert, first_values
 from workbench.workflow import Field, Signature
 
 __all__ = [
@@ -92,7 +92,7 @@ def _read_whole_object(text: str, names: Sequence[str]) -> dict[str, Any] | None
     bare = text.strip()
     if "{" not in bare or (len(names) == 1 and not re.match(r"(?s)(?:```\w*\s*)?\{.*\}\s*(?:```)?\Z", bare)):
         return None
-    return next((found for value, _, _ in read_values(bare) if (found := find_object(value, names)) is not None), None)
+    return next((found for value, *_ in first_values(bare) if (found := find_object(value, names)) is not None), None)
 
 
 def _is_whole(field: Field, value: Any, text: str) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from workbench.kit.answers.conclusions import SPACELESS, find_conclusions
+from workbench.kit.answers.conclusions import SPACELESS, ends_of, find_conclusions
 
 _TRUE = (
     "yes true correct right y 1 ja wahr richtig oui vrai si sí verdadero cierto sim verdadeiro vero waar sant sann tak "
@@ -71,8 +71,6 @@ _BEFORE_LETTER = (
 _ASKED = ("?", "\uff1f")
 #: What stands before an item of a list in lines or with commas, up to its place.
 _BEFORE_ITEM = re.compile(r"(?:^|[\n,;])[\s\"'`*(\[-]*\Z")
-#: Characters at the end of a long answer in which values are looked for.
-_TAIL = 10_000
 
 
 def plain(text: str) -> str:
@@ -108,12 +106,13 @@ class Choices:
 
         field: the name of the output, by which the answer may introduce its result.
         """
-        if text.strip() in self.exact:
-            return self.exact[text.strip()], False
-        lines = [line for line in map(plain, text.strip().split("\n")) if line]
+        if (text := text.strip()) in self.exact:
+            return self.exact[text], False
+        text = ends_of(text)
+        lines = [line for line in map(plain, text.split("\n")) if line]
         if len(lines) == 1 and lines[0] in self.whole:
             return self.whole[lines[0]], False
-        text = _compatible(text.strip())[-_TAIL:]
+        text = _compatible(text)
         if all(line.isdigit() for line in self.whole):  # grades, as 4/5
             text = _SCALE.sub("", text)
         for conclusion in find_conclusions(text, field):

@@ -6,6 +6,7 @@ Of several the last counts: a model that corrects itself says the right one last
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
@@ -32,10 +33,15 @@ _CHOOSES = (
 )
 _BOXED = re.compile(r"\\boxed\s*\{")
 _INNER = re.compile(r"\\(?:text|mathrm|mathbf|textbf)\s*\{([^{}]*)\}")
+#: A line of a table of Markdown.
+_TABLE = re.compile(r"(?m)^[ \t]*(\|.*\|)[ \t]*$")
 #: The end of a statement.
 _STOP = re.compile(r"\n|(?<=[.!?;])\s|[\u3002\uff01\uff1f\uff1b]|[,\s](?:because|since)\b")
-#: The most results that are looked at, the last ones of a text.
-MANY = 20
+#: What may stand between the words of a name.
+_BETWEEN_WORDS = dict.fromkeys(map(ord, " _-\t\n"))
+#: The most results that are looked at, the last ones of a text; characters at its end in which they are looked for;
+#: keys of an object that may name outputs; labels.
+MANY, _END, _KEYS, _LABELS = 20, 4_000, 1_000, 1_000
 
 
 @lru_cache(maxsize=512)
@@ -45,12 +51,13 @@ def _name(field: str) -> str:
 
 
 @lru_cache(maxsize=512)
-def _label(field: str) -> re.Pattern[str]:
-    """A label at the beginning of a line, with its colon, as a heading, or as DSPy marks it."""
-    name = _name(field)
+def _labels(names: tuple[str, ...]) -> re.Pattern[str]:
+    """Labels at the beginning of a line, as headings or as DSPy marks them, or with a colon: a group for each name, in
+    both forms."""
+    either = "|".join(f"({_name(name)})" for name in names)
     return re.compile(
-        rf"(?im)^(?:{DECORATION}(?:final[ \t]+|the[ \t]+)?{name}{_AFTER}|\#{{1,6}}[ \t]*{name}[ \t]*\#*$|"
-        rf"\*\*{name}\*\*[ \t]*$|\[\[ \#\# {name} \#\# \]\])"
+        rf"(?im)^(?:\#{{1,6}}[ \t]*(?:{either})[ \t]*\#*$|\*\*(?:{either})\*\*[ \t]*$|\[\[ \#\# (?:{either}) \#\# \]\]|"
+        rf"{DECORATION}(?:final[ \t]+|the[ \t]+)?(?:{either}){_AFTER})"
     )
 
 
@@ -65,12 +72,14 @@ def split_fields(text: str, names: Sequence[str], all_labelled: bool = False) ->
 
     What stands before all labels is that of the first field, if it has no label of its own and not all_labelled.
     """
-    found = sorted((m.start(), m.end(), name) for name in names for m in _label(name).finditer(text))
-    if found:
-        missing, begun = {*names[1:]} - {name for *_, name in found}, found[0][1]
-        within = ((n, _label_within(n).search(text, begun)) for n in missing)
+    if not names:
+        return {}
+    labels = deque(_labels(tuple(names)).finditer(text), _LABELS)
+    found = [(m.start(), m.end(), names[((m.lastindex or 1) - 1) % len(names)]) for m in labels]
+    if found and (missing := {*names[1:]} - {name for *_, name in found}):
+        within = ((n, _label_within(n).search(text, found[0][1])) for n in missing)
         found = sorted([*found, *((m.start(), m.end(), name) for name, m in within if m)])
-    found = [one for n, one in enumerate(found) if not n or one[0] >= found[n - 1][1]]
+        found = [one for n, one in enumerate(found) if not n or one[0] >= found[n - 1][1]]
     parts, ends = dict[str, str](), [one[0] for one in found[1:]] + [len(text)]
     for (_, start, name), end in zip(found, ends, strict=False):
         part = text[start:end].strip()
@@ -80,9 +89,14 @@ def split_fields(text: str, names: Sequence[str], all_labelled: bool = False) ->
         if name not in parts and (tagged := _tagged(text, _name(name))):
             parts[name] = tagged[-1].strip()
     before = text[: found[0][0]].strip() if found else text.strip()
-    if names and before and not all_labelled and not parts.get(names[0]):
+    if before and not all_labelled and not parts.get(names[0]):
         parts[names[0]] = before
     return parts
+
+
+def ends_of(text: str) -> str:
+    """The first line of a long text, and its end: a result stands in one of them."""
+    return text if len(text) <= _END else "\n".join((text[:200].split("\n")[0], text[-_END:]))
 
 
 def _tagged(text: str, name: str) -> list[str]:
@@ -107,7 +121,7 @@ def find_boxed(text: str) -> str | None:
 @lru_cache(maxsize=512)
 def _introduced(field: str) -> re.Pattern[str]:
     noun = rf"\b(?:{_name(field)}|{_WORDS})\b[*_`\"']*(?:[ \t]+of(?:[ \t]+\w+){{1,3}}(?=[ \t]+is\b))?"
-    article = r"[ \t]*:?[ \t]*(?:(?:the|option|choice|category|class|label)[ \t]+)*"
+    article = r"[ \t]*:?[ \t]*(?:(?:the|la|le|die|el|il|option|choice|category|class|label)[ \t]+)*"
     return re.compile(
         rf"(?im)(?:{noun}(?:[ \t]+{_IS}\b|{_AFTER})|(?:{_CHOOSES})\b|{_SPACELESS_WORDS}|^[ \t]*\#{{4}})"
         rf"{article}"
@@ -126,10 +140,27 @@ def find_conclusions(text: str, field: str) -> Iterator[str]:
             yield said
 
 
+def find_rows(text: str) -> list[dict[str, str]]:
+    """The rows of the first table of Markdown in a text, by the names in its head."""
+    lines = [line.strip().strip("|").split("|") for line in _TABLE.findall(text)[: _KEYS + 2]]
+    if len(lines) < 3 or set("".join(lines[1])) - set("-: "):
+        return []
+    head, _, *rows = ([cell.strip(" *_`") for cell in line] for line in lines)
+    names = [name.lower().replace(" ", "_") for name in head]
+    return [dict(zip(names, row, strict=True)) for row in rows if len(row) == len(names)]
+
+
+def find_parts(value: object, names: Sequence[str]) -> dict[str, object]:
+    """Those of some parts that an object has, however its keys are written."""
+    wanted = {_plain_key(name): name for name in names}
+    items = value.items() if isinstance(value, Mapping) and len(value) <= _KEYS else ()
+    return {wanted[plain]: inner for key, inner in items if (plain := _plain_key(key)) in wanted}
+
+
 def find_object(value: object, names: Sequence[str]) -> dict[str, object] | None:
-    """The outputs in an object whose keys name all of them, however they are written; None for another value."""
-    if not isinstance(value, Mapping) or not value:
-        return None
-    plain = {re.sub(r"[\s_-]", "", str(key)).lower(): inner for key, inner in value.items()}
-    found = {name: plain[key] for name in names if (key := name.replace("_", "").lower()) in plain}
-    return found if len(found) == len(names) else None
+    """The outputs in an object whose keys name all of them; None for another value."""
+    return found if value and len(found := find_parts(value, names)) == len(names) else None
+
+
+def _plain_key(key: object) -> str:
+    return str(key).translate(_BETWEEN_WORDS).lower()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from workbench.kit.answers.conclusions import DECORATION, find_object
+from workbench.kit.answers.conclusions import DECORATION, MANY, ends_of, find_parts
 from workbench.kit.answers.json_text import read_objects
 
 _NAMES = "score|grade|rating|评分|得分|分数"
@@ -32,11 +32,12 @@ def read_grade(text: str, best: int) -> tuple[float, str] | None:
 
     `3/5` is 0.6 on any scale, and so is 60%. An object with a score, which many judges write, is read as well.
     """
-    for value in reversed([*read_objects(text)]):
-        for name in _KEYS:
-            if (found := find_object(value, [name])) is not None:
-                words = next((v for k, v in value.items() if isinstance(v, str) and k.lower() != name), "")
-                return _share(str(found[name]), best, words)
+    for value in reversed([*read_objects(text)][-MANY:]):
+        if found := find_parts(value, _KEYS):
+            name = min(found, key=_KEYS.index)
+            words = next((v for k, v in value.items() if isinstance(v, str) and k.lower() != name), "")
+            return _share(str(found[name]), best, words)
+    text = ends_of(text)
     for place in _PLACES:
         if grades := list(place.finditer(text)):
             return _share(next(filter(None, grades[-1].groups())), best, text[: grades[-1].start()].strip(" \n*_#"))

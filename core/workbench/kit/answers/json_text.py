@@ -10,9 +10,17 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-_BRACKET = re.compile(r"[\[{]")
-#: Brackets that are tried, so that a long text of them takes no time.
-MANY = 50
+#: A bracket that may begin a list or an object, and not a link of Markdown, a command of LaTeX or a placeholder.
+_BRACKET = re.compile(
+    r"""\{(?=\s*(?:["'\u201c\u2018}/#]|\\"|<(?:\||escape)|\w{1,80}\s*:))|"""
+    r"""\[(?=\s*(?:["'\u201c\u2018\[\](){/#\d.+-]|\\"|<(?:\||escape)|(?i:true|false|null|none)\b))"""
+)
+#: The most values that a text is taken to hold, and the most brackets in it that cannot be read.
+MANY, _FAILED = 5000, 50
+#: Characters of malformed JSON that are tried as Python, and that are mended once a bracket could not be read.
+_SHORT = 20_000
+#: Brackets within brackets.
+_DEEP = 200
 
 
 def _refuse(name: str) -> float:
@@ -23,15 +31,20 @@ _DECODER = json.JSONDecoder(strict=False, parse_constant=_refuse)
 
 
 def read_values(text: str) -> Iterator[tuple[Any, int, int]]:
-    """(value, start, end) of the outermost lists and objects in a text, in order."""
-    place, failed = 0, 0
-    while failed < MANY and (found := _BRACKET.search(text, place)):
-        value, end, why = read_object(text, found.start())
+    """(value, start, end) of the outermost lists and objects in a text, in order.
+
+    Work on what cannot be read is bounded by the length of the text.
+    """
+    place, failed, spent, found = 0, 0, 0, 0
+    while found < MANY and failed < _FAILED and spent < 2 * len(text) + 200_000:
+        if (bracket := _BRACKET.search(text, place)) is None:
+            return
+        value, end, why = read_object(text, bracket.start(), mends=spent < _SHORT)
         if why or value is None:
-            failed, place = failed + 1, found.end()
+            failed, spent, place = failed + 1, spent + end - bracket.start(), bracket.end()
         else:
-            yield value, found.start(), end
-            place = max(end, found.end())
+            yield value, bracket.start(), end
+            found, place = found + 1, max(end, bracket.end())
 
 
 def read_objects(text: str) -> Iterator[dict[str, Any]]:
@@ -49,79 +62,101 @@ def find_keyed(text: str, key: str) -> dict[str, Any] | None:
     return None
 
 
-def read_object(text: str, start: int) -> tuple[Any, int, str]:
-    """Read the JSON value, Python literal or malformed JSON at `start`: (value, end, error)."""
+def read_object(text: str, start: int, mends: bool = True) -> tuple[Any, int, str]:
+    """Read the JSON value, Python literal or malformed JSON at `start`: (value, end, error).
+
+    mends: whether more than JSON itself is tried.
+    """
+    end = start
     try:
         value, end = _DECODER.raw_decode(text, start)
         return value, end, ""
     except RecursionError:
         return None, len(text), "it is nested too deeply"
     except json.JSONDecodeError as error:
-        why = f"{error.msg} at its character {error.pos - start + 1}"
+        end, why = error.pos, f"{error.msg} at its character {error.pos - start + 1}"
     except ValueError as error:  # NaN, or a number of thousands of digits
         why = str(error)
+    if not mends:
+        return None, end, why
     raw = find_balanced(text, start)
     end = min(len(text), start + len(raw))
-    mended = _mended(raw) if len(raw) < _MENDED else raw
-    for candidate in (raw, mended) if mended != raw else (raw,):
-        with_json = load(candidate)
-        if with_json is not None:
+    for candidate in dict.fromkeys((raw, _mended(raw))):
+        changed = candidate is not raw or not text.startswith(raw, start)
+        if changed and (with_json := load(candidate)) is not None:
             return with_json, end, ""
         try:
-            return read_literal(ast.parse(candidate, mode="eval").body), end, ""
+            if len(candidate) < _SHORT:
+                return read_literal(ast.parse(candidate, mode="eval").body), end, ""
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue
     return None, end, why
 
 
-#: Characters of a text that is mended.
-_MENDED = 20_000
 _STRAIGHT = str.maketrans({0x201C: '"', 0x201D: '"', 0x2018: "'", 0x2019: "'"})
 _END = r"(?=\s{0,40}(?:[,:}\]]|$))"
-#: A string, up to a quote that an end follows, or the rest of the text; a comment; a key without quotes.
+#: What is JSON as it stands; strings in single quotes, with what stands between them; and what is mended: strings,
+#: up to a quote that an end follows, or the rest of the text; comments and commas too many; keys; constants.
 _PART = re.compile(
-    rf"""(?P<double>"(?P<text>(?:[^"\\]|\\.|"(?!{_END}))*+)(?:"|\Z))|'(?:[^'\\\n]|\\.)*+'{_END}|"""
-    r"""(?P<comment>//[^\n]*|/\*[^*]*\*/|\#[^\n]*)|(?P<key>[A-Za-z_]\w{0,80}(?=\s{0,9}:))""",
+    rf"""(?:[^"',A-Za-z_/\#]++|,(?!\s*[\]}}])|(?:true|false|null)\b|"(?:[^"\\]++|\\.)*+"{_END})++|"""
+    rf"""(?P<single>(?:'[^'"\\\n]*+'{_END}(?:[\s\d.:{{}}\[\]-]|,(?!\s*[\]}}]))*+)++)|'(?P<quoted>(?:[^'\\\n]|\\.)*+)'{_END}|"""
+    rf"""(?P<double>"(?P<text>(?:[^"\\]|\\.|"(?!{_END}))*+)(?:"|\Z))|"""
+    r"""(?P<nothing>//[^\n]*|/\*[^*]*\*/|\#[^\n]*|,)|(?P<key>[A-Za-z_]\w{0,80}(?=\s{0,9}:))|"""
+    r"""\b(?P<constant>True|False|None)\b""",
     re.DOTALL,
 )
+_CONSTANTS = {"True": "true", "False": "false", "None": "null"}
 #: What stands for quotes in calls of Gemma.
 _QUOTES = re.compile(r'<\|"\|>|<escape>')
 
 
 def _mended(raw: str) -> str:
-    """A text with straight quotes, quotes around keys and in strings escaped, and without comments."""
-    raw = _QUOTES.sub('"', raw.translate(_STRAIGHT))
+    """A text with straight quotes, quotes around keys and in strings escaped, and without comments and last commas."""
+    raw = _QUOTES.sub('"', raw if raw.isascii() else raw.translate(_STRAIGHT))
     if re.match(r'[\[{]\s*\\"', raw):  # a string that holds JSON
         raw = raw.replace('\\"', '"')
     return _PART.sub(_mended_part, raw)
 
 
 def _mended_part(found: re.Match[str]) -> str:
-    if found["double"]:
-        return '"' + re.sub(r'(?<!\\)"', '\\"', found["text"]) + '"'
-    return "" if found["comment"] else f'"{found["key"]}"' if found["key"] else found[0]
+    match found.lastgroup:
+        case "single":
+            return found[0].replace("'", '"')
+        case "double" | "quoted":
+            text = found["text"] if found["quoted"] is None else found["quoted"].replace("\\'", "'")
+            return '"' + re.sub(r'(?<!\\)"', '\\"', text) + '"'
+        case "nothing":
+            return ""
+        case "key":
+            return f'"{found["key"]}"'
+        case "constant":
+            return _CONSTANTS[found[0]]
+    return found[0]
+
+
+_STRING = r"""[^"'()\[\]{}]++|"(?:[^"\\]++|\\.)*+"|'(?:[^'\\]++|\\.)*+'"""
+#: Up to the next bracket that is not in a string, nor one of a pair that holds none.
+_TO_BRACKET = re.compile(
+    rf"(?:{_STRING}|\((?:{_STRING})*+\)|\[(?:{_STRING})*+\]|\{{(?:{_STRING})*+\}})*+(?P<bracket>[()\[\]{{}}]|\Z)",
+    re.DOTALL,
+)
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 
 def find_balanced(text: str, start: int) -> str:
     """The text from a bracket to the one that closes it, with missing brackets added at the end."""
-    closing, quote, at = list[str](), "", start
-    while at < len(text):
-        char = text[at]
-        if quote:
-            at += char == "\\"
-            quote = "" if char == quote else quote
-        elif char in "\"'":
-            quote = char
-        elif char in "([{":
-            closing.append({"(": ")", "[": "]", "{": "}"}[char])
-        elif char in ")]}":
-            if not closing or closing.pop() != char:
-                return text[start : at + 1]
-            if not closing:
-                return text[start : at + 1]
-        at += 1
-    rest = text[start:].rstrip().removesuffix("```").rstrip()
-    return rest if quote else rest + "".join(reversed(closing))
+    closing, at = [_CLOSING[text[start]]], start + 1
+    while len(closing) < _DEEP and (found := _TO_BRACKET.match(text, at)):
+        bracket, at = found["bracket"], found.end()
+        if not bracket:
+            return text[start:].rstrip().removesuffix("```").rstrip() + "".join(reversed(closing))
+        if bracket in _CLOSING:
+            closing.append(_CLOSING[bracket])
+        elif closing.pop() != bracket or not closing:
+            return text[start:at]
+    if len(closing) < _DEEP:  # a string that does not end
+        return text[start:].rstrip().removesuffix("```").rstrip()
+    return text[start:at]
 
 
 def read_literal(node: ast.expr) -> Any:

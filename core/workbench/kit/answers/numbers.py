@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from workbench.kit.answers.conclusions import SPACELESS, find_conclusions
+from workbench.kit.answers.conclusions import SPACELESS, ends_of, find_conclusions
 
 #: Signs that stand for ASCII ones: minus and dashes before a digit, Arabic separators.
 _SIGNS = str.maketrans(
@@ -58,16 +58,20 @@ _NUMBER = re.compile(
 )
 _FRACTION = re.compile(r"\\[dt]?frac\s*\{\s*(-?[\d.,]+)\s*\}\s*\{\s*([\d.,]+)\s*\}")
 _SUPERSCRIPT = re.compile("(?<=10)[\u207b\u2070\u00b9\u00b2\u00b3\u2074-\u2079]+")
-#: Characters at the end of a long answer in which numbers are looked for.
-_TAIL = 4_000
+#: What every number has, a fraction of one character at least.
+_DIGIT = re.compile(r"[\d\u00bc-\u00be\u2150-\u215e]")
 #: What follows a number that is the answer by itself, at the beginning of one: `42 apples, which took 3 steps.`
 _BEGINS = re.compile(
     r"(?:\s?[^\W\d]+){0,3}\s*(?:[,.;:(\n!](?!\d)|\u2014|\s-\s|$|\b(?:in|on|at|of|for|by|from|with|after|since|as|because)\b)"
 )
+#: What follows a number that is a paragraph by itself, and the answer, whatever explains it: a unit.
+_ALONE = re.compile(r"[*)]*(?:\s?[^\W\d]+){0,2}[ \t*).]*(?:\n\s*\n|\Z)")
 #: Words of a calculation, whose last number is the answer.
 _REASONS = re.compile(
     r"=|\b(?:so|thus|therefore|hence|total|altogether|left|leaving|leaves|remain\w*|makes?)\b", re.IGNORECASE
 )
+#: Two values at the end, of which none is chosen.
+_OPEN = re.compile(rf"(?i)\d\s*(?:or|oder|ou|o|или|或)\s*(?:\w\s*=\s*)?[-+]?[$\u20ac]?{_DIGITS}\W*\Z")
 _DENIED = re.compile(r"\b(?i:not|nicht|pas|rather than|instead of)\s[$\u20ac]?$|n[\u2019']t\s[$\u20ac]?$")
 _BRACKETED = re.compile(r"\([^()]*\)|\[[^\[\]]*\]")
 
@@ -89,7 +93,9 @@ def normalise(text: str) -> str:
         text = re.sub("[\uff00-\uffef\u00bc-\u00be\u2150-\u215e]", lambda m: unicodedata.normalize("NFKC", m[0]), text)
         text = text.translate(_SIGNS)
     text = _UNDERSCORE.sub("\u00a0", _TIMES.sub("\u00d7", _MINUS.sub("-", text)))
-    return _FRACTION.sub(r"\1/\2", text) if "frac" in text else text
+    if "\\" not in text:
+        return text
+    return _FRACTION.sub(r"\1/\2", text.replace("{,}", ",").replace("\\,", "\u00a0"))
 
 
 def find_numbers(text: str) -> Iterator[Number]:
@@ -157,7 +163,9 @@ def read_number(text: str, field: str = "answer") -> tuple[Number, bool] | None:
     What is boxed or introduced as the answer comes first, then a number that begins a short answer, then the last one.
     field: the name of the output.
     """
-    text = _TOLERANCE.sub("", normalise(text[-_TAIL:]))
+    if not _DIGIT.search(text):
+        return None
+    text = _TOLERANCE.sub("", normalise(ends_of(text)))
     text = _SPACED.sub(lambda groups: groups[0].replace(" ", "\u00a0"), text)
     bare = text.strip().strip("\"'`*").strip().rstrip(".").rstrip()
     if _JOINED.fullmatch(bare):
@@ -165,15 +173,20 @@ def read_number(text: str, field: str = "answer") -> tuple[Number, bool] | None:
     numbers = _stated_numbers(bare) or [*find_numbers(bare)]
     if len(numbers) == 1 and (numbers[0].start, numbers[0].end) == (0, len(bare)):
         return numbers[0], False
+    if not numbers:
+        return None
+    first, rest = numbers[0], bare[numbers[0].end :]
+    listed = len(numbers) > 1 and not bare[first.end : numbers[1].start].strip(" ,;")
+    begins = not listed and not bare[: first.start].strip("\"'`*(~ ")
+    if begins and _ALONE.match(rest):
+        return first, True
     for conclusion in find_conclusions(bare, field):
         if (concluded := _concluded(conclusion)) is not None:
             return concluded, True
-    if not numbers:
-        return None
-    begins = _BEGINS.match(bare, numbers[0].end) and not bare[: numbers[0].start].strip("\"'`*(~ ")
-    listed = len(numbers) > 1 and not bare[numbers[0].end : numbers[1].start].strip(" ,;")
-    short = len(numbers) <= 3 and not listed and not _REASONS.search(bare, numbers[0].end)
-    return numbers[0] if begins and short else numbers[-1], True
+    if begins and len(numbers) <= 3 and _BEGINS.match(rest) and not _REASONS.search(_BRACKETED.sub(" ", rest)):
+        return first, True
+    outside = [*find_numbers(_BRACKETED.sub(" ", bare.replace("(=", "=")))]
+    return None if _OPEN.search(bare) else ((outside or numbers)[-1], True)
 
 
 def _concluded(text: str) -> Number | None:

@@ -9,13 +9,17 @@ import json
 import re
 import types
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache, reduce
+from itertools import islice
+from operator import getitem
 from typing import Any, Literal, Union, get_args, get_origin
 
 from workbench.errors import NodeError
 from workbench.kit.answers.choices import TRUTH, choices_of
-from workbench.kit.answers.conclusions import find_boxed, find_object, split_fields
+from workbench.kit.answers.conclusions import DECORATION, find_boxed, find_parts, find_rows, split_fields
 from workbench.kit.answers.json_text import load, read_values
-from workbench.kit.answers.numbers import Number, find_numbers, normalise, read_number
+from workbench.kit.answers.numbers import find_numbers, normalise, read_number
 from workbench.kit.answers.shapes import object_shape, type_adapter
 from workbench.workflow import Field
 
@@ -25,8 +29,16 @@ _ITEM = re.compile(
 )
 #: What stands between the items of a line; a comma before three digits groups thousands.
 _SEPARATOR = re.compile(r",(?!\d{3}\b)|[;\u3001\uff0c\uff1b]")
+#: What stands around the items of a line.
+_AROUND = re.compile(r"^[\[(](.*)[\])]$|^[^,;:]{0,80}\b(?:are|is|sind|sont|son)\s*[:\uff1a]\s*")
+#: The last two items of a line, which need no comma; a key and its value on a line.
+_LAST = re.compile(r"^\s*([^\W\d]+) (?:and|or|und|oder|et|ou|y|o|e) ([^\W\d]+)\s*$")
+_PAIR = re.compile(rf"(?m)^{DECORATION}([^:=\n]++)[:=][ \t*_`]*+(.++)$")
 #: A text that is one fence.
-_FENCED = re.compile(r"```\w*[ \t]*\n((?:(?!```).)*)\n[ \t]*```", re.DOTALL)
+_FENCED = re.compile(r"```\w*[ \t]*\n((?:[^`]++|`(?!``))*+)```")
+#: The most values of a text that are tried; the most parts of one, or items in lines, that are read as texts; the
+#: longest line in which numbers are looked for.
+_MANY, _PARTS, _LINE = 100, 500, 10_000
 #: Kinds of pydantic's errors of single values, by the type that was wanted.
 _WANTED = {"int": int, "float": float, "bool": bool, "decimal": float}
 
@@ -64,6 +76,8 @@ def _explain(field: Field, text: str) -> str:
         try:
             type_adapter(field.type).validate_python(value)
         except ValidationError as error:
+            if error.error_count() > _PARTS:
+                return ""
             first = error.errors()[0]
             place = ".".join(map(str, first["loc"]))
             return f" ({place}: {first['msg']})" if place else f" ({first['msg']})"
@@ -85,7 +99,9 @@ def _read(kind: Any, text: str, name: str) -> tuple[Any, bool] | None:
             return None, False
         return choices_of(tuple(map(as_text, values)), values).read(text, name)
     if kind in (int, float):
-        return _as_number(kind, read_number(text, name))
+        found = read_number(text, name)
+        kept = found is not None and (kind is float or found[0].value == int(found[0].value))
+        return (kind(found[0].value), found[1]) if found and kept else None
     if get_origin(kind) in (Union, types.UnionType):
         return _read_union(get_args(kind), text, name)
     return _read_structured(kind, text, name)
@@ -95,12 +111,6 @@ def _unboxed(text: str) -> str:
     """A text; if its last line ends with a box of LaTeX, what this holds."""
     last = text.rpartition("\n")[2].rstrip(" .$")
     return (find_boxed(last) or text) if "\\boxed" in last and last.endswith("}") else text
-
-
-def _as_number(kind: Any, found: tuple[Number, bool] | None) -> tuple[Any, bool] | None:
-    if found is None or (kind is int and found[0].value != int(found[0].value)):
-        return None
-    return kind(found[0].value), found[1]
 
 
 def _read_union(kinds: Sequence[Any], text: str, name: str) -> tuple[Any, bool] | None:
@@ -121,15 +131,29 @@ def _read_structured(kind: Any, text: str, name: str) -> tuple[Any, bool] | None
     """Lists, mappings and objects: the first JSON value that fits, mended where possible; else lines."""
     adapter, names = type_adapter(kind), _parts(kind)
     text = inner if text.startswith('"') and isinstance(inner := load(text), str) else text  # JSON in a text
-    for value, whole in _candidates(text, name, names):
-        if (fitted := _fit(adapter, value, name)) is not None:
+    for n, (value, whole) in enumerate(_candidates(text, name, names)):
+        if (fitted := _fit(adapter, value, max(3, _PARTS >> n))) is not None:
             return fitted[0], not whole
     if kind is list or get_origin(kind) is list:
         return _read_list(kind, text, name)
     parts = split_fields(text, names, all_labelled=True)
-    if parts and (fitted := _fit(adapter, parts, name)) is not None:
+    if (kind is dict or get_origin(kind) is dict) and len(pairs := _PAIR.findall(text)) == len(text.split("\n")):
+        parts = {key.strip(" \t*_`"): value for key, value in pairs}
+    parts = {key: value.strip("\"' ") for key, value in parts.items()}
+    if parts and (fitted := _fit(adapter, parts)) is not None:
         return fitted[0], True
     return None
+
+
+@lru_cache(maxsize=2)
+def first_values(text: str) -> tuple[tuple[Any, int, int], ...]:
+    """(value, start, end) of the first lists and objects in a text, and of its table; read once for all that ask."""
+    found = [*islice(read_values(text), _MANY)]
+    if rows := find_rows(text):
+        cells = [[*row.values()] for row in rows]
+        simple = {1: lambda: [cell for (cell,) in cells], 2: lambda: dict(cells)}.get(len(rows[0]), list)()
+        found += [(value, 0, 0) for value in (rows[0] if len(rows) == 1 else None, rows, simple) if value]
+    return tuple(found)
 
 
 def _candidates(text: str, name: str, names: Sequence[str] = ()) -> Iterator[tuple[Any, bool]]:
@@ -137,31 +161,35 @@ def _candidates(text: str, name: str, names: Sequence[str] = ()) -> Iterator[tup
 
     names: of the parts of an object, which may be written in other cases.
     """
-    for value, start, end in read_values(text):
+    for value, start, end in first_values(text):
         whole = not text[:start].strip() and not text[end:].strip()
         if not value and not whole:  # the box of a list, e.g. [ ]
             continue
         yield value, whole
-        known = {n: found[n] for n in names if (found := find_object(value, [n]))}
-        if known:
+        found = find_parts(value, [*names, name])
+        if known := {part: found[part] for part in names if part in found}:
             yield known, whole
-        if (inner := find_object(value, [name])) is not None:
-            yield inner[name], whole
+        if name in found:
+            yield found[name], whole
         if isinstance(value, list | dict) and len(value) == 1:
             inner = value[0] if isinstance(value, list) else next(iter(value.values()))
             if isinstance(value, list) or isinstance(inner, list | dict):
                 yield inner, whole
 
 
-def _fit(adapter: Any, value: Any, name: str) -> tuple[Any] | None:
-    """A value as plain JSON values of a type, in a tuple; single values in it that do not fit are read as texts."""
+def _fit(adapter: Any, value: Any, most: int = _PARTS) -> tuple[Any] | None:
+    """A value as plain JSON values of a type, in a tuple; at most so many of its parts that do not fit are read as
+    texts."""
     from pydantic import ValidationError
 
     for _ in range(2):
         try:
             return (adapter.dump_python(adapter.validate_python(value), mode="json"),)
         except ValidationError as error:
-            value = _mended(value, error.errors())
+            errors = error.errors() if error.error_count() <= most else []
+            if not any(isinstance(one["input"], str) for one in errors):  # nothing that can be read
+                return None
+            value = _mended(value, errors)
         except (ValueError, TypeError, RecursionError, OverflowError):
             return None
     return None
@@ -170,25 +198,16 @@ def _fit(adapter: Any, value: Any, name: str) -> tuple[Any] | None:
 def _mended(value: Any, errors: Sequence[Mapping[str, Any]]) -> Any:
     """A value with those parts read as texts that pydantic refused."""
     value = json.loads(json.dumps(value))
-    for error in errors[:100]:
-        place, holder = list(error["loc"]), value
-        while len(place) > 1 and isinstance(holder, list | dict):
-            try:
-                holder = holder[place.pop(0)]
-            except (KeyError, IndexError, TypeError):
-                break
-        given = error["input"]
-        if not place or not isinstance(given, str) or not isinstance(holder, list | dict):
+    for error in errors:
+        if not isinstance(given := error["input"], str):
             continue
-        with_type = _WANTED.get(error["type"].partition("_")[0])
-        found = _read(with_type, given, str(place[0])) if with_type else None
+        wanted = _WANTED.get(error["type"].partition("_")[0])
         if error["type"] == "literal_error":
-            wanted = re.findall(r"'((?:[^'\\]|\\.)*)'", error["ctx"]["expected"])
-            found = choices_of(tuple(wanted), tuple(wanted)).read(given) if wanted else None
-        try:
-            holder[place[0]] = None if _is_none(given) else found[0] if found is not None else given  # type: ignore[index]
-        except (KeyError, IndexError, TypeError):
-            continue
+            wanted = Literal[tuple(re.findall(r"'((?:[^'\\]|\\.)*)'", error["ctx"]["expected"]))]  # type: ignore[valid-type]
+        found = _read(wanted, given, "answer") if wanted else (given, False)
+        with suppress(LookupError, TypeError, ValueError):  # a place within a union has its type at the end
+            *way, last = error["loc"]
+            reduce(getitem, way, value)[last] = None if _is_none(given) else (found or (given,))[0]
     return value
 
 
@@ -196,19 +215,26 @@ def _read_list(kind: Any, text: str, name: str) -> tuple[Any, bool] | None:
     """A list in lines, which are items as they are, or with commas; an empty one where the text says so."""
     if not text:
         return None
-    if _is_none(text) or text.casefold().rstrip(".") in ("empty", "no items", "[]", f"no {name}"):
+    if _is_none(text) or re.fullmatch(rf"(?i)empty|\[\]|(?:there (?:are|is) )?no (?:items|{re.escape(name)})\.?", text):
         return [], False
     inner = (get_args(kind) or (Any,))[0]
     items = _ITEM.findall(text)
     if not items:
         lines = [line.strip() for line in text.split("\n") if line.strip()]
         lines = lines[1:] if len(lines) > 1 and lines[0].endswith((":", "\uff1a")) else lines
-        items = lines if len(lines) > 1 else _SEPARATOR.split(re.sub(r"^[\[(](.*)[\])]$", r"\1", lines[0]))
-        if len(lines) == 1 and inner in (int, float):
-            items = [str(one.value) for one in find_numbers(normalise(text))]
-    found = [_read(inner, item, name) for part in items if (item := part.strip().strip("\"'\u201c\u201d"))]
+        items = lines if len(lines) > 1 else _SEPARATOR.split(_AROUND.sub(lambda found: found[1] or "", lines[0]))
+        if len(lines) == 1 and (len(items) > 1 or inner is not str):
+            items[-1:] = _LAST.sub(r"\1,\2", re.sub(r"^\s*(?:and|und|et|y)\s|\.$", "", items[-1])).split(",")
+        if len(lines) == 1 and inner in (int, float) and not all(item.strip().isdigit() for item in items):
+            items = [str(one.value) for one in find_numbers(normalise(text))] if len(text) < _LINE else []
+    items = [item for part in items if (item := part.strip().strip("\"'\u201c\u201d"))]
+    if not items or _read(inner, items[0], name) is None:
+        return None
+    if (fitted := _fit(type_adapter(kind), items)) is not None:
+        return fitted[0], True
+    found = [_read(inner, item, name) for item in items] if len(items) <= _PARTS else []
     values = [one[0] for one in found if one is not None]
-    return (values, True) if found and len(values) == len(found) else None
+    return (values, True) if len(values) == len(items) else None
 
 
 def _parts(kind: Any) -> list[str]:
