@@ -66,6 +66,11 @@ _BEGINS = re.compile(
 )
 #: What follows a number that is a paragraph by itself, and the answer, whatever explains it: a unit.
 _ALONE = re.compile(r"[*)]*(?:\s?[^\W\d]+){0,2}[ \t*).]*(?:\n\s*\n|\Z)")
+#: Words by which what follows corrects a value.
+_CORRECTS = re.compile(
+    r"\b(?:wait|actually|correct(?:ion|ed|ing)|sorry|hm+|mistake|wrong|re-?check\w*|doch|moment|perd[o\u00f3]n|en fait)\b",
+    re.IGNORECASE,
+)
 #: Words of a calculation, whose last number is the answer.
 _REASONS = re.compile(
     r"=|\b(?:so|thus|therefore|hence|total|altogether|left|leaving|leaves|remain\w*|makes?)\b", re.IGNORECASE
@@ -178,7 +183,7 @@ def read_number(text: str, field: str = "answer") -> tuple[Number, bool] | None:
     first, rest = numbers[0], bare[numbers[0].end :]
     listed = len(numbers) > 1 and not bare[first.end : numbers[1].start].strip(" ,;")
     begins = not listed and not bare[: first.start].strip("\"'`*(~ ")
-    if begins and _ALONE.match(rest):
+    if begins and _ALONE.match(rest) and not _CORRECTS.search(rest):
         return first, True
     for conclusion in find_conclusions(bare, field):
         if (concluded := _concluded(conclusion)) is not None:
