@@ -68,8 +68,7 @@ _BEGINS = re.compile(
 _ALONE = re.compile(r"[*)]*(?:\s?[^\W\d]+){0,2}[ \t*).]*(?:\n\s*\n|\Z)")
 #: Words by which what follows corrects a value.
 _CORRECTS = re.compile(
-    r"\b(?:wait|actually|correct(?:ion|ed|ing)|sorry|hm+|mistake|wrong|re-?check\w*|doch|moment|perd[o\u00f3]n|en fait)\b",
-    re.IGNORECASE,
+    r"(?i)\b(?:wait|actually|correct(?:ion|ed|ing)|sorry|hm+|mistake|wrong|re-?check\w*|moment|perd[o\xf3]n|en fait)\b"
 )
 #: Words of a calculation, whose last number is the answer.
 _REASONS = re.compile(
