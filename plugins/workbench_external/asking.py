@@ -60,8 +60,8 @@ class Asking:
             return messages, settings
         tools, form = settings.get("tools", ()), settings.get("response_format")
         settings["native"] = as_it_is_sent(self.ask, messages, tools, form, self.changed, self._converted)
-        # An answer that may call a function of ours is for us first.
-        settings["pieces"] = Pieces() if self.offered else self.ask.pieces
+        # An answer that may call a function of ours is for us first, and several are no one stream.
+        settings["pieces"] = Pieces() if self.offered or self.answers > 1 else self.ask.pieces
         settings.pop("extra", None)
         return without_places(messages), settings
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from workbench.errors import LMError
-from workbench.lm import API_PATHS, MOST_FORMS, Form, Request, Response, redact_answer
+from workbench.lm import API_PATHS, MOST_FORMS, Form, Pieces, Request, Response, redact_answer
 from workbench_openai import wire
 from workbench_openai.server import Server
 
@@ -48,6 +48,7 @@ class Passing:
         body: dict[str, Any] = {**self._extra, **native.body, "model": self._server.model}
         if self._token_ids and request.logprobs:
             body.setdefault("return_token_ids", True)
+        reader = _Passed(request.pieces) if streams and request.pieces is not None else None
         form = self._form
         sent: Any = form.shape(body)
         for left in reversed(range(MOST_FORMS)):
@@ -68,8 +69,7 @@ class Passing:
                     raise wire.error_for(status, headers, raw)
                 return again
 
-            pieces = request.pieces if streams else None
-            found = await self._server.send(url, _encoded(sent), read, native.headers, streams=streams, pieces=pieces)
+            found = await self._server.send(url, _encoded(sent), read, native.headers, streams=streams, reader=reader)
             if found is None:
                 response = await otherwise(request.converted())
                 self.apis.discard(native.api)  # a model that is not known has 404, too, and would there
@@ -96,6 +96,19 @@ class Passing:
             body = {**body, "model": self._server.model}
         sent = None if body is None else _encoded(body)
         return await self._server.fetch(method, path, sent, headers)
+
+
+class _Passed:
+    """Passes events on as they are."""
+
+    def __init__(self, pieces: Pieces):
+        self._pieces, self.begin = pieces, pieces.begin
+
+    def add(self, events: bytes) -> None:
+        self._pieces.add(events)
+
+    def end(self) -> None:
+        self._pieces.source.end()
 
 
 def _encoded(body: Mapping[str, Any]) -> bytes:

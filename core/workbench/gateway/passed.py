@@ -10,11 +10,12 @@ from typing import Any
 from workbench.errors import LMError
 from workbench.gateway import fields as f
 from workbench.gateway.access import Admitted
-from workbench.gateway.asks import Ask, Asked, Refused
+from workbench.gateway.asks import Ask, Refused
 from workbench.gateway.replaced import replace_texts, without_places
 from workbench.gateway.responses import StoredAnswers
 from workbench.gateway.table import INERT
 from workbench.gateway.view import PLACE, Place, View, limit_name, most_tokens, read_view
+from workbench.gateway.writing import Asked
 from workbench.lm import Message, Native, NotCarried, Request, join_events, plain_message
 from workbench.lm import body_of as loaded
 from workbench.type_guards import is_dict, is_list

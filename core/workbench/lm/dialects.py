@@ -81,7 +81,7 @@ _LOADING = re.compile(r"(?i)(?:model|server)\b.{0,60}\b(?:is|being|still) (?:cur
 #: Settings that a model may not take, and that an answer can be had without.
 _OPTIONAL = (
     *("max_tokens", "max_completion_tokens", "temperature", "top_p", "stop", "logprobs", "seed"),
-    "parallel_tool_calls",
+    *("parallel_tool_calls", "stream_options"),
 )
 _REFUSES = re.compile(
     r"(?i)unsupported|unrecogni[sz]ed|unknown|unexpected|not (?:supported|permitted|allowed|available)|"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -80,54 +79,3 @@ def _without_keys(value: Any) -> Any:
             for name, part in value.items()
         }
     return [*map(_without_keys, value)] if is_list(value) else value
-
-
-class Pieces:
-    """The pieces of an answer on their way to a client: the call that asks for it adds, the client's connection reads.
-
-    begun: the server has begun to answer, so that the request cannot be sent again. whole: it ended the stream itself.
-    """
-
-    def __init__(self) -> None:
-        self.headers: Mapping[str, str] = {}
-        self.begun = self.whole = False
-        self._parts: list[bytes] = []
-        self._source, self._followers = self, list[Pieces]()
-        self._news = asyncio.Event()
-
-    def begin(self, headers: Mapping[str, str]) -> None:
-        """Tell the headers of the answer, before its first piece."""
-        self.headers, self.begun = headers, True
-        self.wake()
-
-    def add(self, part: bytes) -> None:
-        self._parts.append(part)
-        self.wake()
-
-    def end(self) -> None:
-        self.whole = True
-
-    def follow(self, other: Pieces) -> None:
-        """Read what another one gets: a client that hung up has sent the same request again."""
-        self._source = other._source
-        self._source._followers.append(self)
-        self.wake()
-
-    @property
-    def source(self) -> Pieces:
-        """The one that the call adds to."""
-        return self._source
-
-    def after(self, place: int) -> tuple[bytes, int]:
-        """(what came after the first `place` pieces, how many there are now)."""
-        parts = self._source._parts
-        return b"".join(parts[place:]), len(parts)
-
-    async def wait(self) -> None:
-        """Wait until something has changed, or somebody calls `wake`."""
-        await self._news.wait()
-        self._news.clear()
-
-    def wake(self) -> None:
-        for one in (self, *self._followers):
-            one._news.set()

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast, runtime_checkable
 
 from workbench.errors import LMError, SpecError
-from workbench.lm.native import Native, Pieces
+from workbench.lm.native import Native
+from workbench.lm.pieces import Pieces
 from workbench.lm.thoughts import split_thoughts
 
 #: Characters of an answer: so many for each token that was asked for, and some more. What is longer floods the journal.
