@@ -14,7 +14,7 @@ import aiohttp
 from yarl import URL
 
 from workbench.errors import LMError, SpecError
-from workbench.lm import MAX_BODY, is_loopback, redact, redactor
+from workbench.lm import API_PATHS, MAX_BODY, is_loopback, redact, redactor
 from workbench_openai import wire
 
 Answer = TypeVar("Answer")
@@ -50,12 +50,18 @@ class Server:
         self.key_variable, self._key_needed, self._write_key = key_variable, key_needed, write_key
         self._concurrency = concurrency
         self._proxy = None if is_loopback(str(base)) else _proxy(base)
+        self._urls: dict[str, URL] = {}
         self._sessions: dict[asyncio.AbstractEventLoop, aiohttp.ClientSession] = {}
 
     def url(self, path: str) -> URL:
         """The address of a path behind the base; what stands behind a `?` is added to the query of the base."""
+        if (known := self._urls.get(path)) is not None:
+            return known
         own, _, query = path.partition("?")
-        return (self.base / own).with_query(self.base.query).update_query(query)
+        url = (self.base / own).with_query(self.base.query).update_query(query)
+        if path in API_PATHS.values():
+            self._urls[path] = url
+        return url
 
     async def send(
         self,

@@ -6,7 +6,7 @@ import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 
 from workbench.gateway import anthropic_messages as claude
 from workbench.gateway import chat
@@ -14,7 +14,7 @@ from workbench.gateway.access import Admitted
 from workbench.gateway.asks import Ask, Refused
 from workbench.gateway.chat_events import ChatWriter
 from workbench.gateway.message_events import MessageWriter
-from workbench.gateway.passed import Passed, RestoringReader, conversation_of, keep_passed, pass_ask, passed_headers
+from workbench.gateway.passed import Passed, RestoringReader, conversation_of, pass_ask, passed_headers, read_passed
 from workbench.gateway.response_events import ResponseWriter, as_message, write_failure
 from workbench.gateway.responses import read_response, refuse_background
 from workbench.gateway.writing import Asked, Body, Event, Writer, write_body, write_events
@@ -73,7 +73,7 @@ async def respond(who: Admitted, asked: Asked) -> Body | Iterator[Event] | Passe
     ask = pass_ask(who, "responses", asked, lambda body: read(body)[0], who.stored.earlier(body)) or read(body)[0]
     found = await _answers(who, ask)
     if isinstance(found, Passed):
-        keep_passed(who.stored, ask, found)
+        who.stored.keep_passed(partial(read_passed, ask, found))
         return found
     written = _written(asked, ask, found)
 
@@ -85,7 +85,6 @@ async def respond(who: Admitted, asked: Asked) -> Body | Iterator[Event] | Passe
                 conversation = read(body)[1]
             except Refused:  # answered though no chat could be told all of it
                 conversation = conversation_of(ask)
-            assert asked.writer is not None
             who.stored.keep(asked.writer.body(), (*conversation, as_message(ask, found[0])))
 
     if not isinstance(written, Mapping):
@@ -161,7 +160,6 @@ async def _forwarded(who: Admitted, asked: Asked, number: str = "", ask: Ask | N
 
 
 def _written(asked: Asked, ask: Ask, responses: Sequence[Response]) -> Body | Iterator[Event]:
-    assert asked.writer is not None
     if asked.pieces.source.begun:
         return asked.writer.end(responses)
     write = write_events if ask.stream else write_body
@@ -210,8 +208,7 @@ ENDPOINTS = (
 
 def asked_of(endpoint: Endpoint, path: str, body: Body, named: str, headers: Mapping[str, str]) -> Asked:
     """A request to an endpoint."""
-    writer = endpoint.writer(body) if endpoint.writer is not None else None
-    asked = Asked(endpoint.method, path, body, named, headers, writer=writer)
+    asked = Asked(endpoint.method, path, body, named, headers, write=endpoint.writer)
     asked.pieces.wanted = endpoint.streams and body.get("stream") is True
     return asked
 
@@ -232,11 +229,16 @@ def find_endpoint(method: str, path: str, dialect: Dialect) -> tuple[Endpoint, s
     raise Refused(404, "not_found", "This gateway serves chat/completions, responses, embeddings, models and messages.")
 
 
+@lru_cache(maxsize=256)
+def _dialects_of(path: str) -> frozenset[Dialect]:
+    return frozenset(endpoint.dialect for endpoint in ENDPOINTS if endpoint.path.fullmatch(path) is not None)
+
+
 def dialect_of(path: str, headers: Mapping[str, str]) -> Dialect:
     """That of the path. Where both APIs have it, or none, Anthropic's clients are known by the version they name."""
-    having = {endpoint.dialect for endpoint in ENDPOINTS if endpoint.path.fullmatch(path) is not None}
+    having = _dialects_of(path)
     if len(having) == 1:
-        return having.pop()
+        return next(iter(having))
     if path.startswith("/messages") or "anthropic-version" in headers:
         return MESSAGES
     return RESPONSES if path.startswith("/responses") else CHAT

@@ -12,8 +12,8 @@ For models whose server does not speak this API. Source: OpenAI's API reference.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,14 +36,23 @@ class StoredAnswers:
 
     _kept: OrderedDict[str, tuple[Mapping[str, Any] | None, tuple[Message, ...]]] = field(default_factory=OrderedDict)
     _items: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    _passed: deque[Callable[[], tuple[str, tuple[Message, ...]] | None]] = field(
+        default_factory=lambda: deque(maxlen=MOST_KEPT)
+    )
 
     def keep(self, body: Mapping[str, Any], conversation: tuple[Message, ...]) -> None:
         self._keep(body["id"], body, conversation)
         self._items |= {item["id"]: item for item in body["output"]}
 
-    def keep_passed(self, number: str, conversation: tuple[Message, ...]) -> None:
-        """Keep the conversation of an answer that the model's own server keeps."""
-        self._keep(number, None, conversation)
+    def keep_passed(self, read: Callable[[], tuple[str, tuple[Message, ...]] | None]) -> None:
+        """Keep an answer that the model's own server keeps. read: its id, and the conversation that it ends; most are
+        never gone on with, so that it is read when one is."""
+        self._passed.append(read)
+
+    def _read_passed(self) -> None:
+        while self._passed:
+            if (found := self._passed.popleft()()) is not None:
+                self._keep(found[0], None, found[1])
 
     def _keep(self, number: str, body: Mapping[str, Any] | None, conversation: tuple[Message, ...]) -> None:
         self._kept[number] = (body, conversation)
@@ -56,7 +65,8 @@ class StoredAnswers:
 
     def earlier(self, body: Mapping[str, Any]) -> tuple[Message, ...]:
         """The conversation that a request goes on with, as far as it is known here."""
-        number = body.get("previous_response_id")
+        if (number := body.get("previous_response_id")) is not None:
+            self._read_passed()
         return self._kept[number][1] if isinstance(number, str) and number in self._kept else ()
 
     def body(self, number: str) -> Mapping[str, Any]:

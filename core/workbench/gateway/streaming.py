@@ -105,8 +105,11 @@ class Stream:
             elif isinstance(error := work.exception(), Exception):  # which the agent has read in the server's words
                 self._told_of(error, self._who)
             await response.write_eof()
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, ConnectionError):
             self._break_off()  # too late for a status
+        except Exception as error:  # a fault of ours: the agent must not wait for more
+            self._told_of(error, self._who)
+            self._break_off()
         return response if response is not None else web.Response(status=499)
 
     async def _send_slowly(self) -> web.StreamResponse:
@@ -133,13 +136,8 @@ class Stream:
         return response
 
     def _said(self, parts: Sequence[bytes | Piece]) -> bytes:
-        writer, found = self._asked.writer, list[bytes]()
-        for part in parts:
-            if isinstance(part, bytes):
-                found.append(part)
-            elif writer is not None:
-                found.append(self._written(writer.add(part)))
-        return b"".join(found)
+        asked = self._asked
+        return b"".join(p if isinstance(p, bytes) else self._written(asked.writer.add(p)) for p in parts)
 
     def _failure(self, error: Exception) -> bytes:
         return self._written([self._dialect.fail_stream(self._told_of(error, self._who))])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 from workbench.gateway import fields as f
@@ -39,10 +40,10 @@ class Writer(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Asked:
-    """A request. path: with its query. named: what the path names. pieces: takes an answer as it comes. writer: writes
-    one in the words of the request's API."""
+    """A request. path: with its query. named: what the path names. pieces: takes an answer as it comes. write: makes
+    what writes one in the words of the request's API."""
 
     method: str
     path: str
@@ -50,7 +51,13 @@ class Asked:
     named: str = ""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     pieces: Pieces = field(default_factory=Pieces)
-    writer: Writer | None = None
+    write: type[Writer] | None = None
+
+    @cached_property
+    def writer(self) -> Writer:
+        """Made where an answer does not pass as it came."""
+        assert self.write is not None, "an endpoint that writes has a writer"
+        return self.write(self.body)
 
 
 def write_events(writer: Writer, messages: Sequence[Message], responses: Sequence[Response]) -> Iterator[Event]:

@@ -208,7 +208,8 @@ class Ledger:
     async def _pay(self, lm: LM, request: Request, role: str, spec: LMSpec, key: str) -> Settled:
         if (settled := await self._take_over(key, lm, request, role)) is not None:
             return tell_recalled(lm, request, settled)
-        limiter = self._limiters.setdefault(lm.identity, AdaptiveLimiter(spec.concurrency or lm.concurrency))
+        if (limiter := self._limiters.get(lm.identity)) is None:
+            limiter = self._limiters[lm.identity] = AdaptiveLimiter(spec.concurrency or lm.concurrency)
         if (ready := getattr(lm, "ready", None)) is not None:
             ready()  # before anything is reserved: what cannot be sent does not count
         if key not in self._failed:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from workbench.errors import LMError
@@ -199,7 +200,12 @@ def thinks(model: str, extra: Mapping[str, Any]) -> bool:
     told = [extra.get("enable_thinking"), template.get("enable_thinking"), reasoning.get("enabled")]
     told += [thinking.get("type") != "disabled"] if thinking else []
     said = [one for one in told if isinstance(one, bool)]
-    return said[0] if said else _THINKS.search(model) is not None
+    return said[0] if said else _thinks_by_name(model)
+
+
+@lru_cache(maxsize=256)
+def _thinks_by_name(model: str) -> bool:
+    return _THINKS.search(model) is not None
 
 
 class Usage(NamedTuple):
