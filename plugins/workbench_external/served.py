@@ -88,7 +88,7 @@ class ServedSession:
     def note_refusal(self, error: Exception) -> None:
         """Tell of a request that got no answer."""
         before = self.refusals.count
-        self.refusals.note(error.__cause__ if isinstance(error.__cause__, LMError) else error)
+        self.refusals.note(error)
         if self.refusals.count > before:
             self._refused(self.refusals.last)
 

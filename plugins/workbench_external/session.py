@@ -73,7 +73,7 @@ class RowSession:
 
     def note_refusal(self, error: Exception) -> None:
         """Take note of a request that got no answer."""
-        self.refusals.note(error.__cause__ if isinstance(error.__cause__, LMError) else error)
+        self.refusals.note(error)
 
     async def forward(
         self, method: str, path: str, body: Mapping[str, Any] | None, headers: Mapping[str, str], ask: Ask | None

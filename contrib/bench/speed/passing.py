@@ -6,8 +6,8 @@ The gateway, its session and the client of the model's server run in this proces
 processes of their own, so that what is measured here is the gateway's alone.
 
 - CPU: of this process a call, one after the other, in each API, whole and streamed (10 events); beside it that of a
-  bare proxy, which sends bodies to and fro. What is above it is the gateway's own. The least of ten batches: what others
-  do on the machine adds to the rest.
+  bare proxy, which sends bodies to and fro. What is above it is the gateway's own. The least of ten batches is told:
+  what others do on the machine adds to the rest.
 - first piece: from the moment when the server writes an event to the moment when the agent has it, less the same
   without a gateway; the clock of the machine is the same for all processes.
 - at once: that many streams, none of which ends before all have begun; how many came whole.

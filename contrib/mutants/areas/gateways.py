@@ -9,7 +9,6 @@ SERVER = "tests/gateway/test_server.py"
 CLIENT = "tests/gateway/test_openai_client.py"
 STREAMS = "tests/gateway/test_streams.py"
 BETWEEN = "tests/gateway/test_streams_between.py"
-PASSING = "tests/gateway/test_passing.py"
 
 GATEWAYS: list[Mutant] = [
     *changes_of(
@@ -121,7 +120,7 @@ GATEWAYS: list[Mutant] = [
     ),
     *changes_of(
         "core/workbench/gateway/replaced.py",
-        PASSING,
+        "tests/gateway/test_replacing.py",
         ("                changed = _put(changed, path, new)", "                pass", "no text is replaced"),
         (
             "                changed = _put(changed, (*path, own), value)",
@@ -131,7 +130,7 @@ GATEWAYS: list[Mutant] = [
     ),
     *changes_of(
         "core/workbench/gateway/table.py",
-        PASSING,
+        "tests/gateway/test_between_apis.py",
         ("                raise f.bad(at,", "                f.bad(at,", "what changes an answer is dropped"),
     ),
     *changes_of(

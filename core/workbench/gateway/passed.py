@@ -13,9 +13,9 @@ from workbench.gateway.access import Admitted
 from workbench.gateway.asks import Ask, Refused
 from workbench.gateway.replaced import replace_texts, without_places
 from workbench.gateway.table import INERT
-from workbench.gateway.view import PLACE, Place, View, limit_name, most_tokens, read_view
+from workbench.gateway.view import PLACE, Place, View, read_view
 from workbench.gateway.writing import Asked
-from workbench.lm import Message, Native, NotCarried, Request, join_events, plain_message
+from workbench.lm import Message, Native, NotCarried, Request, join_events, limit_name, most_tokens, plain_message
 from workbench.lm import body_of as loaded
 from workbench.type_guards import is_dict, is_list
 

@@ -3,7 +3,6 @@
 For models whose server does not speak this API. Source: OpenAI's API reference. What becomes of each field stands in
 `table`; further departures:
 
-- Of `include`, message.output_text.logprobs is read alone: nothing else is there to be included.
 - Refused: tools that only OpenAI's models know, allowed_tools; files and audio.
 - `store` keeps the last 256 answers of a session, in memory; false keeps none. Of an unknown `previous_response_id` or
   item the agent is told with 404.

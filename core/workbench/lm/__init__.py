@@ -30,7 +30,7 @@ from workbench.lm.http import (
     redact_answer,
     redactor,
 )
-from workbench.lm.native import API_PATHS, Native, NotCarried
+from workbench.lm.native import API_PATHS, NO_SUCH_PATH, Native, NotCarried, limit_name, most_tokens
 from workbench.lm.native_answers import TURN, as_chat, is_as_named, join_events
 from workbench.lm.packed_tokens import split_tokens, unpack_native, unpack_tokens
 from workbench.lm.pieces import Piece, Pieces
@@ -118,6 +118,9 @@ __all__ = [
     "redact_answer",
     "redactor",
     "API_PATHS",
+    "NO_SUCH_PATH",
+    "limit_name",
+    "most_tokens",
     "Native",
     "NotCarried",
     "ChunkReader",

@@ -18,6 +18,15 @@ API_PATHS: Mapping[str, str] = {
 }
 
 
+#: What a server says that does not have a path.
+NO_SUCH_PATH = (404, 405, 501)
+#: The field with the most tokens of an answer, by API: the first that is there, else the first.
+_LIMITS = {
+    "chat": ("max_completion_tokens", "max_tokens"),
+    "responses": ("max_output_tokens",),
+    "messages": ("max_tokens",),
+    "completions": ("max_tokens",),
+}
 #: Fields of a body with servers that the provider is to reach, and those of such a server in which keys stand
 #: (platform.openai.com/docs/api-reference/responses, tools; docs.claude.com/en/docs/agents-and-tools/mcp-connector).
 _WITH_KEYS = ("tools", "mcp_servers")
@@ -56,6 +65,11 @@ class Native:
     def streams(self) -> bool:
         return self.body.get("stream") is True
 
+    @property
+    def most_tokens(self) -> int | None:
+        """The most tokens of all answers that it asks for; None if it names no number."""
+        return most_tokens(self.api, self.body)
+
     def as_dict(self) -> dict[str, Any]:
         """What an answer depends on: what the key hashes and the store keeps. No keys: they open, and ask nothing."""
         body = {
@@ -70,6 +84,18 @@ class Native:
         if self.convert is None:
             raise NotCarried(f"The model's server does not speak the API of this request ({self.api}).", None)
         return self.convert(self.body)
+
+
+def most_tokens(api: str, body: Mapping[str, Any]) -> int | None:
+    """The most tokens of all answers that a body asks for; None if it names no number."""
+    limits = [body[name] for name in _LIMITS[api] if type(body.get(name)) is int]
+    number = body["n"] if type(body.get("n")) is int else 1
+    return max(1, limits[0]) * max(1, number) if limits else None
+
+
+def limit_name(api: str, body: Mapping[str, Any]) -> str:
+    """The field of a body in which the most tokens of an answer stand, or would."""
+    return next((name for name in _LIMITS[api] if name in body), _LIMITS[api][-1])
 
 
 def _without_keys(value: Any) -> Any:
