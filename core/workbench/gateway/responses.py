@@ -56,7 +56,7 @@ class StoredAnswers:
     def _keep(self, number: str, body: Mapping[str, Any] | None, conversation: tuple[Message, ...]) -> None:
         self._kept[number] = (body, conversation)
         while len(self._kept) > MOST_KEPT:
-            self.drop(next(iter(self._kept)))
+            self._forget(next(iter(self._kept)))
 
     def wrote(self, number: str) -> bool:
         """Whether an answer was written here, and not by the model's own server."""
@@ -88,12 +88,16 @@ class StoredAnswers:
 
     def drop(self, number: str) -> None:
         """Raises Refused (404)."""
-        body, _ = self._find(number, "response_id")
-        del self._kept[number]
+        self._find(number, "response_id")
+        self._forget(number)
+
+    def _forget(self, number: str) -> None:
+        body, _ = self._kept.pop(number)
         for item in (body or {}).get("output", ()):
             self._items.pop(item["id"], None)
 
     def _find(self, number: str, place: str) -> tuple[Mapping[str, Any] | None, tuple[Message, ...]]:
+        self._read_passed()
         if number not in self._kept:
             raise _not_kept(number, place)
         return self._kept[number]

@@ -134,6 +134,7 @@ def test_h34_the_servers_words_stand_behind_what_the_agent_is_told() -> None:
     told = Refused(502, "server", "The language model did not answer.")
     told.__cause__ = words
     refusals = Refusals()
-    refusals.note(told)
-    refusals.note(words)
-    assert (refusals.count, refusals.last) == (2, "status 500: no room")
+    for error in (told, words):
+        refusals.note(error)
+        assert refusals.last == "status 500: no room"
+    assert refusals.count == 2
