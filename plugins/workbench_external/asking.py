@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from workbench.errors import LMError
 from workbench.failures import FailureKind
 from workbench.gateway import Ask, Refused, as_it_is_sent, refusal_of, without_places
-from workbench.lm import Message, NotCarried, Pieces, Request, Response
+from workbench.lm import NO_SUCH_PATH, Message, NotCarried, Pieces, Request, Response
 from workbench.runtime import Runtime, make_request
 from workbench.spec import LMSpec, lm_spec
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 _USUAL_TEMPERATURE = 1.0
 #: Seconds for a call at least, unless the model's settings name others: an agent has a deadline of its own.
 LEAST_SECONDS = 600.0
-#: What a server says that does not have a path.
-_NO_SUCH_PATH = (404, 405, 501)
 #: Names of models whose settings are kept.
 _MOST_MODELS = 256
 #: In `models`: the model that the agent names, with its provider before it where it names none.
@@ -60,8 +58,8 @@ class Asking:
             return messages, settings
         tools, form = settings.get("tools", ()), settings.get("response_format")
         settings["native"] = as_it_is_sent(self.ask, messages, tools, form, self.changed, self._converted)
-        # An answer that may call a function of ours is for us first.
-        settings["pieces"] = Pieces() if self.offered else self.ask.pieces
+        # An answer that may call a function of ours is for us first, and several are no one stream.
+        settings["pieces"] = Pieces() if self.offered or self.answers > 1 else self.ask.pieces
         settings.pop("extra", None)
         return without_places(messages), settings
 
@@ -134,15 +132,16 @@ def choose_model(config: ExternalConfig, named: str, patched: Any, usual: LMSpec
     """The model that answers. named: by the agent. patched: by a slot. Raises SpecError for one that nobody serves."""
     chosen = patched or config.models.get(named) or config.models.get("*") or config.lm
     if chosen == AS_NAMED:
-        chosen = _as_named(named, usual) if named else None
+        chosen = _as_named(config, named, usual) if named else None
     spec = lm_spec(chosen) if chosen else usual
     if "timeout" in spec.model_fields_set:
         return spec
     return spec.model_copy(update={"timeout": max(LEAST_SECONDS, spec.timeout)})
 
 
-def _as_named(named: str, usual: LMSpec) -> dict[str, Any]:
-    """The settings of the model that an agent names, behind the provider of the usual one unless it names another.
+def _as_named(config: ExternalConfig, named: str, usual: LMSpec) -> dict[str, Any]:
+    """The settings of the model that an agent names, behind the provider of the usual one unless it names another of
+    the file's: which others are paid and told what the rows hold is for the file to say. Raises Refused.
 
     What is set for the server at an `api_base` holds for all of its models, whose names may begin like a provider's.
     Elsewhere a price is that of one model, and a key is that of one provider, which no other is sent.
@@ -157,9 +156,20 @@ def _as_named(named: str, usual: LMSpec) -> dict[str, Any]:
     own = named.partition("/")[0]
     if own not in lm_prefixes():
         own, named = provider, behind
+    elif own not in (known := _providers(config, provider)):
+        told = f"The model {named[:80]} is of another provider than those of the workflow file ({', '.join(known)})."
+        hint = "Name one of these, or have the file name that one under models."
+        raise Refused(404, "model_not_found", f"{told} {hint}", field="model")
     left_out = _OF_MODEL if own == provider else _OF_PROVIDER
     settings = {name: value for name, value in settings.items() if name not in left_out or named == usual.model}
     return {**settings, "model": named}
+
+
+def _providers(config: ExternalConfig, usual: str) -> list[str]:
+    """The providers of the models that the file names for a node."""
+    named = [config.lm, *config.models.values(), *(slot.lm for slot in (config.slots or {}).values())]
+    models = [lm_spec(one).model for one in named if one is not None and one != AS_NAMED]
+    return [*dict.fromkeys((usual, *(model.partition("/")[0] for model in models)))]
 
 
 async def forward(
@@ -184,7 +194,7 @@ async def forward(
         body = asking.request(asking.messages)[1]["native"].body
     lm: Any = runtime.pool.get(spec)
     found = await lm.forward(method, path.lstrip("/"), body, headers)
-    return None if found[0] in _NO_SUCH_PATH else found
+    return None if found[0] in NO_SUCH_PATH else found
 
 
 class Named:
@@ -222,6 +232,8 @@ class Refusals:
         self.count, self.last = 0, ""
 
     def note(self, error: Exception) -> None:
+        """error: as the agent is told of it; the model's own, if it was one, stands behind it."""
+        error = error.__cause__ if isinstance(error.__cause__, LMError) else error
         if isinstance(error, LMError) and not isinstance(error, NotCarried):
             words = str(error)
         elif isinstance(error, NotCarried | Refused):

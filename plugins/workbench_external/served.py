@@ -58,6 +58,8 @@ class ServedSession:
             self._missed(text)
         self.runtime.ledger.revive()  # what failed before is tried again
         try:
+            if asking.answers == 1:
+                return [await self._answer(asking, 0)]
             return await asyncio.gather(*(self._answer(asking, replica) for replica in range(asking.answers)))
         except LMError as error:
             raise in_its_words(error) from error
@@ -86,7 +88,7 @@ class ServedSession:
     def note_refusal(self, error: Exception) -> None:
         """Tell of a request that got no answer."""
         before = self.refusals.count
-        self.refusals.note(error.__cause__ if isinstance(error.__cause__, LMError) else error)
+        self.refusals.note(error)
         if self.refusals.count > before:
             self._refused(self.refusals.last)
 

@@ -45,7 +45,7 @@ class RowSession:
         self.functions = OfferedFunctions(config.functions, self._call_function)
         self._drawn = Counter[str]()  # answers drawn so far, by request
         #: Calls whose client hung up before the answer.
-        self._left: dict[str, tuple[asyncio.Task[Sequence[Response]], Pieces | None]] = {}
+        self._left: dict[tuple[str, str], tuple[asyncio.Task[Sequence[Response]], Pieces | None]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._since, self._waited = 0.0, 0.0
         self._sequence: list[tuple[int, str, asyncio.Task[Any]]] = []
@@ -56,8 +56,9 @@ class RowSession:
         A client that hangs up does not cancel its call, which is paid for: the same request, sent again, gets its
         answer.
         """
-        key = digest([ask.model, ask.content])
-        task, pieces = self._left.pop(key, None) or (asyncio.ensure_future(self._complete(ask)), ask.pieces)
+        content = digest(ask.content)
+        key = ask.model, content
+        task, pieces = self._left.pop(key, None) or (asyncio.ensure_future(self._complete(ask, content)), ask.pieces)
         if pieces is not ask.pieces and pieces is not None and ask.pieces is not None:
             ask.pieces.follow(pieces)
         self._follow(task)
@@ -72,7 +73,7 @@ class RowSession:
 
     def note_refusal(self, error: Exception) -> None:
         """Take note of a request that got no answer."""
-        self.refusals.note(error.__cause__ if isinstance(error.__cause__, LMError) else error)
+        self.refusals.note(error)
 
     async def forward(
         self, method: str, path: str, body: Mapping[str, Any] | None, headers: Mapping[str, str], ask: Ask | None
@@ -105,9 +106,8 @@ class RowSession:
         """Seconds in which a call was under way."""
         return self._waited + (time.monotonic() - self._since if self._tasks else 0.0)
 
-    async def _complete(self, ask: Ask) -> Sequence[Response]:
+    async def _complete(self, ask: Ask, key: str) -> Sequence[Response]:
         self._begin(ask)
-        key = digest(ask.content)
         first = self._drawn[key]
         self._drawn[key] += ask.samples
         self._record_sequence(digest([ask.model, key, first]))
@@ -115,6 +115,8 @@ class RowSession:
         self.missed.update(patched.missed)
         asking = choose(self._models, ask, patched, self.ctx.program.runtime, self.functions.definitions(ask))
         with self._watched():
+            if asking.answers == 1:
+                return [await self._answer(asking, first)]
             return await asyncio.gather(*(self._answer(asking, first + i) for i in range(asking.answers)))
 
     async def _answer(self, asking: Asking, replica: int) -> Response:

@@ -9,7 +9,7 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
 from typing import Any
@@ -33,6 +33,7 @@ from workbench.kit.dspy_seam.clients import (
 from workbench.lm import (
     MOST_FORMS,
     MOST_TOKENS,
+    ChunkReader,
     Form,
     Request,
     Response,
@@ -43,8 +44,10 @@ from workbench.lm import (
     parse_price,
     redact,
     redact_answer,
+    redactor,
     refused_prompt,
 )
+from workbench.type_guards import is_dict
 from workbench_litellm.addresses import check_addresses
 from workbench_litellm.bodies import bound_native_client
 from workbench_litellm.installed import check_litellm, has_litellm
@@ -114,15 +117,18 @@ class DSPyLM:
     async def complete(self, request: Request) -> Response:
         """Send the request through DSPy: once, and again without a setting that the server refuses. Raises LMError."""
         lm = self._lm or self._open()
-        form = self._form
+        form, stream = self._form, None
+        if request.pieces is not None and request.pieces.wanted:
+            stream = _Stream(ChunkReader(request), redactor(self._sent_key(), self._headers))
         for left in reversed(range(MOST_FORMS)):
             body = make_body(self.model, request, self._extra, form)
             try:
                 canonical = to_request(body)
-                quiet = dspy.context(disable_history=True, usage_tracker=None, send_stream=None, callbacks=[])
+                quiet = dspy.context(disable_history=True, usage_tracker=None, send_stream=stream, callbacks=[])
                 with bounded_bodies(), quiet:
                     answer = await lm.acall(canonical)
-                return self._response(answer, request, canonical)
+                found = self._response(answer, request, canonical)
+                return found if stream is None else stream.end(found)
             except LMError as error:
                 raise self._named(error) from None
             except (errors.LMError, lm15.LM15Error, ValueError, TypeError, RecursionError) as error:
@@ -132,7 +138,8 @@ class DSPyLM:
                 other, alone = form.heed(status or 0, told, request)
                 renamed = other.rename != form.rename or "max_tokens" in other.omit - form.omit
                 # DSPy names the limit of tokens itself.
-                if renamed or not left or make_body(self.model, request, self._extra, other) == body:
+                begun = stream is not None and stream.begun
+                if renamed or begun or not left or make_body(self.model, request, self._extra, other) == body:
                     raise self._mapped(error) from None
                 if not alone and self._form is form:  # else another call has met the same refusal
                     self._form = other
@@ -279,6 +286,23 @@ class DSPyLM:
         if retry_after is not None and not 0 <= retry_after < float("inf"):
             retry_after = None
         return LMError(kind, text, retry_after=retry_after, status=status)
+
+
+class _Stream:
+    """Where DSPy sends the chunks of an answer: to the pieces of its request. clean: takes keys out of texts."""
+
+    def __init__(self, reader: ChunkReader, clean: Callable[[str], str]):
+        self._reader, self._clean, self.begun = reader, clean, False
+
+    async def send(self, chunk: Any) -> None:
+        self.begun = True
+        plain = chunk if is_dict(chunk) else chunk.model_dump()
+        self._reader.add(json.loads(self._clean(json.dumps(plain, default=dict))))
+
+    def end(self, response: Response) -> Response:
+        """The answer, after its last piece."""
+        self._reader.end()
+        return self._reader.with_ids(response)
 
 
 class _NoRetries(int):

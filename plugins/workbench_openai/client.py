@@ -13,12 +13,14 @@ from workbench.errors import LMError, SpecError
 from workbench.lm import (
     API_PATHS,
     MOST_FORMS,
+    ChunkReader,
     Form,
     Request,
     Response,
     check_extra,
     estimate_tokens,
     is_loopback,
+    parse_events,
     parse_price,
     redact_answer,
 )
@@ -119,6 +121,8 @@ class OpenAIChat:
         extra = self._extra
         if self._token_ids and request.logprobs:
             extra = {"return_token_ids": True, **extra}
+        if request.pieces is not None and request.pieces.wanted:  # of another API: the answer is told piece by piece
+            extra = {**extra, "stream": True, "stream_options": {"include_usage": True}}
         found: Response | Form = self._form
         for left in reversed(range(MOST_FORMS)):
             if isinstance(found, Form):
@@ -133,9 +137,12 @@ class OpenAIChat:
         except (TypeError, ValueError, RecursionError) as error:
             raise LMError("bad_request", f"the request cannot be written as JSON: {error}") from None
 
+        chunks = _Chunks(request) if "stream" in extra else None
+
         def read(status: int, headers: Mapping[str, str], raw: bytes) -> Response | Form:
             if status == 200:
                 found = wire.parse_body(raw, request, self._price)
+                found = found if chunks is None else chunks.check(found)
                 return redact_answer(found, self._server.sent_key, self._server.headers)
             other, alone = form.heed(status, wire.body_of(raw), request)
             if last or wire.build_body(self.model, request, extra, other) == body:
@@ -144,7 +151,7 @@ class OpenAIChat:
                 self._form = other
             return other
 
-        return await self._server.send(self._url, body, read)
+        return await self._server.send(self._url, body, read, streams=chunks is not None, reader=chunks)
 
     @property
     def apis(self) -> set[str]:
@@ -191,3 +198,31 @@ class OpenAIChat:
     async def aclose(self) -> None:
         """Close the connections of every event loop that used this LM."""
         await self._server.aclose()
+
+
+class _Chunks:
+    """Adds the chunks of a stream to the pieces of a request, until one cannot be read: then there is no answer."""
+
+    def __init__(self, request: Request):
+        self._reader = ChunkReader(request)
+        self._error: LMError | None = None
+
+    def begin(self, headers: Mapping[str, str]) -> None:
+        """Headers of another API's answer say nothing to the client."""
+
+    def add(self, events: bytes) -> None:
+        try:
+            for chunk in () if self._error else parse_events(events) or ():
+                self._reader.add(chunk)
+        except LMError as error:
+            self._error = error
+
+    def end(self) -> None:
+        if self._error is None:
+            self._reader.end()
+
+    def check(self, response: Response) -> Response:
+        """The answer with the ids that its client was told. Raises LMError where the client could not be told all."""
+        if self._error is not None:
+            raise self._error
+        return self._reader.with_ids(response)

@@ -6,19 +6,17 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from workbench.errors import LMError
-from workbench.lm import API_PATHS, MOST_FORMS, Form, Request, Response, redact_answer
+from workbench.lm import API_PATHS, MOST_FORMS, NO_SUCH_PATH, Form, Pieces, Request, Response, redact_answer
 from workbench_openai import wire
 from workbench_openai.server import Server
 
-#: What a server says that does not have an API.
-_NO_SUCH_PATH = (404, 405, 501)
-
 
 class Passing:
-    """Sends such requests of one model. apis: those that the server has, as far as is known.
+    """Sends such requests of one model. apis: those that the server is asked in.
 
-    extra: fields of ours, where the client has none of that name. form: what is sent otherwise, by the settings; what
-    the server refuses is remembered.
+    That it lacks one after all is remembered here alone: the key of a request follows from `apis`, and is the same in a
+    run that is resumed. extra: fields of ours, where the client has none of that name. form: what is sent otherwise, by
+    the settings; what the server refuses is remembered, for each API by itself.
     """
 
     def __init__(
@@ -32,7 +30,8 @@ class Passing:
     ):
         self.apis = apis
         self._server, self._price, self._extra = server, price, extra or {}
-        self._form, self._token_ids = form or Form(), token_ids
+        self._forms = dict.fromkeys(apis, form or Form())
+        self._lacking, self._token_ids = set[str](), token_ids
 
     async def complete(self, request: Request, otherwise: Callable[[Request], Any]) -> Response:
         """The answer. The request is sent as it is, and again without what the server refuses.
@@ -42,13 +41,14 @@ class Passing:
         """
         native = request.native
         assert native is not None
-        if native.api not in self.apis:
+        if native.api not in self.apis or native.api in self._lacking:
             return await otherwise(request.converted())
         url, streams = self._server.url(API_PATHS[native.api]), native.streams
         body: dict[str, Any] = {**self._extra, **native.body, "model": self._server.model}
         if self._token_ids and request.logprobs:
             body.setdefault("return_token_ids", True)
-        form = self._form
+        reader = _Passed(request.pieces) if streams and request.pieces is not None else None
+        form = self._forms[native.api]
         sent: Any = form.shape(body)
         for left in reversed(range(MOST_FORMS)):
 
@@ -59,7 +59,7 @@ class Passing:
                 if status == 200:
                     found = wire.parse_native(raw, self._server.told_headers(headers), request, self._price)
                     return redact_answer(found, self._server.sent_key, self._server.headers)
-                if native.api != "chat" and status in _NO_SUCH_PATH:
+                if native.api != "chat" and status in NO_SUCH_PATH:
                     return None
                 form = self._heed(form, status, raw, request)
                 if form.shape(body) == sent and status in (400, 422) and (back := native.restored(body)) is not None:
@@ -68,11 +68,10 @@ class Passing:
                     raise wire.error_for(status, headers, raw)
                 return again
 
-            pieces = request.pieces if streams else None
-            found = await self._server.send(url, _encoded(sent), read, native.headers, streams=streams, pieces=pieces)
+            found = await self._server.send(url, _encoded(sent), read, native.headers, streams=streams, reader=reader)
             if found is None:
                 response = await otherwise(request.converted())
-                self.apis.discard(native.api)  # a model that is not known has 404, too, and would there
+                self._lacking.add(native.api)  # a model that is not known has 404, too, and would there
                 return response
             if isinstance(found, Response):
                 return found
@@ -80,9 +79,10 @@ class Passing:
         raise AssertionError("the last form is answered, or raises")
 
     def _heed(self, form: Form, status: int, raw: bytes, request: Request) -> Form:
+        assert request.native is not None
         other, alone = form.heed(status, wire.body_of(raw), request)
-        if not alone and self._form is form:  # else another call has met the same refusal
-            self._form = other
+        if not alone and self._forms[request.native.api] is form:  # else another call has met the same refusal
+            self._forms[request.native.api] = other
         return other
 
     async def forward(
@@ -96,6 +96,19 @@ class Passing:
             body = {**body, "model": self._server.model}
         sent = None if body is None else _encoded(body)
         return await self._server.fetch(method, path, sent, headers)
+
+
+class _Passed:
+    """Passes events on as they are."""
+
+    def __init__(self, pieces: Pieces):
+        self._pieces, self.begin = pieces, pieces.begin
+
+    def add(self, events: bytes) -> None:
+        self._pieces.add(events)
+
+    def end(self) -> None:
+        self._pieces.source.end()
 
 
 def _encoded(body: Mapping[str, Any]) -> bytes:

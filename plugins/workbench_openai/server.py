@@ -7,14 +7,14 @@ import os
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from yarl import URL
 
 from workbench.errors import LMError, SpecError
-from workbench.lm import MAX_BODY, Pieces, is_loopback, redact, redactor
+from workbench.lm import API_PATHS, MAX_BODY, is_loopback, redact, redactor
 from workbench_openai import wire
 
 Answer = TypeVar("Answer")
@@ -26,6 +26,7 @@ _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=30)
 #: Headers of an answer that its client is given: by name, or by how the name begins.
 _TOLD = ("x-request-id", "request-id", "retry-after", "x-ratelimit-", "anthropic-ratelimit-", "openai-")
 _ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
+_LONGEST_END = max(map(len, _ENDS))
 
 
 class Server:
@@ -49,12 +50,18 @@ class Server:
         self.key_variable, self._key_needed, self._write_key = key_variable, key_needed, write_key
         self._concurrency = concurrency
         self._proxy = None if is_loopback(str(base)) else _proxy(base)
+        self._urls: dict[str, URL] = {}
         self._sessions: dict[asyncio.AbstractEventLoop, aiohttp.ClientSession] = {}
 
     def url(self, path: str) -> URL:
         """The address of a path behind the base; what stands behind a `?` is added to the query of the base."""
+        if (known := self._urls.get(path)) is not None:
+            return known
         own, _, query = path.partition("?")
-        return (self.base / own).with_query(self.base.query).update_query(query)
+        url = (self.base / own).with_query(self.base.query).update_query(query)
+        if path in API_PATHS.values():
+            self._urls[path] = url
+        return url
 
     async def send(
         self,
@@ -64,12 +71,12 @@ class Server:
         headers: Mapping[str, str] | None = None,
         *,
         streams: bool = False,
-        pieces: Pieces | None = None,
+        reader: StreamReader | None = None,
     ) -> Answer:
-        """What `read` makes of one POST. pieces: is given an answer that streams, event by event. Raises LMError."""
+        """What `read` makes of one POST. reader: is given an answer that streams, event by event. Raises LMError."""
         if streams:
             headers = {**(headers or {}), "Accept": "text/event-stream"}
-        return await self._heard(url, self._post(url, body, headers, pieces), read)
+        return await self._heard(url, self._post(url, body, headers, reader), read)
 
     async def fetch(
         self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
@@ -102,7 +109,7 @@ class Server:
         url: URL,
         body: bytes | None,
         headers: Mapping[str, str] | None,
-        pieces: Pieces | None,
+        reader: StreamReader | None,
         method: str = "POST",
     ) -> tuple[int, Mapping[str, str], bytes]:
         session = self._sessions.get(asyncio.get_running_loop()) or self._open()
@@ -113,11 +120,10 @@ class Server:
             if (answer.content_length or 0) > MAX_BODY:
                 answer.close()  # or the rest would be read on the way out
                 raise LMError("bad_body", f"a body of {answer.content_length} bytes, over {MAX_BODY}")
-            if pieces is not None and answer.status == 200 and answer.content_type == "text/event-stream":
-                relay = _Relay(pieces, self.redact_answer)
-                pieces.begin(self.told_headers(answer.headers))
-            else:
-                relay = None
+            relay = None
+            if reader is not None and answer.status == 200 and answer.content_type == "text/event-stream":
+                relay = _Relay(reader, self.redact_answer)
+                reader.begin(self.told_headers(answer.headers))
             chunks, size = list[bytes](), 0
             async for chunk in answer.content.iter_any():
                 chunks.append(chunk)
@@ -198,28 +204,45 @@ class Server:
                 asyncio.run_coroutine_threadsafe(session.close(), loop)
 
 
+class StreamReader(Protocol):
+    """Takes an answer that streams."""
+
+    def begin(self, headers: Mapping[str, str]) -> None:
+        """The answer has begun. headers: those that its client is told."""
+        ...
+
+    def add(self, events: bytes) -> None:
+        """Take events, of which the last is whole unless the stream has ended."""
+        ...
+
+    def end(self) -> None:
+        """The server has ended the stream."""
+        ...
+
+
 class _Relay:
     """Passes a stream on in whole events, since a key that the server echoes may stand in two packets."""
 
-    def __init__(self, pieces: Pieces, clean: Callable[[str], str]):
-        self._pieces, self._clean, self._held = pieces, clean, b""
+    def __init__(self, reader: StreamReader, clean: Callable[[str], str]):
+        self._reader, self._clean, self._held = reader, clean, bytearray()
 
     def add(self, chunk: bytes) -> None:
-        held = self._held + chunk
-        if end := max((held.rfind(mark) + len(mark) for mark in _ENDS if mark in held), default=0):
-            self._pass(held[:end])
-            held = held[end:]
-        self._held = held
+        searched = max(0, len(self._held) - _LONGEST_END)  # what came before holds no end
+        self._held += chunk
+        places = [(self._held.rfind(mark, searched), len(mark)) for mark in _ENDS]
+        if end := max((place + length for place, length in places if place >= 0), default=0):
+            self._pass(bytes(self._held[:end]))
+            del self._held[:end]
 
     def end(self) -> None:
         if self._held:
-            self._pass(self._held)
-        self._pieces.source.end()
+            self._pass(bytes(self._held))
+        self._reader.end()
 
     def _pass(self, events: bytes) -> None:
         text = events.decode("utf-8", "replace")
         cleaned = self._clean(text)
-        self._pieces.add(events if cleaned == text else cleaned.encode())
+        self._reader.add(events if cleaned == text else cleaned.encode())
 
 
 def _acknowledge(answer: aiohttp.ClientResponse) -> None:

@@ -102,7 +102,8 @@ def _read(data: dict[str, Any], request: Request, price: Price) -> Response:
             return refused_prompt(request)
         raise LMError("broken" if kind == "bad_body" else kind, "the server broke off the answer", status=200)
     text, thoughts = read_content(message.get("content"))
-    reasoning, text = split_reasoning(text, "".join(content_text(m.get("content")) for m in request.messages))
+    asked = "".join(content_text(m.get("content")) for m in request.messages) if text.startswith("<") else ""
+    reasoning, text = split_reasoning(text, asked)
     text = cut_at_stops(storable(text), request.stop)
     calls = tuple(map(_tool_call, _listed(message.get("tool_calls"))))
     refusal = message.get("refusal")
@@ -111,8 +112,7 @@ def _read(data: dict[str, Any], request: Request, price: Price) -> Response:
     else:
         finish = read_finish(choice.get("finish_reason"), text, bool(calls))
     thoughts = "\n".join(filter(None, (storable(read_thoughts(message)), storable(thoughts), storable(reasoning))))
-    response = _response(text, finish, data, choice, calls, request, price)
-    return replace(response, thoughts=thoughts, message=unknown_parts(message))
+    return _response(text, finish, thoughts, data, choice, calls, request, price)
 
 
 def parse_vectors(raw: bytes, count: int) -> tuple[list[list[float]], int]:
@@ -132,7 +132,14 @@ def parse_vectors(raw: bytes, count: int) -> tuple[list[list[float]], int]:
 
 
 def _response(
-    text: str, finish: str, data: dict, choice: dict, calls: tuple[dict, ...], request: Request, price: Price
+    text: str,
+    finish: str,
+    thoughts: str,
+    data: dict,
+    choice: dict,
+    calls: tuple[dict, ...],
+    request: Request,
+    price: Price,
 ) -> Response:
     said = text + "".join(str(call["arguments"]) for call in calls)
     prompt, completion, cached, written = read_usage(data.get("usage"), bool(said.strip()), MOST_TOKENS)
@@ -154,6 +161,8 @@ def _response(
         token_ids=_ids(choice.get("token_ids")),
         logprobs=_logprobs(choice.get("logprobs")) if request.logprobs else None,
         estimated=estimated,
+        thoughts=thoughts,
+        message=unknown_parts(choice["message"]),
     )
 
 

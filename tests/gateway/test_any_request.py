@@ -17,7 +17,6 @@ from workbench.errors import BudgetSpent, Interrupted, LMError, NodeError, Serve
 from workbench.gateway import Refused, refusal_of
 from workbench.gateway import endpoints as e
 from workbench.gateway.access import Admitted
-from workbench.gateway.asks import Asked
 from workbench.gateway.fields import MOST_STOPS
 from workbench.lm import Request, estimate_tokens
 
@@ -140,7 +139,7 @@ def answered(path: str, body: dict[str, Any]) -> ScriptedSession | Refused:
     session = ScriptedSession(CALLS)
     answer: Callable[..., Awaitable[Any]] = endpoint.answer
     try:
-        found = asyncio.run(answer(Admitted(session), Asked("POST", path, body, named)))
+        found = asyncio.run(answer(Admitted(session), e.asked_of(endpoint, path, body, named, {})))
         json.dumps(found if isinstance(found, dict) else [*found], allow_nan=False)
     except Refused as refused:
         return refused

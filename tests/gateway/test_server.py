@@ -14,7 +14,7 @@ import openai
 import pytest
 from tests.helpers.gateway_sessions import CHAT_BODY, HELLO, ScriptedSession, opened, send, serve
 
-from workbench.gateway import Ask, Gateway, Refused, server
+from workbench.gateway import Ask, Gateway, Refused, server, streaming
 from workbench.lm import Response
 
 CHAT = "/v1/chat/completions"
@@ -201,7 +201,7 @@ def test_a_session_that_is_dismissed_has_no_request_left(
     monkeypatch: pytest.MonkeyPatch, body: Any, pings: bool
 ) -> None:
     """Its calls are cancelled before `dismiss` returns, and its agent learns of it at once."""
-    monkeypatch.setattr(server, "PING_SECONDS", 0.05 if pings else 15)
+    monkeypatch.setattr(streaming, "PING_SECONDS", 0.05 if pings else 15)
     session = ScriptedSession(seconds=60)
 
     async def use(gateway: Gateway, secret: str) -> None:
@@ -235,7 +235,7 @@ def test_a_gateway_that_is_closed_has_no_request_left() -> None:
 
 
 def test_long_answers_are_preceded_by_signs_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "PING_SECONDS", 0.05)
+    monkeypatch.setattr(streaming, "PING_SECONDS", 0.05)
 
     async def use(gateway: Gateway, secret: str) -> None:
         async with aiohttp.ClientSession() as client:
@@ -255,7 +255,7 @@ def test_long_answers_are_preceded_by_signs_of_life(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_late_error_ends_the_stream_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "PING_SECONDS", 0.05)
+    monkeypatch.setattr(streaming, "PING_SECONDS", 0.05)
 
     async def use(gateway: Gateway, secret: str) -> None:
         variables = gateway.environment(secret, {})

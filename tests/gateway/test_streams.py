@@ -255,7 +255,7 @@ def test_a_request_that_is_sent_again_reads_the_pieces_of_the_first() -> None:
         await asyncio.wait_for(second.wait(), 1)
         first.add(b"b")
         await asyncio.wait_for(second.wait(), 1)
-        assert second.source.begun and second.after(0) == (b"ab", 2) and second.after(1) == (b"b", 2)
+        assert second.source.begun and second.after(0) == ([b"a", b"b"], 2) and second.after(1) == ([b"b"], 2)
 
     asyncio.run(course())
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import aiohttp
 
+from tests.helpers.upstream import Upstream
 from workbench.gateway import Gateway
 from workbench.ledger import Ledger
 from workbench.lm import LMPool
@@ -26,6 +27,12 @@ APIS = {
     "messages": ("messages", "anthropic/up"),
     "completions": ("completions", "openai/up"),
 }
+
+
+USER = [{"role": "user", "content": "hi"}]
+TOOL = {"name": "look", "description": "Looks.", "input_schema": {"type": "object", "properties": {}}}
+FUNCTION = {"name": "look", "description": "Looks.", "parameters": {"type": "object", "properties": {}}}
+CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{ "a":1 }'}}
 
 
 @asynccontextmanager
@@ -79,3 +86,18 @@ def with_gateway(lm: Mapping[str, Any], use: Use, **more: Any) -> Any:
 
 def model(name: str, address: str, **settings: Any) -> dict[str, Any]:
     return {"model": name, "api_base": f"{address}/v1", "price": {"input": 1, "output": 1}, **settings}
+
+
+def post(server: Upstream, api: str, *bodies: Any, lm: dict[str, Any] | None = None, **more: Any) -> list[Any]:
+    """(status, JSON, headers) of each request, one after the other."""
+    path, name = APIS[api]
+
+    async def use(client: Any, base: str) -> list[Any]:
+        found = []
+        for body in bodies:
+            headers = {"anthropic-beta": "b1"} if api == "messages" else {}
+            async with client.post(f"{base}/{path}", json={"model": "named", **body}, headers=headers) as answer:
+                found.append((answer.status, await answer.json(), answer.headers))
+        return found
+
+    return with_gateway(lm or model(name, server.address), use, **more)

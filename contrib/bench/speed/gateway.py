@@ -23,7 +23,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import aiohttp
 from aiohttp import web
 
-from workbench.gateway import Ask, Gateway, chat
+from workbench.gateway import Ask, Gateway, chat, chat_events, writing
 from workbench.lm import Response
 
 MESSAGES = [
@@ -84,7 +84,7 @@ async def all_at_once(ask: Callable[[], Awaitable[None]], calls: int, concurrenc
 
 async def bare_server(seconds: float) -> tuple[asyncio.Server, str]:
     """A server with one fixed answer after so many seconds, and its address."""
-    raw = json.dumps(chat.write_chat(chat.read_chat(BODY), [StubSession(0.0).answer])).encode()
+    raw = json.dumps(writing.write_body(chat_events.ChatWriter(BODY), (), [StubSession(0.0).answer])).encode()
 
     async def fixed(request: web.BaseRequest) -> web.Response:
         await request.read()

@@ -6,12 +6,13 @@ The gateway, its session and the client of the model's server run in this proces
 processes of their own, so that what is measured here is the gateway's alone.
 
 - CPU: of this process a call, one after the other, in each API, whole and streamed (10 events); beside it that of a
-  bare proxy, which sends bodies to and fro. What is above it is the gateway's own.
+  bare proxy, which sends bodies to and fro. What is above it is the gateway's own. The least of ten batches is told:
+  what others do on the machine adds to the rest.
 - first piece: from the moment when the server writes an event to the moment when the agent has it, less the same
   without a gateway; the clock of the machine is the same for all processes.
 - at once: that many streams, none of which ends before all have begun; how many came whole.
 
-Targets: 0.3 ms of CPU a call, 5 ms for a first piece, none lost.
+Targets: 0.3 ms of CPU a call above the bare proxy, 5 ms for a first piece, none lost.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ ENDS: Mapping[str, list[Any]] = {
         {"type": "message_stop"},
     ],
 }
+BATCHES = 10
 STARTS: Mapping[str, list[Any]] = {"messages": [{"type": "message_start", "message": USUAL["messages"]}]}
 
 
@@ -130,9 +132,12 @@ def begin(target: Any) -> Connection:
 
 async def cpu_of(ask: Any, calls: int) -> float:
     await ask(50)
-    begun = time.process_time()
-    await ask(calls)
-    return (time.process_time() - begun) / calls
+    found = list[float]()
+    for _ in range(BATCHES):
+        begun = time.process_time()
+        await ask(calls // BATCHES)
+        found.append((time.process_time() - begun) / (calls // BATCHES))
+    return min(found)
 
 
 @asynccontextmanager

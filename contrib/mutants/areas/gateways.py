@@ -8,7 +8,7 @@ ACCESS = "tests/gateway/test_access.py"
 SERVER = "tests/gateway/test_server.py"
 CLIENT = "tests/gateway/test_openai_client.py"
 STREAMS = "tests/gateway/test_streams.py"
-PASSING = "tests/gateway/test_passing.py"
+BETWEEN = "tests/gateway/test_streams_between.py"
 
 GATEWAYS: list[Mutant] = [
     *changes_of(
@@ -74,25 +74,44 @@ GATEWAYS: list[Mutant] = [
         SERVER,
         ("            await _cancel(who.requests)", "            pass", "requests of a dismissed session go on"),
         ("handler_cancellation=True", "handler_cancellation=False", "an agent that hung up still pays"),
-        (
-            "                work.cancel()\n                await",
-            "                await",
-            "a stream's call is not cancelled",
-        ),
         ("if len(who.requests) >= MOST_AT_ONCE:", "if False:", "no bound of requests at once"),
         ("                if len(raw) > MAX_BODY:", "                if False:", "a body in parts has no bound"),
         ("async with asyncio.timeout(BODY_SECONDS):", "if True:", "a body may take for ever"),
         ('if request.headers.get("Content-Encoding", "identity").lower() != "identity":', "if False:", "packed bodies"),
         ("return _whole(body) if _HALF.search(raw) else body", "return body", "halves of characters are passed on"),
         (", parse_float=_finite)", ")", "numbers beyond all are passed on"),
-        ("        request.transport.abort()", "        pass", "a broken stream looks whole"),
+    ),
+    *changes_of(
+        "core/workbench/gateway/streaming.py",
+        SERVER,
+        (
+            "                work.cancel()\n                await",
+            "                await",
+            "a stream's call is not cancelled",
+        ),
+        ("            self._request.transport.abort()", "            pass", "a broken stream looks whole"),
         ("async with asyncio.timeout(PING_SECONDS):", "if True:", "no sign of life"),
+    ),
+    *changes_of(
+        "core/workbench/gateway/streaming.py",
+        STREAMS,
+        ("self._request.transport.close()  # no end", "pass  # no end", "a stream that broke looks whole"),
+    ),
+    *changes_of(
+        "core/workbench/lm/chunks.py",
+        BETWEEN,
+        ("not (last or _is_whole(self._told[place]))", "False", "calls are mixed"),
+        ("and number not in self.ids", "", "two calls share an id"),
+    ),
+    *changes_of(
+        "plugins/workbench_openai/server.py",
+        "tests/plugins/openai/test_relay.py",
+        ("max(0, len(self._held) - _LONGEST_END)", "0", "a giant event is searched again with each packet"),
     ),
     *changes_of(
         "core/workbench/gateway/server.py",
         STREAMS,
         ("            if self._draining:", "            if False:", "requests begin while it drains"),
-        ("        request.transport.close()  # no end", "        pass  # no end", "a stream that broke looks whole"),
     ),
     *changes_of(
         "core/workbench/gateway/access.py",
@@ -101,7 +120,7 @@ GATEWAYS: list[Mutant] = [
     ),
     *changes_of(
         "core/workbench/gateway/replaced.py",
-        PASSING,
+        "tests/gateway/test_replacing.py",
         ("                changed = _put(changed, path, new)", "                pass", "no text is replaced"),
         (
             "                changed = _put(changed, (*path, own), value)",
@@ -111,7 +130,7 @@ GATEWAYS: list[Mutant] = [
     ),
     *changes_of(
         "core/workbench/gateway/table.py",
-        PASSING,
+        "tests/gateway/test_between_apis.py",
         ("                raise f.bad(at,", "                f.bad(at,", "what changes an answer is dropped"),
     ),
     *changes_of(

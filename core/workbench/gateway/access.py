@@ -20,6 +20,8 @@ PREFIX = "sk-workbench-"
 #: Requests of one secret at once.
 MOST_AT_ONCE = 4096
 
+#: Headers with keys, in the order in which they count.
+_KEYS = {"authorization": "Authorization", "x-api-key": "x-api-key", "api-key": "api-key"}
 _SECRET = re.compile(r"[A-Za-z0-9_-]{24,200}")
 
 
@@ -73,10 +75,10 @@ class Door:
         """
         keys = _keys(headers)
         shown = [in_path, *keys] if in_path is not None else [key for key in keys if self._is_ours(key)]
-        found = self._admitted.get(_digest(shown[0])) if shown else None
+        found = self._admitted.get(own := _digest(shown[0])) if shown else None
         if found is None:
             raise Refused(401, "auth", "This gateway does not know the secret, or its session has ended.")
-        if any(_digest(key) != _digest(shown[0]) and self._is_ours(key) for key in keys):
+        if any(key != shown[0] and _digest(key) != own and self._is_ours(key) for key in keys):
             raise Refused(401, "auth", "The request shows secrets of two sessions. Send one of them.")
         return found
 
@@ -86,17 +88,15 @@ class Door:
 
 def _keys(headers: Mapping[str, str]) -> list[str]:
     """All keys that a request shows. Raises Refused (400) for a header that is there twice: which one counts?"""
-    found: list[str] = []
-    for name in ("Authorization", "x-api-key", "api-key"):
-        values = [value for own, value in headers.items() if own.lower() == name.lower()]
-        if len(values) > 1:
-            raise Refused(400, "bad_request", f"The header {name} is there {len(values)} times. Send it once.")
-        for value in values:
-            kind, _, token = value.strip().partition(" ")
-            found.append(
-                value.strip() if name != "Authorization" else token.strip() if kind.lower() == "bearer" else ""
-            )
-    return [key for key in found if key]
+    found: dict[str, str] = {}
+    for own, value in headers.items():
+        if (name := own.lower()) not in _KEYS:
+            continue
+        if name in found:
+            raise Refused(400, "bad_request", f"The header {_KEYS[name]} is there more than once. Send it once.")
+        kind, _, token = value.strip().partition(" ")
+        found[name] = value.strip() if name != "authorization" else token.strip() if kind.lower() == "bearer" else ""
+    return [found[name] for name in _KEYS if found.get(name)]
 
 
 def _digest(secret: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Anthropic's Messages: body -> Ask, Response -> body or events, Refused -> error; no I/O.
+"""Anthropic's Messages: body -> Ask, Refused -> error; no I/O. `message_events` writes answers.
 
 For models whose server does not speak this API. Source: Anthropic's API reference. What becomes of each field stands in
 `table`; further departures:
@@ -15,16 +15,15 @@ For models whose server does not speak this API. Source: Anthropic's API referen
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from workbench.gateway import fields as f
 from workbench.gateway.asks import Ask, Refused
 from workbench.gateway.table import check_fields
-from workbench.lm import Message, Response, estimate_tokens
+from workbench.lm import Message, estimate_tokens
 
 _THINKING = ("thinking", "redacted_thinking")
-_STOPS = {"length": "max_tokens", "tool_calls": "tool_use", "refusal": "refusal"}
 
 
 def read_messages(body: Mapping[str, Any]) -> Ask:
@@ -182,70 +181,6 @@ def _format(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
     f.as_one_of(form.get("type"), "output_config.format.type", ("json_schema",))
     schema = f.as_dict(form.get("schema"), "output_config.format.schema", "Send a JSON Schema.")
     return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, "strict": True}}
-
-
-def write_message(ask: Ask, response: Response) -> dict[str, Any]:
-    """The body of an answer."""
-    return {
-        "id": f.make_id("msg_"),
-        "type": "message",
-        "role": "assistant",
-        "model": ask.model,
-        "content": _written(ask, response),
-        "stop_reason": _STOPS.get(response.finish, "end_turn"),
-        "stop_sequence": None,
-        "usage": _usage(response, response.completion_tokens),
-    }
-
-
-def _written(ask: Ask, response: Response) -> list[dict[str, Any]]:
-    blocks: list[dict[str, Any]] = []
-    if response.text:
-        blocks.append({"type": "text", "text": response.text, "citations": None})
-    for call in f.calls_with_ids(response, ask.messages):
-        blocks.append(
-            {"type": "tool_use", "id": call["id"], "name": call["name"], "input": _as_object(call["arguments"])}
-        )
-    return blocks
-
-
-def _as_object(arguments: str) -> dict[str, Any]:
-    try:
-        value = json.loads(arguments or "{}")
-    except (ValueError, RecursionError):
-        value = None
-    return value if isinstance(value, dict) else {"invalid_json": arguments}
-
-
-def _usage(response: Response, written: int) -> dict[str, int]:
-    cached = {"cache_creation_input_tokens": response.cache_write, "cache_read_input_tokens": response.cached}
-    fresh = max(0, response.prompt_tokens - response.cached - response.cache_write)  # which this API counts apart
-    return {"input_tokens": fresh, **cached, "output_tokens": written}
-
-
-def stream_message(ask: Ask, response: Response) -> Iterator[dict[str, Any]]:
-    """The same as events, in the order of the API."""
-    whole = write_message(ask, response)
-    begun = {**whole, "content": [], "stop_reason": None, "usage": _usage(response, 1)}
-    yield {"type": "message_start", "message": begun}
-    yield {"type": "ping"}
-    for n, block in enumerate(whole["content"]):
-        if block["type"] == "text":
-            empty, kind, name, text = {**block, "text": ""}, "text_delta", "text", block["text"]
-        else:
-            empty, kind, name, text = (
-                {**block, "input": {}},
-                "input_json_delta",
-                "partial_json",
-                json.dumps(block["input"]),
-            )
-        yield {"type": "content_block_start", "index": n, "content_block": empty}
-        for piece in f.pieces_of(text):
-            yield {"type": "content_block_delta", "index": n, "delta": {"type": kind, name: piece}}
-        yield {"type": "content_block_stop", "index": n}
-    delta = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
-    yield {"type": "message_delta", "delta": delta, "usage": whole["usage"]}
-    yield {"type": "message_stop"}
 
 
 def write_count(ask: Ask) -> dict[str, int]:

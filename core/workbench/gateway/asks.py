@@ -52,18 +52,6 @@ class Ask:
         return [self.messages, self.tools, self.settings, self.samples]
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A request. path: with its query. named: what the path names. pieces: takes an answer that passes as it comes."""
-
-    method: str
-    path: str
-    body: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    named: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    pieces: Pieces = field(default_factory=Pieces)
-
-
 class Refused(Exception):
     """A request that gets no answer. The agent is told in the form of the API that it used.
 

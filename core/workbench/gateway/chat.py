@@ -1,4 +1,5 @@
-"""OpenAI's Chat Completions, Embeddings and Models: body -> Ask, Response -> body or events, Refused -> error; no I/O.
+"""OpenAI's Chat Completions, Embeddings and Models: body -> Ask, Refused -> error; no I/O.
+`chat_events` writes answers.
 
 For models whose server does not speak this API. Source: OpenAI's API reference. What becomes of each field stands in
 `table`; further departures:
@@ -9,21 +10,19 @@ For models whose server does not speak this API. Source: OpenAI's API reference.
   back to it with the agent's next request, whether the agent sends it or not.
 - logprobs name tokens by their number, `token_id:N`, as vLLM does: their texts are not known. Where the numbers are not
   known either, there are none.
-- A stream has the answer in a few pieces: it is known as a whole before the first.
 """
 
 from __future__ import annotations
 
 import base64
 import struct
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from workbench.gateway import fields as f
 from workbench.gateway.asks import Ask, Refused
 from workbench.gateway.table import check_fields
-from workbench.lm import Message, Response
+from workbench.lm import Message
 
 #: Fields that the model's server is sent as they are; those after the first line are of vLLM and its kin.
 PASSED = (
@@ -32,7 +31,6 @@ PASSED = (
     *("structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar", "thinking"),
 )
 _ROLES = ("system", "developer", "user", "assistant", "tool")
-_FINISH = {"length": "length", "tool_calls": "tool_calls"}
 
 
 def read_chat(body: Mapping[str, Any]) -> Ask:
@@ -152,99 +150,6 @@ def _choice(value: Any) -> str | dict[str, Any]:
     f.as_one_of(value.get("type"), "tool_choice.type", ("function",))
     function = f.as_dict(value.get("function"), "tool_choice.function", "Send the name of a function in it.")
     return f.choose_function(f.as_name(function.get("name"), "tool_choice.function.name", "Send a function's name."))
-
-
-def write_chat(ask: Ask, responses: Sequence[Response]) -> dict[str, Any]:
-    """The body of an answer."""
-    choices = []
-    for n, response in enumerate(responses):
-        message: dict[str, Any] = {"role": "assistant", **_said(response), "annotations": []}
-        if response.thoughts:
-            message["reasoning_content"] = response.thoughts
-        if calls := _written_calls(ask, response, n):
-            message["tool_calls"] = calls
-        end = {"finish_reason": _finish(response), "logprobs": _logprobs(ask, response)}
-        choices.append({"index": n, "message": message, **end})
-    return {**_head("chat.completion", ask), "choices": choices, "usage": _usage(responses)}
-
-
-def stream_chat(ask: Ask, responses: Sequence[Response], body: Mapping[str, Any]) -> Iterator[Mapping[str, Any] | str]:
-    """The same as events, in the order of the API; the last is `[DONE]`."""
-    options = body.get("stream_options")
-    counted = isinstance(options, dict) and bool(options.get("include_usage"))
-    head = {**_head("chat.completion.chunk", ask), **({"usage": None} if counted else {})}
-    for n, response in enumerate(responses):
-        end: dict[str, Any] = {"index": n, "logprobs": None, "finish_reason": None}
-        logprobs = _logprobs(ask, response)
-        for delta in _deltas(ask, response, n):
-            told = logprobs if delta.get("content") else None
-            logprobs = None if told else logprobs  # once, with the first piece
-            yield {**head, "choices": [{**end, "delta": delta, "logprobs": told}]}
-        yield {**head, "choices": [{**end, "delta": {}, "logprobs": logprobs, "finish_reason": _finish(response)}]}
-    if counted:
-        yield {**head, "choices": [], "usage": _usage(responses)}
-    yield "[DONE]"
-
-
-def _deltas(ask: Ask, response: Response, sample: int) -> Iterator[dict[str, Any]]:
-    said = _said(response)
-    yield {"role": "assistant", "content": "" if said["content"] is not None else None, "refusal": None}
-    for piece in f.pieces_of(response.thoughts):
-        yield {"reasoning_content": piece}
-    for name in ("content", "refusal"):
-        for piece in f.pieces_of(said[name] or ""):
-            yield {name: piece}
-    for place, call in enumerate(_written_calls(ask, response, sample)):
-        function = call["function"]
-        begun = {"index": place, "id": call["id"], "type": "function"}
-        yield {"tool_calls": [{**begun, "function": {"name": function["name"], "arguments": ""}}]}
-        for piece in f.pieces_of(function["arguments"]):
-            yield {"tool_calls": [{"index": place, "function": {"arguments": piece}}]}
-
-
-def _said(response: Response) -> dict[str, Any]:
-    if response.finish == "refusal":
-        return {"content": None, "refusal": response.text or None}
-    silent = response.tool_calls and not response.text
-    return {"content": None if silent else response.text, "refusal": None}
-
-
-def _written_calls(ask: Ask, response: Response, sample: int) -> list[dict[str, Any]]:
-    return [
-        {"id": call["id"], "type": "function", "function": {"name": call["name"], "arguments": call["arguments"]}}
-        for call in f.calls_with_ids(response, ask.messages, sample)
-    ]
-
-
-def _finish(response: Response) -> str:
-    if response.finish == "refusal" and not response.text:
-        return "content_filter"
-    return _FINISH.get(response.finish, "stop")
-
-
-def _logprobs(ask: Ask, response: Response) -> dict[str, Any] | None:
-    content = [{**token, "bytes": None} for token in token_logprobs(ask, response)]
-    return {"content": content, "refusal": None} if content else None
-
-
-def token_logprobs(ask: Ask, response: Response) -> list[dict[str, Any]]:
-    """The log-probability of each token, by its number; none where the numbers are not known."""
-    ids, values = response.token_ids or (), response.logprobs or ()
-    if not ask.settings.get("logprobs") or len(ids) != len(values):
-        return []
-    pairs = zip(ids, values, strict=True)
-    return [{"token": f"token_id:{number}", "logprob": value, "top_logprobs": []} for number, value in pairs]
-
-
-def _head(kind: str, ask: Ask) -> dict[str, Any]:
-    return {"id": f.make_id("chatcmpl-"), "object": kind, "created": int(time.time()), "model": ask.model}
-
-
-def _usage(responses: Sequence[Response]) -> dict[str, Any]:
-    prompt = max((r.prompt_tokens for r in responses), default=0)  # read once for all answers
-    answer, cached = sum(r.completion_tokens for r in responses), max((r.cached for r in responses), default=0)
-    found = {"prompt_tokens": prompt, "completion_tokens": answer, "total_tokens": prompt + answer}
-    return {**found, "prompt_tokens_details": {"cached_tokens": cached}}
 
 
 def refuse_completion(body: Mapping[str, Any]) -> NoReturn:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from functools import lru_cache, partial
 
 from workbench.gateway import anthropic_messages as claude
-from workbench.gateway import chat, response_events
+from workbench.gateway import chat
 from workbench.gateway.access import Admitted
-from workbench.gateway.asks import Ask, Asked, Refused
-from workbench.gateway.passed import Passed, RestoringReader, conversation_of, keep_passed, pass_ask, passed_headers
+from workbench.gateway.asks import Ask, Refused
+from workbench.gateway.chat_events import ChatWriter
+from workbench.gateway.message_events import MessageWriter
+from workbench.gateway.passed import Passed, RestoringReader, conversation_of, pass_ask, passed_headers, read_passed
+from workbench.gateway.response_events import ResponseWriter, as_message, write_failure
 from workbench.gateway.responses import read_response, refuse_background
+from workbench.gateway.writing import Asked, Body, Event, Writer, write_body, write_events
 from workbench.lm import Response
-
-Body = Mapping[str, Any]
-Event = Mapping[str, Any] | str
-
 
 Answer = Callable[[Admitted, Asked], Awaitable[Body | Iterator[Event] | Passed]]
 
@@ -33,27 +33,28 @@ class Dialect:
 
 
 CHAT = Dialect(chat.write_error, chat.write_error, named=False)
-RESPONSES = Dialect(chat.write_error, response_events.write_failure, named=True)
+RESPONSES = Dialect(chat.write_error, write_failure, named=True)
 MESSAGES = Dialect(claude.write_error, claude.write_error, named=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """answer: takes who asks and what; gives a body, what a server of the same API answered, or, where the endpoint
-    streams and the request says `stream`, events."""
+    streams and the request says `stream`, events: of the whole answer, or of the end of one whose pieces have come.
+    Events are written as they are read, not before. writer: writes answers for this endpoint."""
 
     method: str
     path: re.Pattern[str]
     dialect: Dialect
     answer: Answer
     streams: bool = False
+    writer: type[Writer] | None = None
 
 
 async def complete_chat(who: Admitted, asked: Asked) -> Body | Iterator[Event] | Passed:
     ask = pass_ask(who, "chat", asked, chat.read_chat) or chat.read_chat(asked.body)
-    if isinstance(found := await _answers(who, ask), Passed):
-        return found
-    return chat.stream_chat(ask, found, asked.body) if ask.stream else chat.write_chat(ask, found)
+    found = await _answers(who, ask)
+    return found if isinstance(found, Passed) else _written(asked, ask, found)
 
 
 async def complete_text(who: Admitted, asked: Asked) -> Body | Iterator[Event] | Passed:
@@ -72,16 +73,24 @@ async def respond(who: Admitted, asked: Asked) -> Body | Iterator[Event] | Passe
     ask = pass_ask(who, "responses", asked, lambda body: read(body)[0], who.stored.earlier(body)) or read(body)[0]
     found = await _answers(who, ask)
     if isinstance(found, Passed):
-        keep_passed(who.stored, ask, found)
+        who.stored.keep_passed(partial(read_passed, ask, found))
         return found
-    written = response_events.write_response(ask, found[0], body)
-    if body.get("store") is not False:
-        try:
-            conversation = read(body)[1]
-        except Refused:  # answered though no chat could be told all of it
-            conversation = conversation_of(ask)
-        who.stored.keep(written, (*conversation, response_events.as_message(ask, found[0])))
-    return response_events.stream_response(written) if ask.stream else written
+    written = _written(asked, ask, found)
+
+    def kept() -> Iterator[Event]:
+        if not isinstance(written, Mapping):
+            yield from written
+        if body.get("store") is not False:
+            try:
+                conversation = read(body)[1]
+            except Refused:  # answered though no chat could be told all of it
+                conversation = conversation_of(ask)
+            who.stored.keep(asked.writer.body(), (*conversation, as_message(ask, found[0])))
+
+    if not isinstance(written, Mapping):
+        return kept()
+    deque(kept(), maxlen=0)
+    return written
 
 
 async def show_response(who: Admitted, asked: Asked) -> Body | Passed:
@@ -97,10 +106,8 @@ async def delete_response(who: Admitted, asked: Asked) -> Body | Passed:
 
 async def complete_message(who: Admitted, asked: Asked) -> Body | Iterator[Event] | Passed:
     ask = pass_ask(who, "messages", asked, claude.read_messages) or claude.read_messages(asked.body)
-    if isinstance(found := await _answers(who, ask), Passed):
-        return found
-    (response,) = found
-    return claude.stream_message(ask, response) if ask.stream else claude.write_message(ask, response)
+    found = await _answers(who, ask)
+    return found if isinstance(found, Passed) else _written(asked, ask, found)
 
 
 async def count_tokens(who: Admitted, asked: Asked) -> Body | Passed:
@@ -152,6 +159,13 @@ async def _forwarded(who: Admitted, asked: Asked, number: str = "", ask: Ask | N
     return None if found is None else Passed(found[2], found[1], found[0])
 
 
+def _written(asked: Asked, ask: Ask, responses: Sequence[Response]) -> Body | Iterator[Event]:
+    if asked.pieces.source.begun:
+        return asked.writer.end(responses)
+    write = write_events if ask.stream else write_body
+    return write(asked.writer, ask.messages, responses)
+
+
 async def _answers(who: Admitted, ask: Ask) -> Sequence[Response] | Passed:
     responses = await who.session.complete(ask if ask.native is not None else who.returned.restore(ask))
     read = ask.read.last if isinstance(ask.read, RestoringReader) else None
@@ -163,13 +177,20 @@ async def _answers(who: Admitted, ask: Ask) -> Sequence[Response] | Passed:
     return responses
 
 
-def _endpoint(method: str, path: str, dialect: Dialect, answer: Answer, streams: bool = False) -> Endpoint:
-    return Endpoint(method, re.compile(path), dialect, answer, streams)
+def _endpoint(
+    method: str,
+    path: str,
+    dialect: Dialect,
+    answer: Answer,
+    streams: bool = False,
+    writer: type[Writer] | None = None,
+) -> Endpoint:
+    return Endpoint(method, re.compile(path), dialect, answer, streams or writer is not None, writer)
 
 
 ENDPOINTS = (
-    _endpoint("POST", "/chat/completions", CHAT, complete_chat, streams=True),
-    _endpoint("POST", "/responses", RESPONSES, respond, streams=True),
+    _endpoint("POST", "/chat/completions", CHAT, complete_chat, writer=ChatWriter),
+    _endpoint("POST", "/responses", RESPONSES, respond, writer=ResponseWriter),
     _endpoint("GET", "/responses/((?!input_tokens$)[^/]+)", RESPONSES, show_response),
     _endpoint("DELETE", "/responses/((?!input_tokens$)[^/]+)", RESPONSES, delete_response),
     _endpoint("POST", "/responses/input_tokens", RESPONSES, count_input),
@@ -178,11 +199,18 @@ ENDPOINTS = (
     _endpoint("POST", "/completions", CHAT, complete_text, streams=True),
     _endpoint("POST", "/moderations", CHAT, pass_on),
     _endpoint("POST", "/embeddings", CHAT, embed),
-    _endpoint("POST", "/messages", MESSAGES, complete_message, streams=True),
+    _endpoint("POST", "/messages", MESSAGES, complete_message, writer=MessageWriter),
     _endpoint("POST", "/messages/count_tokens", MESSAGES, count_tokens),
     _endpoint("GET", "/models(?:/(.+))?", MESSAGES, list_claude_models),
     _endpoint("GET", "/models(?:/(.+))?", CHAT, list_models),
 )
+
+
+def asked_of(endpoint: Endpoint, path: str, body: Body, named: str, headers: Mapping[str, str]) -> Asked:
+    """A request to an endpoint."""
+    asked = Asked(endpoint.method, path, body, named, headers, write=endpoint.writer)
+    asked.pieces.wanted = endpoint.streams and body.get("stream") is True
+    return asked
 
 
 def find_endpoint(method: str, path: str, dialect: Dialect) -> tuple[Endpoint, str]:
@@ -201,11 +229,16 @@ def find_endpoint(method: str, path: str, dialect: Dialect) -> tuple[Endpoint, s
     raise Refused(404, "not_found", "This gateway serves chat/completions, responses, embeddings, models and messages.")
 
 
+@lru_cache(maxsize=256)
+def _dialects_of(path: str) -> frozenset[Dialect]:
+    return frozenset(endpoint.dialect for endpoint in ENDPOINTS if endpoint.path.fullmatch(path) is not None)
+
+
 def dialect_of(path: str, headers: Mapping[str, str]) -> Dialect:
     """That of the path. Where both APIs have it, or none, Anthropic's clients are known by the version they name."""
-    having = {endpoint.dialect for endpoint in ENDPOINTS if endpoint.path.fullmatch(path) is not None}
+    having = _dialects_of(path)
     if len(having) == 1:
-        return having.pop()
+        return next(iter(having))
     if path.startswith("/messages") or "anthropic-version" in headers:
         return MESSAGES
     return RESPONSES if path.startswith("/responses") else CHAT

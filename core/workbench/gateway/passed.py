@@ -10,12 +10,12 @@ from typing import Any
 from workbench.errors import LMError
 from workbench.gateway import fields as f
 from workbench.gateway.access import Admitted
-from workbench.gateway.asks import Ask, Asked, Refused
+from workbench.gateway.asks import Ask, Refused
 from workbench.gateway.replaced import replace_texts, without_places
-from workbench.gateway.responses import StoredAnswers
 from workbench.gateway.table import INERT
-from workbench.gateway.view import PLACE, Place, View, limit_name, most_tokens, read_view
-from workbench.lm import Message, Native, NotCarried, Request, join_events, plain_message
+from workbench.gateway.view import PLACE, Place, View, read_view
+from workbench.gateway.writing import Asked
+from workbench.lm import Message, Native, NotCarried, Request, join_events, limit_name, most_tokens, plain_message
 from workbench.lm import body_of as loaded
 from workbench.type_guards import is_dict, is_list
 
@@ -160,15 +160,17 @@ def _ids(message: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(str(call.get("id")) for call in message.get("tool_calls") or ())
 
 
-def keep_passed(stored: StoredAnswers, ask: Ask, found: Passed) -> None:
-    """Remember the conversation that an answer of another server's ends, for the traces of requests that go on."""
+def read_passed(ask: Ask, found: Passed) -> tuple[str, tuple[Message, ...]] | None:
+    """(the id of an answer of another server's, the conversation that it ends), for the traces of requests that go on;
+    None for one that cannot be read."""
     try:
         body = join_events("responses", found.raw) or loaded(found.raw)
     except LMError:
-        return
-    if is_dict(body) and isinstance(body.get("id"), str):
-        said = read_view("responses", {"input": body.get("output")}).messages
-        stored.keep_passed(body["id"], (*conversation_of(ask), *without_places(said)))
+        return None
+    if not is_dict(body) or not isinstance(body.get("id"), str):
+        return None
+    said = read_view("responses", {"input": body.get("output")}).messages
+    return body["id"], (*conversation_of(ask), *without_places(said))
 
 
 def conversation_of(ask: Ask) -> tuple[Message, ...]:

@@ -1,18 +1,19 @@
-"""OpenAI's Responses: Response -> body or events, Refused -> the end of a stream; no I/O.
+"""OpenAI's Responses: the pieces of an answer -> events, or a body; Refused -> the end of a stream; no I/O.
 
-A stream has the answer in a few pieces: it is known as a whole before the first.
+What the model thought is an item of reasoning where the request asks for a summary of it.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from workbench.gateway import fields as f
 from workbench.gateway.asks import Ask, Refused
-from workbench.gateway.chat import token_logprobs
-from workbench.lm import Message, Response
+from workbench.gateway.writing import Event, token_logprobs
+from workbench.lm import Message, Piece, Response
+from workbench.type_guards import is_dict, is_list
 
 #: Fields of the request that the answer repeats, with what they are if they were not set.
 _REPEATED: Mapping[str, Any] = {
@@ -32,20 +33,158 @@ _REPEATED: Mapping[str, Any] = {
     "truncation": "disabled",
     "user": None,
 }
+#: By kind of a piece: the type of its item, and what ids of such items begin with.
+_ITEMS: Mapping[str, tuple[str, str]] = {
+    "thoughts": ("reasoning", "rs_"),
+    "text": ("message", "msg_"),
+    "refusal": ("message", "msg_"),
+    "call": ("function_call", "fc_"),
+}
+#: By kind: how the part of an item is called in events, its type, and the field with its text.
+_PARTS: Mapping[str, tuple[str, str, str]] = {
+    "thoughts": ("response.reasoning_summary_part", "summary_text", "text"),
+    "text": ("response.content_part", "output_text", "text"),
+    "refusal": ("response.content_part", "refusal", "refusal"),
+}
 
 
-def write_response(ask: Ask, response: Response, body: Mapping[str, Any]) -> dict[str, Any]:
-    """The body of an answer."""
-    cut = {"length": "max_output_tokens"}.get(response.finish)
-    if response.finish == "refusal" and not response.text:
-        cut = "content_filter"
-    return {
-        **_head(ask, body),
-        "status": "incomplete" if cut else "completed",
-        "incomplete_details": {"reason": cut} if cut else None,
-        "output": _output(ask, response, "incomplete" if cut else "completed"),
-        "usage": _usage(response),
-    }
+class ResponseWriter:
+    """Writes events, or the whole response."""
+
+    def __init__(self, body: Mapping[str, Any]):
+        head = {"id": f.make_id("resp_"), "object": "response", "created_at": int(time.time())}
+        repeated = {name: usual if body.get(name) is None else body[name] for name, usual in _REPEATED.items()}
+        more = {"model": str(body.get("model")), "background": False, "error": None, **repeated}
+        self._head = {**head, **more, "status": "in_progress", "incomplete_details": None, "output": [], "usage": None}
+        included, reasoning = body.get("include"), body.get("reasoning")
+        self._logprobs = is_list(included) and "message.output_text.logprobs" in included
+        self._thinks = is_dict(reasoning) and bool(reasoning.get("summary") or reasoning.get("generate_summary"))
+        self._items: list[dict[str, Any]] = []
+        self._kind, self._texts = "", list[str]()  # of the item that is open
+        self._expected: Response | None = None
+        self._number = 0
+        self._whole: dict[str, Any] = {}
+
+    def expect(self, responses: Sequence[Response]) -> None:
+        """The log-probabilities of tokens are told with the text."""
+        (self._expected,) = responses
+
+    def add(self, piece: Piece, sample: int = 0) -> Iterator[Event]:
+        """The events of a piece."""
+        for event in self._add(piece):
+            yield self._numbered(event)
+
+    def end(self, responses: Sequence[Response]) -> Iterator[Event]:
+        """The events of the end."""
+        for event in self._end(*responses):
+            yield self._numbered(event)
+
+    def body(self) -> dict[str, Any]:
+        """The response."""
+        return self._whole
+
+    def _numbered(self, event: dict[str, Any]) -> dict[str, Any]:
+        self._number += 1
+        return {**event, "sequence_number": self._number - 1}
+
+    def _add(self, piece: Piece) -> Iterator[dict[str, Any]]:
+        if not self._number:
+            yield {"type": "response.created", "response": self._head}
+            yield {"type": "response.in_progress", "response": self._head}
+        if piece.kind == "thoughts" and not self._thinks:
+            return
+        if piece.id or piece.kind != self._kind:
+            yield from self._close("completed")
+            yield from self._open(piece)
+        if not piece.text:
+            return
+        self._texts.append(piece.text)
+        match piece.kind:
+            case "call":
+                yield {"type": "response.function_call_arguments.delta", **self._where(), "delta": piece.text}
+            case "text":
+                told = [] if len(self._texts) > 1 else self._told()
+                yield {"type": "response.output_text.delta", **self._where(), "delta": piece.text, "logprobs": told}
+            case "refusal":
+                yield {"type": "response.refusal.delta", **self._where(), "delta": piece.text}
+            case _:
+                yield {"type": "response.reasoning_summary_text.delta", **self._where(), "delta": piece.text}
+
+    def _end(self, response: Response) -> Iterator[dict[str, Any]]:
+        self._expected = response
+        if not any(item["type"] != "reasoning" for item in self._items):
+            yield from self._add(Piece("text", ""))
+        cut = {"length": "max_output_tokens"}.get(response.finish)
+        if response.finish == "refusal" and self._kind != "refusal":
+            cut = "content_filter"
+        status = "incomplete" if cut else "completed"
+        yield from self._close(status)
+        details = {"reason": cut} if cut else None
+        end = {"status": status, "incomplete_details": details, "output": self._items, "usage": _usage(response)}
+        self._whole = {**self._head, **end}
+        yield {"type": f"response.{status}", "response": self._whole}
+
+    # Items
+
+    def _open(self, piece: Piece) -> Iterator[dict[str, Any]]:
+        self._kind, self._texts = piece.kind, []
+        type_, prefix = _ITEMS[piece.kind]
+        item: dict[str, Any] = {"id": f.make_id(prefix), "type": type_, "status": "in_progress"}
+        match type_:
+            case "reasoning":
+                item |= {"summary": []}
+            case "message":
+                item |= {"role": "assistant", "content": []}
+            case _:
+                item |= {"call_id": piece.id, "name": piece.name, "arguments": ""}
+        self._items.append(item)
+        yield {"type": "response.output_item.added", "output_index": len(self._items) - 1, "item": item}
+        if piece.kind in _PARTS:
+            yield {"type": f"{_PARTS[piece.kind][0]}.added", **self._where(), "part": self._part("", [])}
+
+    def _close(self, status: str) -> Iterator[dict[str, Any]]:
+        if not self._kind:
+            return
+        text, kind, where = "".join(self._texts), self._kind, self._where()
+        item = {**self._items[-1], "status": status}
+        if kind == "call":
+            item["arguments"] = text
+            named = {"name": item["name"], "arguments": text}
+            yield {"type": "response.function_call_arguments.done", **where, **named}
+        else:
+            part = self._part(text, self._told())
+            item["summary" if kind == "thoughts" else "content"] = [part]
+            yield from _part_ends(kind, where, part)
+        self._items[-1], self._kind = item, ""
+        yield {"type": "response.output_item.done", "output_index": len(self._items) - 1, "item": item}
+
+    def _part(self, text: str, told: list[Any]) -> dict[str, Any]:
+        _, type_, name = _PARTS[self._kind]
+        part = {"type": type_, name: text}
+        return {**part, "annotations": [], "logprobs": told} if self._kind == "text" else part
+
+    def _where(self) -> dict[str, Any]:
+        place = {"item_id": self._items[-1]["id"], "output_index": len(self._items) - 1}
+        if self._kind == "call":
+            return place
+        return {**place, "summary_index" if self._kind == "thoughts" else "content_index": 0}
+
+    def _told(self) -> list[dict[str, Any]]:
+        return [{**token, "bytes": []} for token in token_logprobs(self._logprobs, self._expected)]
+
+
+def _part_ends(kind: str, where: Mapping[str, Any], part: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    match kind:
+        case "text":
+            told = {"text": part["text"], "logprobs": part["logprobs"]}
+            yield {"type": "response.output_text.done", **where, **told}
+        case "refusal":
+            yield {"type": "response.refusal.done", **where, "refusal": part["refusal"]}
+        case _:
+            yield {"type": "response.reasoning_summary_text.done", **where, "text": part["text"]}
+            yield {"type": "response.reasoning_summary_part.done", **where, "part": part}
+            return
+    yield {"type": "response.content_part.done", **where, "part": part}
 
 
 def as_message(ask: Ask, response: Response) -> Message:
@@ -58,32 +197,6 @@ def as_message(ask: Ask, response: Response) -> Message:
     return {**message, "tool_calls": calls} if calls else message
 
 
-def _head(ask: Ask, body: Mapping[str, Any]) -> dict[str, Any]:
-    head = {"id": f.make_id("resp_"), "object": "response", "created_at": int(time.time()), "model": ask.model}
-    repeated = {name: usual if body.get(name) is None else body[name] for name, usual in _REPEATED.items()}
-    return {**head, "background": False, "error": None, **repeated}
-
-
-def _output(ask: Ask, response: Response, status: str) -> list[dict[str, Any]]:
-    items: list[dict[str, Any]] = []
-    calls = f.calls_with_ids(response, ask.messages)
-    if response.text or not calls:
-        part: dict[str, Any] = {"type": "output_text", "text": response.text, "annotations": []}
-        part["logprobs"] = _logprobs(ask, response)
-        if response.finish == "refusal" and response.text:
-            part = {"type": "refusal", "refusal": response.text}
-        message = {"id": f.make_id("msg_"), "type": "message", "status": status, "role": "assistant"}
-        items.append({**message, "content": [part]})
-    for call in calls:
-        begun = {"id": f.make_id("fc_"), "type": "function_call", "status": status, "call_id": call["id"]}
-        items.append({**begun, "name": call["name"], "arguments": call["arguments"]})
-    return items
-
-
-def _logprobs(ask: Ask, response: Response) -> list[dict[str, Any]]:
-    return [{**token, "bytes": []} for token in token_logprobs(ask, response)]
-
-
 def _usage(response: Response) -> dict[str, Any]:
     read, written = response.prompt_tokens, response.completion_tokens
     return {
@@ -93,46 +206,6 @@ def _usage(response: Response) -> dict[str, Any]:
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": read + written,
     }
-
-
-def stream_response(whole: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """An answer's body as events, in the order of the API."""
-    for number, event in enumerate(_events(whole)):
-        yield {**event, "sequence_number": number}
-
-
-def _events(whole: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    begun = {**whole, "status": "in_progress", "incomplete_details": None, "output": [], "usage": None}
-    yield {"type": "response.created", "response": begun}
-    yield {"type": "response.in_progress", "response": begun}
-    for place, item in enumerate(whole["output"]):
-        at = {"output_index": place}
-        if item["type"] == "message":
-            yield {"type": "response.output_item.added", **at, "item": {**item, "status": "in_progress", "content": []}}
-            yield from _part_events(item, {"item_id": item["id"], **at, "content_index": 0})
-        else:
-            empty = {**item, "status": "in_progress", "arguments": ""}
-            yield {"type": "response.output_item.added", **at, "item": empty}
-            kind, where = "response.function_call_arguments", {"item_id": item["id"], **at}
-            for piece in f.pieces_of(item["arguments"]):
-                yield {"type": f"{kind}.delta", **where, "delta": piece}
-            yield {"type": f"{kind}.done", **where, "name": item["name"], "arguments": item["arguments"]}
-        yield {"type": "response.output_item.done", **at, "item": item}
-    yield {"type": f"response.{whole['status']}", "response": whole}
-
-
-def _part_events(item: Mapping[str, Any], where: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    part = item["content"][0]
-    refused = part["type"] == "refusal"
-    name, kind = ("refusal", "response.refusal") if refused else ("text", "response.output_text")
-    told = [] if refused else part["logprobs"]
-    empty = {**part, name: ""} if refused else {**part, name: "", "logprobs": []}
-    yield {"type": "response.content_part.added", **where, "part": empty}
-    for n, piece in enumerate(f.pieces_of(part[name])):
-        extra = {} if refused else {"logprobs": [] if n else told}
-        yield {"type": f"{kind}.delta", **where, "delta": piece, **extra}
-    yield {"type": f"{kind}.done", **where, name: part[name], **({} if refused else {"logprobs": told})}
-    yield {"type": "response.content_part.done", **where, "part": part}
 
 
 def write_failure(refused: Refused) -> dict[str, Any]:

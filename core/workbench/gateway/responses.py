@@ -3,7 +3,6 @@
 For models whose server does not speak this API. Source: OpenAI's API reference. What becomes of each field stands in
 `table`; further departures:
 
-- Of `include`, message.output_text.logprobs is read alone: nothing else is there to be included.
 - Refused: tools that only OpenAI's models know, allowed_tools; files and audio.
 - `store` keeps the last 256 answers of a session, in memory; false keeps none. Of an unknown `previous_response_id` or
   item the agent is told with 404.
@@ -12,8 +11,8 @@ For models whose server does not speak this API. Source: OpenAI's API reference.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,19 +35,28 @@ class StoredAnswers:
 
     _kept: OrderedDict[str, tuple[Mapping[str, Any] | None, tuple[Message, ...]]] = field(default_factory=OrderedDict)
     _items: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    _passed: deque[Callable[[], tuple[str, tuple[Message, ...]] | None]] = field(
+        default_factory=lambda: deque(maxlen=MOST_KEPT)
+    )
 
     def keep(self, body: Mapping[str, Any], conversation: tuple[Message, ...]) -> None:
         self._keep(body["id"], body, conversation)
         self._items |= {item["id"]: item for item in body["output"]}
 
-    def keep_passed(self, number: str, conversation: tuple[Message, ...]) -> None:
-        """Keep the conversation of an answer that the model's own server keeps."""
-        self._keep(number, None, conversation)
+    def keep_passed(self, read: Callable[[], tuple[str, tuple[Message, ...]] | None]) -> None:
+        """Keep an answer that the model's own server keeps. read: its id, and the conversation that it ends; most are
+        never gone on with, so that it is read when one is."""
+        self._passed.append(read)
+
+    def _read_passed(self) -> None:
+        while self._passed:
+            if (found := self._passed.popleft()()) is not None:
+                self._keep(found[0], None, found[1])
 
     def _keep(self, number: str, body: Mapping[str, Any] | None, conversation: tuple[Message, ...]) -> None:
         self._kept[number] = (body, conversation)
         while len(self._kept) > MOST_KEPT:
-            self.drop(next(iter(self._kept)))
+            self._forget(next(iter(self._kept)))
 
     def wrote(self, number: str) -> bool:
         """Whether an answer was written here, and not by the model's own server."""
@@ -56,7 +64,8 @@ class StoredAnswers:
 
     def earlier(self, body: Mapping[str, Any]) -> tuple[Message, ...]:
         """The conversation that a request goes on with, as far as it is known here."""
-        number = body.get("previous_response_id")
+        if (number := body.get("previous_response_id")) is not None:
+            self._read_passed()
         return self._kept[number][1] if isinstance(number, str) and number in self._kept else ()
 
     def body(self, number: str) -> Mapping[str, Any]:
@@ -79,12 +88,16 @@ class StoredAnswers:
 
     def drop(self, number: str) -> None:
         """Raises Refused (404)."""
-        body, _ = self._find(number, "response_id")
-        del self._kept[number]
+        self._find(number, "response_id")
+        self._forget(number)
+
+    def _forget(self, number: str) -> None:
+        body, _ = self._kept.pop(number)
         for item in (body or {}).get("output", ()):
             self._items.pop(item["id"], None)
 
     def _find(self, number: str, place: str) -> tuple[Mapping[str, Any] | None, tuple[Message, ...]]:
+        self._read_passed()
         if number not in self._kept:
             raise _not_kept(number, place)
         return self._kept[number]

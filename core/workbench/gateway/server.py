@@ -8,26 +8,25 @@ import logging
 import math
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Mapping
 from socket import gethostname
 from typing import TYPE_CHECKING, Any
 
 from workbench.errors import SpecError
 from workbench.failures import FailureKind
 from workbench.gateway.access import MOST_AT_ONCE, Admitted, Door, check_sender, in_address, own_names, variables_for
-from workbench.gateway.asks import Asked, GatewaySession, Refused, refusal_of
-from workbench.gateway.endpoints import Dialect, Endpoint, Event, dialect_of, find_endpoint
+from workbench.gateway.asks import GatewaySession, Refused, refusal_of
+from workbench.gateway.endpoints import Dialect, Endpoint, asked_of, dialect_of, find_endpoint
 from workbench.gateway.passed import Passed
-from workbench.lm import MAX_BODY, Pieces, is_loopback, storable
+from workbench.gateway.streaming import Stream, as_it_came, encode
+from workbench.lm import MAX_BODY, is_loopback, storable
 from workbench.type_guards import is_dict, is_list
 
 if TYPE_CHECKING:
     from aiohttp import web
 
-#: Seconds for the body of a request to arrive; between two signs of life in a stream; for answers to be written when
-#: the gateway closes.
-BODY_SECONDS, PING_SECONDS, CLOSE_SECONDS = 30.0, 15.0, 1.0
+#: Seconds for the body of a request to arrive; for answers to be written when the gateway closes.
+BODY_SECONDS, CLOSE_SECONDS = 30.0, 1.0
 
 #: /s/SECRET, what clients put before an endpoint, and the endpoint.
 _PATH = re.compile(r"(?:/s/([^/]*))?(?:/openai)?(?:/v1|/deployments/[^/]+)?(/.*)?")
@@ -37,9 +36,6 @@ _HALF = re.compile(rb"\\ud[89a-f]", re.IGNORECASE)
 
 #: Addresses that stand for all of a machine's.
 _EVERYWHERE = ("0.0.0.0", "[::]")
-
-_encode = json.JSONEncoder(separators=(",", ":"), default=dict).encode
-
 
 #: aiohttp would log requests that it cannot read, with a traceback and whatever secret their address holds.
 _QUIET = logging.Logger("workbench.gateway", logging.CRITICAL + 1)
@@ -165,95 +161,13 @@ class Gateway:
         try:
             body = await _read_json(request) if endpoint.method == "POST" else {}
             query = f"?{request.query_string}" if request.query_string else ""
-            asked = Asked(endpoint.method, path + query, body, named, request.headers)
-            if endpoint.streams and body.get("stream") is True:
-                return await self._stream(request, who, endpoint, asked)
-            return _whole_answer(await endpoint.answer(who, asked))
+            asked = asked_of(endpoint, path + query, body, named, request.headers)
+            if asked.pieces.wanted:
+                return await Stream(request, who, endpoint, asked, self._told).send()
+            answer = await endpoint.answer(who, asked)
+            return as_it_came(answer) if isinstance(answer, Passed) else _json(answer)
         except Exception as error:
             return _refusal(self._told(error, who), endpoint.dialect)
-
-    async def _stream(
-        self, request: web.BaseRequest, who: Admitted, endpoint: Endpoint, asked: Asked
-    ) -> web.StreamResponse:
-        """The events of an answer. Those of a server of the same API pass as they come. Another answer that takes long
-        is preceded by comments, lest the agent gives up; one that is there at once, or fails, has a status of its own,
-        by which the agent knows whether to try again."""
-        work, pieces = asyncio.ensure_future(endpoint.answer(who, asked)), asked.pieces
-        work.add_done_callback(lambda _: pieces.wake())
-        try:
-            await _first_sign(work, pieces)
-            if pieces.source.begun:
-                return await self._relay(request, who, work, pieces, endpoint.dialect)
-            if work.done():
-                return _events(await work, endpoint.dialect)
-            return await self._stream_slowly(request, who, work, pieces, endpoint.dialect)
-        finally:
-            if not work.done():
-                work.cancel()
-                await asyncio.wait({work})
-
-    async def _relay(
-        self,
-        request: web.BaseRequest,
-        who: Admitted,
-        work: asyncio.Future[Any],
-        pieces: Pieces,
-        dialect: Dialect,
-        response: web.StreamResponse | None = None,
-    ) -> web.StreamResponse:
-        """Pass the pieces of an answer on until it has ended. One that breaks off breaks off here."""
-        from aiohttp import web
-
-        try:
-            if response is None:
-                response = web.StreamResponse(headers={**_EVENT_HEADERS, **pieces.source.headers})
-                await response.prepare(request)
-            place, ended = 0, False
-            while not ended:
-                ended = work.done()
-                more, place = pieces.after(place)
-                if more:
-                    await response.write(more)
-                elif not ended:
-                    await pieces.wait()
-            if not pieces.source.whole:
-                try:
-                    await work  # without an error, its answer came from elsewhere
-                except Exception as error:
-                    await response.write(_written([dialect.fail_stream(self._told(error, who))], dialect))
-                    if request.transport is not None:
-                        request.transport.close()  # no end of the stream: it broke
-                    return response
-            elif isinstance(error := work.exception(), Exception):  # which the agent has read in the server's words
-                self._told(error, who)
-            await response.write_eof()
-        except asyncio.CancelledError:
-            _break_off(request)  # too late for a status
-        return response if response is not None else web.Response(status=499)
-
-    async def _stream_slowly(
-        self, request: web.BaseRequest, who: Admitted, work: asyncio.Future[Any], pieces: Pieces, dialect: Dialect
-    ) -> web.StreamResponse:
-        from aiohttp import web
-
-        response = web.StreamResponse(headers=_EVENT_HEADERS)
-        await response.prepare(request)
-        try:
-            while not work.done() and not pieces.source.begun:
-                await response.write(b": ping\n\n")
-                await _first_sign(work, pieces)
-            if pieces.source.begun:
-                return await self._relay(request, who, work, pieces, dialect, response)
-            try:
-                answer = await work
-                written = answer.raw if isinstance(answer, Passed) else _written(answer, dialect)
-            except Exception as error:
-                written = _written([dialect.fail_stream(self._told(error, who))], dialect)
-            await response.write(written)
-            await response.write_eof()
-        except asyncio.CancelledError:
-            _break_off(request)
-        return response
 
     def _told(self, error: Exception, who: Admitted) -> Refused:
         refused = refusal_of(error)
@@ -262,14 +176,6 @@ class Gateway:
         if refused.kind == "internal" and self._on_error is not None:
             self._on_error(error)
         return refused
-
-
-async def _first_sign(work: asyncio.Future[Any], pieces: Pieces) -> None:
-    """Wait until an answer has begun or ended, for PING_SECONDS at most."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(PING_SECONDS):
-            while not work.done() and not pieces.source.begun:
-                await pieces.wait()
 
 
 def _split(path: str) -> tuple[str | None, str]:
@@ -325,47 +231,12 @@ def _whole(value: Any) -> Any:
 def _json(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
     from aiohttp import web
 
-    content = _encode(body).encode()
+    content = encode(body).encode()
     return web.Response(body=content, status=status, headers=headers, content_type="application/json")
 
 
 def _refusal(refused: Refused, dialect: Dialect) -> web.Response:
     return _json(dialect.write_error(refused), refused.status, refused.all_headers())
-
-
-_EVENT_HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-store"}
-
-
-def _whole_answer(answer: Any) -> web.Response:
-    """An answer in one piece: of ours, or of another server."""
-    from aiohttp import web
-
-    if not isinstance(answer, Passed):
-        return _json(answer)
-    return web.Response(body=answer.raw, status=answer.status, headers={"Content-Type": answer.type, **answer.headers})
-
-
-def _events(answer: Any, dialect: Dialect) -> web.Response:
-    from aiohttp import web
-
-    if isinstance(answer, Passed):
-        return _whole_answer(answer)
-    return web.Response(body=_written(answer, dialect), headers=_EVENT_HEADERS)
-
-
-def _break_off(request: web.BaseRequest) -> None:
-    if request.transport is not None:
-        request.transport.abort()
-
-
-def _written(events: Iterable[Event], dialect: Dialect) -> bytes:
-    """Events as they are sent; a text stands for itself, as `[DONE]`."""
-    lines: list[str] = []
-    for event in events:
-        if dialect.named and is_dict(event):
-            lines.append(f"event: {event['type']}\n")
-        lines.append(f"data: {event if isinstance(event, str) else _encode(event)}\n\n")
-    return "".join(lines).encode()
 
 
 async def _cancel(tasks: Collection[asyncio.Task[Any]]) -> None:

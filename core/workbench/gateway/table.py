@@ -5,7 +5,8 @@ Carried: the model's server is told, in its own words. Dropped: it changes no an
 Refused: it would change the answer, and cannot be carried; the agent gets status 400, the name and what to send
 instead. A field that stands nowhere here is refused, too. A field that is null, false or empty says nothing.
 
-Places are written as in JSON: `messages[].content[]` is each part of each message.
+Places are written as in JSON: `messages[].content[]` is each part of each message. Of a list of texts (`include`) these
+are the names.
 """
 
 from __future__ import annotations
@@ -81,10 +82,15 @@ RESPONSES = {
     ),
     "input[].content[]": FieldRule("type text refusal image_url detail", f"annotations logprobs {_CACHE}"),
     "input[].output[]": FieldRule("type text image_url detail", _CACHE),
+    "include[]": FieldRule(
+        "message.output_text.logprobs",
+        "reasoning.encrypted_content",  # which Codex always asks for: there is none of another API's
+        {"message.input_image.image_url": "Leave it out: the agent has sent the image."},
+    ),
     "tools[]": FieldRule("type name description parameters strict"),
     "text": FieldRule("format verbosity"),
     "text.format": FieldRule("type name description schema strict"),
-    "reasoning": FieldRule("effort", "summary generate_summary"),
+    "reasoning": FieldRule("effort summary generate_summary"),
 }
 MESSAGES = {
     "": FieldRule(
@@ -130,13 +136,13 @@ def check_fields(api: str, body: Mapping[str, Any]) -> None:
             for name, value in found.items():
                 if name in known or value in _NOTHING or (name in _USUAL and value == _USUAL[name]):
                     continue
-                shown = name if name.isidentifier() and len(name) < 60 else f.shown(name)
+                shown = name if name.replace(".", "").isidentifier() and len(name) < 60 else f.shown(name)
                 at = f"{where}.{shown}" if where else shown
                 raise f.bad(at, "cannot be carried to the model's API", rule.refused.get(name, _NOT_HERE))
 
 
 def _objects(value: Any, steps: list[str], where: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """The objects at a place, each with where it stands."""
+    """The objects at a place, each with where it stands; a text in a list as an object with that name."""
     if not steps:
         if is_dict(value):
             yield where, value
@@ -148,4 +154,4 @@ def _objects(value: Any, steps: list[str], where: str = "") -> Iterator[tuple[st
         yield from _objects(inside, steps[1:], at)
     elif is_list(inside):
         for n, one in enumerate(inside):
-            yield from _objects(one, steps[1:], f"{at}[{n}]")
+            yield from _objects({one: True} if isinstance(one, str) else one, steps[1:], f"{at}[{n}]")

@@ -26,13 +26,6 @@ _FORMS: Mapping[str, tuple[Path, ...]] = {
     "responses": (("text", "format"),),
     "messages": (("output_config", "format"), ("output_format",)),
 }
-#: The field with the most tokens of an answer, by API: the first that is there, else the first.
-_LIMITS = {
-    "chat": ("max_completion_tokens", "max_tokens"),
-    "responses": ("max_output_tokens",),
-    "messages": ("max_tokens",),
-    "completions": ("max_tokens",),
-}
 
 
 @dataclass(slots=True)
@@ -101,18 +94,6 @@ def read_view(api: str, body: Mapping[str, Any], earlier: Sequence[Message] = ()
             view.form = form
             break
     return view
-
-
-def most_tokens(api: str, body: Mapping[str, Any]) -> int | None:
-    """The most tokens of all answers that the body asks for; None if it names no number."""
-    limits = [body[name] for name in _LIMITS[api] if type(body.get(name)) is int]
-    number = body["n"] if type(body.get("n")) is int else 1
-    return max(1, limits[0]) * max(1, number) if limits else None
-
-
-def limit_name(api: str, body: Mapping[str, Any]) -> str:
-    """The field of the body in which the most tokens of an answer stand, or would."""
-    return next((name for name in _LIMITS[api] if name in body), _LIMITS[api][-1])
 
 
 def _read_chat(view: View, body: Mapping[str, Any]) -> None:

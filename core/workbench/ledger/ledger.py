@@ -132,8 +132,8 @@ class Ledger:
         without them.
         """
         self.open()
-        if not self.recorded:
-            return await self._first(secrets.token_hex(16), lm, request, role, spec)
+        if not self.recorded:  # nobody else waits for this call
+            return await self._pay(lm, request, role, spec, secrets.token_hex(16))
         key = request.key(lm.identity)
         while True:
             if (settled := self._replayed(key, role)) is not None:
@@ -152,8 +152,6 @@ class Ledger:
             return await flying
         finally:
             del self._flying[key]
-            if not self.recorded:
-                self._failed.pop(key, None)
 
     def _replayed(self, key: str, role: str) -> Settled | None:
         if not self._resumed and bytes.fromhex(key[:16]) not in self.touched:
@@ -208,10 +206,12 @@ class Ledger:
     async def _pay(self, lm: LM, request: Request, role: str, spec: LMSpec, key: str) -> Settled:
         if (settled := await self._take_over(key, lm, request, role)) is not None:
             return tell_recalled(lm, request, settled)
-        limiter = self._limiters.setdefault(lm.identity, AdaptiveLimiter(spec.concurrency or lm.concurrency))
+        if lm.identity not in self._limiters:
+            self._limiters[lm.identity] = AdaptiveLimiter(spec.concurrency or lm.concurrency)
+        limiter = self._limiters[lm.identity]
         if (ready := getattr(lm, "ready", None)) is not None:
             ready()  # before anything is reserved: what cannot be sent does not count
-        if key not in self._failed:
+        if self.recorded and key not in self._failed:
             self._failed[key] = self._failed_earlier(key, role)
         begun, requested, attempts = time.monotonic(), 0.0, Attempts(spec.attempts, request.pieces)
         while True:
@@ -230,7 +230,8 @@ class Ledger:
                     # Hold the slot until the outcome is committed: a kill then loses at most one answer a slot.
                     queued = max(0.0, time.monotonic() - begun - requested)
                     return await self._settle(key, role, lm, request, response, error, requested, queued)
-            self._failed[key] += 1
+            if self.recorded or again:  # else nobody comes back to this call
+                self._failed[key] = self._failed.get(key, 0) + 1
             self._count(role, Spend(1))
             if error.kind == "auth":
                 self._refused[lm.identity] = error

@@ -4,6 +4,7 @@ One attempt a call: nothing here retries, counts or stores.
 """
 
 from workbench.lm.chat_form import MOST_FORMS, Form, make_body
+from workbench.lm.chunks import ChunkReader
 from workbench.lm.dialects import (
     THOUGHT_TOKENS,
     allowed_tokens,
@@ -16,7 +17,7 @@ from workbench.lm.dialects import (
     refused_setting,
     thinks,
 )
-from workbench.lm.events import read_events
+from workbench.lm.events import parse_events, read_events
 from workbench.lm.http import (
     MAX_BODY,
     Rates,
@@ -29,9 +30,10 @@ from workbench.lm.http import (
     redact_answer,
     redactor,
 )
-from workbench.lm.native import API_PATHS, Native, NotCarried, Pieces
+from workbench.lm.native import API_PATHS, NO_SUCH_PATH, Native, NotCarried, limit_name, most_tokens
 from workbench.lm.native_answers import TURN, as_chat, is_as_named, join_events
 from workbench.lm.packed_tokens import split_tokens, unpack_native, unpack_tokens
+from workbench.lm.pieces import Piece, Pieces
 from workbench.lm.pool import LMPool, lm_prefixes, make_lm, split_model
 from workbench.lm.protocol import (
     LM,
@@ -90,6 +92,7 @@ __all__ = [
     "kind_of_error",
     "plain_message",
     "read_content",
+    "parse_events",
     "read_events",
     "read_finish",
     "read_thoughts",
@@ -115,8 +118,13 @@ __all__ = [
     "redact_answer",
     "redactor",
     "API_PATHS",
+    "NO_SUCH_PATH",
+    "limit_name",
+    "most_tokens",
     "Native",
     "NotCarried",
+    "ChunkReader",
+    "Piece",
     "Pieces",
     "TURN",
     "as_chat",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from workbench.errors import LMError
@@ -81,7 +82,7 @@ _LOADING = re.compile(r"(?i)(?:model|server)\b.{0,60}\b(?:is|being|still) (?:cur
 #: Settings that a model may not take, and that an answer can be had without.
 _OPTIONAL = (
     *("max_tokens", "max_completion_tokens", "temperature", "top_p", "stop", "logprobs", "seed"),
-    "parallel_tool_calls",
+    *("parallel_tool_calls", "stream_options"),
 )
 _REFUSES = re.compile(
     r"(?i)unsupported|unrecogni[sz]ed|unknown|unexpected|not (?:supported|permitted|allowed|available)|"
@@ -199,7 +200,12 @@ def thinks(model: str, extra: Mapping[str, Any]) -> bool:
     told = [extra.get("enable_thinking"), template.get("enable_thinking"), reasoning.get("enabled")]
     told += [thinking.get("type") != "disabled"] if thinking else []
     said = [one for one in told if isinstance(one, bool)]
-    return said[0] if said else _THINKS.search(model) is not None
+    return said[0] if said else _thinks_by_name(model)
+
+
+@lru_cache(maxsize=256)
+def _thinks_by_name(model: str) -> bool:
+    return _THINKS.search(model) is not None
 
 
 class Usage(NamedTuple):

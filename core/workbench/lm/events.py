@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -43,7 +44,7 @@ def parse_events(raw: bytes) -> list[Any] | None:
 
 
 def _joined(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    found, choice, calls, logprobs = dict[str, Any](), dict[str, Any](), _Calls(), list[Any]()
+    found, choice, calls, logprobs = dict[str, Any](), dict[str, Any](), StreamedCalls(), list[Any]()
     fields: dict[str, list[Any]] = {"content": [""]}
     begun = False
     for event in events:
@@ -58,7 +59,7 @@ def _joined(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
             delta = one.get("delta") or one.get("message")
             for name, value in delta.items() if is_dict(delta) else ():
                 if name == "tool_calls":
-                    calls.add(value)
+                    deque(calls.add(value), maxlen=0)
                 elif value is not None and name != "role":
                     fields.setdefault(name, []).append(value)
     message = {"role": "assistant", **{name: _whole(pieces) for name, pieces in fields.items()}}
@@ -76,30 +77,33 @@ def _whole(pieces: list[Any]) -> Any:
     return [part for piece in parts for part in piece] if all(map(is_list, parts)) else pieces[-1]
 
 
-class _Calls:
-    """The calls of tools of a stream, whose arguments come in pieces."""
+class StreamedCalls:
+    """The calls of tools of a stream, whose arguments come in pieces. begun: each call so far, and its arguments."""
 
     def __init__(self) -> None:
-        self._begun: list[tuple[dict[str, Any], list[str]]] = []
-        self._last: dict[int | None, tuple[dict[str, Any], list[str]]] = {}
+        self.begun: list[tuple[dict[str, Any], list[str]]] = []
+        self._last: dict[int | None, int] = {}  # by the server's number of a call, ours
 
-    def add(self, pieces: Any) -> None:
+    def add(self, pieces: Any) -> Iterator[tuple[int, str]]:
+        """(the place of a call, what its arguments grew by) of each piece."""
         for piece in _dicts(pieces):
             index, told = piece.get("index"), piece.get("function")
-            place, function = index if isinstance(index, int) else None, told if is_dict(told) else {}
-            id_, name, last = piece.get("id"), function.get("name"), self._last.get(place)
+            number, function = index if isinstance(index, int) else None, told if is_dict(told) else {}
+            id_, name, place = piece.get("id"), function.get("name"), self._last.get(number)
+            own = None if place is None else self.begun[place][0].get("id")
             # Some servers give all calls the same number, or none.
-            if last is None or (id_ != last[0]["id"] if id_ and last[0].get("id") else name and not id_):
-                last = self._last[place] = {"type": "function", "id": None, "function": {}}, []
-                self._begun.append(last)
-            call, arguments = last
+            if place is None or (id_ != own if id_ and own else name and not id_):
+                place = self._last[number] = len(self.begun)
+                self.begun.append(({"type": "function", "id": None, "function": {}}, []))
+            call, arguments = self.begun[place]
             call |= {key: value for key, value in piece.items() if key not in ("index", "function") and value}
             call["function"] |= {key: value for key, value in function.items() if key != "arguments" and value}
-            given = function.get("arguments")
-            arguments += [given if isinstance(given, str) else json.dumps(given)] if given else []
+            given = function.get("arguments") or ""
+            arguments.append(written := given if isinstance(given, str) else json.dumps(given))
+            yield place, written
 
     def whole(self) -> list[dict[str, Any]]:
-        return [{**c, "function": {**c["function"], "arguments": "".join(given)}} for c, given in self._begun]
+        return [{**c, "function": {**c["function"], "arguments": "".join(given)}} for c, given in self.begun]
 
 
 def _dicts(value: Any) -> Iterator[dict[str, Any]]:

@@ -95,6 +95,8 @@ def redact_answer(response: Response, key: str | None, headers: Mapping[str, Any
     Raises LMError("bad_body") for one that is nested too deeply to be looked through, and to be stored.
     """
     forms = _forms((key or "", *map(str, (headers or {}).values())))
+    if not forms:
+        return response
 
     def clean(value: Any) -> Any:
         if isinstance(value, str):
@@ -119,7 +121,8 @@ def redactor(key: str | None, headers: Mapping[str, Any] | None = None) -> Calla
     return lambda text: _without(text, forms)
 
 
-def _forms(secrets: Iterable[str]) -> list[str]:
+@lru_cache(maxsize=64)
+def _forms(secrets: tuple[str, ...]) -> list[str]:
     """All that a server could write for the secrets, the longest first; of `Bearer KEY` also the key alone."""
     every = [part for secret in secrets for part in (secret.strip(), _SCHEME.sub("", secret.strip()))]
     return sorted({form for secret in every for form in _echoes(secret)}, key=len, reverse=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +18,15 @@ API_PATHS: Mapping[str, str] = {
 }
 
 
+#: What a server says that does not have a path.
+NO_SUCH_PATH = (404, 405, 501)
+#: The field with the most tokens of an answer, by API: the first that is there, else the first.
+_LIMITS = {
+    "chat": ("max_completion_tokens", "max_tokens"),
+    "responses": ("max_output_tokens",),
+    "messages": ("max_tokens",),
+    "completions": ("max_tokens",),
+}
 #: Fields of a body with servers that the provider is to reach, and those of such a server in which keys stand
 #: (platform.openai.com/docs/api-reference/responses, tools; docs.claude.com/en/docs/agents-and-tools/mcp-connector).
 _WITH_KEYS = ("tools", "mcp_servers")
@@ -57,6 +65,11 @@ class Native:
     def streams(self) -> bool:
         return self.body.get("stream") is True
 
+    @property
+    def most_tokens(self) -> int | None:
+        """The most tokens of all answers that it asks for; None if it names no number."""
+        return most_tokens(self.api, self.body)
+
     def as_dict(self) -> dict[str, Any]:
         """What an answer depends on: what the key hashes and the store keeps. No keys: they open, and ask nothing."""
         body = {
@@ -73,6 +86,18 @@ class Native:
         return self.convert(self.body)
 
 
+def most_tokens(api: str, body: Mapping[str, Any]) -> int | None:
+    """The most tokens of all answers that a body asks for; None if it names no number."""
+    limits = [body[name] for name in _LIMITS[api] if type(body.get(name)) is int]
+    number = body["n"] if type(body.get("n")) is int else 1
+    return max(1, limits[0]) * max(1, number) if limits else None
+
+
+def limit_name(api: str, body: Mapping[str, Any]) -> str:
+    """The field of a body in which the most tokens of an answer stand, or would."""
+    return next((name for name in _LIMITS[api] if name in body), _LIMITS[api][-1])
+
+
 def _without_keys(value: Any) -> Any:
     if is_dict(value):
         return {
@@ -80,54 +105,3 @@ def _without_keys(value: Any) -> Any:
             for name, part in value.items()
         }
     return [*map(_without_keys, value)] if is_list(value) else value
-
-
-class Pieces:
-    """The pieces of an answer on their way to a client: the call that asks for it adds, the client's connection reads.
-
-    begun: the server has begun to answer, so that the request cannot be sent again. whole: it ended the stream itself.
-    """
-
-    def __init__(self) -> None:
-        self.headers: Mapping[str, str] = {}
-        self.begun = self.whole = False
-        self._parts: list[bytes] = []
-        self._source, self._followers = self, list[Pieces]()
-        self._news = asyncio.Event()
-
-    def begin(self, headers: Mapping[str, str]) -> None:
-        """Tell the headers of the answer, before its first piece."""
-        self.headers, self.begun = headers, True
-        self.wake()
-
-    def add(self, part: bytes) -> None:
-        self._parts.append(part)
-        self.wake()
-
-    def end(self) -> None:
-        self.whole = True
-
-    def follow(self, other: Pieces) -> None:
-        """Read what another one gets: a client that hung up has sent the same request again."""
-        self._source = other._source
-        self._source._followers.append(self)
-        self.wake()
-
-    @property
-    def source(self) -> Pieces:
-        """The one that the call adds to."""
-        return self._source
-
-    def after(self, place: int) -> tuple[bytes, int]:
-        """(what came after the first `place` pieces, how many there are now)."""
-        parts = self._source._parts
-        return b"".join(parts[place:]), len(parts)
-
-    async def wait(self) -> None:
-        """Wait until something has changed, or somebody calls `wake`."""
-        await self._news.wait()
-        self._news.clear()
-
-    def wake(self) -> None:
-        for one in (self, *self._followers):
-            one._news.set()

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast, runtime_checkable
 
 from workbench.errors import LMError, SpecError
-from workbench.lm.native import Native, Pieces
+from workbench.lm.native import Native
+from workbench.lm.pieces import Pieces
 from workbench.lm.thoughts import split_thoughts
 
 #: Characters of an answer: so many for each token that was asked for, and some more. What is longer floods the journal.
@@ -288,12 +289,13 @@ def check_embeds(lm: LM, name: str) -> None:
 def check_length(response: Response, request: Request) -> None:
     """Raise LMError("bad_body") for an answer far longer than the tokens that the request allows. A request that passes
     as it is may name no number; then `MAX_BODY` bounds its answer."""
-    if request.native is not None:
+    tokens = request.max_tokens if request.native is None else request.native.most_tokens
+    if tokens is None:
         return
-    most = TOKEN_CHARACTERS * request.max_tokens + SPARE_CHARACTERS
+    most = TOKEN_CHARACTERS * tokens + SPARE_CHARACTERS
     length = len(response.text) + len(response.thoughts)
     length += sum(len(str(call.get("arguments", ""))) for call in response.tool_calls)
     if response.message is not None:  # which holds all of that again, and signatures
         length = max(length, len(str(response.message)) // 3)
     if length > most:
-        raise LMError("bad_body", f"an answer of {length} characters to a request for {request.max_tokens} tokens")
+        raise LMError("bad_body", f"an answer of {length} characters to a request for {tokens} tokens")

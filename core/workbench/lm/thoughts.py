@@ -51,6 +51,10 @@ _BEHIND = tuple(
 )
 
 
+#: Characters of a mark that are waited for.
+_LONGEST = 64
+
+
 def split_reasoning(text: str, asked: str) -> tuple[str, str]:
     """(thoughts, what is said) of an answer that begins with `<reasoning>`, as those of Bedrock do.
 
@@ -100,6 +104,68 @@ def cut_at_stops(text: str, stops: Sequence[str]) -> str:
         place = text.find(stop, begun)
         text = text[:place] if place >= 0 else text
     return text
+
+
+class SaidInPieces:
+    """The same, of an answer that comes in pieces: thoughts at its beginning, and nothing behind a stop. What may be
+    the beginning of a mark is held back until more is known; thoughts further on are text.
+
+    asked: the prompt (see `split_reasoning`).
+    """
+
+    def __init__(self, stops: Sequence[str], asked: str):
+        self._marks = dict(_MARKS) if "<reasoning>" in asked else {**_MARKS, "<reasoning>": "</reasoning>"}
+        self._stops = [stop for stop in stops if stop.strip()]
+        self._held, self._cut = "", False
+        self._ending: str | None = None  # of the thoughts; None: it is not known whether there are any
+        self._begun = False  # what is thought, or said, has begun: until then ends of lines are left out
+
+    def add(self, text: str, last: bool = False) -> tuple[str, str]:
+        """(thoughts, what is said) that are certain now; last: all that is left."""
+        self._held += text
+        if self._ending is None and not self._begin(last):
+            return "", ""
+        thoughts = self._thought(last) if self._ending else ""
+        return thoughts, "" if self._ending or self._cut else self._say(last)
+
+    def _begin(self, last: bool) -> bool:
+        begun = self._held.lstrip()
+        low = begun.lower()
+        mark = max((mark for mark in self._marks if low.startswith(mark)), key=len, default="")
+        if not last and any(one != low and one.startswith(low) for one in self._marks):
+            return False
+        self._held, self._ending = begun[len(mark) :] if mark else self._held, self._marks.get(mark, "")
+        self._begun = not mark
+        return True
+
+    def _thought(self, last: bool) -> str:
+        assert self._ending
+        found = re.search(re.escape(self._ending), self._held, re.IGNORECASE)
+        end = found.start() if found else len(self._held) - (0 if last else _begun_marks(self._held, [self._ending]))
+        thoughts = self._held[:end] if self._begun else self._held[:end].lstrip()
+        self._held = self._held[found.end() if found else end :]
+        self._begun = self._begun or bool(thoughts)
+        if found:
+            self._ending, self._begun = "", False
+        return thoughts
+
+    def _say(self, last: bool) -> str:
+        held = self._held if self._begun else self._held.lstrip("\n")
+        place = min((place for stop in self._stops if (place := held.find(stop)) >= 0), default=-1)
+        if place >= 0:
+            self._cut, said, self._held = True, held[:place], ""
+            return said
+        end = len(held) - _begun_marks(held, [*self._stops, *_BEHIND])
+        said, self._held = (_without_tokens(held) if last else held[:end]), "" if last else held[end:]
+        self._begun = self._begun or bool(said)
+        return said
+
+
+def _begun_marks(text: str, marks: Sequence[str]) -> int:
+    """How many characters at the end of a text may be the beginning of a mark, or are one."""
+    low = text[-_LONGEST:].lower()
+    found = [n for mark in marks for n in range(min(len(mark), len(low)), 0, -1) if low.endswith(mark[:n].lower())]
+    return max(found, default=0)
 
 
 def _without_tokens(text: str) -> str:

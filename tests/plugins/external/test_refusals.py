@@ -11,11 +11,12 @@ from tests.helpers.external_agents import CLIENT, write_agent
 from tests.helpers.passing import model
 from tests.helpers.upstream import Upstream, chat_answer, upstream
 
-from workbench.errors import SpecError
+from workbench.errors import LMError, SpecError
 from workbench.evaluation import EvalOptions, evaluate
+from workbench.gateway import Refused
 from workbench.run import prepare
 from workbench.spec import lm_spec
-from workbench_external.asking import choose_model
+from workbench_external.asking import Refusals, choose_model
 from workbench_external.config import ExternalConfig
 from workbench_external.observed import describe_calls, observe_file
 
@@ -78,7 +79,10 @@ def test_5_the_models_that_an_agent_names_are_told_by_eval(tmp_path: Path) -> No
 )
 def test_5_as_named_is_the_model_of_the_agents_request(named: str, usual: str, wanted: str) -> None:
     config = ExternalConfig(
-        signature="text -> label", command=["true"], models={"*": "as-named", "small": "openai/one"}, lm="openai/two"
+        signature="text -> label",
+        command=["true"],
+        models={"*": "as-named", "small": "openai/one", "sonnet": "anthropic/sonnet"},
+        lm="openai/two",
     )
     spec = choose_model(config, named, None, lm_spec({"model": usual, "api_key_env": "MY_KEY"}))
     assert spec.model == wanted and spec.timeout == 600
@@ -101,7 +105,8 @@ def test_h9_a_key_goes_to_its_own_provider_and_a_price_is_that_of_one_model(
     named: str, settings: dict[str, Any], wanted: dict[str, Any] | None
 ) -> None:
     """`as-named` sent the key of one provider to whichever another name began with, and a router's names elsewhere."""
-    config = ExternalConfig(signature="text -> label", command=["true"], models={"*": "as-named"})
+    others = {"other": "anthropic/x", "third": "litellm/x"}
+    config = ExternalConfig(signature="text -> label", command=["true"], models={"*": "as-named", **others})
     found = choose_model(config, named, None, lm_spec({"model": "openai/a", **settings}))
     kept = {name: value for name, value in found.model_dump(exclude_unset=True).items() if name != "timeout"}
     model = kept.pop("model")
@@ -109,3 +114,27 @@ def test_h9_a_key_goes_to_its_own_provider_and_a_price_is_that_of_one_model(
         assert kept == wanted and model == (named if "/" in named else f"openai/{named}")
     else:  # all of them hold, for the model of that name at that server
         assert kept.keys() == settings.keys() and model == (f"openai/{named}" if named else "openai/a")
+
+
+@pytest.mark.parametrize("named", ["anthropic/claude", "litellm/gemini/x", "hosted_vllm/x", "ollama/x"])
+def test_h34_as_named_leads_to_no_provider_that_the_file_does_not_name(named: str) -> None:
+    """An agent, or who wrote its prompt, chose who is told the rows, and with which key of the environment."""
+    config = ExternalConfig(signature="text -> label", command=["true"], models={"*": "as-named"}, lm="openai/two")
+    usual = lm_spec("openai/up")
+    with pytest.raises(Refused, match=rf"{named} is of another provider .* \(openai\)\. .* under models"):
+        choose_model(config, named, None, usual)
+    slots = {"system": {"in": "system", "match": "x", "lm": f"{named}"}}
+    other = ExternalConfig.model_validate({**config.model_dump(), "slots": slots})
+    assert choose_model(other, named, None, usual).model == named
+    assert choose_model(config, "gemini/pro", None, usual).model == "openai/gemini/pro", "as a router's names are"
+
+
+def test_h34_the_servers_words_stand_behind_what_the_agent_is_told() -> None:
+    words = LMError("server", "status 500: no room", status=500)
+    told = Refused(502, "server", "The language model did not answer.")
+    told.__cause__ = words
+    refusals = Refusals()
+    for error in (told, words):
+        refusals.note(error)
+        assert refusals.last == "status 500: no room"
+    assert refusals.count == 2

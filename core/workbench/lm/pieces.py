@@ -1,0 +1,74 @@
+"""An answer on its way to a client: as the server's bytes, where both speak one API, else piece by piece."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of an answer in no API's words.
+
+    kind: `thoughts`, `text`, `refusal`, or `call`, whose text is a part of the arguments. A call begins with a piece
+    that has its name and id; place: its number among the calls, which come one after the other.
+    """
+
+    kind: str
+    text: str
+    place: int = 0
+    name: str = ""
+    id: str = ""
+
+
+class Pieces:
+    """The pieces of an answer on their way to a client: the call that asks for it adds, the client's connection reads.
+
+    wanted: the client reads a stream. begun: the server has begun to answer, so that the request cannot be sent again.
+    whole: the server's own stream was passed to its end.
+    """
+
+    def __init__(self) -> None:
+        self.headers: Mapping[str, str] = {}
+        self.wanted = self.begun = self.whole = False
+        self._parts: list[bytes | Piece] = []
+        self._source, self._followers = self, list[Pieces]()
+        self._news = asyncio.Event()
+
+    def begin(self, headers: Mapping[str, str]) -> None:
+        """Tell the headers of the answer, before its first piece."""
+        self.headers, self.begun = headers, True
+        self.wake()
+
+    def add(self, *parts: bytes | Piece) -> None:
+        self._parts += parts
+        self.wake()
+
+    def end(self) -> None:
+        self.whole = True
+
+    def follow(self, other: Pieces) -> None:
+        """Read what another one gets: a client that hung up has sent the same request again."""
+        self._source = other._source
+        self._source._followers.append(self)
+        self.wake()
+
+    @property
+    def source(self) -> Pieces:
+        """The one that the call adds to."""
+        return self._source
+
+    def after(self, place: int) -> tuple[list[bytes | Piece], int]:
+        """(what came after the first `place` pieces, how many there are now)."""
+        parts = self._source._parts
+        return parts[place:], len(parts)
+
+    async def wait(self) -> None:
+        """Wait until something has changed, or somebody calls `wake`."""
+        await self._news.wait()
+        self._news.clear()
+
+    def wake(self) -> None:
+        for one in (self, *self._followers):
+            one._news.set()
