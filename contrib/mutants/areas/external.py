@@ -30,7 +30,7 @@ EXTERNAL: list[Mutant] = [
         (f"{TESTS}test_apply.py", f"{TESTS}test_sources.py"),
         ("if not slot.match or held", "if held", "a file is written over whatever it holds"),
         ("if len(places) > 1:", "if False:", "of several places one is written"),
-        ("check_written(place, source, new, text)", "pass", "what would be read as another text is written"),
+        ("check_written(place, file, new, text)", "pass", "what would be read as another text is written"),
     ),
     *changes_of(
         f"{FOLDER}write_back.py",

@@ -13,13 +13,19 @@ from typing import Any, NamedTuple
 from workbench_external.slots.discover import FILES
 from workbench_external.slots.template import HOLE, find_constants
 from workbench_external.sources import Field, readings, split
-from workbench_external.sources.folder import SourceFile, Sources, cores
+from workbench_external.sources.folder import LONG_WORD, SourceFile, Sources, cores
 
 #: Letters that a piece must have to be worth rewriting.
 _WORTH = 12
 #: Descriptions; other slots are messages, and files.
 _DESCRIPTIONS = ("tool", "parameter", "field")
-_WORD = re.compile(r"[A-Za-z]{5,}")
+
+
+class Cut(NamedTuple):
+    """The slots of an agent, and how many of its texts are none, as a framework's or a vendor's."""
+
+    slots: dict[str, dict[str, Any]]
+    left_out: int
 
 
 class _Piece(NamedTuple):
@@ -34,7 +40,7 @@ class _Piece(NamedTuple):
     own: tuple[tuple[int, int], ...]
 
 
-def cut_slots(found: Mapping[str, Mapping[str, Any]], sources: Sources, vendor: bool) -> dict[str, dict[str, Any]]:
+def cut_slots(found: Mapping[str, Mapping[str, Any]], sources: Sources, vendor: bool) -> Cut:
     """The slots of an agent by what its user can change: those that stand in its source come first.
 
     Args:
@@ -55,11 +61,14 @@ def cut_slots(found: Mapping[str, Mapping[str, Any]], sources: Sources, vendor: 
             cut = {**slot, "match": piece.match, "text": piece.match, **({"part": True} if is_part else {})}
             if cut not in applied.values():
                 applied[_free(name, applied, {*found} - {name})] = cut
-    kinds = {slot["in"] for slot in applied.values()}
+    kinds, left_out = {slot["in"] for slot in applied.values()}, 0
     for name, slot in others.items():
         if vendor or not is_vendors(slot["in"], str(slot["match"]), kinds, sources):
             applied[_free(name, applied, {})] = slot
-    return dict(sorted(applied.items(), key=lambda one: (one[0] in others, one[1]["in"] in _DESCRIPTIONS)))
+        else:
+            left_out += 1
+    ordered = sorted(applied.items(), key=lambda one: (one[0] in others, one[1]["in"] in _DESCRIPTIONS))
+    return Cut(dict(ordered), left_out)
 
 
 def is_vendors(place: str, match: str, kinds: Collection[str], sources: Sources) -> bool:
@@ -85,7 +94,7 @@ def _free(name: str, taken: Collection[str], others: Collection[str]) -> str:
 
 def _find_pieces(text: str, sources: Sources) -> list[_Piece]:
     """The pieces of a text that stand in a source, in their order. Of those that overlap the longest counts."""
-    words = {*_WORD.findall(text)}
+    words = {*LONG_WORD.findall(text)}
     found = {
         piece
         for file in sources.files
@@ -106,7 +115,7 @@ def _find_pieces(text: str, sources: Sources) -> list[_Piece]:
 
 def _pieces_in(file: SourceFile, text: str) -> Iterator[_Piece]:
     for passage in file.texts or ():
-        words = _WORD.findall(max((part for part in passage.parts if isinstance(part, str)), key=len, default=""))
+        words = LONG_WORD.findall(max((part for part in passage.parts if isinstance(part, str)), key=len, default=""))
         if words and not any(word in text for word in words[:3]):
             continue
         seen = set[tuple[Any, ...]]()

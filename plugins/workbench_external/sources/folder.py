@@ -31,6 +31,8 @@ _LINE = 12
 #: What no program reads, though it may quote a prompt.
 _IGNORED = re.compile(r"\.|README|CHANGELOG|LICENSE", re.IGNORECASE)
 _OF_OURS = re.compile(r"\bexternal\b")
+#: By which a text is looked for before a file is read closely.
+LONG_WORD = re.compile(r"[A-Za-z]{5,}")
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class SourceFile:
     @cached_property
     def words(self) -> frozenset[str]:
         """Its longer words, to pass over a file that cannot hold a text."""
-        return frozenset(re.findall(r"[A-Za-z]{5,}", self.text))
+        return frozenset(LONG_WORD.findall(self.text))
 
     def line_of(self, place: int) -> int:
         return self.text.count("\n", 0, place) + 1

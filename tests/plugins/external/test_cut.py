@@ -33,7 +33,7 @@ def cut(folder: Path, files: dict[str, str], match: str, place: str = "system", 
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     slot = {"in": place, "match": match, "text": match} | ({} if place == "system" else {"name": "look"})
-    return cut_slots({place: slot}, Sources([folder]), vendor)
+    return cut_slots({place: slot}, Sources([folder]), vendor).slots
 
 
 def patched(slots: dict[str, Any], sent: str) -> str:
@@ -122,13 +122,15 @@ def test_12_what_can_be_applied_comes_first_and_what_is_a_vendors_is_left_out(tm
         "file": {"in": "file", "name": "CLAUDE.md", "match": "x", "text": "x"},
     }
     found = theirs | tools | ours
-    assert [*cut_slots(found, Sources([tmp_path]), False)] == ["system_2", "file"]
-    assert [*cut_slots(found, Sources([tmp_path]), True)] == ["system_2", "file", "system", *tools]
+    assert [*cut_slots(found, Sources([tmp_path]), False).slots] == ["system_2", "file"]
+    assert [*cut_slots(found, Sources([tmp_path]), True).slots] == ["system_2", "file", "system", *tools]
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    assert [*cut_slots(theirs | tools, Sources([elsewhere]), False)] == ["system", *tools], "the source is not here"
+    assert [*cut_slots(theirs | tools, Sources([elsewhere]), False).slots] == ["system", *tools], (
+        "the source is not here"
+    )
     (tmp_path / "a.rb").write_text('P = "You are the vendor\'s own agent."')
-    assert [*cut_slots(theirs | ours, Sources([tmp_path]), False)] == ["system_2", "file", "system"], (
+    assert [*cut_slots(theirs | ours, Sources([tmp_path]), False).slots] == ["system_2", "file", "system"], (
         "in a file after all"
     )
 
