@@ -35,12 +35,16 @@ class Entry:
     def edit(self) -> Edit | None:
         return None if self.why or not self.finding.edits else self.finding.edits[self.way]
 
+    @property
+    def has_further_way(self) -> bool:
+        return self.way + 1 < len(self.finding.edits)
+
     def refuse(self, why: str, difference: Difference | None = None) -> None:
         self.why, self.difference = self.why or why, difference
 
     def take_next_way(self, difference: Difference) -> None:
         """Write it in another way, or not at all where there is none left."""
-        if self.way + 1 < len(self.finding.edits):
+        if self.has_further_way:
             self.way += 1
             return
         where = f"{self.finding.edits[0].path.name}:{self.finding.line}"
@@ -92,13 +96,15 @@ def _try_node(own: Sequence[Entry], entries: Sequence[Entry], trial: Trial) -> N
             continue
         if not verdict.differs:
             return
-        if verdict.is_unclear and not tried_apart:
+        wrong = [chosen[name] for name in verdict.differs if name] or [*chosen.values()]
+        # Nobody is refused for what another text did: a name that is changed may lead to a file that is not there.
+        if not tried_apart and (verdict.is_unclear or not all(entry.has_further_way for entry in wrong)):
             tried_apart = True
             for entry in chosen.values():
                 _try_node([entry], [entry], trial)
             continue
-        for name in [name for name in verdict.differs if name] or [*chosen]:
-            chosen[name].take_next_way(verdict.differs.get(name) or verdict.differs[""])
+        for entry in wrong:
+            entry.take_next_way(verdict.differs.get(entry.name) or verdict.differs[""])
     for entry in own:
         entry.refuse("cannot be written: no way of it was found right")
 

@@ -17,6 +17,8 @@ from workbench_external.sources.folder import LONG_WORD, SourceFile, Sources, co
 
 #: Letters that a piece must have to be worth rewriting.
 _WORTH = 12
+#: What has no space, as the name of a file or a model, is no words. Scripts without spaces have other letters.
+_NAME = re.compile(r"[!-~]*")
 #: Descriptions; other slots are messages, and files.
 _DESCRIPTIONS = ("tool", "parameter", "field")
 
@@ -125,7 +127,8 @@ def _pieces_in(file: SourceFile, text: str) -> Iterator[_Piece]:
             seen.add(reading.parts)
             for _, core, _ in cores(reading.parts):
                 constants, fields = split(core)
-                if len(re.sub(r"\W", "", "".join(constants))) >= _WORTH:
+                said = "".join(constants)
+                if len(re.sub(r"\W", "", said)) >= _WORTH and not _NAME.fullmatch(said):
                     yield from _pieces_of(text, constants, fields)
 
 
@@ -156,11 +159,16 @@ def _as_template(text: str, constants: Sequence[str], places: Sequence[int], spa
             break
         behind = places[number] + len(constant)
         last = number + 2 == len(constants) and not constants[-1]
-        held = HOLE.fullmatch(text[behind : span[1] if last else places[number + 1]])
+        inside = text[behind : span[1] if last else places[number + 1]]
+        # Space at an end of the whole is the text's, as that which a template of several lines ends with.
+        head = inside[: len(inside) - len(inside.lstrip())] if not number and not constants[0] else ""
+        tail = inside[len(inside.rstrip()) :] if last else ""
+        held = HOLE.fullmatch(inside.removeprefix(head).removesuffix(tail))
         name = held[1] if held is not None and not held[1].isdigit() and held[1] not in names else ""
+        whole = (head, tail) if name else ("", "")
         name = name or next(str(n) for n in range(1, 10_000) if str(n) not in names)
         names.add(name)
-        words.append(f"{{{{{name}}}}}")
+        words.append(f"{whole[0]}{{{{{name}}}}}{whole[1]}")
     if constants[-1]:
         words.append(text[places[-1] + len(constants[-1]) : span[1]])
     return "".join(words)

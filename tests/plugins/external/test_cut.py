@@ -6,7 +6,7 @@ import html
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -16,9 +16,13 @@ from tests.helpers.external_agents import CLIENT, write_agent
 from workbench.cli import cli
 from workbench.gateway import Ask
 from workbench.lm import Response
+from workbench.run import Options, optimize
+from workbench.study import make_optimizer
+from workbench.testing.simulated import SimulatedLM, SimulatedPool
 from workbench.workflow import CallRecord, Span
 from workbench_external.apply import find_text, write_edits
 from workbench_external.config import ExternalConfig, Slot
+from workbench_external.hub import Hub
 from workbench_external.slots.cut import cut_slots
 from workbench_external.slots.discover import find_slots
 from workbench_external.slots.patches import Patches
@@ -26,6 +30,17 @@ from workbench_external.slots.template import Template
 from workbench_external.sources.folder import Sources
 
 OWN, MORE = "You sort the post of an office.", "Always answer with one letter."
+
+
+_TOOL = {"type": "function", "function": {"name": "end", "description": "The vendor's own tool.", "parameters": {}}}
+#: Its rules stand in its source, the tool does not.
+WITH_A_TOOL_OF_A_FRAMEWORK = f"""{CLIENT}
+tools = [json.loads({json.dumps(json.dumps(_TOOL).replace("vendor", "VENDOR"))}.replace("VENDOR", "vendor"))]
+RULES = ["{OWN}", "{MORE}"]
+system = "You are an agent of a framework.\\n" + "".join("- " + rule + "\\n" for rule in RULES)
+said = [{{"role": "system", "content": system}}, {{"role": "user", "content": row["text"]}}]
+print(chat(said, tools=tools)["content"] or "a")
+"""
 
 
 def cut(folder: Path, files: dict[str, str], match: str, place: str = "system", vendor: bool = False) -> dict[str, Any]:
@@ -135,15 +150,64 @@ def test_12_what_can_be_applied_comes_first_and_what_is_a_vendors_is_left_out(tm
     )
 
 
+@pytest.mark.parametrize(
+    ("source", "sent"),
+    [
+        ("prompt: |\n  Which kind is this text? $input\n", "Which kind is this text? {{text}}\n"),
+        ("prompt: |\n  Which kind is this text? $input\n", "Which kind is this text? {{text}}"),
+        ("prompt: |\n  $input\n  That is the whole text.\n", "\n{{text}}\nThat is the whole text."),
+    ],
+)
+def test_9_an_input_at_an_end_keeps_its_name_and_the_space_around_it(tmp_path: Path, source: str, sent: str) -> None:
+    slots = cut(tmp_path, {"sorter.yaml": source}, sent, "user")
+    assert [slot["match"] for slot in slots.values()] == [sent]
+    changed = Slot.model_validate({**slots["user"], "text": f"Read closely. {sent}"})
+    (edit,) = find_text(changed, [tmp_path]).edits[:1]
+    after = yaml.safe_load(write_edits([edit])[tmp_path / "sorter.yaml"])
+    assert after["prompt"].strip() == f"Read closely. {sent}".replace("{{text}}", "$input").strip()
+
+
+@pytest.mark.parametrize(
+    "name", ["CONVENTIONS.md", "openai/gpt-4o-mini", "https://office.example/kinds", "sort_the_post"]
+)
+def test_9_a_name_in_the_source_that_is_sent_too_is_no_text_to_rewrite(tmp_path: Path, name: str) -> None:
+    sent = f"Here are the conventions in {name}, which you follow."
+    (slot,) = cut(tmp_path, {"agent.py": f"read({name!r})"}, sent).values()
+    assert slot["match"] == sent, "as it is sent, for the gateway alone"
+
+
+def test_9_words_of_a_script_without_spaces_are_a_text(tmp_path: Path) -> None:
+    own = "您好请把办公室的信件分成四类"
+    (slot,) = cut(tmp_path, {"agent.py": f"rules = {own!r}"}, f"A. {own}").values()
+    assert slot["match"] == own
+
+
+@pytest.mark.slow
+def test_9_optimize_says_in_one_line_how_many_texts_it_left_out(tmp_path: Path) -> None:
+    path = write_agent(tmp_path, WITH_A_TOOL_OF_A_FRAMEWORK, rows=(4, 2, 4), calls=200)
+    report = optimize(
+        path,
+        database=tmp_path / "r.db",
+        optimizers=[("checked", make_optimizer({"rewrite": {"rounds": 1, "width": 1}}))],
+        pool=SimulatedPool(SimulatedLM()),
+        options=Options(out=str(tmp_path / "out.yaml"), allow_unproved=True),
+    )
+    (line,) = [line for line in report.warnings if "left out" in line]
+    assert line.startswith("'agent': left out 1 of its texts") and "`vendor: true`" in line
+
+
+def test_9_of_texts_that_are_a_frameworks_the_number_is_known(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text(f'system = "{OWN}"')
+    tools = {f"tool_{n}": {"in": "tool", "name": "t", "match": f"A framework's tool {n}.", "text": "x"} for n in "abc"}
+    found = {"system": {"in": "system", "match": OWN, "text": OWN}, **tools}
+    assert cut_slots(found, Sources([tmp_path]), vendor=False).left_out == 3
+    assert cut_slots(found, Sources([tmp_path]), vendor=True).left_out == 0
+    hub = Hub(*[cast(Any, None)] * 2, left_out={"agent": 3, "clerk": 0})
+    assert [line.partition(" of")[0] for line in hub.warnings()] == ["'agent': left out 3"]
+
+
 def test_5_slots_says_where_each_text_stands(tmp_path: Path) -> None:
-    tool = {"type": "function", "function": {"name": "end", "description": "The vendor's own tool.", "parameters": {}}}
-    source = f"""{CLIENT}
-tools = [json.loads({json.dumps(json.dumps(tool).replace("vendor", "VENDOR"))}.replace("VENDOR", "vendor"))]
-RULES = ["{OWN}", "{MORE}"]
-system = "You are an agent of a framework.\\n" + "".join("- " + rule + "\\n" for rule in RULES)
-said = [{{"role": "system", "content": system}}, {{"role": "user", "content": row["text"]}}]
-print(chat(said, tools=tools)["content"] or "a")
-"""
+    source = WITH_A_TOOL_OF_A_FRAMEWORK
     skill = tmp_path / ".claude/skills/look/SKILL.md"
     skill.parent.mkdir(parents=True)
     skill.write_text("Look twice at each letter.")

@@ -110,6 +110,21 @@ def test_3_what_differs_is_left_and_the_rest_is_written(tmp_path: Path) -> None:
     assert SYSTEM in line_of(tmp_path, "system")
 
 
+def test_9_a_text_is_not_refused_for_what_another_one_did(tmp_path: Path) -> None:
+    """As aider reads a file by a name that it also sends: with another name the file's own text is not sent."""
+    more = "place = 'the rules of the office.md'\n"
+    more += f"rules = {SYSTEM!r} if place.endswith('.md') else ''"
+    source = agent("'Rules in ' + place + ': ' + rules", more=more)
+    slots = {
+        "system": system_slot("Sort the letters.", SYSTEM, part=True),
+        "place": system_slot("the rules of the office.md\nBe kind.", "the rules of the office.md", part=True),
+    }
+    found = apply(tmp_path, source, slots, "--write")
+    assert found.exit_code == 1 and "1 file changed." in found.stderr, found.output
+    assert "slots.place is found in agent.py" in found.stderr and "slots.system" not in found.stderr
+    assert "Sort the letters." in line_of(tmp_path, "rules") and "Be kind" not in line_of(tmp_path, "place")
+
+
 def test_3_texts_that_need_different_ways_are_each_written_in_its_own(tmp_path: Path) -> None:
     """A template that ends the agent, beside a text that is none."""
     source = agent(f"{SYSTEM!r}.format()", f"{USER.partition('{')[0]!r} + row['text']")

@@ -1,6 +1,7 @@
 # litellm[proxy], openai
 # https://docs.litellm.ai/docs/proxy/quick_start
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -14,6 +15,7 @@ with socket.socket() as free:
     port = free.getsockname()[1]
 proxy = subprocess.Popen(
     ["litellm", "--config", "config.yaml", "--host", "127.0.0.1", "--port", str(port)],
+    env={**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
     stdout=subprocess.DEVNULL,
     stderr=subprocess.DEVNULL,
 )
