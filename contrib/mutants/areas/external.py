@@ -37,11 +37,13 @@ EXTERNAL: list[Mutant] = [
         (f"{TESTS}test_trial.py",),
         ("if not verdict.differs:", "if True:", "what the changed agent sends otherwise is written"),
         ("if verdict.unsent:", "if False:", "a text that was never sent spoils the others"),
+        ("or not all(entry.has_further_way for entry in wrong)", "", "a text is refused for what another one did"),
     ),
     *changes_of(
         f"{FOLDER}slots/cut.py",
         (f"{TESTS}test_cut.py",),
         ("if vendor or not is_vendors", "if True or not is_vendors", "texts of a framework are searched"),
+        ("and not _NAME.fullmatch(said)", "", "the name of a file is rewritten"),
     ),
     *changes_of(
         f"{FOLDER}slots/template.py",

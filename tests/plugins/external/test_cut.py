@@ -168,7 +168,7 @@ def test_9_an_input_at_an_end_keeps_its_name_and_the_space_around_it(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    "name", ["CONVENTIONS.md", "openai/gpt-4o-mini", "https://office.example/kinds", "sort_the_post"]
+    "name", ["CONVENTIONS.md", "openai/gpt-4o-mini", "https://office.example/kinds", "office_of_letters"]
 )
 def test_9_a_name_in_the_source_that_is_sent_too_is_no_text_to_rewrite(tmp_path: Path, name: str) -> None:
     sent = f"Here are the conventions in {name}, which you follow."
