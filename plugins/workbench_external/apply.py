@@ -123,6 +123,8 @@ def _find_file(slot: Slot, folders: Sequence[Path]) -> Finding:
         path = folder / slot.name
         if not path.is_file():
             continue
+        if any(part.startswith(".") for part in Path(slot.name).parts[:-1]):
+            return Finding(why=f"is never written: {one_line(slot.name)} lies in a folder whose name begins with a dot")
         if Path(slot.name).name not in FILES or path not in find_files(folder, hidden_files=FILES):
             return Finding(why=f"is never written: {one_line(slot.name)} is no file of words in the agent's folder")
         held = read_source(path)

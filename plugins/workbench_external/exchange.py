@@ -128,6 +128,11 @@ def find_source_folders(config: ExternalConfig, base: Path, folder: Path | None)
     return [one for one in dict.fromkeys(found) if not any(one != o and one.is_relative_to(o) for o in found)]
 
 
+def given_texts(config: ExternalConfig) -> list[tuple[str, str]]:
+    """(setting, text) of what its file hands to an agent, and it may send on: `--append-system-prompt TEXT`."""
+    return [("command", word) for word in config.command or ()] + [("env", value) for value in config.env.values()]
+
+
 def write_inputs(config: ExternalConfig, inputs: Mapping[str, Any]) -> bytes:
     """What stands on its stdin."""
     if config.stdin == "none":

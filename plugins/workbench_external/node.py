@@ -39,6 +39,7 @@ from workbench_external.exchange import (
     environment,
     find_program_folders,
     find_source_folders,
+    given_texts,
     in_row,
     inputs_as_json,
     read_answer,
@@ -156,7 +157,8 @@ class External(SignatureNode):
     @cached_property
     def sources(self) -> Sources:
         """The files in which its texts may stand, as they are now."""
-        return Sources(find_source_folders(self.config, self.base.resolve(), self.folder))
+        folders = find_source_folders(self.config, self.base.resolve(), self.folder)
+        return Sources(folders, given_texts(self.config))
 
     @property
     def observed(self) -> bool:

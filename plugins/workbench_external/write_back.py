@@ -53,8 +53,9 @@ class Entry:
 
 def find_entries(agents: Mapping[str, External], folder: Path) -> list[Entry]:
     """The changed texts of some agents, with their places in a folder."""
-    sources, found = Sources([folder]), list[Entry]()
+    found = list[Entry]()
     for node, agent in agents.items():
+        sources = Sources([folder], agent.sources.settings)
         for name, slot in (agent.config.slots or {}).items():
             if slot.text in (None, slot.match):
                 continue

@@ -23,6 +23,7 @@ from workbench.workflow import CallRecord, Span
 from workbench_external.apply import find_text, write_edits
 from workbench_external.config import ExternalConfig, Slot
 from workbench_external.hub import Hub
+from workbench_external.node import External
 from workbench_external.slots.cut import cut_slots
 from workbench_external.slots.discover import find_slots
 from workbench_external.slots.patches import Patches
@@ -313,3 +314,23 @@ def test_5_pieces_are_written_back_each_where_it_stands(tmp_path: Path) -> None:
     space: dict[str, Any] = {"Agent": lambda **given: given}
     exec("agent = " + write_edits(edits)[tmp_path / "agent.py"], space)
     assert space["agent"]["instructions"] == [f"{OWN}\nIn two lines.", f"{MORE}\nIn two lines."]
+
+
+def test_9_a_text_in_a_setting_of_the_node_is_the_users_and_changed_there_by_hand(tmp_path: Path) -> None:
+    """As `claude -p TEXT --append-system-prompt OWN`, beside a CLAUDE.md: it was left out as the vendor's."""
+    sent = {"system": {"in": "system", "match": f"You are the vendor's agent.\n\n{OWN}", "text": "x"}}
+    file = {"file": {"in": "file", "name": "CLAUDE.md", "match": "x", "text": "x"}}
+    for setting, more in (
+        ("command", {"command": ["claude", "-p", "{q}", "--append-system-prompt", OWN]}),
+        ("env", {"command": ["claude"], "env": {"RULES": OWN}}),
+    ):
+        node = External("n", ExternalConfig.model_validate({"signature": "q -> a", **more}), tmp_path)
+        slots, left_out = cut_slots(sent | file, node.sources, vendor=False)
+        assert (slots["system"]["match"], slots["system"]["part"], left_out) == (OWN, True, 0)
+        found = find_text(Slot.model_validate({**slots["system"], "text": "Sort."}), node.sources)
+        assert not found.edits and f"change `{setting}` in the workflow file by hand" in found.why
+    asked = ExternalConfig.model_validate({"signature": "q -> a", "command": ["llm", "Which kind of post is {q} now?"]})
+    said = {"user": {"in": "user", "match": "Which kind of post is {{q}} now?", "text": "x"}}
+    assert (
+        cut_slots(said, External("n", asked, tmp_path).sources, False).slots["user"]["match"] == said["user"]["match"]
+    )

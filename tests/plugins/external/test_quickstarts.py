@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 from docs.writers.agents import agents, counted
 
-from workbench.gateway import Ask, Refused
+from workbench.gateway import Ask, Gateway, Refused
 from workbench.lm import Native
 
 AGENTS = Path(__file__).parents[3] / "contrib/agents"
@@ -176,3 +177,28 @@ def test_9_the_server_answers_in_the_form_that_is_asked_for() -> None:
     assert not answer(ask("chat", body, tools=(end,))).tool_calls, "nor is any other tool called"
     improved = answer(ask("chat", {"messages": [{"role": "user", "content": "Mend <prompt>\nSort.\n</prompt>"}]}))
     assert planted.PLANTED in improved.text
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="The gateway answers 405, after which Codex tries a WebSocket six times more, for seven seconds; at 426 "
+    "(RFC 9110, 15.5.22) it asks by HTTP at once.",
+)
+def test_9_a_client_that_wants_a_websocket_is_told_at_once_to_ask_by_http() -> None:
+    wanted = {
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+    }
+
+    async def status() -> int:
+        gateway = await Gateway.open()
+        try:
+            base = gateway.environment(gateway.admit(planted.Planted()), {})["OPENAI_BASE_URL"]
+            async with aiohttp.ClientSession() as client, client.get(f"{base}/responses", headers=wanted) as found:
+                return found.status
+        finally:
+            await gateway.aclose()
+
+    assert asyncio.run(status()) == 426
