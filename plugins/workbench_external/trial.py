@@ -34,6 +34,7 @@ from workbench_external.slots.template import Template, mark_inputs
 
 #: Tools that are called in a conversation, and requests of a row, at most.
 _TOOLS, _MOST = 6, 24
+_CALL = "call_of_trial_"
 #: Folders that programs need beside themselves, and that are too large to copy.
 _LINKED = NEVER_COPIED - {".git", "__pycache__"}
 
@@ -108,10 +109,13 @@ def _texts(value: Any) -> Iterator[str]:
 def stand_in_answer(ask: Ask, signature: Signature) -> Response:
     """Each tool is called in its turn; then comes an answer that the outputs, or the schema, allow."""
     called = sum(message.get("role") == "tool" for message in ask.messages)
+    if not called:  # some tell of calls in words
+        said = json.dumps(ask.messages, default=str)
+        called = next(n for n in range(_TOOLS + 1) if f"{_CALL}{n}" not in said)
     if called < min(len(ask.tools), _TOOLS):
         function = ask.tools[called].get("function", {})
         arguments = json.dumps(make_example(function.get("parameters", {})))
-        call = {"id": f"call_{called}", "name": str(function.get("name", "")), "arguments": arguments}
+        call = {"id": f"{_CALL}{called}", "name": str(function.get("name", "")), "arguments": arguments}
         return Response("", "tool_calls", 1, 1, 0.0, tool_calls=(call,))
     if (form := schema_of(ask.settings.get("response_format"))) is not None:
         return Response(json.dumps(make_example(form["parameters"])), "stop", 1, 1, 0.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,7 +85,7 @@ def try_entries(
 
 
 def _try_node(own: Sequence[Entry], entries: Sequence[Entry], trial: Trial) -> None:
-    tried_apart = len(own) == 1
+    tried_apart = len(_by_place(own)) == 1
     for _ in range(_ROUNDS):
         chosen = {entry.name: entry for entry in own if entry.edit is not None}
         if not chosen:
@@ -101,13 +101,23 @@ def _try_node(own: Sequence[Entry], entries: Sequence[Entry], trial: Trial) -> N
         # Nobody is refused for what another text did: a name that is changed may lead to a file that is not there.
         if not tried_apart and (verdict.is_unclear or not all(entry.has_further_way for entry in wrong)):
             tried_apart = True
-            for entry in chosen.values():
-                _try_node([entry], [entry], trial)
+            for together in _by_place(chosen.values()):
+                _try_node(together, together, trial)
             continue
         for entry in wrong:
             entry.take_next_way(verdict.differs.get(entry.name) or verdict.differs[""])
     for entry in own:
         entry.refuse("cannot be written: no way of it was found right")
+
+
+def _by_place(entries: Iterable[Entry]) -> list[list[Entry]]:
+    """Those that stand at one place of the source together, as a description that is also told in a system message:
+    what is written there changes all of them."""
+    found: dict[tuple[Path, int], list[Entry]] = {}
+    for entry in entries:
+        place = entry.finding.edits[0]
+        found.setdefault((place.path, place.start), []).append(entry)
+    return [*found.values()]
 
 
 def refuse_uncertain(entries: Sequence[Entry]) -> None:

@@ -119,7 +119,8 @@ def _asked_for_prompt(ask: Ask) -> str | None:
 def _answer(ask: Ask, label: str) -> Response:
     """The label, in the form that the request asks for."""
     functions = [tool.get("function", {}) for tool in ask.tools]
-    called = any(message.get("role") == "tool" for message in ask.messages)
+    # smolagents sends what a tool gave as a message of the user, behind one of the model.
+    called = any(message.get("role") in ("assistant", "tool") for message in ask.messages)
     lookups = [one for one in functions if _LOOKS_UP.search(str(one.get("name", "")))]
     if lookups and not called:
         return _call(lookups[0], label)

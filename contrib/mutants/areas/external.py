@@ -38,6 +38,7 @@ EXTERNAL: list[Mutant] = [
         ("if not verdict.differs:", "if True:", "what the changed agent sends otherwise is written"),
         ("if verdict.unsent:", "if False:", "a text that was never sent spoils the others"),
         ("or not all(entry.has_further_way for entry in wrong)", "", "a text is refused for what another one did"),
+        ("in _by_place(chosen.values()):", "in ([one] for one in chosen.values()):", "a text told twice is refused"),
     ),
     *changes_of(
         f"{FOLDER}slots/cut.py",
