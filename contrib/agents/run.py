@@ -12,9 +12,7 @@ its packages beside it. The exit code is 1 where one fails, where a gain is not 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -27,23 +25,11 @@ import yaml
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
+from install import PACKAGES, Installed, install  # noqa: E402
 from simulate import SimulatedAgentLM  # noqa: E402
 
 from workbench.run import Options, optimize  # noqa: E402
 from workbench.testing.simulated import SimulatedPool  # noqa: E402
-
-#: What an agent needs, by its folder, the framework first; requirements.txt has all of it, with versions.
-PACKAGES = {
-    "openai": ["openai"],
-    "openai_node": ["openai"],
-    "anthropic": ["anthropic"],
-    "openai_agents": ["openai-agents"],
-    "langgraph": ["langgraph", "langchain-openai"],
-    "pydantic_ai": ["pydantic-ai-slim[openai]"],
-    "smolagents": ["smolagents[openai]"],
-    "autogen": ["autogen-agentchat", "autogen-ext[openai]"],
-    "crewai": ["crewai"],
-}
 
 
 @dataclass
@@ -66,42 +52,10 @@ class Outcome:
         return "| " + " | ".join(str(getattr(self, field.name)) for field in fields(self)[:-1]) + " |"
 
 
-def install(name: str, venvs: Path, newest: bool) -> tuple[Path, str]:
-    """The folder of programs that a framework's agent is started with, and the framework's version."""
-    folder, package = HERE / name, PACKAGES[name][0].partition("[")[0]
-    if (folder / "package.json").exists():
-        npm = shutil.which("npm")
-        if npm is None:
-            raise RuntimeError("npm is not installed")
-        asked = [f"{one}@latest" for one in PACKAGES[name]] if newest else []
-        quiet = ["--ignore-scripts", "--no-save", "--no-package-lock", "--no-audit", "--no-fund"]
-        check([npm, "install", *quiet, *asked], folder)
-        return Path(npm).parent, json.loads((folder / "node_modules" / package / "package.json").read_text())["version"]
-    python = venvs / name / "bin/python"
-    if not python.exists():
-        check([sys.executable, "-m", "venv", str(venvs / name)], HERE)
-    asked = ["--upgrade", *PACKAGES[name]] if newest else ["-r", str(folder / "requirements.txt")]
-    check([str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *asked], HERE)
-    return python.parent, check(
-        [str(python), "-c", f"import importlib.metadata as m; print(m.version('{package}'))"], HERE
-    )
-
-
-def check(command: list[str], folder: Path) -> str:
-    """What a command prints. Raises RuntimeError if it fails."""
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command[:4])} failed: {done.stderr.strip()[-300:]}")
-    return done.stdout.strip()
-
-
-def improve(name: str, programs: Path, version: str, seed: int, helps: bool = True) -> Outcome:
-    """Run the optimizer of the agent's workflow.yaml on it, with a simulated model behind the gateway.
-
-    programs: where its `python` or `node` is.
-    """
+def improve(name: str, installed: Installed, seed: int, helps: bool = True) -> Outcome:
+    """Run the optimizer of the agent's workflow.yaml on it, with a simulated model behind the gateway."""
     before = os.environ["PATH"]
-    os.environ["PATH"] = f"{programs}{os.pathsep}{before}"
+    os.environ["PATH"] = os.pathsep.join([*map(str, installed.programs), before])
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as made:
         try:
@@ -122,7 +76,7 @@ def improve(name: str, programs: Path, version: str, seed: int, helps: bool = Tr
     proof = report.proof
     return Outcome(
         name,
-        version,
+        installed.version,
         ", ".join(slots) or "none",
         f"{report.baseline['val']:.2f} -> {report.best['val']:.2f}",
         "-" if proof is None else f"{proof.baseline_mean:.2f} -> {proof.baseline_mean + proof.diff:.2f}",
@@ -154,8 +108,9 @@ def main() -> None:
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |", flush=True)
     for name in asked.framework or PACKAGES:
         try:
-            programs, version = install(name, asked.venvs.absolute(), asked.newest)
-            found = improve(name, programs, version, asked.seed, not asked.null)
+            # Node looks for modules beside the program.
+            place = HERE if (HERE / name / "package.json").exists() else asked.venvs.absolute()
+            found = improve(name, install(HERE / name, place, asked.newest), asked.seed, not asked.null)
             print(found.line(), flush=True)
             failed = failed or found.shown == asked.null
         except Exception as error:  # the other frameworks go on

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import click
+from writers.agents import agents
 from writers.tables import bundled, fields
 from writers.works_with import works_with
 
@@ -247,5 +248,6 @@ def pages() -> dict[str, str]:
     load_only_ours()
     found = {name: HEAD + write() for name, write in PAGES.items()}
     found["works-with.md"] = HEAD + works_with()
+    found["agents.md"] = HEAD + agents()
     found["schema.json"] = json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
     return found

@@ -13,7 +13,7 @@ from workbench_external.slots.discover import FILES
 from workbench_external.slots.files import content_of, is_as_found
 from workbench_external.slots.template import HOLE, Template
 from workbench_external.sources import CannotWrite, read_texts, readings
-from workbench_external.sources.folder import Place, Sources, find_files, read_source, way_to_write
+from workbench_external.sources.folder import Place, SourceFile, Sources, find_files, read_source, way_to_write
 
 #: Characters; a shorter description may be a name elsewhere, as `query`.
 _SHORTEST = 12
@@ -69,12 +69,12 @@ def find_text(slot: Slot, sources: Sequence[Path] | Sources) -> Finding:
 def _written(slot: Slot, place: Place, sources: Sources) -> Finding:
     """The edits of a place: those after which the file holds the new text there, and all others as before."""
     text, refused = wire_text(slot), ""
-    source = next(file.text for file in sources.files if file.path == place.path)
+    file = next(file for file in sources.files if file.path == place.path)
     edits = dict[str, Edit]()
     for way in place.ways:
         try:
             new = way(text)
-            check_written(place, source, new, text)
+            check_written(place, file, new, text)
         except CannotWrite as why:
             refused = refused or str(why)
             continue
@@ -93,10 +93,10 @@ def wire_text(slot: Slot) -> str:
     return "\n".join([text, *(f"{{{{{name}}}}}" for name in names if f"{{{{{name}}}}}" not in text)])
 
 
-def check_written(place: Place, source: str, new: str, text: str) -> None:
+def check_written(place: Place, file: SourceFile, new: str, text: str) -> None:
     """Raise CannotWrite unless the file, read again, has the new text at its place, and each other text as it was."""
-    before = read_texts(place.path, source)
-    written = source[: place.start] + new + source[place.end :]
+    before = file.texts
+    written = file.text[: place.start] + new + file.text[place.end :]
     after = read_texts(place.path, written)
     if before is None or after is None:
         raise CannotWrite("the file would no longer be read")
@@ -123,6 +123,8 @@ def _find_file(slot: Slot, folders: Sequence[Path]) -> Finding:
         path = folder / slot.name
         if not path.is_file():
             continue
+        if any(part.startswith(".") for part in Path(slot.name).parts[:-1]):
+            return Finding(why=f"is never written: {one_line(slot.name)} lies in a folder whose name begins with a dot")
         if Path(slot.name).name not in FILES or path not in find_files(folder, hidden_files=FILES):
             return Finding(why=f"is never written: {one_line(slot.name)} is no file of words in the agent's folder")
         held = read_source(path)

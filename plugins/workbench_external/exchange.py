@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import NodeError, SpecError
+from workbench.files import NEVER_COPIED
 from workbench.kit.answers import as_text, convert, find_object, read_object
-from workbench.kit.beside import NEVER_COPIED
 from workbench.user_code import PREFIX, parse_address
 from workbench.workflow import Signature
 from workbench_external.config import ExternalConfig
@@ -25,10 +25,12 @@ _INHERITED = re.compile(
     r"PATH|HOME|USER|LOGNAME|SHELL|TERM|LANG|LC_\w+|TZ|TMPDIR|VIRTUAL_ENV|PYTHON(?!PATH)\w*|LD_LIBRARY_PATH|NODE_PATH"
     r"|XDG_\w+|SSL_CERT_(?:FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE|NODE_EXTRA_CA_CERTS|SYSTEMROOT"
 )
+#: Tracing that would be sent to a framework's maker with the key of its models, which is ours here (openai-agents).
+NOT_TRACED = {"OPENAI_AGENTS_DISABLE_TRACING": "1"}
 #: Tracing of a framework would send what the row holds to its maker. CrewAI may trace without being asked when it first
 #: runs on a machine, and its variables for telemetry do not stop that.
 _QUIET = {
-    "OPENAI_AGENTS_DISABLE_TRACING": "1",
+    **NOT_TRACED,
     "LANGSMITH_TRACING": "false",
     "CREWAI_TRACING_ENABLED": "false",
     "CREWAI_DISABLE_TELEMETRY": "true",
@@ -124,6 +126,11 @@ def find_source_folders(config: ExternalConfig, base: Path, folder: Path | None)
         found += [*find_program_folders(config, base, folder), *(path for path in named if path.is_dir())]
     found = [path.resolve() for path in found]
     return [one for one in dict.fromkeys(found) if not any(one != o and one.is_relative_to(o) for o in found)]
+
+
+def given_texts(config: ExternalConfig) -> list[tuple[str, str]]:
+    """(setting, text) of what its file hands to an agent, and it may send on: `--append-system-prompt TEXT`."""
+    return [("command", word) for word in config.command or ()] + [("env", value) for value in config.env.values()]
 
 
 def write_inputs(config: ExternalConfig, inputs: Mapping[str, Any]) -> bytes:

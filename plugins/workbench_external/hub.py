@@ -35,6 +35,7 @@ class Hub:
     services: dict[str, Services] = field(default_factory=dict[str, Services])
     leftovers: Leftovers = field(default_factory=Leftovers)
     served: Counter[str] = field(default_factory=Counter)
+    left_out: dict[str, int] = field(default_factory=dict[str, int])
     named: dict[str, Named] = field(default_factory=dict[str, Named])
     _places: dict[str, asyncio.Semaphore] = field(default_factory=dict[str, asyncio.Semaphore])
 
@@ -68,6 +69,12 @@ class Hub:
                 f"'{node}': {missed.total()} texts of the agent matched no slot, in {self.rows[node]} rows; e.g. "
                 f"{first!r}. They passed as they were. `workbench slots FILE` finds the slots anew."
             )
+        for node, number in self.left_out.items():
+            if number:
+                found.append(
+                    f"'{node}': left out {number} of its texts, which stand nowhere in its source, as a framework's. "
+                    "`workbench slots FILE` shows them, and `vendor: true` takes them in."
+                )
         for node, rows in (+self.diverged).items():
             found.append(
                 f"'{node}': in {rows} rows that were begun before the run was resumed, the agent asked otherwise than "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property, partial
 from pathlib import Path
@@ -39,6 +39,7 @@ from workbench_external.exchange import (
     environment,
     find_program_folders,
     find_source_folders,
+    given_texts,
     in_row,
     inputs_as_json,
     read_answer,
@@ -106,6 +107,7 @@ class External(SignatureNode):
     def __init__(self, name: str, config: Any, base: Path):
         super().__init__(name, config, base)
         self.signature = parse_signature(config.signature)
+        self._tell_left_out: Callable[[int], None] = lambda number: None  # of what it runs in, from its first row on
         check_output(config, self.signature)
         check_service(config, self.signature)
         for key in ("lm", "embedder"):
@@ -155,7 +157,8 @@ class External(SignatureNode):
     @cached_property
     def sources(self) -> Sources:
         """The files in which its texts may stand, as they are now."""
-        return Sources(find_source_folders(self.config, self.base.resolve(), self.folder))
+        folders = find_source_folders(self.config, self.base.resolve(), self.folder)
+        return Sources(folders, given_texts(self.config))
 
     @property
     def observed(self) -> bool:
@@ -178,7 +181,9 @@ class External(SignatureNode):
                 "variables, e.g. MY_URL: $OPENAI_BASE_URL.",
             )
         slots = find_slots(runs, self.folder, self.config.instructions)
-        found: dict[str, Any] = {"slots": cut_slots(slots, self.sources, self.config.vendor)}
+        found: dict[str, Any] = {}
+        found["slots"], left_out = cut_slots(slots, self.sources, self.config.vendor)
+        self._tell_left_out(left_out)
         ended = [spans for spans in runs if spans and all(span.error is None for span in spans)]
         if self.config.max_calls is None and ended:
             most = max(sum(len(span.calls) for span in spans) for spans in ended)
@@ -187,6 +192,7 @@ class External(SignatureNode):
 
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
         hub = await ctx.shared("external", Hub.open)
+        self._tell_left_out = partial(hub.left_out.__setitem__, ctx.node)
         found = await ctx.recorded("external", [ctx.node, dict(inputs)], lambda: self._run(inputs, ctx, hub))
         ctx.note(**found["notes"])
         if found["failure"] is None:

@@ -19,11 +19,10 @@ from workbench.spec import BudgetSpec, LMSpec, Spec, lm_spec
 from workbench.store import IN_MEMORY, Store, add_run
 from workbench.workflow import Workflow, task_lm
 from workbench_external.asking import Asking, Models, Named, Refusals, choose, forward, in_its_words
+from workbench_external.exchange import NOT_TRACED
 from workbench_external.functions import OfferedFunctions
 from workbench_external.node import External
 
-#: The framework that sends traces to its maker with the key of its models, which is ours here (openai-agents, Tracing).
-QUIET = {"OPENAI_AGENTS_DISABLE_TRACING": "1"}
 #: Requests at once to one model where its settings name no number: more than a gateway takes.
 UNLIMITED = 4096
 #: Seconds for requests in flight to end, at SIGTERM.
@@ -164,7 +163,7 @@ async def serve_gateway(
             lambda words: log(f"refused: {words}"),
         )
         secret = gateway.admit(session, key)
-        ready({**gateway.environment(secret, {}, in_path=False), **QUIET}, describe_limit(session.usual))
+        ready({**gateway.environment(secret, {}, in_path=False), **NOT_TRACED}, describe_limit(session.usual))
         ended, at_once = _on_signals()
         await ended.wait()
         draining, cut = asyncio.ensure_future(gateway.drain(DRAIN_SECONDS)), asyncio.ensure_future(at_once.wait())

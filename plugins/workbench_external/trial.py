@@ -21,8 +21,8 @@ from typing import Any
 
 from workbench.concurrency import run_in_loop
 from workbench.errors import NodeError
+from workbench.files import NEVER_COPIED
 from workbench.gateway import Ask
-from workbench.kit.beside import NEVER_COPIED
 from workbench.lm import Response
 from workbench.workflow import Signature
 from workbench_external.config import ExternalConfig
@@ -34,6 +34,7 @@ from workbench_external.slots.template import Template, mark_inputs
 
 #: Tools that are called in a conversation, and requests of a row, at most.
 _TOOLS, _MOST = 6, 24
+_CALL = "call_of_trial_"
 #: Folders that programs need beside themselves, and that are too large to copy.
 _LINKED = NEVER_COPIED - {".git", "__pycache__"}
 
@@ -108,24 +109,29 @@ def _texts(value: Any) -> Iterator[str]:
 def stand_in_answer(ask: Ask, signature: Signature) -> Response:
     """Each tool is called in its turn; then comes an answer that the outputs, or the schema, allow."""
     called = sum(message.get("role") == "tool" for message in ask.messages)
+    if not called:  # some tell of calls in words
+        said = json.dumps(ask.messages, default=str)
+        called = next(n for n in range(_TOOLS + 1) if f"{_CALL}{n}" not in said)
     if called < min(len(ask.tools), _TOOLS):
         function = ask.tools[called].get("function", {})
-        arguments = json.dumps(_example(function.get("parameters", {})))
-        call = {"id": f"call_{called}", "name": str(function.get("name", "")), "arguments": arguments}
+        arguments = json.dumps(make_example(function.get("parameters", {})))
+        call = {"id": f"{_CALL}{called}", "name": str(function.get("name", "")), "arguments": arguments}
         return Response("", "tool_calls", 1, 1, 0.0, tool_calls=(call,))
     if (form := schema_of(ask.settings.get("response_format"))) is not None:
-        return Response(json.dumps(_example(form["parameters"])), "stop", 1, 1, 0.0)
+        return Response(json.dumps(make_example(form["parameters"])), "stop", 1, 1, 0.0)
     values = {one.name: str(one.allowed[0]) if one.allowed else "a text" for one in signature.outputs}
     if ask.settings.get("response_format"):
         return Response(json.dumps(values), "stop", 1, 1, 0.0)
     return Response(next(iter(values.values())), "stop", 1, 1, 0.0)
 
 
-def _example(schema: Mapping[str, Any], depth: int = 0, known: Mapping[str, Any] | None = None) -> Any:
+def make_example(schema: Mapping[str, Any], depth: int = 0, known: Mapping[str, Any] | None = None) -> Any:
     """A value that a schema allows."""
     known = dict(schema.get("$defs") or {}) if known is None else known
     if "$ref" in schema:
-        return _example(known.get(str(schema["$ref"]).rpartition("/")[2], {}), depth + 1, known) if depth < 8 else None
+        return (
+            make_example(known.get(str(schema["$ref"]).rpartition("/")[2], {}), depth + 1, known) if depth < 8 else None
+        )
     for key in ("const", "default"):
         if key in schema:
             return schema[key]
@@ -133,15 +139,15 @@ def _example(schema: Mapping[str, Any], depth: int = 0, known: Mapping[str, Any]
         return schema["enum"][0]
     for key in ("anyOf", "oneOf", "allOf"):
         if schema.get(key):
-            return _example(schema[key][0], depth + 1, known)
+            return make_example(schema[key][0], depth + 1, known)
     kind = schema.get("type")
     kind = kind[0] if isinstance(kind, list) else kind
     if kind == "object" or "properties" in schema:
         parts = schema.get("properties", {})
         needed = schema.get("required", [*parts])
-        return {name: _example(parts.get(name, {}), depth + 1, known) for name in needed} if depth < 8 else {}
+        return {name: make_example(parts.get(name, {}), depth + 1, known) for name in needed} if depth < 8 else {}
     if kind == "array":
-        return [_example(schema.get("items", {}), depth + 1, known)] if depth < 8 else []
+        return [make_example(schema.get("items", {}), depth + 1, known)] if depth < 8 else []
     return {"integer": 1, "number": 1.0, "boolean": True, "null": None}.get(str(kind), "a text")
 
 

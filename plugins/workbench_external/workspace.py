@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from workbench.errors import SpecError
-from workbench.kit.beside import NEVER_COPIED
+from workbench.files import NEVER_COPIED
 from workbench.store import is_run_database
 
 _PREFIX = "workbench-rows-"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,12 +35,16 @@ class Entry:
     def edit(self) -> Edit | None:
         return None if self.why or not self.finding.edits else self.finding.edits[self.way]
 
+    @property
+    def has_further_way(self) -> bool:
+        return self.way + 1 < len(self.finding.edits)
+
     def refuse(self, why: str, difference: Difference | None = None) -> None:
         self.why, self.difference = self.why or why, difference
 
     def take_next_way(self, difference: Difference) -> None:
         """Write it in another way, or not at all where there is none left."""
-        if self.way + 1 < len(self.finding.edits):
+        if self.has_further_way:
             self.way += 1
             return
         where = f"{self.finding.edits[0].path.name}:{self.finding.line}"
@@ -49,8 +53,9 @@ class Entry:
 
 def find_entries(agents: Mapping[str, External], folder: Path) -> list[Entry]:
     """The changed texts of some agents, with their places in a folder."""
-    sources, found = Sources([folder]), list[Entry]()
+    found = list[Entry]()
     for node, agent in agents.items():
+        sources = Sources([folder], agent.sources.settings)
         for name, slot in (agent.config.slots or {}).items():
             if slot.text in (None, slot.match):
                 continue
@@ -80,7 +85,7 @@ def try_entries(
 
 
 def _try_node(own: Sequence[Entry], entries: Sequence[Entry], trial: Trial) -> None:
-    tried_apart = len(own) == 1
+    tried_apart = len(_by_place(own)) == 1
     for _ in range(_ROUNDS):
         chosen = {entry.name: entry for entry in own if entry.edit is not None}
         if not chosen:
@@ -92,15 +97,27 @@ def _try_node(own: Sequence[Entry], entries: Sequence[Entry], trial: Trial) -> N
             continue
         if not verdict.differs:
             return
-        if verdict.is_unclear and not tried_apart:
+        wrong = [chosen[name] for name in verdict.differs if name] or [*chosen.values()]
+        # Nobody is refused for what another text did: a name that is changed may lead to a file that is not there.
+        if not tried_apart and (verdict.is_unclear or not all(entry.has_further_way for entry in wrong)):
             tried_apart = True
-            for entry in chosen.values():
-                _try_node([entry], [entry], trial)
+            for together in _by_place(chosen.values()):
+                _try_node(together, together, trial)
             continue
-        for name in [name for name in verdict.differs if name] or [*chosen]:
-            chosen[name].take_next_way(verdict.differs.get(name) or verdict.differs[""])
+        for entry in wrong:
+            entry.take_next_way(verdict.differs.get(entry.name) or verdict.differs[""])
     for entry in own:
         entry.refuse("cannot be written: no way of it was found right")
+
+
+def _by_place(entries: Iterable[Entry]) -> list[list[Entry]]:
+    """Those that stand at one place of the source together, as a description that is also told in a system message:
+    what is written there changes all of them."""
+    found: dict[tuple[Path, int], list[Entry]] = {}
+    for entry in entries:
+        place = entry.finding.edits[0]
+        found.setdefault((place.path, place.start), []).append(entry)
+    return [*found.values()]
 
 
 def refuse_uncertain(entries: Sequence[Entry]) -> None:

@@ -1,204 +1,240 @@
-"""Finds, replaces and writes back the texts of stock agents, as the quickstarts of their frameworks have them.
+"""Finds, improves and writes back the texts of stock agents, as the quickstarts of their frameworks have them.
 
-    python contrib/agents/quickstarts/run.py                    # all of them
+    python contrib/agents/quickstarts/run.py                    # all of them, and those of the folder above
     python contrib/agents/quickstarts/run.py langchain ai_sdk   # some
 
-The first line of an agent names its packages. Each gets a virtual environment, or a `node_modules`, of its own in a
-temporary folder (--keep FOLDER keeps them). No model is asked: a stand-in answers. The rewrite is the plainest there
-is: the old text, a line break, and one sentence. Prints a table: README.md says what its columns are.
+The first line of an agent names its packages, the second one the page that it is from. Each gets an environment of its
+own in a temporary folder (--keep FOLDER keeps them). No model is asked: planted.py answers. Prints a table: README.md
+says what its columns are. The exit code is 1 where an agent failed, or a gain was not proved.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
 import tempfile
-import threading
-import venv
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from workbench.gateway import Ask, Gateway
-from workbench.lm import Response
-from workbench.workflow import parse_signature
-from workbench_external.trial import stand_in_answer
-
 HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+from install import Installed, check, install, packages_of  # noqa: E402
+from planted import LABELS, PLANTED, Planted, serving  # noqa: E402
+
 LETTERS = {"system": "S", "user": "U", "tool": "T", "parameter": "P", "field": "F", "turn": "X", "file": "file"}
+COLUMNS = ("agent", "seen", "slots", "patched", "gain", "applied", "served")
+#: Files of an agent's folder that it does not read.
+_OURS = {"requirements.txt", "package.json", "workflow.yaml", "node_modules", "__pycache__"}
+_WORKBENCH = [sys.executable, "-m", "workbench"]
 
 
-def install(name: str, place: Path) -> tuple[str, str]:
-    """The program that an agent is started with, and the versions of its packages."""
-    source = next((HERE / name).glob("agent.*"))
-    packages = [part.strip() for part in source.read_text().splitlines()[0].lstrip("/# ").split(",")]
-    home = place / name
-    if source.suffix == ".py":
-        python = home / "bin/python"
-        if not python.exists():
-            venv.create(home, with_pip=True)
-            check([str(python), "-m", "pip", "install", "-q", *packages], home)
-        first = packages[0].partition("[")[0]
-        version = check([str(python), "-c", f"import importlib.metadata as m; print(m.version('{first}'))"], home)
-        return str(python), f"{first} {version}"
-    if not (home / "node_modules").exists():
-        home.mkdir(parents=True, exist_ok=True)
-        check(["npm", "init", "-y"], home)
-        check(["npm", "install", "--silent", *packages], home)
-    first = re.sub(r"(?<=.)@\d+\Z", "", packages[0])
-    version = json.loads((home / "node_modules" / first / "package.json").read_text())["version"]
-    return shutil.which("node") or "node", f"{first} {version}"
+@dataclass
+class Tried:
+    """An agent in a folder of its own, with a workflow file for it, w.yaml."""
 
+    name: str
+    place: Path
+    installed: Installed
+    model: Planted
+    server: dict[str, str]
 
-def check(command: list[str], folder: Path, **further: Any) -> str:
-    """What a command prints. Raises RuntimeError if it fails."""
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=900, **further)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command[:4])} failed: {(done.stderr or done.stdout).strip()[-300:]}")
-    return done.stdout.strip()
+    @cached_property
+    def source(self) -> Path:
+        return next(folder_of(self.name).glob("agent.*"))
 
+    @cached_property
+    def env(self) -> dict[str, str]:
+        """Ours, with the programs of the agent first."""
+        path = os.pathsep.join([*map(str, self.installed.programs), os.environ["PATH"]])
+        key = self.server["OPENAI_API_KEY"]
+        return {**os.environ, "PATH": path, "WORKBENCH_TRUST": str(self.place), "OPENAI_API_KEY": key}
 
-class StandIn:
-    """A model that calls each tool once, and then answers with a letter."""
+    @cached_property
+    def command(self) -> list[str]:
+        return ["node" if self.source.suffix == ".mjs" else "python", f"src/{self.source.name}"]
 
-    async def complete(self, ask: Ask) -> Sequence[Response]:
-        return [stand_in_answer(ask, parse_signature("text -> label: Literal['a', 'b', 'c', 'd']"))] * ask.samples
+    def prepare(self) -> None:
+        """The agent's files in src, and the workflow file."""
+        shutil.copytree(self.source.parent, self.place / "src", ignore=shutil.ignore_patterns(*_OURS))
+        if self.installed.modules is not None:
+            (self.place / "src/node_modules").symlink_to(self.installed.modules)
+        shutil.copytree(self.place / "src", self.place / "plain", symlinks=True)
+        rows = [{"text": f"row {n}: a {LABELS[n % 4]}-thing", "label": LABELS[n % 4]} for n in range(12)]
+        (self.place / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        signature = f"text -> label: Literal[{', '.join(map(repr, LABELS))}]"
+        node: dict[str, Any] = {"external": signature, "command": self.command, "timeout": 120, "max_calls": 16}
+        if len([*(self.place / "plain").iterdir()]) > 1 + (self.installed.modules is not None):
+            node["folder"] = "src"  # it reads files beside it
+        if caches := [
+            *self.installed.programs[0].parent.glob("lib/*/site-packages/llama_index/core/_static/tiktoken*")
+        ]:
+            node["env"] = {"TIKTOKEN_CACHE_DIR": str(caches[0])}  # a row's own cache has no tokenizer
+        claude = "anthropic" in " ".join(packages_of(self.source.parent))
+        lm = {
+            "model": "anthropic/planted" if claude else "openai/planted",
+            "api_base": f"{self.server['ANTHROPIC_BASE_URL']}/v1" if claude else self.server["OPENAI_BASE_URL"],
+            "api_key_env": "OPENAI_API_KEY",
+        }
+        spec = {
+            "name": self.name,
+            "lm": lm,
+            "data": {"file": "rows.jsonl", "split": {"train": 4, "val": 2, "test": 6}},
+            "metric": "exact_match(label)",
+            "nodes": {"agent": node},
+            "optimize": [{"rewrite": {"rounds": 1, "width": 1}}],
+            "budget": {"calls": 2000},
+            "concurrency": 2,
+            "cache": True,
+        }
+        (self.place / "w.yaml").write_text(yaml.safe_dump(spec))
 
-    async def embed(self, texts: Sequence[str], model: str) -> tuple[Sequence[Sequence[float]], int]:
-        return [[1.0] for _ in texts], 0
+    def ask(self, *words: str) -> str:
+        """What a command of workbench prints. Raises RuntimeError if it fails."""
+        return check([*_WORKBENCH, *words], self.place, env=self.env)
 
-    def models(self) -> Sequence[str]:
-        return ["stand-in"]
-
-
-@contextmanager
-def stand_in() -> Iterator[dict[str, str]]:
-    """The variables of a server behind which the model stands."""
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, daemon=True).start()
-
-    async def begin() -> dict[str, str]:
-        gateway = await Gateway.open()
-        return gateway.environment(gateway.admit(StandIn()), {})
-
-    yield asyncio.run_coroutine_threadsafe(begin(), loop).result()
-    loop.call_soon_threadsafe(loop.stop)
-
-
-def try_agent(name: str, venvs: Path, model: dict[str, str]) -> str:
-    """The line of the table."""
-    program, version = install(name, venvs)
-    source = next((HERE / name).glob("agent.*"))
-    with tempfile.TemporaryDirectory() as made:
-        place = Path(made)
-        (place / "src").mkdir()
-        shutil.copy(source, place / "src")
-        if source.suffix == ".mjs":
-            (place / "src/node_modules").symlink_to(venvs / name / "node_modules")
-        shutil.copytree(place / "src", place / "plain", symlinks=True)
-        rows = [{"text": f"row {n}: a {'abcd'[n % 4]}-thing", "label": "abcd"[n % 4]} for n in range(12)]
-        (place / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-        node = {"external": "text -> label", "command": [program, f"src/{source.name}"], "timeout": 120}
-        lm = {"model": "openai/stand-in", "api_base": model["OPENAI_BASE_URL"], "api_key_env": "OPENAI_API_KEY"}
-        # A row's own cache has no tokenizer: that of the package does.
-        if caches := [*(venvs / name).glob("lib/*/site-packages/llama_index/core/_static/tiktoken_cache")]:
-            node["env"] = {"TIKTOKEN_CACHE_DIR": str(caches[0])}
-        spec = {"name": name, "lm": lm, "data": "rows.jsonl", "metric": "exact_match(label)"}
-        (place / "w.yaml").write_text(yaml.safe_dump({**spec, "nodes": {"agent": node}, "budget": {"calls": 200}}))
-        command = [sys.executable, "-m", "workbench"]
-        env = {**os.environ, "WORKBENCH_TRUST": str(place), "OPENAI_API_KEY": model["OPENAI_API_KEY"]}
-        found = json.loads(
-            check([*command, "slots", "w.yaml", "--rows", "2", "--out", "o.yaml", "--json"], place, env=env)
-        )
-        result = yaml.safe_load((place / "o.yaml").read_text())
-        slots = result["nodes"]["agent"]["slots"]
+    def find(self) -> tuple[dict[str, Any], int]:
+        """(its slots, how many texts of the framework were left out); o.yaml has the slots with PLANTED in each."""
+        found = json.loads(self.ask("slots", "w.yaml", "--rows", "4", "--out", "o.yaml", "--json"))
+        result = yaml.safe_load((self.place / "o.yaml").read_text())
+        slots = result["nodes"]["agent"].get("slots") or {}
         for slot in slots.values():
-            slot["text"] = f"{slot['match']}\nRead it carefully."
-        (place / "o.yaml").write_text(yaml.safe_dump(result, allow_unicode=True))
-        applied = subprocess.run(
-            [*command, "apply", "o.yaml", "--to", "src", "--write"],
-            cwd=place,
-            env=env,
+            slot["text"] = f"{slot['match']}\n{PLANTED}"
+        (self.place / "o.yaml").write_text(yaml.safe_dump(result, allow_unicode=True))
+        return slots, len(found["left_out"])
+
+    def improve(self) -> str:
+        """The gain that `optimize` proves."""
+        told = json.loads(self.ask("optimize", "w.yaml", "--out", "best.yaml", "--json"))
+        gain = told.get("gain") or {}
+        return f"{gain['diff']:+.2f}, p = {gain['p']:.2f}" if gain.get("shown") else "NO"
+
+    def apply(self, slots: dict[str, Any]) -> str:
+        """How many texts were written into its source, and why others were not."""
+        done = subprocess.run(
+            [*_WORKBENCH, "apply", "o.yaml", "--to", "src", "--write"],
+            cwd=self.place,
+            env=self.env,
             capture_output=True,
             text=True,
             check=False,
         )
-        left = [line for line in applied.stderr.splitlines() if line.startswith(("nodes.", "Nothing"))]
-        reasons = "; ".join(line.removeprefix("nodes.agent.slots.").replace(str(place), ".")[:160] for line in left)
-        number = 0 if any(line.startswith("Nothing") for line in left) else len(slots) - len(left)
+        told = [line for line in done.stderr.splitlines() if line.startswith(("nodes.", "Nothing", "Error"))]
+        reasons = "; ".join(
+            line.removeprefix("nodes.agent.slots.").replace(str(self.place), ".").replace("|", "/")[:160]
+            for line in told
+        )
+        nothing = any(not line.startswith("nodes.") for line in told)
+        number = 0 if nothing else len(slots) - len(told)
+        return f"{number} of {len(slots)}{f': {reasons}' if reasons else ''}"
+
+    def serve(self, slots: dict[str, Any]) -> str:
+        """Whether the unchanged agent is right with the variables that `workbench gateway` prints. A file passes no
+        gateway: an agent whose texts are all in files is served as it was."""
+        passes = any(slot["in"] != "file" for slot in slots.values())
+        row, right = '{"text": "row 1: a b-thing"}', "b" if passes else "c"
+        command = [*_WORKBENCH, "gateway", "o.yaml", "--port", "0"]
+        with subprocess.Popen(
+            command, cwd=self.place, env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as gateway:
+            assert gateway.stderr is not None and gateway.stdout is not None
+            try:
+                gateway.stderr.readline()
+                variables: dict[str, str] = {}
+                while "ANTHROPIC_AUTH_TOKEN" not in variables or "OPENAI_BASE_URL" not in variables:
+                    name, _, value = gateway.stdout.readline().rstrip().partition("=")
+                    variables[name] = value
+                done = subprocess.run(
+                    [self.command[0], self.source.name],
+                    cwd=self.place / "plain",
+                    env={"HOME": str(self.place), "PATH": self.env["PATH"], **variables},
+                    input=row,
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                    timeout=120,
+                )
+                answer = done.stdout.strip()
+                if done.returncode or answer != right:
+                    return f"NO: {(answer or done.stderr)[-80:]}"
+                return "yes" if passes else "yes, but for its files"
+            finally:
+                gateway.terminate()
+
+
+def try_agent(name: str, envs: Path, model: Planted, server: dict[str, str]) -> list[str]:
+    """The cells of its line."""
+    installed = install(folder_of(name), envs)
+    with tempfile.TemporaryDirectory() as made:
+        tried = Tried(name, Path(made).resolve(), installed, model, server)
+        tried.prepare()
+        asked = model.asked
+        slots, vendors = tried.find()
+        seen = "yes" if model.asked > asked else "NO"
+        planted = model.planted
+        gain = tried.improve()
+        patched = "yes" if model.planted > planted else "NO"
+        served = tried.serve(slots)
+        applied = tried.apply(slots)
         kinds = " ".join(dict.fromkeys(LETTERS[slot["in"]] for slot in slots.values()))
-        out = f" (+{len(found['left_out'])} of the framework)" if found["left_out"] else ""
-        served = try_served(place, [program, str(place / "plain" / source.name)], env)
-        wrote = f"{number} of {len(slots)}{f': {reasons}' if reasons else ''}"
-        return f"| {name}, {version} | yes | {kinds}{out} | {wrote} | {served} |"
+        out = f" (+{vendors} of the framework)" if vendors else ""
+        return [f"{name}, {installed.framework}", seen, f"{kinds}{out}", patched, gain, applied, served]
 
 
-def try_served(place: Path, agent: list[str], env: dict[str, str]) -> str:
-    """Whether the agent gets an answer with the variables that `workbench gateway` prints."""
-    command = [sys.executable, "-m", "workbench", "gateway", "o.yaml", "--port", "0"]
-    with subprocess.Popen(
-        command, cwd=place, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as gateway:
-        assert gateway.stderr is not None and gateway.stdout is not None
-        try:
-            gateway.stderr.readline()
-            variables: dict[str, str] = {}
-            while "ANTHROPIC_AUTH_TOKEN" not in variables or "OPENAI_BASE_URL" not in variables:
-                name, _, value = gateway.stdout.readline().rstrip().partition("=")
-                variables[name] = value
-            quiet = {"HOME": str(place), "OPENAI_AGENTS_DISABLE_TRACING": "1", "PATH": os.environ["PATH"]}
-            done = subprocess.run(
-                agent,
-                cwd=place,
-                env={**quiet, **variables},
-                input='{"text": "row 1: a b-thing"}',
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=120,
-            )
-            return "yes" if done.returncode == 0 and done.stdout.strip() else "NO"
-        finally:
-            gateway.terminate()
+def folder_of(name: str) -> Path:
+    """A quickstart is here, or it is one of those that run.py above tries on more rows."""
+    return HERE / name if (HERE / name).is_dir() else HERE.parent / name
+
+
+def names_of_agents() -> list[str]:
+    return sorted({path.parent.name for place in (HERE, HERE.parent) for path in place.glob("*/agent.*")})
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    names = sorted(path.parent.name for path in HERE.glob("*/agent.*"))
+    names = names_of_agents()
     parser.add_argument("agent", nargs="*", help=f"some of {', '.join(names)}")
     parser.add_argument("--keep", type=Path, help="folder of the environments, which stay there")
     parser.add_argument("--write", action="store_true", help="write the lines into README.md")
     asked = parser.parse_args()
-    print("| agent | seen | slots | applied | served |\n| --- | --- | --- | --- | --- |", flush=True)
-    with tempfile.TemporaryDirectory() as made, stand_in() as model:
+    print(f"| {' | '.join(COLUMNS)} |\n|{' --- |' * len(COLUMNS)}", flush=True)
+    model, failed = Planted(), False
+    with tempfile.TemporaryDirectory() as made, serving(model) as server:
         for name in asked.agent or names:
+            model.refused.clear()
             try:
-                line = try_agent(name, (asked.keep or Path(made)).resolve(), model)
+                cells = try_agent(name, (asked.keep or Path(made)).resolve(), model, server)
+                failed = failed or "NO" in "".join(cells)
             except Exception as error:  # the others go on
-                line = f"| {name} | failed: {' '.join(str(error).split())[:300]} | | | |"
+                words = f"{model.refused[-1]}, said the server; " if model.refused else ""
+                cells = [name, f"failed: {words}{' '.join(str(error).split())[:300]}".replace("|", "/")]
+                cells, failed = [*cells, *[""] * (len(COLUMNS) - 2)], True
+            line = f"| {' | '.join(cells)} |"
             print(line, flush=True)
             if asked.write:
                 write_line(name, line, names)
+    sys.exit(failed)
 
 
 def write_line(name: str, line: str, names: list[str]) -> None:
     """Put a line into the table of README.md; agents that were never run are told so."""
     page = HERE / "README.md"
-    before, head, rest = page.read_text(encoding="utf-8").partition("| --- | --- | --- | --- | --- |\n")
-    table, end, after = rest.partition("<!-- end of table -->")
-    lines = {row.split("|")[1].strip().partition(",")[0]: row for row in table.splitlines()}
+    begin, end = "<!-- table -->\n", "<!-- end of table -->"
+    before, _, rest = page.read_text(encoding="utf-8").partition(begin)
+    table, _, after = rest.partition(end)
+    lines = {row.split("|")[1].strip().partition(",")[0]: row for row in table.splitlines()[2:]}
     lines[name] = line
-    rows = [lines.get(one, f"| {one} | not run | | | |") for one in names]
-    page.write_text(before + head + "\n".join(rows) + "\n" + end + after, encoding="utf-8")
+    rows = [lines.get(one, f"| {one} | not run |{' |' * (len(COLUMNS) - 2)}") for one in names]
+    head = [f"| {' | '.join(COLUMNS)} |", f"|{' --- |' * len(COLUMNS)}"]
+    page.write_text(before + begin + "\n".join([*head, *rows, ""]) + end + after, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -30,18 +30,21 @@ EXTERNAL: list[Mutant] = [
         (f"{TESTS}test_apply.py", f"{TESTS}test_sources.py"),
         ("if not slot.match or held", "if held", "a file is written over whatever it holds"),
         ("if len(places) > 1:", "if False:", "of several places one is written"),
-        ("check_written(place, source, new, text)", "pass", "what would be read as another text is written"),
+        ("check_written(place, file, new, text)", "pass", "what would be read as another text is written"),
     ),
     *changes_of(
         f"{FOLDER}write_back.py",
         (f"{TESTS}test_trial.py",),
         ("if not verdict.differs:", "if True:", "what the changed agent sends otherwise is written"),
         ("if verdict.unsent:", "if False:", "a text that was never sent spoils the others"),
+        ("or not all(entry.has_further_way for entry in wrong)", "", "a text is refused for what another one did"),
+        ("in _by_place(chosen.values()):", "in ([one] for one in chosen.values()):", "a text told twice is refused"),
     ),
     *changes_of(
         f"{FOLDER}slots/cut.py",
         (f"{TESTS}test_cut.py",),
         ("if vendor or not is_vendors", "if True or not is_vendors", "texts of a framework are searched"),
+        ("and not _NAME.fullmatch(said)", "", "the name of a file is rewritten"),
     ),
     *changes_of(
         f"{FOLDER}slots/template.py",

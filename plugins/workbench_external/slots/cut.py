@@ -13,13 +13,21 @@ from typing import Any, NamedTuple
 from workbench_external.slots.discover import FILES
 from workbench_external.slots.template import HOLE, find_constants
 from workbench_external.sources import Field, readings, split
-from workbench_external.sources.folder import SourceFile, Sources, cores
+from workbench_external.sources.folder import LONG_WORD, SourceFile, Sources, cores
 
 #: Letters that a piece must have to be worth rewriting.
 _WORTH = 12
+#: What has no space, as the name of a file or a model, is no words. Scripts without spaces have other letters.
+_NAME = re.compile(r"[!-~]*")
 #: Descriptions; other slots are messages, and files.
 _DESCRIPTIONS = ("tool", "parameter", "field")
-_WORD = re.compile(r"[A-Za-z]{5,}")
+
+
+class Cut(NamedTuple):
+    """The slots of an agent, and how many of its texts are none, as a framework's or a vendor's."""
+
+    slots: dict[str, dict[str, Any]]
+    left_out: int
 
 
 class _Piece(NamedTuple):
@@ -34,7 +42,7 @@ class _Piece(NamedTuple):
     own: tuple[tuple[int, int], ...]
 
 
-def cut_slots(found: Mapping[str, Mapping[str, Any]], sources: Sources, vendor: bool) -> dict[str, dict[str, Any]]:
+def cut_slots(found: Mapping[str, Mapping[str, Any]], sources: Sources, vendor: bool) -> Cut:
     """The slots of an agent by what its user can change: those that stand in its source come first.
 
     Args:
@@ -55,11 +63,14 @@ def cut_slots(found: Mapping[str, Mapping[str, Any]], sources: Sources, vendor: 
             cut = {**slot, "match": piece.match, "text": piece.match, **({"part": True} if is_part else {})}
             if cut not in applied.values():
                 applied[_free(name, applied, {*found} - {name})] = cut
-    kinds = {slot["in"] for slot in applied.values()}
+    kinds, left_out = {slot["in"] for slot in applied.values()}, 0
     for name, slot in others.items():
         if vendor or not is_vendors(slot["in"], str(slot["match"]), kinds, sources):
             applied[_free(name, applied, {})] = slot
-    return dict(sorted(applied.items(), key=lambda one: (one[0] in others, one[1]["in"] in _DESCRIPTIONS)))
+        else:
+            left_out += 1
+    ordered = sorted(applied.items(), key=lambda one: (one[0] in others, one[1]["in"] in _DESCRIPTIONS))
+    return Cut(dict(ordered), left_out)
 
 
 def is_vendors(place: str, match: str, kinds: Collection[str], sources: Sources) -> bool:
@@ -85,7 +96,7 @@ def _free(name: str, taken: Collection[str], others: Collection[str]) -> str:
 
 def _find_pieces(text: str, sources: Sources) -> list[_Piece]:
     """The pieces of a text that stand in a source, in their order. Of those that overlap the longest counts."""
-    words = {*_WORD.findall(text)}
+    words = {*LONG_WORD.findall(text)}
     found = {
         piece
         for file in sources.files
@@ -106,7 +117,7 @@ def _find_pieces(text: str, sources: Sources) -> list[_Piece]:
 
 def _pieces_in(file: SourceFile, text: str) -> Iterator[_Piece]:
     for passage in file.texts or ():
-        words = _WORD.findall(max((part for part in passage.parts if isinstance(part, str)), key=len, default=""))
+        words = LONG_WORD.findall(max((part for part in passage.parts if isinstance(part, str)), key=len, default=""))
         if words and not any(word in text for word in words[:3]):
             continue
         seen = set[tuple[Any, ...]]()
@@ -116,7 +127,8 @@ def _pieces_in(file: SourceFile, text: str) -> Iterator[_Piece]:
             seen.add(reading.parts)
             for _, core, _ in cores(reading.parts):
                 constants, fields = split(core)
-                if len(re.sub(r"\W", "", "".join(constants))) >= _WORTH:
+                said = "".join(constants)
+                if len(re.sub(r"\W", "", said)) >= _WORTH and not _NAME.fullmatch(said):
                     yield from _pieces_of(text, constants, fields)
 
 
@@ -147,11 +159,16 @@ def _as_template(text: str, constants: Sequence[str], places: Sequence[int], spa
             break
         behind = places[number] + len(constant)
         last = number + 2 == len(constants) and not constants[-1]
-        held = HOLE.fullmatch(text[behind : span[1] if last else places[number + 1]])
+        inside = text[behind : span[1] if last else places[number + 1]]
+        # Space at an end of the whole is the text's, as that which a template of several lines ends with.
+        head = inside[: len(inside) - len(inside.lstrip())] if not number and not constants[0] else ""
+        tail = inside[len(inside.rstrip()) :] if last else ""
+        held = HOLE.fullmatch(inside.removeprefix(head).removesuffix(tail))
         name = held[1] if held is not None and not held[1].isdigit() and held[1] not in names else ""
+        whole = (head, tail) if name else ("", "")
         name = name or next(str(n) for n in range(1, 10_000) if str(n) not in names)
         names.add(name)
-        words.append(f"{{{{{name}}}}}")
+        words.append(f"{whole[0]}{{{{{name}}}}}{whole[1]}")
     if constants[-1]:
         words.append(text[places[-1] + len(constants[-1]) : span[1]])
     return "".join(words)

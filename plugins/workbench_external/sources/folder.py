@@ -31,6 +31,8 @@ _LINE = 12
 #: What no program reads, though it may quote a prompt.
 _IGNORED = re.compile(r"\.|README|CHANGELOG|LICENSE", re.IGNORECASE)
 _OF_OURS = re.compile(r"\bexternal\b")
+#: By which a text is looked for before a file is read closely.
+LONG_WORD = re.compile(r"[A-Za-z]{5,}")
 
 
 @dataclass(frozen=True)
@@ -49,19 +51,28 @@ class Place:
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file, as it was read. Its texts are parsed when they are first asked for."""
+    """A file, as it was read. Its texts are parsed when they are first asked for.
+
+    is_setting: it is no file, but the value of a setting of the node, which its path names.
+    """
 
     path: Path
     text: str
+    is_setting: bool = False
 
     @cached_property
     def texts(self) -> list[Passage] | None:
+        if self.is_setting:
+            return [Passage(0, len(self.text), (self.text,), self._refuse)]
         return read_texts(self.path, self.text)
+
+    def _refuse(self, new: Sequence[Part]) -> str:
+        raise CannotWrite(f"it is a setting of the node: change `{self.path}` in the workflow file by hand")
 
     @cached_property
     def words(self) -> frozenset[str]:
         """Its longer words, to pass over a file that cannot hold a text."""
-        return frozenset(re.findall(r"[A-Za-z]{5,}", self.text))
+        return frozenset(LONG_WORD.findall(self.text))
 
     def line_of(self, place: int) -> int:
         return self.text.count("\n", 0, place) + 1
@@ -76,9 +87,13 @@ def read_source(path: Path) -> str | None:
 
 @dataclass
 class Sources:
-    """The files of some folders. Links, folders whose name begins with a dot, and what others have made are no part."""
+    """The files of some folders. Links, folders whose name begins with a dot, and what others have made are no part.
+
+    settings: (name, value) of texts that a workflow file hands to the agent, as a word of its command.
+    """
 
     folders: Sequence[Path]
+    settings: Sequence[tuple[str, str]] = ()
     _files: list[SourceFile] | None = field(default=None, repr=False)
 
     @property
@@ -89,6 +104,7 @@ class Sources:
             # A workflow file holds the text to find it by.
             yaml = (".yaml", ".yml")
             self._files = [one for one in read if one.path.suffix not in yaml or not _OF_OURS.search(one.text)]
+            self._files += [SourceFile(Path(name), text, is_setting=True) for name, text in self.settings]
         return self._files
 
     def find(self, match: str) -> list[Place]:

@@ -6,7 +6,17 @@ import re
 from collections.abc import Iterator, Sequence
 
 from workbench_external.sources.javascript_tokens import Token, end_of_field, read_tokens
-from workbench_external.sources.passages import CannotWrite, Field, Part, Passage, compact, only_text, split_at
+from workbench_external.sources.passages import (
+    CannotWrite,
+    Field,
+    Part,
+    Passage,
+    compact,
+    newline_of,
+    only_text,
+    split_at,
+    write_list,
+)
 
 _ESCAPE = re.compile(r"\\(?:u\{([0-9a-fA-F]+)\}|u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(\r\n|.))", re.DOTALL)
 _SIMPLE = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", "v": "\v", "0": "\0", "\n": "", "\r\n": "", "\r": ""}
@@ -23,7 +33,7 @@ def read_javascript(source: str) -> Iterator[Passage]:
 class _Reader:
     def __init__(self, source: str):
         self.source = source
-        self.newline = "\r\n" if "\r\n" in source else "\n"
+        self.newline = newline_of(source)
 
     def read(self, tokens: Sequence[Token]) -> Iterator[Passage]:
         at = 0
@@ -179,10 +189,7 @@ class _Reader:
         return " + ".join([*(['""'] if begins else []), *words]) or '""'
 
     def _write_list(self, mark: str, start: int, new: Sequence[Part]) -> str:
-        line = self.source[self.source.rfind("\n", 0, start) + 1 : start]
-        indent = line[: len(line) - len(line.lstrip())]
-        inside = self.newline.join(f"{indent}  {self._write_sum(one)}," for one in split_at(new, mark))
-        return f"[{self.newline}{inside}{self.newline}{indent}]"
+        return write_list(self.source, start, map(self._write_sum, split_at(new, mark)), " " * 2)
 
 
 def _is_name(tokens: Sequence[Token], at: int) -> bool:

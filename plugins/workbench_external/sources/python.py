@@ -10,7 +10,17 @@ from functools import partial
 
 from workbench_external.sources.dialects import PERCENT, with_dialect
 from workbench_external.sources.docstrings import parts_of_docstring
-from workbench_external.sources.passages import CannotWrite, Field, Part, Passage, compact, only_text, split_at
+from workbench_external.sources.passages import (
+    CannotWrite,
+    Field,
+    Part,
+    Passage,
+    compact,
+    newline_of,
+    only_text,
+    split_at,
+    write_list,
+)
 
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -30,7 +40,7 @@ class _Reader:
         for line in self.lines:
             self.begins.append(at)
             at += len(line)
-        self.newline = "\r\n" if "\r\n" in source else "\n"
+        self.newline = newline_of(source)
 
     def read(self, tree: ast.AST) -> Iterator[Passage]:
         documents = {
@@ -160,11 +170,7 @@ class _Reader:
 
     def _write_list(self, mark: str, start: int, new: Sequence[Part]) -> str:
         """The list whose elements, joined by a mark, are the text: one a line."""
-        line = self.source[self.source.rfind("\n", 0, start) + 1 : start]
-        indent = line[: len(line) - len(line.lstrip())]
-        written = [self._write_sum(element) for element in split_at(new, mark)]
-        inside = self.newline.join(f"{indent}    {one}," for one in written)
-        return f"[{self.newline}{inside}{self.newline}{indent}]"
+        return write_list(self.source, start, map(self._write_sum, split_at(new, mark)), " " * 4)
 
 
 def _text_of(node: ast.expr) -> str | None:

@@ -6,7 +6,7 @@ import html
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -16,9 +16,14 @@ from tests.helpers.external_agents import CLIENT, write_agent
 from workbench.cli import cli
 from workbench.gateway import Ask
 from workbench.lm import Response
+from workbench.run import Options, optimize
+from workbench.study import make_optimizer
+from workbench.testing.simulated import SimulatedLM, SimulatedPool
 from workbench.workflow import CallRecord, Span
 from workbench_external.apply import find_text, write_edits
 from workbench_external.config import ExternalConfig, Slot
+from workbench_external.hub import Hub
+from workbench_external.node import External
 from workbench_external.slots.cut import cut_slots
 from workbench_external.slots.discover import find_slots
 from workbench_external.slots.patches import Patches
@@ -28,12 +33,23 @@ from workbench_external.sources.folder import Sources
 OWN, MORE = "You sort the post of an office.", "Always answer with one letter."
 
 
+_TOOL = {"type": "function", "function": {"name": "end", "description": "The vendor's own tool.", "parameters": {}}}
+#: Its rules stand in its source, the tool does not.
+WITH_A_TOOL_OF_A_FRAMEWORK = f"""{CLIENT}
+tools = [json.loads({json.dumps(json.dumps(_TOOL).replace("vendor", "VENDOR"))}.replace("VENDOR", "vendor"))]
+RULES = ["{OWN}", "{MORE}"]
+system = "You are an agent of a framework.\\n" + "".join("- " + rule + "\\n" for rule in RULES)
+said = [{{"role": "system", "content": system}}, {{"role": "user", "content": row["text"]}}]
+print(chat(said, tools=tools)["content"] or "a")
+"""
+
+
 def cut(folder: Path, files: dict[str, str], match: str, place: str = "system", vendor: bool = False) -> dict[str, Any]:
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     slot = {"in": place, "match": match, "text": match} | ({} if place == "system" else {"name": "look"})
-    return cut_slots({place: slot}, Sources([folder]), vendor)
+    return cut_slots({place: slot}, Sources([folder]), vendor).slots
 
 
 def patched(slots: dict[str, Any], sent: str) -> str:
@@ -122,26 +138,77 @@ def test_12_what_can_be_applied_comes_first_and_what_is_a_vendors_is_left_out(tm
         "file": {"in": "file", "name": "CLAUDE.md", "match": "x", "text": "x"},
     }
     found = theirs | tools | ours
-    assert [*cut_slots(found, Sources([tmp_path]), False)] == ["system_2", "file"]
-    assert [*cut_slots(found, Sources([tmp_path]), True)] == ["system_2", "file", "system", *tools]
+    assert [*cut_slots(found, Sources([tmp_path]), False).slots] == ["system_2", "file"]
+    assert [*cut_slots(found, Sources([tmp_path]), True).slots] == ["system_2", "file", "system", *tools]
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    assert [*cut_slots(theirs | tools, Sources([elsewhere]), False)] == ["system", *tools], "the source is not here"
+    assert [*cut_slots(theirs | tools, Sources([elsewhere]), False).slots] == ["system", *tools], (
+        "the source is not here"
+    )
     (tmp_path / "a.rb").write_text('P = "You are the vendor\'s own agent."')
-    assert [*cut_slots(theirs | ours, Sources([tmp_path]), False)] == ["system_2", "file", "system"], (
+    assert [*cut_slots(theirs | ours, Sources([tmp_path]), False).slots] == ["system_2", "file", "system"], (
         "in a file after all"
     )
 
 
+@pytest.mark.parametrize(
+    ("source", "sent"),
+    [
+        ("prompt: |\n  Which kind is this text? $input\n", "Which kind is this text? {{text}}\n"),
+        ("prompt: |\n  Which kind is this text? $input\n", "Which kind is this text? {{text}}"),
+        ("prompt: |\n  $input\n  That is the whole text.\n", "\n{{text}}\nThat is the whole text."),
+    ],
+)
+def test_9_an_input_at_an_end_keeps_its_name_and_the_space_around_it(tmp_path: Path, source: str, sent: str) -> None:
+    slots = cut(tmp_path, {"sorter.yaml": source}, sent, "user")
+    assert [slot["match"] for slot in slots.values()] == [sent]
+    changed = Slot.model_validate({**slots["user"], "text": f"Read closely. {sent}"})
+    (edit,) = find_text(changed, [tmp_path]).edits[:1]
+    after = yaml.safe_load(write_edits([edit])[tmp_path / "sorter.yaml"])
+    assert after["prompt"].strip() == f"Read closely. {sent}".replace("{{text}}", "$input").strip()
+
+
+@pytest.mark.parametrize(
+    "name", ["CONVENTIONS.md", "openai/gpt-4o-mini", "https://office.example/kinds", "office_of_letters"]
+)
+def test_9_a_name_in_the_source_that_is_sent_too_is_no_text_to_rewrite(tmp_path: Path, name: str) -> None:
+    sent = f"Here are the conventions in {name}, which you follow."
+    (slot,) = cut(tmp_path, {"agent.py": f"read({name!r})"}, sent).values()
+    assert slot["match"] == sent, "as it is sent, for the gateway alone"
+
+
+def test_9_words_of_a_script_without_spaces_are_a_text(tmp_path: Path) -> None:
+    own = "您好请把办公室的信件分成四类"
+    (slot,) = cut(tmp_path, {"agent.py": f"rules = {own!r}"}, f"A. {own}").values()
+    assert slot["match"] == own
+
+
+@pytest.mark.slow
+def test_9_optimize_says_in_one_line_how_many_texts_it_left_out(tmp_path: Path) -> None:
+    path = write_agent(tmp_path, WITH_A_TOOL_OF_A_FRAMEWORK, rows=(4, 2, 4), calls=200)
+    report = optimize(
+        path,
+        database=tmp_path / "r.db",
+        optimizers=[("checked", make_optimizer({"rewrite": {"rounds": 1, "width": 1}}))],
+        pool=SimulatedPool(SimulatedLM()),
+        options=Options(out=str(tmp_path / "out.yaml"), allow_unproved=True),
+    )
+    (line,) = [line for line in report.warnings if "left out" in line]
+    assert line.startswith("'agent': left out 1 of its texts") and "`vendor: true`" in line
+
+
+def test_9_of_texts_that_are_a_frameworks_the_number_is_known(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text(f'system = "{OWN}"')
+    tools = {f"tool_{n}": {"in": "tool", "name": "t", "match": f"A framework's tool {n}.", "text": "x"} for n in "abc"}
+    found = {"system": {"in": "system", "match": OWN, "text": OWN}, **tools}
+    assert cut_slots(found, Sources([tmp_path]), vendor=False).left_out == 3
+    assert cut_slots(found, Sources([tmp_path]), vendor=True).left_out == 0
+    hub = Hub(*[cast(Any, None)] * 2, left_out={"agent": 3, "clerk": 0})
+    assert [line.partition(" of")[0] for line in hub.warnings()] == ["'agent': left out 3"]
+
+
 def test_5_slots_says_where_each_text_stands(tmp_path: Path) -> None:
-    tool = {"type": "function", "function": {"name": "end", "description": "The vendor's own tool.", "parameters": {}}}
-    source = f"""{CLIENT}
-tools = [json.loads({json.dumps(json.dumps(tool).replace("vendor", "VENDOR"))}.replace("VENDOR", "vendor"))]
-RULES = ["{OWN}", "{MORE}"]
-system = "You are an agent of a framework.\\n" + "".join("- " + rule + "\\n" for rule in RULES)
-said = [{{"role": "system", "content": system}}, {{"role": "user", "content": row["text"]}}]
-print(chat(said, tools=tools)["content"] or "a")
-"""
+    source = WITH_A_TOOL_OF_A_FRAMEWORK
     skill = tmp_path / ".claude/skills/look/SKILL.md"
     skill.parent.mkdir(parents=True)
     skill.write_text("Look twice at each letter.")
@@ -247,3 +314,23 @@ def test_5_pieces_are_written_back_each_where_it_stands(tmp_path: Path) -> None:
     space: dict[str, Any] = {"Agent": lambda **given: given}
     exec("agent = " + write_edits(edits)[tmp_path / "agent.py"], space)
     assert space["agent"]["instructions"] == [f"{OWN}\nIn two lines.", f"{MORE}\nIn two lines."]
+
+
+def test_9_a_text_in_a_setting_of_the_node_is_the_users_and_changed_there_by_hand(tmp_path: Path) -> None:
+    """As `claude -p TEXT --append-system-prompt OWN`, beside a CLAUDE.md: it was left out as the vendor's."""
+    sent = {"system": {"in": "system", "match": f"You are the vendor's agent.\n\n{OWN}", "text": "x"}}
+    file = {"file": {"in": "file", "name": "CLAUDE.md", "match": "x", "text": "x"}}
+    for setting, more in (
+        ("command", {"command": ["claude", "-p", "{q}", "--append-system-prompt", OWN]}),
+        ("env", {"command": ["claude"], "env": {"RULES": OWN}}),
+    ):
+        node = External("n", ExternalConfig.model_validate({"signature": "q -> a", **more}), tmp_path)
+        slots, left_out = cut_slots(sent | file, node.sources, vendor=False)
+        assert (slots["system"]["match"], slots["system"]["part"], left_out) == (OWN, True, 0)
+        found = find_text(Slot.model_validate({**slots["system"], "text": "Sort."}), node.sources)
+        assert not found.edits and f"change `{setting}` in the workflow file by hand" in found.why
+    asked = ExternalConfig.model_validate({"signature": "q -> a", "command": ["llm", "Which kind of post is {q} now?"]})
+    said = {"user": {"in": "user", "match": "Which kind of post is {{q}} now?", "text": "x"}}
+    assert (
+        cut_slots(said, External("n", asked, tmp_path).sources, False).slots["user"]["match"] == said["user"]["match"]
+    )

@@ -110,6 +110,54 @@ def test_3_what_differs_is_left_and_the_rest_is_written(tmp_path: Path) -> None:
     assert SYSTEM in line_of(tmp_path, "system")
 
 
+def test_9_a_text_is_not_refused_for_what_another_one_did(tmp_path: Path) -> None:
+    """As aider reads a file by a name that it also sends: with another name the file's own text is not sent."""
+    more = "place = 'the rules of the office.md'\n"
+    more += f"rules = {SYSTEM!r} if place.endswith('.md') else ''"
+    source = agent("'Rules in ' + place + ': ' + rules", more=more)
+    slots = {
+        "system": system_slot("Sort the letters.", SYSTEM, part=True),
+        "place": system_slot("the rules of the office.md\nBe kind.", "the rules of the office.md", part=True),
+    }
+    found = apply(tmp_path, source, slots, "--write")
+    assert found.exit_code == 1 and "1 file changed." in found.stderr, found.output
+    assert "slots.place is found in agent.py" in found.stderr and "slots.system" not in found.stderr
+    assert "Sort the letters." in line_of(tmp_path, "rules") and "Be kind" not in line_of(tmp_path, "place")
+
+
+def test_9_slots_of_one_place_of_the_source_are_tried_together(tmp_path: Path) -> None:
+    """As smolagents tells a tool's description in its system message, too; beside a text that cannot be written."""
+    more = "told = 'Look up the words of the office.'\nrules = ' '.join('Answer with one letter.'.split())\n"
+    more += "tool = {'type': 'function', 'function': {'name': 'look_up', 'description': told, 'parameters': {}}}"
+    source = agent("'Your tools: ' + told + ' ' + rules", more=more)
+    source = source.replace('"content": user}])', '"content": user}], tools=[tool])')
+    told, rules = "Look up the words of the office.", "Answer with one letter."
+    slots = {
+        "system": system_slot(f"{told}\nOnce.", told, part=True),
+        "system_2": system_slot(f"{rules}\nAlways.", rules, part=True),
+        "tool_look_up": {"in": "tool", "name": "look_up", "match": told, "text": f"{told}\nOnce."},
+    }
+    found = apply(tmp_path, source, slots, "--write")
+    assert "slots.system_2 is found in agent.py" in found.stderr and "slots.tool_look_up" not in found.stderr
+    assert "slots.system is" not in found.stderr and "1 file changed." in found.stderr, found.output
+    assert 'told = """Look up the words of the office.' in (tmp_path / "src/agent.py").read_text()
+
+
+def test_9_the_stand_in_sees_which_tools_it_called_where_they_are_told_in_words() -> None:
+    """smolagents tells of calls and results in messages of the model and of the user."""
+    tools = tuple({"type": "function", "function": {"name": name, "parameters": {}}} for name in ("look", "end"))
+    asked = [{"role": "user", "content": "Sort: x"}]
+    called = []
+    for _ in range(3):
+        answer = stand_in_answer(Ask("m", tuple(asked), tools), parse_signature("text -> label"))
+        called.append(next((call["name"] for call in answer.tool_calls), "answered"))
+        asked += [
+            {"role": "assistant", "content": f"Calling tools: {json.dumps([dict(one) for one in answer.tool_calls])}"},
+            {"role": "user", "content": "Observation: found"},
+        ]
+    assert called == ["look", "end", "answered"]
+
+
 def test_3_texts_that_need_different_ways_are_each_written_in_its_own(tmp_path: Path) -> None:
     """A template that ends the agent, beside a text that is none."""
     source = agent(f"{SYSTEM!r}.format()", f"{USER.partition('{')[0]!r} + row['text']")

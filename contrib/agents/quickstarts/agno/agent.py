@@ -1,4 +1,5 @@
 # agno, openai
+# https://docs.agno.com/basics/agents/overview
 import json
 import sys
 

@@ -1,4 +1,5 @@
 // ai@6, @ai-sdk/openai@3, zod
+// https://ai-sdk.dev/docs/ai-sdk-core/tools-and-tool-calling
 import { openai } from "@ai-sdk/openai";
 import { generateText, stepCountIs, tool } from "ai";
 import { readFileSync } from "node:fs";

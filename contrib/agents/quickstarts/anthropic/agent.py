@@ -1,4 +1,5 @@
 # anthropic
+# https://docs.claude.com/en/docs/build-with-claude/prompt-caching
 import json
 import sys
 

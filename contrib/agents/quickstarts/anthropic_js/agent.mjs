@@ -1,4 +1,5 @@
 // @anthropic-ai/sdk
+// https://docs.claude.com/en/docs/build-with-claude/streaming
 import Anthropic from "@anthropic-ai/sdk";
 import { readFileSync } from "node:fs";
 

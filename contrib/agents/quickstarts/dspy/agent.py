@@ -1,4 +1,5 @@
 # dspy
+# https://dspy.ai/learn/programming/signatures/
 import json
 import sys
 from typing import Literal

@@ -1,4 +1,5 @@
 # google-adk, litellm
+# https://google.github.io/adk-docs/get-started/quickstart/
 import asyncio
 import json
 import sys

@@ -1,4 +1,5 @@
 # haystack-ai
+# https://docs.haystack.deepset.ai/docs/chatpromptbuilder
 import json
 import sys
 

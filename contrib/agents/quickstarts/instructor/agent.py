@@ -1,4 +1,5 @@
 # instructor
+# https://python.useinstructor.com/
 import json
 import sys
 from typing import Literal

@@ -1,4 +1,5 @@
 # langchain, langchain-openai
+# https://python.langchain.com/docs/concepts/lcel/
 import json
 import sys
 

@@ -1,4 +1,5 @@
 # langchain, langchain-openai
+# https://docs.langchain.com/oss/python/langchain/agents
 import json
 import sys
 

@@ -1,4 +1,5 @@
 // langchain, @langchain/openai, @langchain/core, zod
+// https://js.langchain.com/docs/concepts/prompt_templates/
 import { ChatPromptTemplate } from "@langchain/core/prompts";
 import { ChatOpenAI } from "@langchain/openai";
 import { readFileSync } from "node:fs";

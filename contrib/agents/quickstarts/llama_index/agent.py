@@ -1,4 +1,5 @@
 # llama-index-core, llama-index-llms-openai
+# https://developers.llamaindex.ai/python/framework/understanding/agent/
 import asyncio
 import json
 import sys

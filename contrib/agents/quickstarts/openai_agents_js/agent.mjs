@@ -1,4 +1,5 @@
 // @openai/agents, zod
+// https://openai.github.io/openai-agents-js/guides/quickstart/
 import { Agent, run, tool } from "@openai/agents";
 import { readFileSync } from "node:fs";
 import { z } from "zod";

@@ -1,4 +1,5 @@
 # openai
+# https://platform.openai.com/docs/guides/function-calling
 import json
 import sys
 

@@ -1,4 +1,5 @@
 # semantic-kernel
+# https://learn.microsoft.com/semantic-kernel/frameworks/agent/agent-types/chat-completion-agent
 import asyncio
 import json
 import sys

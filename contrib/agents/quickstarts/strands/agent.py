@@ -1,4 +1,5 @@
 # strands-agents[openai]
+# https://strandsagents.com/latest/documentation/docs/user-guide/quickstart/
 import json
 import sys
 
