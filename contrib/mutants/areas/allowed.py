@@ -176,13 +176,13 @@ CALLS: list[Mutant] = changes_of(
         "a thought about a call is one",
     ),
     (
-        "for one in reader(text, tools) if one[0] < end]",
-        "for one in reader(text, tools)]",
+        "takewhile(lambda mark: mark.start() < end, marks.finditer(text))",
+        "marks.finditer(text)",
         "an answer that quotes a call is one",
     ),
     (
-        'if known and re.match(r"[ \\t]*[.!]?[ \\t]*(?:\\n|\\Z)", text[end:]):',
-        "if known:",
+        "return reading if known and _ENDS_LINE.match(text, reading.end) else NOTHING",
+        "return reading if known else NOTHING",
         "a call in the middle of a sentence counts",
     ),
     ("if cut and first.calls and first.calls !=", "if False and first.calls !=", "a call that was cut is completed"),
@@ -192,13 +192,13 @@ CALLS: list[Mutant] = changes_of(
         "a cut call is told to be wrong JSON",
     ),
     (
-        'runs = language in _CODE_FENCES and list(tools.get("python", ())) == ["code"]',
+        'runs = content and language in _CODE_FENCES and list(tools.get("python", ())) == ["code"]',
         "runs = True",
         "any code in an answer is run",
     ),
     (
-        "return next((r for _, r in found if r.calls), next(",
-        "return next((r for _, r in found if r.fault), next(",
+        "        if reading.calls:\n            return reading\n",
+        "        if reading.calls or reading.fault:\n            return reading\n",
         "a broken call counts before a readable one",
     ),
 )
@@ -211,11 +211,11 @@ BODIES: list[Mutant] = changes_of(
         "return True",
         "any JSON with a name is a call",
     ),
-    ('return "tool" in body and rest <= set(tools[name])', "return True", "a row about a tool is a call"),
+    ('("tool" in body and rest <= set(tools[name]))', "True", "a row about a tool is a call"),
     ("if beside and set(beside) <= own:", "if False:", "arguments beside the name are lost"),
     (
-        'if len(given) > len(known) or None in named or "None" in named:',
-        'if None in named or "None" in named:',
+        'if len(given) > len(known) or "None" in named:',
+        'if "None" in named:',
         "arguments too many are dropped",
     ),
     (

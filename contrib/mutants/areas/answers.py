@@ -34,7 +34,7 @@ ANSWERS: list[Mutant] = [
         HERE + "numbers.py",
         TESTS + "test_habits.py",
         ("return None if _OPEN.search(bare) else", "return None if False else", "one of two values is taken"),
-        ("if begins and _ALONE.match(rest):", "if False:", "an explanation hides the value before it"),
+        ("if begins and _ALONE.match(rest) and", "if False and", "an explanation hides the value before it"),
     ),
     *changes_of(
         HERE + "typed.py",

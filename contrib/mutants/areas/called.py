@@ -11,8 +11,8 @@ CALLED: list[Mutant] = [
         "core/workbench/ledger/ledger.py",
         "tests/inference/test_loaded.py",
         (
-            "self._first(secrets.token_hex(16),",
-            "self._first(request.key(lm.identity),",
+            "self._pay(lm, request, role, spec, secrets.token_hex(16))",
+            "self._first(request.key(lm.identity), lm, request, role, spec)",
             "equal calls share answers",
         ),
         ("self._refused.clear()", "pass", "a rejected key is rejected for ever"),

@@ -76,7 +76,7 @@ EVALUATED: list[Mutant] = [
             "asked = shared",
             "rows left out help",
         ),
-        ('key = same[0]["row_key"] or f"id {example}"', 'key = f"id {example}"', "rows are paired by their place"),
+        ('key = same[0]["row_key"]', 'key = f"id {example}"', "rows are paired by their place"),
         ('return "loss" if self.p < LEVEL and', 'return "" if self.p < LEVEL and', "a loss is never called one"),
     ),
     *changes_of(

@@ -47,6 +47,10 @@ LEVELS: list[Mutant] = [
         "core/workbench/run/session.py",
         RUN,
         ("[baseline, winner, self._best()]", "[baseline, winner, baseline]", "the best is tested"),
+    ),
+    *changes_of(
+        "core/workbench/run/result_files.py",
+        RUN,
         ("if changed and not taken and (", "if False and (", "the pick is offered"),
     ),
     *changes_of(

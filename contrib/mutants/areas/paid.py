@@ -274,25 +274,20 @@ PAID: list[Mutant] = [
     *changes_of(
         "core/workbench/run/session.py",
         SHARES,
-        (
-            "len(turns) - number if self.options.shares else 1",
-            "len(turns) - number",
-            "an older run is resumed with shares",
-        ),
+        ("take_share(len(turns) - number)", "take_share(1)", "the first of a chain takes all"),
         ("turns = self.optimizers * self.task.spec.rounds", "turns = self.optimizers", "rounds are left out"),
     ),
     *changes_of(
         "core/workbench/run/sealed_test.py",
         BOUNDS,
-        ("if whole and val[what]", "if False and val[what]", "a paid proof is cut"),
-        ("if whole and val[what]", "if val[what]", "an older run reserves more than it did"),
+        ("if val[what] + sides", "if False and val[what] + sides", "a paid proof is cut"),
     ),
     *changes_of(
         "core/workbench/run/sealed_test.py",
         AT_ONCE,
         (
-            "evaluator.runtime) if whole else {}",
-            "evaluator.runtime) if False else {}",
+            "headroom = _headroom(task, {e.workflow for e in runs}, ledger, evaluator.runtime)",
+            "headroom = dict[str, float]()",
             "what is left pays no dear call",
         ),
         ("while self._begun and not self._over", "while False", "first sides take what second sides need"),
@@ -316,6 +311,10 @@ PAID: list[Mutant] = [
     *changes_of(
         "core/workbench/run/start.py",
         CHOICE,
-        ('return stored.get("chosen") or [', "return [", "a resumed run does not go on with what was chosen"),
+        (
+            'chosen = None if begins else stored.get("chosen")',
+            "chosen = None",
+            "a resumed run does not go on with what was chosen",
+        ),
     ),
 ]

@@ -89,8 +89,12 @@ ROWS: list[Mutant] = [
             "with suppress():\n                    found",
             "`ready` of an optimizer is not sealed",
         ),
+    ),
+    *changes_of(
+        "core/workbench/run/result_files.py",
+        SEALED,
         (
-            "taken = report.proved or (self.options.keep_unproved and changed)",
+            "taken = report.proved or (options.keep_unproved and changed)",
             "taken = True",
             "what is not proved takes the place of the baseline",
         ),
@@ -131,7 +135,7 @@ ROWS: list[Mutant] = [
             "a finished run may be proved again with other settings",
         ),
         (
-            'same &= stored.get("referred") in (None, task.external_hash)',
+            'same &= begins or stored.get("referred") == task.external_hash',
             "same &= True",
             "a run goes on with another metric",
         ),

@@ -60,6 +60,6 @@ STEERED: list[Mutant] = [
             "begins = False",
             "a branch begins on a budget that cannot pay for its proof",
         ),
-        (' or stored.get("referred") is None:', ":", "what a branch refers to may change after it began"),
+        ("if begins or options.sets:", "if options.sets:", "what a branch refers to may change after it began"),
     ),
 ]
