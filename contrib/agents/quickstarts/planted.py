@@ -127,8 +127,9 @@ def _answer(ask: Ask, label: str) -> Response:
     # What remains are tools of the framework's: that by which an answer is given, if the request wants one called.
     choice = (ask.settings.get("extra") or {}).get("tool_choice")
     named = choice.get("name") or (choice.get("function") or {}).get("name") if isinstance(choice, dict) else None
-    if named or choice in ("required", "any") or [*map(_name, functions)] == ["final_answer"]:
-        return _call(next((one for one in functions if named in (None, _name(one))), functions[-1]), label)
+    giving = [one for one in functions if one not in lookups and named in (None, _name(one))]
+    if giving and (named or choice in ("required", "any")):
+        return _call(giving[0], label)
     if (form := schema_of(ask.settings.get("response_format"))) is not None:
         return _said(json.dumps(_with_label(make_example(form["parameters"]), label)))
     return _said(json.dumps({"label": label}) if ask.settings.get("response_format") else label)

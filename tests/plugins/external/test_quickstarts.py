@@ -175,6 +175,10 @@ def test_9_the_server_answers_in_the_form_that_is_asked_for() -> None:
     (call,) = answer(ask("chat", body, tools=(end,), settings=choice)).tool_calls
     assert (call["name"], call["arguments"]) == ("Sorted", '{"label": "d", "n": 1}')
     assert not answer(ask("chat", body, tools=(end,))).tool_calls, "nor is any other tool called"
+    looked = {"messages": [*body["messages"], {"role": "assistant", "content": "Calling lookUp"}]}
+    required = {"extra": {"tool_choice": "required"}}
+    (call,) = answer(ask("chat", looked, tools=(look, end), settings=required)).tool_calls
+    assert call["name"] == "Sorted", "as smolagents wants it"
     improved = answer(ask("chat", {"messages": [{"role": "user", "content": "Mend <prompt>\nSort.\n</prompt>"}]}))
     assert planted.PLANTED in improved.text
 
