@@ -135,6 +135,9 @@ class Gateway:
             who = self._door.find(in_path, request.headers)
             if self._draining:
                 raise Refused(503, FailureKind.SERVER, "This gateway is about to end. Try again.", retry_after=1)
+            if request.headers.get("Upgrade", "").lower() == "websocket":  # Codex then asks by HTTP at once
+                text = "This gateway has no WebSockets. Ask by HTTP."
+                raise Refused(426, "upgrade_required", text, headers={"Upgrade": "HTTP/1.1"})
             endpoint, named = find_endpoint(request.method, path, dialect)
             if len(who.requests) >= MOST_AT_ONCE:
                 raise Refused(429, "rate_limit", f"More than {MOST_AT_ONCE} requests at once.", retry_after=1)

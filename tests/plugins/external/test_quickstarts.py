@@ -183,11 +183,6 @@ def test_9_the_server_answers_in_the_form_that_is_asked_for() -> None:
     assert planted.PLANTED in improved.text
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="The gateway answers 405, after which Codex tries a WebSocket six times more, for seven seconds; at 426 "
-    "(RFC 9110, 15.5.22) it asks by HTTP at once.",
-)
 def test_9_a_client_that_wants_a_websocket_is_told_at_once_to_ask_by_http() -> None:
     wanted = {
         "Connection": "Upgrade",
