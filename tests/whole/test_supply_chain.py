@@ -159,8 +159,8 @@ def test_jobs_run_pinned_actions_with_the_least_rights(file: Path) -> None:
 
 def test_there_are_jobs_for_agents_audit_fuzzing_newest_versions_release_and_trackers() -> None:
     found = {file.stem: yaml.safe_load(file.read_text()) for file in WORKFLOWS}
-    assert set(found) == {"agents", "audit", "fuzz", "newest", "release", "trackers"}
-    for name in ("agents", "audit", "fuzz", "newest"):
+    assert set(found) == {"agents", "audit", "fuzz", "newest", "quickstarts", "release", "trackers"}
+    for name in ("agents", "audit", "fuzz", "newest", "quickstarts"):
         assert found[name][True]["schedule"], "YAML reads `on` as true"
     text = {file.stem: file.read_text() for file in WORKFLOWS}
     assert "pip-audit --strict" in text["audit"] and "licences.py" in text["audit"]

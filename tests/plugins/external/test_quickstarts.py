@@ -13,6 +13,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+import yaml
 from docs.writers.agents import agents, counted
 
 from workbench.gateway import Ask, Gateway, Refused
@@ -41,6 +42,13 @@ def test_9_a_quickstart_knows_nothing_of_us_and_names_its_packages_and_its_page(
         assert re.fullmatch(r"(#|//) (@?[\w./@[\]-]+, )*@?[\w./@[\]-]+", packages), path
         assert re.match(r"(#|//) https://\S+", page), path
         assert "workbench" not in "".join(program) and len(program) <= 45, path
+
+
+def test_9_the_job_of_each_night_runs_every_agent() -> None:
+    job = yaml.safe_load((AGENTS.parents[1] / ".github/workflows/quickstarts.yml").read_text(encoding="utf-8"))
+    named = " ".join(job["jobs"]["quickstarts"]["strategy"]["matrix"]["agents"]).split()
+    folders = [path.parent.name for place in (AGENTS, AGENTS / "quickstarts") for path in place.glob("*/agent.*")]
+    assert sorted(named) == sorted(folders)
 
 
 @pytest.mark.parametrize(

@@ -35,9 +35,14 @@ ROWS = (6, 6, 6)
 
 
 @pytest.fixture(autouse=True)
-def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
+def _clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in (CAPTURE, "OTEL_SDK_DISABLED", "OTEL_SERVICE_NAME"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
+    before = {*threading.enumerate()}
+    yield
+    for thread in {*threading.enumerate()} - before:  # which would draw random numbers in another test
+        thread.join(10)
 
 
 @pytest.fixture
