@@ -47,7 +47,7 @@ def test_9_a_quickstart_knows_nothing_of_us_and_names_its_packages_and_its_page(
 def test_9_the_job_of_each_night_runs_every_agent() -> None:
     job = yaml.safe_load((AGENTS.parents[1] / ".github/workflows/quickstarts.yml").read_text(encoding="utf-8"))
     named = " ".join(job["jobs"]["quickstarts"]["strategy"]["matrix"]["agents"]).split()
-    folders = [path.parent.name for place in (AGENTS, AGENTS / "quickstarts") for path in place.glob("*/agent.*")]
+    folders = {path.parent.name for place in (AGENTS, AGENTS / "quickstarts") for path in place.glob("*/agent.*")}
     assert sorted(named) == sorted(folders)
 
 
