@@ -50,7 +50,7 @@ from workbench.study import (
     pick_winner,
     unanswered_error,
 )
-from workbench.task import Task
+from workbench.task import Task, fitting_domains
 from workbench.trackers import RunInfo
 from workbench.workflow import Workflow
 
@@ -171,6 +171,8 @@ class Session:
             turns = self.optimizers * self.task.spec.rounds
             for number, (name, optimizer) in enumerate(turns):
                 study = await self._study(current, number + 1, name).take_share(len(turns) - number)
+                if lost := [address for address in self.task.spec.search if address not in study.domains]:
+                    study.log(f"not searched any more, as an edit has put other nodes there: {', '.join(lost)}")
                 with suppress(ShareSpent):
                     await self._improve(study, optimizer)
                 current = study.best
@@ -225,7 +227,7 @@ class Session:
             rng=random.Random(f"{spec.seed}:{number}:{name}"),
             seed=spec.seed,
             objectives=tuple(spec.objectives),
-            domains=spec.search,
+            domains=fitting_domains(spec.search, workflow),
             targets={label: target} if isinstance(label, str) and isinstance(target, str) else {},
             name=name,
             raced=len(spec.objectives) == 1 and spec.targets is None,

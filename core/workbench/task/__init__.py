@@ -13,7 +13,15 @@ from workbench.task.load import Task, check_lms, check_node_lms, load_task, sect
 from workbench.task.metric import Metric, MetricFaults, as_score, graded_field, highest_score
 from workbench.task.repeats import Repeats
 from workbench.task.rows import Rows, read_rows, reader_of
-from workbench.task.search_space import Space, check_search, default_space, draw_demos, labelled_demo, suggest_value
+from workbench.task.search_space import (
+    Space,
+    check_search,
+    default_space,
+    draw_demos,
+    fitting_domains,
+    labelled_demo,
+    suggest_value,
+)
 from workbench.task.tokens import input_tokens, normalised_inputs, tokenize
 from workbench.task.workflow_file import Function, expand_references, load_workflow, read_library
 from workbench.task.write import (
@@ -79,6 +87,7 @@ __all__ = [
     "find_powers",
     "choices_of",
     "put",
+    "fitting_domains",
     "lint_task",
     "find_defects",
 ]

@@ -181,25 +181,42 @@ def check_space(domains: Mapping[str, DomainSpec], workflow: Workflow, given: Co
     given: the fields of an example, which alternative nodes may read.
     """
     check_slots(domains, workflow, given)
-    slots = [a for a, domain in domains.items() if domain.is_slot]
-
-    def check(address: str, domain: DomainSpec) -> None:
-        for name, wanted in domain.when.items():
-            if name in slots:
-                if wanted not in list_options(domains[name]):
-                    raise SpecError(
-                        f"'{name}' is never '{wanted}'",
-                        hint=suggest(str(wanted), list_options(domains[name])),
-                        path=("search", address, "when", name),
-                    )
-            else:
-                _check_values(domains, address, name, [wanted], workflow)
-        if not domain.is_slot:
-            probe = domain.float_ or domain.int_ or domain.choice or [[]]
-            _check_values(domains, address, address, probe, workflow)
-
-    collect_errors(partial(check, address, domain) for address, domain in domains.items())
+    collect_errors(partial(_check_domain, domains, address, workflow) for address in domains)
     Space(domains).order()
+
+
+def fitting_domains(domains: Mapping[str, DomainSpec], workflow: Workflow) -> dict[str, DomainSpec]:
+    """Those domains whose settings a workflow still has: an edit of the graph may have put another node in the place
+    of one, or none."""
+    found = dict(domains)
+    for address in domains:
+        top, _, rest = address.partition(".")
+        try:
+            if top == "nodes" and rest.partition(".")[0] not in workflow.nodes:
+                raise SpecError(f"no node has the address '{address}'")
+            _check_domain(domains, address, workflow)
+        except SpecError:
+            del found[address]
+    return {
+        a: domain for a, domain in found.items() if all(name in found or name not in domains for name in domain.when)
+    }
+
+
+def _check_domain(domains: Mapping[str, DomainSpec], address: str, workflow: Workflow) -> None:
+    domain = domains[address]
+    for name, wanted in domain.when.items():
+        if name in domains and domains[name].is_slot:
+            if wanted not in list_options(domains[name]):
+                raise SpecError(
+                    f"'{name}' is never '{wanted}'",
+                    hint=suggest(str(wanted), list_options(domains[name])),
+                    path=("search", address, "when", name),
+                )
+        else:
+            _check_values(domains, address, name, [wanted], workflow)
+    if not domain.is_slot:
+        probe = domain.float_ or domain.int_ or domain.choice or [[]]
+        _check_values(domains, address, address, probe, workflow)
 
 
 def check_search(task: Task) -> None:
