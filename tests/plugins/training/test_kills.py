@@ -198,17 +198,6 @@ def test_weights_that_lost_are_deleted_and_not_needed_to_resume(whole: tuple[Pat
     assert len(list((whole[0] / "run-weights").glob("[0-9a-f]" * 16))) == 2, "by default three may stay"
 
 
-def test_a_checkpoint_of_an_older_version_is_not_used(whole: tuple[Path, Report], tmp_path: Path) -> None:
-    """It does not say what was spent. Training is computed again from the journal, and pays for nothing."""
-    code = PHASES.format(root=str(WORKFLOWS.parent), folder=str(tmp_path), again=False, phase="update", after=2)
-    subprocess.run([sys.executable, "-W", "ignore", "-c", code], stderr=subprocess.DEVNULL, timeout=200)
-    for path in (tmp_path / "run-weights").glob("run-*/step-*/state.json"):
-        path.write_text(json.dumps({"state": json.loads(path.read_text())["state"]}))
-    report = run(tmp_path, again=True)
-    assert candidates(tmp_path) == candidates(whole[0])
-    assert report.as_dict()["spent"]["calls"] == whole[1].as_dict()["spent"]["calls"]
-
-
 def test_files_of_weights_do_not_depend_on_whether_the_hub_is_offline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -95,7 +95,7 @@ def test_a_training_is_named_by_what_changes_it() -> None:
     """The name is that of checkpoints and of the policy in the journal: a new default must not change it."""
     plain = GRPO().identify()
     assert plain["objective"] == {} and "fsdp" not in str(plain)
-    assert plain["guards"] == {"empty": True, "truncated": "zero", "repeated": 0.6}
+    assert plain["guards"] == {"empty": True, "truncated": "zero", "repeated": 0.6, "duplicates": "keep"}
     assert GRPO.model_validate({"guards": {"duplicates": "zero"}}).identify() != plain
     assert GRPO.model_validate({"learning": {"fsdp": True}}).identify() == plain
     assert GRPO.model_validate({"objective": {"beta": 0.1}}).identify() == {**plain, "objective": {"beta": 0.1}}
