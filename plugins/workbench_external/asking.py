@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +63,12 @@ class Asking:
         settings["pieces"] = Pieces() if self.offered or self.answers > 1 else self.ask.pieces
         settings.pop("extra", None)
         return without_places(messages), settings
+
+    async def draw(self, answer: Callable[[Asking, int], Awaitable[Response]], first: int = 0) -> Sequence[Response]:
+        """All answers, each by a call with its replica. first: the replica of the first one."""
+        if self.answers == 1:  # which needs no task of its own
+            return [await answer(self, first)]
+        return await asyncio.gather(*(answer(self, first + n) for n in range(self.answers)))
 
     def _converted(self, ask: Ask) -> Request:
         """The request for a server of another API. ask: what can be carried there."""

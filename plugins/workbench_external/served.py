@@ -57,9 +57,7 @@ class ServedSession:
             self._missed(text)
         self.runtime.ledger.revive()  # what failed before is tried again
         try:
-            if asking.answers == 1:
-                return [await self._answer(asking, 0)]
-            return await asyncio.gather(*(self._answer(asking, replica) for replica in range(asking.answers)))
+            return await asking.draw(self._answer)
         except LMError as error:
             raise in_its_words(error) from error
 

@@ -115,9 +115,7 @@ class RowSession:
         self.missed.update(patched.missed)
         asking = choose(self._models, ask, patched, self.ctx.program.runtime, self.functions.definitions(ask))
         with self._watched():
-            if asking.answers == 1:
-                return [await self._answer(asking, first)]
-            return await asyncio.gather(*(self._answer(asking, first + i) for i in range(asking.answers)))
+            return await asking.draw(self._answer, first)
 
     async def _answer(self, asking: Asking, replica: int) -> Response:
         async def complete(messages: Sequence[Message]) -> Response:

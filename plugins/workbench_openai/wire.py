@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import Any
 
 from workbench.errors import LMError
@@ -19,7 +20,6 @@ from workbench.lm import (
     Response,
     as_chat,
     body_of,
-    content_text,
     cut_at_stops,
     estimate_answer,
     estimate_tokens,
@@ -27,6 +27,7 @@ from workbench.lm import (
     join_events,
     kind_of_error,
     make_body,
+    prompt_text,
     read_content,
     read_events,
     read_finish,
@@ -102,8 +103,7 @@ def _read(data: dict[str, Any], request: Request, price: Price) -> Response:
             return refused_prompt(request)
         raise LMError("broken" if kind == "bad_body" else kind, "the server broke off the answer", status=200)
     text, thoughts = read_content(message.get("content"))
-    asked = "".join(content_text(m.get("content")) for m in request.messages) if text.startswith("<") else ""
-    reasoning, text = split_reasoning(text, asked)
+    reasoning, text = split_reasoning(text, partial(prompt_text, request))
     text = cut_at_stops(storable(text), request.stop)
     calls = tuple(map(_tool_call, _listed(message.get("tool_calls"))))
     refusal = message.get("refusal")

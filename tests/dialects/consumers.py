@@ -229,7 +229,7 @@ async def _chat(post: Post, text: str, tools: bool) -> str:
         said = choice["message"]
         if choice["finish_reason"] != "tool_calls":
             # Thoughts in the text pass as without a gateway: an agent of such a server reads past them.
-            return split_thoughts(split_reasoning(said["content"], "")[1])[1]
+            return split_thoughts(split_reasoning(said["content"], str)[1])[1]
         messages.append({"role": "assistant", "content": said["content"], "tool_calls": said["tool_calls"]})
         for call in said["tool_calls"]:
             result = _look(call["function"]["arguments"])

@@ -72,12 +72,12 @@ def pausing(seconds: float | None) -> Iterator[None]:
 
 
 @contextmanager
-def journal(path: Path, *, pause: float | None = 0.0, **budget: Any) -> Iterator[Ledger]:
+def journal(path: Path, *, pause: float | None = 0.0, recorded: bool = True, **budget: Any) -> Iterator[Ledger]:
     """The ledger of run 1 in a database, as of a new process on each call. pause: as for `pausing`."""
     store = Store(path)
     if store.row("select 1 from runs") is None:
         store.execute("insert into runs (id, run, status, started, spec, options) values (1, 'r', '', '', '', '')")
-    ledger = Ledger(store, 1, BudgetSpec.model_validate(budget))
+    ledger = Ledger(store, 1, BudgetSpec.model_validate(budget), recorded=recorded)
     try:
         with pausing(pause):
             yield ledger

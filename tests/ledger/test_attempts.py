@@ -71,6 +71,28 @@ def test_a_cancelled_call_leaves_no_reservation(where: str, tmp_path: Path) -> N
     }[where]
 
 
+@pytest.mark.parametrize("end", ["cancelled", "auth", "answered"])
+def test_a_call_that_is_not_recorded_leaves_nothing_behind(end: str, tmp_path: Path) -> None:
+    """A gateway serves for weeks: what its clients gave up between two attempts must not add up."""
+    said = {"auth": LMError("auth", "no key"), "answered": reply()}
+    answers = [LMError("server", "down"), said.get(end, LMError("server", "down"))]
+
+    async def answer(request: Request) -> Any:
+        return answers.pop(0)
+
+    async def course() -> None:
+        pause = 3600.0 if end == "cancelled" else 0.0
+        with journal(tmp_path / "run.db", pause=pause, recorded=False, calls=9) as ledger:
+            call = asyncio.create_task(ledger.call(FakeLM(answer), ask("x"), "task", spec()))
+            await asyncio.sleep(0.03)
+            if end == "cancelled":
+                call.cancel()
+            await asyncio.gather(call, return_exceptions=True)
+            assert len(answers) == (end == "cancelled") and not ledger._failed and not ledger._flying
+
+    run(course)
+
+
 def test_a_call_that_is_cancelled_while_it_is_recorded_takes_no_other_along(tmp_path: Path) -> None:
     """Both answers wait for the same commit."""
     gate = asyncio.Event()

@@ -11,8 +11,8 @@ CALLED: list[Mutant] = [
         "core/workbench/ledger/ledger.py",
         "tests/inference/test_loaded.py",
         (
-            "self._pay(lm, request, role, spec, secrets.token_hex(16))",
-            "self._first(request.key(lm.identity), lm, request, role, spec)",
+            "return await self._pay(lm, request, role, spec, key)\n            finally",
+            "return await self._first(request.key(lm.identity), lm, request, role, spec)\n            finally",
             "equal calls share answers",
         ),
         ("self._refused.clear()", "pass", "a rejected key is rejected for ever"),

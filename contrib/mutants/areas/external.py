@@ -60,7 +60,7 @@ EXTERNAL: list[Mutant] = [
     *changes_of(
         f"{FOLDER}session.py",
         (ROWS,),
-        ("(asking, first + i)", "(asking, i)", "equal requests of a row are one draw"),
+        ("asking.draw(self._answer, first)", "asking.draw(self._answer)", "equal requests of a row are one draw"),
         ("if self.asked > self.max_calls:", "if False:", "a row has no bound on its calls"),
     ),
     *changes_of(

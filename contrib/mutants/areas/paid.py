@@ -164,7 +164,7 @@ PAID: list[Mutant] = [
     *changes_of(
         LEDGER,
         REUSE,
-        ('not getattr(lm, "reusable", True)', "False", "answers of other weights are taken over"),
+        (' and getattr(lm, "reusable", True)', "", "answers of other weights are taken over"),
         ("(self.reused, self.spent) if self.searching", "(self.reused,) if self.searching", "a search is cut off late"),
         ("tokens=request.logprobs", "tokens=False", "a rollout is taken over without its tokens"),
         (" or self.journal.has_answer()", "", "a run that paid nothing cannot be resumed"),

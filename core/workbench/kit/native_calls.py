@@ -15,7 +15,7 @@ from typing import Any
 
 from workbench.errors import LMError
 from workbench.kit.answers.json_text import load_loose
-from workbench.lm import Request, Response, as_it_came, dump_arguments
+from workbench.lm import Request, Response, as_it_came, call_id, dump_arguments
 from workbench.type_guards import is_dict, is_list
 
 _BLOCK = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|\Z)", re.DOTALL)
@@ -47,10 +47,9 @@ def read_native_calls(response: Response, request: Request) -> Response:
     text, calls = _split(response.text, names)
     if not calls:
         return response
-    turn = len(request.messages) % 1000
+    turn = len(request.messages)
     numbered = tuple(
-        {"id": f"call{turn:03d}{n % 100:02d}", "name": name, "arguments": arguments}
-        for n, (name, arguments) in enumerate(calls)
+        {"id": call_id(turn, n), "name": name, "arguments": arguments} for n, (name, arguments) in enumerate(calls)
     )
     return replace(response, text=text, finish="tool_calls", tool_calls=numbered)
 

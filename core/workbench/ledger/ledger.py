@@ -132,8 +132,12 @@ class Ledger:
         without them.
         """
         self.open()
-        if not self.recorded:  # nobody else waits for this call
-            return await self._pay(lm, request, role, spec, secrets.token_hex(16))
+        if not self.recorded:  # nobody else waits for this call, nor comes back to it
+            key = secrets.token_hex(16)
+            try:
+                return await self._pay(lm, request, role, spec, key)
+            finally:
+                self._failed.pop(key, None)
         key = request.key(lm.identity)
         while True:
             if (settled := self._replayed(key, role)) is not None:
@@ -182,11 +186,9 @@ class Ledger:
 
     async def _take_over(self, key: str, lm: LM, request: Request, role: str) -> Settled | None:
         """The answer of an earlier run, which is recorded in this one; None if there is none to take."""
-        if not (self.reuse or self.source) or not getattr(lm, "reusable", True):
-            return None
-        if (row := self._earlier.find(key, tokens=request.logprobs)) is None:
-            return None
-        return await self._adopt(row, key, role)
+        may = (self.reuse or self.source) and getattr(lm, "reusable", True)
+        row = self._earlier.find(key, tokens=request.logprobs) if may else None
+        return None if row is None else await self._adopt(row, key, role)
 
     async def _adopt(self, row: Any, key: str, role: str) -> Settled:
         done = self.journal.add_reused_call(row, role)
@@ -206,12 +208,11 @@ class Ledger:
     async def _pay(self, lm: LM, request: Request, role: str, spec: LMSpec, key: str) -> Settled:
         if (settled := await self._take_over(key, lm, request, role)) is not None:
             return tell_recalled(lm, request, settled)
-        if lm.identity not in self._limiters:
-            self._limiters[lm.identity] = AdaptiveLimiter(spec.concurrency or lm.concurrency)
-        limiter = self._limiters[lm.identity]
+        if (limiter := self._limiters.get(lm.identity)) is None:
+            limiter = self._limiters[lm.identity] = AdaptiveLimiter(spec.concurrency or lm.concurrency)
         if (ready := getattr(lm, "ready", None)) is not None:
             ready()  # before anything is reserved: what cannot be sent does not count
-        if self.recorded and key not in self._failed:
+        if key not in self._failed:
             self._failed[key] = self._failed_earlier(key, role)
         begun, requested, attempts = time.monotonic(), 0.0, Attempts(spec.attempts, request.pieces)
         while True:
@@ -230,8 +231,7 @@ class Ledger:
                     # Hold the slot until the outcome is committed: a kill then loses at most one answer a slot.
                     queued = max(0.0, time.monotonic() - begun - requested)
                     return await self._settle(key, role, lm, request, response, error, requested, queued)
-            if self.recorded or again:  # else nobody comes back to this call
-                self._failed[key] = self._failed.get(key, 0) + 1
+            self._failed[key] += 1
             self._count(role, Spend(1))
             if error.kind == "auth":
                 self._refused[lm.identity] = error

@@ -10,7 +10,7 @@ from typing import Any
 from workbench.lm.dialects import read_content, read_thoughts
 from workbench.lm.events import StreamedCalls
 from workbench.lm.pieces import Piece
-from workbench.lm.protocol import Request, Response, content_text, storable
+from workbench.lm.protocol import Request, Response, call_id, prompt_text, storable
 from workbench.lm.thoughts import SaidInPieces
 from workbench.type_guards import is_dict, is_list
 
@@ -21,7 +21,7 @@ class ChunkReader:
     def __init__(self, request: Request):
         assert request.pieces is not None
         self._pieces = request.pieces
-        self._said = SaidInPieces(request.stop, "".join(content_text(m.get("content")) for m in request.messages))
+        self._said = SaidInPieces(request.stop, prompt_text(request))
         self._calls = _CallsInTurn(len(request.messages))
 
     def add(self, chunk: Any) -> None:
@@ -107,7 +107,7 @@ class _CallsInTurn:
         number = call.get("id")
         if isinstance(number, str) and number and number not in self.ids:
             return number
-        return f"call{self._turn % 1000:03d}{len(self.ids) % 100:02d}"  # nine letters and digits: some take no other
+        return call_id(self._turn, len(self.ids))
 
 
 def _is_whole(told: list[str]) -> bool:

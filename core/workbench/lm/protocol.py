@@ -255,6 +255,14 @@ def _texts(message: Message) -> str:
     return "".join(str(part.get("text", "")) for part in content) if isinstance(content, list) else f"{content}"
 
 
+def call_id(turn: int, place: int) -> str:
+    """An id for a call that has none: nine letters and digits, since some servers take no other.
+
+    turn: the number of messages before the answer, which tells its calls from those of others. place: of the call.
+    """
+    return f"call{turn % 1000:03d}{place % 100:02d}"
+
+
 def count_images(message: Message) -> int:
     """How many images a message holds."""
     content = message.get("content")
@@ -275,6 +283,11 @@ def content_text(content: Any) -> str:
         else:
             shown.append(f"[image {url}]")
     return "\n".join(shown)
+
+
+def prompt_text(request: Request) -> str:
+    """All texts of a request's messages."""
+    return "".join(content_text(message.get("content")) for message in request.messages)
 
 
 def check_embeds(lm: LM, name: str) -> None:

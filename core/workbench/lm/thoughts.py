@@ -7,7 +7,7 @@ templates. A server with such a parser sends thoughts beside the text (`Response
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 #: What begins thoughts, and what ends them.
 _MARKS = {
@@ -55,13 +55,13 @@ _BEHIND = tuple(
 _LONGEST = 64
 
 
-def split_reasoning(text: str, asked: str) -> tuple[str, str]:
+def split_reasoning(text: str, asked: Callable[[], str]) -> tuple[str, str]:
     """(thoughts, what is said) of an answer that begins with `<reasoning>`, as those of Bedrock do.
 
-    asked: the prompt. One that names the mark asks for a field of that name, as DSPy's XML adapter does.
+    asked: gives the prompt. One that names the mark asks for a field of that name, as DSPy's XML adapter does.
     """
     start, end = "<reasoning>", "</reasoning>"
-    if not text.startswith(start) or start in asked:
+    if not text.startswith(start) or start in asked():
         return "", text
     thoughts, _, said = text.removeprefix(start).partition(end)
     return thoughts.strip(), said.lstrip("\n")

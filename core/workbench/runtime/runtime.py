@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 from workbench.errors import SandboxError, SpecError
 from workbench.ledger import Ledger, Settled
-from workbench.lm import LMPool, Request, Response, count_images
+from workbench.lm import LMPool, Request, Response, call_id, count_images
 from workbench.runtime.embedding import Embedder
 from workbench.runtime.sandbox import LEVELS, Sandbox, SandboxChoice, open_sandbox
 from workbench.spec import LMSpec, PolicySpec, Spec
@@ -179,6 +179,5 @@ def _with_ids(response: Response, turn: int) -> Response:
     ids = [call.get("id") for call in response.tool_calls]
     if all(isinstance(one, str) and one for one in ids) and len({*ids}) == len(ids):
         return response
-    # Of nine letters and digits, since some servers take no other.
-    calls = tuple({**c, "id": f"call{turn % 1000:03d}{n % 100:02d}"} for n, c in enumerate(response.tool_calls))
+    calls = tuple({**call, "id": call_id(turn, n)} for n, call in enumerate(response.tool_calls))
     return replace(response, tool_calls=calls)
