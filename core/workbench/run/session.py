@@ -227,7 +227,7 @@ class Session:
             rng=random.Random(f"{spec.seed}:{number}:{name}"),
             seed=spec.seed,
             objectives=tuple(spec.objectives),
-            domains=fitting_domains(spec.search, workflow),
+            domains=spec.search if workflow == self.task.workflow else fitting_domains(spec.search, workflow),
             targets={label: target} if isinstance(label, str) and isinstance(target, str) else {},
             name=name,
             raced=len(spec.objectives) == 1 and spec.targets is None,
