@@ -6,7 +6,7 @@ from areas.mutant import Mutant, changes_of
 
 FOLDER = "plugins/workbench_view/"
 ACCESS = ("tests/plugins/view/test_access.py",)
-PAGES = ("tests/plugins/view/test_pages.py",)
+PAGES = ("tests/plugins/view/test_pages.py", "tests/plugins/view/test_hostile_pages.py")
 REPORT = ("tests/plugins/view/test_report.py",)
 LABELLING = ("tests/plugins/view/test_labelling.py",)
 STARTING = ("tests/plugins/view/test_starting.py",)
