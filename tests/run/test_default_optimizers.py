@@ -101,12 +101,15 @@ def test_a_search_that_no_optimizer_reads_is_warned_of_wherever_the_file_is_used
     assert any("not searched: fgo" in line for line in estimate(task, optimizers)["lines"])
 
 
-def test_a_resumed_run_goes_on_with_what_was_chosen_when_it_began(tmp_path: Path) -> None:
+@pytest.mark.parametrize("chosen", ["optuna", "bootstrap"])
+def test_a_resumed_run_goes_on_with_what_was_chosen_when_it_began(chosen: str, tmp_path: Path) -> None:
+    """Also where other plugins would choose another one today."""
     file, database = unnamed(tmp_path, search=SEARCH), tmp_path / "d.db"
     optimize(file, database=database, pool=PlantedLM(lambda r: 0.3), options=Options(out=str(tmp_path / "o.yaml")))
     store = Store(database)
     (row,) = store.rows("select options from runs")
     assert json.loads(row["options"])["chosen"] == ["optuna"]
+    store.execute("update runs set options = ?", json.dumps({**json.loads(row["options"]), "chosen": [chosen]}))
     store.close()
     heard: list[str] = []
 
@@ -115,4 +118,5 @@ def test_a_resumed_run_goes_on_with_what_was_chosen_when_it_began(tmp_path: Path
             heard.append(data["message"])
 
     resume("last", database=database, pool=PlantedLM(lambda r: 0.3), listener=listen)
-    assert len(heard) == 1 and "optuna" in heard[0] and "when the run began" not in heard[0]
+    assert len(heard) == 1 and chosen in heard[0]
+    assert ("when the run began" in heard[0]) is (chosen == "bootstrap")
