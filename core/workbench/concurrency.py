@@ -195,13 +195,14 @@ class BackgroundLoop:
                 self._thread.start()
             return asyncio.run_coroutine_threadsafe(job, self._loop)
 
-    def close(self) -> None:
-        """Cancel what runs, and end the thread. A later job starts another."""
+    def close(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Cancel what runs, then run the last job, and end the thread. A later job starts another."""
         with self._lock:
             loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
         if loop is None or thread is None:
             return
-        asyncio.run_coroutine_threadsafe(_cancel_all(), loop).result()
+        for job in (_cancel_all, last):
+            asyncio.run_coroutine_threadsafe(job(), loop).result()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()

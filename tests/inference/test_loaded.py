@@ -148,13 +148,27 @@ def test_a_batch_that_is_left_ends(tmp_path: Path) -> None:
     assert answered <= 4, "two at once; six more were begun"
 
 
-def test_a_workflow_that_is_closed_in_a_batch_opens_nothing_anew(tmp_path: Path) -> None:
-    """A call that was about to begin would open a program that nobody closes, on a journal that is closed."""
-    for _ in range(40):
-        wf = load(tmp_path, lambda request: "a")
+@pytest.mark.parametrize("is_left", [True, False])
+def test_a_workflow_that_is_closed_in_a_batch_opens_nothing_anew(is_left: bool, tmp_path: Path) -> None:
+    """A call that was about to begin would open a program that nobody closes, on a journal that is closed. is_left: the
+    batch was ended before, and not only by the end of the workflow."""
+
+    class Server(Script):
+        """Others of its calls end while its connections are closed."""
+
+        async def complete(self, request: Request) -> Response:
+            await asyncio.sleep(0.001)
+            return await super().complete(request)
+
+        async def aclose(self) -> None:
+            await asyncio.sleep(0.005)
+
+    for _ in range(10):
+        wf = workbench.load(write(tmp_path), pool=Server(lambda request: "a"))
         rows = wf.batch([{"text": str(number)} for number in range(64)], concurrency=8)
         next(rows)
-        rows.close()
+        if is_left:
+            rows.close()
         wf.close()
         assert wf._open.program is None
 

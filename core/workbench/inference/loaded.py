@@ -283,12 +283,10 @@ class _Open:
     def close(self) -> None:
         if self.loop.process != os.getpid():
             return  # a fork: they are those of the other process
-        if self.program is not None:
-            self.loop.submit(self._end()).result()
-        self.loop.close()
+        self.loop.close(self._end)
 
     async def _end(self) -> None:
-        """In the loop, behind what was cancelled before: a call that still runs would open a program anew."""
+        """Once nothing runs: a call that goes on would open a program anew."""
         program, self.program = self.program, None
         if program is not None:
             await _close(program.runtime)
