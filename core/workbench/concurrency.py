@@ -195,13 +195,13 @@ class BackgroundLoop:
                 self._thread.start()
             return asyncio.run_coroutine_threadsafe(job, self._loop)
 
-    def close(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def close(self, last: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
         """Cancel what runs, then run the last job, and end the thread. A later job starts another."""
         with self._lock:
             loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
         if loop is None or thread is None:
             return
-        for job in (_cancel_all, last):
+        for job in (_cancel_all, *([last] if last is not None else [])):
             asyncio.run_coroutine_threadsafe(job(), loop).result()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
