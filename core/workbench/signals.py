@@ -121,17 +121,6 @@ def interrupted_by_sigterm() -> Generator[None]:
         signal.signal(signal.SIGTERM, earlier)
 
 
-@contextmanager
-def naming_resume(run: str, database: object) -> Generator[None]:
-    """A KeyboardInterrupt that comes before a stored run catches signals says how to resume it."""
-    try:
-        yield
-    except KeyboardInterrupt as error:
-        if str(error):  # it names who was interrupted
-            raise
-        raise KeyboardInterrupt(f"resume the run with: workbench resume {run} --db {database}") from error
-
-
 def _last_words(hint: str) -> str:
     return f"\nEnded, since something did not return. Resume with: {hint}"
 

@@ -3,6 +3,7 @@ slots`."""
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +32,7 @@ def observe_file(
     need not pay for them. Raises SpecError and BudgetSpent."""
     store = Store(database)
     try:
-        _, run_id = add_started_run(store, "slots", file, task, {"sets": [], "out": None})
+        run_id = add_started_run(store, secrets.token_hex(4), "slots", file, task, {"sets": [], "out": None})
         ledger = Ledger(store, run_id, task.spec.budget, reuse=task.spec.cache)
 
         async def course() -> tuple[Workflow, Sequence[ExampleRun], str]:

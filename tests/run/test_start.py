@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -12,6 +15,7 @@ from workbench.cli import cli
 from workbench.errors import LMError, SpecError
 from workbench.run import Options, optimize
 from workbench.spec import apply_overrides, load_yaml
+from workbench.store import Store
 from workbench.testing.simulated import SimulatedLM, SimulatedPool, write_task
 
 
@@ -179,3 +183,23 @@ def test_a_signal_before_the_run_catches_it_says_how_to_resume(
     monkeypatch.setattr("workbench.run.start.Session", interrupt)
     with pytest.raises(KeyboardInterrupt, match=said):
         plant(tmp_path, lambda r: 0.3, {"random": {"trials": 2}}, calls=400)
+
+
+@pytest.mark.parametrize("moment", ["start", "__init__"])
+def test_a_signal_while_the_row_is_written_loses_nothing(
+    moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes after the row was written, while the thread that syncs the file is made or is started."""
+
+    def interrupt(thread: threading.Thread, *args: Any, **more: Any) -> None:
+        if "workbench-sync" in (more.get("name"), getattr(thread, "_name", None)):
+            raise KeyboardInterrupt
+        usual(thread, *args, **more)
+
+    usual = getattr(threading.Thread, moment)
+    monkeypatch.setattr(threading.Thread, moment, interrupt)
+    with pytest.raises(KeyboardInterrupt, match="resume the run with: workbench resume"):
+        plant(tmp_path, lambda r: 0.3, {"random": {"trials": 2}}, calls=400)
+    monkeypatch.undo()
+    with closing(Store(tmp_path / "run.db")) as store:
+        assert len(store.list_runs()) == 1

@@ -28,7 +28,6 @@ from workbench.run import (
     Listener,
     Options,
     RowKeys,
-    add_started_run,
     as_stored_row,
     evaluated_lms,
     lms_not_ready,
@@ -37,10 +36,11 @@ from workbench.run import (
     prepare_stored,
     resume,
     settings_to_compare,
+    started_run,
     wrong_in_file,
 )
 from workbench.runtime import Draw, Runtime, SandboxChoice, no_price_line
-from workbench.signals import catch_signals, interrupted_by_sigterm, naming_resume
+from workbench.signals import catch_signals
 from workbench.spec import Source, outer_settings
 from workbench.store import (
     Candidates,
@@ -121,13 +121,11 @@ def evaluate(
     try:
         stored = {**options.as_dict(), "referred": task.external_hash, "outside": outer_settings(source)}
         stored["inputs"] = [*task.inputs]  # which of a row's fields the workflow reads, for whoever looks at it later
-        with interrupted_by_sigterm():
-            run, run_id = add_started_run(store, "eval", place_of(path), task, stored)
-            with naming_resume(run, store.path):
-                course = EvalRun(store, run_id, run, task, options, listener, pool=pool)
-                course.ledger.stopping = spent
-                course.warnings += left_out
-                return run_in_loop(course.go())
+        with started_run(store, "eval", place_of(path), task, stored) as (run, run_id):
+            course = EvalRun(store, run_id, run, task, options, listener, pool=pool)
+            course.ledger.stopping = spent
+            course.warnings += left_out
+            return run_in_loop(course.go())
     finally:
         store.close()
 

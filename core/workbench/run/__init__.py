@@ -46,6 +46,7 @@ from workbench.run.start import (
     prepare_stored,
     read_stored_source,
     resume,
+    started_run,
 )
 from workbench.run.stored_scores import RowKeys, as_stored_row, train_scores
 
@@ -55,6 +56,7 @@ __all__ = [
     "optimize",
     "resume",
     "add_started_run",
+    "started_run",
     "prepare",
     "place_of",
     "prepare_stored",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -30,7 +31,7 @@ from workbench.run.preflight import (
     lm_warnings,
 )
 from workbench.run.session import Session
-from workbench.signals import interrupted_by_sigterm, naming_resume
+from workbench.signals import interrupted_by_sigterm
 from workbench.spec import (
     STAND_INS,
     Inherited,
@@ -90,18 +91,32 @@ def optimize(
         check_result_file(store, options, task)
         stored = {**options.as_dict(), **_hashes(task), "outside": outer_settings(source)}
         steps = list(optimizers) if optimizers is not None else named
-        with interrupted_by_sigterm():
-            run, run_id = add_started_run(store, "optimize", place_of(path), task, stored)
-            with naming_resume(run, store.path):
-                return run_in_loop(Session(store, run_id, run, task, steps, options, listener, pool=pool).go())
+        with started_run(store, "optimize", place_of(path), task, stored) as (run, run_id):
+            return run_in_loop(Session(store, run_id, run, task, steps, options, listener, pool=pool).go())
     finally:
         store.close()
 
 
-def add_started_run(store: Store, kind: str, file: Path, task: Task, options: Mapping[str, Any]) -> tuple[str, int]:
-    """Add the row of a run that this process starts; returns its name and number."""
+@contextmanager
+def started_run(
+    store: Store, kind: str, file: Path, task: Task, options: Mapping[str, Any]
+) -> Generator[tuple[str, int]]:
+    """Add the row of a run that this process starts, and give its name and number. Until the run catches signals
+    itself, SIGTERM is what Ctrl-C is, and a KeyboardInterrupt says how to resume."""
     run = secrets.token_hex(4)
-    run_id = add_run(
+    with interrupted_by_sigterm():
+        try:
+            yield run, add_started_run(store, run, kind, file, task, options)
+        except KeyboardInterrupt as error:
+            # It may say what it ended, or come before the row was written.
+            if str(error) or store.row("select 1 from runs where run = ?", run) is None:
+                raise
+            raise KeyboardInterrupt(f"resume the run with: workbench resume {run} --db {store.path}") from error
+
+
+def add_started_run(store: Store, run: str, kind: str, file: Path, task: Task, options: Mapping[str, Any]) -> int:
+    """Add the row of a run that this process starts; returns its number."""
+    return add_run(
         store,
         run=run,
         name=task.spec.name,
@@ -116,7 +131,6 @@ def add_started_run(store: Store, kind: str, file: Path, task: Task, options: Ma
         pid=os.getpid(),
         version=__version__,
     )
-    return run, run_id
 
 
 def _hashes(task: Task) -> dict[str, str]:

@@ -51,5 +51,7 @@ class BackgroundSync:
         """Wait until all writes are synced; a failure is in `error`."""
         self._closing.set()
         thread = self._thread
-        if thread is not None:
+        if thread is not None and thread.is_alive():
             thread.join()
+        elif self._written:  # a KeyboardInterrupt kept the thread from starting
+            self._sync()
