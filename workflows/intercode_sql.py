@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from workbench.kit.sql import Database
+from workbench_environments.confined_sql import Database
 
 ROWS = 20  # so many rows are shown
 MOST = 100_000  # so many rows are compared

@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from workbench._version import __version__
-from workbench.hookspecs import hookimpl
+from workbench.plugins import hookimpl
 
 _EXPORTS = {
     "BudgetSpent": "workbench.errors",

@@ -10,21 +10,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from workbench.concurrency import run_beside
+from workbench.base.concurrency import run_beside
+from workbench.base.files import write_whole
+from workbench.base.hashing import digest
+from workbench.base.type_guards import is_dict
 from workbench.errors import SpecError
 from workbench.evaluation import EvalOptions, EvalReport
 from workbench.evaluation import evaluate as evaluate_source
-from workbench.files import write_whole
-from workbench.hashing import digest
 from workbench.lm import LMPool
 from workbench.proof import Report
 from workbench.run import Listener, Options
 from workbench.run import optimize as optimize_source
-from workbench.spec import Source, load_yaml
+from workbench.spec import PREFIX, Source, check_not_loading, load_yaml
 from workbench.study import Optimizer
 from workbench.task import dump_yaml, written_node
-from workbench.type_guards import is_dict
-from workbench.user_code import PREFIX, check_not_loading
 from workbench.workflow import Workflow
 
 #: A workflow file, its content, or a workflow.

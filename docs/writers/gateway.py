@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from workbench.gateway import TABLE
+from workbench_external.gateway import TABLE
 
 _NAMES = {"chat": "Chat Completions", "responses": "Responses", "messages": "Messages"}
 _BLOCK = re.compile(r"(<!-- fields between APIs -->\n).*?(<!-- end of fields -->)", re.DOTALL)

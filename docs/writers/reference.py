@@ -17,10 +17,9 @@ from writers.agents import agents
 from writers.tables import bundled, fields
 from writers.works_with import works_with
 
-from workbench import hookspecs
 from workbench.cli import cli
 from workbench.cli.file_schema import json_schema
-from workbench.plugins import GROUP, plugins
+from workbench.plugins import GROUP, hookspecs, plugins
 from workbench.run import prepare
 from workbench.spec import ENVIRONMENT, BudgetSpec, DataSpec, DomainSpec, LMSpec, PolicySpec, ProofSpec, Spec
 from workbench.store import SCHEMA, TABLES, Store

@@ -18,12 +18,12 @@ from typing import Any
 
 from pydantic import Field
 
-from workbench.concurrency import gather_all
+from workbench.base.concurrency import gather_all
 from workbench.errors import NodeError, SpecError
 from workbench.kit import answers
-from workbench.kit import plain_adapter as plain
-from workbench.powers import MODEL
+from workbench.kit.prompting import plain_adapter as plain
 from workbench.runtime import Context
+from workbench.spec import MODEL
 from workbench.workflow import NodeConfig, SignatureNode, parse_signature
 
 FUNCTION = "agent"

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from workbench.kit.tfidf import TfIdf
+from workbench.kit.searching import TfIdf
 
 Names = Sequence[str]
 

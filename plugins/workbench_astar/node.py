@@ -14,25 +14,23 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from workbench.defects import Defect
-from workbench.errors import NodeError, SpecError, suggest
+from workbench.errors import Defect, NodeError, SpecError, suggest
 from workbench.kit import answers
-from workbench.kit import plain_adapter as plain
-from workbench.kit.tool_defects import find_tool_defects
-from workbench.kit.tools import (
+from workbench.kit.acting import (
     Tool,
     call_tool,
     calls_in,
     describe_tool,
+    find_tool_defects,
     has_unknown_tools,
     know_tools,
     load_tools,
     tools_at,
 )
-from workbench.kit.tree_search import Node, explore
-from workbench.powers import MODEL, TOOL_ADDRESSES, VARIABLES
+from workbench.kit.prompting import plain_adapter as plain
+from workbench.kit.searching import Node, explore
 from workbench.runtime import Context
-from workbench.spec import LMSpec, lm_spec
+from workbench.spec import MODEL, TOOL_ADDRESSES, VARIABLES, LMSpec, lm_spec
 from workbench.workflow import NodeKind, Surroundings, parse_signature
 from workbench_astar import costs
 from workbench_astar.settings import AStarConfig

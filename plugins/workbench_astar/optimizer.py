@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import Field
 
 from workbench import Evaluation, Optimizer, Patch, Study, Workflow
-from workbench.hashing import digest
+from workbench.base.hashing import digest
 from workbench.workflow import learnable_addresses
 
 Entry = tuple[str, tuple[str, ...]]  # a task, and the names of the tools that solved it

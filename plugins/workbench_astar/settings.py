@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from workbench.kit.tool_settings import ENV, TOOLS
+from workbench.kit.acting import ENV, TOOLS
 from workbench.workflow import NodeConfig
 
 

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.attribution import AttributionReport, RowFinding
-from workbench.concurrency import run_in_loop
+from workbench.base.concurrency import run_in_loop
+from workbench.base.hashing import digest
 from workbench.errors import BudgetSpent, SpecError, suggest
-from workbench.hashing import digest
-from workbench.kit.agent_log import Log, LogSource
-from workbench.kit.asked_run import AskedRun, Command, open_run
+from workbench.kit.logs import AskedRun, Command, Log, LogSource, open_run
 from workbench.lm import LMPool
 from workbench.spec import BudgetSpec, LMSpec
 from workbench_attribute.baselines import BASELINES

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from workbench.base.text import one_line
 from workbench.cli import Styled, echo_json, say
-from workbench.text import one_line
 
 if TYPE_CHECKING:
-    from workbench.kit.agent_log import Log
+    from workbench.kit.logs import Log
     from workbench.spec import LMSpec
     from workbench_attribute.attribute import Attribution
     from workbench_attribute.diagnosis import Diagnosis
@@ -130,8 +130,8 @@ def attribute_command(
     FILE is a log, or a folder of logs, in the form of Who&When, OpenTelemetry GenAI or OpenInference. The same command
     again pays nothing. Exits with code 1 if the budget did not last, or no log could be diagnosed.
     """
-    from workbench.evaluation import ReplayOptions
     from workbench_attribute.repeated import rank_run, replay_run
+    from workbench_attribute.replays import ReplayOptions
     from workbench_attribute.settings import Judging
 
     is_file = not named and _is_file(source)
@@ -215,7 +215,7 @@ def _named_model(model: str | None, api_base: str | None) -> LMSpec | None:
 
 def _read_files(source: str, form: str | None, rows: tuple[str, ...], split: str | None) -> list[Log]:
     from workbench.errors import SpecError
-    from workbench.kit.log_files import load_logs
+    from workbench.kit.logs import load_logs
 
     if Path(source).suffix in (".yaml", ".yml"):
         raise SpecError(
@@ -239,7 +239,7 @@ def _read_run(
     """The logs of a run, the judge, and the run's name. A model that the run names is asked only if its file is
     trusted: it may send rows and keys to any address."""
     from workbench.cli.trust import require_trust_in_run
-    from workbench.kit.stored_logs import load_stored_logs, model_of_run
+    from workbench.kit.logs import load_stored_logs, model_of_run
     from workbench.store import ReadOnlyStore
     from workbench_attribute.baselines import BASELINES
 

@@ -17,7 +17,7 @@ class Diagnosis:
         evidence: the reason that was given.
         calls, usd: of all requests, also of those that an earlier run of the command paid for.
         method: its name.
-        failure: a kind of failure (`workbench.failures`), `no_fault` where the judge saw none, or `budget`.
+        failure: a kind of failure (`workbench.errors`), `no_fault` where the judge saw none, or `budget`.
         unread: answers that could not be read.
         votes: how many there were.
     """

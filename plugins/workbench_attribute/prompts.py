@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from workbench.errors import NodeError, WorkbenchError
-from workbench.failures import FailureKind
-from workbench.kit.agent_log import Log, shorten, show_steps, step_text
+from workbench.errors import FailureKind, NodeError, WorkbenchError
 from workbench.kit.answers import convert, read_fields
+from workbench.kit.logs import Log, shorten, show_steps, step_text
 from workbench.workflow import Field
 
 Messages = list[dict[str, str]]

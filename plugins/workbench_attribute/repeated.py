@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from workbench.base.text import one_line
 from workbench.cli import echo_json, say
 from workbench.errors import SpecError
-from workbench.text import one_line
 
 if TYPE_CHECKING:
-    from workbench.attribution import Suspect
-    from workbench.evaluation import ReplayOptions, ReplayReport, RowDiagnosis
+    from workbench.attribution import ReplayReport, RowDiagnosis, Suspect
+    from workbench_attribute.replays import ReplayOptions
 
 SEALED_ROWS = "These rows are sealed: a change that comes of reading them cannot be proved on them."
 
@@ -24,8 +24,8 @@ def replay_run(run: str, options: ReplayOptions, db: str, as_json: bool) -> bool
     """Repeat the failed rows of a run, and print what is found. Returns whether the budget lasted and a step was
     found."""
     from workbench.cli.trust import require_trust_in_run
-    from workbench.evaluation import replay_failures
-    from workbench.kit.asked_run import check_model
+    from workbench.kit.logs import check_model
+    from workbench_attribute.replays import replay_failures
 
     run = require_trust_in_run(run, db)
     if options.lm is not None:
@@ -94,7 +94,7 @@ def _short(cell: str) -> str:
 def rank_run(run: str, split: str | None, passing: float, formula: str, db: str, as_json: bool) -> bool:
     """Rank the nodes of a run by its stored rows, and print the ranking. Returns whether any is suspicious."""
     from workbench.attribution import elements_of_spans, rank_elements, rank_nodes
-    from workbench.kit.stored_logs import SEALED, scored_rows
+    from workbench.kit.logs import SEALED, scored_rows
     from workbench.store import ReadOnlyStore
 
     store = ReadOnlyStore(db)

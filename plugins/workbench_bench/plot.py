@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from workbench.distribution import pip_install
+from workbench.base.distribution import pip_install
 from workbench.errors import PluginError, SpecError
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import Field
 
 from workbench import Evaluation, Optimizer, Patch, Study, Workflow
-from workbench.hashing import canonical
+from workbench.base.hashing import canonical
 from workbench.task import draw_demos, labelled_demo
 from workbench.workflow import learnable_addresses, node_at
 

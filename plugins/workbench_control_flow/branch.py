@@ -8,11 +8,10 @@ from typing import Any
 
 from pydantic import Field
 
-from workbench.defects import Defect, DefectKind
-from workbench.errors import NodeError, SpecError, suggest
-from workbench.kit.inner_nodes import child_node
-from workbench.powers import NODE, NODES
+from workbench.errors import Defect, DefectKind, NodeError, SpecError, suggest
+from workbench.kit.acting import child_node
 from workbench.runtime import Context
+from workbench.spec import NODE, NODES
 from workbench.workflow import NodeConfig, NodeKind, Surroundings
 
 

@@ -11,12 +11,12 @@ from typing import Any, Literal
 from pydantic import Field as Written
 from pydantic import model_validator
 
-from workbench.concurrency import gather_answered
+from workbench.base.concurrency import gather_answered
 from workbench.errors import NodeError
+from workbench.kit.acting import child_node
 from workbench.kit.answers import convert
-from workbench.kit.inner_nodes import child_node
-from workbench.powers import NODE, one_or_each
 from workbench.runtime import Context
+from workbench.spec import NODE, one_or_each
 from workbench.workflow import Field, NodeConfig, NodeKind
 
 _JUDGE = "Answers to the same task follow. Reply with the number of the best answer and nothing else."

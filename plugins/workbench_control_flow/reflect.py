@@ -14,14 +14,12 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from workbench.concurrency import gather_answered
-from workbench.defects import Defect, DefectKind
-from workbench.errors import LMError, NodeError, SpecError
-from workbench.failures import FailureKind
-from workbench.kit import plain_adapter as plain
-from workbench.kit.inner_nodes import child_node, child_tree, with_new_inputs
-from workbench.powers import NODE, TOOL_ADDRESSES, Found, Written
+from workbench.base.concurrency import gather_answered
+from workbench.errors import Defect, DefectKind, FailureKind, LMError, NodeError, SpecError
+from workbench.kit.acting import child_node, child_tree, with_new_inputs
+from workbench.kit.prompting import plain_adapter as plain
 from workbench.runtime import Context
+from workbench.spec import NODE, TOOL_ADDRESSES, Found, Written
 from workbench.workflow import NodeConfig, NodeKind, Signature, Surroundings
 
 _CRITIC = (

@@ -10,10 +10,9 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from workbench.errors import SpecError
-from workbench.kit.inner_nodes import child_node
-from workbench.powers import NODES, WORKFLOW_FILE
+from workbench.kit.acting import child_node
 from workbench.runtime import Context
-from workbench.spec import Inherited, PolicySpec, check_nodes, load_yaml_file
+from workbench.spec import NODES, WORKFLOW_FILE, Inherited, PolicySpec, check_nodes, load_yaml_file
 from workbench.task import expand_references
 from workbench.workflow import NodeConfig, NodeKind, Schedule
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import SpecError
-from workbench.user_code import Address
+from workbench.spec import Address
 from workbench.workflow import Signature, parse_signature
 from workbench_dspy.predictors import predictor_name
 

@@ -20,10 +20,10 @@ from pkgutil import iter_modules
 from textwrap import indent
 from typing import Any
 
+from workbench.base.text import one_line
 from workbench.errors import SpecError
 from workbench.kit import answers
 from workbench.spec import Spec
-from workbench.text import one_line
 from workbench.workflow import Field, Schedule, Signature, Workflow, task_lm
 
 _HEAD = '''"""{name}, written by `workbench export --format dspy`. It needs dspy alone:

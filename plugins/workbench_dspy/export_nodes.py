@@ -8,13 +8,12 @@ from textwrap import indent
 from typing import Any
 
 from workbench.errors import SpecError
-from workbench.kit.plain_adapter import default_instructions
-from workbench.kit.tools import Tool as WorkbenchTool
-from workbench.kit.tools import describe_tool
+from workbench.kit.acting import Tool as WorkbenchTool
+from workbench.kit.acting import describe_tool
+from workbench.kit.prompting import default_instructions
 from workbench.plugins import plugins
 from workbench.runtime import make_request
-from workbench.spec import LMSpec, Spec
-from workbench.user_code import PREFIX, parse_address
+from workbench.spec import PREFIX, LMSpec, Spec, parse_address
 from workbench.workflow import NodeKind, Schedule, Signature, node_class
 from workbench_dspy.exported import agent, flow, predictor
 from workbench_dspy.tool_files import ToolFiles

@@ -18,10 +18,10 @@ from typing import Any, TypeVar
 
 import dspy
 
-from workbench.concurrency import run_in_thread
+from workbench.base.concurrency import run_in_thread
 from workbench.errors import LMError, NodeError
 from workbench.kit.dspy_seam.programs import ADAPTERS, AdapterParseError, read_request
-from workbench.kit.said import check_said
+from workbench.kit.prompting import check_said
 from workbench.runtime import Context
 from workbench.workflow import NodeConfig, NodeKind
 from workbench_dspy.bridge import Ended, as_response

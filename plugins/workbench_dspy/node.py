@@ -9,10 +9,11 @@ from typing import Any, Literal
 from pydantic import Field
 
 from workbench.errors import SpecError, suggest
-from workbench.powers import MODEL, PYTHON
 from workbench.runtime import Context
-from workbench.user_code import (
+from workbench.spec import (
+    MODEL,
     PREFIX,
+    PYTHON,
     check_user_code_allowed,
     code_is_outlined,
     instead_of_code,

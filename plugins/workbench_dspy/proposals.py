@@ -6,7 +6,7 @@ from typing import Any
 
 from workbench.errors import NodeError
 from workbench.kit.dspy_seam.programs import ADAPTERS
-from workbench.kit.proposer import read_prompt
+from workbench.kit.prompting import read_prompt
 from workbench_dspy.exported.predictor import PlainAdapter, read_signature
 
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from workbench.errors import SpecError
-from workbench.user_code import Address
+from workbench.spec import Address
 
 #: The package, inside the exported folder, that holds the copies.
 PACKAGE = "program_tools"

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 from pydantic import Field, PrivateAttr
 
-from workbench.distribution import pip_install
+from workbench.base.distribution import pip_install
 from workbench.errors import SpecError, suggest
-from workbench.kit.environment import Environment, Step
-from workbench.powers import PATH, Found, Written, run_python
+from workbench.kit.acting import Environment, Step
+from workbench.spec import PATH, Found, Written, run_python
 
 
 def _module(setting: Written) -> Found:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field, PrivateAttr
 
-from workbench.kit.environment import Environment, Step
+from workbench.kit.acting import Environment, Step
 
 
 class TwentyQuestions(Environment):

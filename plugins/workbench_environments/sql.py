@@ -1,6 +1,6 @@
 """A SQLite database that statements may change; every episode begins with a fresh copy.
 
-Scripts and statements run in a separate, confined process (`workbench.kit.sql`). For read-only questions,
+Scripts and statements run in a separate, confined process (`confined_sql`). For read-only questions,
 workflows/intercode_sql.py has a tool that runs queries, and its own metric.
 """
 
@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 
 from pydantic import Field, PrivateAttr
 
+from workbench.kit.acting import Environment, Step
 from workbench.kit.answers import find_code
-from workbench.kit.environment import Environment, Step
-from workbench.kit.sql import Database, bare
-from workbench.powers import PATH
+from workbench.spec import PATH
+from workbench_environments.confined_sql import Database, bare
 
 
 class Sql(Environment):

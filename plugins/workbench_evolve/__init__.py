@@ -6,5 +6,5 @@ import workbench
 
 
 @workbench.hookimpl
-def register_optimizers(register: workbench.hookspecs.Register) -> None:
+def register_optimizers(register: workbench.plugins.hookspecs.Register) -> None:
     register("evolve", "workbench_evolve.optimizer:Evolve")

@@ -22,7 +22,7 @@ from pydantic import Field
 
 from workbench import Optimizer, Patch, Study, Workflow
 from workbench.errors import SpecError
-from workbench.kit.proposer import Proposer
+from workbench.kit.prompting import Proposer
 from workbench.study import PartialFixedTrial
 from workbench.task import Example, Space
 from workbench_evolve.operators import Breeder, list_operators

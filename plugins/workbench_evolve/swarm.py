@@ -11,8 +11,8 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
-from workbench.kit.proposer import wrap_in_tags
-from workbench.text import short
+from workbench.base.text import short
+from workbench.kit.prompting import wrap_in_tags
 from workbench.workflow import text_at
 from workbench_evolve.population import Individual
 

@@ -9,7 +9,7 @@ import workbench
 
 
 @workbench.hookimpl
-def register_node_kinds(register: workbench.hookspecs.Register) -> None:
+def register_node_kinds(register: workbench.plugins.hookspecs.Register) -> None:
     register("external", "workbench_external.node:External")
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import unified_diff
 from pathlib import Path
 
-from workbench.text import one_line
+from workbench.base.text import one_line
 from workbench_external.config import Slot
 from workbench_external.slots.discover import FILES
 from workbench_external.slots.files import content_of, is_as_found

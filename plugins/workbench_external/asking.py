@@ -7,12 +7,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from workbench.errors import LMError
-from workbench.failures import FailureKind
-from workbench.gateway import Ask, Refused, as_it_is_sent, refusal_of, without_places
+from workbench.errors import FailureKind, LMError
 from workbench.lm import NO_SUCH_PATH, Message, NotCarried, Pieces, Request, Response
 from workbench.runtime import Runtime, make_request
 from workbench.spec import LMSpec, lm_spec
+from workbench_external.gateway import Ask, Refused, as_it_is_sent, refusal_of, without_places
 
 if TYPE_CHECKING:
     from workbench_external.config import ExternalConfig

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from workbench.base.text import indented, one_line, short, visible
 from workbench.cli import echo_json, say
 from workbench.cli.run_commands import DB, FILE, JSON, OVERWRITE, SET, read_settings
-from workbench.text import indented, one_line, short, visible
 
 if TYPE_CHECKING:
     from workbench.spec import Source
@@ -48,8 +48,8 @@ def slots_command(
 
     Says for each where it stands in the source, where `workbench apply` writes it, or why it is for the gateway only.
     """
+    from workbench.base.files import check_output
     from workbench.cli.trust import require_trust, trust_result
-    from workbench.files import check_output
     from workbench.run import prepare
     from workbench.task import write_workflow
     from workbench_external.observed import list_slots, observe_file, with_slots, with_vendors
@@ -142,7 +142,7 @@ def apply_command(result: str, folder: Path, check: bool, write: bool, unchecked
       0    every changed text has its place
       1    some have none, or several, or would be sent otherwise: replace them by hand, or use `workbench gateway`
     """
-    from workbench.user_code import without_user_code
+    from workbench.spec import without_user_code
     from workbench_external.apply import describe_changes
     from workbench_external.node import find_agents
     from workbench_external.write_back import NotTried, find_entries, refuse_uncertain, try_entries, write_entries
@@ -288,9 +288,9 @@ def gateway_command(
     """
     import asyncio
 
-    from workbench.gateway import in_address
     from workbench.inference import read_workflow
     from workbench.lm import is_loopback
+    from workbench_external.gateway import in_address
     from workbench_external.node import find_agents
     from workbench_external.served import serve_gateway
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from workbench.kit.forged import Forged
+from workbench.kit.acting import Forged
 from workbench.workflow import NodeConfig
 
 #: What a slot stands for in the requests of an agent, or in its folder.

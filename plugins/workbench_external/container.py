@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from workbench.base.text import one_line
 from workbench.errors import SpecError
 from workbench.runtime import Context
-from workbench.text import one_line
 from workbench_external.process import Finished, run_program
 
 #: Where the working directory of a row is in its container: at one place in all rows, so that prompts that name it are

@@ -7,9 +7,8 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from workbench.defects import Defect, DefectKind
-from workbench.errors import SpecError
-from workbench.user_code import PREFIX, load_user_code, parse_address, without_user_code
+from workbench.errors import Defect, DefectKind, SpecError
+from workbench.spec import PREFIX, load_user_code, parse_address, without_user_code
 from workbench_external.config import ExternalConfig
 
 #: Words that can only be meant as a file.

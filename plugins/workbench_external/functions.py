@@ -6,15 +6,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from workbench.base.hashing import digest
 from workbench.errors import NodeError
-from workbench.gateway import Ask
-from workbench.hashing import digest
+from workbench.kit.acting import Forged, Tool, load_arguments, read_arguments
 from workbench.kit.answers import as_text
-from workbench.kit.forged import Forged
-from workbench.kit.native_calls import same_said, to_message
-from workbench.kit.tool import Tool, read_arguments
-from workbench.kit.tools import load_arguments
+from workbench.kit.lms import same_said, to_message
 from workbench.lm import Response
+from workbench_external.gateway import Ask
 from workbench_external.slots.discover import texts_of
 
 Message = Mapping[str, Any]

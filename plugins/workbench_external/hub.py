@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from workbench.gateway import Gateway
-from workbench.kit.beside import Leftovers
-from workbench.text import short
+from workbench.base.text import short
+from workbench.kit.acting import Leftovers
 from workbench_external.asking import Named
+from workbench_external.gateway import Gateway
 from workbench_external.process import kill_abandoned
 from workbench_external.started import Services
 from workbench_external.workspace import Workspaces

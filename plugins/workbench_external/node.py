@@ -10,25 +10,25 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from workbench.defects import Defect
-from workbench.errors import NodeError, SpecError
-from workbench.powers import (
+from workbench.errors import Defect, NodeError, SpecError
+from workbench.runtime import Context
+from workbench.spec import (
     ADDRESS,
     COMMAND,
     FUNCTIONS,
     IMAGE,
     MODEL,
     MODELS,
+    PREFIX,
     PROGRAM_FOLDER,
     PYTHON,
     SERVER_TOOL,
     VARIABLES,
     each,
     inside,
+    lm_spec,
+    parse_address,
 )
-from workbench.runtime import Context
-from workbench.spec import lm_spec
-from workbench.user_code import PREFIX, parse_address
 from workbench.workflow import NodeKind, SignatureNode, Span, Surroundings, Workflow, parse_signature
 from workbench_external.config import ExternalConfig, Slot
 from workbench_external.container import WORK, run_in_image

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from workbench.concurrency import run_in_loop
+from workbench.base.concurrency import run_in_loop
+from workbench.base.text import one_line
 from workbench.ledger import Ledger
 from workbench.lm import LMPool
 from workbench.run import add_started_run
@@ -16,7 +17,6 @@ from workbench.runtime import Runtime
 from workbench.store import RunRecord, Store
 from workbench.study import Evaluator, observe_nodes
 from workbench.task import Task
-from workbench.text import one_line
 from workbench.workflow import ExampleRun, Patch, Workflow
 from workbench_external.apply import find_text
 from workbench_external.asking import Named

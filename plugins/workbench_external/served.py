@@ -10,8 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from workbench.errors import LMError, NodeError, SpecError
-from workbench.gateway import Ask, Gateway, Refused
-from workbench.kit.tools import Tool, check_call
+from workbench.kit.acting import Tool, check_call
 from workbench.ledger import Ledger
 from workbench.lm import Message, Response
 from workbench.runtime import Runtime, make_request
@@ -21,6 +20,7 @@ from workbench.workflow import Workflow, task_lm
 from workbench_external.asking import Asking, Models, Named, Refusals, choose, forward, in_its_words
 from workbench_external.exchange import NOT_TRACED
 from workbench_external.functions import OfferedFunctions
+from workbench_external.gateway import Ask, Gateway, Refused
 from workbench_external.node import External
 
 #: Requests at once to one model where its settings name no number: more than a gateway takes.

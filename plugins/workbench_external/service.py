@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from workbench.errors import NodeError
-from workbench.gateway import GatewaySession
 from workbench_external.config import ExternalConfig
+from workbench_external.gateway import GatewaySession
 from workbench_external.process import MOST_OUTPUT
 
 #: Seconds between two looks at the clock.

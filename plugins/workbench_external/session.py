@@ -10,15 +10,15 @@ from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from workbench.base.hashing import digest
 from workbench.errors import LMError, NodeError, WorkbenchError
-from workbench.gateway import Ask, Refused
-from workbench.hashing import digest
-from workbench.kit.tools import Tool, check_policy, run_in_sandbox
+from workbench.kit.acting import Tool, check_policy, run_in_sandbox
 from workbench.lm import Message, Pieces, Response
 from workbench.runtime import Context
 from workbench.spec import lm_spec
 from workbench_external.asking import Asking, Models, Named, Refusals, choose, forward, in_its_words
 from workbench_external.functions import OfferedFunctions
+from workbench_external.gateway import Ask, Refused
 
 if TYPE_CHECKING:
     from workbench_external.config import ExternalConfig

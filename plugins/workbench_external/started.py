@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
 
+from workbench.base.hashing import digest
 from workbench.errors import NodeError, SpecError
-from workbench.gateway import Ask, Gateway, GatewaySession, Refused
-from workbench.hashing import digest
 from workbench.lm import Response
 from workbench.workflow import Signature
 from workbench_external.config import ExternalConfig, Slot
 from workbench_external.exchange import command_line, environment, fill_fields
+from workbench_external.gateway import Ask, Gateway, GatewaySession, Refused
 from workbench_external.process import last_words, read_tail, running
 from workbench_external.slots.files import replace_files
 from workbench_external.workspace import Workspaces

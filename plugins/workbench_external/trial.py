@@ -19,13 +19,13 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import Any
 
-from workbench.concurrency import run_in_loop
+from workbench.base.concurrency import run_in_loop
+from workbench.base.files import NEVER_COPIED
 from workbench.errors import NodeError
-from workbench.files import NEVER_COPIED
-from workbench.gateway import Ask
 from workbench.lm import Response
 from workbench.workflow import Signature
 from workbench_external.config import ExternalConfig
+from workbench_external.gateway import Ask
 from workbench_external.hub import Hub
 from workbench_external.node import External
 from workbench_external.slots.discover import schema_of

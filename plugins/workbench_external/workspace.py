@@ -12,8 +12,8 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from workbench.base.files import NEVER_COPIED
 from workbench.errors import SpecError
-from workbench.files import NEVER_COPIED
 from workbench.store import is_run_database
 
 _PREFIX = "workbench-rows-"

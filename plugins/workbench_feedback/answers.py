@@ -7,10 +7,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
-from workbench.errors import LMError, WorkbenchError
-from workbench.failures import FailureKind
-from workbench.kit.agent_log import Log, step_text
+from workbench.errors import FailureKind, LMError, WorkbenchError
 from workbench.kit.answers import find_keyed
+from workbench.kit.logs import Log, step_text
 from workbench.lm import Response
 
 T = TypeVar("T")

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from workbench.failures import FailureKind
-from workbench.kit.agent_log import TOKEN, shorten
-from workbench.kit.tfidf import TfIdf
+from workbench.errors import FailureKind
+from workbench.kit.logs import TOKEN, shorten
+from workbench.kit.searching import TfIdf
 from workbench_feedback.answers import Messages, Unreadable, read_list, read_number
 from workbench_feedback.grounding import Aspect
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from workbench.base.text import one_line
 from workbench.cli import echo_json, say
 from workbench.cli.run_commands import OVERWRITE
-from workbench.text import one_line
 
 if TYPE_CHECKING:
     from workbench.spec import LMSpec
@@ -98,7 +98,7 @@ def induce_command(
     reads, or {"trace": TEXT, "comment": TEXT}. A workflow uses the result with `metric: {induced: metrics.yaml}`. The
     same command again pays nothing. Exits with code 1 if the budget did not last.
     """
-    from workbench.files import check_output
+    from workbench.base.files import check_output
     from workbench.spec import BudgetSpec
     from workbench_feedback.comments import read_comments
     from workbench_feedback.induce import induce
@@ -161,7 +161,7 @@ def _model_of(read: Comments, db: str) -> LMSpec:
     keys to any address."""
     from workbench.cli.trust import require_trust_in_run
     from workbench.errors import SpecError
-    from workbench.kit.stored_logs import model_of_run
+    from workbench.kit.logs import model_of_run
     from workbench.store import ReadOnlyStore
 
     lm = None

@@ -14,11 +14,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from workbench.base.hashing import digest
 from workbench.errors import SpecError, StoreError, suggest
-from workbench.hashing import digest
-from workbench.kit.agent_log import Log, LogStep
-from workbench.kit.log_files import load_logs
-from workbench.kit.stored_logs import RunLogs
+from workbench.kit.logs import Log, LogStep, RunLogs, load_logs
 from workbench.store import ReadOnlyStore
 
 _KEYS = {"run": {"row", "split"}, "log": {"trace"}, "trace": set[str]()}

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.failures import FailureKind
+from workbench.errors import FailureKind
 from workbench.proof import interval
 from workbench_feedback.answers import Messages, Unreadable, read_list, read_number
 from workbench_feedback.grounding import Aspect

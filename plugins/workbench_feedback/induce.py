@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from workbench.errors import BudgetSpent, SpecError
-from workbench.kit.agent_log import Log
-from workbench.kit.asked_run import AskedRun, Command, open_run
+from workbench.kit.logs import AskedRun, Command, Log, open_run
 from workbench.lm import LMPool, Response
 from workbench.spec import BudgetSpec, LMSpec
 from workbench_feedback.answers import TRIES, Asker, Messages, Unreadable

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from workbench.failures import FailureKind
-from workbench.kit.agent_log import TOKEN, Log, shorten
+from workbench.errors import FailureKind
+from workbench.kit.logs import TOKEN, Log, shorten
 from workbench_feedback.answers import Messages, Unreadable, read_json, read_number, read_text
 from workbench_feedback.grounding import Aspect
 from workbench_feedback.metrics_file import Behaviour, InducedMetric

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from workbench.errors import NodeError, SpecError, suggest
-from workbench.kit.agent_log import Log, LogStep, field_lines, read_steps
+from workbench.kit.logs import Log, LogStep, field_lines, read_steps
 from workbench.lm import Response
-from workbench.powers import PATH
+from workbench.spec import PATH
 from workbench.task import Example, Score
 from workbench.workflow import Trace
 from workbench_feedback.answers import Asker, Messages, Unreadable

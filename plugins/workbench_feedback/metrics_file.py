@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
+from workbench.base.files import write_whole
+from workbench.base.hashing import digest
 from workbench.errors import SpecError
-from workbench.files import write_whole
-from workbench.hashing import digest
 from workbench.spec import Strict, load_yaml_file, spec_error
 from workbench.task import dump_yaml
 

@@ -6,6 +6,6 @@ import workbench
 
 
 @workbench.hookimpl
-def register_optimizers(register: workbench.hookspecs.Register) -> None:
+def register_optimizers(register: workbench.plugins.hookspecs.Register) -> None:
     register("fgo", "workbench_fgo.optimizer:Fgo")
     register("rewrite", "workbench_fgo.rewrite:Rewrite")

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from workbench import Patch, Workflow
-from workbench.hashing import canonical
-from workbench.kit.proposer import Proposer, describe, wrap_in_tags
+from workbench.base.hashing import canonical
+from workbench.kit.prompting import Proposer, describe, wrap_in_tags
 from workbench.workflow import learnable_addresses, node_at
 
 Scored = tuple[float, Workflow]

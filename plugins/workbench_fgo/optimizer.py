@@ -15,8 +15,8 @@ from pydantic import Field, field_validator, model_validator
 
 from workbench import Optimizer, Study, Workflow
 from workbench.errors import SpecError, suggest
-from workbench.kit.proposer import Proposer
-from workbench.powers import OPTIMIZER
+from workbench.kit.prompting import Proposer
+from workbench.spec import OPTIMIZER
 from workbench.study import make_optimizer
 from workbench.task import Example
 from workbench_fgo.divide import classify_failure, split_at_random, split_by_group

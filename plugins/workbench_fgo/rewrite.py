@@ -8,7 +8,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from workbench import Optimizer, Patch, Study, Workflow
-from workbench.kit.proposer import Proposer, rewrite_request, show_results
+from workbench.kit.prompting import Proposer, rewrite_request, show_results
 from workbench.workflow import learnable_addresses, node_at, text_at
 
 

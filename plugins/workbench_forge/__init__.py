@@ -8,7 +8,7 @@ import workbench
 
 
 @workbench.hookimpl
-def register_optimizers(register: workbench.hookspecs.Register) -> None:
+def register_optimizers(register: workbench.plugins.hookspecs.Register) -> None:
     register("forge", "workbench_forge.optimizer:Forge")
 
 

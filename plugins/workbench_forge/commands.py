@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from workbench.base.text import indented, one_line
 from workbench.cli import echo_json, say
-from workbench.text import indented, one_line
 
 if TYPE_CHECKING:
     from workbench.runtime import Sandbox
@@ -79,7 +79,7 @@ async def _test(functions: list[Function]) -> list[str | None]:
 
 async def _failure(function: Function, sandbox: Sandbox) -> str | None:
     """Run a function's own test. Returns None if it passes or there is none, else the actual outcome."""
-    from workbench.text import short
+    from workbench.base.text import short
 
     if function.example is None:
         return None
@@ -103,8 +103,8 @@ def serve_command(file: Path) -> None:
 
 def _read(file: Path) -> list[Function]:
     """The functions of a file, which are text in it; the Python that it names beside them is not loaded."""
+    from workbench.spec import without_user_code
     from workbench.task import read_library
-    from workbench.user_code import without_user_code
 
     with without_user_code("names"):
         return read_library(file)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench import Evaluation, Workflow
-from workbench.kit.proposer import show_results
+from workbench.base.text import short
+from workbench.kit.prompting import show_results
 from workbench.task import Example
-from workbench.text import short
 from workbench_forge.actions import Function
 
 _SYSTEM = """\

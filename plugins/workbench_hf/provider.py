@@ -11,13 +11,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from workbench.distribution import pip_install
+from workbench.base.distribution import pip_install
 from workbench.errors import LMError, PluginError, SpecError, suggest
-from workbench.kit.batching import Batcher, derive_seed
-from workbench.kit.checkpoint import check_checkpoint
-from workbench.kit.native_calls import check_format, check_tools, read_native_calls
+from workbench.kit.lms import Batcher, check_checkpoint, check_format, check_tools, derive_seed, read_native_calls
 from workbench.lm import Request, Response
-from workbench.powers import declares
+from workbench.spec import declares
 
 CONCURRENCY = 16
 _WHOLE = 1 << 30  # files up to this size are hashed whole
@@ -135,7 +133,7 @@ class _Engine:
     def _serve(self, requests: list[Request | str]) -> list[Any]:
         """In the worker thread: one generate for prompts of similar length, so that padding stays small. A text is to
         be embedded; each by itself, so that its vector does not depend on what came with it."""
-        from workbench.kit.generation import Row, generate_within_memory, group_by_length
+        from workbench.kit.lms import Row, generate_within_memory, group_by_length
 
         generator = self._generator or self._load()
         results: list[Any] = [None] * len(requests)
@@ -171,7 +169,7 @@ class _Engine:
         return [result or RuntimeError("not generated") for result in results]
 
     def _load(self) -> Any:
-        from workbench.kit.generation import Generator
+        from workbench.kit.lms import Generator
 
         try:
             self._generator = Generator.load(self._source, **self._extra)

@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from workbench.patterns import Pattern, TooSlow
+from workbench.base.type_guards import is_dict, is_list
+from workbench.spec import Pattern, TooSlow
 from workbench.task import Example, Score
-from workbench.type_guards import is_dict, is_list
 
 
 def _texts(value: Any) -> list[str]:

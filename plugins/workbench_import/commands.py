@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
+from workbench.base.text import one_line
 from workbench.cli import say
-from workbench.text import one_line
 
 
 @click.command("path")

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import SpecError
 from workbench.spec import defaults
-from workbench.type_guards import is_dict, is_list
 from workbench.workflow import parse_signature
 from workbench_import.dspy_state import default_adapter, read_states
 from workbench_import.imported import LEAST_ROWS, Imported, Wishes, as_list, read_value

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from workbench.type_guards import is_dict
+from workbench.base.type_guards import is_dict
 
 
 def read_states(value: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -11,13 +11,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from workbench.base.files import write_whole
+from workbench.base.type_guards import is_list
 from workbench.errors import SpecError
-from workbench.files import write_whole
 from workbench.run import prepare
-from workbench.spec import defaults, load_yaml_file
+from workbench.spec import defaults, load_yaml_file, without_user_code
 from workbench.task import dump_yaml, read_rows, reader_of
-from workbench.type_guards import is_list
-from workbench.user_code import without_user_code
 from workbench_import.dspy_state import read_states
 
 #: Rows for train, val and test, one each at least.

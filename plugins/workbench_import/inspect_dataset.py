@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import SpecError
-from workbench.type_guards import is_dict, is_list
 from workbench_import.imported import Imported, Wishes, read_table
 
 #: Fields of a sample that only Inspect can use.

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import SpecError
-from workbench.type_guards import is_dict, is_list
 from workbench_import.imported import Imported, Wishes, as_list, read_value
 from workbench_import.promptfoo_tests import Tests, expand_tests, safe_file
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import SpecError
-from workbench.patterns import Pattern
-from workbench.type_guards import is_dict, is_list
+from workbench.spec import Pattern
 from workbench_import.assertions import CHECKS
 from workbench_import.imported import Imported, as_list, read_table, read_value
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from workbench.base.text import indented, one_line
 from workbench.cli import ask_text, echo_json, say
 from workbench.cli.run_commands import DB
-from workbench.text import indented, one_line
 
 if TYPE_CHECKING:
-    from workbench.labels import Item, RunAnswers
+    from workbench.kit.labels import Item, RunAnswers
     from workbench.proof import Label
 
 #: Endings by which a TARGET that does not exist is known to be meant as a file.
@@ -50,7 +50,7 @@ def label_command(
     import getpass
 
     from workbench.errors import SpecError
-    from workbench.labels import file_items, order_items, run_answers
+    from workbench.kit.labels import file_items, order_items, run_answers
     from workbench.proof import read_labels
 
     found: RunAnswers | None = None
@@ -88,7 +88,7 @@ def _read_run(read: Any, target: str, field: str | None, db: str) -> RunAnswers:
 
 def _label_all(left: Sequence[Item], place: Path, name: str) -> int:
     """Ask for a label of each item until there are no more, or the labeller stops. Returns how many were given."""
-    from workbench.labels import append_label
+    from workbench.kit.labels import append_label
     from workbench.proof import Label
 
     for number, item in enumerate(left):
@@ -129,7 +129,7 @@ def _show(item: Item, number: int, of: int) -> None:
 
 
 def _cell(value: Any) -> str:
-    from workbench.text import visible_json
+    from workbench.base.text import visible_json
 
     text = value if isinstance(value, str) else visible_json(value)
     cut = f" [... {len(text) - _SHOWN} more characters]" if len(text) > _SHOWN else ""
@@ -137,7 +137,7 @@ def _cell(value: Any) -> str:
 
 
 def _report(labels: Sequence[Label], found: RunAnswers | None, as_json: bool) -> None:
-    from workbench.labels import calibrate, compare_labellers, describe_labellers
+    from workbench.kit.labels import calibrate, compare_labellers, describe_labellers
 
     people = compare_labellers(labels)
     judge = calibrate(found.answers, labels, judged=found.judged) if found is not None else None

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from workbench.base.type_guards import walk
 from workbench.errors import SpecError
 from workbench.lm import is_loopback
-from workbench.type_guards import walk
 
 _KEYS = ("api_key", "azure_ad_token", "azure_ad_token_provider")
 #: LiteLLM reads texts with these beginnings as names of secrets, e.g. in variables of the environment.

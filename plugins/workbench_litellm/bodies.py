@@ -1,4 +1,4 @@
-"""DSPy's native client, made to heed `workbench.kit.bounded_http` (LiteLLM is on httpx, which that module bounds).
+"""DSPy's native client, made to heed `workbench.kit.lms` (LiteLLM is on httpx, which that module bounds).
 
 `dspy.LM` builds its transport itself and takes none, so the method that chooses the decoder of a body is replaced, once
 a process. What does not run inside `bounded_bodies()` is decoded as before.
@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from workbench.kit.bounded_http import BodyError, BodyReader, bodies_are_bounded
 from workbench.kit.dspy_seam.clients import http_parser
+from workbench.kit.lms import BodyError, BodyReader, bodies_are_bounded
 
 
 @cache

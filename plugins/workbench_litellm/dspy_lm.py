@@ -18,9 +18,9 @@ from weakref import WeakKeyDictionary
 
 import dspy
 
-from workbench.distribution import pip_install
+from workbench.base.distribution import pip_install
+from workbench.base.type_guards import is_dict
 from workbench.errors import LMError, SpecError
-from workbench.kit.bounded_http import body_error, bounded_bodies
 from workbench.kit.dspy_seam.clients import (
     CLIENT_KEYS,
     errors,
@@ -30,6 +30,7 @@ from workbench.kit.dspy_seam.clients import (
     usd_of,
     usd_per_token,
 )
+from workbench.kit.lms import body_error, bounded_bodies
 from workbench.lm import (
     MOST_FORMS,
     MOST_TOKENS,
@@ -47,7 +48,6 @@ from workbench.lm import (
     redactor,
     refused_prompt,
 )
-from workbench.type_guards import is_dict
 from workbench_litellm.addresses import check_addresses
 from workbench_litellm.bodies import bound_native_client
 from workbench_litellm.installed import check_litellm, has_litellm

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workbench.distribution import package_folder, pip_install
+from workbench.base.distribution import package_folder, pip_install
 from workbench.errors import SpecError
 
 

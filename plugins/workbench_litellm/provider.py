@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from workbench.distribution import package_folder
-from workbench.powers import declares
+from workbench.base.distribution import package_folder
+from workbench.spec import declares
 from workbench_litellm.installed import check_litellm, has_litellm
 
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from workbench.errors import LMError
-from workbench.failures import FailureKind
-from workbench.kit.answers.json_text import load_loose
+from workbench.base.type_guards import is_dict, is_list
+from workbench.errors import FailureKind, LMError
+from workbench.kit.answers import load_loose
 from workbench.kit.dspy_seam.clients import errors, lm15, message_from_json, message_to_json
 from workbench.lm import (
     MOST_TOKENS,
@@ -29,7 +29,6 @@ from workbench.lm import (
     read_usage,
     storable,
 )
-from workbench.type_guards import is_dict, is_list
 
 #: Where a message that goes back to its provider holds the whole of it, in DSPy's form.
 WHOLE = "dspy_message"

@@ -8,9 +8,9 @@ from typing import Any
 
 import anyio
 
-from workbench.distribution import pip_install
+from workbench.base.distribution import pip_install
 from workbench.errors import LMError, PluginError, SpecError, suggest
-from workbench.kit.bounded_http import body_error, bounded_bodies
+from workbench.kit.lms import body_error, bounded_bodies
 from workbench.lm import (
     Message,
     Request,
@@ -22,7 +22,7 @@ from workbench.lm import (
     read_finish,
     storable,
 )
-from workbench.powers import declares
+from workbench.spec import declares
 
 DEFAULT_CONCURRENCY = 4
 #: What `llm`'s plugins call the limit on the length of the answer.

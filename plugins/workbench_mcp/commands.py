@@ -25,7 +25,7 @@ def mcp_command(root: Path, db: str, skill: bool) -> None:
     """
     if skill:
         return say(Path(__file__).with_name("SKILL.md").read_text(encoding="utf-8"), nl=False)
-    from workbench.distribution import pip_install
+    from workbench.base.distribution import pip_install
 
     try:
         from workbench_mcp.server import make_server

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from workbench.hashing import canonical
-from workbench.kit.edits import Edit, apply_edit, describe_edit
+from workbench.base.hashing import canonical
+from workbench.kit.searching import Edit, apply_edit, describe_edit
 from workbench.study import RandomTrial
 from workbench.task import Space
 from workbench.workflow import Workflow, graph_hash

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from workbench.kit.edits import Menu, catalogue
-from workbench.kit.proposer import outline
-from workbench.text import short
+from workbench.base.text import short
+from workbench.kit.prompting import outline
+from workbench.kit.searching import Menu, catalogue
 from workbench.workflow import Workflow
 
 _ANSWER = (

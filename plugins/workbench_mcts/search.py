@@ -11,9 +11,22 @@ from dataclasses import dataclass, field, replace
 from workbench import Evaluation, Patch, Study
 from workbench.errors import SpecError
 from workbench.kit.answers import read_objects
-from workbench.kit.edits import Menu, describe_edit, edit_options, places, read_edit
-from workbench.kit.proposer import Proposer, runs_left, show_results
-from workbench.kit.tree_search import Node, Widening, back_up, draw, pool, select, softmix, uct
+from workbench.kit.prompting import Proposer, runs_left, show_results
+from workbench.kit.searching import (
+    Menu,
+    Node,
+    Widening,
+    back_up,
+    describe_edit,
+    draw,
+    edit_options,
+    places,
+    pool,
+    read_edit,
+    select,
+    softmix,
+    uct,
+)
 from workbench.study import Blame, node_of
 from workbench.task import Space
 from workbench_mcts import prompts

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from workbench import Optimizer
-from workbench.powers import MODELS, TOOL_ADDRESSES
+from workbench.spec import MODELS, TOOL_ADDRESSES
 from workbench_mcts.surrogate import Kind
 
 

@@ -6,10 +6,10 @@ import workbench
 
 
 @workbench.hookimpl
-def register_node_kinds(register: workbench.hookspecs.Register) -> None:
+def register_node_kinds(register: workbench.plugins.hookspecs.Register) -> None:
     register("recall", "workbench_memory.node:Recall")
 
 
 @workbench.hookimpl
-def register_optimizers(register: workbench.hookspecs.Register) -> None:
+def register_optimizers(register: workbench.plugins.hookspecs.Register) -> None:
     register("memory", "workbench_memory.optimizer:Memory")

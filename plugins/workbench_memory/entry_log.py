@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workbench import Evaluation, Study, Workflow
-from workbench.hashing import digest
+from workbench.base.hashing import digest
 from workbench.study import Result
 from workbench.task import labelled_demo
 from workbench.workflow import EXCHANGE, NodeKind, learnable_addresses, node_at

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.hashing import canonical
+from workbench.base.hashing import canonical
 from workbench_memory.word_search import split_words
 
 LEAST_GROUP = 3  # entries that must share a word to be judged together

@@ -10,10 +10,9 @@ from typing import Any, Literal
 from pydantic import Field
 
 from workbench.errors import SpecError
-from workbench.kit import plain_adapter as plain
-from workbench.powers import MODEL
+from workbench.kit.prompting import plain_adapter as plain
 from workbench.runtime import BATCH, Context
-from workbench.spec import lm_spec
+from workbench.spec import MODEL, lm_spec
 from workbench.workflow import NodeConfig, NodeKind, parse_signature
 from workbench_memory.learned_retrieval import extract_features, score_pair
 from workbench_memory.word_search import join_fields, make_lexical_index, scale_scores, split_words

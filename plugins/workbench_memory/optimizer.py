@@ -16,8 +16,8 @@ from typing import Any, Literal
 from pydantic import Field
 
 from workbench import Evaluation, Optimizer, Patch, Study, Workflow
-from workbench.hashing import digest
-from workbench.kit.proposer import Proposer
+from workbench.base.hashing import digest
+from workbench.kit.prompting import Proposer
 from workbench.workflow import EXCHANGE, node_at
 from workbench_memory import prompts as lessons
 from workbench_memory.entry_log import Bank, find_sites

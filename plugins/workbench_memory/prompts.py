@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from workbench import Evaluation
-from workbench.text import short
+from workbench.base.text import short
 
 LONGEST = 240  # characters of one statement
 

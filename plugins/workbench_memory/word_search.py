@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from workbench.kit import plain_adapter as plain
-from workbench.kit.tfidf import TfIdf
+from workbench.kit.prompting import plain_adapter as plain
+from workbench.kit.searching import TfIdf
 
 #: Maximum words of a query: further ones add little and cost time.
 MOST_WORDS = 128

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import SpecError
-from workbench.powers import PYTHON, declares
+from workbench.spec import PYTHON, declares, load_user_code
 from workbench.task import Example, Score
-from workbench.user_code import load_user_code
 
 #: Parameter names that a function may use; gold and pred are DSPy's.
 _NAMES = {"example": 0, "gold": 0, "row": 0, "prediction": 1, "pred": 1, "trace": 2}
@@ -18,7 +17,7 @@ _NAMES = {"example": 0, "gold": 0, "row": 0, "prediction": 1, "pred": 1, "trace"
 
 @declares(address=PYTHON)
 def load_function(address: str, base: Path | None = None) -> FunctionMetric:
-    """Load `file.py:function`, `module:function` or `module.function` as a metric (`workbench.user_code`).
+    """Load `file.py:function`, `module:function` or `module.function` as a metric (`workbench.spec`).
 
     Raises SpecError if there is no such function, or its parameters do not fit.
     """

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from workbench.kit.answers import read_values
-from workbench.kit.answers.json_text import load_loose
-from workbench.kit.call_bodies import known_name, make_call, unwrapped
-from workbench.kit.call_parser import read_text
+from workbench.kit.answers import known_name, load_loose, make_call, read_text, read_values, unwrapped
 from workbench.lm import split_thoughts
 from workbench.task import Score
 from workbench_metrics.base import FieldMetric, score_match, shorten

@@ -9,8 +9,7 @@ from collections import Counter
 from decimal import Decimal
 from typing import Any
 
-from workbench.kit.answers.choices import PARTICLE
-from workbench.kit.answers.conclusions import SPACELESS
+from workbench.kit.answers import PARTICLE, SPACELESS
 from workbench.task import Score
 from workbench_metrics.base import FieldMetric, score_match, shorten
 

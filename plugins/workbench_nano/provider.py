@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import LMError, SpecError, suggest
-from workbench.kit.batching import Batcher, derive_seed
+from workbench.kit.lms import Batcher, derive_seed
 from workbench.lm import Request, Response
-from workbench.powers import declares
+from workbench.spec import declares
 
 CONCURRENCY = 16
 WEIGHTS = Path(__file__).parent / "weights"

@@ -24,7 +24,7 @@ from workbench.lm import (
     parse_price,
     redact_answer,
 )
-from workbench.powers import declares
+from workbench.spec import declares
 from workbench_openai import wire
 from workbench_openai.passing import Passing
 from workbench_openai.prices import usd_per_token

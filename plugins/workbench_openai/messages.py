@@ -14,7 +14,7 @@ from yarl import URL
 
 from workbench.lm import Request, Response, is_loopback, parse_price
 from workbench.plugins import plugins
-from workbench.powers import declares
+from workbench.spec import declares
 from workbench_openai.passing import Passing
 from workbench_openai.prices import usd_per_token
 from workbench_openai.server import Server, base_url

@@ -7,7 +7,7 @@ import json
 from functools import cache
 from typing import Any
 
-from workbench.distribution import package_folder
+from workbench.base.distribution import package_folder
 from workbench.lm import Rates
 
 #: (package, file) in the order in which they are looked for: LiteLLM's is the newer one where it is installed.

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from workbench.errors import LMError
-from workbench.kit.answers.json_text import load_loose
+from workbench.kit.answers import load_loose
 from workbench.lm import (
     MOST_TOKENS,
     Form,

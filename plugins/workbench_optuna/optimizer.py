@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from workbench import BudgetSpent, Evaluation, Optimizer, Study, Workflow
-from workbench.distribution import pip_install
+from workbench.base.distribution import pip_install
 from workbench.errors import SpecError
 from workbench.study import AskedTrial, Race, Searcher, objective_sign
 

@@ -16,12 +16,11 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from workbench import Evaluation, Optimizer, Study, Workflow
+from workbench.base.type_guards import is_dict
 from workbench.errors import ShareSpent, suggest
-from workbench.powers import Found, Part, Written
-from workbench.spec import DomainSpec
+from workbench.spec import DomainSpec, Found, Part, Written
 from workbench.study import make_optimizer, make_sampler
 from workbench.task import choices_of, put, suggest_value
-from workbench.type_guards import is_dict
 
 TENTHS = 10
 LAST_SHARE = 0.999  # of what is left, so that the last trial, too, has a share that can end, and be stopped

@@ -13,8 +13,8 @@ from opentelemetry import trace
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 
 from workbench.ledger import CallInfo
+from workbench.plugins import RunInfo, Tracker
 from workbench.study import Evaluation, RowRun
-from workbench.trackers import RunInfo, Tracker
 from workbench.workflow import Workflow
 from workbench_otel.attributes import KIND, settled_attributes
 from workbench_otel.content import Capture, Content, as_json

@@ -12,19 +12,23 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from workbench.defects import Defect
-from workbench.errors import LMError, NodeError, SpecError
+from workbench.errors import Defect, LMError, NodeError, SpecError
 from workbench.kit import answers
-from workbench.kit import plain_adapter as plain
-from workbench.kit import prompt_defects as prompts
-from workbench.kit.images import as_urls, image_inputs, user_content
-from workbench.kit.named_types import NAMED_TYPES, NamedTypes, load_types
-from workbench.kit.nearest_demos import Nearest
-from workbench.kit.said import check_said
+from workbench.kit.prompting import (
+    NAMED_TYPES,
+    NamedTypes,
+    Nearest,
+    as_urls,
+    check_said,
+    image_inputs,
+    load_types,
+    user_content,
+)
+from workbench.kit.prompting import plain_adapter as plain
+from workbench.kit.prompting import prompt_defects as prompts
 from workbench.lm import Response
-from workbench.powers import MODEL, PYTHON
 from workbench.runtime import Context
-from workbench.spec import lm_spec
+from workbench.spec import MODEL, PYTHON, lm_spec
 from workbench.workflow import Field as SignatureField
 from workbench.workflow import NodeConfig, Signature, SignatureNode, Surroundings, parse_signature
 

@@ -14,7 +14,7 @@ from typing import Literal
 from pydantic import Field
 
 from workbench import BudgetSpent, Evaluation, Example, Optimizer, Patch, Study, Workflow
-from workbench.kit.proposer import (
+from workbench.kit.prompting import (
     Proposer,
     finalists,
     prompt_in_use,
@@ -23,7 +23,7 @@ from workbench.kit.proposer import (
     runs_left,
     show_results,
 )
-from workbench.kit.tree_search import Node, back_up, select, uct
+from workbench.kit.searching import Node, back_up, select, uct
 from workbench.study import paired_race
 from workbench.workflow import learnable_addresses, node_at, text_at
 from workbench_prompt_mcts import prompts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from workbench.kit.proposer import describe, show_results, wrap_in_tags
+from workbench.kit.prompting import describe, show_results, wrap_in_tags
 from workbench.study import Result
 from workbench.workflow import NodeKind
 

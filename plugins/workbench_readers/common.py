@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from workbench.distribution import pip_install
+from workbench.base.distribution import pip_install
 from workbench.errors import SpecError, suggest
 
 Row = dict[str, Any]

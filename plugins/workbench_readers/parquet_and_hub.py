@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
+from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import SpecError
-from workbench.powers import PATH, Found, Power, Written, declares, existing, read_path
+from workbench.spec import PATH, Found, Power, Written, declares, existing, read_path
 from workbench.task import Rows
-from workbench.type_guards import is_dict, is_list
 from workbench_readers.common import Row, check_file, known_options, missing_extra, some_rows
 from workbench_readers.values import as_json
 

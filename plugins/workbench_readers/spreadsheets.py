@@ -11,7 +11,7 @@ from datetime import datetime, time
 from typing import Any
 
 from workbench.errors import SpecError, suggest
-from workbench.powers import PATH, declares
+from workbench.spec import PATH, declares
 from workbench_readers.common import Row, check_file, known_options, missing_extra
 from workbench_readers.tables import holds, table_rows
 

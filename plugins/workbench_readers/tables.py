@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from workbench.errors import SpecError
-from workbench.powers import PATH, declares
+from workbench.spec import PATH, declares
 from workbench.task import Rows
 from workbench_readers.common import Row, known_options, some_rows
 from workbench_readers.json_files import decode_strictly

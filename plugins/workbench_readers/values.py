@@ -9,8 +9,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import NodeError
-from workbench.type_guards import is_dict, is_list
 
 #: Told of each value that JSON has no form for, which becomes null: its field, dotted if nested, the value, and what is
 #: wrong with it.
@@ -88,7 +88,7 @@ def _number(value: Decimal) -> Any:
 
 def _content(value: bytes, missing: Missing, field: str) -> str | None:
     """Bytes as a text, or as the data URI of an image."""
-    from workbench.kit.images import image_url
+    from workbench.kit.prompting import image_url
 
     try:
         return value.decode()

@@ -7,10 +7,10 @@ import workbench
 
 
 @workbench.hookimpl
-def register_node_kinds(register: workbench.hookspecs.Register) -> None:
+def register_node_kinds(register: workbench.plugins.hookspecs.Register) -> None:
     register("route", "workbench_route.node:Route")
 
 
 @workbench.hookimpl
-def register_optimizers(register: workbench.hookspecs.Register) -> None:
+def register_optimizers(register: workbench.plugins.hookspecs.Register) -> None:
     register("route", "workbench_route.optimizer:LearnRoute")

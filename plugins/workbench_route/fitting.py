@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 
-from workbench.distribution import pip_install
+from workbench.base.distribution import pip_install
 from workbench.errors import PluginError
 from workbench_route.features import Features
 from workbench_route.predictor import Isotonic, Linear, Predictor, Sigmoid, Tree, Trees, expit, logit

@@ -15,13 +15,12 @@ from typing import Any
 
 from pydantic import Field
 
-from workbench.concurrency import gather_all
+from workbench.base.concurrency import gather_all
 from workbench.errors import NodeError, SpecError, suggest
-from workbench.kit import plain_adapter as plain
-from workbench.kit.inner_nodes import child_node
-from workbench.powers import MODEL, NODES
+from workbench.kit.acting import child_node
+from workbench.kit.prompting import plain_adapter as plain
 from workbench.runtime import Context
-from workbench.spec import lm_spec
+from workbench.spec import MODEL, NODES, lm_spec
 from workbench.workflow import NodeConfig, NodeKind
 from workbench_route.outcomes import Candidate
 from workbench_route.reward import pick_answer

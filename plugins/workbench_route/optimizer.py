@@ -16,9 +16,8 @@ from pydantic import Field, field_validator
 
 from workbench import Example, Optimizer, Patch, Study, Workflow
 from workbench.errors import SpecError, errors_at
-from workbench.kit.asked_run import check_model
-from workbench.powers import MODELS, PATH
-from workbench.spec import lm_spec
+from workbench.kit.logs import check_model
+from workbench.spec import MODELS, PATH, lm_spec
 from workbench_route import report
 from workbench_route.curve import Point, Table, choose_point, cross_table, make_table
 from workbench_route.fitting import LEAST_ROWS, Calibration, check_library

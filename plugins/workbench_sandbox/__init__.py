@@ -8,13 +8,13 @@ import workbench
 
 
 @workbench.hookimpl
-def register_sandboxes(register: workbench.hookspecs.Register) -> None:
+def register_sandboxes(register: workbench.plugins.hookspecs.Register) -> None:
     register("linux", "workbench_sandbox.linux:open_linux")
     register("wasm", "workbench_sandbox.wasm:open_wasm")
 
 
 @workbench.hookimpl
-def register_node_kinds(register: workbench.hookspecs.Register) -> None:
+def register_node_kinds(register: workbench.plugins.hookspecs.Register) -> None:
     register("code", "workbench_sandbox.node:CodeNode")
 
 

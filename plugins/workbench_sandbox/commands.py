@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
+from workbench.base.text import indented
 from workbench.cli import echo_json, say
-from workbench.text import indented
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
 

@@ -8,9 +8,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from workbench.defects import Defect
-from workbench.errors import NodeError, SpecError
-from workbench.kit.tool_defects import find_source_defects
+from workbench.errors import Defect, NodeError, SpecError
+from workbench.kit.acting import find_source_defects
 from workbench.runtime import Context
 from workbench.workflow import NodeConfig, SignatureNode, Surroundings, parse_signature
 

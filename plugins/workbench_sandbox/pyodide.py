@@ -16,7 +16,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from workbench.distribution import pip_install
+from workbench.base.distribution import pip_install
 from workbench.errors import SandboxError
 
 VERSION = "314.0.7"

@@ -11,8 +11,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from workbench.base.hashing import canonical
 from workbench.errors import SpecError, suggest
-from workbench.hashing import canonical
 from workbench.task import read_rows
 from workbench_search.bm25 import BM25
 

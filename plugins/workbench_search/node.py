@@ -14,8 +14,8 @@ from typing import Any
 from pydantic import Field
 
 from workbench.errors import NodeError, errors_at
-from workbench.powers import PATH
 from workbench.runtime import Context
+from workbench.spec import PATH
 from workbench.workflow import NodeConfig, NodeKind
 from workbench_search.bm25 import split_words
 from workbench_search.corpus import Corpus, Document, Fields, open_corpus

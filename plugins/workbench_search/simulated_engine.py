@@ -17,12 +17,11 @@ from typing import Any
 
 from pydantic import Field
 
+from workbench.base.hashing import digest
 from workbench.errors import NodeError
-from workbench.hashing import digest
-from workbench.kit import plain_adapter as plain
-from workbench.powers import MODEL
+from workbench.kit.prompting import plain_adapter as plain
 from workbench.runtime import Context
-from workbench.spec import LMSpec, lm_spec
+from workbench.spec import MODEL, LMSpec, lm_spec
 from workbench.workflow import NodeConfig, NodeKind
 from workbench_search.node import as_query
 

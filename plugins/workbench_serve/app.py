@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from workbench.failures import FailureKind
+from workbench.errors import FailureKind
 from workbench.inference import LoadedWorkflow, Prediction, PredictionError
 from workbench.workflow import Span
 from workbench_serve import chat

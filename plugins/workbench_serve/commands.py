@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
+from workbench.base.text import one_line
 from workbench.cli import say
-from workbench.text import one_line
 
 
 @click.command("serve")
@@ -96,7 +96,7 @@ def _changes(sets: tuple[str, ...]) -> dict[str, object]:
 
 
 def _require_extra() -> None:
-    from workbench.distribution import pip_install
+    from workbench.base.distribution import pip_install
     from workbench.errors import SpecError
 
     try:

@@ -9,8 +9,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from workbench.errors import LMError, ServerDead, SpecError, WorkbenchError
-from workbench.failures import FailureKind
+from workbench.errors import FailureKind, LMError, ServerDead, SpecError, WorkbenchError
 from workbench.inference import PredictionError
 
 #: Failures of the model's answer: the request may be fine, and another model would have answered it.

@@ -10,7 +10,7 @@ from typing import Any
 
 import uvicorn
 
-from workbench.concurrency import fewer_collections
+from workbench.base.concurrency import fewer_collections
 from workbench.errors import SpecError
 from workbench.inference import LoadedWorkflow
 from workbench_serve.app import App

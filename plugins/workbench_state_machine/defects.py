@@ -7,12 +7,11 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.defects import Defect, DefectKind
-from workbench.kit import plain_adapter as plain
-from workbench.kit import prompt_defects as prompts
-from workbench.kit.tool_defects import find_tool_defects
-from workbench.kit.tools import Tool, tools_at
-from workbench.patterns import Unmatchable, listed_matches, shortest_match
+from workbench.errors import Defect, DefectKind
+from workbench.kit.acting import Tool, find_tool_defects, tools_at
+from workbench.kit.prompting import plain_adapter as plain
+from workbench.kit.prompting import prompt_defects as prompts
+from workbench.spec import Unmatchable, listed_matches, shortest_match
 from workbench.workflow import Field, Signature, Surroundings
 from workbench_state_machine.settings import END, SILENT, StateConfig, StatesConfig, Transition
 

@@ -13,11 +13,10 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from workbench.defects import Defect
-from workbench.errors import NodeError, SpecError, suggest
-from workbench.kit import plain_adapter as plain
-from workbench.powers import MODEL, TOOL_ADDRESSES, VARIABLES, each, inside
+from workbench.errors import Defect, NodeError, SpecError, suggest
+from workbench.kit.prompting import plain_adapter as plain
 from workbench.runtime import Context
+from workbench.spec import MODEL, TOOL_ADDRESSES, VARIABLES, each, inside
 from workbench.workflow import NodeKind, Surroundings, parse_signature
 from workbench_state_machine.defects import find_machine_defects
 from workbench_state_machine.settings import END, StatesConfig, check_machine

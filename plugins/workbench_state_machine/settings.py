@@ -8,8 +8,8 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from workbench.errors import SpecError, suggest
-from workbench.kit.tool_settings import ENV, TOOLS
-from workbench.patterns import check_pattern
+from workbench.kit.acting import ENV, TOOLS
+from workbench.spec import check_pattern
 from workbench.workflow import NodeConfig
 
 #: The target that ends the machine. It is no state.

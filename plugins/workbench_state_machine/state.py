@@ -10,13 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from workbench.defects import Defect
-from workbench.errors import NodeError, SpecError, errors_at
+from workbench.errors import Defect, NodeError, SpecError, errors_at
 from workbench.kit import answers
-from workbench.kit import plain_adapter as plain
-from workbench.kit.call_parser import UNREADABLE, Reading
-from workbench.kit.images import split_images
-from workbench.kit.tools import (
+from workbench.kit.acting import (
     Tool,
     call_tool,
     describe_tool,
@@ -27,11 +23,12 @@ from workbench.kit.tools import (
     read_calls,
     unreadable_call,
 )
+from workbench.kit.answers import UNREADABLE, Reading
+from workbench.kit.prompting import plain_adapter as plain
+from workbench.kit.prompting import split_images
 from workbench.lm import Response
-from workbench.patterns import Pattern, TooSlow
 from workbench.runtime import Context
-from workbench.spec import LMSpec, lm_spec
-from workbench.user_code import code_is_outlined
+from workbench.spec import LMSpec, Pattern, TooSlow, code_is_outlined, lm_spec
 from workbench.workflow import Field, NodeKind, Signature, Surroundings, parse_signature
 from workbench_state_machine.defects import find_state_defects
 from workbench_state_machine.settings import CUT, EMPTY, END, GO_ON, StateConfig, StatesConfig, Transition, When

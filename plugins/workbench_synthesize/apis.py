@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import SpecError, suggest
-from workbench.kit.tools import Tool, load_tools
+from workbench.kit.acting import Tool, load_tools
 from workbench.spec import Source, load_yaml
 
 #: JSON Schema's names for the types in API documents.

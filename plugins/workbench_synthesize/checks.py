@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.hashing import canonical
+from workbench.base.hashing import canonical
 from workbench_synthesize.apis import UNKNOWN, Api, find_misfit
 from workbench_synthesize.chains import fill_references, find_made_up, find_references, find_unlinked, resolve_reference
 from workbench_synthesize.failures import split_question

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from workbench.base.text import one_line
 from workbench.cli import echo_json, say
 from workbench.cli.run_commands import OVERWRITE
-from workbench.text import one_line
 
 if TYPE_CHECKING:
     from workbench.spec import Source
@@ -53,7 +53,7 @@ def synthesize_command(
     After a kill, the same command continues, and paid calls are not paid again. After the end, it starts anew, with new
     calls. Exits with code 1 if no row passed.
     """
-    from workbench.files import check_output
+    from workbench.base.files import check_output
     from workbench_synthesize.synthesize import synthesize
 
     given: dict[str, Any] = {

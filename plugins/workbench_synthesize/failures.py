@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from workbench.base.hashing import digest
 from workbench.errors import SpecError, StoreError
-from workbench.hashing import digest
-from workbench.kit.curriculum import draw_by_weight, frontier_weight
+from workbench.kit.searching import draw_by_weight, frontier_weight
 from workbench.run import prepare_stored, train_scores
 from workbench.spec import PolicySpec
 from workbench.store import Store, dumps

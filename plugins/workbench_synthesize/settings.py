@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
-from workbench.kit.tool_settings import ENV
+from workbench.kit.acting import ENV
 from workbench.spec import (
     BudgetSpec,
     LMSpec,

@@ -19,13 +19,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from workbench.concurrency import run_in_loop
+from workbench.base.concurrency import run_in_loop
+from workbench.base.files import write_whole
+from workbench.base.hashing import digest
 from workbench.errors import BudgetSpent, LMError, NodeError, ServerDead, SpecError
-from workbench.files import write_whole
-from workbench.hashing import digest
+from workbench.kit.acting import check_call, schema_defaults
 from workbench.kit.answers import read_objects
-from workbench.kit.schemas import schema_defaults
-from workbench.kit.tools import check_call
 from workbench.ledger import Ledger
 from workbench.lm import LMPool
 from workbench.runtime import Runtime, make_request

@@ -19,19 +19,15 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from workbench.defects import Defect, DefectKind
-from workbench.errors import NodeError, SpecError, suggest
+from workbench.errors import Defect, DefectKind, NodeError, SpecError, suggest
 from workbench.kit import answers
-from workbench.kit import plain_adapter as plain
-from workbench.kit import prompt_defects as prompts
-from workbench.kit.images import split_images
-from workbench.kit.tfidf import TfIdf
-from workbench.kit.tool_defects import find_tool_defects
-from workbench.kit.tool_settings import ENV, TOOLS
-from workbench.kit.tools import (
+from workbench.kit.acting import (
+    ENV,
+    TOOLS,
     Tool,
     call_tool,
     describe_tool,
+    find_tool_defects,
     has_unknown_tools,
     know_tools,
     load_tools,
@@ -39,9 +35,13 @@ from workbench.kit.tools import (
     tools_at,
     unreadable_call,
 )
+from workbench.kit.prompting import plain_adapter as plain
+from workbench.kit.prompting import prompt_defects as prompts
+from workbench.kit.prompting import split_images
+from workbench.kit.searching import TfIdf
 from workbench.lm import Response
-from workbench.powers import MODEL, TOOL_ADDRESSES, VARIABLES
 from workbench.runtime import Context
+from workbench.spec import MODEL, TOOL_ADDRESSES, VARIABLES
 from workbench.workflow import NodeConfig, SignatureNode, Surroundings, parse_signature
 
 _CAPTAIN = """\

@@ -16,10 +16,10 @@ from typing import Any
 
 from pydantic import Field
 
-from workbench.concurrency import gather_all
+from workbench.base.concurrency import gather_all
 from workbench.errors import LMError
-from workbench.powers import NODE
 from workbench.runtime import Context
+from workbench.spec import NODE
 from workbench_teams.members import Answer, TeamConfig, TeamNode, no_answer_error
 
 _RANK = (

@@ -10,8 +10,8 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from workbench.errors import NodeError, SpecError
-from workbench.kit import plain_adapter as plain
-from workbench.kit.inner_nodes import child_node, child_tree, with_new_inputs
+from workbench.kit.acting import child_node, child_tree, with_new_inputs
+from workbench.kit.prompting import plain_adapter as plain
 from workbench.runtime import Context
 from workbench.workflow import NodeConfig, NodeKind, Signature
 

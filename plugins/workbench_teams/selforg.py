@@ -18,9 +18,9 @@ from typing import Any
 
 from pydantic import Field
 
-from workbench.concurrency import gather_all
-from workbench.powers import NODE
+from workbench.base.concurrency import gather_all
 from workbench.runtime import Context
+from workbench.spec import NODE
 from workbench_teams.members import Answer, TeamConfig, TeamNode, no_answer_error
 
 Vector = Mapping[str, float]

@@ -6,5 +6,5 @@ import workbench
 
 
 @workbench.hookimpl
-def register_lms(register: workbench.hookspecs.Register) -> None:
+def register_lms(register: workbench.plugins.hookspecs.Register) -> None:
     register("templates", "workbench_template_lm.proposer:templates")

@@ -1,4 +1,4 @@
-"""Answers proposal requests (`workbench.kit.proposer`) with instructions put together from templates. No model is
+"""Answers proposal requests (`workbench.kit.prompting`) with instructions put together from templates. No model is
 involved.
 
 For task models that cannot write an instruction, and as the control of those that can: whatever a proposer adds must
@@ -13,9 +13,9 @@ import re
 from typing import Any
 
 from workbench.errors import SpecError
-from workbench.kit.proposer import wrap_in_tags
+from workbench.kit.prompting import wrap_in_tags
 from workbench.lm import Request, Response, estimate_tokens
-from workbench.powers import declares
+from workbench.spec import declares
 
 OPENINGS = ("", "You are an expert.", "You are careful and precise.", "Take the point of view of a specialist.")
 TASKS = (

@@ -17,8 +17,8 @@ from pydantic import Field, field_validator
 from workbench import BudgetSpent, Evaluation, Example, Optimizer, Patch, Study, Workflow
 from workbench.errors import SpecError
 from workbench.kit.answers import read_objects
-from workbench.kit.edits import Menu, apply_edit, catalogue, describe_edit, edit_classes, read_edit
-from workbench.kit.proposer import Batches, Proposer, finalists, rewrite_request, room_for
+from workbench.kit.prompting import Batches, Proposer, finalists, rewrite_request, room_for
+from workbench.kit.searching import Menu, apply_edit, catalogue, describe_edit, edit_classes, read_edit
 from workbench.workflow import learnable_addresses, text_at
 from workbench_textgrad import prompts
 from workbench_textgrad.backward import Backward, layers_of, switched_off

@@ -13,21 +13,14 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from workbench.defects import Defect
-from workbench.errors import NodeError, SpecError, suggest
+from workbench.errors import Defect, NodeError, SpecError, suggest
 from workbench.kit import answers
-from workbench.kit import plain_adapter as plain
-from workbench.kit.images import split_images
-from workbench.kit.named_types import load_types
-from workbench.kit.native_calls import to_message
-from workbench.kit.prefill import join_prefill, split_prefill
-from workbench.kit.said import check_said
-from workbench.kit.schemas import fit_values
-from workbench.kit.tools import (
+from workbench.kit.acting import (
     Tool,
     call_tool,
     check_policy,
     describe_tool,
+    fit_values,
     has_unknown_tools,
     know_tools,
     load_tools,
@@ -35,10 +28,12 @@ from workbench.kit.tools import (
     run_in_sandbox,
     unreadable_call,
 )
+from workbench.kit.lms import join_prefill, split_prefill, to_message
+from workbench.kit.prompting import check_said, load_types, split_images
+from workbench.kit.prompting import plain_adapter as plain
 from workbench.lm import Response
-from workbench.powers import FUNCTIONS, MODEL, NODES, PYTHON, TOOL_ADDRESSES, VARIABLES
 from workbench.runtime import Context
-from workbench.spec import LMSpec
+from workbench.spec import FUNCTIONS, MODEL, NODES, PYTHON, TOOL_ADDRESSES, VARIABLES, LMSpec
 from workbench.workflow import EXCHANGE, NodeKind, SignatureNode, Span, Surroundings, parse_signature
 from workbench_tools.agent_config import AgentConfig, check_settings
 from workbench_tools.consistency import TEMPERATURE, Attempt, choose_attempt

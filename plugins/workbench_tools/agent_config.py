@@ -8,11 +8,10 @@ from typing import Any, Literal
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from workbench.errors import SpecError
-from workbench.kit.forged import Forged
-from workbench.kit.live_calls import LiveCalls
-from workbench.kit.named_types import NAMED_TYPES, NamedTypes
-from workbench.kit.tool_settings import ENV, TOOLS
+from workbench.kit.acting import ENV, TOOLS, Forged
+from workbench.kit.prompting import NAMED_TYPES, NamedTypes
 from workbench.workflow import NodeConfig
+from workbench_tools.live_calls import LiveCalls
 from workbench_tools.user import UserConfig
 
 _LATER = ("actions", "first_thought", "nodes", "live")

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from workbench.defects import Defect, DefectKind
-from workbench.kit import prompt_defects as prompts
-from workbench.kit.tool_defects import find_source_defects, find_tool_defects
-from workbench.kit.tools import Tool, tools_at
+from workbench.errors import Defect, DefectKind
+from workbench.kit.acting import Tool, find_source_defects, find_tool_defects, tools_at
+from workbench.kit.prompting import prompt_defects as prompts
 from workbench.workflow import NodeKind, Signature, Surroundings
 from workbench_tools.node_tools import NodeTool
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from workbench.errors import SpecError
-from workbench.kit.images import image_parts
+from workbench.kit.prompting import image_parts
 from workbench.lm import count_images, read_content
 from workbench.workflow import EXCHANGE
 

@@ -9,12 +9,8 @@ from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Any
 
-from workbench.errors import NodeError, SpecError
-from workbench.failures import FailureKind
-from workbench.kit.bound_function import BoundFunction
-from workbench.kit.inner_nodes import child_node
-from workbench.kit.tool import Tool, as_rules_see, read_arguments
-from workbench.kit.tools import check_policy
+from workbench.errors import FailureKind, NodeError, SpecError
+from workbench.kit.acting import BoundFunction, Tool, as_rules_see, check_policy, child_node, read_arguments
 from workbench.runtime import Context
 from workbench.workflow import Image, NodeKind
 

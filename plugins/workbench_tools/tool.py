@@ -7,14 +7,12 @@ from typing import Any
 
 from pydantic import Field
 
-from workbench.defects import Defect
-from workbench.kit.live_calls import LiveCalls
-from workbench.kit.tool_defects import find_tool_defects
-from workbench.kit.tool_settings import ENV
-from workbench.kit.tools import call_tool, load_tool
-from workbench.powers import TOOL_ADDRESSES, VARIABLES
+from workbench.errors import Defect
+from workbench.kit.acting import ENV, call_tool, find_tool_defects, load_tool
 from workbench.runtime import Context
+from workbench.spec import TOOL_ADDRESSES, VARIABLES
 from workbench.workflow import NodeConfig, NodeKind, Surroundings
+from workbench_tools.live_calls import LiveCalls
 
 
 class ToolConfig(NodeConfig):

@@ -17,8 +17,8 @@ from functools import cached_property
 from typing import Any
 
 from workbench.errors import SpecError, suggest
-from workbench.kit.tfidf import TfIdf
-from workbench.kit.tools import Tool, describe_tool
+from workbench.kit.acting import Tool, describe_tool
+from workbench.kit.searching import TfIdf
 
 REGISTER = "register"
 #: Added to a system prompt that shows some tools by name only.

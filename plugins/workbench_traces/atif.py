@@ -1,12 +1,12 @@
-"""Turns of trajectories in ATIF (`workbench.kit.atif`): the last answer of the agent, and what stood before it."""
+"""Turns of trajectories in ATIF (`workbench.kit.logs`): the last answer of the agent, and what stood before it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from workbench.kit.atif import read_trajectory
-from workbench.type_guards import is_dict
+from workbench.base.type_guards import is_dict
+from workbench.kit.logs import read_trajectory
 from workbench_traces.chat import CONVERSATION, USER, first_text, read_scores
 from workbench_traces.turn import Message, Turn, read_time
 

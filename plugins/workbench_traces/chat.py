@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from workbench.type_guards import is_dict
+from workbench.base.type_guards import is_dict
 from workbench_traces.turn import Turn, as_text, read_messages, read_score, read_time
 
 CONVERSATION = ("conversation", "conversation_id", "session_id", "sessionId", "thread_id", "chat_id")

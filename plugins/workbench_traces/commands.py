@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from workbench.base.text import one_line
 from workbench.cli import echo_json, say
-from workbench.text import one_line
 
 if TYPE_CHECKING:
     from workbench_traces.rows import Account
@@ -65,8 +65,8 @@ def traces_command(
     numbers, keys, card numbers and IP addresses are redacted, duplicates left out, and the rows of one conversation
     stay in one split. Calls no model, and sends nothing anywhere.
     """
+    from workbench.base.files import check_writable
     from workbench.errors import SpecError, suggest
-    from workbench.files import check_writable
     from workbench_traces.read_files import read_turns
     from workbench_traces.redact import Redactor
     from workbench_traces.rows import Labels, make_rows

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from workbench.type_guards import is_dict, is_list
+from workbench.base.type_guards import is_dict, is_list
 from workbench_traces.turn import Turn, as_text, asked_text, read_messages, read_score, read_time, said_text
 
 

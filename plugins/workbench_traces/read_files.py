@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import SpecError
-from workbench.kit.atif import is_trajectory
-from workbench.type_guards import is_dict, is_list
+from workbench.kit.logs import is_trajectory
 from workbench_traces.atif import AtifTurns
 from workbench_traces.chat import ChatTurns
 from workbench_traces.langfuse import LangfuseTurns

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from typing import Any
 
-from workbench.type_guards import is_dict, is_list
+from workbench.base.type_guards import is_dict, is_list
 
 # Every repetition is possessive or bounded, so that a long text takes no more than linear time.
 _KEY = re.compile(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from workbench.hashing import digest
+from workbench.base.hashing import digest
 from workbench.task import tokenize
 from workbench_traces.redact import Redactor
 from workbench_traces.turn import Turn

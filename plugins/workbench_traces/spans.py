@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workbench.kit.log_spans import CONVENTIONS, LogSpan, read_spans
+from workbench.base.type_guards import is_dict, is_list
+from workbench.kit.logs import CONVENTIONS, LogSpan, read_spans
 from workbench.lm import is_thought
-from workbench.type_guards import is_dict, is_list
 from workbench_traces.turn import (
     Message,
     Turn,

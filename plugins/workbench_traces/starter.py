@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from workbench.base.files import open_whole, write_whole
 from workbench.errors import SpecError
-from workbench.files import open_whole, write_whole
 from workbench.run import prepare
 from workbench.task import dump_yaml
 

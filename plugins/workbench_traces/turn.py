@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from workbench.base.type_guards import is_dict, is_list
 from workbench.lm import is_thought, split_thoughts
-from workbench.type_guards import is_dict, is_list
 
 #: A message: role and text.
 Message = tuple[str, str]

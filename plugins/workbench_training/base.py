@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from pydantic import Field, PrivateAttr, model_validator
 
 from workbench import BudgetSpent, Optimizer, Study, Workflow
-from workbench.distribution import pip_install
+from workbench.base.distribution import pip_install
+from workbench.base.hashing import digest
 from workbench.errors import PluginError, SpecError
-from workbench.hashing import digest
 from workbench.lm import HasWeights
 from workbench.spec import LMSpec, lm_spec
 from workbench.task import Example
@@ -240,7 +240,7 @@ class TrainingOptimizer(Optimizer):
 
     async def _train(self, study: Study, roles: dict[str, TrainedPolicy], number: int) -> None:
         """Load the policies and their engines, run the course, and close both."""
-        from workbench.kit.generation import free_device_memory
+        from workbench.kit.lms import free_device_memory
         from workbench_training.scale.drawing import unless_one_dies
         from workbench_training.serving.policy_lm import LIVE
 

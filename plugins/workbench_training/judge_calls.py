@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from workbench.errors import LMError
-from workbench.failures import FailureKind
+from workbench.errors import FailureKind, LMError
 from workbench.lm import Response
 from workbench.task import Example
 

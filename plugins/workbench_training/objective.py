@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from workbench.errors import suggest
-from workbench.patterns import Pattern
+from workbench.spec import Pattern
 
 #: What a rollout costs, as constraints name it: tokens drawn, calls, tool calls, seconds of waiting for the model.
 COSTS = ("tokens", "calls", "tools", "latency")

@@ -16,8 +16,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from workbench.errors import SpecError, suggest
-from workbench.failures import FailureKind
+from workbench.errors import FailureKind, SpecError, suggest
 from workbench.kit.answers import as_text, read_grade
 from workbench.study import Result
 from workbench.task import Example

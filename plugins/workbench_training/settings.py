@@ -6,8 +6,8 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from workbench.powers import ADDRESS, Found, Written, inside, start_program
-from workbench.type_guards import is_dict, is_list
+from workbench.base.type_guards import is_dict, is_list
+from workbench.spec import ADDRESS, Found, Written, inside, start_program
 from workbench_training.rewards import RewardTerm
 
 

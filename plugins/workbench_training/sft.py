@@ -21,8 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from workbench import Patch, Study, Workflow
 from workbench.errors import SpecError, errors_at, suggest
-from workbench.patterns import Pattern, check_pattern
-from workbench.powers import NODE, PATH, inside
+from workbench.spec import NODE, PATH, Pattern, check_pattern, inside
 from workbench.task import Example, read_rows
 from workbench_training.imitation import ImitationOptimizer, drop_repeats
 from workbench_training.judge_calls import JudgeCalls

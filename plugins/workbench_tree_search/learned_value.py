@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from workbench.kit.logistic import fit_logistic
+from workbench.kit.searching import fit_logistic
 
 BIAS = "bias"
 DISCOUNT = 0.8  # what a score is worth one step before it is reached

@@ -16,13 +16,22 @@ from functools import cached_property, partial
 from typing import Any
 
 from workbench.errors import NodeError
-from workbench.kit.environment import Episode, Position, environment_class, open_environment, tool_name
-from workbench.kit.tools import check_policy
-from workbench.kit.tree_search import Node, Search, explore, grow, select, uct
-from workbench.powers import MODEL, TOOL_ADDRESSES, Found, Part, Written, inside
+from workbench.kit.acting import Episode, Position, check_policy, environment_class, open_environment, tool_name
+from workbench.kit.searching import Node, Search, explore, grow, select, uct
 from workbench.runtime import Context
-from workbench.spec import LMSpec, lm_spec
-from workbench.user_code import PREFIX, code_is_outlined, load_user_code
+from workbench.spec import (
+    MODEL,
+    PREFIX,
+    TOOL_ADDRESSES,
+    Found,
+    LMSpec,
+    Part,
+    Written,
+    code_is_outlined,
+    inside,
+    lm_spec,
+    load_user_code,
+)
 from workbench.workflow import NodeKind
 from workbench_tree_search import learned_value as learned
 from workbench_tree_search import prompts

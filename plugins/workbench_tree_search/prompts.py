@@ -9,8 +9,8 @@ from typing import Any
 
 from workbench.errors import NodeError
 from workbench.kit import answers
-from workbench.kit import plain_adapter as plain
-from workbench.kit.environment import Position
+from workbench.kit.acting import Position
+from workbench.kit.prompting import plain_adapter as plain
 from workbench.workflow import Field
 from workbench_tree_search.settings import TreeSearchConfig
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from workbench.user_code import PREFIX
+from workbench.spec import PREFIX
 from workbench.workflow import NodeConfig
 
 Order = Literal["greedy", "best_first", "bfs", "dfs", "beam", "mcts"]

@@ -8,9 +8,9 @@ from urllib.parse import quote
 
 import click
 
+from workbench.base.text import one_line
 from workbench.cli import fail, say
 from workbench.cli.run_commands import DB, OVERWRITE
-from workbench.text import one_line
 
 if TYPE_CHECKING:
     from workbench_view.server.site import LabelFiles
@@ -36,8 +36,8 @@ def report_command(run: str, out: Path, overwrite: bool, db: str) -> None:
     The page needs no network and holds all that it shows: the proof, what was changed, the rows that changed sides with
     their traces, the candidates, and the bill. Rows of your data and answers of models stand in it.
     """
+    from workbench.base.files import begins_with, check_output, write_whole
     from workbench.errors import StoreError
-    from workbench.files import begins_with, check_output, write_whole
     from workbench.store import ReadOnlyStore, kind_of
     from workbench_view.evaluated import EVAL_WRITERS, read_evaluation
     from workbench_view.exports import WRITERS
@@ -133,7 +133,7 @@ def view_command(
 def _label_files(rows: Path | None, labels: Path | None, field: str) -> LabelFiles:
     """What is labelled. Raises SpecError now for a file or a field that is not there: the page would be of no use."""
     from workbench.errors import SpecError
-    from workbench.labels import file_items
+    from workbench.kit.labels import file_items
     from workbench_view.server.site import LabelFiles
 
     if rows is not None and not rows.is_file():
@@ -146,7 +146,7 @@ def _label_files(rows: Path | None, labels: Path | None, field: str) -> LabelFil
 
 
 def _require_server() -> None:
-    from workbench.distribution import pip_install
+    from workbench.base.distribution import pip_install
     from workbench.errors import SpecError
 
     try:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from workbench.base.text import visible, visible_json
 from workbench.errors import StoreError
 from workbench.evaluation import EvalReport, add_details, read_rows, stored_report
 from workbench.run import status_of
 from workbench.store import Store, read_report
-from workbench.text import visible, visible_json
 from workbench_view.exports import names_in, plain, plain_cell, table_cell, table_writer
 from workbench_view.page import environment, format_score, format_seconds, format_usd, read_style
 

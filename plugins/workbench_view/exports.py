@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import IO, Any
 
-from workbench.text import LINE_END, one_line, visible, visible_json
+from workbench.base.text import LINE_END, one_line, visible, visible_json
 from workbench_view.facts import ChangedRow, Facts
 from workbench_view.page import format_score, format_seconds, format_usd, write_page
 from workbench_view.text_diff import Piece, list_changes

@@ -7,9 +7,9 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from workbench.base.text import visible
 from workbench.errors import SpecError
 from workbench.study import find_undominated
-from workbench.text import visible
 from workbench_view import plots
 from workbench_view.facts import Facts, Point, Summary
 from workbench_view.text_diff import list_changes
@@ -134,7 +134,7 @@ def _read_graph(workflow: Workflow) -> tuple[list[tuple[str, str]], list[list[st
     """Edges and layers of a workflow of several nodes; None where its code would have to be loaded to know them."""
     import networkx as nx
 
-    from workbench.user_code import CodeRefused, without_user_code
+    from workbench.spec import CodeRefused, without_user_code
 
     if len(workflow.tree.get("nodes", ())) < 2:
         return None

@@ -12,9 +12,10 @@ from workbench import NodeKind, Optimizer, hookimpl
 from workbench.cli import trust
 from workbench.cli.trust.powers import file_powers
 from workbench.errors import SpecError
-from workbench.kit.environment import Environment
-from workbench.plugins import Plugins, _entries, plugins
-from workbench.powers import declared_powers
+from workbench.kit.acting import Environment
+from workbench.plugins import Plugins, plugins
+from workbench.plugins.manager import _entries
+from workbench.spec import declared_powers
 from workbench.workflow import NodeConfig
 
 

@@ -89,7 +89,7 @@ IMPORTS = {
     "kills": ("import os; os.kill(os.getpid(), 9)", "its import ends Python (SIGKILL)"),
     "hang": ("import time; time.sleep(600)", "its import is not done after 3 s"),
 }
-PATIENCE_3 = "import workbench.plugin_guard as g; g.PATIENCE = 3; from workbench.cli import main; main()"
+PATIENCE_3 = "import workbench.plugins.guard as g; g.PATIENCE = 3; from workbench.cli import main; main()"
 
 
 def test_plugins_lists_those_whose_import_raises_ends_python_or_hangs(folder: Path) -> None:
@@ -212,8 +212,8 @@ def test_a_hook_that_raises_is_named_and_called_no_more(hook: str, how: str) -> 
 @pytest.mark.parametrize("hook", HOOKS)
 def test_a_hook_that_does_not_return_is_named(hook: str, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    monkeypatch.setattr("workbench.plugin_guard.PATIENCE", 0.01)
-    monkeypatch.setattr("workbench.plugin_guard.alert", said.append)
+    monkeypatch.setattr("workbench.plugins.guard.PATIENCE", 0.01)
+    monkeypatch.setattr("workbench.plugins.guard.alert", said.append)
 
     def act() -> None:
         begun = time.monotonic()

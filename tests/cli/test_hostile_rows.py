@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from workbench.base.text import visible
 from workbench.cli import cli
 from workbench.errors import SpecError
-from workbench.text import visible
 
 FILE = """\
 name: hostile rows

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from workbench.base.files import begins_with, check_output
 from workbench.cli import cli
 from workbench.errors import SpecError
-from workbench.files import begins_with, check_output
 
 MINE = "# mine\n"
 

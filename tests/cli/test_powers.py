@@ -12,10 +12,10 @@ import pytest
 import yaml
 from tests.helpers.strangers import enter_with_programs, invoke, write
 
-from workbench import user_code
 from workbench.cli.trust.powers import file_powers
 from workbench.inference import read_workflow
 from workbench.plugins import plugins
+from workbench.spec import user_code
 from workbench.workflow import Workflow, node_class
 
 

@@ -15,7 +15,7 @@ from tests.helpers.stored_runs import change, restore
 
 from workbench.cli import cli
 from workbench.errors import SpecError, StoreError
-from workbench.user_code import CodeRefused, load_user_code, without_user_code
+from workbench.spec import CodeRefused, load_user_code, without_user_code
 
 PAYLOAD = "open('RAN', 'w').close()\ndef add(numbers: list[int]) -> int:\n    return sum(numbers)\nscore = add\n"
 LOOKS = [
@@ -111,7 +111,7 @@ def test_outlines_do_not_outlive_the_look(evil: Path) -> None:
 
 
 def test_an_environment_is_not_opened(evil: Path) -> None:
-    from workbench.kit.environment import open_environment
+    from workbench.kit.acting import open_environment
 
     with without_user_code(), pytest.raises(CodeRefused):
         open_environment("gym", {"id": "adding:World-v0"}, evil)

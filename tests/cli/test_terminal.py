@@ -26,12 +26,12 @@ from tests.cli.test_progress import Terminal, evaluated, shown_on, terminal
 from tests.helpers.planted import plant
 from tests.helpers.stored_runs import change, restore
 
+from workbench.base.text import one_line, visible, visible_json
 from workbench.cli import Styled, ask, cli, echo_json, main, say
 from workbench.cli.output import escaping, say_usage_error
 from workbench.cli.progress import listener
 from workbench.spec import load_yaml
 from workbench.task import dump_yaml
-from workbench.text import one_line, visible, visible_json
 
 __all__ = ["terminal"]  # a fixture
 
@@ -193,7 +193,7 @@ def test_what_an_mcp_server_prints_is_in_the_error_visible_and_not_on_the_termin
     pytest.importorskip("mcp")
     (tmp_path / "server.py").write_text(f"import sys\nsys.stderr.write({'cannot start ' + EVIL!r})\nsys.exit(3)\n")
     code = (
-        "import asyncio, pathlib\nfrom workbench.errors import NodeError\nfrom workbench.kit.tools import load_tool\n"
+        "import asyncio, pathlib\nfrom workbench.errors import NodeError\nfrom workbench.kit.acting import load_tool\n"
         "tool = load_tool('mcp:python server.py#pay', pathlib.Path())\n"
         "try:\n    asyncio.run(tool({}, 30.0))\nexcept NodeError as error:\n    print(error)\n"
     )  # in a process of its own: mcp keeps the stderr that it is imported with, here one of this test

@@ -19,8 +19,7 @@ from tests.dialects.dialect import Count, Dialect
 from tests.dialects.planted import DESKS, INSTRUCTION, ROWS
 from tests.dialects.server import Lab
 from workbench.errors import LMError, NodeError
-from workbench.gateway import Gateway
-from workbench.kit.proposer import Proposer, rewrite_request
+from workbench.kit.prompting import Proposer, rewrite_request
 from workbench.ledger import Ledger
 from workbench.lm import LMPool, Request, split_reasoning, split_thoughts
 from workbench.runtime import Program, Runtime
@@ -29,6 +28,7 @@ from workbench.store import IN_MEMORY, Store, add_run
 from workbench.study import Evaluator, Progress, Study
 from workbench.task import Example
 from workbench.workflow import ExampleRun, Workflow, node_tree
+from workbench_external.gateway import Gateway
 from workbench_external.served import ServedSession
 from workbench_metrics.judge import Judge
 

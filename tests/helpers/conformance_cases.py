@@ -143,7 +143,7 @@ WITHOUT: dict[str, dict[str, str]] = {
     },
     "readers": {"hf": "reads folders of `datasets`, and no file"},
     "lms": {
-        "anthropic": "speaks Messages: tests/gateway and the matrix of dialects ask it",
+        "anthropic": "speaks Messages: tests/plugins/external/gateway and the matrix of dialects ask it",
         "*": "the same as litellm",
         "hf": "needs weights",
         "llm": "needs a model of the package llm",

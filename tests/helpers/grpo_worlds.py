@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from tests.helpers.tiny_lm import save
-from workbench.kit.generation import Generator
+from workbench.kit.lms import Generator
 from workbench.lm import Request
 from workbench.study import Result
 from workbench.task import Example

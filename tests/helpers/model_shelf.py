@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from workbench.hashing import digest
+from workbench.base.hashing import digest
 from workbench.lm import LMPool, Request, Response
 from workbench.spec import LMSpec
 

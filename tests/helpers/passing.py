@@ -11,13 +11,13 @@ from typing import Any
 import aiohttp
 
 from tests.helpers.upstream import Upstream
-from workbench.gateway import Gateway
 from workbench.ledger import Ledger
 from workbench.lm import LMPool
 from workbench.runtime import Runtime
 from workbench.spec import BudgetSpec, Spec
 from workbench.store import IN_MEMORY, Store, add_run
 from workbench.workflow import Workflow, node_tree
+from workbench_external.gateway import Gateway
 from workbench_external.served import ServedSession
 
 #: By API: the path behind the base URL, and the model of ours that speaks it.

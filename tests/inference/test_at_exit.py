@@ -15,7 +15,7 @@ import yaml
 from tests.helpers.scripted import Script
 
 import workbench
-from workbench.concurrency import BackgroundLoop
+from workbench.base.concurrency import BackgroundLoop
 
 NODES = {"sort": {"predict": "text -> label: Literal['billing', 'shipping']"}}
 SCRIPTS = {

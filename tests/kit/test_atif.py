@@ -17,9 +17,7 @@ from tests.helpers.scripted import Script
 from workbench.cli import cli
 from workbench.errors import SpecError
 from workbench.evaluation import EvalOptions, evaluate
-from workbench.kit.agent_log import Log, LogStep
-from workbench.kit.atif import read_trajectory
-from workbench.kit.log_files import load_logs
+from workbench.kit.logs import Log, LogStep, load_logs, read_trajectory
 from workbench.lm import Request, Response
 from workbench_traces.read_files import read_turns
 

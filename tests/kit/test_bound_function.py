@@ -15,9 +15,7 @@ from pydantic import BaseModel, Field
 from pydantic_core import core_schema
 
 from workbench.errors import NodeError
-from workbench.kit.bound_function import BoundFunction
-from workbench.kit.schemas import fit_values, told_arguments
-from workbench.kit.tool import Tool, as_rules_see
+from workbench.kit.acting import BoundFunction, Tool, as_rules_see, fit_values, told_arguments
 from workbench.spec import PolicySpec
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workbench.kit.call_parser import answer_text, correction, read_text
-from workbench.kit.tools import read_calls
+from workbench.kit.acting import read_calls
+from workbench.kit.answers import answer_text, correction, read_text
 from workbench.lm import Response
 
 TOOLS = {"lookup": ["key", "shelf"], "now": [], "python": ["code"], "search": ["query"]}

@@ -14,7 +14,7 @@ import pytest
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     pytest.importorskip("transformers")
-    from workbench.kit import chat_template
+    from workbench.kit.lms import chat_template
 from tests.helpers.tiny_lm import make_tokenizer
 
 MESSAGES = [

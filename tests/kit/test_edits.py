@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.helpers.scripted import make_workflow
 
 from workbench.errors import SpecError
-from workbench.kit.edits import Edit, Menu, apply_edit, describe_edit, edit_classes, edit_options, places, read_edit
+from workbench.kit.searching import Edit, Menu, apply_edit, describe_edit, edit_classes, edit_options, places, read_edit
 from workbench.workflow import Patch, Workflow, check_flow, disable_nodes, graph_hash, with_inputs
 
 HERE = Path(__file__).parent

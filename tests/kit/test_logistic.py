@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from workbench.kit.logistic import fit_logistic
+from workbench.kit.searching import fit_logistic
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -10,7 +10,7 @@ from tests.helpers.scripted import run_node
 
 from workbench.errors import NodeError
 from workbench.kit import answers
-from workbench.kit import plain_adapter as plain
+from workbench.kit.prompting import plain_adapter as plain
 from workbench.workflow import parse_signature
 
 

@@ -11,7 +11,7 @@ from tests.helpers.planted import PlantedLM, plant
 from tests.helpers.scripted import run_node
 
 from workbench import Optimizer, Study, Workflow
-from workbench.kit.proposer import Proposer, prompt_in_use, read_prompt
+from workbench.kit.prompting import Proposer, prompt_in_use, read_prompt
 from workbench.lm import Request, Response
 from workbench.run import Options, optimize
 from workbench.study import Result

@@ -10,7 +10,7 @@ from typing import Any
 import networkx
 import pytest
 
-from workbench.kit.tree_search import (
+from workbench.kit.searching import (
     Backup,
     Node,
     Order,

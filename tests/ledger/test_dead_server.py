@@ -21,8 +21,7 @@ from tests.helpers.journal import (
     turns,
 )
 
-from workbench.errors import ServerDead
-from workbench.failures import FailureKind
+from workbench.errors import FailureKind, ServerDead
 from workbench.ledger import Ledger
 from workbench.ledger.dead_server import DEAD_AFTER
 from workbench.lm import Request

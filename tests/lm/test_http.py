@@ -12,8 +12,7 @@ from urllib.parse import quote
 
 import pytest
 
-from workbench.errors import LMError, NodeError
-from workbench.failures import FailureKind
+from workbench.errors import FailureKind, LMError, NodeError
 from workbench.lm import (
     Form,
     Request,

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from workbench.concurrency import remaining_seconds, run_in_thread
+from workbench.base.concurrency import remaining_seconds, run_in_thread
 from workbench.errors import NodeError
-from workbench.kit.tools import load_tool
+from workbench.kit.acting import load_tool
 
 ROWS = "".join(f'{{"text": "row {n}", "label": "a"}}\n' for n in range(30))
 HANGS = """

@@ -91,7 +91,7 @@ SLOW = "(([a-z])+.)+[A-Z]([a-z])+"
 
 def test_a_search_that_takes_too_long_denies_and_allows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """security 4: in doubt the rule that denies applies, and the one that allows does not."""
-    monkeypatch.setattr("workbench.patterns.SECONDS", 0.05)
+    monkeypatch.setattr("workbench.spec.patterns.SECONDS", 0.05)
     for verdict, text, expected in (
         ("deny", "a" * 4000, "deny"),
         ("allow", "a" * 4000, "ask"),

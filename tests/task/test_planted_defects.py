@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from tests.helpers.planted_defects import check_deeply, planted_cases, shipped_files, starter_workflows, write_case
 
 from workbench.cli import cli
-from workbench.defects import PAPER_CODES, DefectKind
+from workbench.errors import PAPER_CODES, DefectKind
 from workbench.spec import load_yaml_file
 
 CASES = [pytest.param(case, id=case["plant"]) for case in planted_cases()]
@@ -102,7 +102,7 @@ def test_unread_fields_are_told_once(tmp_path: Path) -> None:
 
 
 def test_a_kind_of_a_plugin_finds_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from workbench.defects import Defect
+    from workbench.errors import Defect
     from workbench_predict.node import Predict
 
     own = [Defect("too_polite", "it says please", "Leave it out.", ("instructions",))]

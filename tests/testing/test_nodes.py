@@ -11,7 +11,7 @@ from pydantic import Field
 from tests.helpers.conformance import broken
 
 from workbench.errors import LMError, NodeError, WorkbenchError
-from workbench.powers import TOOL_ADDRESSES
+from workbench.spec import TOOL_ADDRESSES
 from workbench.testing import NodeCase, check_node, node_checks
 from workbench.workflow import NodeConfig, NodeKind
 

@@ -10,7 +10,7 @@ import pytest
 from tests.helpers.conformance import broken
 
 from workbench.errors import SpecError
-from workbench.powers import PATH, declares
+from workbench.spec import PATH, declares
 from workbench.testing import ReaderCase, check_reader, reader_checks
 
 GOOD, BROKEN, LINE = b"a=1\nb=2\nc=3\n", b"a=1\nb=2\nc\n", 3

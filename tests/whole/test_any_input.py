@@ -22,7 +22,7 @@ from tests.whole.test_long_answers import READERS, UNITS
 
 from workbench.errors import NodeError, PluginError, SpecError
 from workbench.kit.answers import parse
-from workbench.kit.edits import Menu, apply_edit, edit_classes, edit_options, read_edit
+from workbench.kit.searching import Menu, apply_edit, edit_classes, edit_options, read_edit
 from workbench.spec import PolicySpec, Spec, check_spec, load_yaml
 from workbench.workflow import Patch, Workflow, parse_signature
 

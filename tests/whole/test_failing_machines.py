@@ -28,10 +28,10 @@ from tests.helpers.journal import FakeLM, ask, journal, reply, spec
 from tests.helpers.lm_faults import ChatServer
 from tests.helpers.stored_runs import StoredLM, restore, write
 
-from workbench import files
+from workbench.base import files
+from workbench.base.files import disk_warnings
 from workbench.cli import cli
 from workbench.errors import StoreError, WorkbenchError
-from workbench.files import disk_warnings
 from workbench.run import Options, optimize
 from workbench.runtime import SandboxChoice
 from workbench.store import Store

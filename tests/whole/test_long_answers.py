@@ -17,9 +17,8 @@ import pytest
 
 from workbench.errors import NodeError, SpecError
 from workbench.kit import answers
-from workbench.kit.answers import json_text, read_grade
-from workbench.kit.call_parser import read_text
-from workbench.kit.proposer import read_prompt
+from workbench.kit.answers import json_text, read_grade, read_text
+from workbench.kit.prompting import read_prompt
 from workbench.lm import split_thoughts
 from workbench.workflow import parse_signature
 from workbench_adas.optimizer import read_agent

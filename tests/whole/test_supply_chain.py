@@ -19,7 +19,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from workbench.distribution import NAME
+from workbench.base.distribution import NAME
 from workbench.run import doctor
 
 ROOT = Path(__file__).parents[2]

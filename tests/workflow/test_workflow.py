@@ -13,8 +13,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from tests.helpers.scripted import make_workflow
 
+from workbench.base.hashing import canonical, digest
 from workbench.errors import PluginError, SpecError
-from workbench.hashing import canonical, digest
 from workbench.plugins import plugins
 from workbench.run import prepare
 from workbench.workflow import Patch, Workflow, graph_hash

@@ -22,8 +22,8 @@ from anthropic.types.beta.message_create_params import MessageCreateParamsStream
 from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming as ChatParams
 from openai.types.responses.response_create_params import ResponseCreateParamsStreaming as ResponseParams
 
-from workbench.gateway import Ask, Gateway, Refused
 from workbench.lm import Response
+from workbench_external.gateway import Ask, Gateway, Refused
 from workbench_external.slots.discover import schema_of
 from workbench_external.trial import make_example
 

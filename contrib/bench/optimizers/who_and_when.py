@@ -17,8 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from workbench.kit.agent_log import Log
-from workbench.kit.log_files import load_logs
+from workbench.kit.logs import Log, load_logs
 from workbench.spec import lm_spec
 from workbench_attribute.attribute import attribute, diagnose_without_model
 from workbench_attribute.baselines import BASELINES

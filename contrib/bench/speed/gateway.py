@@ -23,8 +23,8 @@ from collections.abc import Awaitable, Callable, Sequence
 import aiohttp
 from aiohttp import web
 
-from workbench.gateway import Ask, Gateway, chat, chat_events, writing
 from workbench.lm import Response
+from workbench_external.gateway import Ask, Gateway, chat, chat_events, writing
 
 MESSAGES = [
     {"role": "system", "content": "You are a careful assistant. " * 20},

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-from workbench.concurrency import run_in_loop
+from workbench.base.concurrency import run_in_loop
 from workbench.ledger import Ledger
 from workbench.runtime import Runtime
 from workbench.spec import BudgetSpec, lm_spec

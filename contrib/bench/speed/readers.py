@@ -17,10 +17,9 @@ from typing import Any
 
 from workbench.errors import NodeError
 from workbench.kit import answers
-from workbench.kit.answers.json_text import load_loose
-from workbench.kit.call_parser import answer_text, read_text
-from workbench.kit.native_calls import read_native_calls
-from workbench.kit.proposer import read_prompt
+from workbench.kit.answers import answer_text, load_loose, read_text
+from workbench.kit.lms import read_native_calls
+from workbench.kit.prompting import read_prompt
 from workbench.lm import Request, Response, split_thoughts
 from workbench.workflow import Signature, parse_signature
 

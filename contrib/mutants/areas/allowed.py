@@ -67,20 +67,20 @@ ALLOWED: list[Mutant] = [
         ("return number is None or number == as_number(wanted)", "return number == as_number(wanted)", "words pass"),
     ),
     *changes_of(
-        "core/workbench/kit/confine.py",
-        "tests/kit/test_sql.py",
+        "core/workbench/kit/acting/confine.py",
+        "tests/plugins/environments/test_confined_sql.py",
         ("        seccomp()\n", "", "a session may call the whole kernel"),
         ("        landlock(readable)\n", "", "a session may open files"),
         ("(resource.RLIMIT_FSIZE, 0),", "", "a session may write files"),
     ),
     *changes_of(
-        "core/workbench/kit/confine.py",
+        "core/workbench/kit/acting/confine.py",
         "tests/kit/test_chat_template.py",
         ("        landlock(readable)\n", "        landlock(['/'])\n", "a template may read files"),
     ),
     *changes_of(
-        "core/workbench/kit/sql_process.py",
-        "tests/kit/test_sql.py",
+        "plugins/workbench_environments/sql_process.py",
+        "tests/plugins/environments/test_confined_sql.py",
         ("if action == _FUNCTION and second not in FUNCTIONS:", "if False:", "every function of SQLite may be used"),
         ("(action == _READ and first in VIRTUAL)", "False", "virtual tables can be read"),
         (
@@ -103,7 +103,7 @@ ALLOWED: list[Mutant] = [
         ('if verdict == "deny" else None', "if False else None", "a denied call is made"),
     ),
     *changes_of(
-        "core/workbench/kit/confine.py",
+        "core/workbench/kit/acting/confine.py",
         ATTACKS,
         (
             "return [*program, (_GIVE, 0, 0, _DENY)",
@@ -168,7 +168,7 @@ ALLOWED: list[Mutant] = [
 ]
 
 CALLS: list[Mutant] = changes_of(
-    "core/workbench/kit/call_parser.py",
+    "core/workbench/kit/answers/call_parser.py",
     "tests/kit/test_call_parser.py",
     (
         "text = split_thoughts(text)[1].replace(",
@@ -204,7 +204,7 @@ CALLS: list[Mutant] = changes_of(
 )
 
 BODIES: list[Mutant] = changes_of(
-    "core/workbench/kit/call_bodies.py",
+    "core/workbench/kit/answers/call_bodies.py",
     "tests/kit/test_call_parser.py",
     (
         'return "tool" in body and isinstance(body.get("arguments"), dict)',

@@ -6,7 +6,7 @@ from areas.mutant import Mutant, changes_of
 
 ROOM = "core/workbench/attribution/"
 REPLAY_TESTS = "tests/attribution/test_replay.py"
-STORED_TESTS = "tests/evaluation/test_replays.py"
+STORED_TESTS = "tests/plugins/attribute/test_replays.py"
 
 ATTRIBUTION: list[Mutant] = [
     *changes_of(
@@ -72,7 +72,7 @@ ATTRIBUTION: list[Mutant] = [
         (" or self._earlier.find_effect(key)", "", "a tool before the repaired step is called again"),
     ),
     *changes_of(
-        "core/workbench/evaluation/replays.py",
+        "plugins/workbench_attribute/replays.py",
         STORED_TESTS,
         (', source=row["id"])', ")", "what comes before a repair is paid again"),
         ("if not info.cached:", "if True:", "what the journal answers counts as paid"),

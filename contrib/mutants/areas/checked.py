@@ -8,7 +8,7 @@ PLANTED = "tests/task/test_planted_defects.py"
 WORDS = "tests/kit/test_prompt_defects.py"
 CHECKED: list[Mutant] = [
     *changes_of(
-        "core/workbench/patterns.py",
+        "core/workbench/spec/patterns.py",
         "tests/ground/test_patterns.py",
         ("if content in _STARTS and before + total and", "if content in _STARTS and total and", "text before a group"),
         ("ended = ended or (content in _ENDS and", "ended = (content in _ENDS and", "the first end counts, too"),
@@ -19,7 +19,7 @@ CHECKED: list[Mutant] = [
         ("timeout=SECONDS", "timeout=60", "a search ends"),
     ),
     *changes_of(
-        "core/workbench/code_outline.py",
+        "core/workbench/base/code_outline.py",
         PLANTED,
         (
             "ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda)",
@@ -30,7 +30,7 @@ CHECKED: list[Mutant] = [
         ('kept <= {"cache", "lru_cache"}', "True", "a decorator may describe a tool"),
     ),
     *changes_of(
-        "core/workbench/kit/tool_defects.py",
+        "core/workbench/kit/acting/tool_defects.py",
         PLANTED,
         ("if not described and not doc.strip():", "if not doc.strip():", "descriptions of the node"),
         (
@@ -43,7 +43,7 @@ CHECKED: list[Mutant] = [
         ("if not flags and _SCRIPT", "if _SCRIPT", "what stands behind -c is not a file"),
     ),
     *changes_of(
-        "core/workbench/kit/prompt_defects.py",
+        "core/workbench/kit/prompting/prompt_defects.py",
         WORDS,
         ('    if "python" in tools or', "    if", "what Python calls is not listed"),
         ("if _is_negated(text, found.start()) or behind", "if behind", "a tool that must not be used"),

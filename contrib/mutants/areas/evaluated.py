@@ -109,7 +109,7 @@ EVALUATED: list[Mutant] = [
         ("unused = int(record[1]) in runs", "unused = True", "records of other runs are pruned"),
     ),
     *changes_of(
-        "core/workbench/kit/images.py",
+        "core/workbench/kit/prompting/images.py",
         "tests/plugins/predict/test_images.py",
         ("if not path.is_relative_to(folder):", "if False:", "a row sends any file of this machine"),
         ("    if kind is None or len(content) > LARGEST:", "    if len(content) > LARGEST:", "any file is an image"),
@@ -144,7 +144,7 @@ EVALUATED: list[Mutant] = [
         ("    if depth > 6:", "    if False:", "a type that holds itself has no end"),
     ),
     *changes_of(
-        "core/workbench/concurrency.py",
+        "core/workbench/base/concurrency.py",
         "tests/api/test_api.py",
         (
             "        watch.cancel()\n        with suppress(Exception):",

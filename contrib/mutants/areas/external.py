@@ -109,14 +109,14 @@ EXTERNAL: list[Mutant] = [
         ("self.served[node] += remembers", "pass", "nobody hears that a service may remember"),
     ),
     *changes_of(
-        "core/workbench/kit/beside.py",
+        "core/workbench/kit/acting/beside.py",
         (ISOLATION,),
         ("if len(changes) >= LEAST_CHANGES", "", "an edit by hand ends the claim"),
         ("before.keys() | now.keys()", "before.keys() & now.keys()", "new files are not noticed"),
         ("if not _is_of_workbench(Path(name))", "", "another run's result ends the claim"),
     ),
     *changes_of(
-        "core/workbench/kit/tools.py",
+        "core/workbench/kit/acting/tools.py",
         ("tests/plugins/tools/test_leftovers.py",),
         (
             'leftovers.count(ctx.node, found.get("left_beside", ()))',

@@ -5,7 +5,7 @@ from __future__ import annotations
 from areas.mutant import Mutant, changes_of
 
 ATTEMPTS = "tests/ledger/test_attempts.py"
-FAILURES = "core/workbench/failures.py"
+FAILURES = "core/workbench/errors/failures.py"
 EVALUATE_TESTS = "tests/study/test_evaluate.py"
 FAILED: list[Mutant] = [
     *changes_of(

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from areas.mutant import Mutant, changes_of, nodes_of
 
-ACCESS = "tests/gateway/test_access.py"
-SERVER = "tests/gateway/test_server.py"
-CLIENT = "tests/gateway/test_openai_client.py"
-STREAMS = "tests/gateway/test_streams.py"
-BETWEEN = "tests/gateway/test_streams_between.py"
+ACCESS = "tests/plugins/external/gateway/test_access.py"
+SERVER = "tests/plugins/external/gateway/test_server.py"
+CLIENT = "tests/plugins/external/gateway/test_openai_client.py"
+STREAMS = "tests/plugins/external/gateway/test_streams.py"
+BETWEEN = "tests/plugins/external/gateway/test_streams_between.py"
 
 GATEWAYS: list[Mutant] = [
     *changes_of(
-        "core/workbench/gateway/access.py",
+        "plugins/workbench_external/gateway/access.py",
         ACCESS,
         (
             "self._admitted.get(own := _digest(shown[0])) if shown",
@@ -45,13 +45,13 @@ GATEWAYS: list[Mutant] = [
         ('(inherited.get(name), "127.0.0.1,localhost")', "(inherited.get(name),)", "a proxy stands between"),
     ),
     *changes_of(
-        "core/workbench/gateway/server.py",
+        "plugins/workbench_external/gateway/server.py",
         ACCESS,
         ("            check_sender(request.headers, self._names)\n", "", "a web page is served"),
         ("if not (local or beyond):", "if False:", "other machines reach a gateway"),
     ),
     *changes_of(
-        "core/workbench/gateway/asks.py",
+        "plugins/workbench_external/gateway/asks.py",
         ACCESS,
         (
             '"The gateway failed on this request. The log of its run says why."',
@@ -60,7 +60,7 @@ GATEWAYS: list[Mutant] = [
         ),
     ),
     *changes_of(
-        "core/workbench/gateway/asks.py",
+        "plugins/workbench_external/gateway/asks.py",
         CLIENT,
         (
             "return _of_kind(error.kind, error.retry_after)",
@@ -70,7 +70,7 @@ GATEWAYS: list[Mutant] = [
         ('            found["x-should-retry"] = "false"\n', "            pass\n", "a spent budget is asked again"),
     ),
     *changes_of(
-        "core/workbench/gateway/server.py",
+        "plugins/workbench_external/gateway/server.py",
         SERVER,
         ("            await _cancel(who.requests)", "            pass", "requests of a dismissed session go on"),
         ("handler_cancellation=True", "handler_cancellation=False", "an agent that hung up still pays"),
@@ -82,7 +82,7 @@ GATEWAYS: list[Mutant] = [
         (", parse_float=_finite)", ")", "numbers beyond all are passed on"),
     ),
     *changes_of(
-        "core/workbench/gateway/streaming.py",
+        "plugins/workbench_external/gateway/streaming.py",
         SERVER,
         (
             "                work.cancel()\n                await",
@@ -93,7 +93,7 @@ GATEWAYS: list[Mutant] = [
         ("async with asyncio.timeout(PING_SECONDS):", "if True:", "no sign of life"),
     ),
     *changes_of(
-        "core/workbench/gateway/streaming.py",
+        "plugins/workbench_external/gateway/streaming.py",
         STREAMS,
         ("self._request.transport.close()  # no end", "pass  # no end", "a stream that broke looks whole"),
     ),
@@ -109,18 +109,18 @@ GATEWAYS: list[Mutant] = [
         ("max(0, len(self._held) - _LONGEST_END)", "0", "a giant event is searched again with each packet"),
     ),
     *changes_of(
-        "core/workbench/gateway/server.py",
+        "plugins/workbench_external/gateway/server.py",
         STREAMS,
         ("            if self._draining:", "            if False:", "requests begin while it drains"),
     ),
     *changes_of(
-        "core/workbench/gateway/access.py",
+        "plugins/workbench_external/gateway/access.py",
         ACCESS,
         ("        if name in found:", "        if False:", "one of two keys is not looked at"),
     ),
     *changes_of(
-        "core/workbench/gateway/replaced.py",
-        "tests/gateway/test_replacing.py",
+        "plugins/workbench_external/gateway/replaced.py",
+        "tests/plugins/external/gateway/test_replacing.py",
         ("                changed = _put(changed, path, new)", "                pass", "no text is replaced"),
         (
             "                changed = _put(changed, (*path, own), value)",
@@ -129,8 +129,8 @@ GATEWAYS: list[Mutant] = [
         ),
     ),
     *changes_of(
-        "core/workbench/gateway/table.py",
-        "tests/gateway/test_between_apis.py",
+        "plugins/workbench_external/gateway/table.py",
+        "tests/plugins/external/gateway/test_between_apis.py",
         ("                raise f.bad(at,", "                f.bad(at,", "what changes an answer is dropped"),
     ),
     *changes_of(
@@ -140,7 +140,7 @@ GATEWAYS: list[Mutant] = [
         ("or error.kind == FailureKind.TIMEOUT", "or False", "a deadline of the client is asked past"),
     ),
     *changes_of(
-        "core/workbench/gateway/fields.py",
+        "plugins/workbench_external/gateway/fields.py",
         nodes_of(CLIENT, "test_calls_without_ids_get_the_same_ones_each_time_and_different_ones_within_an_answer"),
         (
             'number = "call_" + hashlib.sha256(f"{sample} {place} {said}".encode()).hexdigest()[:24]',
@@ -150,7 +150,7 @@ GATEWAYS: list[Mutant] = [
         ('f"{sample} {place} {said}"', 'f"{sample} {said}"', "calls of one answer share an id"),
     ),
     *changes_of(
-        "core/workbench/gateway/responses.py",
+        "plugins/workbench_external/gateway/responses.py",
         CLIENT,
         ("messages += stored.conversation(number)", "stored.conversation(number)", "an earlier answer is forgotten"),
         ("if open_turn:  # one", "if False:  # one", "a turn of the model falls apart"),

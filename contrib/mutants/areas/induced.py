@@ -125,7 +125,7 @@ INDUCED: list[Mutant] = [
         ("(found.shuffled.coverage or 0.0) >=", "1.0 <", "nobody says that the control is as good"),
     ),
     *changes_of(
-        "core/workbench/kit/stored_logs.py",
+        "core/workbench/kit/logs/stored_logs.py",
         TESTS + "test_comments.py",
         ('            or [r for r in found if r["example"].endswith(ends)]\n', "", "the end of an id names no row"),
     ),

@@ -100,7 +100,7 @@ LABELLED: list[Mutant] = [
         ),
     ),
     *changes_of(
-        "core/workbench/labels/items.py",
+        "core/workbench/kit/labels/items.py",
         (LABEL,),
         ('digest([0, "answer", item.row, item.key])', "0", "the baseline's answer comes first"),
         ("name not in _HIDDEN and name != field", "name != field", "the labeller sees what others think"),
@@ -109,12 +109,12 @@ LABELLED: list[Mutant] = [
         ('one["cluster"] or one["example"], side,', 'one["cluster"] or one["example"], 0,', "both sides are one"),
     ),
     *changes_of(
-        "core/workbench/labels/label_file.py",
+        "core/workbench/kit/labels/label_file.py",
         (LABEL,),
         ("os.truncate(path, end)", "pass", "a label after one that was cut short is lost"),
     ),
     *changes_of(
-        "core/workbench/labels/agreement.py",
+        "core/workbench/kit/labels/agreement.py",
         (LABEL,),
         ("_squares(unit) / (len(unit) - 1)", "_squares(unit) / len(unit)", "alpha is not Krippendorff's"),
         ("errors = [judge - people for", "errors = [judge for", "that long answers are better is called a bias"),

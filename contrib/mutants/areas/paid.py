@@ -235,7 +235,7 @@ PAID: list[Mutant] = [
         ("and self.rate_limits < MOST_RATE_LIMITS", "", "a call that is always refused never ends"),
     ),
     *changes_of(
-        "core/workbench/files.py",
+        "core/workbench/base/files.py",
         "tests/cli/test_crafted_database.py",
         ("if not stat.S_ISREG(path.lstat().st_mode):", "if False:", "a link beside a database is followed"),
         ("_last_bytes(path, len(_NAMES_ANOTHER)) == _NAMES_ANOTHER", "False", "a journal deletes another file"),

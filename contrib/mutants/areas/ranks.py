@@ -100,7 +100,7 @@ RANKS: list[Mutant] = [
         ),
     ),
     *changes_of(
-        "core/workbench/kit/generation.py",
+        "core/workbench/kit/lms/generation.py",
         nodes_of("tests/kit/test_generation.py", "test_a_nucleus_beside_it_changes_no_draw_of_a_row"),
         (
             "if nucleus := [i for i, row in enumerate(rows) if row.top_p < 1.0]:",

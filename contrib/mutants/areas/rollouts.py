@@ -88,7 +88,7 @@ ROLLOUTS: list[Mutant] = [
         ("take(self.concurrency - running - len(found))", "[]", "turns wait for the longest answer of the batch"),
     ),
     *changes_of(
-        "core/workbench/kit/generation.py",
+        "core/workbench/kit/lms/generation.py",
         ("tests/kit/test_generation.py",),
         (
             "int(max(batch.positions.max(), other.positions.max())) + 1",
@@ -102,7 +102,7 @@ ROLLOUTS: list[Mutant] = [
         ("        taken.extend(found)\n", "", "rows that joined are lost where memory runs out"),
     ),
     *changes_of(
-        "core/workbench/kit/batching.py",
+        "core/workbench/kit/lms/batching.py",
         ("tests/kit/test_batching.py",),
         ("            jobs.extend(found)\n", "", "callers that joined a broken batch wait for ever"),
         ("while len(found) < most and not self._closed:", "while len(found) < most:", "a closed batcher takes more"),

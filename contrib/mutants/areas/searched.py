@@ -43,7 +43,7 @@ SEARCHED: list[Mutant] = [
         ("if len(inside) > most:", "if not places:", "a snippet is the beginning of a document"),
     ),
     *changes_of(
-        "core/workbench/kit/live_calls.py",
+        "plugins/workbench_tools/live_calls.py",
         LIVE,
         ("self.pause * 2 ** (failed - 1)", "self.pause", "pauses do not grow"),
         ("for failed in range(1, self.attempts):", "for failed in range(1, 1):", "nothing is retried"),

@@ -6,7 +6,7 @@ from areas.mutant import Mutant, changes_of
 
 OUTPUT = "core/workbench/cli/output.py"
 TERMINAL = "tests/cli/test_terminal.py"
-GUARD = "core/workbench/plugin_guard.py"
+GUARD = "core/workbench/plugins/guard.py"
 HOSTILE = "tests/cli/test_hostile_plugins.py"
 SHOWN: list[Mutant] = [
     *changes_of(
@@ -36,9 +36,9 @@ SHOWN: list[Mutant] = [
         ("return visible(text)  #", "return text  #", "result files hide characters"),
         ("{one_line(line)}", "{line}", "the head of a result file can end its comment"),
     ),
-    *changes_of("core/workbench/text.py", TERMINAL, ("or code in _BLANK", "", "blank letters")),
+    *changes_of("core/workbench/base/text.py", TERMINAL, ("or code in _BLANK", "", "blank letters")),
     *changes_of(
-        "core/workbench/kit/mcp_session.py",
+        "core/workbench/kit/acting/mcp_session.py",
         TERMINAL,
         ("said = visible(", "said = (", "what a server said"),
         ("errlog=said", "errlog=sys.stderr", "a server writes to the terminal"),
@@ -50,7 +50,7 @@ SHOWN: list[Mutant] = [
         ("            alert(line)", "            pass", "one that ends the process is named"),
     ),
     *changes_of(
-        "core/workbench/plugins.py",
+        "core/workbench/plugins/manager.py",
         HOSTILE,
         ("if not said.read().endswith(_LOADED)", "if False", "imports that end Python are found"),
     ),
@@ -60,14 +60,14 @@ SHOWN: list[Mutant] = [
         ("            *plugins().warnings(),\n", "", "what was set aside is reported"),
     ),
     *changes_of(
-        "core/workbench/errors.py",
+        "core/workbench/errors/tree.py",
         "tests/cli/test_hostile_yaml.py",
         ("            if len(wrong) == MOST_LISTED:", "            if False:", "all jobs are done"),
         ("merged.omitted += sum(1 for _ in left)", "pass", "jobs that were not done are counted"),
         ("tuple(found[1:MOST_LISTED])", "tuple(found[1:])", "all errors are listed"),
     ),
     *changes_of(
-        "core/workbench/patterns.py",
+        "core/workbench/spec/patterns.py",
         "tests/ground/test_patterns.py",
         (
             "except (RecursionError, OverflowError, ValueError)",

@@ -275,7 +275,7 @@ TRAINING: list[Mutant] = [
         ("same_said(m) for m in messages", "dict(m) for m in messages", "ids of calls identify a conversation"),
     ),
     *changes_of(
-        "core/workbench/kit/native_calls.py",
+        "core/workbench/kit/lms/native_calls.py",
         ("tests/kit/test_native_calls.py",),
         ("call[0] in names for call in calls", "call[0] for call in calls", "an answer with a name is a call"),
         ("if all(calls) else []", "", "calls beside an unreadable one are taken"),
@@ -312,7 +312,7 @@ TRAINING: list[Mutant] = [
         ('p.detach().to("cpu", copy=True)', "p.detach()", "the best weights are those of the moment"),
     ),
     *changes_of(
-        "core/workbench/kit/generation.py",
+        "core/workbench/kit/lms/generation.py",
         MEMORY_HELD,
         (
             "super().update(as_computed(key_states), as_computed(value_states),",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from areas.mutant import Mutant, changes_of
 
-POWERS = "core/workbench/powers.py"
+POWERS = "core/workbench/spec/powers.py"
 FOUND = "core/workbench/task/found_powers.py"
 SHOWN = "core/workbench/cli/trust/powers.py"
 ASKING = "core/workbench/cli/trust/__init__.py"
@@ -68,7 +68,7 @@ TRUST: list[Mutant] = [
         ("elif path.name in NEVER_COPIED or _is_written_by_runs(path, base):", "elif False:", "databases count"),
     ),
     *changes_of(
-        "core/workbench/asked.py",
+        "core/workbench/spec/asked.py",
         ASKED,
         ("if _asked.get(name, found :=", "if _asked.get('', found :=", "what was asked about may be replaced"),
     ),
@@ -107,13 +107,13 @@ TRUST: list[Mutant] = [
         ("        if _lies_in_trusted_folder(Path(db)) or", "        if True or", "runs are never asked about"),
     ),
     *changes_of(
-        "core/workbench/type_guards.py",
+        "core/workbench/base/type_guards.py",
         TESTS,
         ("waiting += part.values()", "pass", "mappings inside mappings"),
         ("            waiting += part\n", "            pass\n", "lists"),
     ),
     *changes_of(
-        "core/workbench/code_outline.py",
+        "core/workbench/base/code_outline.py",
         TESTS,
         ('if name not in names and not names.keys() & {"*", "__getattr__"}:', "if False:", "any name is there"),
         (

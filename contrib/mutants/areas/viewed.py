@@ -117,7 +117,7 @@ VIEWED: list[Mutant] = [
         ("if site.start is None:", "if False:", "a run is started although the server was not told to"),
     ),
     *changes_of(
-        "core/workbench/kit/bounded_http.py",
+        "core/workbench/kit/lms/bounded_http.py",
         ("tests/kit/test_bounded_http.py",),
         ('"httpx2": "2.16"', '"httpx3": "2.16"', "clients on httpx2 read without a bound"),
     ),

@@ -57,7 +57,7 @@ WORKFLOWS: list[Mutant] = [
         ("if len(rest) > 1 or value is GONE:", "if False:", "addresses that lead nowhere are written"),
     ),
     *changes_of(
-        "core/workbench/hashing.py",
+        "core/workbench/base/hashing.py",
         WORKFLOW_TESTS,
         ("sort_keys=True", "sort_keys=False", "the order of keys changes the hash"),
     ),

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from workbench.text import one_line
+from workbench.base.text import one_line
 
 #: Nodes in the printed totals, and characters of a cell.
 MOST_NODES, WIDTH = 10, 40

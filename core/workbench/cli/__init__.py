@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 import click
 
 from workbench import __version__
+from workbench.base.text import one_line
 from workbench.cli.output import Styled, ask, ask_text, choose, echo_json, escaping, fail, say, say_usage_error
-from workbench.text import one_line
 
 __all__ = ["Styled", "ask", "ask_text", "choose", "cli", "echo_json", "fail", "main", "say"]
 
@@ -108,7 +108,7 @@ def main(args: list[str] | None = None) -> None:
 
 
 def _main(args: list[str]) -> NoReturn:
-    from workbench.distribution import find_conflicting_distributions
+    from workbench.base.distribution import find_conflicting_distributions
     from workbench.errors import PluginError, SpecError, StoreError, WorkbenchError
 
     for warning in find_conflicting_distributions():

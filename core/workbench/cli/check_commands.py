@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from workbench.base.text import indented, one_line
 from workbench.cli import Styled, echo_json, error_as_dict, say
 from workbench.cli.run_commands import FILE, JSON, SET, read_settings
-from workbench.text import indented, one_line
 
 if TYPE_CHECKING:
-    from workbench.defects import Defect
+    from workbench.errors import Defect
     from workbench.spec import Source
     from workbench.task import Task
     from workbench.workflow import Workflow
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 def validate_command(file: Path, sets: tuple[str, ...], deep: bool, run_code: bool, as_json: bool) -> None:
     """Check a workflow file, its data and its metric. Calls no model, and runs no Python that the file names."""
     from workbench.errors import PluginError, SpecError
-    from workbench.spec import load_yaml_file
-    from workbench.user_code import without_user_code
+    from workbench.spec import load_yaml_file, without_user_code
 
     try:
         with nullcontext() if run_code else without_user_code("outlines"):

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from workbench.base.text import indented
 from workbench.cli import echo_json, say
 from workbench.cli.output import Output, with_output
 from workbench.cli.run_commands import CACHE, DB, FILE, JSON, OVERWRITE, SEED, SET, with_budget, with_sandbox
-from workbench.text import indented
 
 if TYPE_CHECKING:
     from workbench.evaluation import Difference, EvalReport, Side
@@ -89,10 +89,10 @@ def eval_command(
 
     With --matrix, for each of several settings, compared with the first.
     """
+    from workbench.base.files import begins_with, check_output
     from workbench.cli.progress import listener, print_evaluation
     from workbench.cli.trust import require_trust
     from workbench.evaluation import JUNIT, MARKDOWN, EvalOptions, evaluate, evaluate_matrix, parse_axis, write_markdown
-    from workbench.files import begins_with, check_output
 
     if axes and (junit or bar):
         raise click.UsageError("--matrix goes with neither --junit nor --not-worse-than: they are about one evaluation")

@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
+from workbench.base.text import indented, one_line, short, visible_json
 from workbench.cli import ask, echo_json, fail, say
 from workbench.cli.run_commands import OVERWRITE
-from workbench.text import indented, one_line, short, visible_json
 
 _DB = click.option("--db", default="workbench.db", envvar="WORKBENCH_DB", show_default=True, help="Run database.")
 _JSON = click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
@@ -178,9 +178,8 @@ def _say_parts(found: dict[str, Any], failures: bool) -> None:
 def _drawing(run: str, db: str) -> str:
     """The flowchart of a workflow file, or of the winner of a run (of its baseline before there is one)."""
     from workbench.run import draw_winner
-    from workbench.spec import check_nodes, load_yaml_file
+    from workbench.spec import check_nodes, load_yaml_file, without_user_code
     from workbench.task import load_workflow
-    from workbench.user_code import without_user_code
     from workbench.workflow import mermaid
 
     if Path(run).suffix in (".yaml", ".yml"):

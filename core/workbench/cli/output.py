@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO, cast
 
 import click
 
-from workbench.text import visible
+from workbench.base.text import visible
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from workbench.base.text import one_line
 from workbench.cli import echo_json, say
 from workbench.cli.run_commands import CACHE, DB, FILE, JSON, SET, read_settings, with_sandbox
-from workbench.text import one_line
 
 if TYPE_CHECKING:
     from workbench.inference import Predicted

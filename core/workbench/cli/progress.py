@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
+from workbench.base.text import indented, one_line, visible
 from workbench.cli.output import Output, bare_stderr, echo_json, escaping, say
-from workbench.text import indented, one_line, visible
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

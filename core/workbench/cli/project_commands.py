@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from workbench.base.text import indented, one_line
 from workbench.cli import Styled, echo_json, fail, say
-from workbench.text import indented, one_line
 
 if TYPE_CHECKING:
     from workbench.inference import Ping

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from workbench.base.text import indented, one_line, visible_json
 from workbench.cli import ask, echo_json, say
 from workbench.cli.output import Output, with_output
-from workbench.text import indented, one_line, visible_json
 
 if TYPE_CHECKING:
     from workbench.evaluation import EvalReport

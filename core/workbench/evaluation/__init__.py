@@ -3,7 +3,6 @@
 A workflow is scored as it is; nothing here changes one.
 """
 
-from workbench.attribution import ReplayReport, RowDiagnosis
 from workbench.evaluation.atif_rows import export_trajectories, write_trajectories
 from workbench.evaluation.compare import (
     NO_EVIDENCE,
@@ -19,7 +18,6 @@ from workbench.evaluation.eval_report import EvalReport, stored_report
 from workbench.evaluation.eval_run import EvalOptions, evaluate, resume_evaluation, resume_run
 from workbench.evaluation.exports import JUNIT, MARKDOWN, write_junit, write_markdown
 from workbench.evaluation.matrix import evaluate_matrix, parse_axis
-from workbench.evaluation.replays import How, ReplayOptions, replay_failures
 from workbench.evaluation.rows import (
     add_details,
     failed_rows,
@@ -55,11 +53,6 @@ __all__ = [
     "find_candidate",
     "read_calls",
     "run_single",
-    "ReplayOptions",
-    "How",
-    "ReplayReport",
-    "RowDiagnosis",
-    "replay_failures",
     "find_diagnoses",
     "export_trajectories",
     "write_trajectories",

@@ -1,4 +1,4 @@
-"""Stored rows of our own runs as trajectories in ATIF (`workbench.kit.atif`), version 1.7.
+"""Stored rows of our own runs as trajectories in ATIF (`workbench.kit.logs`), version 1.7.
 
 A row is a trajectory. What a prompt adds to the one before it is steps of the system and the user, and what a model
 answered is a step of the agent, with its tokens and dollars. Results of tools are observations of the answer that
@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from workbench.base.files import begins_with, check_output, write_whole
+from workbench.base.type_guards import is_dict
 from workbench.errors import SpecError
 from workbench.evaluation.rows import add_details, find_candidate, read_rows
-from workbench.files import begins_with, check_output, write_whole
 from workbench.lm import content_text, split_thoughts
 from workbench.store import Journal, Store, dumps, kind_of, read_report
-from workbench.type_guards import is_dict
 
 VERSION = "ATIF-v1.7"
 

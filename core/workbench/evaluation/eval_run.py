@@ -9,19 +9,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from workbench.concurrency import run_in_loop
-from workbench.errors import (
-    BudgetSpent,
-    Interrupted,
-    StoreError,
-    WorkbenchError,
-    merge_errors,
-)
+from workbench.base.concurrency import run_in_loop
+from workbench.base.files import disk_warnings
+from workbench.base.signals import catch_signals
+from workbench.errors import BudgetSpent, Interrupted, StoreError, WorkbenchError, merge_errors
 from workbench.evaluation.eval_report import EvalReport, summarise
 from workbench.evaluation.splits import check_rows, default_split, describe_rest, split_rows
-from workbench.files import disk_warnings
 from workbench.ledger import CallInfo, Ledger
 from workbench.lm import LMPool
+from workbench.plugins import RunInfo, check_trackers
 from workbench.proof import Report, evaluated_name
 from workbench.run import (
     Announcer,
@@ -40,7 +36,6 @@ from workbench.run import (
     wrong_in_file,
 )
 from workbench.runtime import Draw, Runtime, SandboxChoice, no_price_line
-from workbench.signals import catch_signals
 from workbench.spec import Source, outer_settings
 from workbench.store import (
     Candidates,
@@ -56,7 +51,6 @@ from workbench.store import (
 )
 from workbench.study import Evaluation, Evaluator, Result, unanswered_error
 from workbench.task import Task, describe_rows
-from workbench.trackers import RunInfo, check_trackers
 
 
 @dataclass

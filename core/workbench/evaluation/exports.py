@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+from workbench.base.files import write_whole
+from workbench.base.text import visible
 from workbench.errors import StoreError
 from workbench.evaluation.compare import NO_EVIDENCE, Difference, Side, describe_choice
 from workbench.evaluation.eval_report import EvalReport
-from workbench.files import write_whole
-from workbench.text import visible
 
 #: How our files begin, which may be replaced by newer ones.
 JUNIT, MARKDOWN = r'<\?xml version="1.0"\?>\n<testsuite ', r"\| workflow \| rows \| score \|"

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from workbench.base.type_guards import is_dict
 from workbench.errors import BudgetSpent, SpecError, WorkbenchError, merge_errors
 from workbench.evaluation.eval_report import EvalReport
 from workbench.evaluation.eval_run import EvalOptions, evaluate
 from workbench.lm import LMPool
 from workbench.run import Listener, evaluated_lms, lms_not_ready, prepare, wrong_in_file
 from workbench.spec import Source, apply_overrides, parse_value, read_source
-from workbench.type_guards import is_dict
 
 #: A matrix with more cells than this is taken for a slip.
 MOST_CELLS = 200

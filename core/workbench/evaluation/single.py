@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from workbench.concurrency import run_in_loop
+from workbench.base.concurrency import run_in_loop
 from workbench.errors import BudgetSpent, SpecError, suggest
 from workbench.inference import read_workflow
 from workbench.ledger import Ledger

@@ -10,15 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from workbench._version import __version__
-from workbench.distribution import NAME
+from workbench.base.distribution import NAME
 from workbench.errors import PluginError, SpecError, WorkbenchError
 from workbench.inference.bundle_files import Collector, Contents
 from workbench.inference.loaded import read_workflow
 from workbench.lm import is_loopback, make_lm, split_model
 from workbench.plugins import plugins
-from workbench.spec import LMSpec, Source, Spec
+from workbench.spec import LMSpec, Source, Spec, without_user_code
 from workbench.task import called_tree, dump_yaml
-from workbench.user_code import without_user_code
 from workbench.workflow import Workflow, called_lms
 
 FILE = "workflow.yaml"

@@ -18,14 +18,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from workbench.distribution import NAME
+from workbench.base.distribution import NAME
+from workbench.base.type_guards import change_at, is_dict, is_list
 from workbench.errors import SpecError
 from workbench.lm import locate_weights, weights_folder
-from workbench.powers import VARIABLE, Place, Power, Written
-from workbench.spec import load_yaml_file
+from workbench.spec import PREFIX, SERVER, VARIABLE, Place, Power, Written, load_yaml_file, parse_address, parse_server
 from workbench.task import CALLED_KEYS, dump_yaml, find_powers
-from workbench.type_guards import change_at, is_dict, is_list
-from workbench.user_code import PREFIX, SERVER, parse_address, parse_server
 
 _LONGEST_NAME = 4096
 #: How keys look: by a beginning that providers use, or by many letters and digits without a word among them.

@@ -19,10 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workbench.errors import SpecError, WorkbenchError
-from workbench.failures import FailureKind
-from workbench.files import check_output, make_private, open_whole
-from workbench.hashing import digest
+from workbench.base.files import check_output, make_private, open_whole
+from workbench.base.hashing import digest
+from workbench.errors import FailureKind, SpecError, WorkbenchError
 from workbench.inference.loaded import LoadedWorkflow, check_ready, read_workflow
 from workbench.inference.prediction import Prediction
 from workbench.inference.rows_file import read_rows_file

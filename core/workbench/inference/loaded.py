@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from workbench.concurrency import BackgroundLoop
+from workbench.base.concurrency import BackgroundLoop
 from workbench.errors import LMError, ServerDead, SpecError, WorkbenchError, collect_errors, suggest
 from workbench.inference.prediction import Prediction, PredictionError, prediction_of
 from workbench.ledger import Ledger, Spend

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workbench.concurrency import run_in_loop
-from workbench.errors import LMError, PluginError, ServerDead, SpecError
-from workbench.failures import FailureKind
+from workbench.base.concurrency import run_in_loop
+from workbench.errors import FailureKind, LMError, PluginError, ServerDead, SpecError
 from workbench.inference.loaded import read_workflow
 from workbench.ledger import Ledger
 from workbench.lm import LMPool, Request

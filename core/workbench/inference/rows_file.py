@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from workbench.base.type_guards import is_dict
 from workbench.plugins import plugins
 from workbench.task import Example, read_rows, reader_of
-from workbench.type_guards import is_dict
 
 Row = Mapping[str, Any]
 

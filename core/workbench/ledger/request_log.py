@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from workbench.base.type_guards import is_list
 from workbench.errors import StoreError
 from workbench.lm import MOST_TOKENS
 from workbench.store import Journal
-from workbench.type_guards import is_list
 
 
 class RequestLog:

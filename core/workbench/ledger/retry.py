@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import random
 
-from workbench.errors import LMError
-from workbench.failures import FailureKind
+from workbench.errors import FailureKind, LMError
 from workbench.lm import Pieces
 
 #: The longest pause in seconds, whatever the server asks for.

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from workbench.base.type_guards import is_dict, is_list
 from workbench.lm.dialects import allowed_tokens, refused_setting
 from workbench.lm.http import is_reasoning
 from workbench.lm.protocol import Message, Request, content_text, offset_seed
 from workbench.lm.turns import plain_message
-from workbench.type_guards import is_dict, is_list
 
 #: Forms of one request that are tried, lest a server that refuses each is asked without end.
 MOST_FORMS = 8

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from workbench.base.type_guards import is_dict, is_list
 from workbench.lm.dialects import read_content, read_thoughts
 from workbench.lm.events import StreamedCalls
 from workbench.lm.pieces import Piece
 from workbench.lm.protocol import Request, Response, call_id, prompt_text, storable
 from workbench.lm.thoughts import SaidInPieces
-from workbench.type_guards import is_dict, is_list
 
 
 class ChunkReader:

@@ -14,10 +14,9 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from workbench.errors import LMError
-from workbench.failures import FailureKind
+from workbench.base.type_guards import is_dict, is_list
+from workbench.errors import FailureKind, LMError
 from workbench.lm.http import kind_of_status
-from workbench.type_guards import is_dict, is_list
 
 #: By the end that they mean, the words for it, in lower case.
 _FINISHES = {

@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from workbench.base.text import LINE_END
+from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import LMError
-from workbench.text import LINE_END
-from workbench.type_guards import is_dict, is_list
 
 _DONE = "[DONE]"
 

@@ -15,10 +15,9 @@ from ipaddress import IPv6Address, ip_address
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
-from workbench.errors import LMError
-from workbench.failures import FailureKind
+from workbench.base.type_guards import is_dict, is_list
+from workbench.errors import FailureKind, LMError
 from workbench.lm.protocol import Response
-from workbench.type_guards import is_dict, is_list
 
 #: Bytes of an answer that a client reads, packed and unpacked.
 MAX_BODY = 32 * 1024 * 1024

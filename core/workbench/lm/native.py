@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import LMError
-from workbench.type_guards import is_dict, is_list
 
 #: The APIs, and the path of each behind the base URL of a server.
 API_PATHS: Mapping[str, str] = {

@@ -10,10 +10,10 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import LMError
 from workbench.lm.events import parse_events, read_events
 from workbench.lm.native import Native
-from workbench.type_guards import is_dict, is_list
 
 #: Where a turn holds itself in the words of its own API, for a next request that passes as it is.
 TURN = "native_turn"

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from workbench.base.type_guards import is_dict
 from workbench.spec import LMSpec, Spec
-from workbench.type_guards import is_dict
 
 #: Settings of a node that name a language model.
 LM_KEYS = ("lm", "value_lm", "embedder")

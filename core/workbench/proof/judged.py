@@ -14,8 +14,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
+from workbench.base.hashing import digest
+from workbench.base.text import one_line
 from workbench.errors import SpecError
-from workbench.hashing import digest
 from workbench.ledger import Ledger
 from workbench.proof.prediction_powered import PoweredMean, lowest_mean, powered_mean
 from workbench.proof.reuse import level_after
@@ -23,7 +24,6 @@ from workbench.proof.statistics import LEVEL, Proof, describe_proof, paired_proo
 from workbench.store import RunRecord
 from workbench.study import Result
 from workbench.task import Task, graded_field
-from workbench.text import one_line
 
 #: Fewer units with labels show nothing: the interval holds for many.
 LEAST_LABELS = 30

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from workbench.hashing import digest
+from workbench.base.hashing import digest
 from workbench.proof.statistics import LEVEL
 from workbench.store import SealedTests, SeenRows, Store
 from workbench.task import Task, match_rows

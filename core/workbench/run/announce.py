@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from workbench.plugins import RunInfo, Trackers
 from workbench.run.options import Listener
 from workbench.store import Store
 from workbench.study import Evaluator
-from workbench.trackers import RunInfo, Trackers
 
 #: Events that a table of their own has in full, or that only move a line of progress.
 _NOT_STORED = {"call_settled", "candidate_evaluated", "candidate_proposed", "row_scored", "tested"}

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from packaging.requirements import Requirement
 
-from workbench.distribution import NAME
+from workbench.base.distribution import NAME
 from workbench.errors import SandboxError
 from workbench.plugins import plugins, try_imports
 from workbench.runtime import open_sandbox

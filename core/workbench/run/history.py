@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from workbench._version import __version__
+from workbench.base.files import check_output, write_whole
+from workbench.base.type_guards import walk
 from workbench.errors import PluginError, SpecError, StoreError, WorkbenchError, suggest
-from workbench.files import check_output, write_whole
 from workbench.inference import Ask, Bundle, write_bundle
 from workbench.plugins import plugins
 from workbench.run.start import prepare_stored, read_stored_file, read_stored_source
-from workbench.spec import Source, Spec, apply_overrides, check_spec, load_yaml
+from workbench.spec import CodeRefused, Source, Spec, apply_overrides, check_spec, load_yaml, without_user_code
 from workbench.store import (
     Candidates,
     Orders,
@@ -30,8 +31,6 @@ from workbench.store import (
     read_report,
 )
 from workbench.task import dump_yaml, file_tree, kept_search, load_data, written_value
-from workbench.type_guards import walk
-from workbench.user_code import CodeRefused, without_user_code
 from workbench.workflow import Workflow, list_changes, mermaid
 
 

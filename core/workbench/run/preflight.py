@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from workbench.base.files import check_output, file_digest
 from workbench.errors import SandboxError, SpecError, StoreError, WorkbenchError, collect_errors, errors_at
-from workbench.files import check_output, file_digest
 from workbench.ledger import price_of
 from workbench.lm import LMPool
 from workbench.plugins import plugins

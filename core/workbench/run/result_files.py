@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from workbench.files import file_digest
+from workbench.base.files import file_digest
 from workbench.proof import Report
 from workbench.run.options import Options
 from workbench.store import RunRecord

@@ -11,7 +11,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from workbench.distribution import describe_machine
+from workbench.base.distribution import describe_machine
+from workbench.base.files import disk_warnings
+from workbench.base.signals import catch_signals
 from workbench.errors import (
     BudgetSpent,
     Interrupted,
@@ -23,10 +25,9 @@ from workbench.errors import (
     WorkbenchError,
     merge_errors,
 )
-from workbench.files import disk_warnings
 from workbench.ledger import CallInfo, Ledger
 from workbench.lm import LMPool
-from workbench.plugins import plugins
+from workbench.plugins import RunInfo, plugins
 from workbench.proof import Report, build_report
 from workbench.run import preflight
 from workbench.run.announce import Announcer
@@ -36,7 +37,6 @@ from workbench.run.result_files import write_results
 from workbench.run.sealed_test import reserve_for_proof, run_sealed_test
 from workbench.run.stored_scores import RowKeys, ScoredRows, TrainRows, find_evaluation, store_evaluation
 from workbench.runtime import Runtime
-from workbench.signals import catch_signals
 from workbench.steering import Steering
 from workbench.store import Candidates, Evaluations, Orders, RunLock, RunRecord, Store, dumps
 from workbench.study import (
@@ -51,7 +51,6 @@ from workbench.study import (
     unanswered_error,
 )
 from workbench.task import Task, fitting_domains
-from workbench.trackers import RunInfo
 from workbench.workflow import Workflow
 
 

@@ -14,12 +14,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from workbench._version import __version__
-from workbench.asked import check_asked
-from workbench.concurrency import run_in_loop
+from workbench.base.concurrency import run_in_loop
+from workbench.base.files import check_writable
+from workbench.base.signals import interrupted_by_sigterm
 from workbench.errors import PluginError, SpecError, StoreError, WorkbenchError, collect_errors, merge_errors
-from workbench.files import check_writable
 from workbench.lm import LMPool
-from workbench.plugins import plugins
+from workbench.plugins import check_trackers, plugins, trackers_not_ready
 from workbench.proof import Report
 from workbench.run.cost_estimate import find_impossible_proof
 from workbench.run.options import Listener, Options
@@ -31,24 +31,23 @@ from workbench.run.preflight import (
     lm_warnings,
 )
 from workbench.run.session import Session
-from workbench.signals import interrupted_by_sigterm
 from workbench.spec import (
     STAND_INS,
     Inherited,
     Source,
     Spec,
     apply_overrides,
+    check_asked,
     check_spec,
     load_yaml,
     outer_settings,
     read_source,
     spec_error,
+    without_user_code,
 )
 from workbench.store import IN_MEMORY, Candidates, RunRecord, Store, add_run, dumps, kind_of, read_options, read_spec
 from workbench.study import Optimizer
 from workbench.task import Task, check_search, expand_references, load_task, section_loaders
-from workbench.trackers import check_trackers, trackers_not_ready
-from workbench.user_code import without_user_code
 
 
 def optimize(

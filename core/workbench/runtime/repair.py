@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from workbench.hashing import digest
+from workbench.base.hashing import digest
 from workbench.lm import Response
 from workbench.spec import LMSpec
 

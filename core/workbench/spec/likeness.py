@@ -20,7 +20,7 @@ from html import unescape
 from typing import Any
 from urllib.parse import unquote
 
-from workbench.type_guards import is_dict, is_list
+from workbench.base.type_guards import is_dict, is_list
 
 _TRUE, _FALSE = frozenset({"true", "yes", "on", "y", "t"}), frozenset({"false", "no", "off", "n", "f"})
 _NOTHING = frozenset({"", "null", "none", "nil", "undefined"})

@@ -9,12 +9,12 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
 
-from workbench.hashing import canonical
+from workbench.base.hashing import canonical
+from workbench.base.type_guards import is_dict, is_list
 from workbench.spec import defaults
 from workbench.spec.base import Strict, Track
 from workbench.spec.data import DataSpec
 from workbench.spec.policy import PolicySpec
-from workbench.type_guards import is_dict, is_list
 
 #: What no name of a variable has, and every key: many letters and digits in a row.
 _LIKE_A_KEY = re.compile(r"(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{16,}")

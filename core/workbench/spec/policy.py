@@ -14,10 +14,10 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from workbench.patterns import Pattern, TooSlow, Unmatchable, check_pattern, shortest_match
+from workbench.base.type_guards import is_dict, is_list
 from workbench.spec.base import Strict
 from workbench.spec.likeness import from_json, may_equal, plain_texts, surely_equal
-from workbench.type_guards import is_dict, is_list
+from workbench.spec.patterns import Pattern, TooSlow, Unmatchable, check_pattern, shortest_match
 
 Verdict = Literal["allow", "deny", "ask"]
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from workbench.base.type_guards import is_dict
 from workbench.spec import defaults
 from workbench.spec.messages import spec_error
 from workbench.spec.models import Spec
 from workbench.spec.yaml_source import Source, load_yaml_file
-from workbench.type_guards import is_dict
 
 #: What takes the place of required sections that are missing or broken, where they are not used.
 STAND_INS: dict[str, Any] = {"data": {"file": "rows.jsonl"}, "metric": defaults.METRIC, "nodes": {"none": {}}}

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import SpecError, suggest
 from workbench.plugins import plugins
 from workbench.spec.yaml_source import Source, load_yaml, load_yaml_file
-from workbench.type_guards import is_dict, is_list
 
 #: Environment variables, and the address in the file that each sets.
 ENVIRONMENT = {

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from workbench.asked import check_asked
 from workbench.errors import SpecError
+from workbench.spec.asked import check_asked
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 40

@@ -6,9 +6,9 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Any
 
+from workbench.base.type_guards import is_dict
 from workbench.store.content import check_sum, check_tree, checksum, parse_json
 from workbench.store.database import Store
-from workbench.type_guards import is_dict
 
 #: What the checksum of a candidate covers.
 _SUMMED = ("hash", "seq", "parent", "optimizer", "note", "patch", "tree")

@@ -11,8 +11,8 @@ import sqlite3
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
+from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import StoreError
-from workbench.type_guards import is_dict, is_list
 
 Check = Callable[[Any], bool]
 T = TypeVar("T", dict[str, Any], list[Any])

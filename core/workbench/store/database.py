@@ -19,8 +19,8 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+from workbench.base.files import check_database_files, make_private
 from workbench.errors import StoreError
-from workbench.files import check_database_files, make_private
 from workbench.store.background_sync import BackgroundSync
 from workbench.store.content import parse_json, text_key
 from workbench.store.schema import SCHEMA_VERSION, check_layout, make_migrations

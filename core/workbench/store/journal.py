@@ -9,11 +9,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import StoreError
 from workbench.lm import Request, Response, split_tokens
 from workbench.store.content import check_sum, checksum, parse_json, text_key
 from workbench.store.database import Store, dumps
-from workbench.type_guards import is_dict, is_list
 
 #: A message with more characters is stored once, by its hash.
 LARGE_TEXT = 256

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import quote
 
+from workbench.base.files import check_database_files
 from workbench.errors import StoreError
-from workbench.files import check_database_files
 from workbench.store.content import read_spec
 from workbench.store.database import Store
 from workbench.store.schema import check_layout, column_types

@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from workbench.base.type_guards import is_dict
 from workbench.store.content import parse_json
 from workbench.store.database import Store, dumps, now
-from workbench.type_guards import is_dict
 
 
 @dataclass(frozen=True, slots=True)

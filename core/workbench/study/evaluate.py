@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
 
-from workbench.concurrency import run_in_thread
-from workbench.errors import BudgetSpent, LMError, NodeError, SpecError
-from workbench.failures import FailureKind
+from workbench.base.concurrency import run_in_thread
+from workbench.errors import BudgetSpent, FailureKind, LMError, NodeError, SpecError
 from workbench.ledger import Spend, current_row
 from workbench.runtime import FIRST_DRAW, Draw, Program, Runtime, ends_run, make_request
 from workbench.spec import Source

@@ -15,9 +15,8 @@ from workbench.errors import ShareSpent, suggest
 from workbench.ledger import Ledger
 from workbench.lm import LM, Response
 from workbench.plugins import plugins
-from workbench.powers import Powers
 from workbench.runtime import Draw
-from workbench.spec import DomainSpec, LMSpec
+from workbench.spec import DomainSpec, LMSpec, Powers
 from workbench.study.blame import Blame, affordable_failures, replay_blame, spectrum_blame
 from workbench.study.evaluate import Evaluation, Evaluator
 from workbench.study.racing import Race, paired_race
@@ -39,7 +38,7 @@ class Optimizer(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
     #: The kinds of settings that it writes where a file leaves them empty, e.g. the functions of an agent.
     fills: ClassVar[Collection[str]] = ()
-    #: What it may do besides asking models, by setting (`workbench.powers`). One that does not say is not run from an
+    #: What it may do besides asking models, by setting (`workbench.spec`). One that does not say is not run from an
     #: untrusted file.
     powers: ClassVar[Powers]
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from workbench.failures import FailureKind
+from workbench.errors import FailureKind
 from workbench.spec import Spec, TargetsSpec
 from workbench.study.evaluate import Evaluation, Result
 from workbench.study.standing import objective_sign, pareto_set, pick

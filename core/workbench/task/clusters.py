@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
-from workbench.hashing import digest
+from workbench.base.hashing import digest
 from workbench.task.copies import first_of_groups, group_copies
 from workbench.task.dataset import Example
 from workbench.task.groups import find_continuations, find_group_field, find_groups_of_ids

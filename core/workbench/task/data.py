@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from workbench.base.hashing import digest
 from workbench.errors import SpecError, errors_at, merge_errors, suggest
-from workbench.hashing import digest
 from workbench.spec import DataSpec, Spec
 from workbench.task.dataset import Dataset, Example, SealedRows, make_examples, split_examples, split_groups
 from workbench.task.rows import Rows, read_rows

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from workbench.base.hashing import canonical
 from workbench.errors import SealBroken, SpecError
-from workbench.hashing import canonical
 
 
 @dataclass(frozen=True, slots=True)

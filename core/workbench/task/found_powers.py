@@ -1,6 +1,6 @@
 """What a workflow file may do, found by a walk over the tree that the loader runs.
 
-What each thing in it may do is its own declaration (`workbench.powers`). Here is only which things there are: by the
+What each thing in it may do is its own declaration (`workbench.spec`). Here is only which things there are: by the
 sections of the file, in each form in which the loader takes them, with what `search:` may put into them, and those of
 the workflow files that it refers to. Nothing is imported of the user's, and nothing started.
 """
@@ -16,13 +16,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import PluginError, SpecError
 from workbench.lm import is_loopback, split_model, weights_folder
 from workbench.plugins import plugins
-from workbench.powers import (
+from workbench.spec import (
     MODEL,
     NODES,
     PATH,
+    PREFIX,
     PYTHON,
     TOOL_ADDRESSES,
     VARIABLE,
@@ -32,23 +34,22 @@ from workbench.powers import (
     Part,
     Place,
     Power,
+    Source,
     Written,
     ask_address,
     describe_host,
     each,
     inside,
+    load_yaml_file,
     one_or_each,
     part,
     powers_of,
     read_path,
     run_python,
 )
-from workbench.spec import Source, load_yaml_file
 from workbench.task.metric import metric_options, parse_call
 from workbench.task.rows import reader_of
 from workbench.task.workflow_file import referred_functions
-from workbench.type_guards import is_dict, is_list
-from workbench.user_code import PREFIX
 from workbench.workflow import node_class, node_tree
 
 #: The sections of a file, and what they hold. The others hold nothing that leads out of the workbench.

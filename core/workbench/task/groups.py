@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from workbench.hashing import canonical
+from workbench.base.hashing import canonical
 from workbench.task.dataset import Example
 from workbench.task.tokens import tokenize
 

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
-from workbench.hashing import digest
+from workbench.base.hashing import digest
 from workbench.task.copies import TOKENS_AN_EDIT, NearTexts, are_near, number_fields
 from workbench.task.dataset import Example
 from workbench.task.tokens import Words, normalised_inputs, words_of

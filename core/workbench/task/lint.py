@@ -11,14 +11,13 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-from workbench.defects import Defect, DefectKind
-from workbench.errors import suggest
+from workbench.base.type_guards import is_dict, is_list
+from workbench.errors import Defect, DefectKind, suggest
 from workbench.plugins import plugins
+from workbench.spec import SERVER
 from workbench.task.dataset import Example
 from workbench.task.load import Task
 from workbench.task.reach import is_empty, out_of_reach
-from workbench.type_guards import is_dict, is_list
-from workbench.user_code import SERVER
 from workbench.workflow import NodeKind, Signature, Surroundings, learnable_addresses, node_class
 
 Place = tuple[str | int, ...]

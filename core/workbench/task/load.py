@@ -9,12 +9,12 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from workbench.base.files import file_digest
+from workbench.base.hashing import digest
 from workbench.errors import PluginError, SpecError, collect_errors, errors_at, suggest
-from workbench.files import file_digest
-from workbench.hashing import digest
 from workbench.lm import check_embeds, lm_prefixes, locate_lms, make_lm, split_model
 from workbench.plugins import plugins
-from workbench.spec import DataSpec, Inherited, LMSpec, Source, Spec, lm_spec
+from workbench.spec import DataSpec, Inherited, LMSpec, Source, Spec, code_files, lm_spec
 from workbench.task.clusters import cluster_rows
 from workbench.task.copies import Copies, label_fields, number_fields
 from workbench.task.data import check_holes, load_data
@@ -23,7 +23,6 @@ from workbench.task.metric import Metric, graded_field, load_metrics, metric_fil
 from workbench.task.reach import out_of_reach, wrong_demos
 from workbench.task.tokens import normalised_inputs
 from workbench.task.workflow_file import load_workflow
-from workbench.user_code import code_files
 from workbench.workflow import NodeKind, Workflow, forget_nodes
 
 

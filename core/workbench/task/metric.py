@@ -16,9 +16,8 @@ from pydantic import ValidationError
 
 from workbench.errors import PluginError, SpecError
 from workbench.plugins import plugins
-from workbench.spec import Spec
+from workbench.spec import PREFIX, Spec, relocate_address
 from workbench.task.dataset import Example, Score
-from workbench.user_code import PREFIX, relocate_address
 
 #: Files that the author of a metric does not know: ours, and Python's.
 _NOT_THEIRS = (str(Path(__file__).parents[1]), sysconfig.get_path("stdlib"), "<")

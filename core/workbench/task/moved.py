@@ -7,10 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from workbench.powers import WORD, Power
+from workbench.base.type_guards import change_at, is_list
+from workbench.spec import PREFIX, SERVER, WORD, Power, relocate_address
 from workbench.task.found_powers import find_powers
-from workbench.type_guards import change_at, is_list
-from workbench.user_code import PREFIX, SERVER, relocate_address
 
 
 def move_tree(tree: Any, base: Path, folder: Path) -> Any:

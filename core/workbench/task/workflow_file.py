@@ -18,8 +18,7 @@ from typing import Any
 from workbench.errors import PluginError, SpecError, collect_errors, errors_at, suggest
 from workbench.lm import LM_KEYS, locate_weights
 from workbench.plugins import plugins
-from workbench.powers import Written
-from workbench.spec import Inherited, PolicySpec, Spec, check_nodes, load_yaml_file
+from workbench.spec import Inherited, PolicySpec, Spec, Written, check_nodes, load_yaml_file
 from workbench.workflow import Tree, Workflow, learnable_addresses, node_at, node_class, node_tree, setting_at
 
 

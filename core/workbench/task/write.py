@@ -9,17 +9,16 @@ from typing import Any
 
 import yaml
 
+from workbench.base.files import write_whole
+from workbench.base.text import one_line, visible
 from workbench.errors import SpecError
-from workbench.files import write_whole
 from workbench.lm import LM_KEYS, relocate_weights
 from workbench.plugins import plugins
-from workbench.spec import Source, Spec, load_yaml, reads_as_text
+from workbench.spec import Source, Spec, load_yaml, reads_as_text, relocate_address
 from workbench.task.load import Task
 from workbench.task.metric import relocate_metric
 from workbench.task.moved import move_tree
 from workbench.task.search_space import check_space
-from workbench.text import one_line, visible
-from workbench.user_code import relocate_address
 from workbench.workflow import Tree, Workflow, node_class, task_lm
 
 #: Sections of a file that count where it is called and not improved.

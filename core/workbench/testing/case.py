@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from workbench.powers import declaration_of
+from workbench.spec import declaration_of
 
 
 def name_of(thing: Any) -> str:
@@ -27,8 +27,8 @@ def assert_declares_powers(thing: Any, what: str, settings: Collection[str] | No
     powers = declaration_of(thing)
     assert powers is not None, (
         f"{what} does not say what it may do, so no file that is not trusted may use it: write `powers = {{}}` if no "
-        "setting leads to Python, programs, addresses, paths or variables, else what by setting (workbench.powers); of "
-        "a function, @declares(...). A class that adds settings says it anew"
+        "setting leads to Python, programs, addresses, paths or variables, else what by setting "
+        "(workbench.spec.powers), or for a function, @declares(...). A class that adds settings says it anew"
     )
     if settings is not None and isinstance(powers, Mapping):
         unknown = sorted({*powers} - {*settings})

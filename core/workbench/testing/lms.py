@@ -17,8 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, TypeVar
 
-from workbench.errors import LMError
-from workbench.failures import FailureKind
+from workbench.errors import FailureKind, LMError
 from workbench.lm import LM, Request, Response
 from workbench.testing.case import assert_documented, name_of, run_all
 

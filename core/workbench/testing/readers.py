@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from workbench.base.hashing import digest
 from workbench.errors import SpecError
-from workbench.hashing import digest
 from workbench.testing.case import assert_declares_powers, assert_documented, name_of, run_all, seeded, unchanged
 
 

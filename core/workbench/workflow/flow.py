@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from workbench.base.hashing import digest
+from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import SpecError
-from workbench.hashing import digest
 from workbench.plugins import plugins
-from workbench.type_guards import is_dict, is_list
 from workbench.workflow.graph import writers_of
 from workbench.workflow.node import NodeKind
 from workbench.workflow.signature import Field, Signature, with_inputs

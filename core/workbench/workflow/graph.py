@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from workbench.concurrency import gather_all
+from workbench.base.concurrency import gather_all
 from workbench.errors import NodeError, SpecError, suggest
 from workbench.workflow.node import NodeKind
 

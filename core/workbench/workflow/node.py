@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
-from workbench.defects import Defect
+from workbench.errors import Defect
 from workbench.lm import Message, Response
-from workbench.powers import Powers
-from workbench.spec import LMSpec, PolicySpec, lm_spec
+from workbench.spec import LMSpec, PolicySpec, Powers, lm_spec
 from workbench.workflow.signature import Signature
 from workbench.workflow.trace import Span
 
@@ -118,7 +117,7 @@ class NodeKind:
     """
 
     Config: ClassVar[type[NodeConfig]] = NodeConfig
-    #: What a node may do besides asking its models, by setting (`workbench.powers`). A kind that does not say is not
+    #: What a node may do besides asking its models, by setting (`workbench.spec`). A kind that does not say is not
     #: run from an untrusted file.
     powers: ClassVar[Powers]
     primary: ClassVar[str] = ""  # the field that `kind: VALUE` fills

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, cast
 
+from workbench.base.type_guards import is_dict
 from workbench.spec import LMSpec, lm_spec
-from workbench.type_guards import is_dict
 from workbench.workflow.node import NodeConfig, NodeKind
 from workbench.workflow.tree import leaves_of
 from workbench.workflow.workflow import Workflow, make_node

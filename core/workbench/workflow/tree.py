@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from workbench.type_guards import is_dict, is_list
+from workbench.base.type_guards import is_dict, is_list
 
 Tree = dict[str, Any]
 #: As the value of an edit: remove the setting. As a default: raise KeyError.

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from workbench.base.hashing import digest
+from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import PluginError, SpecError, collect_errors, errors_at, suggest
-from workbench.hashing import digest
 from workbench.plugins import plugins
-from workbench.spec import NODE_KEYS, spec_error
-from workbench.type_guards import is_dict, is_list
-from workbench.user_code import CodeRefused, Instead, instead_of_code, without_user_code
+from workbench.spec import NODE_KEYS, CodeRefused, Instead, instead_of_code, spec_error, without_user_code
 from workbench.workflow.graph import build_graph, fields_from_outside, needs_of, until_required, writers_of
 from workbench.workflow.node import NodeKind
 from workbench.workflow.tree import GONE, Tree, edit_tree, find_changes, inner_orders, leaves_of
@@ -66,7 +65,7 @@ class Workflow:
     tree: {"name", "lm", "nodes": {name: {"kind", ..., "needs", "optional", "enabled"}}}, plain JSON values.
     base: the folder that relative paths start from; not part of the hash.
     parent, patch: how it was made; equal trees are equal workflows, whatever their parents.
-    instead: what takes the place of user code in its nodes (`workbench.user_code`), as where it was read. It stays so
+    instead: what takes the place of user code in its nodes (`workbench.spec`), as where it was read. It stays so
     wherever the nodes are made, and in the workflows that are made of this one.
     """
 

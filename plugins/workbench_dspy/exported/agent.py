@@ -18,9 +18,9 @@ import dspy
 
 from workbench.errors import NodeError
 from workbench.kit import answers
-from workbench.kit import plain_adapter as plain
-from workbench.kit.bound_function import BoundFunction
-from workbench.kit.call_parser import correction, read_text
+from workbench.kit.acting import BoundFunction
+from workbench.kit.answers import correction, read_text
+from workbench.kit.prompting import plain_adapter as plain
 from workbench_dspy.exported.predictor import PlainAdapter, ask, read_signature
 
 #: Key of a demo: the messages between its inputs and its answer.

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from workbench.files import NEVER_COPIED
+from workbench.base.files import NEVER_COPIED
 from workbench.workflow import CallRecord, Span
 from workbench_external.slots.template import HOLE, find_frame, find_template, mark_inputs
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from workbench.gateway import Ask
 from workbench.kit.answers import as_text
 from workbench_external.config import ExternalConfig, Slot
+from workbench_external.gateway import Ask
 from workbench_external.slots.discover import SYSTEM, at, parameters_of, schema_of, texts_of
 from workbench_external.slots.template import SHORTEST_INPUT, Template, fill
 

@@ -15,8 +15,8 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from workbench.kit.plain_adapter import default_instructions
-from workbench.patterns import Pattern
+from workbench.kit.prompting import default_instructions
+from workbench.spec import Pattern
 from workbench.workflow import Workflow
 from workbench_training.rewards import Rollout
 from workbench_training.rollouts.sft_data import SFTExample, extract_examples

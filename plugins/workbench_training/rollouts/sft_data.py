@@ -13,10 +13,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.kit.chat_template import render_chat
-from workbench.kit.prefill import join_prefill, split_prefill
+from workbench.kit.lms import join_prefill, render_chat, split_prefill
 from workbench.lm import content_text
-from workbench.patterns import Pattern
+from workbench.spec import Pattern
 from workbench.task import Example
 from workbench.workflow import Trace, Workflow
 from workbench_training.rollouts.token_rows import Row

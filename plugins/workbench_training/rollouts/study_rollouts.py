@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench import BudgetSpent, Patch, Study, Workflow
-from workbench.concurrency import gather_all
+from workbench.base.concurrency import gather_all
+from workbench.base.hashing import digest
 from workbench.errors import SpecError, StoreError
-from workbench.hashing import digest
 from workbench.lm import CanDelegate, HasWeights
 from workbench.spec import LMSpec, lm_spec
 from workbench.study import Evaluation, read_position, recall_evaluation, restore_position

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from workbench.patterns import Pattern
+from workbench.spec import Pattern
 
 
 @dataclass(frozen=True, slots=True)

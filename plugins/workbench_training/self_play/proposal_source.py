@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench import BudgetSpent
-from workbench.concurrency import gather_all
+from workbench.base.concurrency import gather_all
 from workbench.study import Result
 from workbench.task import Example
 from workbench.workflow import ExampleRun

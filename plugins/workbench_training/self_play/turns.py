@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench import BudgetSpent, Study, Workflow
-from workbench.concurrency import gather_all
+from workbench.base.concurrency import gather_all
 from workbench.study import Result, read_position, restore_position
 from workbench.task import Example, content_id
 from workbench.workflow import ExampleRun

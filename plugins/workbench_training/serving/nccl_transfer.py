@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import torch
 
-from workbench.concurrency import run_in_thread
+from workbench.base.concurrency import run_in_thread
 from workbench.errors import LMError, PluginError
 from workbench_training.model.policy import Policy
 from workbench_training.serving.vllm_client import SyncError, VLLMClient

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import aiohttp
 
-from workbench.distribution import pip_install
+from workbench.base.distribution import pip_install
 from workbench.errors import PluginError
 from workbench_training.serving.vllm_client import SyncError
 from workbench_training.settings import ServerSettings

@@ -28,7 +28,7 @@ import torch
 from packaging.version import InvalidVersion, Version
 from transformers.utils import logging as hf_logging
 
-from workbench.distribution import pip_install
+from workbench.base.distribution import pip_install
 from workbench.errors import LMError, PluginError
 from workbench_training.model.policy import Policy
 from workbench_training.serving.vllm_client import SyncError, VLLMClient

@@ -18,8 +18,8 @@ from typing import Any
 
 from safetensors import SafetensorError
 
+from workbench.base.hashing import digest
 from workbench.errors import StoreError
-from workbench.hashing import digest
 from workbench_training.learner import Learner
 from workbench_training.model.policy import Weights, is_digest, last_checkpoint, write_checkpoint
 from workbench_training.rollouts.token_rows import Row

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from workbench.errors import NodeError
-from workbench.kit.answers import parse, read_grade
-from workbench.kit.call_parser import read_text
+from workbench.kit.answers import parse, read_grade, read_text
 from workbench.lm import split_thoughts
 from workbench.workflow import parse_signature
 

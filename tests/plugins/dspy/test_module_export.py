@@ -18,8 +18,8 @@ from tests.plugins.dspy.test_node import Planted, say, write_sorting
 from workbench.errors import SpecError
 from workbench.lm import Request
 from workbench.run import Options, export_candidate, optimize
+from workbench.spec import CodeRefused
 from workbench.store import Store
-from workbench.user_code import CodeRefused
 from workbench_dspy.export import export
 
 MODULE = """

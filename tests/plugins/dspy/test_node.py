@@ -21,11 +21,10 @@ from workbench.ledger import Ledger
 from workbench.lm import Request, Response
 from workbench.run import Options, optimize, resume
 from workbench.runtime import Program, Runtime
-from workbench.spec import BudgetSpec, lm_spec
+from workbench.spec import BudgetSpec, lm_spec, without_user_code
 from workbench.store import Store
 from workbench.task import Example
 from workbench.testing import Killed
-from workbench.user_code import without_user_code
 from workbench.workflow import ExampleRun, Workflow, learnable_addresses, node_at
 
 MODULE = '''

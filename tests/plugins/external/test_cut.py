@@ -14,7 +14,6 @@ from click.testing import CliRunner
 from tests.helpers.external_agents import CLIENT, write_agent
 
 from workbench.cli import cli
-from workbench.gateway import Ask
 from workbench.lm import Response
 from workbench.run import Options, optimize
 from workbench.study import make_optimizer
@@ -22,6 +21,7 @@ from workbench.testing.simulated import SimulatedLM, SimulatedPool
 from workbench.workflow import CallRecord, Span
 from workbench_external.apply import find_text, write_edits
 from workbench_external.config import ExternalConfig, Slot
+from workbench_external.gateway import Ask
 from workbench_external.hub import Hub
 from workbench_external.node import External
 from workbench_external.slots.cut import cut_slots

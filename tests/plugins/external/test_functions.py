@@ -23,7 +23,6 @@ from tests.plugins.sandbox.test_sandbox import _kernel_features
 
 import workbench
 from workbench.evaluation import read_side
-from workbench.gateway import Ask, Refused
 from workbench.inference import PredictionError, read_workflow
 from workbench.ledger import Ledger
 from workbench.lm import Request, Response
@@ -31,6 +30,7 @@ from workbench.run import Options, candidate_workflow, optimize, prune_run
 from workbench.runtime import Runtime
 from workbench.spec import BudgetSpec
 from workbench.store import IN_MEMORY, Candidates, Store, add_run
+from workbench_external.gateway import Ask, Refused
 from workbench_external.served import ServedSession
 
 pytestmark = pytest.mark.skipif(bool(_kernel_features()), reason=_kernel_features() or "-")
@@ -182,7 +182,7 @@ def test_calls_without_end_end_the_row(tmp_path: Path) -> None:
 
 
 def test_two_functions_of_one_name_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(workbench.errors.SpecError, match="two functions have the same name"):
+    with pytest.raises(workbench.errors.tree.SpecError, match="two functions have the same name"):
         answer(tmp_path, count, functions=[VOWELS, VOWELS])
 
 

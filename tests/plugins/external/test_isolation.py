@@ -17,7 +17,7 @@ from tests.plugins.external.test_services import EchoLM, started, write
 
 import workbench
 from workbench.errors import SpecError
-from workbench.kit.beside import LEAST_CHANGES, Beside
+from workbench.kit.acting import LEAST_CHANGES, Beside
 from workbench.ledger import Ledger
 from workbench.proof import Report
 from workbench.runtime import Runtime
@@ -150,7 +150,7 @@ def test_what_was_seen_to_outlive_rows_can_be_asked_of_the_run(tmp_path: Path) -
         await runtime.aclose()
         return found
 
-    *before, after = workbench.concurrency.run_in_loop(course())
+    *before, after = workbench.base.concurrency.run_in_loop(course())
     assert not any(before) and after == ["'agent' leaves files beside its program or tools from row to row"]
     store.close()
 
@@ -186,13 +186,13 @@ def test_a_service_of_ours_lives_for_many_rows_and_the_run_says_so(tmp_path: Pat
     with workbench.load(write(tmp_path, COUNTING), pool=SimulatedPool(EchoLM())) as wf:
         assert [wf(text=text)["label"].strip() for text in ("a", "b")] == ["1", "2"]
     assert len(started(tmp_path)) == 1
-    hub = workbench.concurrency.run_in_loop(Hub.open())
+    hub = workbench.base.concurrency.run_in_loop(Hub.open())
     for _ in range(2):
         assert not hub.warnings()
         hub.count("agent", {}, remembers=True)
     (told,) = hub.warnings()
     assert "many rows in one process" in told and "state: fresh" in told
-    workbench.concurrency.run_in_loop(hub.aclose())
+    workbench.base.concurrency.run_in_loop(hub.aclose())
 
 
 def test_a_fresh_service_is_started_anew_for_each_row(tmp_path: Path) -> None:

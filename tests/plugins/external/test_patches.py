@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from workbench.gateway import Ask
 from workbench.lm import Response
 from workbench.workflow import CallRecord, Span
 from workbench_external.config import ExternalConfig
+from workbench_external.gateway import Ask
 from workbench_external.slots.discover import find_slots
 from workbench_external.slots.patches import Patched, Patches
 

@@ -13,11 +13,11 @@ from tests.helpers.upstream import Upstream, chat_answer, upstream
 
 from workbench.errors import LMError, SpecError
 from workbench.evaluation import EvalOptions, evaluate
-from workbench.gateway import Refused
 from workbench.run import prepare
 from workbench.spec import lm_spec
 from workbench_external.asking import Refusals, choose_model
 from workbench_external.config import ExternalConfig
+from workbench_external.gateway import Refused
 from workbench_external.observed import describe_calls, observe_file
 
 REFUSAL = (400, {"error": {"message": "top_logprobs is not for this model", "type": "invalid_request_error"}})

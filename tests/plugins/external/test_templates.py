@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.kit.proposer import prompt_in_use
+from workbench.kit.prompting import prompt_in_use
 from workbench.lm import Response
 from workbench.study import Result
 from workbench.task import Example

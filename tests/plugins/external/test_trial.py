@@ -12,8 +12,8 @@ from click.testing import CliRunner, Result
 from tests.helpers.external_agents import CLIENT
 
 from workbench.cli import cli
-from workbench.gateway import Ask
 from workbench.workflow import parse_signature
+from workbench_external.gateway import Ask
 from workbench_external.trial import stand_in_answer
 
 SYSTEM, USER = "You sort the post of an office.", "Name the kind of this: {text} now please"

@@ -62,7 +62,7 @@ def test_several_prompts_and_providers_become_a_search(tmp_path: Path) -> None:
 
 def test_a_pattern_that_never_ends_fails_its_assertion_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """security 4: of an imported file or of a row; with `not-` as well, and an ordinary one is met as ever."""
-    monkeypatch.setattr("workbench.patterns.SECONDS", 0.05)
+    monkeypatch.setattr("workbench.spec.patterns.SECONDS", 0.05)
     answer, slow = "a" * 400 + "!", ["(a|aa)+$", "(a+)+b$", "(.*?a){25}P"]
     asserts = [{"type": kind, "value": p} for p in slow for kind in ("regex", "not-regex")]
     scorer = Assertions("output")

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.helpers.scripted import make_workflow
 
-from workbench.kit.edits import Edit, edit_classes
+from workbench.kit.searching import Edit, edit_classes
 from workbench.spec import DomainSpec
 from workbench.task import Space
 from workbench_mcts.design import Design, Genome, make_covering_array

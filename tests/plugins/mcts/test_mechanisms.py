@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from workbench.kit.tree_search import Node
+from workbench.kit.searching import Node
 from workbench_mcts.optimizer import MCTS
 from workbench_mcts.search import Search, State
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workbench.kit.tree_search import softmix
+from workbench.kit.searching import softmix
 from workbench_mcts.search import Convergence
 
 

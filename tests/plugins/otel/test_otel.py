@@ -18,11 +18,11 @@ pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
 from tests.helpers.otlp_receiver import Received, otlp_receiver
 from tests.helpers.scripted import Script
 
-from workbench import trackers
 from workbench.api import evaluate
 from workbench.errors import SpecError
-from workbench.kit.log_spans import find_convention
+from workbench.kit.logs import find_convention
 from workbench.lm import Request, Response
+from workbench.plugins import trackers
 from workbench.proof import Report
 from workbench.run import Options, optimize, resume
 from workbench.study import make_optimizer

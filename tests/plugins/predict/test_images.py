@@ -17,7 +17,7 @@ from tests.helpers.scripted import Script, make_workflow, run_rows
 import workbench
 from workbench.cli import cli
 from workbench.errors import NodeError, SpecError
-from workbench.kit.images import LARGEST, image_url
+from workbench.kit.prompting import LARGEST, image_url
 from workbench.lm import Request, estimate_tokens
 from workbench.store import Journal, Store
 from workbench.workflow import parse_signature

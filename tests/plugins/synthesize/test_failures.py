@@ -18,7 +18,7 @@ from tests.helpers.scripted import Script
 
 from workbench.cli import cli
 from workbench.errors import SpecError, StoreError
-from workbench.kit.curriculum import frontier_weight
+from workbench.kit.searching import frontier_weight
 from workbench.lm import Request
 from workbench.run import Options, optimize
 from workbench.study import Optimizer, Study

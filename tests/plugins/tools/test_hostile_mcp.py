@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from workbench.errors import NodeError
-from workbench.kit.tools import load_tool
+from workbench.kit.acting import load_tool
 
 pytest.importorskip("mcp")
 

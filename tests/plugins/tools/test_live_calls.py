@@ -10,7 +10,7 @@ import pytest
 from tests.helpers.scripted import Script, make_workflow, run_node, run_rows
 
 from workbench.errors import SpecError
-from workbench.kit import live_calls
+from workbench_tools import live_calls
 
 SERVICE = '''
 import json

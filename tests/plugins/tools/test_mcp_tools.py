@@ -18,19 +18,24 @@ from tests.helpers.mcp_server import read_log, write_server
 from tests.helpers.node_runs import ScriptedLM, ScriptedPool, run
 
 from workbench.errors import NodeError, SpecError
-from workbench.kit import mcp
-from workbench.kit.images import split_images
-from workbench.kit.mcp import LONGEST_RESULT
-from workbench.kit.mcp_session import Server
-from workbench.kit.tool import Tool, read_arguments
-from workbench.kit.tools import argument_names, describe_tool, load_tool, load_tools
+from workbench.kit.acting import (
+    LONGEST_RESULT,
+    Server,
+    Tool,
+    argument_names,
+    describe_tool,
+    load_tool,
+    load_tools,
+    mcp,
+    read_arguments,
+)
+from workbench.kit.prompting import split_images
 from workbench.ledger import Ledger
 from workbench.lm import Request, Response
 from workbench.runtime import Program, Runtime
-from workbench.spec import BudgetSpec, lm_spec
+from workbench.spec import BudgetSpec, lm_spec, without_user_code
 from workbench.store import Store
 from workbench.task import Example
-from workbench.user_code import without_user_code
 from workbench.workflow import Workflow, node_tree
 
 pytest.importorskip("mcp")
@@ -230,7 +235,7 @@ def test_servers_end_with_a_row_that_fails(server: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_servers_end_with_a_process_that_is_killed(server: str, tmp_path: Path) -> None:
     code = (
-        "import asyncio, pathlib\nfrom workbench.kit.tools import load_tool\n"
+        "import asyncio, pathlib\nfrom workbench.kit.acting import load_tool\n"
         f"asyncio.run(load_tool({server + '#hang'!r}, pathlib.Path())({{}}, 60.0))\n"
     )
     with subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path) as process:

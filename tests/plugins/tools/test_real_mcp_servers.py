@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from workbench.kit.tools import describe_tool, load_tools
+from workbench.kit.acting import describe_tool, load_tools
 
 pytest.importorskip("mcp")
 

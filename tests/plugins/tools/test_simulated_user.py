@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.helpers.scripted import Script, make_workflow, run_node
 
-from workbench.concurrency import run_in_loop
+from workbench.base.concurrency import run_in_loop
 from workbench.errors import SpecError
 from workbench.ledger import Ledger
 from workbench.lm import Request, Response

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from tests.helpers.grpo_runs import candidates, needs_torch, run
 from tests.helpers.scripted import Say, Script, make_workflow
 
-from workbench.concurrency import run_in_loop
+from workbench.base.concurrency import run_in_loop
 from workbench.ledger import Ledger
 from workbench.lm import Request
 from workbench.runtime import Draw, Runtime

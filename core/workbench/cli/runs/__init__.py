@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
+from workbench.base.text import one_line
 from workbench.cli import ask, echo_json, fail, say
-from workbench.text import one_line
 
 _DB = click.option("--db", default="workbench.db", envvar="WORKBENCH_DB", show_default=True, help="Run database.")
 _JSON = click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")

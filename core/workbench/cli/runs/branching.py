@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
+from workbench.base.text import one_line
 from workbench.cli import echo_json, say
 from workbench.cli.run_commands import DB, SET, read_settings
-from workbench.text import one_line
 
 
 @click.command("branch")

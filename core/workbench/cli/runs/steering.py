@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
+from workbench.base.text import one_line
 from workbench.cli import echo_json, say
-from workbench.text import one_line
 
 _ACTIONS = ("pause", "continue", "stop", "budget", "pin", "drop", "add", "list")
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from workbench.base.text import one_line
 from workbench.cli import choose, echo_json, fail, say
-from workbench.text import one_line
 
 if TYPE_CHECKING:
     from workbench.cli.trust.powers import Powers
@@ -61,8 +61,8 @@ def unlooked(source: Source) -> tuple[list[str], bool]:
 def require_trust_in_run(run: str, db: str) -> str:
     """The same for the workflow file that a run stores, with the flags that it was started with; returns the name of
     the run. The folder of the database counts, not that which the run names. Raises StoreError, too."""
+    from workbench.base.files import content_digest
     from workbench.cli.trust.powers import read_powers
-    from workbench.files import content_digest
     from workbench.run import content_of_stored, name_of_stored, read_stored_source
     from workbench.store import ReadOnlyStore
 
@@ -88,7 +88,7 @@ def require_trust_in_run(run: str, db: str) -> str:
 
 def _hold(contents: Mapping[str, str]) -> None:
     """Refuse, until the command ends, files that are no longer as they were when it asked."""
-    from workbench.asked import forget_asked, note_asked
+    from workbench.spec import forget_asked, note_asked
 
     if (command := click.get_current_context(silent=True)) is not None:
         note_asked(contents)
@@ -176,7 +176,7 @@ def _known() -> dict[str, dict[str, str]]:
 
 
 def _save(known: dict[str, dict[str, str]]) -> None:
-    from workbench.files import write_whole
+    from workbench.base.files import write_whole
 
     write_whole(_list_file(), json.dumps(known, indent=1, sort_keys=True) + "\n")
 

@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workbench.files import NEVER_COPIED, content_digest, file_digest
-from workbench.powers import Power
-from workbench.spec import Source, load_yaml_file
+from workbench.base.files import NEVER_COPIED, content_digest, file_digest
+from workbench.base.text import one_line
+from workbench.spec import Power, Source, load_yaml_file
 from workbench.store import is_run_database
 from workbench.task import find_powers
-from workbench.text import one_line
 
 #: Of each kind so many texts are shown, and so many characters of each.
 _LISTED, _SHOWN = 12, 160

@@ -18,16 +18,29 @@ from collections.abc import Sequence
 from typing import Any
 
 from workbench.errors import NodeError
-from workbench.kit.answers.choices import TRUTH, choices_of
+from workbench.kit.answers.call_bodies import known_name, make_call, unwrapped
+from workbench.kit.answers.call_parser import UNREADABLE, Reading, answer_text, correction, read_text
+from workbench.kit.answers.choices import PARTICLE, TRUTH, choices_of
 from workbench.kit.answers.code import find_code
-from workbench.kit.answers.conclusions import find_object, split_fields
+from workbench.kit.answers.conclusions import SPACELESS, find_object, split_fields
 from workbench.kit.answers.grades import read_grade
-from workbench.kit.answers.json_text import find_keyed, read_object, read_objects, read_values
+from workbench.kit.answers.json_text import find_keyed, load_loose, read_object, read_objects, read_values
 from workbench.kit.answers.numbers import find_numbers, normalise, read_number
 from workbench.kit.answers.typed import as_json, as_text, convert, first_values
 from workbench.workflow import Field, Signature
 
 __all__ = [
+    "PARTICLE",
+    "SPACELESS",
+    "load_loose",
+    "Reading",
+    "UNREADABLE",
+    "answer_text",
+    "correction",
+    "read_text",
+    "known_name",
+    "make_call",
+    "unwrapped",
     "TRUTH",
     "as_json",
     "as_text",

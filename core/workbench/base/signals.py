@@ -1,0 +1,131 @@
+"""Ctrl-C and SIGTERM: the first signal lets a run end well, the second ends it now, whatever hangs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from workbench.base.text import alert, visible
+
+PATIENCE = 10.0  # seconds for calls in flight, after the first signal
+GRACE = 5.0  # seconds for the run to end, after the second
+
+#: Code of C that does not return, such as a search of `re` in a metric, holds Python's lock: no handler and no thread
+#: runs any more. A process beside the run still hears of each signal, since the interpreter writes its number into a
+#: pipe in C. It ends with the pipe.
+_WATCHDOG = """
+import os, select, signal, sys
+heard, run, grace, last = 0, int(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
+while heard < 2:
+    numbers = os.read(0, 64)
+    if not numbers:
+        sys.exit()
+    heard += sum(n in (signal.SIGINT, signal.SIGTERM) for n in numbers)
+while select.select([0], [], [], grace)[0]:
+    if not os.read(0, 64):
+        sys.exit()
+os.write(2, last.encode())
+os.kill(run, signal.SIGKILL)
+"""
+
+
+def catch_signals(course: asyncio.Task[Any], stop: Callable[[], bool], hint: str) -> Callable[[], None]:
+    """Handle SIGINT and SIGTERM for a run, and return the function that restores the earlier handlers.
+
+    First signal: `stop()` sends nothing new; `course` is cancelled after PATIENCE seconds. Second signal: it is
+    cancelled now, and if the process still runs GRACE seconds later, because a tool or a metric does not return, the
+    process ends: by SIGKILL where it can do nothing itself. Nothing recorded is lost by that.
+
+    stop: returns False if it was called before. hint: how to resume, printed if the process is ended.
+    """
+    loop = asyncio.get_running_loop()
+    watches: list[threading.Timer] = []
+    received = 0
+
+    def in_loop() -> None:
+        if stop():
+            loop.call_later(PATIENCE, course.cancel)
+        else:
+            course.cancel()
+
+    def handle(number: int, frame: object) -> None:
+        nonlocal received
+        received += 1
+        if received > 1:  # not by the loop, which may be what does not return
+            watch = threading.Timer(GRACE, end_process, [hint])
+            watch.daemon = True
+            watch.start()
+            watches.append(watch)
+        loop.call_soon_threadsafe(in_loop)
+
+    earlier: dict[int, Any] = {}
+    for name in ("SIGINT", "SIGTERM"):
+        with suppress(AttributeError, ValueError):  # not on this system; not in the main thread
+            number = getattr(signal, name)
+            earlier[number] = signal.signal(number, handle)
+    end_watchdog = _start_watchdog(hint) if earlier else lambda: None
+
+    def restore() -> None:
+        end_watchdog()
+        for watch in watches:
+            watch.cancel()
+        for number, handler in earlier.items():
+            signal.signal(number, handler)
+
+    return restore
+
+
+def _start_watchdog(hint: str) -> Callable[[], None]:
+    """Start the process that ends this one at the second signal, and return what ends it."""
+    if sys.platform == "win32":  # has no SIGKILL
+        return lambda: None
+    inside, outside = os.pipe()
+    os.set_blocking(outside, False)  # which a handler of C asks for
+    told = f"{visible(_last_words(hint))}\n"
+    command = [sys.executable, "-I", "-S", "-c", _WATCHDOG, str(os.getpid()), str(GRACE + 1.0), told]
+    # In a session of its own, where the terminal's Ctrl-C does not reach it.
+    process = subprocess.Popen(command, stdin=inside, start_new_session=True)
+    os.close(inside)
+    earlier = signal.set_wakeup_fd(outside, warn_on_full_buffer=False)
+
+    def end() -> None:
+        signal.set_wakeup_fd(earlier)
+        os.close(outside)
+        process.wait()
+
+    return end
+
+
+@contextmanager
+def interrupted_by_sigterm() -> Generator[None]:
+    """SIGTERM is what Ctrl-C is, KeyboardInterrupt, until a run that has been stored catches signals itself."""
+
+    def handle(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    try:
+        earlier = signal.signal(signal.SIGTERM, handle)
+    except ValueError:  # not in the main thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, earlier)
+
+
+def _last_words(hint: str) -> str:
+    return f"\nEnded, since something did not return. Resume with: {hint}"
+
+
+def end_process(hint: str) -> None:
+    """End this process and all its threads with exit code 130."""
+    alert(_last_words(hint))
+    os._exit(130)

@@ -1,0 +1,123 @@
+"""Notices files that programs and tools leave beside themselves: rows that run from there can read them later."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from workbench.base.files import NEVER_COPIED
+from workbench.store import is_run_database
+
+#: Rows after which files changed, from which on this is no accident, as an edit by hand may be.
+LEAST_CHANGES = 3
+#: Files of a folder that are looked at; of more, the others are not seen.
+_MOST = 2000
+#: Names that are kept of a row.
+_KEPT = 3
+#: Compiled code, and what shells and programs write of how it goes.
+_IGNORED = (".pyc", ".log", "nohup.out")
+
+
+class Beside:
+    """What lies in some folders: which files changed since the last look."""
+
+    def __init__(self, folders: Iterable[Path]):
+        self._lock = threading.Lock()
+        self._seen = {folder: _look(folder) for folder in folders}
+
+    def find_changed(self) -> list[str]:
+        """The names of files that were made, changed or removed since the last look, a few of them.
+
+        Run databases, workflow files, logs and compiled code do not count: runs, shells and Python write them.
+        """
+        with self._lock:
+            found: list[str] = []
+            for folder, before in self._seen.items():
+                now = self._seen[folder] = _look(folder)
+                full = len(before) >= _MOST or len(now) >= _MOST  # which files were looked at may differ
+                names = before.keys() & now.keys() if full else before.keys() | now.keys()
+                differ = sorted(name for name in names if before.get(name) != now.get(name))
+                found += [os.path.relpath(name, folder) for name in differ if not _is_of_workbench(Path(name))]
+            return found[:_KEPT]
+
+
+@dataclass
+class Leftovers:
+    """What the nodes of a run left beside their programs and tools; shared by its rows (`Runtime.shared`)."""
+
+    changes: dict[str, list[Sequence[str]]] = field(default_factory=dict[str, list[Sequence[str]]])
+    _looks: dict[tuple[Path, ...], asyncio.Future[Beside]] = field(
+        default_factory=dict[tuple[Path, ...], "asyncio.Future[Beside]"]
+    )
+
+    @classmethod
+    async def open(cls) -> Leftovers:
+        return cls()
+
+    async def look(self, folders: Iterable[Path]) -> Beside:
+        """What lies in folders, looked at before their first use."""
+        asked = tuple(folders)
+        if asked not in self._looks:
+            self._looks[asked] = asyncio.ensure_future(asyncio.to_thread(Beside, asked))
+        return await asyncio.shield(self._looks[asked])
+
+    def count(self, node: str, names: Sequence[str]) -> None:
+        """Count a row, or a call of a tool, after which these files had changed, whether it was run or replayed."""
+        if names:
+            self.changes.setdefault(node, []).append(names)
+
+    def _keeping(self) -> list[str]:
+        return [node for node, changes in self.changes.items() if len(changes) >= LEAST_CHANGES]
+
+    def warnings(self) -> list[str]:
+        return [
+            f"'{node}': files beside its program or tools changed {len(self.changes[node])} times while it ran, e.g. "
+            f"{self.changes[node][0][0]!r}. Later rows can read them there, so that they are not independent"
+            for node in self._keeping()
+        ]
+
+    def kept_state(self) -> list[str]:
+        return [f"'{node}' leaves files beside its program or tools from row to row" for node in self._keeping()]
+
+    async def aclose(self) -> None: ...
+
+
+def _look(folder: Path) -> dict[str, tuple[int, int]]:
+    return dict(file for file, _ in zip(_files(folder), range(_MOST), strict=False))
+
+
+def _files(folder: Path) -> Iterator[tuple[str, tuple[int, int]]]:
+    """(path, (size, time of its last change)) of the files in a folder and below."""
+    printed = {(status.st_dev, status.st_ino) for status in (os.fstat(1), os.fstat(2))}  # what we print may go there
+    waiting = [str(folder)]
+    while waiting:
+        with suppress(OSError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                if entry.name in NEVER_COPIED or entry.name.endswith(_IGNORED):
+                    continue
+                with suppress(OSError):  # it went meanwhile
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+                    elif entry.is_file(follow_symlinks=False):
+                        status = entry.stat(follow_symlinks=False)
+                        if (status.st_dev, status.st_ino) in printed:
+                            continue
+                        yield entry.path, (status.st_size, status.st_mtime_ns)
+
+
+def _is_of_workbench(path: Path) -> bool:
+    """Whether a file is a run database or beside one, or a workflow file, as a result of another run is."""
+    for end in [found.start() for found in re.finditer("-", path.name)] + [len(path.name)]:
+        database = path.with_name(path.name[:end] or path.name)
+        if database.is_file() and is_run_database(database):
+            return True
+    if path.suffix in (".yaml", ".yml"):
+        with suppress(OSError, UnicodeDecodeError):
+            return re.search(r"(?m)^nodes:", path.read_text(encoding="utf-8")) is not None
+    return False

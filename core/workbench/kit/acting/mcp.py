@@ -1,0 +1,164 @@
+"""Tools of MCP servers on stdio (extra `[mcp]`): what a server lists, and what a call gives."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from workbench.base.concurrency import remaining_seconds
+from workbench.base.type_guards import is_dict, is_list
+from workbench.errors import NodeError, SpecError
+from workbench.kit.acting.mcp_session import RowSessions, Server, ServerSession, current_sessions, field_of
+from workbench.kit.prompting import image_url
+
+#: Characters of a result. It goes into prompts and is kept.
+LONGEST_RESULT = 1_000_000
+#: Characters of all images of a result.
+LARGEST_IMAGES = 20_000_000
+#: Seconds for a list of tools. A command such as npx may fetch the server first.
+LIST_SECONDS = 60.0
+#: Pages of a list that are asked for.
+_MOST_PAGES = 100
+_listing = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A tool as its server describes it."""
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+
+
+def list_tools(server: Server) -> Sequence[Listed]:
+    """The tools of a server. It is asked once in this process, also where several ask at once.
+
+    Raises SpecError if no list can be had.
+    """
+    with _listing:
+        return _list(server, server.variables())
+
+
+def is_listed(server: Server) -> bool:
+    """Whether the server was asked already."""
+    return (server, server.variables()) in _lists
+
+
+_lists: dict[tuple[Server, tuple[tuple[str, str], ...]], Sequence[Listed]] = {}
+
+
+def _list(server: Server, variables: tuple[tuple[str, str], ...]) -> Sequence[Listed]:
+    if (server, variables) not in _lists:
+        session = ServerSession(server)
+        try:
+            found = session.ask(_all_pages, LIST_SECONDS)
+        except Exception as error:
+            cause = (
+                f"no answer within {LIST_SECONDS:g} s" if isinstance(error, TimeoutError) else session.explain(error)
+            )
+            raise SpecError(
+                f"the MCP server `{server}` gave no list of its tools: {cause}",
+                hint=f"Run the command in {server.base} to see why; correct it, or its `env`.",
+            ) from None
+        finally:
+            session.close()
+            session.wait()
+        _lists[server, variables] = found
+    return _lists[server, variables]
+
+
+async def _all_pages(session: Any) -> Sequence[Listed]:
+    from mcp.types import PaginatedRequestParams
+
+    found: list[Listed] = []
+    cursor = None
+    for _ in range(_MOST_PAGES):
+        page = await session.list_tools(params=None if cursor is None else PaginatedRequestParams(cursor=cursor))
+        for tool in page.tools:
+            schema = field_of(tool, "input_schema", "inputSchema")
+            told = tool.description or field_of(tool, "title", "title") or ""
+            found.append(Listed(tool.name, inspect.cleandoc(told), _sound(schema)))
+        if not (cursor := field_of(page, "next_cursor", "nextCursor")):
+            break
+    return found
+
+
+def _sound(schema: Any) -> Mapping[str, Any]:
+    """The schema of arguments without parts that are not of the form of a schema."""
+    kinds = {"properties": is_dict, "required": lambda names: is_list(names) and all(isinstance(n, str) for n in names)}
+    given = schema if is_dict(schema) else {}
+    return {key: part for key, part in given.items() if key not in kinds or kinds[key](part)}
+
+
+class McpCall:
+    """Calls one tool of a server: in the session of the row, or where no row runs in one of its own."""
+
+    def __init__(self, server: Server, name: str):
+        self.server, self.name = server, name
+
+    def __call__(self, arguments: Mapping[str, Any]) -> Any:
+        sessions = current_sessions()
+        if sessions is not None:
+            return self._call(sessions, arguments)
+        sessions = RowSessions()
+        try:
+            return self._call(sessions, arguments)
+        finally:
+            sessions.close()
+
+    def _call(self, sessions: RowSessions, arguments: Mapping[str, Any]) -> Any:
+        seconds = remaining_seconds()
+        # A little earlier than the deadline, so that the server is ended before its thread is given up.
+        result = sessions.call(self.server, self.name, arguments, None if seconds is None else max(0.1, seconds - 3))
+        value = _value(result, self.name, self.server)
+        sessions.note(self.server, self.name, arguments)
+        return value
+
+
+def _value(result: Any, name: str, server: Server) -> Any:
+    """What a call gave, as JSON: a text, an object, an image as a data URI, or a list of texts and images.
+
+    Raises NodeError("tool") for a failure that the server tells.
+    """
+    parts = [_part(part, server) for part in field_of(result, "content", "content") or ()]
+    text = "\n".join(part for part, is_image in parts if not is_image)
+    if field_of(result, "is_error", "isError"):
+        raise NodeError("tool", f"{name}: {server.redacted(text[:LONGEST_RESULT])[:500]}")
+    images = [part for part, is_image in parts if is_image]
+    structured = field_of(result, "structured_content", "structuredContent")
+    given = text if images or structured is None else _dumped(structured, name)
+    for what, size, most in (("", len(given), LONGEST_RESULT), ("of images ", sum(map(len, images)), LARGEST_IMAGES)):
+        if size > most:
+            raise NodeError("tool", f"{name}: a result {what}of {size} characters, over {most}")
+    if images:
+        return images[0] if len(parts) == 1 else [part for part, _ in parts]
+    return text if structured is None else structured
+
+
+def _dumped(value: Any, name: str) -> str:
+    try:
+        return json.dumps(value)
+    except RecursionError:
+        raise NodeError("tool", f"{name}: a result that is nested too deeply") from None
+
+
+def _part(part: Any, server: Server) -> tuple[str, bool]:
+    """(a part of a result, whether it is an image)."""
+    kind, inside = getattr(part, "type", ""), getattr(part, "resource", None)
+    mime = str(field_of(inside or part, "mime_type", "mimeType") or "a file")
+    data = getattr(part, "data", None) or getattr(inside, "blob", None)
+    if data and mime.startswith("image/"):
+        try:
+            return image_url(f"data:{mime};base64,{data}", server.base), True
+        except NodeError as error:
+            return f"(an image that cannot be shown: {error})", False
+    if data:
+        return f"({mime}, which cannot be shown)", False
+    if kind == "resource_link":
+        return f"{getattr(part, 'name', '')}: {getattr(part, 'uri', '')}", False
+    return str(getattr(part, "text", None) or getattr(inside, "text", None) or ""), False

@@ -1,0 +1,275 @@
+"""Tools that a workflow may call, from Python code or an MCP server; and the calls that models write.
+
+`python:path/tools.py:lookup`    a function in a file or a module (`workbench.spec`)
+`mcp:COMMAND ARGS#name`          the tool `name` of the MCP server that the command starts (extra `[mcp]`)
+`mcp:COMMAND ARGS`               all its tools
+`sandbox:python`                 runs Python that the model writes, in the sandbox; the result is the printed output
+
+A model without native tool calls is asked for a line `call: {"tool": NAME, "arguments": {...}}`.
+`workbench.kit.answers` reads this line, and other forms that models write instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from workbench.errors import NodeError, SpecError
+from workbench.kit.acting.beside import Leftovers
+from workbench.kit.acting.bound_function import BoundFunction
+from workbench.kit.acting.mcp import McpCall
+from workbench.kit.acting.mcp_session import RowSessions, in_sessions
+from workbench.kit.acting.schemas import told_arguments
+from workbench.kit.acting.tool import Tool, as_rules_see, know_tools, server_tools
+from workbench.kit.answers import Reading, correction, read_text
+from workbench.kit.answers.json_text import load_loose
+from workbench.lm import Response
+from workbench.runtime import Context
+from workbench.spec import (
+    PREFIX,
+    SERVER,
+    PolicySpec,
+    instead_of_code,
+    load_user_code,
+    parse_address,
+    parse_server,
+    refusal,
+    strictest_verdict,
+)
+
+INTERPRETER = "sandbox:python"
+_INTERPRET = """
+import contextlib, io
+
+def run(code):
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(code, {"__name__": "__main__"})
+    return out.getvalue().strip()[:8000] or "(nothing was printed)"
+"""
+
+
+class CallsTools(Protocol):
+    """How a tool is called, e.g. with retries (`workbench_tools.live_calls`)."""
+
+    async def call(self, ctx: Context, tool: Tool, arguments: Mapping[str, Any]) -> Any: ...
+
+
+async def call_tool(ctx: Context, tool: Tool, arguments: Mapping[str, Any], live: CallsTools | None = None) -> Any:
+    """Call a tool if the policy allows it, and return its result. Results and failures are journalled.
+
+    live: makes the call in place of a single attempt. Raises NodeError("policy") and NodeError("tool").
+    """
+    if ctx.restricted:
+        await know_tools([tool])  # its rules may be about arguments that are left out
+    given = as_rules_see(tool, arguments)
+    await check_policy(ctx, tool.name, given, tool.all_defaults if ctx.restricted else None)
+    if tool.source == INTERPRETER:
+        return await run_in_sandbox(ctx, Tool("run", "", tool.schema, tool.call, _INTERPRET), arguments)
+
+    leftovers = await ctx.shared("tools", Leftovers.open)
+    sessions = ctx.row.get((RowSessions, ctx.draw.replica), RowSessions)
+    replayed = True
+
+    async def call() -> dict[str, Any]:
+        try:
+            if live is not None:
+                return {"value": await live.call(ctx, tool, arguments)}
+            return {"value": await tool(arguments, ctx.program.runtime.timeout)}
+        except NodeError as error:
+            return {"error": str(error)}
+
+    async def run() -> dict[str, Any]:
+        nonlocal replayed
+        replayed = False
+        with in_sessions(sessions):
+            if tool.folder is None:
+                return await call()
+            beside = await leftovers.look([tool.folder])
+            found = await call()
+        left = await asyncio.to_thread(beside.find_changed)
+        return {**found, "left_beside": left} if left else found
+
+    found = await ctx.effect("tool", [tool.source, dict(arguments)], run)
+    leftovers.count(ctx.node, found.get("left_beside", ()))
+    if "error" in found:
+        raise NodeError("tool", found["error"])
+    if replayed and live is None and isinstance(tool.call, McpCall):
+        sessions.note(tool.call.server, tool.call.name, given)
+    return found["value"]
+
+
+async def run_in_sandbox(ctx: Context, tool: Tool, arguments: Mapping[str, Any]) -> Any:
+    """Run the tool's own source in the sandbox and return its result. Raises NodeError("tool")."""
+    found = await ctx.sandboxed(tool.source, tool.name, arguments)
+    if found["kind"] == "ok":
+        return found["value"]
+    line = f" in line {found['line']}" if found["line"] else ""
+    raise NodeError("tool", f"{tool.name}: {found['kind']}{line}: {found['message']}")
+
+
+async def check_policy(
+    ctx: Context, tool: str, arguments: Mapping[str, Any], defaults: Mapping[str, Any] | None = None
+) -> None:
+    """Raise NodeError("policy") for a call that a policy refuses, or the user on request. The policies are those of the
+    workflow file and, for an inner workflow, of its own file."""
+    runtime = ctx.program.runtime
+    await check_call((runtime.policy, *ctx.policies), tool, arguments, runtime.consent, ctx.effect, defaults)
+
+
+async def check_call(
+    policies: Iterable[PolicySpec],
+    tool: str,
+    arguments: Mapping[str, Any],
+    consent: Callable[[str, Mapping[str, Any]], bool] | None,
+    effect: Callable[[str, Any, Callable[[], Awaitable[bool]]], Awaitable[bool]],
+    defaults: Mapping[str, Any] | None = None,
+) -> None:
+    """Raise NodeError("policy") for a call that one of the policies refuses, or the user where a policy says `ask`.
+
+    Args:
+        policies: all of them must allow the call.
+        tool: its name.
+        arguments: of the call.
+        consent: asks the user; None if nobody is present, which refuses.
+        effect: journals the user's answer.
+        defaults: values of omitted arguments, which rules treat as given.
+    """
+    try:
+        verdict, why = strictest_verdict(policy.verdict(tool, {**(defaults or {}), **arguments}) for policy in policies)
+    except RecursionError:
+        raise NodeError("policy", f"the arguments of {tool} are nested too deeply to be checked") from None
+    if verdict == "ask" and consent is not None:
+
+        async def ask() -> bool:
+            return await asyncio.to_thread(consent, tool, arguments)
+
+        if not await effect("consent", [tool, dict(arguments)], ask):
+            raise NodeError("policy", f"the user did not allow {tool}{f': {why}' if why else ''}")
+    elif refused := refusal(tool, verdict, why):
+        raise NodeError("policy", refused)
+
+
+def load_tool(address: str, base: Path, env: Mapping[str, str] | None = None) -> Tool:
+    """The tool at an address. Raises SpecError that says what to write instead.
+
+    Where code is not run (`workbench.spec`), a Python tool is an outline.
+
+    Args:
+        base: the folder of the workflow file.
+        env: further variables of the environment of a server; $NAME stands for one of ours.
+    """
+    if address.startswith(SERVER) and not parse_server(address).tool:
+        raise SpecError(f"'{address}' names all tools of a server", hint=f"Write {address}#name for one of them.")
+    return tools_at(address, base, env)[0]
+
+
+def load_tools(addresses: Sequence[str], base: Path, env: Mapping[str, str] | None = None) -> dict[str, Tool]:
+    """The tools at addresses, by name. Raises SpecError at the place of an address that is wrong, or whose tool has the
+    name of another one."""
+    found: dict[str, Tool] = {}
+    for number, address in enumerate(addresses):
+        try:
+            tools = tools_at(address, base, env)
+        except SpecError as error:
+            raise error if error.path else SpecError(error.message, hint=error.hint, path=("tools", number)) from error
+        for tool in tools:
+            if found.setdefault(tool.name, tool) is not tool:
+                hint = f"Rename one of them, or name the tools that you need: {SERVER}COMMAND#name."
+                raise SpecError(f"two tools are named '{tool.name}'", hint=hint, path=("tools", number))
+    return found
+
+
+def has_unknown_tools(addresses: Iterable[str]) -> bool:
+    """Whether one of these stands for all tools of a server that is not asked here, since code is not run."""
+    return instead_of_code() != "code" and any(a.startswith(SERVER) and not parse_server(a).tool for a in addresses)
+
+
+def tools_at(address: str, base: Path, env: Mapping[str, str] | None = None) -> Sequence[Tool]:
+    """The tools at an address: several for a server without the name of a tool, none of it where code is not run.
+
+    Raises SpecError that says what to write instead.
+    """
+    if address.startswith(SERVER):
+        return server_tools(address, base.resolve(), tuple((env or {}).items()), instead_of_code() == "code")
+    if address == INTERPRETER:
+        schema = {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]}
+        return [Tool("python", "Run Python code; the result is what it prints.", schema, _outside, address)]
+    if not address.startswith(PREFIX):
+        raise SpecError(
+            f"'{address}' is not a tool",
+            hint="Write python:file.py:function, mcp:COMMAND ARGS#tool_name or sandbox:python.",
+        )
+    if instead_of_code() == "names":
+        return [Tool(parse_address(address).name, "", {}, _outside, address)]
+    return [_python_tool(address, base)]  # the module is kept by its content, so an edited file is read again
+
+
+def _outside(arguments: Mapping[str, Any]) -> Any:
+    raise AssertionError("code of a model runs in the sandbox alone, and an outline is not called")
+
+
+def _python_tool(address: str, base: Path) -> Tool:
+    function = load_user_code(address, base)
+    place, bound = parse_address(address), BoundFunction(function)
+    doc, is_async = inspect.getdoc(function) or "", inspect.iscoroutinefunction(function)
+    return Tool(place.name, doc, bound.schema, bound, address, is_async, bound.defaults, place.file(base).parent)
+
+
+def describe_tool(tool: Tool, hidden: Collection[str] = ()) -> str:
+    """One line for a prompt: a tool's name, arguments (without the hidden ones) and description."""
+    lines = tool.description.split("\n")  # what a server says has no summary on its first line
+    about = " ".join(" ".join(lines if isinstance(tool.call, McpCall) else lines[:1]).split())
+    return f"- {tool.name}({json.dumps(told_arguments(tool.schema, hidden), ensure_ascii=False)}): {about}"
+
+
+def read_calls(
+    response: Response, tools: Collection[Tool] = (), outputs: Collection[str] = (), hidden: Collection[str] = ()
+) -> Reading:
+    """Read the calls in a response: native calls, or the first call in its text (`workbench.kit.answers`).
+
+    Args:
+        response: of the model.
+        tools: the callable tools; forms other than the line `call: {...}` count only for these.
+        outputs: labels of an answer in the requested form.
+        hidden: arguments that the model does not provide.
+
+    Returns:
+        The reading. Arguments that are not JSON are None.
+    """
+    if response.tool_calls:
+        return Reading(
+            [
+                {"id": c["id"], "name": c["name"], "arguments": load_arguments(c["arguments"])}
+                for c in response.tool_calls
+            ]
+        )
+    return read_text(response.text, argument_names(tools, hidden), outputs, response.finish == "length")
+
+
+def calls_in(response: Response, tools: Collection[Tool] = (), hidden: Collection[str] = ()) -> list[dict[str, Any]]:
+    """The calls of `read_calls`, without unreadable attempts."""
+    return list(read_calls(response, tools, hidden=hidden).calls)
+
+
+def argument_names(tools: Collection[Tool], hidden: Collection[str] = ()) -> dict[str, list[str]]:
+    """The known argument names of each tool, in order, without the hidden ones."""
+    return {tool.name: [a for a in tool.schema.get("properties", ()) if a not in hidden] for tool in tools}
+
+
+def unreadable_call(
+    ctx: Context, response: Response, reading: Reading, tools: Collection[Tool], hidden: Collection[str] = ()
+) -> str:
+    """The reply to an unreadable call. Also counts it on the span, for the report."""
+    seen = {"said": response.text[:200], "why": reading.fault}
+    ctx.note(unreadable_calls=[*ctx.span.notes.get("unreadable_calls", []), seen])
+    return correction(reading, argument_names(tools, hidden))
+
+
+def load_arguments(text: Any) -> Any:
+    """The arguments of a native call, which servers give as JSON; None for what is none."""
+    return load_loose(text) if isinstance(text, str) else text

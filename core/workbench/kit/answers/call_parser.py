@@ -1,0 +1,222 @@
+"""Parses tool calls in the forms that language models write.
+
+Workflows ask for one line, `call: {"tool": NAME, "arguments": {...}}`, and such a line takes precedence. Models use
+many other forms, too: several lines, a code fence, Python, the tags of their training, ReAct's `Action:`. These count
+only if they name a tool of the node. An unreadable attempt is a fault: the node reports it to the model, so that it is
+not taken for the answer.
+
+A call that an answer quotes does not count. After the label of an output (`answer: ...`), only the requested form is
+read; and in the middle of a sentence, only a call that ends its line.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from itertools import chain, islice, takewhile
+
+from workbench.kit.answers.call_bodies import (
+    NAME,
+    NOTHING,
+    Reading,
+    Tools,
+    json_at,
+    make_call,
+    read_at,
+    read_expression,
+    read_value,
+    skip_opening,
+    with_object,
+)
+from workbench.kit.answers.conclusions import DECORATION
+from workbench.kit.answers.json_text import load
+from workbench.lm import split_thoughts
+
+_STRICT = re.compile(r"(?im)^[ \t]*+call:\s*+(\{.*\})\s*$")
+#: The marks of calls, by form: those that begin a line, those within one, and fences. The first two are found fast by
+#: what they look at first.
+_MARKS = (
+    re.compile(
+        rf"(?im)^(?=[ \t>*_`#\d.)-]*+[tfca\u273f\[{{])(?:{DECORATION}(?:"
+        r"(?P<mark>(?:tool[ _-]?|function[ _-]?)?call[*_`]*[ \t]*:[*_]*)|"
+        r"(?P<action>(?:action|(?P<other>\u273fFUNCTION\u273f|tool|function))[*_]*[ \t]*:[*_]*[ \t]*"
+        r"(?=(?P<named>\S.*)$)))|"
+        r"(?P<tag>(?:assistant)?(?:commentary|analysis)? ?to=(?=functions\.))|(?P<bare>[ \t]*(?=[\[{])))"
+    ),
+    re.compile(
+        r"(?m)[Cc<>\[](?:(?P<inline>(?<=[ \t].)(?i:all):)|"
+        r"(?<=<)(?P<element>(?i:function=|invoke name=)[\"']?(?P<named>[\w.-]+)[\"']?>)|"
+        r"(?P<tag>(?<=<)\|?(?!end_)(?i:(?:[a-z]{1,9}[_:])?(?:tool_?calls?|function_?calls?|tool_use|python_tag|action)"
+        r"(?:_begin|_start)?\|?>(?:\s*call:)?)|(?<=\[)(?i:TOOL_CALLS?)\]|(?<=^>)>>[ \t]*|"
+        r"(?<=<)\uff5ctool\u2581call\u2581begin\uff5c>(?:function<\uff5ctool\u2581sep\uff5c>)?|"
+        r"(?<=<)\|(?:start|channel)\|>(?:assistant)?(?:commentary|analysis)? ?to=))"
+    ),
+    re.compile(r"(?s)(?P<fence>```(?P<language>[\w+-]*)\s*(?P<named>.*?)(?:```|\Z))"),
+)
+_PARAMETER = re.compile(r"(?is)<parameter(?:=| name=)[\"']?([\w.-]+)[\"']?[^<>]*>\n?(.*?)\n?</parameter>")
+_ACTION_INPUT = re.compile(
+    rf"(?im)(?:[ \t]*\n)*+{DECORATION}(?:action[ _]input|\u273fARGS\u273f|arguments|args|input)[*_]*[ \t]*:[*_]*"
+)
+_ENDS_LINE = re.compile(r"[ \t]*[.!]?[ \t]*(?:\n|\Z)")
+_CODE_FENCES = frozenset({"python", "py", "tool_code"})
+_CALL_FENCES = frozenset({"tool_code", "tool_call", "function_call"})
+_CUT = "it was cut off at the limit of tokens"
+#: Places of a text tried for each kind of marks, so that a long text of braces takes no time.
+_MANY = 40
+
+
+#: The beginning of each correction.
+UNREADABLE = "error: this looks like the call of a tool"
+
+
+def read_text(text: str, tools: Tools, outputs: Collection[str] = (), cut: bool = False) -> Reading:
+    """Read the first call in a reply, or the reason why the first attempt cannot be read.
+
+    outputs: labels that begin the answer. cut: whether the reply ended at max_tokens. Without tools, only the line
+    `call: {...}` is read.
+    """
+    text = split_thoughts(text)[1].replace("\uff5cDSML\uff5c", "")  # before the names of DeepSeek's tags
+    strict = _STRICT.search(text)
+    body = load(strict.group(1)) if strict else None
+    if isinstance(body, dict) and (body.get("tool") or body.get("name") or not tools):
+        return Reading([make_call(body, tools)])
+    if not tools:
+        return Reading([{"name": None, "arguments": None}]) if strict else NOTHING
+    first = _first(text, tools, outputs)
+    # The probe behind the text changes the reading of a cut call, and not that of a complete one.
+    if cut and first.calls and first.calls != _first(f'{text}~"', tools, outputs).calls:
+        first = Reading(fault=_CUT, tool=str(first.calls[0]["name"]))
+    if strict and not first.calls:
+        fault = first.fault or "what follows `call:` is not a JSON object that names a tool"
+        return Reading(fault=fault, certain=True, tool=first.tool)
+    return replace(first, fault=_CUT) if cut and first.fault else first
+
+
+def _first(text: str, tools: Tools, outputs: Collection[str]) -> Reading:
+    """The first readable call before the answer; else the first fault, or NOTHING."""
+    if whole := read_expression(text.strip().strip("`").strip(), tools):
+        return whole
+    end, fault = _answer_begins(text, outputs), NOTHING
+    found = (takewhile(lambda mark: mark.start() < end, marks.finditer(text)) for marks in _MARKS)
+    places = chain(*(islice(marks, _MANY) for marks in found))
+    for place in sorted(places, key=lambda mark: mark.start()):
+        reading = _FORMS[place.lastgroup or ""](text, place, tools)
+        if reading.calls:
+            return reading
+        fault = fault if fault.fault else reading
+    return fault
+
+
+def correction(reading: Reading, tools: Tools) -> str:
+    """The message to a model about an unreadable call: the fault, and the right form."""
+    tool = reading.tool if reading.tool in tools else None
+    named = ", ".join(f'"{argument}": ...' for argument in tools[tool]) if tool else "..."
+    form = f'call: {{"tool": {json.dumps(tool) if tool else "NAME"}, "arguments": {{{named}}}}}'
+    return (
+        f"{UNREADABLE}, but {reading.fault}. Write a call as one line of JSON:\n{form}\n"
+        "If it was meant as the answer, give the answer in the form asked for."
+    )
+
+
+def answer_text(text: str, outputs: Collection[str]) -> str | None:
+    """The text of a reply `say: TEXT`, at the beginning or on a line after a thought; None for any other reply.
+
+    A reply with the label of an output is an answer, and says nothing to the user.
+    """
+    text = split_thoughts(text)[1]
+    found = re.fullmatch(r"(?is)\s*say:\s*(\S.*)", text)
+    if found is None and _answer_begins(text, outputs) == len(text):
+        found = re.search(rf"(?is)(?:^|\n){DECORATION}say[*_`]*:[*_`]*\s*(\S.*)", text)
+    return found.group(1).strip() if found else None
+
+
+def _answer_begins(text: str, outputs: Collection[str]) -> int:
+    """The index of the first output label; the length of the text if there is none."""
+    names = "|".join(re.escape(name) for name in outputs)
+    found = re.search(rf"(?im)^{DECORATION}(?:{names})[*_`]*[ \t]*:", text) if names else None
+    return found.start() if found else len(text)
+
+
+# Forms of a call: each function gives the reading at a mark.
+
+
+def _marked(text: str, mark: re.Match[str], tools: Tools) -> Reading:
+    """A call after `call:` at the beginning of a line, or after a tag such as <tool_call>."""
+    return read_at(text, mark.end(), tools)
+
+
+def _inline(text: str, mark: re.Match[str], tools: Tools) -> Reading:
+    """A call after `call:` within a line: only one of a known tool that ends the line."""
+    reading = read_at(text, mark.end(), tools)
+    known = bool(reading.calls) and str(reading.calls[0]["name"]) in tools
+    return reading if known and _ENDS_LINE.match(text, reading.end) else NOTHING
+
+
+def _element(text: str, mark: re.Match[str], tools: Tools) -> Reading:
+    """`<function=NAME>{...}</function>`, or with an element for each argument."""
+    name, closing = mark["named"], re.compile(r"(?i)</(?:function|invoke)>").search(text, mark.end())
+    inside = text[mark.end() : closing.start() if closing else len(text)]
+    if inside.lstrip().startswith("{"):
+        return with_object(name, inside, inside.index("{"), tools)
+    inside = inside.rpartition("</parameter>")[0] + "</parameter>"  # what follows has no end
+    arguments = {p.group(1): read_value(p.group(2)) for p in _PARAMETER.finditer(inside)}
+    return Reading([{"name": name, "arguments": arguments}]) if arguments or name in tools else NOTHING
+
+
+def _action(text: str, mark: re.Match[str], tools: Tools) -> Reading:
+    """ReAct: `Action: NAME` with `Action Input: ...` on the next line, or `Action: NAME[...]`."""
+    written = mark["named"].strip().strip("`*")
+    if mark["other"] and written not in tools:  # words of prose, too
+        return NOTHING
+    given = _ACTION_INPUT.match(text, mark.end("named"))
+    if given is not None and NAME.fullmatch(written):
+        return _with_input(written, text, given.end(), tools)
+    if (bracket := re.fullmatch(r"([A-Za-z_][\w.-]*)\[(.*)\]\.?", written)) and bracket.group(1) in tools:
+        return _with_input(bracket.group(1), bracket.group(2), 0, tools)
+    return (
+        read_at(text, mark.start("named"), tools)
+        if (name := NAME.match(written)) and name.group() in tools
+        else NOTHING
+    )
+
+
+def _with_input(name: str, text: str, place: int, tools: Tools) -> Reading:
+    """A call whose arguments are JSON, or the text of its only argument."""
+    if text.startswith("{", start := skip_opening(text, place)):
+        return with_object(name, text, start, tools)
+    line = text[place:].strip().split("\n")[0].strip().strip("\"'`")
+    if not line and name in tools:
+        return Reading([{"name": name, "arguments": {}}])
+    if len(tools.get(name, ())) == 1:
+        return Reading([{"name": name, "arguments": {tools[name][0]: line}}])
+    return Reading(fault="its arguments are not a JSON object", tool=name)
+
+
+def _fence(text: str, mark: re.Match[str], tools: Tools) -> Reading:
+    """A fence with JSON, with a call in Python syntax, or, if a tool runs Python, with code."""
+    language, content = mark["language"].lower(), mark["named"].strip()
+    if content.startswith(("{", "[")):
+        return json_at(text, mark.start("named"), tools, marked=language in _CALL_FENCES)
+    runs = content and language in _CODE_FENCES and list(tools.get("python", ())) == ["code"]
+    code = Reading([{"name": "python", "arguments": {"code": content}}])
+    if runs and language != "tool_code":  # a single call, too: two statements would be code
+        return code
+    return read_expression(content, tools) or (code if runs else NOTHING)
+
+
+def _bare(text: str, mark: re.Match[str], tools: Tools) -> Reading:
+    """JSON at the beginning of a line."""
+    return json_at(text, mark.end(), tools, marked=False)
+
+
+_FORMS: dict[str, Callable[[str, re.Match[str], Tools], Reading]] = {
+    "mark": _marked,
+    "tag": _marked,
+    "inline": _inline,
+    "element": _element,
+    "action": _action,
+    "fence": _fence,
+    "bare": _bare,
+}

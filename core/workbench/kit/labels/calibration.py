@@ -1,0 +1,115 @@
+"""A judge against people's labels on the answers of a run: agreement, length bias, and which rows have labels.
+
+The gain that they show stands in the report of the run alone, which counts how often it was looked at.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from workbench.kit.labels.agreement import JudgeAgreement, compare_judge
+from workbench.kit.labels.items import Answer
+from workbench.proof import (
+    LEAST_LABELS,
+    Drawn,
+    JudgedRow,
+    Label,
+    describe_gap,
+    follow_draw,
+    mean_labels,
+    place_in_draw,
+)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """agreement: on all answers with a label. drawn: the rows with labels, if the run has two sides and a judge."""
+
+    agreement: JudgeAgreement | None
+    drawn: Drawn | None
+
+    def as_dict(self) -> dict[str, Any]:
+        drawn = None
+        if (found := self.drawn) is not None:
+            of = len(found.labelled) + len(found.skipped) + len(found.others)
+            drawn = {"labelled": len(found.labelled), "skipped": len(found.skipped), "rows": of}
+            drawn["out_of_order"] = found.later
+        return {"agreement": self.agreement and self.agreement.as_dict(), "drawn": drawn}
+
+    def lines(self) -> list[str]:
+        """The calibration as plain text."""
+        return [*self._agreement_lines(), *self._draw_lines()]
+
+    def _agreement_lines(self) -> list[str]:
+        found = self.agreement
+        if found is None:
+            return ["The scores of the run cannot be compared with people: fewer than 3 of its answers have labels."]
+        lines = [
+            f"The metric of the run against people, on {found.n} answers:",
+            f"  same verdict  {found.same:.2f} [{found.same95[0]:.2f}, {found.same95[1]:.2f}]",
+            f"  too kind by   {found.error:+.3f} [{found.error95[0]:+.3f}, {found.error95[1]:+.3f}]",
+        ]
+        if found.correlation is not None:
+            lines.append(f"  correlation   {found.correlation:+.2f}")
+        if found.slope is not None and found.slope95 is not None:
+            low, high = found.slope95
+            told = "likes long answers" if low > 0 else "likes short answers" if high < 0 else "no bias shown"
+            lines.append(f"  with 100 more words {found.slope:+.3f} [{low:+.3f}, {high:+.3f}]: {told}")
+        return lines
+
+    def _draw_lines(self) -> list[str]:
+        if (found := self.drawn) is None:
+            return []
+        n, skipped = len(found.labelled), f", {len(found.skipped)} were skipped" if found.skipped else ""
+        lines = [f"{n} sealed rows have labels on both sides{skipped}; {LEAST_LABELS} are needed for a proof."]
+        lines += [f"{describe_gap(found)}."] if found.later else []
+        if n >= LEAST_LABELS:
+            lines.append(
+                "What gain they show is in the report: workbench resume RUN. Each report with other labels is a "
+                "further test, which needs a smaller p, so label as many as you want before."
+            )
+        return lines
+
+
+def calibrate(answers: Sequence[Answer], labels: Sequence[Label], *, judged: bool = True) -> Calibration:
+    """Compare the scores of a run with people's. judged: whether a language model gave them; a gain by any other metric
+    needs no labels."""
+    known = mean_labels(labels)
+    scored = {(a.item.row, a.item.key): a for a in answers}
+    compared = [(a.score, known[key], _words(a.item.answer)) for key, a in scored.items() if key in known]
+    drawn = None
+    if judged and {a.side for a in answers} == {0, 1}:
+        drawn = follow_draw(_judged_rows(answers, known, {(o.row, o.answer) for o in labels if o.score is None}))
+    return Calibration(compare_judge(compared), drawn)
+
+
+def _judged_rows(
+    answers: Sequence[Answer], known: Mapping[tuple[str, str], float], skipped: Collection[tuple[str, str]]
+) -> list[JudgedRow]:
+    sides: dict[str, dict[int, Answer]] = {}
+    for answer in answers:
+        sides.setdefault(answer.item.row, {})[answer.side] = answer
+    made: list[JudgedRow] = []
+    for row, of in sides.items():
+        cluster, both = next(iter(of.values())).cluster, (of.get(0), of.get(1))
+        judge, people, seen = zip(*(_said_of(one, known, skipped) for one in both), strict=True)
+        made.append(JudgedRow(cluster, judge, people, seen, place_in_draw(cluster), row))
+    return made
+
+
+def _said_of(
+    answer: Answer | None, known: Mapping[tuple[str, str], float], skipped: Collection[tuple[str, str]]
+) -> tuple[float | None, float | None, bool]:
+    """The judge's score of an answer, the people's, and whether somebody skipped it."""
+    if answer is None:
+        return None, None, False
+    key = (answer.item.row, answer.item.key)
+    return answer.score, known.get(key), key in skipped
+
+
+def _words(answer: Any) -> int:
+    text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False, default=str)
+    return len(text.split())

@@ -1,0 +1,159 @@
+"""A command that asks a language model and is no search: its calls are paid under a budget, and journalled in a run of
+its own, so that the same command again pays nothing."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Coroutine, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from workbench.base.concurrency import run_in_loop
+from workbench.ledger import CallInfo, Ledger, Settled
+from workbench.lm import LMPool, Message, Response
+from workbench.runtime import Runtime, make_request
+from workbench.spec import BudgetSpec, LMSpec
+from workbench.store import RunLock, RunRecord, Store, add_run, dumps, find_started_run, read_report
+from workbench.task import check_lms
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Command:
+    """What a run of a command is found by.
+
+    Args:
+        kind: of the run, in the database.
+        name: of the run.
+        working, done: its status while it goes on, and after it.
+        settings, inputs: what it was called with; other ones make another run. The budget is no part of them.
+        seed: its random seed.
+    """
+
+    kind: str
+    name: str
+    working: str
+    done: str
+    settings: Mapping[str, Any]
+    inputs: Mapping[str, Any]
+    seed: int = 0
+
+
+@dataclass
+class _Models:
+    lm: LMSpec
+    roles: dict[str, LMSpec] = field(default_factory=dict[str, LMSpec])
+
+
+def check_model(lm: LMSpec) -> None:
+    """Raise SpecError if no plugin serves the model."""
+    check_lms(_Models(lm))
+
+
+class AskedRun:
+    """An open run of a command. `paid` counts the requests of this process alone."""
+
+    def __init__(self, store: Store, run_id: int, run: str, ledger: Ledger, runtime: Runtime):
+        self.run, self.ledger, self.runtime = run, ledger, runtime
+        self.paid: dict[str, Any] = {"calls": 0, "tokens": 0, "usd": 0.0}
+        self.store, self._record = store, RunRecord(store, run_id)
+        ledger.on_call = self._count
+
+    def _count(self, info: CallInfo) -> None:
+        if not info.cached:
+            self.paid["calls"] += info.attempts
+            self.paid["tokens"] += info.prompt_tokens + info.completion_tokens
+            self.paid["usd"] += info.usd
+
+    async def ask(
+        self, messages: Sequence[Message], replica: int, role: str, *, temperature: float, max_tokens: int
+    ) -> tuple[Response, Settled]:
+        """The answer to messages, and how it was paid. It is journalled before it is read.
+
+        Args:
+            messages: of the prompt.
+            replica: another number draws a fresh sample, unless the temperature is 0.
+            role: under which it is billed.
+            temperature, max_tokens: where the model's own settings name none.
+
+        Raises:
+            LMError: the call failed for good.
+            BudgetSpent: the budget does not allow it.
+        """
+        spec = self.runtime.lm
+        settings = {"temperature": spec.temperature or temperature, "max_tokens": spec.max_tokens or max_tokens}
+        response, settled = await self.runtime.complete(spec, make_request(spec, messages, replica, settings), role)
+        return response.without_thoughts(), settled
+
+    def go(self, course: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine to its end. The run takes no call afterwards."""
+
+        async def whole() -> T:
+            try:
+                return await course
+            finally:
+                await self.runtime.aclose()
+                self.ledger.close()
+
+        return run_in_loop(whole())
+
+    def save_seconds(self) -> None:
+        """Store the time so far, which counts in a budget of minutes."""
+        self._record.save_seconds(self.ledger.seconds)
+
+    def read_report(self) -> dict[str, Any] | None:
+        """The report of an earlier process. Raises StoreError if it is damaged."""
+        return read_report(self.store.find_run(self.run))
+
+    def end_with_report(self, status: str, report: dict[str, Any]) -> None:
+        """Store that the run has ended, and its report; from inside `go`."""
+        self._record.end_with_report(status, report, self.ledger.seconds)
+        self.store.flush()
+
+    def end(self, status: str) -> None:
+        self._record.end(status)
+
+
+@contextmanager
+def open_run(database: str, command: Command, lm: LMSpec, budget: BudgetSpec, pool: LMPool) -> Generator[AskedRun]:
+    """The run of a command with these arguments, or a new one.
+
+    What it paid for comes from the journal; answers to equal requests of other runs are taken over, too. Calls that
+    failed for want of a server are sent again.
+
+    Args:
+        database: path of the run database.
+        command: what the run is found by.
+        lm: the model that is asked.
+        budget: ceilings over all calls with the same arguments, earlier ones included.
+        pool: of language models.
+
+    Raises:
+        SpecError: no plugin serves the model.
+        StoreError: the database cannot be used, or another process works on the run.
+    """
+    check_model(lm)
+    store = Store(database)
+    try:
+        run_id, run, earlier = _find_or_add(store, command, lm)
+        with RunLock(store, run):
+            ledger = Ledger(store, run_id, budget, earlier_seconds=earlier, reuse=True)
+            ledger.bill.forget_unanswered()
+            yield AskedRun(store, run_id, run, ledger, Runtime(ledger, lm, pool=pool))
+    finally:
+        store.close()
+
+
+def _find_or_add(store: Store, command: Command, lm: LMSpec) -> tuple[int, str, float]:
+    """(id, name, seconds so far)."""
+    spec = dumps(dict(command.settings))
+    options = dumps({**command.inputs, "lm": lm.model_dump(mode="json")})
+    for status in (command.working, command.done):
+        if (row := find_started_run(store, status, spec, options)) is not None:
+            return row["id"], row["run"], row["seconds"] or 0.0
+    run = secrets.token_hex(4)
+    settings: dict[str, Any] = {"spec": spec, "options": options, "seed": command.seed}
+    added = add_run(store, run=run, name=command.name, status=command.working, kind=command.kind, **settings)
+    return added, run, 0.0

@@ -1,0 +1,131 @@
+"""Images as inputs of a node: a path, an address, a data URI or bytes, made into a part of a message."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import stat
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from workbench.errors import NodeError
+from workbench.kit.answers import as_text
+from workbench.kit.prompting.plain_adapter import user_text
+from workbench.workflow import Image, Signature
+
+#: Bytes of one image at most: servers refuse larger ones.
+LARGEST = 20_000_000
+
+#: The beginning of a file, and what it is.
+_KINDS = ((b"\x89PNG\r\n\x1a\n", "png"), (b"\xff\xd8\xff", "jpeg"), (b"GIF87a", "gif"), (b"GIF89a", "gif"))
+
+
+def image_inputs(signature: Signature) -> list[str]:
+    """The names of the inputs that are images."""
+    return [field.name for field in signature.inputs if field.type is Image]
+
+
+def as_urls(values: Mapping[str, Any], names: Sequence[str], base: Path) -> dict[str, Any]:
+    """The values with each of these images as an address that a message can hold.
+
+    Args:
+        values: of all inputs.
+        names: the inputs that are images.
+        base: the folder that paths are relative to, and that no path may leave: rows may be a stranger's.
+
+    Raises:
+        NodeError: `data`, if a value is no image.
+    """
+    return {**values, **{name: image_url(values[name], base, name) for name in names if name in values}}
+
+
+def image_url(value: Any, base: Path, name: str = "image") -> str:
+    """An image as `https://...` or `data:image/...;base64,...`. Raises NodeError("data")."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        return _data_uri(bytes(value), name)
+    if not isinstance(value, str) or not value:
+        raise NodeError("data", f"'{name}' is not an image: {value!r:.80}; give a path, an address or bytes")
+    if value.startswith(("https://", "http://")):
+        return value
+    if value.startswith("data:"):
+        head, comma, body = value.partition(",")
+        try:
+            if not comma or not head.endswith(";base64"):
+                raise ValueError("it has another form than data:image/...;base64,...")
+            return _data_uri(base64.b64decode(body, validate=True), name)
+        except (ValueError, binascii.Error) as error:
+            raise NodeError("data", f"'{name}' is not a data URI of an image: {error}") from None
+    try:
+        folder, path = base.resolve(), (base / value).resolve()
+        if not path.is_relative_to(folder):
+            raise NodeError("data", f"'{name}': {value!r:.120} lies outside {folder}, the folder of the workflow file")
+        stamp = path.stat()
+        if not stat.S_ISREG(stamp.st_mode):  # a pipe would never end
+            raise NodeError("data", f"'{name}': {value!r:.120} cannot be read: it is not a file")
+        return _read(path, stamp.st_mtime_ns, stamp.st_size, name)
+    except (OSError, ValueError) as error:  # the latter: a name with a null byte
+        raise NodeError("data", f"'{name}': {value!r:.120} cannot be read: {error}") from None
+
+
+def split_images(value: Any) -> tuple[str, list[str]]:
+    """(a tool's result as text, in which a number stands for each image; the images, as data URIs)."""
+    found: list[str] = []
+
+    def without(part: Any) -> Any:
+        if isinstance(part, str) and part.startswith("data:image/"):
+            try:
+                found.append(image_url(part, Path()))
+            except NodeError:
+                return part  # no server would take it
+            return f"(image {len(found)})"
+        if isinstance(part, list):
+            return [without(one) for one in part]
+        return {key: without(one) for key, one in part.items()} if isinstance(part, dict) else part
+
+    rest = without(value)
+    if found and isinstance(rest, list) and all(isinstance(part, str) for part in rest):
+        return "\n".join(rest), found
+    return as_text(rest), found
+
+
+def image_parts(images: Sequence[str]) -> list[dict[str, Any]]:
+    """Images as parts of a message."""
+    return [{"type": "image_url", "image_url": {"url": url}} for url in images]
+
+
+@lru_cache(maxsize=64)
+def _read(path: Path, changed: int, size: int, name: str) -> str:
+    if size > LARGEST:
+        raise NodeError("data", f"'{name}': {path.name} has {size / 1e6:.1f} MB, at most {LARGEST / 1e6:.0f} are sent")
+    with path.open("rb") as file:
+        return _data_uri(file.read(LARGEST + 1), name)  # it may have grown meanwhile
+
+
+def _data_uri(content: bytes, name: str) -> str:
+    kind = next((kind for head, kind in _KINDS if content.startswith(head)), None)
+    if kind is None and content[:4] == b"RIFF" and content[8:12] == b"WEBP":
+        kind = "webp"
+    if kind is None or len(content) > LARGEST:
+        what = "is neither PNG, JPEG, GIF nor WebP" if kind is None else f"has more than {LARGEST / 1e6:.0f} MB"
+        raise NodeError("data", f"'{name}' {what}")
+    return f"data:image/{kind};base64,{base64.b64encode(content).decode('ascii')}"
+
+
+def user_content(signature: Signature, values: Mapping[str, Any]) -> str | list[dict[str, Any]]:
+    """The content of a user's message of the plain adapter: its text, with each image after the line that names it.
+    values: with the images as addresses."""
+    text = user_text(signature, values)
+    parts: list[dict[str, Any]] = []
+    for name in image_inputs(signature):
+        before, mark, text = text.partition(f"{name}: {values.get(name, '')}")
+        if mark and values.get(name):
+            parts += [_text_part(f"{before}{name}:"), *image_parts([values[name]])]
+        else:
+            text = before + mark + text
+    return [*parts, _text_part(text.lstrip("\n"))] if parts else text
+
+
+def _text_part(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text.strip("\n")}

@@ -1,0 +1,52 @@
+"""Types of a signature that are classes of the user's own: `types: {Person: python:models.py:Person}`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from workbench.errors import SpecError, errors_at
+from workbench.spec import PREFIX, code_is_outlined, load_user_code
+
+#: The setting of a node that names them. An empty one is not written: it is newer than the hashes of workflows.
+NamedTypes = dict[str, str]
+NAMED_TYPES: Any = Field(
+    default_factory=dict,
+    exclude_if=lambda types: not types,
+    description="classes of pydantic that the signature names, as {Person: python:models.py:Person}",
+)
+
+
+def load_types(types: Mapping[str, str], base: Path) -> dict[str, Any]:
+    """The classes by the names that the signature uses. Where code is only looked at, each is a plain dict.
+
+    Raises:
+        SpecError: an address leads nowhere, or to something that pydantic cannot read from JSON.
+    """
+    found: dict[str, Any] = {}
+    for name, address in types.items():
+        with errors_at("types", name):
+            if not name.isidentifier():
+                raise SpecError(f"'{name}' cannot name a type", hint="Use letters, digits and _.")
+            if not address.startswith(PREFIX):
+                raise SpecError(f"'{address}' is not a class", hint=f"Write {PREFIX}models.py:{name}.")
+            made = load_user_code(address, base)
+            found[name] = dict if code_is_outlined() else _checked(made, address)
+    return found
+
+
+def _checked(made: Any, address: str) -> Any:
+    from pydantic import TypeAdapter
+    from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
+
+    try:
+        TypeAdapter(made).json_schema()
+    except (PydanticSchemaGenerationError, PydanticUserError, TypeError) as error:
+        raise SpecError(
+            f"'{address}' is not a type that can be read from JSON: {str(error).splitlines()[0]}",
+            hint="Name a class of pydantic.BaseModel, a dataclass or a TypedDict.",
+        ) from None
+    return made

@@ -1,0 +1,257 @@
+"""Helpers for optimizers with a proposer: ask it, show it results, read its answer.
+
+In messages to and from the proposer, a prompt is enclosed in <prompt> and </prompt>.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from workbench.base.text import short
+from workbench.errors import BudgetSpent, LMError
+from workbench.kit.answers import find_code, read_objects
+from workbench.lm import Response
+from workbench.study import Result, Study
+from workbench.task import Example
+from workbench.workflow import NodeKind, Workflow
+
+#: Characters; longer texts are not accepted as instructions.
+MAX_PROMPT = 6000
+#: The longest one that stands without tags.
+_BARE = 1200
+
+_PROMPT = re.compile(r"(?is)<prompt>((?:(?!<prompt>).)*?)(?:</prompt>|\Z)")
+#: Names under which models give a prompt in JSON.
+_NAMES = frozenset("prompt instruction instructions new_instruction new_instructions improved_instruction".split())
+_PREAMBLE = re.compile(r"(?i)\W*+(?:sure|certainly|of course|okay|here(?:'s| is| are)|below is)\b.*:\W*$")
+_LABEL = re.compile(r"(?i)\A\W*+(?:(?:the )?(?:new|better|improved|revised|final) )?(?:instructions?|prompt)\**:\**\s*")
+
+
+@dataclass(frozen=True)
+class Proposer:
+    """The language model of a role.
+
+    temperature, max_tokens: used unless the file's `roles` set them.
+    """
+
+    study: Study
+    temperature: float = 0.8
+    max_tokens: int = 500
+    role: str = "proposer"
+
+    async def ask(self, messages: Sequence[Mapping[str, str]], replica: int = 0) -> str | None:
+        """Ask for an answer and return its text; None if it is empty or refused, or if the call fails for good.
+
+        Raises BudgetSpent and errors of credentials, since later requests would fail, too.
+        """
+        response = await self._response(messages, replica)
+        return response.text if response is not None else None
+
+    async def prompt(self, messages: Sequence[Mapping[str, str]], replica: int = 0) -> str | None:
+        """Ask for a prompt and return it (see `read_prompt`), or None. A truncated answer is logged as an event."""
+        response = await self._response(messages, replica)
+        if response is None:
+            return None
+        if response.finish == "length" and "</prompt>" not in response.text:
+            self.study.log(
+                f"an answer of the {self.role} was cut: roles: {{{self.role}: {{max_tokens: ...}}}} gives it more room"
+            )
+            return None
+        return read_prompt(response.text)
+
+    async def _response(self, messages: Sequence[Mapping[str, str]], replica: int) -> Response | None:
+        given = self.study.evaluator.runtime.roles.get(self.role)
+        settings = {
+            name: own if (own := getattr(given, name, None)) is not None else getattr(self, name)
+            for name in ("temperature", "max_tokens")
+        }
+        try:
+            response = await self.study.lm(self.role)(messages, replica=replica, **settings)
+        except BudgetSpent:
+            raise
+        except LMError as error:
+            if error.kind == "auth":
+                raise
+            return None
+        return response if response.text.strip() and response.finish != "refusal" else None
+
+
+class Batches:
+    """Shuffled training rows in batches. All rows are drawn before any is drawn again, up to whole batches."""
+
+    def __init__(self, study: Study, size: int):
+        self.study, self.size = study, min(size, len(study.train))
+        self._rows: list[Example] = []
+
+    def draw(self) -> list[Example]:
+        if len(self._rows) < self.size:
+            self._rows = self.study.rng.sample(list(self.study.train), len(self.study.train))
+        batch, self._rows = self._rows[: self.size], self._rows[self.size :]
+        return batch
+
+
+def runs_left(study: Study) -> float:
+    """The number of examples that the remaining calls pay for, at the mean number of calls per example so far."""
+    seen = study.best_evaluation
+    return study.remaining("calls") / max(1.0, seen.objectives["calls"] if seen else 1.0)
+
+
+def finalists(study: Study) -> int:
+    """The number of candidates to evaluate on val at the end of a search: 1 to 4, for a quarter of the calls left."""
+    return int(min(4, max(1, runs_left(study) / 4 / max(1, len(study.val)))))
+
+
+def room_for(study: Study, rows: int, proposals: int = 0) -> bool:
+    """Whether the remaining tokens and usd suffice for `rows` rows and `proposals` tokens of proposals.
+
+    Assumes 1.5 times the mean cost of a row of val so far. An optimizer that evaluates its candidates on val only at
+    the end reserves the budget with this. For calls, see `Study.affords`.
+    """
+    seen = study.best_evaluation
+    if seen is None:
+        return True
+    size = rows + proposals / max(1.0, seen.objectives["tokens"])
+    return all(study.remaining(w) >= 1.5 * size * seen.objectives[w] for w in ("tokens", "usd"))
+
+
+def wrap_in_tags(prompt: str) -> str:
+    return f"<prompt>\n{prompt}\n</prompt>"
+
+
+def read_prompt(text: str) -> str | None:
+    """The text between the last <prompt> and </prompt>; None if it is empty or too long for an instruction.
+
+    Models forget the tags. A short answer without them is taken without the words around it: what a fence, or a JSON
+    object under a name for a prompt, holds; else the whole. The evaluation shows whether it is any good.
+    """
+    found = _PROMPT.findall(text)
+    body = found[-1] if found else _bare_prompt(text)
+    body = body.strip().strip('"').strip()
+    return body if 0 < len(body) <= (MAX_PROMPT if found else _BARE) else None
+
+
+def _bare_prompt(text: str) -> str:
+    """The prompt in an answer without tags."""
+    named = [value for one in read_objects(text) for key, value in one.items() if key.lower() in _NAMES]
+    if named:
+        return named[-1] if isinstance(named[-1], str) else ""
+    if fences := find_code(text):
+        return max(fences, key=len)
+    if len(text) > 2 * _BARE:
+        return ""
+    text = re.sub(r"(?i)</?prompt>|```\w*", "", text).strip()
+    first, line, rest = text.partition("\n")
+    return rest if line and _PREAMBLE.match(first) else _LABEL.sub("", text)
+
+
+def prompt_in_use(address: str, prompt: str, results: Sequence[Result]) -> str | None:
+    """The path in traces of the node that holds a prompt, e.g. `vote.of`; None if no call contained the prompt.
+
+    A judge that was not called, or an untaken case of a branch, can learn nothing from these results. The results must
+    have traces.
+    """
+    spans = [span for r in results if r.trace for span in r.trace.spans if span.calls]
+    place = address.removeprefix("nodes.")
+    within = [span.node for span in spans if place.startswith(f"{span.node}.")]
+    owner = max(within, key=len, default=place.rpartition(".")[0])
+    # Adapters indent what follows the first line; a part that varies stands as {{1}} in a text of a foreign agent.
+    parts = (part.strip() for part in re.split(r"\{\{\w+\}\}|\n", prompt))
+    first = next(filter(None, parts), "")
+    if not first:  # nothing to search for: use the node's own calls
+        return owner if any(span.node == owner for span in spans) else None
+    # For example, `improve` of a reflect node appears in calls of the node inside it.
+    near = [span for span in spans if span.node == owner or span.node.startswith(f"{owner}.")]
+    calls = [call for span in near for call in span.calls]
+    texts = [str(m.get("content")) for call in calls for m in call.messages]
+    # Descriptions of tools, and of the fields of an answer, are prompts, too.
+    told = [str(part) for call in calls for part in (*call.tools, call.response_format or "")]
+    whole = "{{" not in prompt.partition("\n")[0]
+    held = any(_holds(text, first) if whole else first in text for text in texts)
+    return owner if held or any(first in text for text in told) else None
+
+
+def _holds(text: str, line: str) -> bool:
+    """Whether a text contains a line. A short one, e.g. `Answer.`, fits any sentence, so it must be a whole line."""
+    return line in text if len(line) >= 30 else line in map(str.strip, text.splitlines())
+
+
+def describe(node: NodeKind) -> str:
+    """Describe a node's inputs and outputs, for a proposer's prompt."""
+    signature = getattr(node, "signature", None)
+    gives = (
+        ", ".join(
+            f"{f.name} (one of {', '.join(map(str, f.allowed))})" if f.closed else f.name for f in signature.outputs
+        )
+        if signature
+        else ", ".join(node.outputs)
+    )
+    return f"The step '{node.name}' reads {', '.join(node.inputs) or 'nothing'} and gives {gives}."
+
+
+def rewrite_request(
+    node: NodeKind,
+    prompt: str,
+    *,
+    evidence: str = "",
+    advice: str = "",
+    tried: Iterable[tuple[str, float]] = (),
+) -> list[dict[str, str]]:
+    """The messages that ask for a better instruction of a node.
+
+    Args:
+        node: the node.
+        prompt: its current instruction.
+        evidence: results, see `show_results`.
+        advice: what to change.
+        tried: earlier instructions with their scores.
+    """
+    parts = [
+        "You write the instruction of one step of a workflow. Another language model follows it.",
+        describe(node),
+        f"The instruction now:\n{wrap_in_tags(prompt)}",
+    ]
+    if evidence:
+        parts.append(f"How the step did with it:\n{evidence}")
+    if advice:
+        parts.append(f"Advice:\n{advice}")
+    earlier = "\n".join(f"- score {score:.2f}: {text}" for text, score in tried)
+    if earlier:
+        parts.append(f"Tried before:\n{earlier}")
+    parts.append(
+        "Write a better instruction: general, clear, and without any of the examples' own words as answers. Keep what "
+        "works. Answer with the instruction alone, between <prompt> and </prompt>."
+    )
+    return [{"role": "user", "content": "\n\n".join(parts)}]
+
+
+def show_results(results: Sequence[Result], limit: int) -> str:
+    """Examples with answers and scores in at most `limit` characters, worst first, since these are most informative."""
+    ordered = sorted(results, key=lambda r: r.score or 0.0)
+    share = min(600, max(200, limit // max(1, len(ordered))))
+    lines: list[str] = []
+    size = 0
+    for result in ordered:
+        line = _line(result, share)
+        if size + len(line) + 1 > limit:
+            break
+        lines.append(line)
+        size += len(line) + 1
+    return "\n".join(lines)
+
+
+def _line(result: Result, share: int) -> str:
+    line = f"- score {result.score or 0.0:.2f}; task: {short(dict(result.example.fields), share // 2)}; "
+    line += f"answer: {short(dict(result.prediction), share // 4)}"
+    if result.failure or result.feedback:
+        line += f"; {result.failure or ''} {result.message or result.feedback or ''}"[: share // 4]
+    for span in result.trace.spans if result.trace else ():
+        for call in span.notes.get("tools", []):
+            line += f"; called {call['name']}({short(call['arguments'], 60)}): {call['result'][:60]}"
+    return line[:share]
+
+
+def outline(workflow: Workflow) -> str:
+    """The nodes of a workflow with their addresses and settings, one per line."""
+    return "\n".join(f"- nodes.{name}: {short(tree, 600)}" for name, tree in workflow.nodes.items())

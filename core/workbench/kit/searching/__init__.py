@@ -1,0 +1,64 @@
+"""Search: trees, edits, and what ranks candidates and examples."""
+
+from workbench.kit.searching.curriculum import draw_by_weight, frontier_weight
+from workbench.kit.searching.edits import (
+    Edit,
+    Menu,
+    apply_edit,
+    catalogue,
+    describe_edit,
+    edit_classes,
+    edit_options,
+    places,
+    read_edit,
+    tree_at,
+)
+from workbench.kit.searching.logistic import fit_logistic
+from workbench.kit.searching.score_tracker import ScoreTracker
+from workbench.kit.searching.tfidf import TfIdf
+from workbench.kit.searching.tree_search import (
+    Backup,
+    Node,
+    Order,
+    Search,
+    Widening,
+    back_up,
+    draw,
+    explore,
+    grow,
+    pool,
+    select,
+    softmix,
+    uct,
+)
+
+__all__ = [
+    "Backup",
+    "Edit",
+    "Menu",
+    "Node",
+    "Order",
+    "ScoreTracker",
+    "Search",
+    "TfIdf",
+    "Widening",
+    "apply_edit",
+    "back_up",
+    "catalogue",
+    "describe_edit",
+    "draw",
+    "draw_by_weight",
+    "edit_classes",
+    "edit_options",
+    "explore",
+    "fit_logistic",
+    "frontier_weight",
+    "grow",
+    "places",
+    "pool",
+    "read_edit",
+    "select",
+    "softmix",
+    "tree_at",
+    "uct",
+]

@@ -1,0 +1,120 @@
+"""The hooks of workbench: what a plugin can add, and what it can watch.
+
+A plugin is a module named by an entry point in the group `workbench`. It implements any of these functions,
+each marked with `@workbench.hookimpl`. Every `register_...` hook receives a callback
+
+    register(name, target)
+
+where target is the object itself or, to keep start-up fast, its address as a string "package.module:name".
+
+Node kinds, optimizers, LM providers, metrics, readers and environments say by their attribute `powers` what a workflow
+file may do with them (`workbench.spec`); what does not say is not run from a file that the user does not trust.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+import pluggy
+
+hookspec = pluggy.HookspecMarker("workbench")
+hookimpl = pluggy.HookimplMarker("workbench")
+Register = Callable[[str, Any], None]
+
+
+@hookspec
+def register_node_kinds(register: Register) -> None:
+    """Add node kinds (`workbench.workflow.NodeKind`): register("predict", "workbench_predict.node:Predict")."""
+
+
+@hookspec
+def register_optimizers(register: Register) -> None:
+    """Add optimizers (`workbench.study.Optimizer`): register("random", "workbench_random.optimizer:Random")."""
+
+
+@hookspec
+def register_lms(register: Register) -> None:
+    """Add LM providers: register("hf", factory) serves `hf:...` and `hf/...`; "*" serves all others.
+
+    factory(model, settings) returns a `workbench.lm.LM`; model is the name after the prefix, settings a
+    `workbench.spec.LMSpec`.
+    """
+
+
+@hookspec
+def register_metrics(register: Register) -> None:
+    """Add metrics: register("f1", "workbench_metrics.text:F1"); see `workbench.task.Metric`."""
+
+
+@hookspec
+def register_readers(register: Register) -> None:
+    """Add dataset readers: register("jsonl", reader) reads `*.jsonl`; register("hf", reader) reads `hf:...`.
+
+    reader(location, options) returns a list of dicts, and raises `workbench.errors.tree.SpecError` with the line of
+    the data file that is wrong. location is an absolute path, or what follows the prefix.
+    """
+
+
+@hookspec
+def register_sandboxes(register: Register) -> None:
+    """Add sandboxes for code written by language models: register("linux", open).
+
+    `await open()` gives a `workbench.runtime.Sandbox` whose level was measured, or raises SandboxError.
+    """
+
+
+@hookspec
+def register_environments(register: Register) -> None:
+    """Add environments (`workbench.kit.acting.environment.Environment`): register("grid",
+    "workbench_environments.grid:Grid")."""
+
+
+@hookspec
+def register_exporters(register: Register) -> None:
+    """Add exporters: register("dspy", export) serves `workbench export --format dspy`; export(workflow, path).
+
+    One with the attribute `needs_task = True` is also given `task=`, the run's `workbench.task.Task`: its data, metric
+    and settings. One with `needs_spec = True` is given `spec=`, the run's `workbench.spec.Spec`, for which no data are
+    read. One with `check = function` has it called first, as check(workflow, ...) with the same values, while no Python
+    of the workflow's may run: what it refuses is said before `--run-code` is asked for.
+    """
+
+
+@hookspec
+def register_edits(register: Register) -> None:
+    """Add edits of a workflow's structure (`workbench.kit.searching.edits.Edit`): register("refine",
+    "workbench_x.edits:Refine")."""
+
+
+@hookspec
+def register_trackers(register: Register) -> None:
+    """Add trackers (`workbench.plugins.Tracker`), which report the runs whose file names them under `track:` to another
+    system: register("mlflow", "workbench_mlflow.tracker:MLflow")."""
+
+
+@hookspec
+def register_commands(cli: Any) -> None:
+    """Add commands to the click group `cli`. Print with `workbench.cli.say`, so that text of models and rows cannot
+    control the terminal."""
+
+
+@hookspec
+def removable_files(database: Path, runs: Collection[int], kept: Collection[str]) -> Collection[Path]:
+    """The files and folders beside `database` that the plugin wrote and that nobody needs any more, for
+    `workbench prune`, which deletes them.
+
+    runs: the numbers of finished runs, which are not resumed. kept: every text in the workflows that may still be used;
+    a file that one of these names is needed. Take no path from elsewhere: the database may be a stranger's.
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def share_run(rank: int, size: int, command: Callable[[], int]) -> int | None:
+    """Share one `optimize` or `resume` among several processes, as torchrun starts them. Called in each of them.
+
+    In the first (rank 0): connect to the others, call `command`, which is the whole run, release the others, and return
+    its exit code. In the others: serve the first until it releases them, and return 0.
+    """

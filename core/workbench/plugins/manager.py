@@ -1,0 +1,311 @@
+"""The plugin manager: finds plugins by entry point, sets broken ones aside, and looks up what they register."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import Distribution, EntryPoint, entry_points
+from typing import Any
+
+import pluggy
+
+from workbench.base.distribution import NAME
+from workbench.errors import PluginError, suggest
+from workbench.plugins import guard as plugin_guard
+from workbench.plugins import hookspecs
+
+GROUP = "workbench"
+NO_PLUGINS = "WORKBENCH_NO_PLUGINS"  # the flag --no-plugins sets it, for the processes of a run too
+
+#: The kinds of things that can be registered, and what messages call one of them.
+KINDS = {
+    "node_kinds": "node kind",
+    "optimizers": "optimizer",
+    "lms": "LM provider",
+    "metrics": "metric",
+    "readers": "dataset reader",
+    "sandboxes": "sandbox",
+    "environments": "environment",
+    "exporters": "exporter",
+    "edits": "edit",
+    "trackers": "tracker",
+}
+
+
+@dataclass(frozen=True)
+class PluginInfo:
+    """A plugin as `workbench plugins` shows it. error: why it was set aside."""
+
+    name: str
+    distribution: str
+    version: str
+    module: str
+    hooks: tuple[str, ...] = ()
+    provides: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    error: str | None = None
+
+
+class Plugins:
+    """All loaded plugins, with a table of names for each kind of thing that they register.
+
+    Args:
+        entries: entry points to load.
+        extra: (name, plugin) of plugins that are loaded already, as in tests.
+        refused: entry points that are set aside unloaded, each with the reason.
+
+    Of two plugins, or two things that they register, with one name, the first of `entries` stays and the other plugin
+    is set aside.
+    """
+
+    def __init__(
+        self,
+        entries: Iterable[EntryPoint] = (),
+        extra: Iterable[tuple[str, Any]] = (),
+        refused: Mapping[EntryPoint, str] | None = None,
+    ):
+        self.manager = pluggy.PluginManager("workbench")
+        self.manager.add_hookspecs(hookspecs)
+        self.infos: list[PluginInfo] = []
+        self.set_aside: dict[str, str] = {}
+        self._tables: dict[str, dict[str, tuple[Any, str]]] = {kind: {} for kind in KINDS}
+        self._packages: dict[str, str] = {}  # of plugins that are not bundled: distribution and version
+        by_name: dict[str, EntryPoint] = {}
+        for entry in entries:
+            if refused and entry in refused:
+                dist, version = _distribution(entry)
+                self._set_aside(entry.name, PluginInfo(entry.name, dist, version, entry.value, error=refused[entry]))
+                continue
+            other = by_name.setdefault(entry.name, entry)
+            if _distribution(other) != _distribution(entry):
+                dist, version = _distribution(entry)
+                reason = f"{_distribution(other)[0]} has a plugin of this name already; uninstall one of them"
+                info = PluginInfo(entry.name, dist, version, entry.value, error=reason)
+                self._set_aside(f"{entry.name} of {dist}", info)
+        for entry in by_name.values():
+            dist, version = _distribution(entry)
+            self._load(entry.name, entry.load, dist, version, entry.value)
+        for name, plugin in extra:
+            self._load(name, lambda plugin=plugin: plugin, "(in process)", "", getattr(plugin, "__name__", name))
+
+    def _load(self, name: str, load: Callable[[], Any], dist: str, version: str, module: str) -> None:
+        """Import and register one plugin. Whatever it raises only sets it aside."""
+        plugin: Any = None
+        if dist != NAME:
+            self._packages[name] = f"{dist} {version}".strip(" ()")
+        try:
+            with self._named(name, "being imported"):
+                plugin = load()
+                self.manager.register(plugin, name)
+                self._check_hooks(plugin, name)
+                provides = self._collect(plugin, name)
+        except KeyboardInterrupt:  # Ctrl-C
+            raise
+        except BaseException as error:
+            if plugin is not None and self.manager.is_registered(plugin):
+                self.manager.unregister(plugin)
+            self._forget(name)
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            self._set_aside(name, PluginInfo(name, dist, version, module, error=reason))
+            return
+        hooks = tuple(sorted(h.name for h in self.manager.get_hookcallers(plugin) or ()))
+        self.infos.append(PluginInfo(name, dist, version, module, hooks, provides))
+
+    def _set_aside(self, key: str, info: PluginInfo) -> None:
+        self.set_aside[key] = info.error or ""
+        self.infos.append(info)
+
+    @contextmanager
+    def _named(self, name: str, doing: str) -> Generator[None]:
+        """While code of a plugin runs; the bundled ones need no watch."""
+        if name not in self._packages:
+            yield
+            return
+        with plugin_guard.named(f"plugin '{name}' ({self._packages[name]})", doing):
+            yield
+
+    def _check_hooks(self, plugin: Any, name: str) -> None:
+        """Refuse misspelt hooks, as pluggy's check_pending does, but for this plugin alone."""
+        for caller in self.manager.get_hookcallers(plugin) or ():
+            if not caller.has_spec():
+                known = [name for name, value in vars(hookspecs).items() if hasattr(value, "workbench_spec")]
+                raise PluginError(f"plugin '{name}': unknown hook '{caller.name}'. {suggest(caller.name, known)}")
+
+    def _collect(self, plugin: Any, owner: str) -> dict[str, list[str]]:
+        provides: dict[str, list[str]] = {}
+        for kind, table in self._tables.items():
+            function = getattr(plugin, f"register_{kind}", None)
+            if function is None or not self._is_hook(plugin, f"register_{kind}"):
+                continue
+
+            def register(name: str, target: Any, *, table: Any = table, kind: str = kind) -> None:
+                if name in table:
+                    raise PluginError(
+                        f"plugin '{owner}' registers the {KINDS[kind]} '{name}', "
+                        f"which plugin '{table[name][1]}' has registered already"
+                    )
+                table[name] = (target, owner)
+                provides.setdefault(kind, []).append(name)
+
+            function(register)
+        return provides
+
+    def _is_hook(self, plugin: Any, hook: str) -> bool:
+        return any(caller.name == hook for caller in self.manager.get_hookcallers(plugin) or ())
+
+    def _forget(self, owner: str) -> None:
+        for table in self._tables.values():
+            for name in [n for n, (_, o) in table.items() if o == owner]:
+                del table[name]
+
+    def warnings(self) -> list[str]:
+        """A line on each plugin that was set aside."""
+        return [f"plugin '{name}' was set aside: {why}" for name, why in self.set_aside.items()]
+
+    def names(self, kind: str) -> list[str]:
+        """The registered names of one kind, sorted."""
+        return sorted(self._tables[kind])
+
+    def get(self, kind: str, name: str) -> Any:
+        """The registered object, imported on first use if it was given by address. Raises PluginError."""
+        if name not in self._tables[kind]:
+            text = f"unknown {KINDS[kind]} '{name}'. {suggest(name, self.names(kind))}"
+            if self.set_aside:
+                text += f" Plugins that failed to load: {', '.join(sorted(self.set_aside))} (see `workbench plugins`)."
+            raise PluginError(text)
+        target, owner = self._tables[kind][name]
+        if not isinstance(target, str):
+            return target
+        module, _, attribute = target.partition(":")
+        try:
+            with self._named(owner, f"loading its {KINDS[kind]} '{name}'"):
+                target = getattr(importlib.import_module(module), attribute)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise PluginError(
+                f"{KINDS[kind]} '{name}' of plugin '{owner}' cannot be loaded: {type(error).__name__}: {error}"
+            ) from error
+        self._tables[kind][name] = (target, owner)
+        return target
+
+    def owner(self, kind: str, name: str) -> str:
+        """The name of the plugin that registered it."""
+        return self._tables[kind][name][1]
+
+    def call(self, hook: str, **values: Any) -> None:
+        """Call a hook in every plugin. One that raises is set aside, and the command goes on."""
+        for impl in list(getattr(self.manager.hook, hook).get_hookimpls()):
+            try:
+                with self._named(impl.plugin_name, f"busy in its hook {hook}"):
+                    impl.function(**{name: values[name] for name in impl.argnames})
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                self.set_aside[impl.plugin_name] = f"raised in {hook}: {type(error).__name__}: {error}"
+                self.manager.unregister(impl.plugin)
+
+
+def _distribution(entry: EntryPoint) -> tuple[str, str]:
+    """Name and version of the distribution that declares a plugin."""
+    return ("(unknown)", "") if entry.dist is None else _read_metadata(entry.dist)
+
+
+@cache  # each access to a name or version parses the distribution's metadata again
+def _read_metadata(distribution: Distribution) -> tuple[str, str]:
+    return distribution.name, distribution.version
+
+
+@cache
+def plugins() -> Plugins:
+    """The plugins of this process, loaded once; the bundled ones first, so that no other takes their names.
+
+    WORKBENCH_LOAD_PLUGINS="a,b" loads only those ("" loads none); WORKBENCH_NO_PLUGINS=1 only the bundled ones.
+    """
+    return Plugins(_entries(), refused=_fatal)
+
+
+def _entries() -> list[EntryPoint]:
+    """The entry points to load, in their order."""
+    entries: Iterable[EntryPoint] = entry_points(group=GROUP)
+    only = os.environ.get("WORKBENCH_LOAD_PLUGINS")
+    if os.environ.get(NO_PLUGINS):
+        entries = [entry for entry in entries if _is_bundled(entry)]
+    if only is not None:
+        wanted = {name.strip() for name in only.split(",") if name.strip()}
+        entries = [entry for entry in entries if entry.name in wanted]
+    return sorted(entries, key=lambda entry: (not _is_bundled(entry), entry.name))
+
+
+def _is_bundled(entry: EntryPoint) -> bool:
+    return _distribution(entry)[0] == NAME
+
+
+#: Entry points whose import ends the process or does not end, as `try_imports` found.
+_fatal: dict[EntryPoint, str] = {}
+_LOADED = b"workbench: it loads\n"
+_TRIAL = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from workbench.plugins import load_alone; load_alone(*sys.argv[2:])"
+)
+
+
+def try_imports() -> None:
+    """Import each plugin that is not bundled in a process of its own, all at the same time, before `plugins` does.
+
+    Those that end their process, or are not done after PATIENCE seconds, are set aside by this process, unloaded. Does
+    nothing where `plugins` was called before.
+    """
+    if plugins.cache_info().currsize:
+        return
+    import json
+    import subprocess
+    import tempfile
+    import time
+    from signal import Signals
+
+    with ExitStack() as files:
+        trials: list[tuple[EntryPoint, Any, Any]] = []
+        for entry in (entry for entry in _entries() if not _is_bundled(entry)):
+            said = files.enter_context(tempfile.TemporaryFile())  # no pipe, which a grandchild could keep open
+            command = [sys.executable, "-P", "-c", _TRIAL, json.dumps(sys.path), entry.name, _distribution(entry)[0]]
+            silent = subprocess.DEVNULL
+            process = subprocess.Popen(command, stdin=silent, stdout=said, stderr=silent, start_new_session=True)
+            files.callback(_end_group, process)
+            trials.append((entry, process, said))
+        end = time.monotonic() + plugin_guard.PATIENCE
+        for entry, process, said in trials:
+            try:
+                code = process.wait(max(0.0, end - time.monotonic()))
+                reason = f"its import ends Python ({f'exit code {code}' if code >= 0 else Signals(-code).name})"
+            except subprocess.TimeoutExpired:
+                reason = f"its import is not done after {plugin_guard.PATIENCE:g} s"
+            said.seek(0)
+            if not said.read().endswith(_LOADED):
+                _fatal[entry] = reason
+
+
+def _end_group(process: Any) -> None:
+    """End a process with those that it started."""
+    import signal
+
+    if hasattr(os, "killpg"):
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+    else:
+        process.kill()
+    process.wait()
+
+
+def load_alone(name: str, distribution: str) -> None:
+    """Load one plugin, say so on stdout, and end this process. `try_imports` starts it."""
+    Plugins(
+        entry for entry in entry_points(group=GROUP) if (entry.name, _distribution(entry)[0]) == (name, distribution)
+    )
+    sys.stdout.flush()
+    os.write(1, _LOADED)
+    os._exit(0)

@@ -1,0 +1,361 @@
+"""Which step decided the failures of a stored run: its rows are repeated with steps repaired, in a run of its own.
+
+What comes before a repaired step is answered from the journal of the run, at no cost.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from workbench.attribution import (
+    Diagnosis,
+    ReplayReport,
+    Rerun,
+    RowDiagnosis,
+    TraceStep,
+    bisect_steps,
+    label_repairs,
+    model_repairs,
+    scan_steps,
+    share_costs,
+    sibling_repairs,
+    steps_of,
+)
+from workbench.base.concurrency import run_in_loop
+from workbench.errors import BudgetSpent, SpecError, StoreError
+from workbench.evaluation import find_candidate, read_rows
+from workbench.ledger import CallInfo, Ledger, Spend
+from workbench.lm import LMPool
+from workbench.run import prepare_stored
+from workbench.runtime import Address, Draw, Repair, Runtime, SandboxChoice
+from workbench.spec import LMSpec
+from workbench.store import (
+    Candidates,
+    Evaluations,
+    RunLock,
+    RunRecord,
+    Store,
+    add_run,
+    dumps,
+    find_started_run,
+    read_options,
+    read_report,
+)
+from workbench.study import Evaluator, Result
+from workbench.task import Example, Task
+from workbench.workflow import Workflow
+
+#: Statuses of a run of replays, while it goes on and after it.
+WORKING, DONE = "replaying", "replayed"
+
+ENDED = "budget: it did not last"
+
+#: Passing runs of the same row whose answers are tried.
+MOST_SIBLINGS = 3
+
+How = Literal["lm", "fresh", "sibling", "label"]
+
+
+@dataclass(frozen=True)
+class ReplayOptions:
+    """How failures are repeated.
+
+    Attributes:
+        repair: what takes the place of a step. lm: the answer of another model; fresh: further draws of the same one;
+            sibling: what a candidate or repeat that passed on this row said there; label: of a node whose outputs are
+            all fields of the row, these.
+        lm: the other model; None: the role `proposer` of the file.
+        draws: of a step, for `fresh`.
+        scan: repair one step at a time, from the first; otherwise by bisection, which takes fewer re-runs, and is right
+            where repairing more steps never does harm. `fresh` always scans.
+        passing: a row passes from this score on.
+        rows: ids; none: those that fail. most: at most so many.
+        candidate: of a run of optimize: a hash, `baseline` or `winner`, which is the default.
+        calls: that may be paid; the file's ceilings on tokens and dollars hold, too.
+    """
+
+    repair: How = "lm"
+    lm: LMSpec | None = None
+    draws: int = 3
+    scan: bool = False
+    passing: float = 1.0
+    rows: Sequence[str] = ()
+    most: int = 20
+    candidate: str = ""
+    calls: int | None = None
+    sandbox: SandboxChoice = field(default_factory=SandboxChoice.from_environment)
+
+    def as_dict(self) -> dict[str, Any]:
+        """What tells two runs of replays apart. The budget and the sandbox do not."""
+        return {k: v for k, v in vars(self).items() if k not in ("calls", "sandbox")}
+
+
+def replay_failures(
+    run: str,
+    *,
+    options: ReplayOptions | None = None,
+    database: str | Path = "workbench.db",
+    pool: LMPool | None = None,
+    on_row: Callable[[int, int], None] = lambda done, of: None,
+) -> ReplayReport:
+    """Name the step that decided each failure of a stored run. Sealed rows are not examined.
+
+    The same call again pays nothing, and one that was killed goes on. Calls of tools that the repaired run makes anew
+    are made for real.
+
+    Args:
+        run: a run of eval or optimize: its name, its beginning, a tag, or `last`.
+        options: how.
+        database: path of the run database.
+        pool: language models in place of those of the plugins, for tests.
+        on_row: called after each row with the number of rows done, and of all.
+
+    Raises:
+        SpecError: the file of the run cannot be used any more, or there is no model to repair with.
+        StoreError: there is no such run, its data have changed, or it has no failed rows that may be examined.
+    """
+    options = options or ReplayOptions()
+    store = Store(database, create=False)
+    try:
+        row = store.find_run(run)
+        task = prepare_stored(row)
+        if task.data_hash != row["data_hash"]:
+            raise StoreError(f"the data of run {row['run']} have changed since it started, so it cannot be repeated")
+        if read_options(row).get("referred") != task.external_hash:
+            raise StoreError(
+                f"a file that the workflow of run {row['run']} refers to has changed since it started; run it again"
+            )
+        workflow = _workflow(store, row, task, options.candidate)
+        failed = _failed(store, row, task, workflow, options)
+        left_out, failed = len(failed[options.most :]), failed[: options.most]
+        passing = _passing(store, row, options, failed)
+        model = _model(task, options)
+        name, run_id, seconds = _run_of(store, row, task, workflow, options, model)
+        with RunLock(store, name):
+            budget = task.spec.budget.model_copy(update={"calls": options.calls, "minutes": None})
+            ledger = Ledger(store, run_id, budget, earlier_seconds=seconds, source=row["id"])
+            if seconds:
+                ledger.bill.forget_unanswered()  # what failed for want of a server is asked again
+            course = _Course(store, row, task, workflow, options, model, ledger, pool, passing, on_row)
+            return run_in_loop(course.go(failed, name, left_out))
+    finally:
+        store.close()
+
+
+def _workflow(store: Store, row: Any, task: Task, candidate: str) -> Workflow:
+    hash_ = find_candidate(store, row, read_report(row), candidate)
+    if hash_ is None:
+        raise StoreError(f"run {row['run']} has no result yet; name a candidate, e.g. --candidate baseline")
+    if hash_ == task.workflow.hash:
+        return task.workflow
+    tree = Candidates(store, row["id"]).find_tree(hash_)
+    assert tree is not None
+    return task.workflow.with_tree(tree)
+
+
+@dataclass(frozen=True)
+class _Failed:
+    example: Example
+    replica: int
+    score: float
+
+
+def _failed(store: Store, row: Any, task: Task, workflow: Workflow, options: ReplayOptions) -> list[_Failed]:
+    """The rows to examine, in their stored order."""
+    examples = {e.id: e for e in (*task.dataset.train, *task.dataset.val)}
+    stored = read_rows(store, row, read_report(row), workflow.hash)
+    open_rows = [r for r in stored if r["split"] != "test" and r["example"] in examples]
+    if unknown := [name for name in options.rows if name not in examples]:
+        raise StoreError(f"run {row['run']} has no train or val row '{unknown[0]}'; see workbench show {row['run']}")
+    chosen = [r for r in open_rows if r["example"] in options.rows] if options.rows else open_rows
+    failed = [r for r in chosen if r["score"] is not None and r["score"] < options.passing]
+    if not failed:
+        kept = " Its test rows are sealed, so they are not examined: score val." if stored and not open_rows else ""
+        raise StoreError(f"run {row['run']} has no failed row of train or val among its {len(chosen)}.{kept}")
+    unique = {(r["example"], r["replica"]): r for r in failed}
+    return [_Failed(examples[r["example"]], r["replica"], r["score"]) for r in unique.values()]
+
+
+def _passing(
+    store: Store, row: Any, options: ReplayOptions, failed: Sequence[_Failed]
+) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    """By example, the stored rows of candidates and repeats that passed, where these repair. Raises StoreError if there
+    is none for any failed row."""
+    found = defaultdict[str, list[Mapping[str, Any]]](list)
+    for stored in Evaluations(store, row["id"]).read_rows(None) if options.repair == "sibling" else ():
+        if stored["score"] is not None and stored["score"] >= options.passing:
+            found[stored["example"]].append(stored)
+    if options.repair == "sibling" and not any(one.example.id in found for one in failed):
+        raise StoreError(
+            f"no candidate or repeat of run {row['run']} passed on any of its {len(failed)} failed rows; repair by "
+            "another model or by fresh draws"
+        )
+    return found
+
+
+def _model(task: Task, options: ReplayOptions) -> LMSpec | None:
+    if options.repair != "lm":
+        return None
+    if options.lm is not None:
+        return options.lm
+    if (found := task.spec.roles.get("proposer")) is not None:
+        return found
+    raise SpecError(
+        "to repair steps by another model one must be named",
+        hint="Name it, e.g. --lm openai/gpt-4.1, or give the file roles: {proposer: ...}; or repair by fresh draws: "
+        "--repair fresh.",
+    )
+
+
+def _run_of(
+    store: Store, row: Any, task: Task, workflow: Workflow, options: ReplayOptions, model: LMSpec | None
+) -> tuple[str, int, float]:
+    """(name, id, seconds so far) of the run with these options, or of a new one."""
+    model_dict = None if model is None else model.model_dump(mode="json")
+    given = {"run": row["run"], "workflow": workflow.hash, **options.as_dict(), "lm": model_dict}
+    for status in (WORKING, DONE):
+        if (known := find_started_run(store, status, task.source.text, dumps(given))) is not None:
+            return known["run"], known["id"], known["seconds"] or 0.0
+    name = secrets.token_hex(4)
+    run_id = add_run(
+        store,
+        run=name,
+        name=task.spec.name,
+        status=WORKING,
+        kind="attribute",
+        spec=task.source.text,
+        options=dumps(given),
+    )
+    return name, run_id, 0.0
+
+
+def _row(failed: _Failed, found: Diagnosis | None, steps: int = 0, failure: str = "") -> RowDiagnosis:
+    return RowDiagnosis(failed.example.id, failed.score, found, steps, failure, failed.replica)
+
+
+class _UnansweredError(Exception):
+    """Infrastructure failed in a repeated run, which says nothing about the step."""
+
+
+#: By key, the attempts and US dollars of the calls of the row that is being examined, in all processes.
+_asked: ContextVar[dict[str, tuple[int, float]]] = ContextVar("asked")
+
+
+class _Course:
+    """All failed rows, several at once."""
+
+    def __init__(
+        self,
+        store: Store,
+        row: Any,
+        task: Task,
+        workflow: Workflow,
+        options: ReplayOptions,
+        model: LMSpec | None,
+        ledger: Ledger,
+        pool: LMPool | None,
+        passing: Mapping[str, Sequence[Mapping[str, Any]]],
+        on_row: Callable[[int, int], None],
+    ):
+        self.store, self.row, self.task, self.workflow, self.options = store, row, task, workflow, options
+        self.model, self.ledger, self.passing, self.on_row = model, ledger, passing, on_row
+        self.runtime = Runtime.of_spec(task.spec, ledger, pool=pool, sandbox=options.sandbox)
+        self.evaluator = Evaluator(self.runtime, task.metric, task.spec.concurrency, source=task.source)
+        self.paid = Spend()
+        ledger.on_call = self._count
+
+    def _count(self, info: CallInfo) -> None:
+        spent = Spend(info.attempts, 0, info.prompt_tokens, info.completion_tokens, info.usd, info.seconds)
+        if not info.cached:
+            self.paid.add(spent)
+        asked = _asked.get(None)
+        if asked is not None and not info.reused:
+            asked[info.key] = info.attempts, info.usd
+
+    async def go(self, failed: Sequence[_Failed], name: str, left_out: int) -> ReplayReport:
+        """Examine the rows, and store what is found with the run of this name."""
+        rows = await self._examine_all(failed)
+        how = self.options.repair if self.model is None else f"{self.options.repair}: {self.model.model}"
+        report = ReplayReport(name, self.row["run"], rows, self.paid, how, self.workflow.hash, left_out)
+        record = RunRecord(self.store, self.ledger.run_id)
+        record.end_with_report(DONE, report.as_attribution().as_dict(), max(self.ledger.seconds, 0.001))
+        self.store.flush()
+        return report
+
+    async def _examine_all(self, failed: Sequence[_Failed]) -> list[RowDiagnosis]:
+        found: list[RowDiagnosis | None] = [None] * len(failed)
+        asked = [dict[str, tuple[int, float]]() for _ in failed]
+
+        async def job(index: int) -> None:
+            _asked.set(asked[index])
+            found[index] = await self._examine(failed[index])
+            self.on_row(sum(one is not None for one in found), len(failed))
+
+        try:
+            await self.evaluator.gather(len(failed), job)
+        except BudgetSpent:
+            self.ledger.bill.check_answered()
+        finally:
+            await self.runtime.aclose()
+            RunRecord(self.store, self.ledger.run_id).save_seconds(max(self.ledger.seconds, 0.001))
+            self.ledger.close()
+        rows = [one or _row(row, None, failure=ENDED) for one, row in zip(found, failed, strict=True)]
+        return share_costs(rows, asked)
+
+    async def _examine(self, failed: _Failed) -> RowDiagnosis:
+        first = await self._run(self.workflow, failed, {})
+        assert first.trace is not None
+        steps = all_steps = steps_of(first.trace)
+        if self._passes(first):
+            words = "it passes when it is repeated: what its tools gave, or its model said, was not recorded"
+            return _row(failed, Diagnosis(None, evidence=words), len(steps))
+        if self.options.repair == "label":
+            steps, repairs = label_repairs(self.workflow, steps, failed.example.fields)
+        elif self.options.repair == "sibling":
+            repairs = sibling_repairs(steps, await self._siblings(failed))
+        else:
+            repairs = model_repairs(steps, self.model, self.options.draws)
+
+        async def run(chosen: Mapping[Address, Repair]) -> Rerun:
+            result = await self._run(self.workflow, failed, chosen)
+            return Rerun(self._passes(result), result.score)  # its cost is known when all rows are done
+
+        if not any(repairs.values()):
+            nothing = Diagnosis(None, evidence=f"none of its {len(all_steps)} steps has a repair of this kind")
+            return _row(failed, nothing, len(all_steps))
+        search = scan_steps if self.options.scan or self.options.repair == "fresh" else bisect_steps
+        try:
+            found = await search(steps, run, lambda step: repairs.get(step.index, ()))
+        except _UnansweredError as error:
+            return _row(failed, None, len(all_steps), str(error))
+        lacking = [s for s in steps if not repairs.get(s.index) and (found.step is None or s.index < found.step.index)]
+        if lacking:
+            found.confidence /= 2
+            found.evidence += f"; {len(lacking)} steps{' before it' if found.step else ''} have no repair of this kind"
+        return _row(failed, found, len(all_steps))
+
+    async def _run(self, workflow: Workflow, failed: _Failed, repairs: Mapping[Address, Repair]) -> Result:
+        draw = Draw(failed.replica, repairs=repairs)
+        found = await self.evaluator.run_one(self.evaluator.program(workflow), failed.example, draw, traces=True)
+        if found.score is None and repairs:
+            raise _UnansweredError(f"not answered: {found.message}")
+        return found
+
+    def _passes(self, result: Result) -> bool:
+        return result.score is not None and result.score >= self.options.passing
+
+    async def _siblings(self, failed: _Failed) -> list[list[TraceStep]]:
+        """The steps of passing runs of the row: each is repeated from the journal."""
+        found: list[list[TraceStep]] = []
+        for stored in self.passing.get(failed.example.id, ())[:MOST_SIBLINGS]:
+            workflow = _workflow(self.store, self.row, self.task, stored["candidate"])
+            passed = await self._run(workflow, _Failed(failed.example, stored["replica"], 1.0), {})
+            if passed.trace is not None and self._passes(passed):
+                found.append(steps_of(passed.trace))
+        return found

@@ -1,0 +1,24 @@
+"""A gateway: agents ask their models as ever, through the APIs of OpenAI and Anthropic, and we answer.
+
+`Gateway` listens on this machine alone. Each secret leads to one `GatewaySession`, which gets an `Ask` and gives
+`workbench.lm.Response`s. Nothing here calls a language model, counts or stores.
+"""
+
+from workbench_external.gateway.access import in_address
+from workbench_external.gateway.asks import Ask, GatewaySession, Refused, refusal_of
+from workbench_external.gateway.passed import as_it_is_sent
+from workbench_external.gateway.replaced import without_places
+from workbench_external.gateway.server import Gateway
+from workbench_external.gateway.table import TABLE
+
+__all__ = [
+    "TABLE",
+    "Ask",
+    "Gateway",
+    "GatewaySession",
+    "Refused",
+    "as_it_is_sent",
+    "in_address",
+    "refusal_of",
+    "without_places",
+]

@@ -1,0 +1,161 @@
+"""Who may ask: whose secret stands in the path or in a header, that no web page sent the request, and how an agent gets
+its secret: by variables of its environment."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+import secrets
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from workbench.errors import SpecError
+from workbench_external.gateway.asks import GatewaySession, Refused
+from workbench_external.gateway.responses import StoredAnswers
+from workbench_external.gateway.returned import ReturnedTurns
+
+#: What secrets of ours begin with: such a key in a header is never somebody's own.
+PREFIX = "sk-workbench-"
+#: Requests of one secret at once.
+MOST_AT_ONCE = 4096
+
+#: Headers with keys, in the order in which they count.
+_KEYS = {"authorization": "Authorization", "x-api-key": "x-api-key", "api-key": "api-key"}
+_SECRET = re.compile(r"[A-Za-z0-9_-]{24,200}")
+
+
+@dataclass(eq=False, slots=True)
+class Admitted:
+    """Who was admitted: the session, its requests in flight, the answers that it may refer to, and turns of models as
+    their providers want them back."""
+
+    session: GatewaySession
+    requests: set[asyncio.Task[object]] = field(default_factory=set)
+    stored: StoredAnswers = field(default_factory=StoredAnswers)
+    returned: ReturnedTurns = field(default_factory=ReturnedTurns)
+
+
+class Door:
+    """The secrets that lead in. They are looked up by their digest, so that the time it takes tells nothing of them."""
+
+    def __init__(self) -> None:
+        self._admitted: dict[bytes, Admitted] = {}
+
+    def admit(self, session: GatewaySession, secret: str | None) -> str:
+        """The secret. Raises SpecError for one that is too short, unfit for an address, or in use."""
+        made = PREFIX + secrets.token_urlsafe(32) if secret is None else secret
+        if not _SECRET.fullmatch(made):
+            raise SpecError(
+                "the secret of a gateway has 24 to 200 letters, digits, '-' and '_'",
+                hint='Write, say, the output of: python -c "import secrets; print(secrets.token_urlsafe(32))"',
+            )
+        if _digest(made) in self._admitted:
+            raise SpecError("this secret is already in use", hint="Give each session a secret of its own.")
+        self._admitted[_digest(made)] = Admitted(session)
+        return made
+
+    def dismiss(self, secret: str) -> Admitted | None:
+        """Who had the secret, which leads nowhere from now on."""
+        return self._admitted.pop(_digest(secret), None)
+
+    def dismiss_all(self) -> list[Admitted]:
+        """All who were admitted; no secret leads anywhere from now on."""
+        found, self._admitted = [*self._admitted.values()], {}
+        return found
+
+    def everybody(self) -> list[Admitted]:
+        return [*self._admitted.values()]
+
+    def find(self, in_path: str | None, headers: Mapping[str, str]) -> Admitted:
+        """Whose request it is, by the path or else by its keys. Raises Refused (401).
+
+        A key that is nobody's does not matter beside a path that is somebody's: an agent may have one of its own in its
+        configuration. A key that is another session's, or was, does.
+        """
+        keys = _keys(headers)
+        shown = [in_path, *keys] if in_path is not None else [key for key in keys if self._is_ours(key)]
+        found = self._admitted.get(own := _digest(shown[0])) if shown else None
+        if found is None:
+            raise Refused(401, "auth", "This gateway does not know the secret, or its session has ended.")
+        if any(key != shown[0] and _digest(key) != own and self._is_ours(key) for key in keys):
+            raise Refused(401, "auth", "The request shows secrets of two sessions. Send one of them.")
+        return found
+
+    def _is_ours(self, key: str) -> bool:
+        return key.startswith(PREFIX) or _digest(key) in self._admitted
+
+
+def _keys(headers: Mapping[str, str]) -> list[str]:
+    """All keys that a request shows. Raises Refused (400) for a header that is there twice: which one counts?"""
+    found: dict[str, str] = {}
+    for own, value in headers.items():
+        if (name := own.lower()) not in _KEYS:
+            continue
+        if name in found:
+            raise Refused(400, "bad_request", f"The header {_KEYS[name]} is there more than once. Send it once.")
+        kind, _, token = value.strip().partition(" ")
+        found[name] = value.strip() if name != "authorization" else token.strip() if kind.lower() == "bearer" else ""
+    return [found[name] for name in _KEYS if found.get(name)]
+
+
+def _digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
+
+
+def in_address(host: str) -> str:
+    """A host as it stands in an address: an IPv6 one in brackets."""
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
+
+
+def own_names(host: str, port: int) -> frozenset[str]:
+    """What a client on this machine may call a gateway that listens there."""
+    return frozenset(f"{name}:{port}" for name in ("127.0.0.1", "localhost", host.lower()))
+
+
+def check_sender(headers: Mapping[str, str], names: Collection[str] | None) -> None:
+    """Raise Refused (403) for a request that a browser may have sent for a page of somebody else.
+
+    names: of the gateway, with its port; None where other machines reach it, by whatever name.
+
+    A page whose own name was made to lead here (DNS rebinding) still sends that name as the host. A page that asks
+    127.0.0.1 itself is given away by its origin; agents send none.
+    """
+    if names is not None and headers.get("Host", "").lower() not in names:
+        raise Refused(403, "forbidden", "This gateway answers only to its own address on this machine.")
+    if "Origin" in headers or headers.get("Sec-Fetch-Site", "none") != "none":
+        raise Refused(403, "forbidden", "This gateway answers no web page.")
+
+
+#: What stock clients read, by provider: {url} is the address with the secret and without the API's own path. Those
+#: after the first two are only set where an agent has some of them: their presence alone makes frameworks choose a
+#: provider.
+VARIABLES: Mapping[str, Mapping[str, str]] = {
+    "openai": {"OPENAI_BASE_URL": "{url}/v1", "OPENAI_API_BASE": "{url}/v1", "OPENAI_API_KEY": "{secret}"},
+    "anthropic": {
+        "ANTHROPIC_BASE_URL": "{url}",
+        "ANTHROPIC_API_BASE": "{url}",  # LiteLLM reads it first
+        "ANTHROPIC_API_KEY": "{secret}",
+        "ANTHROPIC_AUTH_TOKEN": "{secret}",
+    },
+    "azure": {"AZURE_OPENAI_ENDPOINT": "{url}", "AZURE_OPENAI_API_KEY": "{secret}"},
+    "litellm azure": {"AZURE_API_BASE": "{url}", "AZURE_API_KEY": "{secret}"},
+    "litellm vllm": {"HOSTED_VLLM_API_BASE": "{url}/v1", "HOSTED_VLLM_API_KEY": "{secret}"},
+    "litellm openrouter": {"OPENROUTER_API_BASE": "{url}/v1", "OPENROUTER_API_KEY": "{secret}"},
+    "litellm deepseek": {"DEEPSEEK_API_BASE": "{url}/v1", "DEEPSEEK_API_KEY": "{secret}"},
+}
+_ALWAYS = ("openai", "anthropic")
+
+
+def variables_for(url: str, secret: str, inherited: Mapping[str, str]) -> dict[str, str]:
+    """The variables that lead an agent here. inherited: the environment that it has else.
+
+    No proxy stands between it and this machine: NO_PROXY is what it was, and loopback.
+    """
+    found: dict[str, str] = {}
+    for provider, names in VARIABLES.items():
+        if provider in _ALWAYS or names.keys() & inherited.keys():
+            found |= {name: form.format(url=url, secret=secret) for name, form in names.items()}
+    for name in ("NO_PROXY", "no_proxy"):
+        found[name] = ",".join(filter(None, (inherited.get(name), "127.0.0.1,localhost")))
+    return found

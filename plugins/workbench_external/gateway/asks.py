@@ -1,0 +1,151 @@
+"""What an agent asks, in our terms; who answers; and what an agent is told that gets no answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from workbench.errors import BudgetSpent, FailureKind, Interrupted, LMError, NodeError, ServerDead
+from workbench.lm import Message, Native, NotCarried, Pieces, Response
+from workbench_external.gateway.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What an agent asks a model.
+
+    The same request gives an equal Ask, whatever its API: nothing in it is drawn or comes from a clock.
+
+    Args:
+        model: as the agent named it.
+        messages: in the form of chat completions, as `workbench.lm.Request` has them; content is a text, or a list of
+            parts where there is an image.
+        tools: likewise, functions only.
+        settings: the fields of `workbench.lm.Request` that were set: temperature, top_p, max_tokens, stop,
+            response_format, logprobs, and extra (tool_choice, seed, ... in the form of chat completions).
+        samples: how many answers.
+        stream: whether the answer is sent as events.
+        native: for a session that `passes`, the request as the agent wrote it; then messages, tools and settings are
+            what can be read of it without refusing anything, and `view` says where the texts stand in its body.
+        read: makes of such a body an Ask in the form of chat completions. Raises Refused.
+        pieces: takes the answer as it comes.
+    """
+
+    model: str
+    messages: tuple[Message, ...]
+    tools: tuple[Mapping[str, Any], ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    samples: int = 1
+    stream: bool = False
+    native: Native | None = None
+    view: View | None = field(default=None, compare=False, repr=False)
+    read: Callable[[Mapping[str, Any]], Ask] | None = field(default=None, compare=False, repr=False)
+    pieces: Pieces | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def content(self) -> Any:
+        """What identifies the request, but for the model: equal for equal ones."""
+        if self.native is not None:
+            return self.native.as_dict()
+        return [self.messages, self.tools, self.settings, self.samples]
+
+
+class Refused(Exception):
+    """A request that gets no answer. The agent is told in the form of the API that it used.
+
+    Args:
+        status: of HTTP.
+        kind: a FailureKind or another word, e.g. "budget", after which no client tries again.
+        message: for the agent's log: what was wrong, where, and what to send instead. Never about other rows.
+        retry_after: seconds after which the agent may try again.
+        headers: further ones of the response.
+        field: the place in the request that is wrong, e.g. `messages[0].content`.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        kind: str,
+        message: str,
+        retry_after: float | None = None,
+        headers: Mapping[str, str] | None = None,
+        field: str | None = None,
+    ):
+        self.status, self.kind, self.message = status, str(kind), message
+        self.retry_after, self.headers, self.field = retry_after, dict(headers or {}), field
+        super().__init__(message)
+
+    def all_headers(self) -> dict[str, str]:
+        """The headers, with those that clients read before they try again."""
+        found = dict(self.headers)
+        if self.retry_after is not None:
+            found["retry-after"] = f"{max(0.0, self.retry_after):g}"
+        if self.kind in _FINAL:
+            found["x-should-retry"] = "false"
+        return found
+
+
+#: Another attempt cannot help, though clients try again after such a status.
+_FINAL = {"budget", "ended", "internal"}
+
+
+class GatewaySession(Protocol):
+    """Who stands behind a secret: a row of a run, or a client of a served workflow.
+
+    A call is cancelled when the agent hangs up, and when the secret is dismissed. A session that takes requests as
+    they are (`Ask.native`) has `passes = True`, and may have `forward(method, path, body, headers, ask)` for paths that
+    ask no model: (status, headers, body) of the server's answer, or None where there is no such server. ask: the same
+    request, if its texts may be replaced. It may also have `note_refusal(error)`: it is told of requests that got no
+    answer.
+    """
+
+    async def complete(self, ask: Ask) -> Sequence[Response]:
+        """As many answers as `ask.samples`, or one with `Response.native`, which holds them all. Raises Refused."""
+        ...
+
+    async def embed(self, texts: Sequence[str], model: str) -> tuple[Sequence[Sequence[float]], int]:
+        """A vector for each text, and the number of tokens read. Raises Refused."""
+        ...
+
+    def models(self) -> Sequence[str]:
+        """The names that are listed; others may be asked for, too."""
+        ...
+
+
+def refusal_of(error: Exception) -> Refused:
+    """What an agent is told of an error of ours. Messages of servers and of Python stay here: they may name files,
+    addresses and keys."""
+    match error:
+        case Refused():
+            return error
+        case BudgetSpent():
+            return Refused(429, "budget", "The budget for this agent is spent. Do not try again.")
+        case NotCarried():
+            return Refused(error.status or 400, "unsupported", str(error), field=error.field)
+        case LMError():
+            return _of_kind(error.kind, error.retry_after)
+        case NodeError():
+            return _of_kind(error.kind, None)
+        case Interrupted():
+            return Refused(429, "ended", "The run was stopped. Do not try again.")
+        case ServerDead():
+            return Refused(503, FailureKind.SERVER, "The language model's server no longer answers.")
+        case _:
+            return Refused(500, "internal", "The gateway failed on this request. The log of its run says why.")
+
+
+_TOLD = {
+    FailureKind.RATE_LIMIT: (429, "The language model asks to wait."),
+    FailureKind.TIMEOUT: (504, "The language model did not answer in time."),
+    FailureKind.TOO_LONG: (400, "The prompt is too long for the model's context. Send fewer or shorter messages."),
+    FailureKind.BAD_REQUEST: (400, "The language model's server refused the request as it was sent."),
+    FailureKind.UNSUPPORTED: (400, "The language model lacks what the request asks for (images, tools or a format)."),
+    FailureKind.REFUSED: (400, "The language model refused to answer."),
+    FailureKind.POLICY: (403, "A rule of the policy forbids this request."),
+}
+
+
+def _of_kind(kind: FailureKind, retry_after: float | None) -> Refused:
+    status, message = _TOLD.get(kind, (502, "The language model did not answer."))
+    return Refused(status, kind, message, retry_after)

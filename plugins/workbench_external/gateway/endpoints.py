@@ -1,0 +1,251 @@
+"""What each path of the two APIs does: a body in, an answer or events out; no HTTP."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+
+from workbench.lm import Response
+from workbench_external.gateway import anthropic_messages as claude
+from workbench_external.gateway import chat
+from workbench_external.gateway.access import Admitted
+from workbench_external.gateway.asks import Ask, Refused
+from workbench_external.gateway.chat_events import ChatWriter
+from workbench_external.gateway.message_events import MessageWriter
+from workbench_external.gateway.passed import (
+    Passed,
+    RestoringReader,
+    conversation_of,
+    pass_ask,
+    passed_headers,
+    read_passed,
+)
+from workbench_external.gateway.response_events import ResponseWriter, as_message, write_failure
+from workbench_external.gateway.responses import read_response, refuse_background
+from workbench_external.gateway.writing import Asked, Body, Event, Writer, write_body, write_events
+
+Answer = Callable[[Admitted, Asked], Awaitable[Body | Iterator[Event] | Passed]]
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How an API writes an error: as a body, and in a stream that has begun. named: events have names, `event: ...`."""
+
+    write_error: Callable[[Refused], Body]
+    fail_stream: Callable[[Refused], Body]
+    named: bool
+
+
+CHAT = Dialect(chat.write_error, chat.write_error, named=False)
+RESPONSES = Dialect(chat.write_error, write_failure, named=True)
+MESSAGES = Dialect(claude.write_error, claude.write_error, named=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """answer: takes who asks and what; gives a body, what a server of the same API answered, or, where the endpoint
+    streams and the request says `stream`, events: of the whole answer, or of the end of one whose pieces have come.
+    Events are written as they are read, not before. writer: writes answers for this endpoint."""
+
+    method: str
+    path: re.Pattern[str]
+    dialect: Dialect
+    answer: Answer
+    streams: bool = False
+    writer: type[Writer] | None = None
+
+
+async def complete_chat(who: Admitted, asked: Asked) -> Body | Iterator[Event] | Passed:
+    ask = pass_ask(who, "chat", asked, chat.read_chat) or chat.read_chat(asked.body)
+    found = await _answers(who, ask)
+    return found if isinstance(found, Passed) else _written(asked, ask, found)
+
+
+async def complete_text(who: Admitted, asked: Asked) -> Body | Iterator[Event] | Passed:
+    """OpenAI's Completions: only a server of the same API answers, since a text to go on with is no chat."""
+    ask = pass_ask(who, "completions", asked, chat.refuse_completion)
+    found = await _answers(who, ask or chat.refuse_completion(asked.body))
+    if not isinstance(found, Passed):
+        chat.refuse_completion(asked.body)
+    return found
+
+
+async def respond(who: Admitted, asked: Asked) -> Body | Iterator[Event] | Passed:
+    body = asked.body
+    refuse_background(body)
+    read = partial(read_response, stored=who.stored)
+    ask = pass_ask(who, "responses", asked, lambda body: read(body)[0], who.stored.earlier(body)) or read(body)[0]
+    found = await _answers(who, ask)
+    if isinstance(found, Passed):
+        who.stored.keep_passed(partial(read_passed, ask, found))
+        return found
+    written = _written(asked, ask, found)
+
+    def kept() -> Iterator[Event]:
+        if not isinstance(written, Mapping):
+            yield from written
+        if body.get("store") is not False:
+            try:
+                conversation = read(body)[1]
+            except Refused:  # answered though no chat could be told all of it
+                conversation = conversation_of(ask)
+            who.stored.keep(asked.writer.body(), (*conversation, as_message(ask, found[0])))
+
+    if not isinstance(written, Mapping):
+        return kept()
+    deque(kept(), maxlen=0)
+    return written
+
+
+async def show_response(who: Admitted, asked: Asked) -> Body | Passed:
+    return await _forwarded(who, asked, asked.named) or who.stored.body(asked.named)
+
+
+async def delete_response(who: Admitted, asked: Asked) -> Body | Passed:
+    if (found := await _forwarded(who, asked, asked.named)) is not None:
+        return found
+    who.stored.drop(asked.named)
+    return {"id": asked.named, "object": "response", "deleted": True}
+
+
+async def complete_message(who: Admitted, asked: Asked) -> Body | Iterator[Event] | Passed:
+    ask = pass_ask(who, "messages", asked, claude.read_messages) or claude.read_messages(asked.body)
+    found = await _answers(who, ask)
+    return found if isinstance(found, Passed) else _written(asked, ask, found)
+
+
+async def count_tokens(who: Admitted, asked: Asked) -> Body | Passed:
+    ask = pass_ask(who, "messages", asked, claude.read_messages)
+    return await _forwarded(who, asked, ask=ask) or claude.write_count(claude.read_counted(asked.body))
+
+
+async def embed(who: Admitted, asked: Asked) -> Body:
+    texts, model = chat.read_embeddings(asked.body)
+    vectors, tokens = await who.session.embed(texts, model)
+    return chat.write_embeddings(asked.body, vectors, tokens, model)
+
+
+async def list_models(who: Admitted, asked: Asked) -> Body:
+    return chat.write_model(asked.named) if asked.named else chat.write_models(who.session.models())
+
+
+async def list_claude_models(who: Admitted, asked: Asked) -> Body:
+    return claude.write_model(asked.named) if asked.named else claude.write_models(who.session.models())
+
+
+async def count_input(who: Admitted, asked: Asked) -> Body | Passed:
+    ask = pass_ask(who, "responses", asked, chat.refuse_completion, who.stored.earlier(asked.body))
+    return await _forwarded(who, asked, ask=ask) or _missing(asked)
+
+
+async def pass_on(who: Admitted, asked: Asked) -> Passed:
+    """A path that asks no model, for the server of the session's model."""
+    return await _forwarded(who, asked) or _missing(asked)
+
+
+def _missing(asked: Asked) -> Passed:
+    raise Refused(
+        404, "not_found", f"The model's server has no {asked.path.partition('?')[0]}, and none is served here."
+    )
+
+
+async def _forwarded(who: Admitted, asked: Asked, number: str = "", ask: Ask | None = None) -> Passed | None:
+    """What the server of the session's model answers; None where there is none with such a path.
+
+    number: of an answer, which is not asked for there if we have written it. ask: the request, if its texts may be
+    replaced.
+    """
+    forward = getattr(who.session, "forward", None)
+    if forward is None or (number and who.stored.wrote(number)):
+        return None
+    body = asked.body if asked.method == "POST" else None
+    found = await forward(asked.method, asked.path, body, passed_headers(asked.headers), ask)
+    return None if found is None else Passed(found[2], found[1], found[0])
+
+
+def _written(asked: Asked, ask: Ask, responses: Sequence[Response]) -> Body | Iterator[Event]:
+    if asked.pieces.source.begun:
+        return asked.writer.end(responses)
+    write = write_events if ask.stream else write_body
+    return write(asked.writer, ask.messages, responses)
+
+
+async def _answers(who: Admitted, ask: Ask) -> Sequence[Response] | Passed:
+    responses = await who.session.complete(ask if ask.native is not None else who.returned.restore(ask))
+    read = ask.read.last if isinstance(ask.read, RestoringReader) else None
+    who.returned.keep(read or ask, responses)
+    if len(responses) == 1 and (native := responses[0].native) is not None:
+        return Passed(native["raw"].encode(), native["headers"])
+    if len(responses) != ask.samples:
+        raise ValueError(f"{len(responses)} answers to a request for {ask.samples}")
+    return responses
+
+
+def _endpoint(
+    method: str,
+    path: str,
+    dialect: Dialect,
+    answer: Answer,
+    streams: bool = False,
+    writer: type[Writer] | None = None,
+) -> Endpoint:
+    return Endpoint(method, re.compile(path), dialect, answer, streams or writer is not None, writer)
+
+
+ENDPOINTS = (
+    _endpoint("POST", "/chat/completions", CHAT, complete_chat, writer=ChatWriter),
+    _endpoint("POST", "/responses", RESPONSES, respond, writer=ResponseWriter),
+    _endpoint("GET", "/responses/((?!input_tokens$)[^/]+)", RESPONSES, show_response),
+    _endpoint("DELETE", "/responses/((?!input_tokens$)[^/]+)", RESPONSES, delete_response),
+    _endpoint("POST", "/responses/input_tokens", RESPONSES, count_input),
+    _endpoint("GET", "/responses/[^/]+/input_items", RESPONSES, pass_on),
+    _endpoint("POST", "/responses/[^/]+/cancel", RESPONSES, pass_on),
+    _endpoint("POST", "/completions", CHAT, complete_text, streams=True),
+    _endpoint("POST", "/moderations", CHAT, pass_on),
+    _endpoint("POST", "/embeddings", CHAT, embed),
+    _endpoint("POST", "/messages", MESSAGES, complete_message, writer=MessageWriter),
+    _endpoint("POST", "/messages/count_tokens", MESSAGES, count_tokens),
+    _endpoint("GET", "/models(?:/(.+))?", MESSAGES, list_claude_models),
+    _endpoint("GET", "/models(?:/(.+))?", CHAT, list_models),
+)
+
+
+def asked_of(endpoint: Endpoint, path: str, body: Body, named: str, headers: Mapping[str, str]) -> Asked:
+    """A request to an endpoint."""
+    asked = Asked(endpoint.method, path, body, named, headers, write=endpoint.writer)
+    asked.pieces.wanted = endpoint.streams and body.get("stream") is True
+    return asked
+
+
+def find_endpoint(method: str, path: str, dialect: Dialect) -> tuple[Endpoint, str]:
+    """The endpoint, and what the path names. Raises Refused (404, 405)."""
+    allowed: list[str] = []
+    for endpoint in ENDPOINTS:
+        if (endpoint.dialect is MESSAGES) != (dialect is MESSAGES):
+            continue
+        if (found := endpoint.path.fullmatch(path)) is not None:
+            if endpoint.method == method:
+                return endpoint, (found[1] or "") if endpoint.path.groups else ""
+            allowed.append(endpoint.method)
+    if allowed:
+        told = ", ".join(allowed)
+        raise Refused(405, "method_not_allowed", f"This path takes {told}.", headers={"Allow": told})
+    raise Refused(404, "not_found", "This gateway serves chat/completions, responses, embeddings, models and messages.")
+
+
+@lru_cache(maxsize=256)
+def _dialects_of(path: str) -> frozenset[Dialect]:
+    return frozenset(endpoint.dialect for endpoint in ENDPOINTS if endpoint.path.fullmatch(path) is not None)
+
+
+def dialect_of(path: str, headers: Mapping[str, str]) -> Dialect:
+    """That of the path. Where both APIs have it, or none, Anthropic's clients are known by the version they name."""
+    having = _dialects_of(path)
+    if len(having) == 1:
+        return next(iter(having))
+    if path.startswith("/messages") or "anthropic-version" in headers:
+        return MESSAGES
+    return RESPONSES if path.startswith("/responses") else CHAT

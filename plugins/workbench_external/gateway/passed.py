@@ -1,0 +1,178 @@
+"""Requests and answers that pass as they are, where the model's server speaks the API of the agent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from workbench.base.type_guards import is_dict, is_list
+from workbench.errors import LMError
+from workbench.lm import Message, Native, NotCarried, Request, join_events, limit_name, most_tokens, plain_message
+from workbench.lm import body_of as loaded
+from workbench_external.gateway import fields as f
+from workbench_external.gateway.access import Admitted
+from workbench_external.gateway.asks import Ask, Refused
+from workbench_external.gateway.replaced import replace_texts, without_places
+from workbench_external.gateway.table import INERT
+from workbench_external.gateway.view import PLACE, Place, View, read_view
+from workbench_external.gateway.writing import Asked
+
+#: Headers of an agent that change an answer.
+_HEADERS = ("anthropic-beta", "anthropic-version", "openai-beta")
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """What a server answered."""
+
+    raw: bytes
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    status: int = 200
+
+    @property
+    def type(self) -> str:
+        """A stream begins with a field of an event, and no JSON does."""
+        events = self.raw.lstrip(b"\xef\xbb\xbf \r\n").startswith((b"data:", b"event:", b":", b"id:", b"retry:"))
+        return "text/event-stream; charset=utf-8" if events else "application/json"
+
+
+def passed_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Those that pass with a request."""
+    return {name: value for name in _HEADERS if (value := headers.get(name)) is not None}
+
+
+def pass_ask(
+    who: Admitted,
+    api: str,
+    asked: Asked,
+    read: Callable[[Mapping[str, Any]], Ask],
+    earlier: Sequence[Message] = (),
+) -> Ask | None:
+    """The request as it is, for a session that takes it so; None for another one.
+
+    read: makes an Ask in the form of chat completions of a body, and raises Refused for what would be lost. earlier:
+    the conversation that the request goes on with. Raises Refused (400).
+    """
+    if not getattr(who.session, "passes", False):
+        return None
+    body = asked.body
+    model = f.as_name(body.get("model"), "model", "Send the name of a model.")
+    samples = 1 if body.get("n") is None else f.as_whole(body["n"], "n", 1, f.MOST_SAMPLES)
+    view = read_view(api, body, earlier)
+    settings: dict[str, Any] = {"max_tokens": most_tokens(api, body), "response_format": view.form}
+    if isinstance(body.get("temperature"), int | float):
+        settings["temperature"] = float(body["temperature"])
+    if body.get("logprobs") is True:
+        settings["logprobs"] = True
+    if (choice := body.get("tool_choice")) is not None:
+        settings["extra"] = {"tool_choice": "auto" if choice == {"type": "auto"} else choice}
+    native = Native(api, body, passed_headers(asked.headers), INERT[api], restored=partial(_restored, who, api))
+    streams = body.get("stream") is True
+    given = {name: value for name, value in settings.items() if value is not None}
+    messages, tools = tuple(view.messages), tuple(view.tools)
+    return Ask(model, messages, tools, given, samples, streams, native, view, RestoringReader(who, read), asked.pieces)
+
+
+class RestoringReader:
+    """Reads bodies for servers of another API. last: the latest one, as the agent sent its turns."""
+
+    def __init__(self, who: Admitted, read: Callable[[Mapping[str, Any]], Ask]):
+        self._who, self._read = who, read
+        self.last: Ask | None = None
+
+    def __call__(self, body: Mapping[str, Any]) -> Ask:
+        """With what providers added to earlier turns put back. Raises Refused."""
+        self.last = self._read(body)
+        return self._who.returned.restore(self.last)
+
+
+def _restored(who: Admitted, api: str, body: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    sent = body.get("messages") if api == "chat" else None
+    messages = who.returned.restore_messages(sent) if is_list(sent) else None
+    return None if messages is None else {"messages": messages}
+
+
+def as_it_is_sent(
+    ask: Ask,
+    messages: Sequence[Message],
+    tools: Sequence[Mapping[str, Any]],
+    form: Mapping[str, Any] | None,
+    changed: Mapping[str, Any],
+    make: Callable[[Ask], Request],
+) -> Native:
+    """The request with other texts in the places of its own.
+
+    Args:
+        messages, tools, form: changed copies of those of the `ask`, perhaps with further ones.
+        changed: settings that take the place of the agent's: `temperature`, `max_tokens`, `n`; None takes one out.
+        make: makes a request of what can be carried to a server of another API.
+    """
+    native, view, read = ask.native, ask.view, ask.read
+    assert native is not None and view is not None and read is not None
+    sent = _not_kept_there(view, messages)
+    body = replace_texts(view, native.body, sent, tools, form)
+    for name, value in changed.items():
+        body[limit_name(native.api, body) if name == "max_tokens" else name] = value
+    body = {name: value for name, value in body.items() if not (name in changed and value is None)}
+
+    own = {_ids(message): message for message in messages if PLACE not in message and message.get("tool_calls")}
+    replaced = [*_said_before(view, messages)]
+
+    def convert(body: Mapping[str, Any]) -> Request:
+        """Turns of the model that the agent has not seen stay as they came, and none of them is kept elsewhere."""
+        if len(sent) < len(messages):
+            body = {**body, "input": replace_texts(view, native.body, messages)["input"]}
+        if own and native.api == "chat":
+            body = {**body, "messages": [plain_message(m) if _ids(m) in own else m for m in body["messages"]]}
+        try:
+            found = read(body)
+            turns = [own.get(_ids(message), message) if own else message for message in found.messages]
+            turns = [next((new for old, new in replaced if old == message), message) for message in turns]
+            return make(replace(found, messages=tuple(turns)))
+        except Refused as refused:
+            raise NotCarried(refused.message, refused.field, refused.status) from None
+
+    return replace(native, body=body, convert=convert)
+
+
+def _not_kept_there(view: View, messages: Sequence[Message]) -> Sequence[Message]:
+    """Messages without those of ours that stand before what the body only refers to: the server that keeps that was
+    sent them with it."""
+    before = [n for n, m in enumerate(messages) if PLACE in m and view.places[m[PLACE]] == Place()]
+    ours = messages[: before[-1]] if before else ()
+    kept = [m for m in ours if PLACE in m or m.get("role") == "system"]
+    return [*kept, *messages[before[-1] :]] if len(kept) < len(ours) else messages
+
+
+def _said_before(view: View, messages: Sequence[Message]) -> Iterator[tuple[Message, Message]]:
+    """(as it was kept, with other texts) of each replaced message that the body does not hold, but refers to."""
+    for message in messages:
+        place = message.get(PLACE)
+        if place is not None and view.places[place] == Place():
+            old, new = without_places([view.messages[place], message])
+            if old != new:
+                yield old, new
+
+
+def _ids(message: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(str(call.get("id")) for call in message.get("tool_calls") or ())
+
+
+def read_passed(ask: Ask, found: Passed) -> tuple[str, tuple[Message, ...]] | None:
+    """(the id of an answer of another server's, the conversation that it ends), for the traces of requests that go on;
+    None for one that cannot be read."""
+    try:
+        body = join_events("responses", found.raw) or loaded(found.raw)
+    except LMError:
+        return None
+    if not is_dict(body) or not isinstance(body.get("id"), str):
+        return None
+    said = read_view("responses", {"input": body.get("output")}).messages
+    return body["id"], (*conversation_of(ask), *without_places(said))
+
+
+def conversation_of(ask: Ask) -> tuple[Message, ...]:
+    """What was said in a request that passes, without its instructions."""
+    return tuple(without_places([m for m in ask.messages if m["role"] not in ("system", "developer")]))

@@ -1,0 +1,258 @@
+"""The server: a loopback address, its limits and deadlines, and what becomes of requests in flight."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import math
+import os
+import re
+from collections.abc import Callable, Collection, Mapping
+from socket import gethostname
+from typing import TYPE_CHECKING, Any
+
+from workbench.base.type_guards import is_dict, is_list
+from workbench.errors import FailureKind, SpecError
+from workbench.lm import MAX_BODY, is_loopback, storable
+from workbench_external.gateway.access import (
+    MOST_AT_ONCE,
+    Admitted,
+    Door,
+    check_sender,
+    in_address,
+    own_names,
+    variables_for,
+)
+from workbench_external.gateway.asks import GatewaySession, Refused, refusal_of
+from workbench_external.gateway.endpoints import Dialect, Endpoint, asked_of, dialect_of, find_endpoint
+from workbench_external.gateway.passed import Passed
+from workbench_external.gateway.streaming import Stream, as_it_came, encode
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+#: Seconds for the body of a request to arrive; for answers to be written when the gateway closes.
+BODY_SECONDS, CLOSE_SECONDS = 30.0, 1.0
+
+#: /s/SECRET, what clients put before an endpoint, and the endpoint.
+_PATH = re.compile(r"(?:/s/([^/]*))?(?:/openai)?(?:/v1|/deployments/[^/]+)?(/.*)?")
+_SLASHES = re.compile("//+")
+#: Half of a character, which no encoding of text can hold, begins so in JSON.
+_HALF = re.compile(rb"\\ud[89a-f]", re.IGNORECASE)
+
+#: Addresses that stand for all of a machine's.
+_EVERYWHERE = ("0.0.0.0", "[::]")
+
+#: aiohttp would log requests that it cannot read, with a traceback and whatever secret their address holds.
+_QUIET = logging.Logger("workbench_external.gateway", logging.CRITICAL + 1)
+
+
+class Gateway:
+    """Answers agents on this machine. Use it in the event loop that opened it, and close it with `aclose`."""
+
+    def __init__(self, on_error: Callable[[Exception], None] | None = None):
+        self.address, self._names = "", None
+        self._door, self._on_error, self._draining = Door(), on_error, False
+        self._listening: asyncio.Server | None = None
+        self._server: web.Server | None = None
+
+    @classmethod
+    async def open(
+        cls,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        on_error: Callable[[Exception], None] | None = None,
+        *,
+        beyond: bool = False,
+    ) -> Gateway:
+        """A gateway that listens.
+
+        Args:
+            host: a loopback address.
+            port: 0 takes a free one.
+            beyond: other machines, and containers, may reach it, if the host is theirs to reach: with the secret.
+            on_error: is told of exceptions that no agent is told of: faults of a session or of ours.
+
+        Raises SpecError for a host that other machines reach, unless they may, and OSError for a port that is taken.
+        """
+        from aiohttp import web
+
+        host = in_address(host)
+        local = is_loopback(f"http://{host}")
+        if not (local or beyond):
+            raise SpecError(f"a gateway cannot listen at {host}", hint="It is for agents on this machine: 127.0.0.1.")
+        made = cls(on_error)
+        made._server = web.Server(
+            made._handle,
+            handler_cancellation=True,
+            access_log=None,  # type: ignore[arg-type]
+            logger=_QUIET,
+            auto_decompress=False,
+        )
+        listening = await asyncio.get_running_loop().create_server(made._server, host.strip("[]"), port, backlog=1024)
+        made._listening, taken = listening, listening.sockets[0].getsockname()[1]
+        shown = gethostname() if host in _EVERYWHERE else host
+        made.address, made._names = f"http://{shown}:{taken}", own_names(host, taken) if local else None
+        return made
+
+    def admit(self, session: GatewaySession, secret: str | None = None) -> str:
+        """Lead the requests with a secret to a session, and give the secret; None: a new one. Raises SpecError for one
+        that is too short, unfit for an address, or in use."""
+        return self._door.admit(session, secret)
+
+    async def dismiss(self, secret: str) -> None:
+        """End a session: later requests get 401, those in flight are cancelled, and their end is awaited."""
+        if (who := self._door.dismiss(secret)) is not None:
+            await _cancel(who.requests)
+
+    def environment(
+        self, secret: str, inherited: Mapping[str, str] | None = None, *, in_path: bool = True
+    ) -> dict[str, str]:
+        """The variables of the environment that lead the stock clients of an agent here.
+
+        inherited: the environment that the agent has else; None: that of this process. Variables of further providers
+        (Azure, and those of LiteLLM) are replaced where it has some, and never added. in_path: the secret stands in the
+        addresses, too, for an agent with a key of its own in its configuration; clients write addresses into logs.
+        """
+        url = f"{self.address}/s/{secret}" if in_path else self.address
+        return variables_for(url, secret, os.environ if inherited is None else inherited)
+
+    async def drain(self, seconds: float) -> int:
+        """Let requests in flight end; new ones are told to try again (503). Returns how many had not ended in time."""
+        self._draining = True
+        tasks = {task for who in self._door.everybody() for task in who.requests}
+        return len((await asyncio.wait(tasks, timeout=seconds))[1]) if tasks else 0
+
+    async def aclose(self) -> None:
+        """Stop listening, and end all sessions."""
+        listening, server, self._listening, self._server = self._listening, self._server, None, None
+        if listening is None or server is None:
+            return
+        listening.close()
+        await _cancel([task for who in self._door.dismiss_all() for task in who.requests])
+        await server.shutdown(CLOSE_SECONDS)
+        await listening.wait_closed()
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        in_path, path = _split(request.path)
+        dialect, who = dialect_of(path, request.headers), None
+        try:
+            check_sender(request.headers, self._names)
+            who = self._door.find(in_path, request.headers)
+            if self._draining:
+                raise Refused(503, FailureKind.SERVER, "This gateway is about to end. Try again.", retry_after=1)
+            if request.headers.get("Upgrade", "").lower() == "websocket":  # Codex then asks by HTTP at once
+                text = "This gateway has no WebSockets. Ask by HTTP."
+                raise Refused(426, "upgrade_required", text, headers={"Upgrade": "HTTP/1.1"})
+            endpoint, named = find_endpoint(request.method, path, dialect)
+            if len(who.requests) >= MOST_AT_ONCE:
+                raise Refused(429, "rate_limit", f"More than {MOST_AT_ONCE} requests at once.", retry_after=1)
+        except Refused as refused:
+            # Clients look by GET and HEAD for what they do not need.
+            if who is not None and request.method == "POST" and refused.status in (404, 405):
+                self._told(refused, who)
+            return _refusal(refused, dialect)
+        # A task of its own, so that the session can be ended without the connection.
+        task = asyncio.ensure_future(self._answer(request, who, endpoint, path, named))
+        who.requests.add(task)
+        task.add_done_callback(who.requests.discard)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            here = asyncio.current_task()
+            if here is not None and here.cancelling():
+                raise  # the agent has hung up
+            return _refusal(Refused(401, "ended", "The session of this secret has ended."), endpoint.dialect)
+
+    async def _answer(
+        self, request: web.BaseRequest, who: Admitted, endpoint: Endpoint, path: str, named: str
+    ) -> web.StreamResponse:
+        try:
+            body = await _read_json(request) if endpoint.method == "POST" else {}
+            query = f"?{request.query_string}" if request.query_string else ""
+            asked = asked_of(endpoint, path + query, body, named, request.headers)
+            if asked.pieces.wanted:
+                return await Stream(request, who, endpoint, asked, self._told).send()
+            answer = await endpoint.answer(who, asked)
+            return as_it_came(answer) if isinstance(answer, Passed) else _json(answer)
+        except Exception as error:
+            return _refusal(self._told(error, who), endpoint.dialect)
+
+    def _told(self, error: Exception, who: Admitted) -> Refused:
+        refused = refusal_of(error)
+        if (note := getattr(who.session, "note_refusal", None)) is not None:
+            note(error)
+        if refused.kind == "internal" and self._on_error is not None:
+            self._on_error(error)
+        return refused
+
+
+def _split(path: str) -> tuple[str | None, str]:
+    """(the secret in a path or None, the endpoint)."""
+    found = _PATH.fullmatch(_SLASHES.sub("/", path))
+    return (found[1], (found[2] or "/").rstrip("/")) if found is not None else (None, path)
+
+
+async def _read_json(request: web.BaseRequest) -> dict[str, Any]:
+    """The object in the body of a request. Raises Refused for one that is too long, too slow, packed, or none."""
+    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise Refused(415, "bad_request", "Send the body as it is, without Content-Encoding.")
+    too_long = Refused(413, "too_long_body", f"A request has at most {MAX_BODY} bytes. Send less, e.g. smaller images.")
+    if (request.content_length or 0) > MAX_BODY:
+        raise too_long
+    if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
+        request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    raw = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for part in request.content.iter_any():
+                raw += part
+                if len(raw) > MAX_BODY:
+                    raise too_long
+    except TimeoutError:
+        raise Refused(408, "timeout", "The request did not arrive in time.") from None
+    try:
+        body = json.loads(raw, parse_constant=_finite, parse_float=_finite)
+    except (ValueError, RecursionError):  # the former also for numbers of too many digits, and other encodings
+        raise Refused(400, "bad_request", "The body is not JSON. Send one JSON object in UTF-8.") from None
+    if not is_dict(body):
+        raise Refused(400, "bad_request", 'The body must be a JSON object. Send {"model": ..., ...}.')
+    return _whole(body) if _HALF.search(raw) else body
+
+
+def _finite(text: str) -> float:
+    """A number. Raises ValueError for NaN and the infinities, which no JSON can hold, 1e999 among them."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is not a JSON number")
+    return value
+
+
+def _whole(value: Any) -> Any:
+    """The same value with '?' for halves of characters (\\ud83d alone), which cannot be stored or sent."""
+    if isinstance(value, str):
+        return storable(value)
+    if is_list(value):
+        return [_whole(one) for one in value]
+    return {_whole(key): _whole(one) for key, one in value.items()} if is_dict(value) else value
+
+
+def _json(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
+    from aiohttp import web
+
+    content = encode(body).encode()
+    return web.Response(body=content, status=status, headers=headers, content_type="application/json")
+
+
+def _refusal(refused: Refused, dialect: Dialect) -> web.Response:
+    return _json(dialect.write_error(refused), refused.status, refused.all_headers())
+
+
+async def _cancel(tasks: Collection[asyncio.Task[Any]]) -> None:
+    """Cancel tasks and await their end."""
+    waited = {task for task in tasks if task is not asyncio.current_task()}
+    for task in waited:
+        task.cancel()
+    if waited:
+        await asyncio.wait(waited)

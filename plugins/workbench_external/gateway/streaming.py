@@ -1,0 +1,163 @@
+"""An answer as a stream of events: as another server's bytes, piece by piece in words of ours, or as a whole."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from workbench.base.type_guards import is_dict
+from workbench.lm import Piece
+from workbench_external.gateway.access import Admitted
+from workbench_external.gateway.asks import Refused
+from workbench_external.gateway.endpoints import Endpoint
+from workbench_external.gateway.passed import Passed
+from workbench_external.gateway.writing import Asked, Event
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+#: Seconds between two signs of life in a stream.
+PING_SECONDS = 15.0
+_HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-store"}
+
+encode = json.JSONEncoder(separators=(",", ":"), default=dict).encode
+
+
+class Stream:
+    """One streamed answer on its way to an agent. told: notes an error, and makes of it what the agent is told.
+
+    Pieces pass as they come. Another answer that takes long is preceded by comments, lest the agent gives up; one that
+    is there at once, or fails, has a status of its own, by which the agent knows whether to try again.
+    """
+
+    def __init__(
+        self,
+        request: web.BaseRequest,
+        who: Admitted,
+        endpoint: Endpoint,
+        asked: Asked,
+        told: Callable[[Exception, Admitted], Refused],
+    ):
+        self._request, self._who, self._asked, self._told_of = request, who, asked, told
+        self._dialect, self._pieces = endpoint.dialect, asked.pieces
+        self._work = asyncio.ensure_future(endpoint.answer(who, asked))
+        self._work.add_done_callback(lambda _: asked.pieces.wake())
+
+    async def send(self) -> web.StreamResponse:
+        """Raises what the answer raises before it has begun."""
+        from aiohttp import web
+
+        work, pieces = self._work, self._pieces
+        try:
+            await self._first_sign()
+            if pieces.source.begun:
+                return await self._relay()
+            if not work.done():
+                return await self._send_slowly()
+            answer = await work
+            return (
+                as_it_came(answer)
+                if isinstance(answer, Passed)
+                else web.Response(body=self._written(answer), headers=_HEADERS)
+            )
+        finally:
+            if not work.done():
+                work.cancel()
+                await asyncio.wait({work})
+
+    async def _first_sign(self) -> None:
+        """Wait until the answer has begun or ended, for PING_SECONDS at most."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PING_SECONDS):
+                while not self._work.done() and not self._pieces.source.begun:
+                    await self._pieces.wait()
+
+    async def _relay(self, response: web.StreamResponse | None = None) -> web.StreamResponse:
+        """Pass the pieces of an answer on until it has ended. One that breaks off breaks off here."""
+        from aiohttp import web
+
+        work, pieces = self._work, self._pieces
+        try:
+            if response is None:
+                response = web.StreamResponse(headers={**_HEADERS, **pieces.source.headers})
+                await response.prepare(self._request)
+            place, ended = 0, False
+            while not ended:
+                ended = work.done()
+                more, place = pieces.after(place)
+                if more:
+                    await response.write(self._said(more))
+                elif not ended:
+                    await pieces.wait()
+            if not pieces.source.whole:
+                try:
+                    answer = await work
+                    if not isinstance(answer, Passed):  # the end of what came piece by piece
+                        await response.write(self._written(answer))
+                except Exception as error:
+                    await response.write(self._failure(error))
+                    if self._request.transport is not None:
+                        self._request.transport.close()  # no end of the stream: it broke
+                    return response
+            elif isinstance(error := work.exception(), Exception):  # which the agent has read in the server's words
+                self._told_of(error, self._who)
+            await response.write_eof()
+        except (asyncio.CancelledError, ConnectionError):
+            self._break_off()  # too late for a status
+        except Exception as error:  # a fault of ours: the agent must not wait for more
+            self._told_of(error, self._who)
+            self._break_off()
+        return response if response is not None else web.Response(status=499)
+
+    async def _send_slowly(self) -> web.StreamResponse:
+        from aiohttp import web
+
+        work, pieces = self._work, self._pieces
+        response = web.StreamResponse(headers=_HEADERS)
+        await response.prepare(self._request)
+        try:
+            while not work.done() and not pieces.source.begun:
+                await response.write(b": ping\n\n")
+                await self._first_sign()
+            if pieces.source.begun:
+                return await self._relay(response)
+            try:
+                answer = await work
+                written = answer.raw if isinstance(answer, Passed) else self._written(answer)
+            except Exception as error:
+                written = self._failure(error)
+            await response.write(written)
+            await response.write_eof()
+        except asyncio.CancelledError:
+            self._break_off()
+        return response
+
+    def _said(self, parts: Sequence[bytes | Piece]) -> bytes:
+        asked = self._asked
+        return b"".join(p if isinstance(p, bytes) else self._written(asked.writer.add(p)) for p in parts)
+
+    def _failure(self, error: Exception) -> bytes:
+        return self._written([self._dialect.fail_stream(self._told_of(error, self._who))])
+
+    def _written(self, events: Iterable[Event]) -> bytes:
+        """Events as they are sent; a text stands for itself, as `[DONE]`."""
+        lines: list[str] = []
+        for event in events:
+            if self._dialect.named and is_dict(event):
+                lines.append(f"event: {event['type']}\n")
+            lines.append(f"data: {event if isinstance(event, str) else encode(event)}\n\n")
+        return "".join(lines).encode()
+
+    def _break_off(self) -> None:
+        if self._request.transport is not None:
+            self._request.transport.abort()
+
+
+def as_it_came(answer: Passed) -> web.Response:
+    """What another server answered, in one piece."""
+    from aiohttp import web
+
+    return web.Response(body=answer.raw, status=answer.status, headers={"Content-Type": answer.type, **answer.headers})

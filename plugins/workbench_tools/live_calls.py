@@ -1,0 +1,56 @@
+"""Calls of live tools, such as a search engine on the web: asked again after a failure, and never twice for one query.
+
+Source: DeepResearcher (arXiv 2504.03160), which trains against real search engines: it retries requests and caches
+their results by query. Departures: a result is kept for the run that asked for it, in its journal, where the paper's
+cache lasts seven days; what fails after all attempts is not kept, so a later rollout may ask again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from workbench.errors import NodeError
+from workbench.kit.acting import Tool, read_arguments
+from workbench.runtime import Context
+
+#: The longest pause in seconds.
+LONGEST_PAUSE = 60.0
+
+
+class LiveCalls(BaseModel):
+    """How calls of a live tool are made."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    cached: bool = Field(
+        True, description="ask once in a run for the same arguments; false: for tools whose result changes, or that act"
+    )
+    attempts: int = Field(3, ge=1, le=10, description="attempts at a call that fails; wrong arguments are not retried")
+    pause: float = Field(
+        0.5, ge=0, description="seconds before the second attempt; doubled before each further one, up to a minute"
+    )
+
+    async def call(self, ctx: Context, tool: Tool, arguments: Mapping[str, Any]) -> Any:
+        """The tool's result. Raises NodeError("tool") after the last attempt."""
+        read_arguments(tool, arguments)
+
+        async def ask() -> Any:
+            return await self._attempt(tool, arguments, ctx.program.runtime.timeout)
+
+        if not self.cached:
+            return await ask()
+        return await ctx.shared_effect("live tool", [tool.source, dict(arguments)], ask)
+
+    async def _attempt(self, tool: Tool, arguments: Mapping[str, Any], timeout: float) -> Any:
+        for failed in range(1, self.attempts):
+            try:
+                return await tool(arguments, timeout)
+            except NodeError:
+                # Jitter spreads rollouts that failed together; no result depends on it.
+                await asyncio.sleep(min(self.pause * 2 ** (failed - 1), LONGEST_PAUSE) * random.uniform(1.0, 1.25))
+        return await tool(arguments, timeout)
