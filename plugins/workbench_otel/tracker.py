@@ -13,7 +13,7 @@ from opentelemetry import trace
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 
 from workbench.ledger import CallInfo
-from workbench.plugins import RunInfo, Tracker
+from workbench.run import RunInfo, Tracker
 from workbench.study import Evaluation, RowRun
 from workbench.workflow import Workflow
 from workbench_otel.attributes import KIND, settled_attributes

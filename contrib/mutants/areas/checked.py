@@ -9,7 +9,7 @@ WORDS = "tests/kit/test_prompt_defects.py"
 CHECKED: list[Mutant] = [
     *changes_of(
         "core/workbench/spec/patterns.py",
-        "tests/ground/test_patterns.py",
+        "tests/spec/test_patterns.py",
         ("if content in _STARTS and before + total and", "if content in _STARTS and total and", "text before a group"),
         ("ended = ended or (content in _ENDS and", "ended = (content in _ENDS and", "the first end counts, too"),
         ("width and not _takes_newline(kind, content)", "width", "$ also stands before a last newline"),

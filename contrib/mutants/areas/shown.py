@@ -68,7 +68,7 @@ SHOWN: list[Mutant] = [
     ),
     *changes_of(
         "core/workbench/spec/patterns.py",
-        "tests/ground/test_patterns.py",
+        "tests/spec/test_patterns.py",
         (
             "except (RecursionError, OverflowError, ValueError)",
             "except ZeroDivisionError",

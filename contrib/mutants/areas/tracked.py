@@ -85,7 +85,7 @@ TRACKED: list[Mutant] = [
         ("self.spans.offered - self.spans.sent > self._most / 2", "False", "a fast run overflows the queue"),
     ),
     *changes_of(
-        "core/workbench/plugins/trackers.py",
+        "core/workbench/run/trackers.py",
         AWAY,
         ("(MOST_WAITING)", "()", "the queue of a tracker has no bound"),
         ("except BaseException as error:", "except ImportError as error:", "what a tracker raises is not told"),

@@ -17,14 +17,15 @@ from workbench.evaluation.eval_report import EvalReport, summarise
 from workbench.evaluation.splits import check_rows, default_split, describe_rest, split_rows
 from workbench.ledger import CallInfo, Ledger
 from workbench.lm import LMPool
-from workbench.plugins import RunInfo, check_trackers
 from workbench.proof import Report, evaluated_name
 from workbench.run import (
     Announcer,
     Listener,
     Options,
     RowKeys,
+    RunInfo,
     as_stored_row,
+    check_trackers,
     evaluated_lms,
     lms_not_ready,
     place_of,

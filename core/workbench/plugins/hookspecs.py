@@ -90,7 +90,7 @@ def register_edits(register: Register) -> None:
 
 @hookspec
 def register_trackers(register: Register) -> None:
-    """Add trackers (`workbench.plugins.Tracker`), which report the runs whose file names them under `track:` to another
+    """Add trackers (`workbench.run.Tracker`), which report the runs whose file names them under `track:` to another
     system: register("mlflow", "workbench_mlflow.tracker:MLflow")."""
 
 

@@ -49,6 +49,7 @@ from workbench.run.start import (
     started_run,
 )
 from workbench.run.stored_scores import RowKeys, as_stored_row, train_scores
+from workbench.run.trackers import RunInfo, Tracker, check_trackers
 
 __all__ = [
     "Announcer",
@@ -67,6 +68,9 @@ __all__ = [
     "lacks_rows",
     "load_optimizers",
     "Listener",
+    "RunInfo",
+    "Tracker",
+    "check_trackers",
     "RowKeys",
     "as_stored_row",
     "estimate",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from workbench.plugins import RunInfo, Trackers
 from workbench.run.options import Listener
+from workbench.run.trackers import RunInfo, Trackers
 from workbench.store import Store
 from workbench.study import Evaluator
 

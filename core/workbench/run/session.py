@@ -27,7 +27,7 @@ from workbench.errors import (
 )
 from workbench.ledger import CallInfo, Ledger
 from workbench.lm import LMPool
-from workbench.plugins import RunInfo, plugins
+from workbench.plugins import plugins
 from workbench.proof import Report, build_report
 from workbench.run import preflight
 from workbench.run.announce import Announcer
@@ -36,6 +36,7 @@ from workbench.run.options import Listener, Options
 from workbench.run.result_files import write_results
 from workbench.run.sealed_test import reserve_for_proof, run_sealed_test
 from workbench.run.stored_scores import RowKeys, ScoredRows, TrainRows, find_evaluation, store_evaluation
+from workbench.run.trackers import RunInfo
 from workbench.runtime import Runtime
 from workbench.steering import Steering
 from workbench.store import Candidates, Evaluations, Orders, RunLock, RunRecord, Store, dumps

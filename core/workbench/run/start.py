@@ -19,7 +19,7 @@ from workbench.base.files import check_writable
 from workbench.base.signals import interrupted_by_sigterm
 from workbench.errors import PluginError, SpecError, StoreError, WorkbenchError, collect_errors, merge_errors
 from workbench.lm import LMPool
-from workbench.plugins import check_trackers, plugins, trackers_not_ready
+from workbench.plugins import plugins
 from workbench.proof import Report
 from workbench.run.cost_estimate import find_impossible_proof
 from workbench.run.options import Listener, Options
@@ -31,6 +31,7 @@ from workbench.run.preflight import (
     lm_warnings,
 )
 from workbench.run.session import Session
+from workbench.run.trackers import check_trackers, trackers_not_ready
 from workbench.spec import (
     STAND_INS,
     Inherited,
@@ -108,7 +109,7 @@ def started_run(
             yield run, add_started_run(store, run, kind, file, task, options)
         except KeyboardInterrupt as error:
             # It may say what it ended, or come before the row was written.
-            if str(error) or store.row("select 1 from runs where run = ?", run) is None:
+            if str(error) or run not in {row["run"] for row in store.list_runs({kind})}:
                 raise
             raise KeyboardInterrupt(f"resume the run with: workbench resume {run} --db {store.path}") from error
 

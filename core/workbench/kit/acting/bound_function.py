@@ -9,7 +9,7 @@ from inspect import Parameter, Signature
 from typing import Any
 
 from workbench.errors import NodeError
-from workbench.kit.answers.json_text import load_loose
+from workbench.kit.answers import load_loose
 
 #: Of what cannot be looked into, e.g. some functions written in C.
 _ANY = Signature([Parameter("given", Parameter.VAR_POSITIONAL), Parameter("named", Parameter.VAR_KEYWORD)])

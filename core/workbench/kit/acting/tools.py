@@ -25,8 +25,7 @@ from workbench.kit.acting.mcp import McpCall
 from workbench.kit.acting.mcp_session import RowSessions, in_sessions
 from workbench.kit.acting.schemas import told_arguments
 from workbench.kit.acting.tool import Tool, as_rules_see, know_tools, server_tools
-from workbench.kit.answers import Reading, correction, read_text
-from workbench.kit.answers.json_text import load_loose
+from workbench.kit.answers import Reading, correction, load_loose, read_text
 from workbench.lm import Response
 from workbench.runtime import Context
 from workbench.spec import (

@@ -26,6 +26,7 @@ from workbench.kit.answers.conclusions import SPACELESS, find_object, split_fiel
 from workbench.kit.answers.grades import read_grade
 from workbench.kit.answers.json_text import find_keyed, load_loose, read_object, read_objects, read_values
 from workbench.kit.answers.numbers import find_numbers, normalise, read_number
+from workbench.kit.answers.shapes import object_shape
 from workbench.kit.answers.typed import as_json, as_text, convert, first_values
 from workbench.workflow import Field, Signature
 
@@ -51,6 +52,7 @@ __all__ = [
     "find_numbers",
     "find_object",
     "normalise",
+    "object_shape",
     "parse",
     "read_fields",
     "read_grade",

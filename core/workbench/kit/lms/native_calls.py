@@ -15,7 +15,7 @@ from typing import Any
 
 from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import LMError
-from workbench.kit.answers.json_text import load_loose
+from workbench.kit.answers import load_loose
 from workbench.lm import Request, Response, as_it_came, call_id, dump_arguments
 
 _BLOCK = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|\Z)", re.DOTALL)

@@ -1,4 +1,4 @@
-"""Logs of agents: of files, spans and runs, as one form."""
+"""Logs: those of agents, of files, spans and runs, as one form; and the scores of a run for a tracker."""
 
 from workbench.kit.logs.agent_log import (
     TOKEN,
@@ -15,9 +15,11 @@ from workbench.kit.logs.asked_run import AskedRun, Command, check_model, open_ru
 from workbench.kit.logs.atif import is_trajectory, read_trajectory
 from workbench.kit.logs.log_files import load_logs
 from workbench.kit.logs.log_spans import CONVENTIONS, LogSpan, find_convention, read_spans
+from workbench.kit.logs.score_tracker import ScoreTracker
 from workbench.kit.logs.stored_logs import SEALED, RunLogs, load_stored_logs, model_of_run, scored_rows
 
 __all__ = [
+    "ScoreTracker",
     "AskedRun",
     "CONVENTIONS",
     "Command",

@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from workbench.kit.answers import as_text
-from workbench.kit.answers.shapes import object_shape
+from workbench.kit.answers import as_text, object_shape
 from workbench.workflow import Signature
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from workbench.errors import Defect, DefectKind, suggest
-from workbench.kit.answers.shapes import object_shape
+from workbench.kit.answers import object_shape
 from workbench.kit.prompting import plain_adapter as plain
 from workbench.workflow import Field, Signature
 

@@ -14,7 +14,6 @@ from workbench.kit.searching.edits import (
     tree_at,
 )
 from workbench.kit.searching.logistic import fit_logistic
-from workbench.kit.searching.score_tracker import ScoreTracker
 from workbench.kit.searching.tfidf import TfIdf
 from workbench.kit.searching.tree_search import (
     Backup,
@@ -38,7 +37,6 @@ __all__ = [
     "Menu",
     "Node",
     "Order",
-    "ScoreTracker",
     "Search",
     "TfIdf",
     "Widening",

@@ -21,7 +21,7 @@ from workbench_metrics.function import load_function
 BESIDE = ["own.py:{}", "own:{}", "own.{}"]
 INSIDE = ["parts/deep.py:{}", "parts.deep:{}", "parts.deep.{}"]
 CODE = """
-from workbench.kit.environment import Environment
+from workbench.kit.acting import Environment
 
 def right(example, prediction, trace=None):
     return 0.25

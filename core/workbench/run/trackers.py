@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from workbench.base.distribution import pip_install
 from workbench.errors import PluginError, SpecError, WorkbenchError
-from workbench.plugins.manager import plugins
+from workbench.plugins import plugins
 
 #: Events that wait for one tracker; later ones are dropped, and counted.
 MOST_WAITING = 10_000

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from workbench.plugins import RunInfo, Tracker
+from workbench.run import RunInfo, Tracker
 
 
 class ScoreTracker(Tracker):
