@@ -14,3 +14,5 @@ lock "$@" contrib/supply_chain/tools.in --output-file contrib/supply_chain/tools
 lock "$@" pyproject.toml contrib/supply_chain/trackers.in --extra mlflow --extra otel --extra wandb \
   --output-file contrib/supply_chain/trackers.lock
 lock "$@" contrib/fuzz/requirements.in --output-file contrib/fuzz/requirements.lock
+lock "$@" contrib/mutants/requirements.in --constraint contrib/supply_chain/requirements.lock \
+  --output-file contrib/mutants/requirements.lock

@@ -27,6 +27,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 LOCKS = (
     *(f"contrib/supply_chain/{name}.lock" for name in ("requirements", "tools", "trackers")),
     "contrib/fuzz/requirements.lock",
+    "contrib/mutants/requirements.lock",
 )
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 #: In parts, lest this file names them.
@@ -157,10 +158,10 @@ def test_jobs_run_pinned_actions_with_the_least_rights(file: Path) -> None:
         assert "secrets." not in file.read_text()
 
 
-def test_there_are_jobs_for_agents_audit_fuzzing_newest_versions_release_and_trackers() -> None:
+def test_there_are_scheduled_jobs_and_a_release() -> None:
     found = {file.stem: yaml.safe_load(file.read_text()) for file in WORKFLOWS}
-    assert set(found) == {"agents", "audit", "fuzz", "newest", "quickstarts", "release", "trackers"}
-    for name in ("agents", "audit", "fuzz", "newest", "quickstarts"):
+    assert set(found) == {"agents", "audit", "fuzz", "mutants", "newest", "quickstarts", "release", "trackers"}
+    for name in ("agents", "audit", "fuzz", "mutants", "newest", "quickstarts"):
         assert found[name][True]["schedule"], "YAML reads `on` as true"
     text = {file.stem: file.read_text() for file in WORKFLOWS}
     assert "pip-audit --strict" in text["audit"] and "licences.py" in text["audit"]
