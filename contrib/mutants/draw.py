@@ -3,8 +3,8 @@
     pip install --no-deps --require-hashes -r contrib/mutants/requirements.lock
     python contrib/mutants/draw.py [--count 100] [--seed 1] [--jobs 2] [--area proof ...]
 
-cosmic-ray makes the mutants: of each place that one of its operators can change, one change is drawn. The checkout itself
-is never edited: each worker has a copy of it in a temporary folder. A mutant dies if the tests of its area fail, or else
+cosmic-ray makes the mutants: of each place that one of its operators can change, one change is drawn. The checkout is
+never edited: each worker has a copy of it in a temporary folder. A mutant dies if the tests of its area fail, or else
 the tests of `WHOLE`. Exit code 1 if fewer than 85 of 100 die.
 """
 
