@@ -1,4 +1,5 @@
-"""Writes docs/reference, the lists of contents, and the parameter tables of the plugins' READMEs, from the code.
+"""Writes docs/reference, the lists of contents, and the parameter tables of the plugins' READMEs, from the
+code; and schema.json beside them, which git ignores.
 
 Usage: python docs/generate.py [--check]
 """
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from writers.contents import with_contents, with_next
 from writers.gateway import with_fields
-from writers.reference import pages
+from writers.reference import pages, schema
 from writers.tables import with_parameters
 
 ROOT = Path(__file__).parent.parent
@@ -48,6 +49,8 @@ def main() -> None:
             stale.append(str(path.relative_to(ROOT)))
             if not check:
                 path.write_text(text, encoding="utf-8")
+    if not check:
+        (FOLDER / "schema.json").write_text(schema(), encoding="utf-8")
     print(("stale: " if check else "written: ") + ", ".join(stale) if stale else "docs are up to date")
     sys.exit(1 if check and stale else 0)
 

@@ -243,10 +243,15 @@ PAGES = {
 
 
 def pages() -> dict[str, str]:
-    """All pages by file name, and the schema."""
+    """All pages by file name."""
     load_only_ours()
     found = {name: HEAD + write() for name, write in PAGES.items()}
     found["works-with.md"] = HEAD + works_with()
     found["agents.md"] = HEAD + agents()
-    found["schema.json"] = json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
     return found
+
+
+def schema() -> str:
+    """The JSON Schema of workflow files. It is built, for the site and for editors, and not committed."""
+    load_only_ours()
+    return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
