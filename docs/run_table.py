@@ -1,4 +1,4 @@
-"""Runs the command of a table in docs/benchmarks.md, and writes what it prints in place of the table, with its date.
+"""Runs the command of a table in contrib/bench/LOG.md, and writes what it prints in place of the table, with its date.
 
 Usage: python docs/run_table.py NAME
 
@@ -22,7 +22,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "docs" / "benchmarks.md"
+PAGE = ROOT / "contrib" / "bench" / "LOG.md"
 DISTRIBUTION = "agent-optimization-workbench"
 
 

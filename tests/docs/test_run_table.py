@@ -1,4 +1,4 @@
-"""The command that writes a table of docs/benchmarks.md anew."""
+"""The command that writes a table of contrib/bench/LOG.md anew."""
 
 from __future__ import annotations
 
@@ -63,6 +63,6 @@ def test_what_prints_no_table_leaves_the_page(run_table: Any, command: str, said
 
 
 def test_the_tables_of_the_page_are_found_by_it() -> None:
-    page = (ROOT / "docs" / "benchmarks.md").read_text()
+    page = (ROOT / "contrib" / "bench" / "LOG.md").read_text()
     named = re.findall(r"<!-- table (\S+) -->\n\n(?:    .*\n)+\nOf [^\n]+, workbench [^\n]+\)\.\n", page)
     assert named and len(named) == page.count("<!-- table ") == page.count("<!-- end of table -->")

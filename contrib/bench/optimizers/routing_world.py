@@ -3,7 +3,7 @@
     python contrib/bench/optimizers/routing_world.py [--seeds 20] [--first 0] [--calls 400] [--on kind]
 
 Four simulated models, each good at other kinds of rows (`workbench_bench.routing`); no model is involved. `optuna`
-searches a branch on the field `kind`, as in docs/benchmarks.md, and learns from val alone; the router decides by the
+searches a branch on the field `kind`, as in contrib/bench/LOG.md, and learns from val alone; the router decides by the
 same field, and learns from train, or from train and val. Its accuracy is that of the planted table. `--on text` makes
 it find the kind among other words, of which optuna is spared.
 """
