@@ -73,7 +73,7 @@ class NodeError(Exception):
 '''
 
 #: Modules of the kit that the exported classes use. One of the reader of answers is called answers_NAME there.
-_KIT = ("plain_adapter", "call_bodies", "call_parser", "bound_function", "nearest_demos", "tfidf")
+_KIT = {"tfidf": "searching", "plain_adapter": "prompting", "nearest_demos": "prompting", "bound_function": "acting"}
 _OWN = ("predictor", "agent", "flow")
 _IMPORTS = (
     (r"from workbench\.errors import", "from .fields import"),
@@ -81,6 +81,7 @@ _IMPORTS = (
     (r"from workbench\.kit\.dspy_seam import programs as", "from . import dspy_seam as"),
     (r"from workbench\.kit\.dspy_seam\.programs import", "from .dspy_seam import"),
     (r"from workbench\.kit import", "from . import"),
+    (rf"from workbench\.kit\.({'|'.join({*_KIT.values()})}) import", "from .kit import"),
     (r"from workbench\.kit\.answers\.", "from .answers_"),
     (r"from workbench\.lm import", "from .thoughts import"),
     (r"from workbench\.kit\.", "from ."),
@@ -188,7 +189,7 @@ def _as_words(text: str) -> str:
 def _parts() -> dict[str, str]:
     """The modules of `program_parts`, by name, with their imports turned into those of one package."""
     found = {"fields": "\n\n".join([_FIELDS.strip("\n") + "\n", *(inspect.getsource(c) for c in (Field, Signature))])}
-    places = {name: ("workbench.kit", name) for name in _KIT} | {
+    places = {name: (f"workbench.kit.{drawer}", name) for name, drawer in _KIT.items()} | {
         f"answers_{one.name}": (answers.__name__, one.name) for one in iter_modules(answers.__path__)
     }
     places |= {name: ("workbench_dspy.exported", name) for name in _OWN}
@@ -199,6 +200,8 @@ def _parts() -> dict[str, str]:
         for pattern, new in _IMPORTS:
             text = re.sub(rf"(?m)^{pattern}", new, text)
         found[name] = text
+    # The faces of the drawers, in this order: nearest_demos takes TfIdf from it.
+    found["kit"] = "from . import plain_adapter\nfrom .tfidf import *\nfrom .bound_function import *\nfrom .nearest_demos import *\n"
     return found
 
 

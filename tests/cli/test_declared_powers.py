@@ -130,7 +130,7 @@ class Planted:
 def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The plugin is there, and nothing is trusted."""
     known = Plugins(_entries(), extra=[("stranger", Planted())])
-    for module in ("powers", "task.found_powers", "task.rows", "workflow.workflow", "lm.pool"):
+    for module in ("spec.powers", "task.found_powers", "task.rows", "workflow.workflow", "lm.pool"):
         monkeypatch.setattr(f"workbench.{module}.plugins", lambda: known)
     monkeypatch.delenv("WORKBENCH_TRUST")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))

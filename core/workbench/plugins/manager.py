@@ -250,7 +250,7 @@ _fatal: dict[EntryPoint, str] = {}
 _LOADED = b"workbench: it loads\n"
 _TRIAL = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from workbench.plugins import load_alone; load_alone(*sys.argv[2:])"
+    "from workbench.plugins.manager import load_alone; load_alone(*sys.argv[2:])"
 )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from workbench.kit.acting import confine
 from workbench_environments import sql_process
 from workbench_environments.confined_sql import Database, make_image
 from workbench_environments.sql_process import FUNCTIONS, with_own_functions
@@ -180,7 +181,7 @@ def test_a_reading_session_that_has_ended_while_it_waited_is_replaced() -> None:
 def test_a_confined_process_opens_no_file_and_no_socket() -> None:
     source = (
         "import sys, os, socket\n"
-        f"sys.path.insert(0, {str(Path(sql_process.__file__).parent)!r})\n"
+        f"sys.path[:0] = {[str(Path(module.__file__).parent) for module in (sql_process, confine)]!r}\n"
         "import sql_process, confine\n"
         "sql_process._confined(confine)\n"
         "opens, lists = (lambda: os.open('/etc/passwd', os.O_RDONLY)), (lambda: os.listdir('/'))\n"

@@ -22,7 +22,7 @@ from workbench.api import evaluate
 from workbench.errors import SpecError
 from workbench.kit.logs import find_convention
 from workbench.lm import Request, Response
-from workbench.plugins import trackers
+from workbench.run import trackers
 from workbench.proof import Report
 from workbench.run import Options, optimize, resume
 from workbench.study import make_optimizer
