@@ -82,7 +82,7 @@ def _print_replays(found: ReplayReport) -> None:
     say(f"Paid now: {found.paid.calls} calls, {found.paid.tokens} tokens, ${found.paid.usd:.4f}")
     say(f"Again: workbench show {found.run}")
     if any(row.failure.startswith("budget") for row in found.rows):
-        say("The budget did not last. The same command with a higher --calls goes on from here.", err=True)
+        say("The budget ran out. To continue, run the same command with a higher --budget-calls.", err=True)
     elif not found.complete:
         say("Some rows were not answered. The same command asks again, and pays for nothing twice.", err=True)
 

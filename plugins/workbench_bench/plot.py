@@ -29,7 +29,7 @@ def _label(rows: Sequence[dict[str, Any]], name: str) -> str:
 
 
 def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    """Draw the rows of `workbench bench`. Lines are means over seeds, bars their 95% intervals; optimizers without a
+    """Draw the rows of `workbench plugin bench`. Lines are means over seeds, bars their 95% intervals; optimizers without a
     measurement are named without a line."""
     import matplotlib
 

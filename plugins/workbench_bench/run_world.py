@@ -281,7 +281,9 @@ def _kept(file: Path | None) -> dict[str, Result]:
         file.read_text(encoding="utf-8", errors="replace").splitlines() if file is not None and file.exists() else []
     )
     if lines and not lines[0].startswith('{"job": '):
-        raise SpecError(f"{file} exists and holds no results of workbench bench", hint="Name another file with --keep.")
+        raise SpecError(
+            f"{file} exists and holds no results of workbench plugin bench", hint="Name another file with --out."
+        )
     for line in lines:
         try:
             row = json.loads(line)

@@ -67,13 +67,13 @@ class Hub:
             first, _ = missed.most_common(1)[0]
             found.append(
                 f"'{node}': {missed.total()} texts of the agent matched no slot, in {self.rows[node]} rows; e.g. "
-                f"{first!r}. They passed as they were. `workbench slots FILE` finds the slots anew."
+                f"{first!r}. They passed as they were. `workbench agent slots FILE` finds the slots anew."
             )
         for node, number in self.left_out.items():
             if number:
                 found.append(
                     f"'{node}': left out {number} of its texts, which stand nowhere in its source, as a framework's. "
-                    "`workbench slots FILE` shows them, and `vendor: true` takes them in."
+                    "`workbench agent slots FILE` shows them, and `vendor: true` takes them in."
                 )
         for node, rows in (+self.diverged).items():
             found.append(

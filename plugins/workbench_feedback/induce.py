@@ -1,4 +1,4 @@
-"""The course of `workbench induce`: comments to metrics, and what these cover, under a budget.
+"""The course of `workbench data induce`: comments to metrics, and what these cover, under a budget.
 
 Source: AutoLibra (Zhu et al., "Agent Metric Induction from Open-Ended Human Feedback", arXiv 2505.02820). Its loop is
 kept: ground, cluster, induce, judge, match. The number of metrics is the one with the best balance of coverage and

@@ -46,7 +46,7 @@ class Tools:
         found = (self.root / path).resolve()
         if not found.is_relative_to(self.root):
             raise ToolError(
-                f"{path} lies outside of {self.root}, the root of this server (workbench mcp --root FOLDER)"
+                f"{path} lies outside of {self.root}, the root of this server (workbench agent mcp --root FOLDER)"
             )
         return str(found)
 
@@ -65,7 +65,7 @@ class Tools:
     async def _ask(self, command: str, *arguments: str, progress: Context | None = None) -> Any:
         report = None if progress is None else progress.report_progress
         try:
-            return await run_json([command, *arguments], self.root, report)
+            return await run_json(command.split(), arguments, self.root, report)
         except CommandFailed as failed:
             raise ToolError(str(failed)) from None
 
@@ -133,7 +133,7 @@ class Tools:
 
     async def runs(self, most: Annotated[int, Field(ge=1, le=1000)] = 20) -> dict[str, Any]:
         """The runs in the database, newest first: status, score or gain, tags."""
-        return {"runs": await self._ask("runs", self.db, f"-n{most}")}
+        return {"runs": await self._ask("runs list", self.db, f"-n{most}")}
 
     async def show(
         self,
@@ -180,9 +180,9 @@ class Tools:
         """Which node and which step decided that rows of a run failed. All methods but spectrum, random and majority
         pay for models."""
         most = [*([f"--limit={limit}"] if limit else []), *([f"--split={split}"] if split else [])]
-        asked = [] if method in ("spectrum", "random", "majority") else [f"--calls={calls}"]
+        asked = [] if method in ("spectrum", "random", "majority") else [f"--budget-calls={calls}"]
         of = ["--run", "--", self._run(run)]
-        return await self._ask("attribute", self.db, f"--method={method}", *asked, *most, *of, progress=ctx)
+        return await self._ask("agent attribute", self.db, f"--method={method}", *asked, *most, *of, progress=ctx)
 
 
 def _budget(calls: int | None, usd: float | None, minutes: float | None) -> list[str]:

@@ -131,7 +131,7 @@ async def ensure_memory_state(deno: str, pyodide: Path) -> Path:
         os.replace(part, state)
     except OSError as error:
         raise SandboxError(
-            f"{state} cannot be written: {error.strerror}; run workbench sandbox install as a user who may write there"
+            f"{state} cannot be written: {error.strerror}; run workbench plugin sandbox install as a user who may write there"
         ) from None
     return state
 

@@ -1,4 +1,4 @@
-"""The settings file of `workbench synthesize`."""
+"""The settings file of `workbench data synthesize`."""
 
 from __future__ import annotations
 

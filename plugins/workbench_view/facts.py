@@ -159,7 +159,7 @@ def _machines(store: Store, run_id: int) -> list[Mapping[str, Any]]:
 
 
 def _decisive(store: Store, row: Any) -> list[str]:
-    """Which nodes decide failures: as optimizers found on train rows, and as `workbench attribute` found."""
+    """Which nodes decide failures: as optimizers found on train rows, and as `workbench agent attribute` found."""
     lines = list[str]()
     for event in RunRecord(store, row["id"]).read_events("optimizer_told"):
         if str(event.get("message", "")).startswith("failures are decided by"):

@@ -113,9 +113,9 @@ COMMANDS: dict[str, list[str]] = {
     "eval --matrix": ["eval", "w.yaml", "--matrix", "seed=1,2"],
     "optimize": ["optimize", "w.yaml"],
     "estimate": ["estimate", "w.yaml"],
-    "slots": ["slots", "w.yaml"],
-    "apply": ["apply", "w.yaml", "--to", "."],
-    "gateway": ["gateway", "w.yaml"],
+    "slots": ["agent", "slots", "w.yaml"],
+    "apply": ["agent", "apply", "w.yaml", "--to", "."],
+    "gateway": ["agent", "gateway", "w.yaml"],
     "export": ["export", "w.yaml", "--bundle", "out"],
     "doctor": ["doctor", "--ping", "w.yaml"],
     "serve": ["serve", "w.yaml"],
@@ -153,10 +153,10 @@ def test_finding_12_the_settings_of_synthesize_are_read_once(folder: Path, monke
         return real(path)
 
     monkeypatch.setattr(trust, "_lies_in_trusted_folder", replace)
-    invoke("synthesize", "s.yaml", "--out", "out.jsonl")
+    invoke("data", "synthesize", "s.yaml", "--out", "out.jsonl")
     assert asked and not Path("RAN").exists()
     monkeypatch.setattr(trust, "_lies_in_trusted_folder", real)
-    assert "runs Python: python:p1.py:f" in str(invoke("synthesize", "s.yaml", "--out", "out.jsonl").exception)
+    assert "runs Python: python:p1.py:f" in str(invoke("data", "synthesize", "s.yaml", "--out", "out.jsonl").exception)
 
 
 @pytest.mark.parametrize("place", ["in.yaml", "p1.py"])

@@ -386,7 +386,7 @@ def test_of_two_distributions_with_one_plugin_name_the_second_is_set_aside_and_b
         (info / "entry_points.txt").write_text("[workbench]\nsame = json\n")
     env = {**os.environ, "PYTHONPATH": str(folder)}
     done = subprocess.run(
-        [sys.executable, "-c", "from workbench.cli import main; main()", "plugins"],
+        [sys.executable, "-c", "from workbench.cli import main; main()", "plugin", "list"],
         env=env,
         capture_output=True,
         text=True,

@@ -56,7 +56,7 @@ def test_a_plugin_that_exits_when_it_is_first_used_says_so(folder: Path) -> None
 
 def test_a_plugin_that_exits_while_it_adds_commands_is_named(folder: Path) -> None:
     install(folder, "@hookimpl\ndef register_commands(cli):\n    raise SystemExit(0)")
-    done = workbench(["bench", "--help"], folder)
+    done = workbench(["plugin", "bench", "--help"], folder)
     assert done.returncode == 0 and "Usage" in done.stdout, "the commands of other plugins are there"
     assert "plugin 'aaa' was set aside" in done.stderr
 
@@ -65,7 +65,7 @@ def test_a_plugin_that_exits_while_it_adds_commands_is_named(folder: Path) -> No
 def test_a_bundled_plugin_keeps_its_names(folder: Path) -> None:
     install(folder, "@hookimpl\ndef register_optimizers(register):\n    register('random', 'x:y')")
     assert workbench(["validate", "w.yaml"], folder).returncode == 0
-    line = next(x for x in workbench(["plugins"], folder).stdout.splitlines() if x.startswith("aaa "))
+    line = next(x for x in workbench(["plugin", "list"], folder).stdout.splitlines() if x.startswith("aaa "))
     assert "set aside" in line and "has registered already" in line
 
 
@@ -95,7 +95,7 @@ PATIENCE_3 = "import workbench.plugin_guard as g; g.PATIENCE = 3; from workbench
 def test_plugins_lists_those_whose_import_raises_ends_python_or_hangs(folder: Path) -> None:
     for name, (code, _) in IMPORTS.items():
         install(folder, code, name=f"aaa_{name}", distribution=f"hostile_{name}")
-    command = [sys.executable, "-c", PATIENCE_3, "plugins"]
+    command = [sys.executable, "-c", PATIENCE_3, "plugin", "list"]
     env = {**os.environ, "PYTHONPATH": str(folder)}
     done = subprocess.run(command, env=env, capture_output=True, text=True, cwd=folder, timeout=120)
     for name, (_, reason) in IMPORTS.items():
@@ -109,7 +109,7 @@ def test_a_plugin_that_prints_is_listed_with_what_it_provides(folder: Path) -> N
         folder,
         "print('\\x1b]52;c;aGk=\\x07')\n@hookimpl\ndef register_optimizers(register):\n    register('own', 'x:y')",
     )
-    done = workbench(["plugins"], folder)
+    done = workbench(["plugin", "list"], folder)
     assert "aaa (hostile 1.0)\n  optimizer: own\n" in done.stdout and done.returncode == 0
     assert "\\x1b]52;c;aGk=\\x07" in done.stdout and "\x1b" not in done.stdout + done.stderr
 

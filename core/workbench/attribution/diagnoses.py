@@ -1,4 +1,4 @@
-"""What runs of `workbench attribute` found, as their reports keep it, and as it is read again.
+"""What runs of `workbench agent attribute` found, as their reports keep it, and as it is read again.
 
 A diagnosis belongs to a row of the run that was examined, and is stored with the run that made it.
 """
@@ -70,7 +70,7 @@ _HEAD = ("row", "node", "step", "confidence", "repaired", "re-runs", "calls", "c
 
 @dataclass(frozen=True)
 class AttributionReport:
-    """What `workbench attribute` stores of a run.
+    """What `workbench agent attribute` stores of a run.
 
     Attributes:
         run: its name.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from workbench.cli import Styled, echo_json, error_as_dict, say
-from workbench.cli.run_commands import FILE, JSON, SET, read_settings
+from workbench.cli.options import FILE, JSON, SET, read_settings
 from workbench.text import indented, one_line
 
 if TYPE_CHECKING:
@@ -23,11 +23,24 @@ if TYPE_CHECKING:
 @click.command("validate")
 @FILE
 @SET
-@click.option("--deep", is_flag=True, help="Also look for what is valid and cannot work; exit with 2 if there is any.")
-@click.option("--run-code", is_flag=True, help="Also load the Python that the file names, and check what it gives.")
+@click.option(
+    "--deep", is_flag=True, help="Also find defects: what is valid but cannot work. Exit with code 2 if there are any."
+)
+@click.option("--run-code", is_flag=True, help="Also load and check the Python that the file names.")
+@click.option(
+    "--schema",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=lambda ctx, option, value: _print_schema(ctx) if value else None,
+    help="Print the JSON Schema of workflow files with the installed plugins, and exit.",
+)
 @JSON
 def validate_command(file: Path, sets: tuple[str, ...], deep: bool, run_code: bool, as_json: bool) -> None:
-    """Check a workflow file, its data and its metric. Calls no model, and runs no Python that the file names."""
+    """Check a workflow file, its data and its metric.
+
+    Calls no model, and runs no Python that the file names.
+    """
     from workbench.errors import PluginError, SpecError
     from workbench.spec import load_yaml_file
     from workbench.user_code import without_user_code
@@ -46,6 +59,13 @@ def validate_command(file: Path, sets: tuple[str, ...], deep: bool, run_code: bo
         _say_summary(file, summary, run_code)
     if summary.get("defects"):
         sys.exit(2)
+
+
+def _print_schema(context: click.Context) -> None:
+    from workbench.cli.file_schema import json_schema
+
+    echo_json(json_schema(), indent=2)
+    context.exit()
 
 
 def _say_summary(file: Path, summary: dict[str, Any], run_code: bool) -> None:

@@ -88,7 +88,7 @@ def row_details(
     store: Store, row: Any, report: Mapping[str, Any] | None, example: str, candidate: str | None = None
 ) -> list[dict[str, Any]]:
     """All that is stored of one row: each time that it was scored, with the prompts as they were sent, and under
-    `diagnoses` what runs of `workbench attribute` found of it.
+    `diagnoses` what runs of `workbench agent attribute` found of it.
 
     example: the id of the row, its beginning, or its end, as in `test:17`. Raises StoreError if there is none, or
     several rows begin so.

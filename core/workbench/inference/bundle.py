@@ -1,4 +1,4 @@
-"""A finished workflow as a folder that runs on another machine: `workbench export --bundle DIR`."""
+"""A finished workflow as a folder that runs on another machine: `workbench export --format bundle`."""
 
 from __future__ import annotations
 

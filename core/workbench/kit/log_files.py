@@ -84,7 +84,7 @@ def _values(path: Path) -> Iterator[tuple[str, Any]]:
     except ValueError as error:
         whole, lines = error, [(n, line) for n, line in enumerate(LINE_END.split(text), 1) if line.strip()]
     if not lines:
-        raise SpecError(f"{path} is empty", hint="A log is JSON: see the formats of workbench attribute --help.")
+        raise SpecError(f"{path} is empty", hint="A log is JSON: see the formats of workbench agent attribute --help.")
     for number, line in lines:
         try:
             value = _parse(line)

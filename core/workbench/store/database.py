@@ -51,7 +51,7 @@ TABLES = {
     "scored_candidates": "these candidates",
 }
 
-#: The kinds of runs that `workbench runs` lists.
+#: The kinds of runs that `workbench runs list` lists.
 LISTED = ("optimize", "eval")
 
 #: The status of a run that was removed. Its row stays, since its tests on sealed rows still count.

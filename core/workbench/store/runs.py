@@ -61,7 +61,7 @@ def find_started_run(store: Store, status: str, spec: str, options: str) -> sqli
 
 
 def list_attributions(store: Store) -> list[sqlite3.Row]:
-    """The runs of `workbench attribute` that have a report, the oldest first."""
+    """The runs of `workbench agent attribute` that have a report, the oldest first."""
     rows = store.rows("select * from runs where file is null and report is not null order by id")
     return [row for row in rows if kind_of(row) == "attribute" and row["status"] != REMOVED]
 

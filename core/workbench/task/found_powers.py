@@ -62,7 +62,7 @@ SECTIONS: Mapping[str, Declaration] = {
     "metric": one_or_each(part("metric")),
     "optimize": each(part("optimizer")),
     "proof": inside(labels=PATH),
-    # of the settings of `workbench synthesize`
+    # of the settings of `workbench data synthesize`
     "tools": TOOL_ADDRESSES,
     "env": VARIABLES,
     "apis": PATH,

@@ -92,7 +92,7 @@ def _in_order(found: RunAnswers) -> tuple[RunAnswers, list[Item]]:
 def _of_rows(site: Site) -> _Labelled:
     rows, place = site.labels.rows, site.labels.row_labels
     if rows is None or place is None:
-        raise NotFound("No file of rows is labelled here; start the page with: workbench view --rows FILE.")
+        raise NotFound("No file of rows is labelled here; start the page with: workbench view --answers FILE.")
     items = site.remember(("rows", rows.stat().st_mtime_ns), lambda: order_items(file_items(rows, site.labels.field)))
     return _Labelled("/label", f"Label the rows of {rows.name}", None, items, place)
 

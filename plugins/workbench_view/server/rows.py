@@ -130,7 +130,7 @@ def side_of(before: float | None, after: float | None) -> tuple[str, ...]:
 
 
 def read_decided(store: Store, run: str, candidate: str) -> dict[str, list[str]]:
-    """By row, the nodes that runs of `workbench attribute` found to have decided its failure."""
+    """By row, the nodes that runs of `workbench agent attribute` found to have decided its failure."""
     found: dict[str, list[str]] = {}
     for row in list_attributions(store):
         report = read_report(row) or {}

@@ -1,4 +1,4 @@
-"""`workbench attribute`: runs and files, what a second call pays, and what is said to who types it wrongly."""
+"""`workbench agent attribute`: runs and files, what a second call pays, and what is said to who types it wrongly."""
 
 from __future__ import annotations
 
@@ -300,7 +300,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Script:
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(cli, ["attribute", *arguments])
+    return CliRunner().invoke(cli, ["agent", "attribute", *arguments])
 
 
 def write_who_and_when(folder: Path) -> Path:
@@ -452,5 +452,5 @@ def test_an_attribution_has_no_candidate_to_export(logs: list[Log], tmp_path: Pa
 
 def test_an_attribution_is_found_by_its_tag(logs: list[Log], tmp_path: Path) -> None:
     run, db = judged(logs, tmp_path, Script(rule)).run, str(tmp_path / "w.db")
-    assert CliRunner().invoke(cli, ["tag", run, "why", "--db", db]).exit_code == 0
+    assert CliRunner().invoke(cli, ["runs", "tag", run, "why", "--db", db]).exit_code == 0
     assert f"run {run}" in CliRunner().invoke(cli, ["show", "why", "--db", db]).stdout

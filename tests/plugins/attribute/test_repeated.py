@@ -1,4 +1,4 @@
-"""`workbench attribute --method replay` and `spectrum`, on runs with a planted fault."""
+"""`workbench agent attribute --method replay` and `spectrum`, on runs with a planted fault."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def database(file: Path, models: Models, tmp_path: Path) -> Path:
 
 
 def attribute(database: Path, *flags: str) -> Result:
-    return CliRunner().invoke(cli, ["attribute", "last", "--db", str(database), *flags])
+    return CliRunner().invoke(cli, ["agent", "attribute", "last", "--db", str(database), *flags])
 
 
 def last_json(done: Result) -> dict[str, Any]:
@@ -159,7 +159,7 @@ def test_wrong_use_is_said(flags: list[str], words: str, database: Path) -> None
 
 def test_files_of_logs_cannot_be_repeated(tmp_path: Path) -> None:
     (tmp_path / "log.json").write_text("{}")
-    done = CliRunner().invoke(cli, ["attribute", str(tmp_path / "log.json"), "--method", "replay"])
+    done = CliRunner().invoke(cli, ["agent", "attribute", str(tmp_path / "log.json"), "--method", "replay"])
     assert done.exit_code == 2 and "is for a run of workbench" in done.output
 
 

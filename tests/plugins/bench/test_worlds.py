@@ -104,7 +104,7 @@ def test_the_command_compares_with_random_and_draws(tmp_path: Path) -> None:
         "--plot",
         str(tmp_path / "plot.svg"),
     ]
-    done = CliRunner().invoke(cli, ["bench", *flags])
+    done = CliRunner().invoke(cli, ["plugin", "bench", *flags])
     assert done.exit_code == 0, done.output
     first, second = [json.loads(line) for line in done.stdout.splitlines()]
     assert (first["world"], first["budget"], second["budget"], first["seeds"]) == ("retrieval", 225, 400, 2)
@@ -171,7 +171,7 @@ def test_optimizers_may_have_parameters(tmp_path: Path) -> None:
     optimizers = (
         "random,{optuna: {sampler: random, trials: 3}},optuna: {trials: 3},{fgo: {part_size: 8, inner: {optuna: {}}}}"
     )
-    found = CliRunner().invoke(cli, ["bench", *flags, "--optimizers", optimizers])
+    found = CliRunner().invoke(cli, ["plugin", "bench", *flags, "--optimizers", optimizers])
     assert found.exit_code == 0, found.output
     assert list(json.loads(found.stdout)["results"]) == [
         "random",
@@ -201,7 +201,7 @@ def test_wrong_words_are_named(flags: list[str], message: str) -> None:
     import sys
 
     done = subprocess.run(
-        [sys.executable, "-c", "from workbench.cli import main; main()", "bench", *flags],
+        [sys.executable, "-c", "from workbench.cli import main; main()", "plugin", "bench", *flags],
         capture_output=True,
         text=True,
     )
@@ -393,7 +393,7 @@ def test_the_least_budget_is_what_the_help_and_the_refusal_name() -> None:
     from workbench_bench.sizes import LEAST_BUDGET, PROOF, ROWS
 
     assert (2 * ROWS["test"], 2 * ROWS["test"] + ROWS["val"]) == (PROOF, LEAST_BUDGET)
-    shown = " ".join(CliRunner().invoke(cli, ["bench", "--help"]).output.split())
+    shown = " ".join(CliRunner().invoke(cli, ["plugin", "bench", "--help"]).output.split())
     assert f"of which the proof takes {PROOF} and the baseline {ROWS['val']}" in shown
     at_least = run_world(WORLDS["null"], "random", calls=LEAST_BUDGET, seed=0)
     assert at_least.error is None and at_least.calls <= LEAST_BUDGET

@@ -159,7 +159,7 @@ def test_the_command_shows_then_writes_and_says_what_has_no_place(tmp_path: Path
     (tmp_path / "src/agent.py").write_text("prompt = 'Be short.'\n")
 
     def apply(*flags: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "workbench", "apply", "out.yaml", "--to", "src", *flags]
+        command = [sys.executable, "-m", "workbench", "agent", "apply", "out.yaml", "--to", "src", *flags]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
 
     shown = apply()
@@ -190,7 +190,7 @@ def test_the_command_shows_then_writes_and_says_what_has_no_place(tmp_path: Path
 def test_what_is_no_text_is_told_since_the_source_lacks_it(settings: Any, told: str, tmp_path: Path) -> None:
     node = {"external": "text -> label", "command": ["x"], **settings}
     (tmp_path / "out.yaml").write_text(json.dumps({"name": "t", "lm": "openai/m", "nodes": {"agent": node}}))
-    found = CliRunner().invoke(cli, ["apply", str(tmp_path / "out.yaml"), "--to", str(tmp_path)])
+    found = CliRunner().invoke(cli, ["agent", "apply", str(tmp_path / "out.yaml"), "--to", str(tmp_path)])
     assert f"{told} is no text of the agent" in found.stderr and found.exit_code == 1
 
 

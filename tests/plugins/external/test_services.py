@@ -254,6 +254,15 @@ def test_a_service_is_improved_as_it_is(tmp_path: Path) -> None:
 
 def test_trust_is_asked_for_a_service_that_is_started(tmp_path: Path) -> None:
     env = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path), "WORKBENCH_TRUST": ""}
-    command = [sys.executable, "-m", "workbench", "slots", str(write(tmp_path)), "--db", str(tmp_path / "run.db")]
+    command = [
+        sys.executable,
+        "-m",
+        "workbench",
+        "agent",
+        "slots",
+        str(write(tmp_path)),
+        "--db",
+        str(tmp_path / "run.db"),
+    ]
     told = subprocess.run(command, env=env, capture_output=True, text=True, check=False).stderr
     assert "server.py" in told and not (tmp_path / "started").exists()

@@ -37,7 +37,7 @@ def apply(place: Path, source: str, slots: dict[str, Any], *flags: str, **node: 
     shape = {"external": "text -> label: Literal['a', 'b']", "command": ["python", "src/agent.py"], "slots": slots}
     spec = {"name": "t", "lm": "openai/m", "nodes": {"agent": {**shape, **node}}}
     (place / "out.yaml").write_text(json.dumps(spec))
-    return CliRunner().invoke(cli, ["apply", str(place / "out.yaml"), "--to", str(place / "src"), *flags])
+    return CliRunner().invoke(cli, ["agent", "apply", str(place / "out.yaml"), "--to", str(place / "src"), *flags])
 
 
 def line_of(folder: Path, name: str) -> str:

@@ -1,4 +1,4 @@
-"""`workbench induce`: what it writes and prints, what it refuses, and what the budget means."""
+"""`workbench data induce`: what it writes and prints, what it refuses, and what the budget means."""
 
 from __future__ import annotations
 

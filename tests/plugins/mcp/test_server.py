@@ -1,4 +1,4 @@
-"""`workbench mcp`, asked by the client of the package mcp over stdio, as a real process."""
+"""`workbench agent mcp`, asked by the client of the package mcp over stdio, as a real process."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def session(folder: Path) -> AsyncIterator[ClientSession]:
     here = os.environ.get("PYTHONPATH", "")  # the client hands on few variables
     environment = {"XDG_CONFIG_HOME": str(folder / "config"), "OMP_NUM_THREADS": "1", "PYTHONPATH": here}
     command = StdioServerParameters(
-        command=sys.executable, args=["-m", "workbench", "mcp"], cwd=folder, env=environment
+        command=sys.executable, args=["-m", "workbench", "agent", "mcp"], cwd=folder, env=environment
     )
     async with stdio_client(command) as (reads, writes), ClientSession(reads, writes) as client:
         await client.initialize()
@@ -191,7 +191,7 @@ def test_cancelling_interrupts_the_run_which_can_be_resumed(folder: Path) -> Non
             await seen.wait()
             group.cancel_scope.cancel()
         for _ in range(200):
-            (run,) = (await call(client, "runs"))["runs"]
+            (run,) = (await call(client, "runs"))["runs", "list"]
             if run["status"] != "running":
                 break
             await anyio.sleep(0.1)
@@ -285,9 +285,9 @@ def test_finding_8_a_link_with_the_name_of_a_run_is_not_read(folder: Path, monke
     monkeypatch.chdir(folder)
     (folder.parent / "log.json").write_text('{"history": [{"role": "SECRET-AGENT", "content": "SECRET"}]}')
     assert CliRunner().invoke(cli, ["eval", "tickets.yaml"]).exit_code == 0
-    run = json.loads(CliRunner().invoke(cli, ["runs", "--json"]).stdout)[0]["run"]
+    run = json.loads(CliRunner().invoke(cli, ["runs", "list", "--json"]).stdout)[0]["run"]
     Path(run).symlink_to(folder.parent / "log.json")
-    done = CliRunner().invoke(cli, ["attribute", "--method", "random", "--json", "--run", "--", run])
+    done = CliRunner().invoke(cli, ["agent", "attribute", "--method", "random", "--json", "--run", "--", run])
     assert "SECRET" not in done.output + str(done.exception)
     assert [agent["agent"] for agent in json.loads(done.output)["agents"]] == ["sort"]
 
@@ -301,7 +301,7 @@ def blocks(kind: str) -> list[str]:
 
 def test_the_skill_is_printed_and_says_what_it_is_for() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "workbench", "mcp", "--skill"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "workbench", "agent", "mcp", "--skill"], capture_output=True, text=True, check=True
     )
     assert done.stdout == SKILL.read_text()
     head = yaml.safe_load(done.stdout.split("---")[1])

@@ -1,4 +1,4 @@
-"""What `workbench synthesize` may run: a model wrote the arguments, so the policy holds here as it does at run time."""
+"""What `workbench data synthesize` may run: a model wrote the arguments, so the policy holds here as it does at run time."""
 
 from __future__ import annotations
 

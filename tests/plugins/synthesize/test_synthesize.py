@@ -1,4 +1,4 @@
-"""`workbench synthesize`: only what passes all checks is kept, each rejection is counted, budget and journal hold."""
+"""`workbench data synthesize`: only what passes all checks is kept, each rejection is counted, budget and journal hold."""
 
 from __future__ import annotations
 

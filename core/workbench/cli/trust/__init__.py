@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from workbench.cli import choose, echo_json, fail, say
+from workbench.cli.options import JSON
 from workbench.text import one_line
 
 if TYPE_CHECKING:
@@ -204,15 +205,16 @@ def _forget(path: Path) -> bool:
     "folders",
     multiple=True,
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Trust every workflow file in this folder, also when it changes.",
+    help="Trust all workflow files in this folder, now and when they change. Repeatable.",
 )
-@click.option("--forget", is_flag=True, help="Trust these files and folders no longer.")
-@click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
+@click.option("--forget", is_flag=True, help="Stop trusting these files and folders.")
+@JSON
 def trust_command(files: tuple[Path, ...], folders: tuple[Path, ...], forget: bool, as_json: bool) -> None:
-    """Trust workflow files to run Python, start programs, ask addresses, send variables, or read data elsewhere.
+    """Trust workflow files to run code and use the network.
 
-    Shows what each of FILES does besides asking its models. Commands that run a workflow ask about such a file unless
-    it is trusted, and ask again when it changes. Without arguments, lists what is trusted.
+    Shows what each of FILES does besides calling its models: run Python, start programs, call addresses, send
+    environment variables, or read data outside its folder. Commands that run a workflow ask about such a file unless it
+    is trusted, and ask again when it changes. Without arguments, lists the trusted files and folders.
     """
     from workbench.cli.trust.powers import file_powers
 
@@ -220,7 +222,7 @@ def trust_command(files: tuple[Path, ...], folders: tuple[Path, ...], forget: bo
         if not _forget(place):
             fail(f"{one_line(place)} is not on the list of trusted files and folders", 2)
         if _lies_in_trusted_folder(place):
-            say(f"{one_line(place)} still lies in a trusted folder", err=True)
+            say(f"{one_line(place)} is still in a trusted folder", err=True)
     for folder in () if forget else folders:
         _remember("folders", str(folder.resolve()), "")
         say(f"trusted: every workflow file in {one_line(folder.resolve())}", err=as_json)
