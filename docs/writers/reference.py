@@ -209,8 +209,8 @@ def catalogue() -> str:
     """Each plugin of ours: what it provides, and the first paragraph of its page."""
     parts = [
         "# Catalogue of plugins\n",
-        "Everything that a workflow file can name comes from a plugin. These come with workbench; `workbench plugin list` "
-        "lists what is installed, others' too.\n",
+        "Everything that a workflow file can name comes from a plugin. These come with workbench. "
+        "`workbench plugin list` lists all that are installed.\n",
         "| plugin | provides | what it is |",
         "| --- | --- | --- |",
     ]

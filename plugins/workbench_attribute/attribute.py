@@ -1,4 +1,4 @@
-"""The course of `workbench agent attribute`: each log to the method, under a budget, with the journal of a run of its own."""
+"""`workbench agent attribute`: each log goes to the method, under a budget, with the journal of a run of its own."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ Place = Literal["system", "user", "turn", "tool", "parameter", "field", "file"]
 
 
 class Slot(NodeConfig):
-    """A text of the agent that may be replaced as it passes. Found by `workbench agent slots`, or at the start of a run."""
+    """A text of the agent that the gateway may replace. Found by `workbench agent slots`, or at the start of a run."""
 
     in_: Place = Field(
         alias="in",

@@ -1,4 +1,4 @@
-"""The course of `workbench agent apply`: find each changed text in the source, try the changed agent, write what is right."""
+"""`workbench agent apply`: find each changed text in the source, try the changed agent, write what is right."""
 
 from __future__ import annotations
 

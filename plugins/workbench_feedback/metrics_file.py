@@ -64,7 +64,7 @@ def write_metrics(path: Path, metrics: Sequence[InducedMetric], induced: Mapping
     """Write the file, whole or not at all."""
     made = _dumped(metrics)
     tree = {"metrics": made, "induced": {**induced, "metrics_digest": digest(made)}}
-    head = "# Made by `workbench data induce`. Edit names, definitions and examples; use it with metric: {induced: FILE}.\n"
+    head = "# Made by `workbench data induce`. You may edit names and examples. Use with metric: {induced: FILE}.\n"
     write_whole(path, head + dump_yaml(tree))
 
 

@@ -116,7 +116,7 @@ COMMANDS: dict[str, list[str]] = {
     "slots": ["agent", "slots", "w.yaml"],
     "apply": ["agent", "apply", "w.yaml", "--to", "."],
     "gateway": ["agent", "gateway", "w.yaml"],
-    "export": ["export", "w.yaml", "--bundle", "out"],
+    "export": ["export", "w.yaml", "--format", "bundle", "--out", "out"],
     "doctor": ["doctor", "--ping", "w.yaml"],
     "serve": ["serve", "w.yaml"],
 }

@@ -137,8 +137,10 @@ class Tried:
         return f"{number} of {len(slots)}{f': {reasons}' if reasons else ''}"
 
     def serve(self, slots: dict[str, Any]) -> str:
-        """Whether the unchanged agent is right with the variables that `workbench agent gateway` prints. A file passes no
-        gateway: an agent whose texts are all in files is served as it was."""
+        """Run the unchanged agent with the variables that `workbench agent gateway` prints.
+
+        A file passes no gateway: an agent whose texts are all in files is served as it was.
+        """
         passes = any(slot["in"] != "file" for slot in slots.values())
         row, right = '{"text": "row 1: a b-thing"}', "b" if passes else "c"
         command = [*_WORKBENCH, "agent", "gateway", "o.yaml", "--port", "0"]

@@ -117,6 +117,6 @@ async def open_sandbox(choice: SandboxChoice | None = None) -> Sandbox:
         return best
     raise SandboxError(
         f"code is not run here, since nothing would hold it ({'; '.join(reasons) or 'there is no sandbox plugin'})",
-        hint="Use Linux with Landlock and seccomp, or bubblewrap; or Deno (workbench plugin sandbox install); or take the "
-        "risk with --unsafe-sandbox.",
+        hint="Use Linux with Landlock and seccomp, or bubblewrap, or Deno (workbench plugin sandbox install). "
+        "To take the risk, add --unsafe-sandbox.",
     )

@@ -341,8 +341,12 @@ def test_json_holds_what_the_table_does(scripted: Script, tmp_path: Path) -> Non
 
 def test_a_budget_that_does_not_last_exits_with_1_and_says_how_to_go_on(scripted: Script, tmp_path: Path) -> None:
     place = write_who_and_when(tmp_path)
-    done = run(str(place), "--lm", "openai/m", "--db", str(tmp_path / "w.db"), "--calls", "1")
-    assert done.exit_code == 1 and "a higher --calls" in done.output and "No diagnosis of 2 logs: budget" in done.output
+    done = run(str(place), "--lm", "openai/m", "--db", str(tmp_path / "w.db"), "--budget-calls", "1")
+    assert (
+        done.exit_code == 1
+        and "a higher --budget-calls" in done.output
+        and "No diagnosis for 2 logs: budget" in done.output
+    )
 
 
 def test_a_slow_judge_has_time_and_is_asked_one_thing_at_a_time(

@@ -39,7 +39,7 @@ def test_the_default_of_a_world_is_a_file_that_names_no_optimizer() -> None:
 
 @pytest.mark.slow
 def test_a_chain_and_the_default_stand_in_the_table() -> None:
-    flags = ["--world", "facets", "--budget", "400", "--seeds", "2", "--jobs", "1", "--json"]
+    flags = ["--world", "facets", "--budget-calls", "400", "--seeds", "2", "--jobs", "1", "--json"]
     done = CliRunner().invoke(
         cli, ["plugin", "bench", *flags, "--optimizers", "default,[{optuna: {trials: 2}}, random]"]
     )

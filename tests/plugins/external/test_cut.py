@@ -214,6 +214,7 @@ def test_5_slots_says_where_each_text_stands(tmp_path: Path) -> None:
     skill.write_text("Look twice at each letter.")
     path = write_agent(tmp_path, source, folder=".")
     arguments = [
+        "agent",
         "slots",
         str(path),
         "--rows",

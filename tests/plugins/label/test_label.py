@@ -55,7 +55,7 @@ def test_labels_are_written_one_by_one_and_the_next_session_goes_on(tmp_path: Pa
         (0.25, None, None),
         (None, None, None),
     ]
-    second = label(file, "--by", "ann", "--rows", "1", keys="n\n\n\n")
+    second = label(file, "--by", "ann", "--limit", "1", keys="n\n\n\n")
     assert "6 answers, 3 of them labelled" in second.output and "1 of 1" in second.output
     assert len({one.row for one in read_labels(tmp_path / "rows.labels.jsonl")}) == 4
     other = label(file, "--by", "bob", keys="q\n")

@@ -191,7 +191,7 @@ def test_cancelling_interrupts_the_run_which_can_be_resumed(folder: Path) -> Non
             await seen.wait()
             group.cancel_scope.cancel()
         for _ in range(200):
-            (run,) = (await call(client, "runs"))["runs", "list"]
+            (run,) = (await call(client, "runs"))["runs"]
             if run["status"] != "running":
                 break
             await anyio.sleep(0.1)

@@ -1,4 +1,4 @@
-"""What `workbench data synthesize` may run: a model wrote the arguments, so the policy holds here as it does at run time."""
+"""`workbench data synthesize` keeps the policy, as at run time: a model wrote the arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`workbench data synthesize`: only what passes all checks is kept, each rejection is counted, budget and journal hold."""
+"""`workbench data synthesize` keeps what passes all checks, counts each rejection, and holds budget and journal."""
 
 from __future__ import annotations
 

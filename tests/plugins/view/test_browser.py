@@ -195,7 +195,7 @@ def test_a_newcomer_finds_what_matters_from_the_page_alone(page: Any, address: s
     task = page.locator("#bill tr", has=page.get_by_role("rowheader", name="task", exact=True)).inner_text()
     assert f"{report['spent']['by_role']['task']['calls']:,}" in task and "$" in task
     deploy = page.locator("section", has=page.get_by_role("heading", name="To deploy it")).inner_text()
-    assert report["workflow"] in deploy and "workbench serve" in deploy and "--bundle" in deploy
+    assert report["workflow"] in deploy and "workbench serve" in deploy and "--format bundle" in deploy
 
 
 def test_a_branch_is_added_and_started(page: Any, address: str, folder: Path) -> None:

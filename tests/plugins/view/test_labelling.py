@@ -237,7 +237,7 @@ def test_a_wrong_field_is_told_before_the_page_is_served(tmp_path: Path) -> None
     from workbench.errors import SpecError
 
     of_rows(tmp_path, [{"question": "1 + 1?", "output": "2"}])[0].close()
-    words = ["view", "--db", str(tmp_path / "r.db"), "--rows", str(tmp_path / "rows.jsonl"), "--field", "answer"]
+    words = ["view", "--db", str(tmp_path / "r.db"), "--answers", str(tmp_path / "rows.jsonl"), "--field", "answer"]
     done = CliRunner().invoke(cli, words)
     assert isinstance(done.exception, SpecError) and "no row of" in str(done.exception)
 
