@@ -51,7 +51,7 @@ def function_in(source: str, name: str) -> Function | None:
 
 
 def returns_nothing(function: Function) -> bool:
-    """Whether a function only ever returns None. One that ends by raising is not meant to return."""
+    """Return True if a function only ever returns None. One that ends by raising is not meant to return."""
     waiting: list[ast.AST] = list(function.body)
     while waiting:
         node = waiting.pop()
@@ -67,7 +67,8 @@ def returns_nothing(function: Function) -> bool:
 
 
 def _bound(tree: ast.Module, name: str, where: str) -> ast.AST | None:
-    """What binds a name in a module; None where only running it would tell. Raises SpecError if nothing does."""
+    """Find the statement that binds a name in a module; None where only running it would tell. Raises SpecError if
+    nothing does."""
     names = dict(_bound_names(tree))
     if name not in names and not names.keys() & {"*", "__getattr__"}:
         known = [n for n in names if not n.startswith("_")]

@@ -66,7 +66,7 @@ def check_output(
 
 
 def begins_with(pattern: str) -> Callable[[Path], bool]:
-    """Whether the text of a file begins so (a regular expression)."""
+    """Return a check that the text of a file begins with a match of a regular expression."""
 
     def check(path: Path) -> bool:
         with path.open("rb") as file:
@@ -155,7 +155,7 @@ def _last_bytes(path: Path, count: int) -> bytes:
 
 
 def disk_warnings(database: Path) -> list[str]:
-    """What may go wrong with a database in this place. It need not exist."""
+    """Warn of what may go wrong with a database in this place. It need not exist."""
     folder = next(folder for folder in database.resolve().parents if folder.exists())
     found, free = list[str](), shutil.disk_usage(folder).free
     if free < LITTLE:

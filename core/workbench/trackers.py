@@ -78,7 +78,7 @@ class Tracker:
         """The run ended; report: `workbench.proof.Report`, or `workbench.evaluation.EvalReport`. Send what is left."""
 
     def lost(self) -> str:
-        """What did not arrive, for the run's report; empty if nothing."""
+        """Describe lost events for the run's report; empty if there are none."""
         return ""
 
 
@@ -91,7 +91,7 @@ _EVENTS = {
 
 
 class _Subscription:
-    """One tracker of one run: its thread, and the events that wait for it."""
+    """A tracker of one run: its thread, and the events that wait for it."""
 
     def __init__(self, name: str, make: type[Tracker], run: RunInfo):
         self.name, self.error, self.dropped, self._lost = name, "", 0, ""

@@ -49,7 +49,7 @@ class Attribution:
 
     @property
     def complete(self) -> bool:
-        """Whether the budget was enough for all logs."""
+        """Return True if the budget was enough for all logs."""
         return all(d.failure != "budget" for d in self.found)
 
     def agents(self) -> list[tuple[str, int, float]]:

@@ -216,7 +216,7 @@ class Reflect(NodeKind):
         ctx: Context,
         number: int,
     ) -> str:
-        """What to mend; empty where nothing is found. Raises LMError of the critic."""
+        """Ask the critic what to fix; empty where nothing is found. Raises LMError of the critic."""
         if not self.config.critic:
             return feedback or f"The score is {score:.2f}."
         task = "\n".join(f"{n}: {plain.as_text(inputs[n])}" for n in self.node.inputs)

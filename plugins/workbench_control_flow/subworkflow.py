@@ -106,7 +106,7 @@ class SubWorkflow(NodeKind):
 
     @property
     def _referred_nodes(self) -> list[NodeKind]:
-        """Those of a file, which are no children of this node."""
+        """Return the nodes of a file, which are no children of this node."""
         return [inner for node in self.nodes.values() for inner in node.walk()] if self.config.file is not None else []
 
     @property

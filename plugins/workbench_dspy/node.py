@@ -52,7 +52,7 @@ class DSPyConfig(NodeConfig):
 
 
 class DSPyPredictor(SignatureNode):
-    """One predictor of a module. It runs as a part of the module."""
+    """A predictor of a module. It runs as a part of the module."""
 
     Config = PredictorConfig
     learnable = {"instructions": "text", "demos": "demos"}

@@ -20,7 +20,7 @@ _ADAPTER = "how the proposer is asked: one of DSPy's adapters, or plain, which s
 
 
 class _DSPyOptimizer(Optimizer):
-    """What all of them share: the program, the rows, the thread, and how it ends."""
+    """The base of all of them: the program, the rows, the thread, and how it ends."""
 
     def reads_search(self) -> bool:
         return False
@@ -73,7 +73,7 @@ class _DSPyOptimizer(Optimizer):
 
 
 class _ProposingOptimizer(_DSPyOptimizer):
-    """One that asks for instructions."""
+    """An optimizer that asks for instructions."""
 
     proposer_adapter: ProposerAdapter = Field("chat", description=_ADAPTER)
 

@@ -43,7 +43,7 @@ class Finding:
 
     @property
     def is_certain(self) -> bool:
-        """Whether all ways write the same."""
+        """Return True if all ways write the same."""
         return len(self.edits) == 1
 
 

@@ -1,4 +1,4 @@
-"""How a request of an agent is asked: by which model, with which of its settings and ours, and in whose words."""
+"""Sending of an agent's request: the model, its settings and ours, and its API."""
 
 from __future__ import annotations
 

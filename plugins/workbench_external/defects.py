@@ -1,4 +1,4 @@
-"""What of an agent is not there (`workbench validate --deep`)."""
+"""Missing files, commands and addresses of an agent (`workbench validate --deep`)."""
 
 from __future__ import annotations
 

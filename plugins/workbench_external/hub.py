@@ -1,4 +1,4 @@
-"""What all rows of a run share: the gateway, the working directories, and the count of what matched no slot."""
+"""Shared state of all rows of a run: the gateway, the working directories, and the count of what matched no slot."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Hub:
         return [*found, *self.leftovers.warnings(), *dict.fromkeys(self.faults)]
 
     def kept_state(self) -> list[str]:
-        """What was seen to outlive rows, as parts of a sentence."""
+        """Describe state that was seen to outlive rows, as parts of a sentence."""
         return self.leftovers.kept_state()
 
     def place_of(self, node: str, most: int) -> asyncio.Semaphore:

@@ -111,8 +111,8 @@ def _try_node(own: Sequence[Entry], entries: Sequence[Entry], trial: Trial) -> N
 
 
 def _by_place(entries: Iterable[Entry]) -> list[list[Entry]]:
-    """Those that stand at one place of the source together, as a description that is also told in a system message:
-    what is written there changes all of them."""
+    """Group the entries by place in the source, as a description that is also told in a system message: what is written
+    there changes all of them."""
     found: dict[tuple[Path, int], list[Entry]] = {}
     for entry in entries:
         place = entry.finding.edits[0]

@@ -106,8 +106,7 @@ def induce_command(
 
     COMMENTS is a file of JSON lines: {"run": "last", "row": ID, "comment": TEXT}, {"log": FILE, "comment": TEXT} for a
     log that `workbench agent attribute` reads, or {"trace": TEXT, "comment": TEXT}. Use the result in a workflow with
-    `metric: {induced: metrics.yaml}`. Running the same command again costs nothing. Exits with code 1 if the budget ran
-    out.
+    `metric: {induced: metrics.yaml}`. Running it again costs nothing. Exits with code 1 if the budget ran out.
     """
     from workbench.files import check_output
     from workbench.spec import BudgetSpec

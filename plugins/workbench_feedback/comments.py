@@ -27,7 +27,7 @@ _FORM = 'Write {"run": "last", "row": ID, "comment": TEXT}, {"log": FILE, "comme
 
 @dataclass(frozen=True, slots=True)
 class Comment:
-    """What somebody wrote on a trace. place: `FILE:LINE`; trace: its number."""
+    """A person's comment on a trace. place: `FILE:LINE`; trace: its number."""
 
     place: str
     text: str
@@ -173,7 +173,7 @@ class _Reading:
 
 
 def _is_name(value: Any) -> bool:
-    """Whether a value is a text or a number that can name a run, a row or a file."""
+    """Return True if a value is a text or a number that can name a run, a row or a file."""
     if isinstance(value, str):
         return bool(value.strip()) and "\0" not in value
     return isinstance(value, int) and not isinstance(value, bool)

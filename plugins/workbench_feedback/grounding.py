@@ -33,7 +33,7 @@ Leave out what is about no step. Answer with JSON and nothing else:
 
 @dataclass(frozen=True, slots=True)
 class Aspect:
-    """One thing that a comment says of a behaviour.
+    """A thing that a comment says of a behaviour.
 
     Args:
         trace: number of the trace.

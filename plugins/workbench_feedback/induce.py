@@ -82,7 +82,7 @@ class InducedSet:
     stopped: str | None = None
 
     def report(self) -> dict[str, Any]:
-        """How the metrics were made and what they cover, as the file has it."""
+        """Describe the making and coverage of the metrics, as in the file."""
         return {
             "run": self.run,
             "counts": self.counts,

@@ -69,7 +69,7 @@ def write_metrics(path: Path, metrics: Sequence[InducedMetric], induced: Mapping
 
 
 def is_unedited(path: Path) -> bool:
-    """Whether a file holds metrics as they were written; one that somebody edited must not be written over."""
+    """Return True if a file holds metrics as they were written; one that somebody edited must not be written over."""
     try:
         found = MetricsFile.model_validate(load_yaml_file(path).value)
     except (SpecError, ValidationError):

@@ -10,7 +10,7 @@ from workbench.spec import Strict
 
 
 class Induction(Strict):
-    """How metrics are induced."""
+    """Settings for inducing metrics."""
 
     clustering: Literal["lm", "tfidf"] = Field(
         "lm", description="who groups aspects: the model, or similarity of words without a call"

@@ -1,4 +1,4 @@
-"""What was imported: a workflow file, rows, and an account of what was taken and what was left out."""
+"""The result of an import: a workflow file, rows, and an account of what was taken and what was left out."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SUFFIXES = ("csv", "tsv", "json", "jsonl", "ndjson", "xlsx")
 
 @dataclass(frozen=True)
 class Wishes:
-    """What the user adds. signatures: NAME=SIGNATURE for predictors of DSPy."""
+    """Options of the user. signatures: NAME=SIGNATURE for predictors of DSPy."""
 
     data: Path | None = None
     metric: str | None = None

@@ -133,7 +133,8 @@ def _table_test(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _written_assertion(cell: str) -> dict[str, Any]:
-    """What a cell demands: `TYPE: VALUE`, `TYPE(THRESHOLD): VALUE`, a file with code, or else a text that is equal."""
+    """Parse the assertion of a cell: `TYPE: VALUE`, `TYPE(THRESHOLD): VALUE`, a file with code, or else a text that is
+    equal."""
     found = _ASSERTION.fullmatch(cell)
     if found is None or (found["value"] is None and "-" not in found["type"]):  # a word alone may be an answer
         code = _CODE_FILE.match(cell)

@@ -78,8 +78,8 @@ class Tools:
         return await self._ask("validate", *(["--deep"] if deep else []), "--", self._inside(file))
 
     async def estimate(self, file: File) -> dict[str, Any]:
-        """What optimizing a file would cost in calls, tokens, dollars and minutes, and the smallest gain that its test
-        rows could show. Costs nothing."""
+        """Estimate the cost of optimizing a file in calls, tokens, dollars and minutes, and the smallest gain that its
+        test rows could show. Costs nothing."""
         return await self._ask("estimate", self.db, "--", self._inside(file))
 
     async def optimize(
@@ -148,7 +148,7 @@ class Tools:
         return await self._ask("show", self.db, *asked, "--", self._run(run))
 
     async def diff(self, run: Run = "last", candidate: Candidate = None) -> dict[str, Any]:
-        """What a candidate changes in the workflow: address, old and new value."""
+        """Show the changes that a candidate makes to the workflow: address, old and new value."""
         return {"changes": await self._ask("diff", self.db, "--", self._run(run), *([candidate] if candidate else []))}
 
     async def export(self, run: Run = "last", candidate: Candidate = None) -> dict[str, Any]:

@@ -22,7 +22,7 @@ Policy = Literal["lexical", "learned", "utility", "recent", "random", "embedding
 
 
 class Entry(NodeConfig):
-    """One memory. An entry without inputs holds for every input and is always shown."""
+    """A memory. An entry without inputs holds for every input and is always shown."""
 
     kind: Literal["example", "case", "insight", "preference"] = Field("example", description="what it is")
     inputs: dict[str, Any] = Field(default_factory=dict, description="the situation: values of the node's input fields")
@@ -83,7 +83,7 @@ class Recall(NodeKind):
 
     @property
     def max_calls(self) -> int:
-        """One request for the input's vector, and the requests for those of the store, in parts."""
+        """A request for the input's vector, and the requests for those of the store, in parts."""
         return 1 + -(-len(self._specific) // BATCH) if self.config.policy == "embedding" else 0
 
     @property

@@ -93,7 +93,7 @@ Insights = tuple[tuple[str, ...], float | None]  # the keys of a list, and the s
 
 @dataclass
 class _Search:
-    """One run of the optimizer."""
+    """A run of the optimizer."""
 
     settings: Memory
     study: Study
@@ -154,8 +154,8 @@ class _Search:
         return True
 
     def _explores(self, trial: int) -> bool:
-        """Whether a trial explores: every other one, if retrieval is learned. Entries that are never shown cannot be
-        judged."""
+        """Return True if a trial explores: every other one, if retrieval is learned. Entries that are never shown
+        cannot be judged."""
         learns = "learned" in self.settings.policies and any(b.site.recall for b in self.banks)
         return learns and trial % 2 == 0 and self._entries()
 
@@ -185,7 +185,7 @@ class _Search:
             lists.append((bank.insights, None))
 
     async def _learn_edits(self, bank: Bank, trial: Evaluation) -> None:
-        """One preference for each answer that a user has rewritten (CIPHER)."""
+        """A preference for each answer that a user has rewritten (CIPHER)."""
         s, name = self.settings, bank.site.outputs[0] if bank.site.outputs else ""
         for result in trial.results:
             if len(self.edits) >= s.edits:

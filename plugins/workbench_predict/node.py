@@ -33,7 +33,7 @@ _MARKERS = {"plain": 0, "chat": 3, "json": 1, "xml": 2}
 
 
 class Decoding(NodeConfig):
-    """How to draw an answer."""
+    """Sampling settings of an answer."""
 
     temperature: float | None = Field(None, ge=0, le=2, description="0 if not given; 0.7 where samples > 1")
     top_p: float | None = Field(None, gt=0, le=1, description="nucleus sampling")

@@ -172,7 +172,8 @@ class _Search:
         return parent.add(evaluation, evaluation.score, action=address)
 
     def affords_child(self, parent: State) -> bool:
-        """Whether a child can be paid for, and after it the finalists on val; two rows stand for the proposer."""
+        """Return True if a child can be paid for, and after it the finalists on val; two rows stand for the
+        proposer."""
         final = list(self.study.val) * (self.settings.finalists or 1)
         rows = [*self.guide, *self.lessons[: self.settings.batch], *self.guide[:2], *final]
         return self.study.affords(parent.state.workflow, rows) and room_for(

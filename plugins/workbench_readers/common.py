@@ -1,4 +1,4 @@
-"""What all readers share."""
+"""Shared code of all readers."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ _LIST, _LINES = re.compile(r"\s*\[\s*(?:\{|\]\s*$)"), re.compile(r"\s*(\{.*\})[^
 
 @declares(location=PATH)
 def read_jsonl(location: str, options: Mapping[str, Any]) -> list[Row]:
-    """One JSON object a line; empty lines are skipped. Also a list of objects. Option `encoding`."""
+    """JSON Lines: an object per line; empty lines are skipped. Also a list of objects. Option `encoding`."""
     known_options(options, ("encoding",), location)
     text = read_text(location, options)
     if _LIST.match(text) and _is_json(text):

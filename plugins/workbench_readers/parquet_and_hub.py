@@ -116,7 +116,7 @@ def _cells(column: Any) -> list[Any]:
 
 
 def _features(metadata: Mapping[bytes, bytes] | None) -> Mapping[str, Any]:
-    """What a hub's dataset says of its columns, from the metadata of a parquet file that was made of it."""
+    """Read the column types of a hub's dataset, from the metadata of a parquet file that was made of it."""
     try:
         found = json.loads((metadata or {})[b"huggingface"])["info"]["features"]
     except (KeyError, ValueError, TypeError):

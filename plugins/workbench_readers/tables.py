@@ -100,7 +100,7 @@ def table_rows(
 
 
 def holds(cell: Any) -> bool:
-    """Whether a cell is not blank."""
+    """Return True if a cell is not blank."""
     return bool(_visible(cell)) if isinstance(cell, str) else cell is not None
 
 

@@ -28,7 +28,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Table:
-    """What a router knows of some rows, and what came out of each candidate. One list a row, one value a candidate."""
+    """A router's inputs for some rows, and the outcome of each candidate. One list a row, one value a candidate."""
 
     router: Router
     scores: Sequence[Sequence[float]]

@@ -66,7 +66,7 @@ class RouteConfig(NodeConfig):
 
 @dataclass(frozen=True)
 class _Answer:
-    """What a candidate gave, or how it failed."""
+    """The answer of a candidate, or its failure."""
 
     given: Mapping[str, Any] | None
     error: NodeError | None = None
@@ -136,7 +136,7 @@ class Route(NodeKind):
 
     @cached_property
     def candidates(self) -> list[Candidate]:
-        """What is chosen from: each node with each number of samples."""
+        """Return the candidates: each node with each number of samples."""
         samples = self.config.samples
         return [Candidate(name, n) for name in self.nodes for n in sorted(set(samples.get(name, [1])))]
 
@@ -148,7 +148,8 @@ class Route(NodeKind):
 
     @cached_property
     def router(self) -> Router | None:
-        """What was learned; None if nothing. Raises SpecError if it does not belong to these candidates."""
+        """Return the learned router; None if there is none. Raises SpecError if it does not belong to these
+        candidates."""
         if not self.config.learned.strip():
             return None
         router = Router.parse(self.config.learned)
@@ -199,7 +200,7 @@ class Route(NodeKind):
         return []
 
     def text_of(self, inputs: Mapping[str, Any]) -> str:
-        """What the decision reads."""
+        """Return the text that the decision reads."""
         return "\n".join(plain.as_text(inputs[name]) for name in self.config.on or self.read_fields)
 
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:

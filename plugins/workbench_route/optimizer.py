@@ -161,7 +161,7 @@ def set_before(workflow: Workflow, site: Site) -> tuple[str, ...]:
 
 @dataclass
 class _Learning:
-    """One run of the optimizer. workflow: with the routers learned so far."""
+    """A run of the optimizer. workflow: with the routers learned so far."""
 
     settings: LearnRoute
     study: Study

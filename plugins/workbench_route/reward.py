@@ -75,7 +75,7 @@ def fit_reward(
 
 
 def pick_by(rewards: Mapping[str, Reward]) -> Pick:
-    """How answers are picked: by the reward of their model or, where none is learned, by their votes."""
+    """Choose how to pick answers: by the reward of their model or, where none is learned, by their votes."""
 
     def pick(row: Row, model: str, positions: Sequence[int]) -> int:
         answers = [row.samples[model][i].answer for i in positions]

@@ -212,7 +212,7 @@ class _Condemned(Exception):
 
 
 class Guest:
-    """One process, ready for one call."""
+    """A process, ready for one call."""
 
     def __init__(self, process: Process):
         self.process = process

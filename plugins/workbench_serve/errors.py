@@ -1,4 +1,4 @@
-"""What a client is told when a request fails. Details of the workflow stay in the log: they may name files, servers and
+"""Errors for clients whose request fails. Details of the workflow stay in the log: they may name files, servers and
 data that are not the client's."""
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def encode(value: Any) -> str:
 
 
 def explain(error: Exception) -> RequestError:
-    """What a client is told about an error of the workflow."""
+    """Turn an error of the workflow into an error for the client."""
     match error:
         case PredictionError():
             return _of_kind(FailureKind(str(error.prediction.failure)))

@@ -1,4 +1,4 @@
-"""How a workflow is served."""
+"""Settings of the server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from workbench.lm import is_loopback
 
 @dataclass(frozen=True)
 class Settings:
-    """What `workbench serve` is told.
+    """Settings of `workbench serve`.
 
     host, port: where to listen; port 0: any that is free.
     concurrency: requests that run at once. waiting: further ones that wait for their turn; those beyond are refused.
@@ -31,7 +31,7 @@ class Settings:
 
     @property
     def is_local(self) -> bool:
-        """Whether only this machine can reach it."""
+        """Return True if only this machine can reach it."""
         return is_loopback(f"http://[{self.host}]" if ":" in self.host else f"http://{self.host}")
 
     def check(self, no_auth: bool) -> None:

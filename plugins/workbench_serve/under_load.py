@@ -78,8 +78,8 @@ class Configurations:
         return math.fsum(recent) / len(recent), recent[math.ceil(0.95 * len(recent)) - 1]
 
     def _slowdown(self) -> float:
-        """How many times slower requests are now than on val, by the configurations that ran lately: servers that are
-        slow for one are slow for the others, too."""
+        """Compute how many times slower requests are now than on val, by the configurations that ran lately: servers
+        that are slow for one are slow for the others, too."""
         ratios: list[float] = []
         for place, figures in enumerate(self.figures):
             if len(recent := self._recent(place)) >= FEW:

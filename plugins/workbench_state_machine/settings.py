@@ -71,7 +71,7 @@ def _or_short(*short: dict[str, Any], listed: bool = False) -> Any:
 
 
 class Transition(NodeConfig):
-    """One way out of a state. The first one whose condition holds is taken."""
+    """A way out of a state. The first one whose condition holds is taken."""
 
     when: When = Field(
         default_factory=lambda: When.model_validate({"always": True}),
@@ -92,7 +92,7 @@ class Transition(NodeConfig):
 
 
 class StateConfig(NodeConfig):
-    """One state: what the model is told in it, what it may do, and what comes next."""
+    """A state: what the model is told in it, what it may do, and what comes next."""
 
     instructions: str = Field("", description="what to do in this state")
     tools: list[str] = Field(default_factory=list, description=TOOLS)

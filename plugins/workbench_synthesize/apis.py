@@ -60,7 +60,7 @@ class Api:
 
     @property
     def runs(self) -> bool:
-        """Whether a call of it can be run."""
+        """Return True if a call of it can be run."""
         return self.tool is not None or bool(self.source)
 
     @property

@@ -1,4 +1,4 @@
-"""What is told of a run, read from its database. Nothing of the run's own code is loaded."""
+"""Facts about a run, read from its database. Nothing of the run's own code is loaded."""
 
 from __future__ import annotations
 
@@ -80,13 +80,13 @@ class Summary:
 
     @property
     def has_agent(self) -> bool:
-        """Whether a node is an agent that exists, whose texts are written back or replaced as they pass."""
+        """Return True if a node is an agent that exists, whose texts are written back or replaced as they pass."""
         nodes = self.after.nodes.values() if self.after is not None else ()
         return any(node.get("kind") == "external" for node in nodes)
 
     @property
     def tested(self) -> bool:
-        """Whether the sealed rows were tested."""
+        """Return True if the sealed rows were tested."""
         return self.report["best"]["test"]["score"] is not None
 
 
@@ -127,7 +127,7 @@ def read_facts(store: Store, name: str) -> Facts:
 
 
 def read_summary(store: Store, row: Any, report: Mapping[str, Any], noise: float | None) -> Summary:
-    """What is told of a run besides its rows. Raises StoreError for what is damaged."""
+    """Read the facts about a run besides its rows. Raises StoreError for what is damaged."""
     found = candidates(store, row["id"])
     run = {key: row[key] for key in row.keys() if key not in ("report", "spec", "checksum", "spec_checksum")}  # noqa: SIM118
     origin = origin_of(row)

@@ -1,4 +1,4 @@
-"""How much two equal arms differ by on the same rows."""
+"""The difference between two identical variants on the same rows."""
 
 from __future__ import annotations
 

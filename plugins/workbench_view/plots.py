@@ -70,7 +70,7 @@ def draw_tradeoff(points: Sequence[Point], cost: str, front: Sequence[str], winn
 
 
 def draw_bill(roles: Mapping[str, Mapping[str, float]], what: str) -> str:
-    """What each role spent."""
+    """Draw the spending of each role."""
     names = sorted(roles, key=lambda role: -roles[role][what])
     left = max(map(len, names)) * _TEXT * _LETTER + 14
     bottom = 25.0 * len(names) + 4
@@ -116,7 +116,7 @@ class _Scale:
 
     @classmethod
     def over(cls, values: Sequence[float], start: float, end: float) -> _Scale:
-        """One with some room around the values."""
+        """Return a scale with some room around the values."""
         low, high = min(values), max(values)
         room = (high - low) * 0.05 or abs(high) * 0.05 or 1.0
         return cls(low - room * (low != 0), high + room, start, end)

@@ -96,7 +96,7 @@ def test_plugins_lists_those_whose_import_raises_ends_python_or_hangs(folder: Pa
     for name, (code, _) in IMPORTS.items():
         install(folder, code, name=f"aaa_{name}", distribution=f"hostile_{name}")
     command = [sys.executable, "-c", PATIENCE_3, "plugin", "list"]
-    env = {**os.environ, "PYTHONPATH": str(folder)}
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])}
     done = subprocess.run(command, env=env, capture_output=True, text=True, cwd=folder, timeout=120)
     for name, (_, reason) in IMPORTS.items():
         line = next(x for x in done.stdout.splitlines() if x.startswith(f"aaa_{name} "))
@@ -140,7 +140,7 @@ def test_a_plugin_that_ends_the_process_of_a_command_is_named_last(
 def test_ctrl_c_while_a_plugin_is_imported_names_it(folder: Path) -> None:
     install(folder, "import time\nprint('here', flush=True)\ntime.sleep(600)")
     command = [sys.executable, "-m", "workbench", "validate", "w.yaml"]
-    env = {**os.environ, "PYTHONPATH": str(folder)}
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])}
     process = subprocess.Popen(
         command,
         env=env,

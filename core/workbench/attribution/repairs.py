@@ -1,4 +1,4 @@
-"""What is put in place of a step where no model is asked: what a passing run said there, or the labels of the row."""
+"""Replacements for a step without a model: the output of a passing run, or the labels of the row."""
 
 from __future__ import annotations
 

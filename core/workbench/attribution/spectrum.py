@@ -82,12 +82,12 @@ class Suspect:
 
 
 def elements_of(trace: Trace) -> frozenset[Element]:
-    """What a run went through."""
+    """Collect the elements that a run went through."""
     return elements_of_spans([_as_mapping(span) for span in trace.spans])
 
 
 def elements_of_spans(spans: Sequence[Mapping[str, Any]]) -> frozenset[Element]:
-    """What a run went through, by its stored spans (`Span.as_dict`)."""
+    """Collect the elements that a run went through, from its stored spans (`Span.as_dict`)."""
     found, before = set[Element](), ""
     for span in spans:
         node, agent = str(span["node"]), span.get("agent")

@@ -97,7 +97,7 @@ def _say_summary(file: Path, summary: dict[str, Any], run_code: bool) -> None:
 
 
 def _summary(file: Source, settings: list[tuple[str, Any]], deep: bool, run_code: bool) -> dict[str, Any]:
-    """What `validate` tells of a valid file. Raises SpecError and PluginError for another."""
+    """Summarize a valid file for `validate`. Raises SpecError and PluginError for an invalid one."""
     from workbench.cli.trust import unlooked
     from workbench.errors import SpecError, merge_errors
     from workbench.inference import check_configurations
@@ -168,7 +168,7 @@ def _summary_without_rows(file: Source, settings: list[tuple[str, Any]], outside
 
 
 def _describe(file: Source, name: str, workflow: Workflow, optimizers: list[str]) -> dict[str, Any]:
-    """What `validate` tells without rows."""
+    """Summarize a file without its rows."""
     from workbench.cli.trust.powers import file_powers
     from workbench.workflow import learnable_addresses
 

@@ -131,7 +131,7 @@ def _message(message: Mapping[str, Any]) -> Tree:
 
 
 def _result(message: Mapping[str, Any], answer: Tree) -> Tree:
-    """What came back of one of an answer's calls."""
+    """Return the result of a call of an answer."""
     ids = [call["tool_call_id"] for call in answer.get("tool_calls", ())]
     source = {"source_call_id": message["tool_call_id"]} if message.get("tool_call_id") in ids else {}
     return {**source, "content": content_text(message.get("content"))}

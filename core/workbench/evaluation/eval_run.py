@@ -61,7 +61,7 @@ from workbench.trackers import RunInfo, check_trackers
 
 @dataclass
 class EvalOptions:
-    """What the command line adds to the workflow file.
+    """Options of the command line besides the workflow file.
 
     split: train, val, test or all; None: val, or what there is. repeats: how often each row is run.
     """

@@ -64,7 +64,7 @@ How = Literal["lm", "fresh", "sibling", "label"]
 
 @dataclass(frozen=True)
 class ReplayOptions:
-    """How failures are repeated.
+    """Options for replaying failures.
 
     Attributes:
         repair: what takes the place of a step. lm: the answer of another model; fresh: further draws of the same one;
@@ -92,7 +92,7 @@ class ReplayOptions:
     sandbox: SandboxChoice = field(default_factory=SandboxChoice.from_environment)
 
     def as_dict(self) -> dict[str, Any]:
-        """What tells two runs of replays apart. The budget and the sandbox do not."""
+        """Return the options that tell two runs of replays apart. The budget and the sandbox do not."""
         return {k: v for k, v in vars(self).items() if k not in ("calls", "sandbox")}
 
 

@@ -1,4 +1,4 @@
-"""What an agent asks, in our terms; who answers; and what an agent is told that gets no answer."""
+"""Requests of agents in our terms, the sessions that answer them, and refusals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from workbench.lm import Message, Native, NotCarried, Pieces, Response
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What an agent asks a model.
+    """An agent's request to a model.
 
     The same request gives an equal Ask, whatever its API: nothing in it is drawn or comes from a clock.
 
@@ -46,7 +46,7 @@ class Ask:
 
     @property
     def content(self) -> Any:
-        """What identifies the request, but for the model: equal for equal ones."""
+        """Identify the request, except for the model: equal for equal requests."""
         if self.native is not None:
             return self.native.as_dict()
         return [self.messages, self.tools, self.settings, self.samples]
@@ -92,7 +92,7 @@ _FINAL = {"budget", "ended", "internal"}
 
 
 class GatewaySession(Protocol):
-    """Who stands behind a secret: a row of a run, or a client of a served workflow.
+    """The session behind a secret: a row of a run, or a client of a served workflow.
 
     A call is cancelled when the agent hangs up, and when the secret is dismissed. A session that takes requests as
     they are (`Ask.native`) has `passes = True`, and may have `forward(method, path, body, headers, ask)` for paths that
@@ -115,8 +115,8 @@ class GatewaySession(Protocol):
 
 
 def refusal_of(error: Exception) -> Refused:
-    """What an agent is told of an error of ours. Messages of servers and of Python stay here: they may name files,
-    addresses and keys."""
+    """Turn an error of ours into a refusal for the agent. Messages of servers and of Python stay here: they may name
+    files, addresses and keys."""
     match error:
         case Refused():
             return error

@@ -59,7 +59,7 @@ class StoredAnswers:
             self._forget(next(iter(self._kept)))
 
     def wrote(self, number: str) -> bool:
-        """Whether an answer was written here, and not by the model's own server."""
+        """Return True if an answer was written here, and not by the model's own server."""
         return number in self._kept and self._kept[number][0] is not None
 
     def earlier(self, body: Mapping[str, Any]) -> tuple[Message, ...]:

@@ -1,4 +1,4 @@
-"""What the writers of the three APIs have in common: each folds the pieces of an answer into events, and into a body.
+"""The common part of the writers of the three APIs: each folds the pieces of an answer into events, and into a body.
 
 So an answer that is there as a whole, one that is replayed and one that comes piece by piece are written by the same
 lines.

@@ -39,7 +39,7 @@ _STATUS = "predict"
 
 @dataclass
 class Predicted:
-    """What `predict_file` did.
+    """The result of `predict_file`.
 
     rows: in all. earlier: those that earlier processes finished. unanswered: those that failed for want of a server,
     which the same call asks again. failures: by kind. renamed: fields of the rows that the output has as `row_NAME`.

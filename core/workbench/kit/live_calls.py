@@ -23,7 +23,7 @@ LONGEST_PAUSE = 60.0
 
 
 class LiveCalls(BaseModel):
-    """How calls of a live tool are made."""
+    """Calls of a live tool."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -13,7 +13,7 @@ from workbench.spec import BudgetSpec
 
 
 class Account(Protocol):
-    """What a ledger knows of its run."""
+    """A ledger's view of its run."""
 
     budget: BudgetSpec
     spent: Spend
@@ -47,8 +47,8 @@ class Ceilings:
         self._held_for_proof = {"calls": calls, "tokens": tokens, "usd": usd, "minutes": minutes}
 
     def remaining(self, what: str) -> float:
-        """What search may still use, beside what is spent; infinite where there is no ceiling. Calls in flight do not
-        count, so that a replay, which has none, is told the same."""
+        """Return what search may still use, beside what is spent; infinite where there is no ceiling. Calls in flight
+        do not count, so that a replay, which has none, is told the same."""
         if (ceiling := getattr(self._account.budget, what)) is None:
             return float("inf")
         used = self._account.seconds / 60 if what == "minutes" else getattr(self._account.spent, what)

@@ -1,4 +1,4 @@
-"""What was used of a budget, and how calls were paid."""
+"""Spending of a budget, and payment of calls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from workbench.lm import LM, Request, Response, unpack_native, unpack_tokens
 
 @dataclass
 class Spend:
-    """What was used: calls (attempts that were sent), tokens, dollars, seconds of waiting for answers."""
+    """Resources used: calls (attempts that were sent), tokens, dollars, seconds of waiting for answers."""
 
     calls: int = 0
     cached: int = 0
@@ -118,12 +118,12 @@ def tell_recalled(lm: LM, request: Request, settled: Settled) -> Settled:
 
 
 def stored_spend(row: Any) -> Spend:
-    """What the call of a row cost when it was paid."""
+    """Return the original cost of the call of a row."""
     return Spend(row["attempts"], 0, row["prompt_tokens"], row["completion_tokens"], row["usd"] or 0.0, row["seconds"])
 
 
 def describe_reused(summary: Mapping[str, Any]) -> str:
-    """What a bill (`Ledger.summary`) says of calls that earlier runs paid for; empty if there are none."""
+    """Describe the calls in a bill (`Ledger.summary`) that earlier runs paid for; empty if there are none."""
     reused = summary.get("reused") or {"calls": 0}
     if not reused["calls"]:
         return ""
@@ -131,7 +131,7 @@ def describe_reused(summary: Mapping[str, Any]) -> str:
 
 
 def describe_lost(summary: Mapping[str, Any]) -> str:
-    """What a bill (`Ledger.summary`) says of requests that failed, or whose outcome is not known; empty if there are
+    """Describe the requests in a bill (`Ledger.summary`) that failed or have no known outcome; empty if there are
     none."""
     text = f"; {n} more were in flight at a kill, outcome unknown" if (n := summary["unknown"]) else ""
     if summary["maybe_tokens"]:

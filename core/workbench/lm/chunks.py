@@ -87,7 +87,7 @@ class _CallsInTurn:
         yield from self.flush()
 
     def flush(self, last: bool = False) -> Iterator[Piece]:
-        """What can be told; last: all that is left."""
+        """Yield the pieces that can be read already; last: all that is left."""
         while self._open < len(self._waiting):
             call, place = self._calls.begun[self._open][0], self._open
             if not (name := call["function"].get("name")):

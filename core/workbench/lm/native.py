@@ -71,7 +71,8 @@ class Native:
         return most_tokens(self.api, self.body)
 
     def as_dict(self) -> dict[str, Any]:
-        """What an answer depends on: what the key hashes and the store keeps. No keys: they open, and ask nothing."""
+        """Return what an answer depends on, for the key's hash and the store. API keys are left out: they do not change
+        answers."""
         body = {
             name: _without_keys(value) if name in _WITH_KEYS else value
             for name, value in self.body.items()

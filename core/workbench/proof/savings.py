@@ -1,4 +1,4 @@
-"""What a row costs: the most that it can cost, and whether the winner's rows cost less.
+"""Costs of a row: its maximum, and the test that the winner's rows cost less.
 
 A mean of costs cannot be tested without a bound: one row in a hundred may loop and cost more than all the others, and
 a sample need not hold it. So the bound is the worst case of a row: all the calls that it may make, each at its worst.
@@ -103,8 +103,8 @@ class Saving:
 
 
 def describe_saving(saving: Saving, *, shown: bool) -> str:
-    """What a row costs on both sides, in a sentence. Of dollars it is told for 1,000 rows: one costs too little to be
-    read."""
+    """Describe the costs of a row on both sides, in a sentence. Dollars are given per 1,000 rows, as one costs too
+    little to be readable."""
     unit, times, each = ("$", 1000, "per 1,000 rows") if saving.objective == "usd" else ("", 1, "a row")
     whose = {"usd": "It costs", "latency": "It takes"}.get(saving.objective, f"Its {saving.objective} are")
     share = saving.diff / saving.baseline_mean if saving.baseline_mean else 0.0

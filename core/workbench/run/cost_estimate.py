@@ -37,7 +37,7 @@ def estimate(
     database: str | Path | None = None,
     seconds_per_call: float | None = None,
 ) -> dict[str, Any]:
-    """What a run will take, and the smallest gain that its test can show.
+    """Estimate the cost of a run, and the smallest gain that its test can show.
 
     Args:
         optimizers: (name, optimizer), as `run.prepare` returns them.
@@ -89,7 +89,7 @@ def estimate(
 
 
 def _search_cost(baseline: Cost, known: Cost, bounded: bool, candidates: int | None) -> Cost | None:
-    """What the search takes: what its optimizers bound it to, or what the ceilings leave for candidates, if that is
+    """Estimate the cost of the search: the bound of its optimizers, or what the ceilings leave for candidates, if
     less."""
     if candidates is None or (bounded and candidates * baseline.calls >= known.calls):
         return known if bounded else None
@@ -173,7 +173,8 @@ def _other_ceilings(task: Task, baseline: Cost, proof: Cost) -> Iterator[tuple[s
 
 
 def _candidates(task: Task, baseline: Cost, proof: Cost, known: int) -> int | None:
-    """How many candidates the ceilings leave for search; None without a ceiling whose use is known."""
+    """Compute the number of candidates that the ceilings leave for search; None without a ceiling whose use is
+    known."""
     found = [left / each for _, left, each in _other_ceilings(task, baseline, proof) if each]
     if task.spec.budget.calls is not None and baseline.calls:
         rest = max(0, task.spec.budget.calls - baseline.calls - proof.calls - known)
@@ -192,7 +193,7 @@ def _call_text(row: Cost, calls: int, models: Sequence[Model]) -> str:
 
 
 def _unknown_lines(task: Task, row: Cost, models: Sequence[Model], database: str | Path | None) -> Iterator[str]:
-    """What is not known, and what would tell it."""
+    """Yield what is unknown, and what would make it known."""
     every = models_of(task, searched=True, roles=True)
     if unpriced := [model.spec.model for model in every if model.usd(1, 1) is None]:
         yield no_price_line(unpriced)

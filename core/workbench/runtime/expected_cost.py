@@ -1,5 +1,5 @@
-"""What calls cost before they are made: tokens, dollars and minutes of an example, as the file is written and at the
-dearest that `search:` can make of it."""
+"""Expected cost of calls before they are made: tokens, dollars and minutes of an example, as the file is written and at
+the dearest that `search:` can make of it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FORM = 40
 
 @dataclass(frozen=True)
 class Cost:
-    """What a part of a run takes. output_tokens and usd: None where nothing tells what to expect; most_usd: without
+    """The cost of a part of a run. output_tokens and usd: None where nothing tells what to expect; most_usd: without
     retries; dollars and minutes are None where no price and no time of a call are known."""
 
     calls: int = 0
@@ -153,7 +153,8 @@ def _workflows(task: Task, searched: bool) -> Iterator[Workflow]:
 
 
 def row_cost(task: Task, models: Sequence[Model], seconds_per_call: float | None) -> Cost:
-    """What one example takes. A node that may ask several models is taken to ask the dearest and slowest."""
+    """Estimate the cost of an example. A node that may call several models counts with the most expensive and
+    slowest."""
     prompt, whole = prompt_tokens(task, task.dataset.val[:20]), Cost()
     by_spec = {model.spec.model_dump_json(): model for model in models}
     for node in task.workflow.enabled_nodes.values():

@@ -95,7 +95,7 @@ class BudgetSpec(Strict):
 
 
 class ProofSpec(Strict):
-    """How the gain is tested on the sealed rows."""
+    """The test of the gain on the sealed rows."""
 
     when_unchanged: Literal["skip", "test"] = Field(
         "skip",
@@ -213,11 +213,11 @@ class DomainSpec(Strict):
 
     @property
     def is_slot(self) -> bool:
-        """Whether it is a choice of nodes, not of values: alternatives, or leaving a node out."""
+        """Return True if it is a choice of nodes, not of values: alternatives, or leaving a node out."""
         return self.any_of is not None or self.optional
 
     def contains(self, value: Any) -> bool:
-        """Whether a value is one that the domain could suggest."""
+        """Return True if a value is one that the domain could suggest."""
         if self.choice is not None:
             return value in self.choice
         bounds = self.float_ or self.int_
@@ -309,14 +309,14 @@ class Spec(Strict):
 
     @property
     def margin_of_targets(self) -> float | None:
-        """How much worse than the best candidate one that meets the targets may score; None if it is enough that it
-        meets the target of score."""
+        """Return how much worse than the best candidate one that meets the targets may score; None if it is enough that
+        it meets the target of score."""
         stated = self.targets is not None and self.targets.score is not None
         return None if stated and "margin" not in self.proof.model_fields_set else self.proof.margin
 
     @property
     def tested_sides(self) -> int:
-        """How many workflows the sealed rows are for: baseline, winner and, with targets, the best candidate."""
+        """Count the workflows that the sealed rows are for: baseline, winner and, with targets, the best candidate."""
         return 2 if self.targets is None else 3
 
     @property
@@ -327,7 +327,7 @@ class Spec(Strict):
     @model_validator(mode="before")
     @classmethod
     def _objectives_of_targets(cls, value: Any) -> Any:
-        """What is limited is to be good, too."""
+        """Make the limited costs objectives, too."""
         if not is_dict(value) or not is_dict(value.get("targets")) or "objectives" in value:
             return value
         costs = [name for name in OBJECTIVES if name in value["targets"] and name != "score"]

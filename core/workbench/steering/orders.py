@@ -1,4 +1,4 @@
-"""What a user may order of a run that goes on. Orders wait in its database until the run takes them up."""
+"""Orders of a user to a running run. They wait in its database until the run takes them up."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ class Steering:
             self.ledger.stopping = None
 
     def warnings(self) -> list[str]:
-        """What of the result is the user's doing, for the report."""
+        """Describe the user's influence on the result, for the report."""
         found: list[str] = []
         if any(order["kind"] == "stop" and order["outcome"] == "done" for order in self.orders.read_all()):
             found.append("the search was stopped by its user")

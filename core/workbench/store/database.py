@@ -196,7 +196,7 @@ class Store:
             )
 
     def _may_retry(self, error: Exception) -> bool:
-        """Whether another process holds the write lock, for less than PATIENCE seconds so far."""
+        """Return True if another process holds the write lock, for less than PATIENCE seconds so far."""
         if getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_BUSY:  # the lower byte is the primary code
             return False
         self._waiting_since = self._waiting_since or time.monotonic()

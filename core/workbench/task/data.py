@@ -37,7 +37,7 @@ def check_holes(dataset: Dataset, needed: Collection[str], data: DataSpec) -> No
 
 
 def _overlap(one: str, other: str) -> bool:
-    """Whether two dotted names are one, or one lies inside the other."""
+    """Return True if two dotted names are one, or one lies inside the other."""
     return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
 
 

@@ -1,4 +1,4 @@
-"""What `validate` says of a workflow that can run, but not as its author intends: warnings, and with `--deep` defects.
+"""Lint of a workflow that can run, but not as its author intends: warnings, and with `--deep` defects.
 
 A warning may be meant; a defect cannot be. Both are found without a call, and without running what the file names.
 """
@@ -36,8 +36,8 @@ def lint_task(task: Task, *, unread: bool = True) -> list[str]:
 
 
 def find_defects(task: Task, filled: Collection[str] = ()) -> list[Defect]:
-    """What cannot work as it is written: what each node finds (`NodeKind.defects`), conditions of the policy that
-    nothing meets, rules behind others, and fields that nothing reads.
+    """Find defects, which cannot work as written: those of each node (`NodeKind.defects`), conditions of the policy
+    that nothing meets, rules behind others, and fields that nothing reads.
 
     A limit or list of tools that `search:` varies is only a start, and is no defect.
 
@@ -78,7 +78,8 @@ def _inside(node: NodeKind, path: Place) -> Iterator[tuple[Place, NodeKind]]:
 
 
 def _is_meant(task: Task, defect: Defect, path: Place, node: NodeKind, filled: Collection[str]) -> bool:
-    """Whether a finding is no defect: a limit or a list of tools where a search starts, a value that may fail."""
+    """Return True if a finding is no defect: a limit or a list of tools where a search starts, a value that may
+    fail."""
     if defect.kind == DefectKind.UNHANDLED_VALUE:  # an optional node may fail: what it writes is written before it, too
         return bool(task.workflow.nodes[str(path[1])].get("optional"))
     if defect.kind not in (DefectKind.NO_TOOLS, DefectKind.FEW_STEPS, DefectKind.FEW_TOKENS):

@@ -29,7 +29,7 @@ from workbench.workflow import NodeKind, Workflow, forget_nodes
 
 @dataclass(frozen=True)
 class Task:
-    """What is to be optimized: spec, starting workflow, data, metric, and the fields that the workflow reads."""
+    """The task to optimize: spec, starting workflow, data, metric, and the fields that the workflow reads."""
 
     spec: Spec
     source: Source

@@ -33,8 +33,8 @@ MOST_NAME, MOST_TEXT = 60, 20_000
 
 @dataclass(frozen=True)
 class _Labelled:
-    """What a page asks for, in its order. answers: of a run, with the judge's scores. named: the file that its workflow
-    reads. judged: whether a judge gave the scores."""
+    """The answers that a page asks for, in its order. answers: of a run, with the judge's scores. named: the file that
+    its workflow reads. judged: whether a judge gave the scores."""
 
     where: str
     title: str

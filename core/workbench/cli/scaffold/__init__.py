@@ -17,7 +17,7 @@ _OPTIMIZE = "workbench optimize workflow.yaml"
 
 @dataclass(frozen=True)
 class PluginKind:
-    """What differs between the kinds of plugins.
+    """The differences between kinds of plugins.
 
     Args:
         table: what is registered, as in `workbench.plugins.KINDS`.

@@ -45,7 +45,7 @@ def require_trust(file: Path, *, called: bool = False) -> Source:
 
 
 def unlooked(source: Source) -> tuple[list[str], bool]:
-    """What a file that is not trusted names outside its folder, and may not be looked at unasked; whether these are its
+    """List what an untrusted file names outside its folder, which may not be read unasked, and whether these are its
     rows alone. Raises SpecError."""
     from workbench.cli.trust.powers import file_powers
     from workbench.task import find_powers
@@ -97,7 +97,7 @@ def _hold(contents: Mapping[str, str]) -> None:
 
 
 def _is_still_there(written: Source) -> bool:
-    """Whether the file of a run is on this machine as the run stored it."""
+    """Return True if the file of a run is on this machine as the run stored it."""
     from workbench.errors import SpecError
     from workbench.spec import load_yaml_file
 
@@ -144,7 +144,7 @@ def _ask(powers: Powers, name: str, place: Path, way: str = "") -> None:
 
 
 def _was_trusted(place: Path) -> bool:
-    """Whether a file at this place was trusted with other content."""
+    """Return True if a file at this place was trusted with other content."""
     return str(place.resolve()) in _known()["files"].values()
 
 
@@ -163,7 +163,8 @@ def _list_file() -> Path:
 
 
 def _known() -> dict[str, dict[str, str]]:
-    """What is trusted: `files`, digest to path, and `folders`, path to "". Raises SpecError if it cannot be read."""
+    """Read what is trusted: `files`, digest to path, and `folders`, path to "". Raises SpecError if it cannot be
+    read."""
     from workbench.errors import SpecError
 
     path = _list_file()
