@@ -34,7 +34,7 @@ def started(folder: Path, *args: str) -> str:
         capture_output=True,
         text=True,
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(folder)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])},
     )
     assert done.returncode == 0, done.stderr
     return done.stderr

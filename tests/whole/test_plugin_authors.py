@@ -37,7 +37,7 @@ def install(project: Path, target: Path) -> dict[str, str]:
         capture_output=True,
         timeout=240,
     )
-    return {**os.environ, "PYTHONPATH": str(target)}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(target), os.environ.get("PYTHONPATH", "")])}
 
 
 def run(*args: str, cwd: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:

@@ -119,8 +119,7 @@ class Ledger:
         self.ceilings.reserve_for_proof(calls=calls, tokens=tokens, usd=usd, minutes=minutes)
 
     def remaining(self, what: str = "calls") -> float:
-        """Return what search may still use of `calls`, `tokens`, `usd` or `minutes`; infinite where there is no
-        ceiling."""
+        """Return what search may still use of `calls`, `tokens`, `usd` or `minutes`; infinite without a ceiling."""
         return self.ceilings.remaining(what)
 
     # Calls
