@@ -81,7 +81,7 @@ def check_writable(out: Path, option: str = "--out") -> None:
     if out.is_dir():
         raise SpecError(f"{option} {out}: that is a folder", hint="Name a file in it.")
     if out.exists() and not out.is_file():
-        raise SpecError(f"{option} {out}: that is no file", hint="Name a file in a folder of yours.")
+        raise SpecError(f"{option} {out}: that is not a file", hint="Name a file in a folder of yours.")
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         raise SpecError(f"{option} {out}: nothing can be written in {folder}", hint="Name a file in a folder of yours.")
 
@@ -165,7 +165,7 @@ def disk_warnings(database: Path) -> list[str]:
         )
     if (kind := file_system(folder)) in _NETWORK:
         found.append(
-            f"{database} lies on a network file system ({kind}), where locks may not hold and a database may be "
+            f"{database} is on a network file system ({kind}), where locks may not hold and a database may be "
             "damaged; name one on a local disk with --db"
         )
     return found

@@ -134,7 +134,7 @@ class _Subscription:
         elif self._lost:
             yield f"tracker '{self.name}': {self._lost}"
         if self.dropped:
-            yield f"tracker '{self.name}' was too slow for the run: {self.dropped} events were not told to it"
+            yield f"tracker '{self.name}' was too slow for the run: {self.dropped} events were not sent to it"
 
 
 class Trackers:

@@ -47,7 +47,7 @@ class DSPyConfig(NodeConfig):
     adapter: Literal["chat", "json", "xml", "plain"] = Field(
         "chat", description="one of DSPy's adapters, or the short prompt of `predict`"
     )
-    max_calls: int = Field(8, ge=1, le=1000, description="calls of the language model for one example at most")
+    max_calls: int = Field(8, ge=1, le=1000, description="maximum number of model calls per example")
     lm: str | dict[str, Any] | None = Field(None, description="another language model for this node")
 
 

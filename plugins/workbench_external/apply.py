@@ -57,13 +57,13 @@ def find_text(slot: Slot, sources: Sequence[Path] | Sources) -> Finding:
     places = sources.find(slot.match)
     if len(places) > 1:
         where = ", ".join(f"{_name(place.path, sources)}:{place.line}" for place in places)
-        return Finding(why=f"stands in several places: {where}")
+        return Finding(why=f"is in several places: {where}")
     if places:
         return _written(slot, places[0], sources)
     if held := sources.find_unwritable(slot.match):
         told = "; ".join(f"{_name(path, sources)}:{line}, {why}" for path, line, why in held[:3])
-        return Finding(why=f"is found, and cannot be written: {told}")
-    return Finding(why=f"stands nowhere in {', '.join(one_line(folder) for folder in sources.folders) or 'a source'}")
+        return Finding(why=f"was found, but cannot be written: {told}")
+    return Finding(why=f"is not in {', '.join(one_line(folder) for folder in sources.folders) or 'a source'}")
 
 
 def _written(slot: Slot, place: Place, sources: Sources) -> Finding:
@@ -82,7 +82,7 @@ def _written(slot: Slot, place: Place, sources: Sources) -> Finding:
     if edits:
         return Finding(tuple(edits.values()), place.line)
     where = f"{_name(place.path, sources)}:{place.line}"
-    return Finding(line=place.line, why=f"is found, and cannot be written: {where}, {refused}")
+    return Finding(line=place.line, why=f"was found, but cannot be written: {where}, {refused}")
 
 
 def wire_text(slot: Slot) -> str:
@@ -135,7 +135,7 @@ def _find_file(slot: Slot, folders: Sequence[Path]) -> Finding:
             return Finding(why=f"cannot be written: {one_line(slot.name)} does not keep a character of it")
         new = new.replace("\r\n", "\n").replace("\n", "\r\n") if "\r\n" in held else new
         return Finding((Edit(path, 0, len(held), new),), 1)
-    return Finding(why=f"stands nowhere: there is no file {one_line(slot.name)}")
+    return Finding(why=f"has no place: there is no file {one_line(slot.name)}")
 
 
 def write_edits(edits: Iterable[Edit]) -> dict[Path, str]:

@@ -27,7 +27,7 @@ def find_missing_files(config: ExternalConfig, base: Path, folder: Path | None) 
     if "{" not in program and shutil.which(program) is None and not (base / program).is_file():
         yield Defect(
             DefectKind.MISSING_SERVER,
-            f"there is no program '{program}' on PATH, nor beside the workflow file",
+            f"there is no program '{program}' on PATH or next to the workflow file",
             "Name one that can be started, e.g. python, or the path of one.",
             ("command", 0),
         )

@@ -72,8 +72,8 @@ class Hub:
         for node, number in self.left_out.items():
             if number:
                 found.append(
-                    f"'{node}': left out {number} of its texts, which stand nowhere in its source, as a framework's. "
-                    "`workbench agent slots FILE` shows them, and `vendor: true` takes them in."
+                    f"'{node}': left out {number} of its texts, which are not in its source but in a framework's. "
+                    "`workbench agent slots FILE` shows them, and `vendor: true` includes them."
                 )
         for node, rows in (+self.diverged).items():
             found.append(

@@ -44,7 +44,7 @@ class Fgo(Optimizer):
     inner: str | dict[str, dict[str, Any]] = Field(
         {"rewrite": {"width": 1}}, description="the optimizer for each part, as under `optimize:`"
     )
-    part_size: int = Field(12, ge=1, description="training rows in a part at most")
+    part_size: int = Field(12, ge=1, description="maximum number of train rows per part")
     divide: Literal["random", "type", "failures"] = Field(
         "random", description="how: at random, by the field named in `by`, or by how the start fails on a row"
     )

@@ -196,5 +196,5 @@ def _add_rows(found: Imported, node: Mapping[str, Any], wishes: Wishes) -> None:
         )
     found.rows = [dict(demo) for demo in demos]
     found.guessed.append(
-        "the rows: the program's demos, for want of --data; the prompt shows them, so their score is not to be trusted"
+        "the rows: the program's demos, as --data is missing; the prompt shows them, so their score is unreliable"
     )

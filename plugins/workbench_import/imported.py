@@ -89,7 +89,7 @@ class Imported:
         data = data_section(name, len(rows))
         if "split" not in data:
             self.guessed.append(
-                f"the rows are for `eval` alone: there are {len(rows)}, and optimize needs at least {LEAST_ROWS}"
+                f"the rows are enough for `eval` only: there are {len(rows)}, and optimize needs at least {LEAST_ROWS}"
             )
         text = dump_yaml({**head, "data": data, "metric": metric, "nodes": nodes, **tree})
         write_whole(out / "workflow.yaml", "# Made by `workbench import`.\n" + text)

@@ -122,7 +122,7 @@ class Tools:
         self,
         ctx: Context,
         file: File,
-        split: Annotated[Literal["train", "val"], Field(description="whose rows; test is sealed")] = "val",
+        split: Annotated[Literal["train", "val"], Field(description="split to score; test is sealed")] = "val",
         budget_calls: Calls = None,
         budget_usd: Usd = None,
     ) -> dict[str, Any]:
@@ -140,7 +140,7 @@ class Tools:
         run: Run = "last",
         failures: Annotated[bool, Field(description="rows that score below 1, with why")] = False,
         row: Annotated[str | None, Field(description="id of a row: its steps and prompts")] = None,
-        calls: Annotated[int, Field(ge=0, le=200, description="so many of its calls of models")] = 0,
+        calls: Annotated[int, Field(ge=0, le=200, description="number of its model calls to show")] = 0,
     ) -> dict[str, Any]:
         """A run: its report, its candidates, and on request failures, a row, or calls. Costs nothing."""
         asked = [*(["--failures"] if failures else []), *([f"--row={row}"] if row else [])]
@@ -172,10 +172,10 @@ class Tools:
         ] = "spectrum",
         split: Annotated[
             Literal["train", "val", "test"] | None,
-            Field(description="whose rows: val of a run of evaluate (default), test of one of optimize"),
+            Field(description="split to examine: val for a run of evaluate (default), test for one of optimize"),
         ] = None,
         calls: Annotated[int, Field(ge=1, description="most calls of models")] = 100,
-        limit: Annotated[int | None, Field(ge=1, description="only so many failed rows")] = None,
+        limit: Annotated[int | None, Field(ge=1, description="maximum number of failed rows")] = None,
     ) -> dict[str, Any]:
         """Which node and which step decided that rows of a run failed. All methods but spectrum, random and majority
         pay for models."""

@@ -42,7 +42,7 @@ class RecallConfig(NodeConfig):
     policy: Policy = Field(
         "lexical",
         description="lexical: nearest by words; learned: by `weights`; utility: nearest, weighted by utility; recent: "
-        "the newest; random: a draw for each input, to explore; embedding: nearest by vectors of `embedder`",
+        "the newest; random: a sample for each input, to explore; embedding: nearest by vectors of `embedder`",
     )
     embedder: str | dict[str, Any] | None = Field(
         None, description="the language model of the policy `embedding`, e.g. openai/text-embedding-3-small or hf:PATH"

@@ -199,7 +199,7 @@ def _parse(text: str, location: str, line: int, decoder: _Decoder) -> Any:
     except RecursionError:
         message, column, hint = "the JSON is nested too deeply", 1, "Write flatter rows."
     except _Twice as error:
-        message, column = f"the key '{str(error)[:60]}' stands twice in an object", 1
+        message, column = f"the key '{str(error)[:60]}' occurs twice in an object", 1
         hint = "Remove one of them."
     except ValueError:  # Python's limit on digits
         message, column, hint = "a number has too many digits", 1, "Write it as a text, in quotes."

@@ -119,7 +119,7 @@ class _Header:
             self.names.pop()
         self.unnamed = [index for index, name in enumerate(self.names) if not name and index]
         if twice := _twice(name for name in self.names if name):
-            raise self._error(f"the column '{twice}' stands twice in the header", "Rename one of them.", line)
+            raise self._error(f"the column '{twice}' occurs twice in the header", "Rename one of them.", line)
         self.types = _column_types(types, self.names, location)
 
     def row(self, cells: Sequence[Any], line: int) -> Row:

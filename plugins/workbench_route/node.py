@@ -43,7 +43,7 @@ class RouteConfig(NodeConfig):
     )
     samples: dict[str, list[int]] = Field(
         default_factory=dict,
-        description="by candidate, how many answers may be drawn, e.g. {small: [1, 3]} (default: one); a learned "
+        description="by candidate, the allowed numbers of samples, e.g. {small: [1, 3]} (default: one); a learned "
         "reward picks among several",
     )
     on: list[str] = Field(
@@ -60,7 +60,7 @@ class RouteConfig(NodeConfig):
         "reference",
     )
     always: str | None = Field(None, description="this candidate for every input, whatever was learned")
-    first_sample: int = Field(0, ge=0, le=63, description="of `always`: the number of the first answer that is drawn")
+    first_sample: int = Field(0, ge=0, le=63, description="for `always`: the number of the first sample")
     learned: str = Field("", description="what the optimizer `route` has learned, as JSON; empty: always the reference")
 
 

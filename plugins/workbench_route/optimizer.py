@@ -71,7 +71,7 @@ class LearnRoute(Optimizer):
         "auto", description="what is saved; auto: usd where calls have a price, else tokens"
     )
     rows: int = Field(
-        1000, ge=LEAST_ROWS, le=100_000, description="training rows at most; every candidate runs on each"
+        1000, ge=LEAST_ROWS, le=100_000, description="maximum number of train rows; every candidate runs on each"
     )
     learn_from: Literal["train", "train and val"] = Field(
         "train",
@@ -114,7 +114,7 @@ class LearnRoute(Optimizer):
         for name, place in self.recorded.items():
             if name not in sites:
                 raise SpecError(
-                    f"recorded outcomes of '{name}', which is no `route` node",
+                    f"recorded outcomes of '{name}', which is not a `route` node",
                     hint=f"There is: {', '.join(sites) or 'none'}.",
                     path=("recorded",),
                 )

@@ -71,11 +71,11 @@ def explain(error: Exception) -> RequestError:
         case ServerDead():
             return _of_kind(FailureKind.SERVER)
         case SpecError():
-            return RequestError(500, "workflow", "The workflow cannot run. The server's log says why.")
+            return RequestError(500, "workflow", "The workflow cannot run. See the server's log.")
         case WorkbenchError():
-            return RequestError(500, "workflow", "The workflow failed. The server's log says why.")
+            return RequestError(500, "workflow", "The workflow failed. See the server's log.")
         case _:
-            return RequestError(500, "internal", "The server failed. Its log says why.")
+            return RequestError(500, "internal", "The server failed. See its log.")
 
 
 def _of_kind(kind: FailureKind) -> RequestError:

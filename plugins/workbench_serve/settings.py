@@ -39,7 +39,7 @@ class Settings:
         if not self.is_local and self.token is None and not no_auth:
             raise SpecError(
                 f"{self.host} can be reached from other machines, and no token is set",
-                hint="Set WORKBENCH_SERVE_TOKEN, or add --no-auth where something before it checks who asks.",
+                hint="Set WORKBENCH_SERVE_TOKEN, or add --no-auth if a proxy in front of it checks access.",
             )
         if self.token is not None and not (self.token.isascii() and self.token.isprintable() and self.token.strip()):
             raise SpecError("the token must be printable ASCII", hint="Make one with: openssl rand -hex 32")

@@ -106,7 +106,7 @@ def _check_new(out: Path, split: str, no_workflow: bool) -> None:
     files = [*split_paths(out).values()] if split == "time" else [out]
     for path in [*files, *([] if no_workflow else [out.with_name("workflow.yaml")])]:
         if path.exists():
-            raise SpecError(f"{path} exists and is not overwritten", hint="Choose another folder with --out.")
+            raise SpecError(f"{path} exists, and nothing is overwritten", hint="Choose another folder with --out.")
 
 
 def _write(out: Path, rows: list[dict[str, Any]], split: str, no_workflow: bool) -> dict[str, Any]:

@@ -114,7 +114,7 @@ YAML = {
     "target not in data": (
         swap("exact_match(label)", "exact_match(label, target=gold)"),
         "4:1",
-        "is no column of the data",
+        "is not a column of the data",
         None,
     ),
     "metric file missing": (swap("exact_match(label)", "python:nope.py:f"), "4:1", "no file", None),

@@ -232,9 +232,9 @@ def test_nu4_thoughts_in_an_answer_are_exported_as_such_and_the_score_is_the_one
         (["--split", "test"], "stores no steps of the test rows"),
         (["--candidate", "nobody"], "no candidate 'nobody'"),
         (["--out", "one.json"], "there are 8 rows"),
-        (["--out", "w.yaml"], "is no .jsonl or .json file"),
+        (["--out", "w.yaml"], "is neither a .jsonl or .json file"),
         (["--out", "rows.jsonl"], "exists"),
-        (["--out", "."], "no new or empty folder"),
+        (["--out", "."], "nor a new or empty folder"),
     ],
 )
 def test_an_export_that_cannot_be_is_told(words: list[str], said: str, database: Path) -> None:

@@ -78,7 +78,7 @@ def test_a_folder_is_read_in_the_order_of_its_numbers_and_lines_and_lists_hold_s
         ({**WHO, "history": []}, "'history' is empty"),
         ({**WHO, "history": "x"}, "no list 'history'"),
         ({**WHO, "history": [{"role": "a"}]}, "history[0] has no text 'content'"),
-        ({**WHO, "history": [{"content": "a"}]}, "history[0] names nobody"),
+        ({**WHO, "history": [{"content": "a"}]}, "history[0] names no agent"),
         ({**WHO, "mistake_step": "4"}, "mistake_step is '4'"),
         ({**WHO, "mistake_step": "two"}, "mistake_step is 'two'"),
         ({**WHO, "mistake_agent": 3}, "mistake_agent is not a text"),

@@ -147,7 +147,7 @@ def test_an_estimate_without_a_price_says_so(tmp_path: Path) -> None:
     lm = {"model": "openai/m", "api_base": "http://127.0.0.1:9/v1"}
     found = estimated(task_file(tmp_path, lm=lm))
     assert found["total"]["most_usd"] is None
-    assert any("Dollars are not known: there is no price of openai/m" in line for line in found["lines"])
+    assert any("Dollars unknown: there is no price for openai/m" in line for line in found["lines"])
 
 
 def test_an_estimate_stands_beside_a_database_that_tells_nothing(tmp_path: Path) -> None:

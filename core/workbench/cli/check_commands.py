@@ -71,7 +71,7 @@ def _print_schema(context: click.Context) -> None:
 def _say_summary(file: Path, summary: dict[str, Any], run_code: bool) -> None:
     inputs = one_line(", ".join(summary["inputs"]) or "none")
     say(f"{file} is valid: {len(summary['nodes'])} node(s); inputs: {inputs}.")
-    say("Rows: " + (", ".join(f"{k} {v}" for k, v in summary["rows"].items()) or "not looked at"))
+    say("Rows: " + (", ".join(f"{k} {v}" for k, v in summary["rows"].items()) or "not read"))
     say("Optimizers: " + one_line(", ".join(summary["optimizers"]) or "by the rows"))
     unread = not run_code and any(line.startswith("runs Python") for line in summary["trust"])
     nothing = "none that shows without --run-code" if unread else "nothing"
@@ -115,8 +115,8 @@ def _summary(file: Source, settings: list[tuple[str, Any]], deep: bool, run_code
     outside, rows_alone = ([], True) if run_code else unlooked(file)
     if outside and not rows_alone:
         raise SpecError(
-            f"{file.file} names what lies outside its folder ({one_line(', '.join(outside))}), and is not trusted",
-            hint="Nothing there was looked at. Read the file; then `workbench trust` it, or add --run-code.",
+            f"{file.file} names files outside its folder ({one_line(', '.join(outside))}), and is not trusted",
+            hint="Nothing there was read. Check the file, then run `workbench trust` on it or add --run-code.",
         )
     if outside:
         return _summary_without_rows(file, settings, outside)
@@ -157,7 +157,7 @@ def _summary_without_rows(file: Source, settings: list[tuple[str, Any]], outside
     wanted = check_spec(source)[0]
     with source.locating():
         optimizers = load_optimizers(wanted.optimize, source)
-    why = f"its rows ({one_line(', '.join(outside))}) lie outside its folder and were not looked at, nor its metric"
+    why = f"its rows ({one_line(', '.join(outside))}) are outside its folder and were not read, nor its metric"
     return {
         "ok": True,
         **_describe(file, spec.name, workflow, [name for name, _ in optimizers]),

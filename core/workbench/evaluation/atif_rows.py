@@ -62,7 +62,7 @@ def write_trajectories(rows: Sequence[Tree], out: Path, *, overwrite: bool = Fal
         return write_whole(out, "".join(f"{json.dumps(row)}\n" for row in rows))
     if out.suffix or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
         raise SpecError(
-            f"--out {out} is no .jsonl or .json file and no new or empty folder",
+            f"--out {out} is neither a .jsonl or .json file nor a new or empty folder",
             hint="Name a .jsonl file, or a folder that is not there.",
         )
     for number, row in enumerate(rows, 1):

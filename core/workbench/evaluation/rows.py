@@ -91,7 +91,7 @@ def row_details(
     `diagnoses` what runs of `workbench agent attribute` found of it.
 
     example: the id of the row, its beginning, or its end, as in `test:17`. Raises StoreError if there is none, or
-    several rows begin so.
+    several rows begin with it.
     """
     found = read_rows(store, row, report, candidate)
     chosen = [r for r in found if r["example"] == example] or [
@@ -105,7 +105,7 @@ def row_details(
         near = f" {suggest(example, ids)}" if len(ids) <= 20 else ""
         raise StoreError(
             f"run {row['run']} has no result of a row '{example}'"
-            f"{f', and {len(begin)} rows begin so' if begin else ''}.{near} "
+            f"{f', and {len(begin)} rows begin with it' if begin else ''}.{near} "
             f"It has {len(ids)} rows{f', e.g. {ids[0]}' if ids else ''}"
         )
     return add_details(store, row, chosen)

@@ -151,7 +151,7 @@ class Collector:
                 return text
             raise SpecError(
                 f"{text} is an absolute path outside {self.root}, which another machine does not have",
-                hint="Move it beside the workflow file, and write its path relative to that.",
+                hint="Move it next to the workflow file, and write its path relative to that.",
             )
         if path == self.root or self.root.is_relative_to(path):
             self.found.notes.append(f"The folder '{text}' holds the workflow itself. Copy what is needed of it.")

@@ -141,7 +141,7 @@ def _who_and_when(value: Any, place: str, name: str) -> Log:
             raise fail(f"history[{number}] has no text 'content'", 'Write {"name": "Agent", "content": "..."}.')
         who = entry.get("name") or entry.get("role")
         if not isinstance(who, str) or not who.strip():
-            raise fail(f"history[{number}] names nobody", "Add 'name', or 'role'.")
+            raise fail(f"history[{number}] names no agent", "Add 'name', or 'role'.")
         steps.append(LogStep(_agent(who), entry["content"], who if _agent(who) != who else ""))
     step, agent = value.get("mistake_step"), value.get("mistake_agent")
     if step is not None:

@@ -300,7 +300,7 @@ def _untried(roles: Sequence[Any], status: str) -> str:
     if asked is None:
         return "either the optimizers find nothing to change, or the budget is too small (see workbench estimate)"
     if asked["failed"] == asked["n"]:
-        return f"the proposer gave no answer: all {asked['n']} of its calls failed ({asked['kinds']})"
+        return f"the proposer did not answer: all {asked['n']} of its calls failed ({asked['kinds']})"
     failed = f", and {asked['failed']} more calls failed ({asked['kinds']})" if asked["failed"] else ""
     answers = asked["n"] - asked["failed"]
     return (

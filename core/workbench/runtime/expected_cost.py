@@ -98,7 +98,7 @@ def format_usd(amount: float) -> str:
 def no_price_line(models: Iterable[str]) -> str:
     """That dollars are not known, for want of the prices of these models."""
     return (
-        f"Dollars are not known: there is no price of {', '.join(sorted({*models}))}; write price: "
+        f"Dollars unknown: there is no price for {', '.join(sorted({*models}))}; write price: "
         "{input: ..., output: ...} (dollars per million tokens) beside its name."
     )
 

@@ -48,9 +48,9 @@ class LMSpec(Strict):
     attempts: int = Field(
         4, ge=1, le=20, description="attempts for one call, rate limits aside; each request counts against the budget"
     )
-    concurrency: int | None = Field(None, ge=1, le=4096, description="requests in flight at most")
+    concurrency: int | None = Field(None, ge=1, le=4096, description="maximum number of concurrent requests")
     price: Price | None = Field(None, description="dollars per million tokens, where they are not known")
-    extra: dict[str, Any] = Field(default_factory=dict, description="passed to the provider as it stands")
+    extra: dict[str, Any] = Field(default_factory=dict, description="passed to the provider unchanged")
     omit: list[str] = Field(
         default_factory=list,
         description="settings never sent, e.g. [temperature]; `system` puts the instructions into the user's message",
@@ -65,7 +65,7 @@ class LMSpec(Strict):
         """The value is not told: it may be the key itself."""
         if name is not None and (not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or _LIKE_A_KEY.search(name)):
             raise ValueError(
-                "that is no name of a variable of the environment. If it is the key itself, put it into a variable "
+                "that is not the name of an environment variable. If it is the key itself, put it into a variable "
                 "(export OPENAI_API_KEY=...), and write its name: api_key_env: OPENAI_API_KEY"
             )
         return name
@@ -124,12 +124,12 @@ class ProofSpec(Strict):
 class TargetsSpec(Strict):
     """Service levels: the cheapest candidate that meets them is taken. Score, dollars, tokens and calls are means."""
 
-    score: float | None = Field(None, gt=0, le=1, description="mean score at least")
-    usd: float | None = Field(None, gt=0, description="dollars a row at most")
-    tokens: float | None = Field(None, gt=0, description="tokens a row, in and out, at most")
-    calls: float | None = Field(None, gt=0, description="calls of models a row at most")
-    latency: float | None = Field(None, gt=0, description="seconds a row at most, on average")
-    p95_latency: float | None = Field(None, gt=0, description="seconds at most for 95 of 100 rows")
+    score: float | None = Field(None, gt=0, le=1, description="minimum mean score")
+    usd: float | None = Field(None, gt=0, description="maximum dollars per row")
+    tokens: float | None = Field(None, gt=0, description="maximum tokens per row, input and output")
+    calls: float | None = Field(None, gt=0, description="maximum model calls per row")
+    latency: float | None = Field(None, gt=0, description="maximum average seconds per row")
+    p95_latency: float | None = Field(None, gt=0, description="maximum seconds for 95% of the rows")
 
     @property
     def given(self) -> dict[str, float]:
@@ -166,9 +166,9 @@ class DomainSpec(Strict):
         list[int] | None, Field(alias="int", min_length=2, max_length=2, description="[least, most] of a whole number")
     ] = None
     choice: Annotated[
-        list[Any] | None, Field(min_length=1, description="any of these values; short: the list alone")
+        list[Any] | None, Field(min_length=1, description="any of these values; short form: the list alone")
     ] = None
-    demos: Annotated[int | None, Field(ge=1, le=256, description="up to so many training rows as demos")] = None
+    demos: Annotated[int | None, Field(ge=1, le=256, description="maximum number of train rows as demos")] = None
     any_of: Annotated[
         dict[str, dict[str, Any]] | None,
         Field(min_length=1, description="nodes that may take this one's place, by name"),
@@ -283,7 +283,7 @@ class Spec(Strict):
         default=[],
         description="optimizers in their order, each from the winner so far (see optimizers.md); none: by the file",
     )
-    rounds: int = Field(1, ge=1, le=100, description="run the list of optimizers so many times, alternating")
+    rounds: int = Field(1, ge=1, le=100, description="number of passes through the list of optimizers")
     budget: BudgetSpec = Field(
         default_factory=lambda: BudgetSpec.model_validate({"calls": 1000}),
         description="hard ceilings for the whole run",

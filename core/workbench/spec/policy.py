@@ -28,9 +28,9 @@ class Condition(Strict):
     equals: Any = Field(None, description="this value; `when: {argument: value}` is short for it")
     one_of: list[Any] | None = Field(None, description="any of these values")
     matches: str | None = Field(None, description="a regular expression for the whole text")
-    min: float | None = Field(None, description="a number of at least this")
-    max: float | None = Field(None, description="a number of at most this")
-    max_length: int | None = Field(None, ge=0, description="a text or list of at most this length")
+    min: float | None = Field(None, description="a number not below this")
+    max: float | None = Field(None, description="a number not above this")
+    max_length: int | None = Field(None, ge=0, description="a text or list not longer than this")
 
     @model_validator(mode="after")
     def _some(self) -> Condition:
@@ -106,7 +106,7 @@ class Rule(Strict):
 
     allow: str | None = Field(None, description="name or pattern of tools that may be called")
     deny: str | None = Field(None, description="name or pattern of tools that may not be called")
-    ask: str | None = Field(None, description="name or pattern of tools about which a person is asked")
+    ask: str | None = Field(None, description="name or pattern of tools that need a person's consent")
     when: dict[str, Condition] = Field(default_factory=dict, description="argument (dotted if nested): its condition")
     why: str = Field("", description="reason given to the model if the rule refuses a call")
 

@@ -278,7 +278,7 @@ class _Builder:
             raise self._error(event, "merge keys (<<) are not allowed", "Write the entries out.")
         path = (*frame.path, key)
         if path in self.places:
-            message = f"the key '{key[:60]}' stands here a second time; the first is in line {self.places[path][0]}"
+            message = f"the key '{key[:60]}' occurs here a second time; the first is in line {self.places[path][0]}"
             raise self._error(event, message, "Remove one of them.")
         frame.key = key
         self.places[path] = (event.start_mark.line + 1, event.start_mark.column + 1)

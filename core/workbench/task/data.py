@@ -91,7 +91,7 @@ def _sizes(data: DataSpec, n: int) -> tuple[int, int, int]:
         sizes = tuple(int(s) for s in shares)
     if sum(sizes) > n:
         raise SpecError(
-            f"the split wants {sum(sizes)} rows, the file has {n}",
+            f"the split needs {sum(sizes)} rows, and the file has {n}",
             hint="Ask for fewer rows in train, val or test.",
             path=("data", "split"),
         )

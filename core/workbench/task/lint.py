@@ -135,7 +135,7 @@ def _of_policy(task: Task) -> Iterator[Defect]:
                 yield Defect(
                     DefectKind.IMPOSSIBLE_PATTERN,
                     f"the condition on '{argument}' of the rule {{{rule.verdict}: {pattern}}} is never met: {why}",
-                    "Correct it: as it is, no text meets it.",
+                    "Correct it: no text can meet it.",
                     (*path, "when", argument),
                 )
         before = (r.allow or r.deny or r.ask for r in rules[:i] if not r.when)

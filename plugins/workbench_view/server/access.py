@@ -113,7 +113,7 @@ class Guard:
         pairs = parse_qsl(asked.url.query, keep_blank_values=True)
         shown = [value for name, value in pairs if name == "token"]
         if asked.scope["method"] not in ("GET", "HEAD") or not any(_same(one, self.access.token) for one in shown):
-            text = "Open the address that `workbench view` has printed: it holds the token.\n"
+            text = "Open the address that `workbench view` printed, with the token.\n"
             return PlainTextResponse(text, 401, {"www-authenticate": "Bearer"})
         rest = urlencode([(name, value) for name, value in pairs if name != "token"])
         # One slash: a path of two would be the name of another server.

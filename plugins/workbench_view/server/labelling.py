@@ -141,7 +141,7 @@ def _write(site: Site, found: _Labelled, form: Mapping[str, str]) -> str:
     if not name:
         raise Refused("Who labels? Give a name.", 422)
     if not any((item.row, item.key) == (row, key) for item in found.items):
-        raise Refused("There is no such answer: load the page anew.", 422)
+        raise Refused("There is no such answer. Reload the page.", 422)
     edit, comment = (form.get(field, "").replace("\r\n", "\n").strip() for field in ("edit", "comment"))
     if max(len(edit), len(comment)) > MOST_TEXT:
         raise Refused(f"A text has at most {MOST_TEXT} characters.", 413)

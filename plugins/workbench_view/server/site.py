@@ -120,7 +120,9 @@ class Site:
         except Exception as error:
             number = secrets.token_hex(4)
             self.log(f"{number} {request.url.path}: {type(error).__name__}: {error}")
-            return self.error(request, 500, f"This page cannot be made; the terminal says why, under {number}.")
+            return self.error(
+                request, 500, f"This page cannot be shown. The reason is in the terminal, under {number}."
+            )
         finally:
             self._release(store)
 

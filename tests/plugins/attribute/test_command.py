@@ -387,7 +387,7 @@ def test_a_model_that_only_an_untrusted_run_names_is_not_asked(
     monkeypatch.delenv("WORKBENCH_TRUST")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(evaluated / "config"))
     with pytest.raises(SystemExit) as ended:
-        main(["attribute", "last", "--db", str(evaluated / "w.db")])
+        main(["agent", "attribute", "last", "--db", str(evaluated / "w.db")])
     assert ended.value.code == 2 and "is not trusted yet" in capsys.readouterr().err
     assert not scripted.requests
     scripted.say = lambda request: "Agent: plan\nStep: 0"
@@ -419,8 +419,8 @@ def test_text_of_a_log_and_of_the_judge_cannot_forge_lines(scripted: Script, tmp
         (["log.json", "--method", "all_at_once"], "all-at-once"),
         (["log.json", "--format", "phoenix"], "no format 'phoenix'"),
         (["log.json", "--row", "x"], "this is a file of logs"),
-        (["log.json", "--api-base", "http://127.0.0.1:1/v1"], "--lm names"),
-        (["log.json", "--method", "lexical", "--votes", "3"], "--votes is not for --method lexical"),
+        (["log.json", "--api-base", "http://127.0.0.1:1/v1"], "needs --lm"),
+        (["log.json", "--method", "lexical", "--votes", "3"], "--votes cannot be combined with --method lexical"),
         (["log.json"], "Name it with --lm MODEL"),
         (["last", "--format", "otel"], "this is a run of workbench"),
         (["last", "--db", "none.db"], "none.db"),
@@ -434,7 +434,7 @@ def test_a_wrong_argument_is_answered_with_what_to_write(
     (tmp_path / "log.json").write_text(json.dumps({"history": [{"name": "A", "content": "x"}]}))
     (tmp_path / "w.yaml").write_text(json.dumps(WORKFLOW))
     with pytest.raises(SystemExit) as ended:
-        main(["attribute", *arguments])
+        main(["agent", "attribute", *arguments])
     assert ended.value.code == 2 and said in capsys.readouterr().err
     assert not (tmp_path / "workbench.db").exists()
 
@@ -445,7 +445,7 @@ def test_a_refused_answer_is_a_failure_in_the_table(scripted: Script, tmp_path: 
     path.write_text(json.dumps({"history": [{"name": "A", "content": "x"}]}))
     done = run(str(path), "--lm", "openai/m", "--db", str(tmp_path / "w.db"))
     assert done.exit_code == 1 and "refused: the judge refused" in done.output
-    assert "No diagnosis of 1 logs: refused" in done.output
+    assert "No diagnosis for 1 logs: refused" in done.output
 
 
 def test_an_attribution_has_no_candidate_to_export(logs: list[Log], tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ def test_spectrum_ranks_nodes_without_a_call(database: Path, models: Models) -> 
     [
         (["--method", "replay"], "another model one must be named"),
         (["--method", "spectrum", "--passing", "0"], "there is nothing to compare"),
-        (["--repair", "label"], "--repair is not for --method all-at-once"),
+        (["--repair", "label"], "--repair cannot be combined with --method all-at-once"),
         (["--method", "replay", "--lm", STRONG, "--row", "r99"], "no train or val row 'r99'"),
     ],
 )
@@ -160,7 +160,7 @@ def test_wrong_use_is_said(flags: list[str], words: str, database: Path) -> None
 def test_files_of_logs_cannot_be_repeated(tmp_path: Path) -> None:
     (tmp_path / "log.json").write_text("{}")
     done = CliRunner().invoke(cli, ["agent", "attribute", str(tmp_path / "log.json"), "--method", "replay"])
-    assert done.exit_code == 2 and "is for a run of workbench" in done.output
+    assert done.exit_code == 2 and "needs a run of workbench" in done.output
 
 
 def test_sealed_rows_are_not_repeated(file: Path, models: Models, tmp_path: Path) -> None:

@@ -236,7 +236,7 @@ def test_5_slots_says_where_each_text_stands(tmp_path: Path) -> None:
     written = (tmp_path / "o.yaml").read_text()
     assert "part: true" in written and "vendor" not in written
     shown = json.loads(CliRunner().invoke(cli, [*arguments, "--vendor", "--json"]).stdout)
-    assert shown["slots"]["nodes.agent.slots.tool_end"]["where"].startswith("gateway only: stands nowhere in")
+    assert shown["slots"]["nodes.agent.slots.tool_end"]["where"].startswith("gateway only: is not in")
     assert shown["left_out"] == {}
     kept = yaml.safe_load(written)
     theirs = {"in": "tool", "name": "end", "match": "The vendor's own tool.", "text": "It ends."}

@@ -341,7 +341,7 @@ def test_security_3_a_syntax_that_is_not_known_is_refused_by_name(
     file: str, source: str, told: str, tmp_path: Path
 ) -> None:
     finding = finding_of(Way(file, source, OLD, "New {{ x }}."), tmp_path)
-    assert not finding.edits and finding.why.lower() == f"is found, and cannot be written: {told}".lower()
+    assert not finding.edits and finding.why.lower() == f"was found, but cannot be written: {told}".lower()
 
 
 @pytest.mark.parametrize(

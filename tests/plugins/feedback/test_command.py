@@ -29,7 +29,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Script:
 
 
 def run(folder: Path, *arguments: str) -> Result:
-    given = ["induce", str(folder / "comments.jsonl"), "--out", str(folder / "metrics.yaml")]
+    given = ["data", "induce", str(folder / "comments.jsonl"), "--out", str(folder / "metrics.yaml")]
     return CliRunner().invoke(cli, [*given, "--db", str(folder / "w.db"), *arguments])
 
 
@@ -182,7 +182,7 @@ def test_a_model_that_only_an_untrusted_run_names_is_not_asked(
     monkeypatch.delenv("WORKBENCH_TRUST")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(evaluated / "config"))
     with pytest.raises(SystemExit) as ended:
-        main(["induce", str(evaluated / "comments.jsonl"), "--db", str(evaluated / "w.db")])
+        main(["data", "induce", str(evaluated / "comments.jsonl"), "--db", str(evaluated / "w.db")])
     assert ended.value.code == 2 and "is not trusted yet" in capsys.readouterr().err
     assert not scripted.requests
 
@@ -193,8 +193,8 @@ def test_a_model_that_only_an_untrusted_run_names_is_not_asked(
         (["gone.jsonl"], "there is no file gone.jsonl"),
         (["empty.jsonl"], "empty.jsonl holds no comments"),
         (["bad.jsonl"], "bad.jsonl:2: not JSON"),
-        (["good.jsonl"], "a language model reads the comments, and none is named"),
-        (["good.jsonl", "--api-base", "http://127.0.0.1:1/v1"], "--api-base is the address"),
+        (["good.jsonl"], "no language model is named"),
+        (["good.jsonl", "--api-base", "http://127.0.0.1:1/v1"], "--api-base needs --lm"),
         (["good.jsonl", "--lm", "opnai/m"], "Did you mean 'openai/m'"),
         (["good.jsonl", "--lm", "openai/m", "--least", "5", "--most", "2"], "the fewest metrics (5)"),
         (["good.jsonl", "--lm", "openai/m", "--out", "gone.txt/x/y.yaml"], "--out"),
@@ -211,7 +211,7 @@ def test_a_wrong_argument_is_answered_with_what_to_write(
     (tmp_path / "good.jsonl").write_text('{"trace": "x", "comment": "y"}\n')
     (tmp_path / "bad.jsonl").write_text('{"trace": "x", "comment": "y"}\n{"trace": "x"\n')
     with pytest.raises(SystemExit) as ended:
-        main(["induce", *arguments])
+        main(["data", "induce", *arguments])
     assert ended.value.code == 2 and said in capsys.readouterr().err
     assert not (tmp_path / "workbench.db").exists()
 

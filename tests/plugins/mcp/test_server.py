@@ -314,7 +314,7 @@ def test_every_command_of_the_skill_works(folder: Path) -> None:
     (shown,) = blocks("yml")
     (folder / "tickets.yaml").write_text(shown)
     commands = [line for block in blocks("sh") for line in block.splitlines()]
-    inline = re.findall(r"`(workbench (?:schema|plugins)[^`]*)`", SKILL.read_text())
+    inline = re.findall(r"`(workbench (?:validate --schema|plugin list)[^`]*)`", SKILL.read_text())
     assert len(commands) >= 8 and len(inline) == 2
     environment = {**os.environ, "XDG_CONFIG_HOME": str(folder / "config"), "OMP_NUM_THREADS": "1"}
     for command in (*commands, *inline):

@@ -74,7 +74,7 @@ def test_nu1_a_right_answer_has_no_thoughts_nor_has_the_chat_before_it(tmp_path:
 def test_nu1_thoughts_without_an_answer_are_no_row(tmp_path: Path) -> None:
     records = [in_content("<think>\nhm"), *(chat(n) for n in range(4))]
     _, said = imported(tmp_path / "out" / "rows.jsonl", write(tmp_path / "t.jsonl", *records))
-    assert "1 left out: no question or no answer was recorded" in said
+    assert "1 left out: question or answer missing" in said
 
 
 def test_nu2_a_folder_is_its_files(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def _ask(powers: Powers, name: str, place: Path, way: str = "") -> None:
     if not powers or powers.digest in _known()["files"]:
         return
     folder = place.resolve().parent
-    changed = "has changed since it was trusted, or a file that it leans on has"
+    changed = "has changed since it was trusted, or a file that it depends on has"
     state = changed if _was_trusted(place) else "is not trusted yet"
     if not _somebody_is_there():
         raise SpecError(
@@ -130,10 +130,13 @@ def _ask(powers: Powers, name: str, place: Path, way: str = "") -> None:
             hint=f"Read it, then run {way}`workbench trust --folder FOLDER` for all files in a folder. "
             f"Where nobody can be asked, set {VARIABLE}=FOLDER.",
         )
-    say(f"{one_line(name)} {state}. Besides asking its models it", err=True)
+    say(f"{one_line(name)} {state}. Besides calling its models it", err=True)
     for line in powers.lines():
         say(f"  {line}", err=True)
-    say(f"Trust it?\n  yes: as it is now\n  folder: all files in {one_line(folder)}, also when they change", err=True)
+    say(
+        f"Trust it?\n  yes: in its current form\n  folder: all files in {one_line(folder)}, now and when they change",
+        err=True,
+    )
     choice = choose("yes, folder or no", ("yes", "folder", "no", "y", "f", "n"), default="no")[0]
     if choice == "n":
         raise SpecError(f"{one_line(name)} is not trusted", hint="Nothing of it was run.")
@@ -230,8 +233,8 @@ def trust_command(files: tuple[Path, ...], folders: tuple[Path, ...], forget: bo
     for file in () if forget else files:
         powers = file_powers(file)
         _remember("files", powers.digest, str(file.resolve()))
-        say(f"trusted as it is now: {one_line(file)}", err=as_json)
-        for line in powers.lines() or ["only asks its models"]:
+        say(f"trusted in its current form: {one_line(file)}", err=as_json)
+        for line in powers.lines() or ["only calls its models"]:
             say(f"  {line}", err=as_json)
     known = _known()
     if as_json:

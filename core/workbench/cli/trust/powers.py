@@ -112,7 +112,7 @@ def _leaned_on(power: Power, base: Path) -> dict[str, str]:
     found, left = dict[str, str](), _MOST_BYTES
     for path in (path for top in power.files for path in _within(top, base)):
         if len(found) >= _MOST_FILES:
-            return {**found, "more": "files than are looked at"}
+            return {**found, "more": "files than are checked"}
         try:
             status = path.stat()
             left -= status.st_size
