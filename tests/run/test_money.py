@@ -133,7 +133,7 @@ def test_nu5_an_estimate_leaves_room_for_the_most_of_a_call_as_the_run_does(
     found = estimated(path, tmp_path / "e.db")
     assert found["candidates"] == candidates
     assert any(f"about {candidates} candidates" in line for line in found["lines"])
-    assert any("as much is kept for the proof" in line for line in found["lines"]) is (candidates == 0)
+    assert any("the proof is reserved" in line for line in found["lines"]) is (candidates == 0)
     pool = Script(lambda request: Response("a", "stop", 9, 10))
     pool.price = lambda prompt_tokens, completion_tokens: completion_tokens * 200e-6  # type: ignore[method-assign]
     options = Options(out=str(tmp_path / "o.yaml"))

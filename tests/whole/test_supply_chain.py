@@ -124,7 +124,7 @@ def test_doctor_lets_litellm_be_removed(monkeypatch: pytest.MonkeyPatch) -> None
     checks = [*doctor._packages()]
     assert {check.status for check in checks} == {"ok"}
     said = next(check.message for check in checks if check.name == "litellm")
-    assert said.startswith("not installed; only the models need it")
+    assert said.startswith("not installed; only needed for models")
 
 
 @pytest.mark.slow

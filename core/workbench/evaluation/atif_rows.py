@@ -63,7 +63,7 @@ def write_trajectories(rows: Sequence[Tree], out: Path, *, overwrite: bool = Fal
     if out.suffix or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
         raise SpecError(
             f"--out {out} is neither a .jsonl or .json file nor a new or empty folder",
-            hint="Name a .jsonl file, or a folder that is not there.",
+            hint="Name a .jsonl file or a new folder.",
         )
     for number, row in enumerate(rows, 1):
         write_whole(out / f"{number:0{len(str(len(rows)))}d}.json", json.dumps(row, indent=1) + "\n")

@@ -127,7 +127,7 @@ def describe_reused(summary: Mapping[str, Any]) -> str:
     reused = summary.get("reused") or {"calls": 0}
     if not reused["calls"]:
         return ""
-    return f"; {reused['calls']} calls were taken from earlier runs, which had cost ${reused['usd']:.4f}"
+    return f"; {reused['calls']} calls were reused from earlier runs, where they cost ${reused['usd']:.4f}"
 
 
 def describe_lost(summary: Mapping[str, Any]) -> str:

@@ -177,7 +177,7 @@ def _warnings(
     warnings: list[str] = []
     if winners and len(winners) < len(task.dataset.test):
         warnings.append(
-            f"the budget sufficed for only {len(winners)} of the {len(task.dataset.test)} test rows; raise it to test "
+            f"the budget covered only {len(winners)} of the {len(task.dataset.test)} test rows; raise it to test "
             "the rest"
         )
     if winners and earlier:

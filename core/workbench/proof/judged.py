@@ -296,7 +296,7 @@ def describe_judged(proof: Proof, check: JudgeCheck) -> str:
     worth = f"as much as {check.powered.labels_alone:.0f} labels without it"
     undone = more = ""
     if not proof.shown and proof.ci95[0] > 0 and proof.p < proof.alpha:
-        undone = " A rare disaster, which so few labels may not hold, could undo it: label more rows."
+        undone = " A rare bad answer, missing from so few labels, could undo it: label more rows."
     if skipped := len(check.drawn.skipped):
         more = f" {skipped} rows with skipped answers count by the worst case."
     if check.drawn.later:

@@ -218,7 +218,7 @@ class Report:
         if self.workflow:
             out += self._result_lines()
         elif not self.resumable:
-            out.append("Correct it and start a new run: this one keeps the file and the code that it began with.")
+            out.append("Fix it and start a new run: this run keeps the file and the code that it started with.")
         elif self.status in ("interrupted", "failed"):
             out.append(f"Nothing paid for is lost. Resume it with: workbench resume {self.run} --db {self.database}")
         return out
@@ -266,7 +266,7 @@ class Report:
         lines = [f"Result: {self.workflow}, which keeps the baseline{details}"]
         if self.unproved:
             lines.append(
-                f"The best candidate, unproved: {self.unproved}. To take it: workbench resume {self.run} "
+                f"Best candidate, unproved: {self.unproved}. To take it: workbench resume {self.run} "
                 f"--keep-unproved --db {self.database}"
             )
         return lines

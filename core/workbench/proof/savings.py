@@ -50,9 +50,11 @@ def find_ceilings(
             worst = f"; its calls could cost {known:.4g}" if declared[name] < known < math.inf else ""
             found[name] = Ceiling(declared[name], f"by proof: {{ceiling: ...}}{worst}")
         elif most <= known < math.inf:
-            found[name] = Ceiling(known, "its calls at their worst")
+            found[name] = Ceiling(known, "the worst case of its calls")
         else:
-            found[name] = Ceiling(UNSEEN * most, f"{UNSEEN:g} times the dearest row seen, for no bound is known")
+            found[name] = Ceiling(
+                UNSEEN * most, f"{UNSEEN:g} times the most expensive row observed, as no bound is known"
+            )
     return found
 
 

@@ -63,9 +63,9 @@ def describe_order(effects: Sequence[OrderEffect]) -> str:
     if not effects:
         return ""
     return (
-        f"the side that ran second on a row had {', '.join(map(str, effects))}: something remembers, such as an agent "
-        "with notes, a tool or a cache. The order was random on each row, so this is no gain or saving, but it may "
-        "hide one"
+        f"the side that ran second on a row had {', '.join(map(str, effects))}: state is carried over between runs, "
+        "e.g. in notes of an agent, a tool or a cache. The order was random on each row, so this is not a gain or a "
+        "saving, but it may hide one"
     )
 
 
@@ -132,8 +132,7 @@ def check_sent(baseline: Workflow, winner: Workflow, pairs: Sequence[Pair]) -> t
     if 2 * sum(differ) > len(differ) or not differ:
         return sent, None
     return sent, (
-        f"the change was sent in {sum(sent)} of the {len(sent)} test rows: what an agent answers without it says "
-        "nothing of it"
+        f"the change was sent in {sum(sent)} of the {len(sent)} test rows: answers without it do not count for it"
     )
 
 

@@ -155,7 +155,7 @@ def _search_lines(
         ceiling = getattr(budget, what)
         whole = {"tokens": f"{ceiling} tokens", "usd": f"${ceiling:g}", "minutes": f"{ceiling:g} minutes"}[what]
         some = f": about {int(left / each)} candidates" if each else ""
-        room = "; a call is sent only if the most that it may take fits, and as much is kept for the proof"
+        room = "; a call is sent only if its worst case fits, and the proof is reserved"
         yield f"Of {whole}, about {text} are left for search{some}{room if left < each else ''}."
 
 
@@ -211,7 +211,7 @@ def _smallest_gain(task: Task) -> tuple[float | None, str]:
     can_show = (
         f"the test can show gains of about {smallest:.2f} or more (80% power; smaller ones if fewer rows change)."
         if smallest is not None
-        else "the test can show no gain: use more rows for it."
+        else "the test can show no gain: use more rows."
     )
     clusters = "" if counted == len(test) else f" in {counted} clusters, each of which counts once"
     return smallest, f"With {len(test)} test rows{clusters}, {can_show}"
@@ -257,8 +257,8 @@ def find_impossible_proof(task: Task) -> SpecError | None:
     """
     if not len(task.dataset.test):
         return SpecError(
-            "there is no row to prove a gain on: of the test rows none is left that is not in train or val, too",
-            hint="Name rows of test that are in no other split, or add --allow-unproved to search all the same.",
+            "there is no row to prove a gain on: all test rows are also in train or val",
+            hint="Name rows of test that are in no other split, or add --allow-unproved to search anyway.",
             path=("data",),
         )
     least = sum(map(_least_calls, task.workflow.enabled_nodes.values()))
@@ -276,7 +276,7 @@ def find_impossible_proof(task: Task) -> SpecError | None:
             return SpecError(
                 f"the budget of {amounts[0]} cannot pay for the proof: the baseline on val, and the sealed test of it "
                 f"and a winner, take at least {amounts[1]}",
-                hint=f"Raise budget.{what}, use fewer rows, or add --allow-unproved to search all the same.",
+                hint=f"Raise budget.{what}, use fewer rows, or add --allow-unproved to search anyway.",
                 path=("budget", what),
             )
     return None

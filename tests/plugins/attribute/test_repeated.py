@@ -122,7 +122,7 @@ def test_a_diagnosis_is_of_the_run_and_the_workflow_that_were_examined(
 def test_a_replay_whose_budget_ends_exits_with_1_and_goes_on_with_more(database: Path) -> None:
     flags = ("--method", "replay", "--lm", STRONG, "--api-base", "http://127.0.0.1:9/v1")
     short = attribute(database, *flags, "--budget-calls", "5")
-    assert short.exit_code == 1 and "budget: it did not last" in short.output
+    assert short.exit_code == 1 and "budget: it ran out" in short.output
     rest = last_json(attribute(database, *flags, "--json"))
     assert all("failure" not in row for row in rest["rows"])
 
@@ -145,7 +145,7 @@ def test_spectrum_ranks_nodes_without_a_call(database: Path, models: Models) -> 
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--method", "replay"], "another model one must be named"),
+        (["--method", "replay"], "a model must be named"),
         (["--method", "spectrum", "--passing", "0"], "there is nothing to compare"),
         (["--repair", "label"], "--repair cannot be combined with --method all-at-once"),
         (["--method", "replay", "--lm", STRONG, "--row", "r99"], "no train or val row 'r99'"),
