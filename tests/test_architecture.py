@@ -37,7 +37,7 @@ ROOMS = {
     "inference": "a finished workflow, called",
     "study": "what an optimizer is handed",
     "proof": "statistics, leakage, report",
-    "steering": "orders to a run that goes on",
+    "steering": "orders to a running run",
     "run": "the course of a run",
     "evaluation": "rows scored, kept, compared",
     "labels": "people's scores of answers, and a judge beside them",

@@ -54,7 +54,7 @@ class Summary:
     Attributes:
         run: name, file, started, finished, host, version, seed, data_hash and others of its row.
         verdict: the lines that head its report, the verdict first.
-        noise: difference of two identical variants on the sealed rows, in 95 of 100 cases; None without rows that differ.
+        noise: 95% range of the difference of two identical variants on the sealed rows; None without rows that differ.
         points: in the order of their evaluation.
         tree: (depth, candidate), each after its parent.
         before, after: the workflows.

@@ -23,7 +23,7 @@ Place = tuple[float, float]
 
 
 def draw_proof(diff: float, ci95: Sequence[float], noise: float | None, *, gain: bool) -> str:
-    """The difference with its interval, with the noise band of two identical variants. gain: whether it is shown to be one."""
+    """Draw the difference with its interval and the noise band of two identical variants. gain: the gain is shown."""
     band = max(noise or 0.0, 0.02)
     axes = _Axes(_Scale.over([*ci95, diff, band, -band], 10, _WIDTH - 10), _Scale(0, 1, 80, 4))
     x, y, colour = axes.x.at, axes.y.at(0.4), GOOD if gain else BAD if ci95[1] < 0 else ACCENT

@@ -1,4 +1,4 @@
-"""Orders to a run that goes on: what they do, where, and that a resumed run takes them up at the same place."""
+"""Orders to a running run: what they do, where, and that a resumed run takes them up at the same place."""
 
 from __future__ import annotations
 

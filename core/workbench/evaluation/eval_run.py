@@ -167,8 +167,8 @@ def resume_evaluation(
         course = EvalRun(store, row["id"], row["run"], task, merged, listener, row["seconds"], pool)
         if stored.get("referred") != task.external_hash:
             course.warnings.append(
-                "a file that the workflow refers to has changed since the run started: the metric scores all rows in its "
-                "current form, and earlier tool results are kept"
+                "a file that the workflow refers to has changed since the run started: the metric scores all rows in "
+                "its current form, and earlier tool results are kept"
             )
         return run_in_loop(course.go())
     finally:
