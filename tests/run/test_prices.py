@@ -170,7 +170,7 @@ def test_new_user_4_a_cell_is_billed_at_the_price_of_its_model(tmp_path: Path) -
 def test_new_user_4_a_model_of_a_matrix_without_a_price_is_named(axis: str, tmp_path: Path) -> None:
     small, big = cells(tmp_path, axis, Pool())
     assert small.cost["usd"] == pytest.approx(0.012) and not small.warnings
-    assert big.cost["usd"] == 0 and "there is no price of openai/big" in big.warnings[0]
+    assert big.cost["usd"] == 0 and "there is no price for openai/big" in big.warnings[0]
 
 
 def test_new_user_4_what_a_later_cell_lacks_is_told_before_the_first_is_paid(tmp_path: Path) -> None:

@@ -157,7 +157,7 @@ def test_the_terminal_adds_and_tells(tmp_path: Path) -> None:
 
     said = call("branch", first.run, "baseline")
     name = said.split()[1]
-    assert said == f"run {name} is ready; start it: workbench resume {name} --db {db}\n"
+    assert said == f"run {name} is ready; to start it: workbench resume {name} --db {db}\n"
     assert f"from {first.run}:{first.baseline['workflow'][:8]}" in call("runs", "list").splitlines()[0]
     shown = call("show", name)
     assert "Nothing has been called yet" in shown and f"of run {first.run}" in shown

@@ -29,7 +29,7 @@ class Ceilings:
 
     A reservation is not spent: calls rarely take their worst case. So a call that fits beside what is spent, but not
     beside the calls in flight, waits until enough of these are settled. Who came first is served first, so cheap calls
-    do not starve a dear one. Only a call that does not fit beside what is spent is refused.
+    do not starve an expensive one. Only a call that does not fit beside what is spent is refused.
 
     Nobody waits for ever: who waits does so for calls in flight, which hold slots of their own and need nothing of
     others, and each of them ends with `give_back`, answered, failed, timed out or cancelled.

@@ -18,7 +18,7 @@ from workbench.workflow import CallRecord, Workflow
 #: The field of a result that holds an objective's cost.
 COST_FIELDS = {"usd": "usd", "tokens": "tokens", "calls": "calls", "latency": "seconds"}
 
-#: Where no bound is known, no row is taken to cost more than so many times the dearest one seen.
+#: Where no bound is known, no row is taken to cost more than this many times the most expensive one observed.
 UNSEEN = 10.0
 
 

@@ -1,5 +1,5 @@
 """Expected cost of calls before they are made: tokens, dollars and minutes of an example, as the file is written and at
-the dearest that `search:` can make of it."""
+the most expensive form that `search:` can make of it."""
 
 from __future__ import annotations
 
@@ -186,8 +186,8 @@ def row_cost(task: Task, models: Sequence[Model], seconds_per_call: float | None
 
 
 def dearest_usd(task: Task) -> float | None:
-    """Dollars of one example at the most that `search:` can make of the workflow: its dearest model, all of its demos,
-    its longest texts, the longest row, and answers as long as they may be. None where a price is not known.
+    """Dollars of one example at the most that `search:` can make of the workflow: its most expensive model, all of its
+    demos, its longest texts, the longest row, and answers as long as they may be. None where a price is not known.
 
     What a node adds to a prompt, and what a proposer or an earlier node writes into it, is not known here.
     """
@@ -205,8 +205,8 @@ def dearest_usd(task: Task) -> float | None:
 
 
 def dearest_role_usd(task: Task) -> float | None:
-    """Dollars of a call of the dearest role (who proposes, judges, teaches), 0 without roles; None where a price is not
-    known. Its prompt is taken to be as long as the workflow's longest."""
+    """Dollars of a call of the most expensive role (who proposes, judges, teaches), 0 without roles; None where a price
+    is not known. Its prompt is taken to be as long as the workflow's longest."""
     prompt, named = _longest_prompt(task), {spec.model_dump_json() for spec in task.spec.roles.values()}
     models = [model for model in models_of(task, roles=True) if model.spec.model_dump_json() in named]
     return _largest([model.usd(prompt, most_tokens(model.spec, None)) for model in models] or [0.0])
@@ -224,8 +224,8 @@ def _longest_prompt(task: Task) -> int:
 def dearest_call(
     workflow: Workflow, lm: LMSpec, prompt: int, price: Callable[[LMSpec, int, int], float]
 ) -> tuple[int, float]:
-    """The tokens and the dollars of a workflow's dearest call with a prompt of so many tokens and an answer as long as
-    it may be. lm: that of the file; price: dollars of a model for tokens in and out."""
+    """The tokens and the dollars of a workflow's most expensive call with a prompt of so many tokens and an answer as
+    long as it may be. lm: that of the file; price: dollars of a model for tokens in and out."""
     calls = [(spec, _max_tokens(node, spec)) for node in workflow.walk() for spec in called_lms(workflow, lm, node)]
     tokens = max((prompt + most for _, most in calls), default=0)
     return tokens, max((price(spec, prompt, most) for spec, most in calls), default=0.0)

@@ -170,7 +170,7 @@ def test_the_command_shows_then_writes_and_says_what_has_no_place(tmp_path: Path
     apply("--write", "--unchecked")
     assert value_of((tmp_path / "src/agent.py").read_text()) == "Be kind."
     again = apply("--write", "--unchecked")
-    assert "nodes.agent.slots.system stands there already." in again.stderr and "system is not in" not in again.stderr
+    assert "nodes.agent.slots.system is already there." in again.stderr and "system is not in" not in again.stderr
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_what_is_no_text_is_told_since_the_source_lacks_it(settings: Any, told: 
     node = {"external": "text -> label", "command": ["x"], **settings}
     (tmp_path / "out.yaml").write_text(json.dumps({"name": "t", "lm": "openai/m", "nodes": {"agent": node}}))
     found = CliRunner().invoke(cli, ["agent", "apply", str(tmp_path / "out.yaml"), "--to", str(tmp_path)])
-    assert f"{told} is no text of the agent" in found.stderr and found.exit_code == 1
+    assert f"{told} is not a text of the agent" in found.stderr and found.exit_code == 1
 
 
 def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:

@@ -234,7 +234,7 @@ def test_the_gateway_replaces_texts_in_production(tmp_path: Path) -> None:
         with pytest.raises(urllib.error.HTTPError, match="401"):
             chat(variables, "Hi", key="sk-workbench-of-somebody-else")
     assert "no slot matches: system: Another text." in variables["stderr"]
-    assert "SKILL.md is a file, which passes no gateway: `workbench agent apply` writes it." in variables["stderr"]
+    assert "SKILL.md is a file; the gateway cannot replace it: use `workbench agent apply`." in variables["stderr"]
     assert "Monday" not in variables["stderr"]
 
 

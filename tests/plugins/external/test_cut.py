@@ -229,7 +229,7 @@ def test_5_slots_says_where_each_text_stands(tmp_path: Path) -> None:
     line = 1 + source[: source.index("RULES")].count("\n")
     assert f"nodes.agent.slots.system_2.text  (system message; agent.py:{line})\n    {OWN}\n" in found.stdout
     assert (
-        "Left out, as they stand nowhere in the source (--vendor takes them in): 1\n    tool end: \"The vendor's"
+        "Left out, as they are not in the source (--vendor includes them): 1\n    tool end: \"The vendor's"
         in found.stdout
     )
     assert "(file .claude/skills/look/SKILL.md; by hand: is never written" in found.stdout

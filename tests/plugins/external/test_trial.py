@@ -181,7 +181,7 @@ def test_3_a_text_that_stands_for_two_is_refused(tmp_path: Path) -> None:
 def test_3_a_check_alone_writes_nothing_and_no_model_is_asked(tmp_path: Path) -> None:
     found = apply(tmp_path, agent(), {"system": system_slot(SYSTEM + FORM)}, "--check")
     assert found.exit_code == 0, found.output
-    assert "Tried: the changed agent sends 1 text as proved." in found.stderr
+    assert "Checked: the changed agent sends 1 text as proved." in found.stderr
     assert "+system = " in found.stdout and SYSTEM + "'" in line_of(tmp_path, "system")
 
 

@@ -38,7 +38,7 @@ def test_it_writes_a_file_and_says_what_the_metrics_cover(scripted: Script, tmp_
     done = run(tmp_path, "--lm", "openai/m")
     assert done.exit_code == 0, done.output
     assert {metric.name for metric in read_metrics(tmp_path / "metrics.yaml")} == {"stock", "manners", "price"}
-    for said in ("coverage    1.00 [", "redundancy  0.", "control     coverage 0.", "aspects dropped: no step says"):
+    for said in ("coverage    1.00 [", "redundancy  0.", "control     coverage 0.", "aspects dropped: their quote"):
         assert said in done.stdout
     assert "3 metrics: coverage" in done.stderr and "Use it with metric: {induced: metrics.yaml}" in done.stdout
     kept = yaml.safe_load((tmp_path / "metrics.yaml").read_text())["induced"]
@@ -59,7 +59,7 @@ def test_a_budget_that_ends_writes_nothing_exits_with_1_and_goes_on(scripted: Sc
     write_world(plant(3, traces=10), tmp_path)
     cut = run(tmp_path, "--lm", "openai/m", "--budget-calls", "30")
     assert cut.exit_code == 1 and not (tmp_path / "metrics.yaml").exists()
-    assert "The budget did not last" in cut.stderr and "--budget-calls goes on" in cut.stderr
+    assert "The budget ran out" in cut.stderr and "--budget-calls" in cut.stderr
     assert len(scripted.requests) == 30
     whole = run(tmp_path, "--lm", "openai/m")
     assert whole.exit_code == 0 and (tmp_path / "metrics.yaml").exists()
@@ -98,7 +98,7 @@ def test_dollars_without_a_price_are_refused_by_the_name_of_the_flag(
     monkeypatch.setattr(scripted, "price", lambda prompt_tokens, completion_tokens: None)
     done = run(tmp_path, "--lm", "openai/m", "--budget-usd", "1")
     assert "--budget-usd cannot be kept: the price of" in str(done.exception) and not scripted.requests
-    assert isinstance(done.exception, SpecError) and "Leave --budget-usd out" in str(done.exception.hint)
+    assert isinstance(done.exception, SpecError) and "instead of --budget-usd" in str(done.exception.hint)
 
 
 def test_a_dry_run_refuses_what_the_command_refuses(scripted: Script, tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_metrics_that_match_any_trace_are_called_so(
     lines = [{"trace": [f"begin {n}", "well done: stock shelf"], **line} for n in range(8)]
     (tmp_path / "comments.jsonl").write_text("\n".join(map(json.dumps, lines)))
     done = run(tmp_path, "--lm", "openai/m")
-    assert done.exit_code == 0 and "they say nothing of a single trace" in done.stdout
+    assert done.exit_code == 0 and "do not tell traces apart" in done.stdout
 
 
 WORKFLOW: dict[str, Any] = {

@@ -238,7 +238,7 @@ def test_several_outcomes_are_told_and_none_is_chosen(tmp_path: Path) -> None:
     rows, _ = imported(tmp_path / "b" / "rows.jsonl", file, "--score", "ok")
     assert rows[0]["score"] == 1 and rows[0]["scores"] == {"speed": 0.1, "ok": 1}
     rows, said = imported(tmp_path / "c" / "rows.jsonl", file, "--score", "ok", "--score-range", "5", "9")
-    assert "6 outcomes outside --score-range" in said and "score" not in rows[0]
+    assert "6 outcomes ignored: outside --score-range" in said and "score" not in rows[0]
     out = tmp_path / "d" / "rows.jsonl"
     found = CliRunner().invoke(cli, ["data", "traces", str(file), "--out", str(out), "--score", "sped"])
     assert "no trace has the outcome 'sped'" in str(found.exception) and "'speed'" in str(found.exception)
