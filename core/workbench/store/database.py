@@ -191,7 +191,7 @@ class Store:
         if (error := self._sync.error) is not None:
             self._sync.error = None
             raise StoreError(
-                f"cannot sync {self._sync.path}to disk: {error}; a loss of power may now take what was "
+                f"cannot sync {self._sync.path} to disk: {error}; a loss of power may now take what was "
                 "recorded last; free some space on that disk or use another, then continue with workbench resume"
             )
 
