@@ -47,7 +47,12 @@ _RUN_OPTIONS = (
         "(label).",
     ),
     click.option(
-        "--draws", type=click.IntRange(1, 99), default=3, show_default=True, help="replay: samples per step for fresh."
+        "--samples",
+        "draws",
+        type=click.IntRange(1, 99),
+        default=3,
+        show_default=True,
+        help="replay: samples per step for fresh.",
     ),
     click.option("--scan", is_flag=True, help="replay: try every step in order instead of bisection."),
     click.option("--candidate", default="", help="replay: candidate hash or `baseline`. [default: the winner]"),

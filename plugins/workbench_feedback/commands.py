@@ -58,8 +58,17 @@ _DROPPED = {
     show_default=True,
     help="Group comments by the model (lm) or by word similarity (tfidf).",
 )
-@click.option("--least", type=click.IntRange(1, 99), default=2, show_default=True, help="Minimum number of metrics.")
-@click.option("--most", type=click.IntRange(1, 99), default=8, show_default=True, help="Maximum number of metrics.")
+@click.option(
+    "--min-metrics",
+    "least",
+    type=click.IntRange(1, 99),
+    default=2,
+    show_default=True,
+    help="Minimum number of metrics.",
+)
+@click.option(
+    "--max-metrics", "most", type=click.IntRange(1, 99), default=8, show_default=True, help="Maximum number of metrics."
+)
 @click.option(
     "--held-out",
     type=click.FloatRange(0, 1, max_open=True),

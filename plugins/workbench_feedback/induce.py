@@ -143,7 +143,7 @@ def check_numbers(settings: Induction) -> None:
     if settings.least > settings.most:
         raise SpecError(
             f"the fewest metrics ({settings.least}) are more than the most ({settings.most})",
-            hint="Write e.g. --least 2 --most 8.",
+            hint="Write e.g. --min-metrics 2 --max-metrics 8.",
         )
 
 

@@ -40,7 +40,7 @@ def _ask_plugins(tree: CommandTree) -> None:
     expose_value=False,
     is_eager=True,
     callback=lambda ctx, option, value: os.environ.update(WORKBENCH_NO_PLUGINS="1") if value else None,
-    help="Load no plugin but the bundled ones.",
+    help="Load only the bundled plugins.",
 )
 def cli() -> None:
     """Optimize LLM agent workflows: get a better workflow, a proof on sealed data, and the bill.

@@ -48,7 +48,7 @@ def test_it_writes_a_file_and_says_what_the_metrics_cover(scripted: Script, tmp_
 
 def test_the_json_ends_with_one_object(scripted: Script, tmp_path: Path) -> None:
     write_world(plant(3, traces=10), tmp_path)
-    done = run(tmp_path, "--lm", "openai/m", "--json", "--most", "3", "--clustering", "tfidf")
+    done = run(tmp_path, "--lm", "openai/m", "--json", "--max-metrics", "3", "--clustering", "tfidf")
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["out"] == str(tmp_path / "metrics.yaml") and found["stopped"] is None
     assert len(found["metrics"]) in (2, 3) and found["paid"]["calls"] == len(scripted.requests)
@@ -78,7 +78,7 @@ def test_a_dry_run_asks_nobody_and_names_no_model(scripted: Script, tmp_path: Pa
 def test_metrics_that_were_edited_are_not_written_over(scripted: Script, tmp_path: Path) -> None:
     write_world(plant(3, traces=10), tmp_path)
     assert run(tmp_path, "--lm", "openai/m").exit_code == 0
-    assert run(tmp_path, "--lm", "openai/m", "--most", "3").exit_code == 0, "its own file it may replace"
+    assert run(tmp_path, "--lm", "openai/m", "--max-metrics", "3").exit_code == 0, "its own file it may replace"
     path, asked = tmp_path / "metrics.yaml", len(scripted.requests)
     for edited in (
         path.read_text().replace("definition: ", "definition: My ", 1),
@@ -86,7 +86,7 @@ def test_metrics_that_were_edited_are_not_written_over(scripted: Script, tmp_pat
         "metrics: [{name: a, definition: b}]\n",
     ):
         path.write_text(edited)
-        done = run(tmp_path, "--lm", "openai/m", "--most", "4")
+        done = run(tmp_path, "--lm", "openai/m", "--max-metrics", "4")
         assert "not written by this command, or edited" in str(done.exception) and path.read_text() == edited
     assert len(scripted.requests) == asked, "it is refused before anything is paid"
 
@@ -103,7 +103,7 @@ def test_dollars_without_a_price_are_refused_by_the_name_of_the_flag(
 
 def test_a_dry_run_refuses_what_the_command_refuses(scripted: Script, tmp_path: Path) -> None:
     write_world(plant(3, traces=10), tmp_path)
-    done = run(tmp_path, "--dry-run", "--least", "5", "--most", "2")
+    done = run(tmp_path, "--dry-run", "--min-metrics", "5", "--max-metrics", "2")
     assert "the fewest metrics (5) are more than the most (2)" in str(done.exception)
 
 
@@ -196,7 +196,7 @@ def test_a_model_that_only_an_untrusted_run_names_is_not_asked(
         (["good.jsonl"], "no language model is named"),
         (["good.jsonl", "--api-base", "http://127.0.0.1:1/v1"], "--api-base needs --lm"),
         (["good.jsonl", "--lm", "opnai/m"], "Did you mean 'openai/m'"),
-        (["good.jsonl", "--lm", "openai/m", "--least", "5", "--most", "2"], "the fewest metrics (5)"),
+        (["good.jsonl", "--lm", "openai/m", "--min-metrics", "5", "--max-metrics", "2"], "the fewest metrics (5)"),
         (["good.jsonl", "--lm", "openai/m", "--out", "gone.txt/x/y.yaml"], "--out"),
         (["good.jsonl", "--lm", "openai/m", "--held-out", "1"], "--held-out"),
     ],
