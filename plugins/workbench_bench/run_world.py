@@ -282,7 +282,7 @@ def _kept(file: Path | None) -> dict[str, Result]:
     )
     if lines and not lines[0].startswith('{"job": '):
         raise SpecError(
-            f"{file} exists and holds no results of workbench plugin bench", hint="Name another file with --out."
+            f"{file} exists and has no results of workbench plugin bench", hint="Name another file with --out."
         )
     for line in lines:
         try:

@@ -22,7 +22,7 @@ class SubWorkflowConfig(NodeConfig):
     """Settings of a `workflow` node: a file, or the nodes themselves."""
 
     file: str | None = Field(None, description="a workflow file, relative to this one; its nodes are taken over")
-    nodes: dict[str, dict[str, Any]] = Field(default_factory=dict, description="nodes, in place of a file")
+    nodes: dict[str, dict[str, Any]] = Field(default_factory=dict, description="nodes, instead of a file")
     rename: dict[str, str] = Field(default_factory=dict, description="inner field: outer field")
 
     @model_validator(mode="after")

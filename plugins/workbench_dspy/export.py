@@ -134,7 +134,7 @@ def _export_state(workflow: Workflow, path: Path) -> None:
     modules = _modules(workflow.enabled_nodes)
     if len(modules) != 1 or len(workflow.enabled_nodes) != 1:
         hint = "Name a folder with --out; beside the program it has a file for each node of the kind dspy."
-        raise SpecError("a file holds one DSPy module, and the workflow is more or something else", hint=hint)
+        raise SpecError("a file contains one DSPy module, and the workflow has other or more nodes", hint=hint)
     if path.exists():
         raise SpecError(f"{path} exists, and nothing is overwritten", hint="Name another file with --out.")
     (node,) = modules.values()

@@ -130,7 +130,7 @@ class DSPyModule(SignatureNode):
         except Exception as error:
             raise SpecError(
                 f"{self.address.name} cannot be made: {type(error).__name__}: {error}",
-                hint="Its keyword arguments stand under `arguments`.",
+                hint="Its keyword arguments go under `arguments`.",
                 path=("dspy",),
             ) from error
         for name, predictor in predictors_of(made).items():

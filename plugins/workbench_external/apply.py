@@ -126,7 +126,7 @@ def _find_file(slot: Slot, folders: Sequence[Path]) -> Finding:
         if any(part.startswith(".") for part in Path(slot.name).parts[:-1]):
             return Finding(why=f"is never written: {one_line(slot.name)} lies in a folder whose name begins with a dot")
         if Path(slot.name).name not in FILES or path not in find_files(folder, hidden_files=FILES):
-            return Finding(why=f"is never written: {one_line(slot.name)} is no file of words in the agent's folder")
+            return Finding(why=f"is never written: {one_line(slot.name)} is not a text file in the agent's folder")
         held = read_source(path)
         if not slot.match or held is None or not is_as_found(path, slot):
             return Finding(why=f"is another text in {one_line(slot.name)} than was found")

@@ -19,7 +19,7 @@ class Slot(NodeConfig):
 
     in_: Place = Field(
         alias="in",
-        description="system: a system or developer message; user: a message of the user that holds an input; turn: a "
+        description="system: a system or developer message; user: a user message with an input; turn: a "
         "message of an example; tool, parameter: a description; field: a description in the schema of the answer; "
         "file: a file in the agent's folder",
     )
@@ -92,7 +92,7 @@ class ExternalConfig(NodeConfig):
     )
     embedder: str | dict[str, Any] | None = Field(None, description="the model that embeds texts for it")
     max_tokens: int = Field(4096, ge=1, description="for requests that name no number of tokens")
-    temperature: float | None = Field(None, ge=0, le=2, description="in place of the agent's own")
+    temperature: float | None = Field(None, ge=0, le=2, description="instead of the agent's own")
     instructions: str = Field("", description="appended to the first system message of each request")
     demos: list[dict[str, Any]] = Field(
         default_factory=list, description="worked examples, placed before the message with the inputs"

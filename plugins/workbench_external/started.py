@@ -66,7 +66,7 @@ def check_service(config: ExternalConfig, signature: Signature) -> None:
         )
     if (PORT in config.url) != any(PORT in text for text in told):
         raise SpecError(
-            f"{PORT} stands in `url`, and neither in `command` nor in `env`, or the other way round",
+            f"{PORT} is needed in `url` and in `command` or `env`, or in neither",
             hint=f"Write it in both: url: http://127.0.0.1:{PORT}/, command: [python, serve.py, --port, '{PORT}'].",
             path=("url",),
         )

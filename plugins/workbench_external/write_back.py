@@ -92,7 +92,7 @@ def _try_node(own: Sequence[Entry], entries: Sequence[Entry], trial: Trial) -> N
             return
         verdict = trial.compare(write_entries(entries), {name: entry.slot.text for name, entry in chosen.items()})
         for name in verdict.unsent:
-            chosen[name].refuse("was not sent on the rows that were tried, so that it is not proved")
+            chosen[name].refuse("was not sent on the rows tried, so it is not proved")
         if verdict.unsent:
             continue
         if not verdict.differs:

@@ -73,7 +73,7 @@ def read_comments(path: Path, database: str = "workbench.db") -> Comments:
     finally:
         reading.close()
     if not reading.comments:
-        raise SpecError(f"{path} holds no comments", hint=f"A line is one comment. {_FORM}")
+        raise SpecError(f"{path} contains no comments", hint=f"A line is one comment. {_FORM}")
     return Comments(tuple(reading.comments), tuple(reading.traces), tuple(dict.fromkeys(reading.runs)))
 
 
@@ -161,7 +161,7 @@ class _Reading:
             logs += load_logs(place)
         asked = value.get("trace")
         if asked is None and len(logs) > 1:
-            raise fail(f"{name} holds {len(logs)} logs", f'Name one with "trace", e.g. {logs[0].id!r} or 0.')
+            raise fail(f"{name} contains {len(logs)} logs", f'Name one with "trace", e.g. {logs[0].id!r} or 0.')
         if asked is None:
             return logs[0]
         if isinstance(asked, int) and 0 <= asked < len(logs):

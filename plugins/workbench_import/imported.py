@@ -145,7 +145,7 @@ def detect(path: Path) -> str:
             return "dspy"
         if found := next((n for n in ("promptfooconfig.yaml", "promptfooconfig.yml") if (path / n).is_file()), None):
             raise SpecError(f"{path} is a folder", hint=f"Name the file: {path / found}.")
-        raise SpecError(f"{path} holds no program of DSPy's (program.json or program.pkl)", hint="Name a file.")
+        raise SpecError(f"{path} contains no DSPy program (program.json or program.pkl)", hint="Name a file.")
     if reader_of(path.name) in _SUFFIXES and path.suffix.lower() != ".json":
         return "inspect"
     value = read_value(path)

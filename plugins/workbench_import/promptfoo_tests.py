@@ -211,5 +211,5 @@ def _named(
     """Rows without variables that no field can be named after."""
     wrong = sorted({name for variables, _ in rows for name in variables if not name.isidentifier()})
     if wrong:
-        found.left.append(f"variables that are no names: {', '.join(wrong)}")
+        found.left.append(f"variables that are not names: {', '.join(wrong)}")
     return [({k: v for k, v in variables.items() if k not in wrong}, asserts) for variables, asserts in rows]

@@ -55,7 +55,7 @@ class RouteConfig(NodeConfig):
     threshold: float | None = Field(
         None,
         ge=0,
-        description="the dial between cost and quality, in place of the learned one. Rule `value`: what the "
+        description="the trade-off between cost and quality, instead of the learned one. Rule `value`: what the "
         "reference's cost is worth in score, 0 for quality alone. Rule `match`: the least probability of matching the "
         "reference",
     )

@@ -80,7 +80,7 @@ class LearnRoute(Optimizer):
     )
     recorded: dict[str, str] = Field(
         default_factory=dict,
-        description="by node, a file of outcomes in the folder of the workflow, in place of runs on train",
+        description="by node, a file of outcomes in the folder of the workflow, instead of runs on train",
     )
     calibration: Calibration = Field(
         "sigmoid", description="how predictions are calibrated; isotonic needs about a thousand rows"

@@ -99,7 +99,9 @@ def _read(path: Path) -> list[Api]:
         ]
     if not isinstance(raw, list):
         raise SpecError(
-            f"{path} holds no tools", hint='Write {"NAME": {"description": ..., "parameters": {...}}}.', path=("apis",)
+            f"{path} contains no tools",
+            hint='Write {"NAME": {"description": ..., "parameters": {...}}}.',
+            path=("apis",),
         )
     apis: list[Api] = []
     for place, entry in zip(names or range(len(raw)), raw, strict=True):

@@ -112,7 +112,7 @@ def read_facts(store: Store, name: str) -> Facts:
     if kind_of(row) != "optimize":
         raise StoreError(f"run {row['run']} is one of `{kind_of(row)}`; these are the facts of `optimize`")
     if report is None:
-        why = {"ready": "it has not begun", "running": "it is running"}.get(row["status"], "it was cut short")
+        why = {"ready": "it has not started", "running": "it is running"}.get(row["status"], "it was cut short")
         raise StoreError(f"run {row['run']} has no report: {why}; see workbench show {row['run']}")
     sides = _sides(store, row["run"])
     results = [_results(store, row, report, side) for side in sides or ()]

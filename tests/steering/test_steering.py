@@ -135,7 +135,7 @@ def test_a_pinned_candidate_wins_over_better_ones(tmp_path: Path) -> None:
 def test_a_dropped_candidate_cannot_win(tmp_path: Path) -> None:
     """It is the last one, so the order takes effect at the end of the search."""
     report, _, _ = steered(tmp_path, at("Level 5.", "drop", candidate="SELF"))
-    assert level(report) == "Level 4." and any("dropped by its user" in warning for warning in report.warnings)
+    assert level(report) == "Level 4." and any("dropped by the user" in warning for warning in report.warnings)
 
 
 def _val_scores(folder: Path) -> list[float]:

@@ -154,7 +154,7 @@ class Collector:
                 hint="Move it next to the workflow file, and write its path relative to that.",
             )
         if path == self.root or self.root.is_relative_to(path):
-            self.found.notes.append(f"The folder '{text}' holds the workflow itself. Copy what is needed of it.")
+            self.found.notes.append(f"The folder '{text}' contains the workflow itself. Copy only the needed files.")
             return text
         return os.path.relpath(self._add(path), place or ".")
 
@@ -263,7 +263,7 @@ def check_address(address: str, place: str) -> None:
         return  # no address
     if parts.netloc and ("@" in parts.netloc or _LIKE_A_KEY.search(parts.query)):
         raise SpecError(
-            f"{place} holds a password or a key, and a bundle is handed on",
+            f"{place} contains a password or a key, and a bundle is passed on",
             hint="Write the address alone, and name a variable: api_key_env: NAME, or $NAME in a header.",
         )
 

@@ -252,7 +252,7 @@ class _Part:
             return
         if json.loads(head) != {"job": job}:
             raise SpecError(
-                f"{self.path} holds unfinished rows of another workflow, other settings or other rows",
+                f"{self.path} contains unfinished rows of another workflow, other settings or other rows",
                 hint="Remove it, or name another --out.",
             )
         end = self.file.tell()

@@ -38,7 +38,7 @@ def load_logs(path: Path, form: str | None = None) -> list[Log]:
         return _load_file(path, path.name, form)
     files = sorted(path.rglob("*.json"), key=_by_number)
     if not files:
-        raise SpecError(f"{path} holds no .json files", hint="Name a folder of logs, or one log.")
+        raise SpecError(f"{path} contains no .json files", hint="Name a folder of logs, or one log.")
     return [log for file in files for log in _load_file(file, str(file.relative_to(path)), form)]
 
 
@@ -118,7 +118,7 @@ def _find_format(value: Any, path: Path) -> str:
         else "no object"
     )
     raise SpecError(
-        f"{path} is a log of no known format: it holds {keys}",
+        f"{path} is a log in an unknown format: it contains {keys}",
         hint="Who&When has 'history'; ATIF has 'schema_version'; OpenTelemetry has 'resourceSpans', or spans with "
         "'attributes' such as gen_ai.operation.name or openinference.span.kind. Name the format with --format.",
     )

@@ -235,7 +235,7 @@ def read_traces(spans: Sequence[LogSpan], form: str, path: Path, name: str) -> l
         seen = sorted({str(span.attributes.get(convention.kind)) for span in spans} - {"None"})
         what = f"its spans are {', '.join(seen)[:200]}" if seen else f"no span has {convention.kind}"
         raise SpecError(
-            f"{path} holds no step of the format {form}: {what}, and none of them has a text",
+            f"{path} contains no step of the format {form}: {what}, and none of them has a text",
             hint="Let the instrumentation record the content of messages and tool calls (it is off by default), or "
             "name another --format.",
         )

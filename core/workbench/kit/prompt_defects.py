@@ -230,7 +230,7 @@ def find_wrong_demos(demos: Sequence[Mapping[str, Any]], signature: Signature) -
         others = [key for key in demo if key not in known and not str(key).startswith("_")]
         lacking = [field.name for field in signature.inputs if field.name not in demo]
         if lacking and others:
-            told = f"a demo has '{others[0]}', which is no field, and no '{lacking[0]}'"
+            told = f"a demo has '{others[0]}', which is not a field, and no '{lacking[0]}'"
         if told:
             hint = "Correct the demo: the model copies it."
             yield Defect(DefectKind.CONTRADICTION, told, hint, ("demos", number))

@@ -34,7 +34,7 @@ class LMSpec(Strict):
 
     model: str = Field(min_length=1, description="e.g. bundled/nano, openai/gpt-4.1-mini, hf:PATH, llm:NAME")
     api_base: str | None = Field(None, description="address of an OpenAI-compatible server")
-    api_key_env: str | None = Field(None, description="environment variable that holds the key")
+    api_key_env: str | None = Field(None, description="environment variable with the key")
     temperature: float | None = Field(
         None,
         ge=0,
@@ -151,8 +151,8 @@ class ConfigurationSpec(Strict):
     tokens: float = Field(0.0, ge=0, description="tokens a row")
     latency: float = Field(gt=0, description="seconds a row, on average")
     p95_latency: float = Field(gt=0, description="seconds that 95 of 100 rows stay below")
-    lm: LMSpec | None = Field(None, description="in place of the file's")
-    nodes: dict[str, dict[str, Any]] | None = Field(None, min_length=1, description="in place of the file's")
+    lm: LMSpec | None = Field(None, description="instead of the file's")
+    nodes: dict[str, dict[str, Any]] | None = Field(None, min_length=1, description="instead of the file's")
 
 
 class DomainSpec(Strict):
@@ -263,8 +263,8 @@ class Spec(Strict):
     )
     targets: TargetsSpec | None = Field(
         None,
-        description="service levels, in place of `pick`: the cheapest candidate that meets them becomes the "
-        "result, and the sealed rows show whether it does",
+        description="service levels, instead of `pick`: the cheapest candidate that meets them becomes the "
+        "result, and is tested on the sealed rows",
     )
     configurations: list[ConfigurationSpec] = Field(
         default=[],

@@ -112,7 +112,7 @@ class Steering:
             found.append(f"candidate {self.progress.choice.pinned[:8]} was pinned by its user, so it is the winner")
         if self.progress.choice.dropped:
             names = ", ".join(sorted(hash_[:8] for hash_ in self.progress.choice.dropped))
-            found.append(f"dropped by its user, so that they could not win: {names}")
+            found.append(f"dropped by the user, so they could not win: {names}")
         return found
 
     def check(self) -> None:

@@ -129,8 +129,8 @@ class ReadOnlyStore(Store):
             if kind and not (isinstance(value, _TYPES[kind]) or (value is None and (empty or joined))):
                 what = "nothing" if value is None else f"a {type(value).__name__}"
                 raise StoreError(
-                    f"{self.path} is damaged: table {table}, row {number} of this look has {what} in the column "
-                    f"{name}, which holds {kind}; use a copy of the database"
+                    f"{self.path} is damaged: table {table}, row {number} of this query has {what} in the column "
+                    f"{name}, which should contain {kind}; use a copy of the database"
                 )
 
         if "run" in row.keys() and not re.fullmatch(r"[\w-]{1,64}", row["run"]):  # noqa: SIM118  # files are named by it

@@ -142,8 +142,8 @@ def _of_policy(task: Task) -> Iterator[Defect]:
         if taken := next((other for other in before if other in ("*", pattern)), None):
             yield Defect(
                 DefectKind.UNREACHABLE,
-                f"the rule {{{rule.verdict}: {pattern}}} never decides: a rule for '{taken}' stands before it",
-                "Rules count in their order: put it before that one, or remove it.",
+                f"the rule {{{rule.verdict}: {pattern}}} never decides: a rule for '{taken}' comes before it",
+                "The first matching rule decides: move it before that one, or remove it.",
                 path,
             )
 

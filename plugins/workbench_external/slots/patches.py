@@ -162,7 +162,7 @@ class Patches:
                 turns += [{"role": "user", "content": ask(demo)}, {"role": "assistant", "content": self._answer(demo)}]
             patched.messages[place:place] = turns
             return
-        patched.missed.append("demos: no message of the user holds an input")
+        patched.missed.append("demos: no user message contains an input")
 
     def _as_question(self, own: str, text: str, inputs: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], str] | None:
         """Return a function that writes a demo's question in the words of a message; None for a message that holds no

@@ -139,7 +139,7 @@ class Sources:
         return found
 
 
-_COMPOSED = "its words stand there in another form than it is sent in"
+_COMPOSED = "its form there differs from the one that is sent"
 
 
 def find_files(folder: Path, hidden_files: Collection[str] = ()) -> Iterator[Path]:

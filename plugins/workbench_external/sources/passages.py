@@ -105,5 +105,5 @@ def write_list(source: str, start: int, elements: Iterable[str], step: str) -> s
 def only_text(parts: Sequence[Part], what: str) -> str:
     """The text of parts without fields. Raises CannotWrite. what: of which the text is."""
     if any(isinstance(part, Field) for part in parts):
-        raise CannotWrite(f"{what} holds no fields")
+        raise CannotWrite(f"{what} has no fields")
     return "".join(part for part in parts if isinstance(part, str))

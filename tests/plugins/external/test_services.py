@@ -218,8 +218,8 @@ def test_a_port_where_something_listens_is_not_taken_for_the_service(tmp_path: P
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"url": "http://127.0.0.1:8000/"}, "stands in `url`, and neither"),
-        ({"command": ["serve"]}, "stands in `url`, and neither"),
+        ({"url": "http://127.0.0.1:8000/"}, "is needed in `url` and in"),
+        ({"command": ["serve"]}, "is needed in `url` and in"),
         ({"command": ["serve", "{port}", "{text}"]}, "{text} has no value there"),
         ({"external": "port -> label"}, "cannot be named 'port'"),
         ({"output": "file:x"}, "in no file"),

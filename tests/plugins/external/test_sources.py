@@ -318,12 +318,12 @@ def test_4_the_descriptions_in_a_docstring_are_written_each_on_its_own(form: str
         (
             "package.json",
             json.dumps({"scripts": {"ask": OLD}}),
-            "package.json:1, what stands there may be a command, and is not written",
+            "package.json:1, the text there may be a command, and is not written",
         ),
         (
             "compose.dev.yaml",
             f"command: |\n  {ROOM}\n  {KIND}\n",
-            "compose.dev.yaml:2, what stands there may be a command, and is not written",
+            "compose.dev.yaml:2, the text there may be a command, and is not written",
         ),
         ("Makefile", f"# {ROOM}\n# {KIND}\n", "makefile:1, the syntax of 'makefile' is not known here"),
         ("agent", f'#!/bin/sh\nP="{OLD}"\n', "agent:2, the syntax of 'agent' is not known here"),

@@ -191,7 +191,7 @@ def test_a_model_that_only_an_untrusted_run_names_is_not_asked(
     ("arguments", "said"),
     [
         (["gone.jsonl"], "there is no file gone.jsonl"),
-        (["empty.jsonl"], "empty.jsonl holds no comments"),
+        (["empty.jsonl"], "empty.jsonl contains no comments"),
         (["bad.jsonl"], "bad.jsonl:2: not JSON"),
         (["good.jsonl"], "no language model is named"),
         (["good.jsonl", "--api-base", "http://127.0.0.1:1/v1"], "--api-base needs --lm"),

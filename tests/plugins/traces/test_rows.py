@@ -145,9 +145,9 @@ def test_a_bad_line_is_named_and_nothing_is_written(second: bytes, words: str, t
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("", "no traces of a known format"),
-        ('{"a": 1}', "no traces of a known format"),
-        ("[1, 2]", "no traces of a known format"),
+        ("", "no traces in a known format"),
+        ('{"a": 1}', "no traces in a known format"),
+        ("[1, 2]", "no traces in a known format"),
         ("{\n", "not JSON"),
         ('{"messages": []}', "there are only 0 groups"),
         ('{"resourceSpans": [{"scopeSpans": [{"spans": [3]}]}]}', "span 0 has no attributes"),

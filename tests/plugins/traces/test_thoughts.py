@@ -85,7 +85,7 @@ def test_nu2_a_folder_is_its_files(tmp_path: Path) -> None:
     rows, _ = imported(tmp_path / "out" / "rows.jsonl", tmp_path / "in")
     assert [row["input"] for row in rows] == [f"What is {n} plus one?" for n in range(4)]
     (tmp_path / "bare").mkdir()
-    assert "bare holds no .json or .jsonl files" in str(run(tmp_path / "b.jsonl", tmp_path / "bare").exception)
+    assert "bare contains no .json or .jsonl files" in str(run(tmp_path / "b.jsonl", tmp_path / "bare").exception)
 
 
 def test_nu3_a_file_of_another_format_is_told_which(tmp_path: Path) -> None:

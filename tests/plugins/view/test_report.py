@@ -174,7 +174,7 @@ def test_a_run_that_has_not_begun_says_so(tmp_path: Path) -> None:
     from workbench.run import branch_run
 
     store = Store(improve(tmp_path))
-    with pytest.raises(StoreError, match="has no report: it has not begun"):
+    with pytest.raises(StoreError, match="has no report: it has not started"):
         read_facts(store, branch_run(store, "last", "baseline"))
     store.close()
 
