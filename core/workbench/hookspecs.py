@@ -90,7 +90,7 @@ def register_edits(register: Register) -> None:
 
 @hookspec
 def register_trackers(register: Register) -> None:
-    """Add trackers (`workbench.trackers.Tracker`), which tell another system of the runs whose file names them under
+    """Add trackers (`workbench.trackers.Tracker`), which report runs to another system if the file names them under
     `track:`: register("mlflow", "workbench_mlflow.tracker:MLflow")."""
 
 

@@ -1,4 +1,4 @@
-"""Trackers: what tells another system of a run, such as an OpenTelemetry collector or MLflow.
+"""Trackers: reports of runs to other systems, such as an OpenTelemetry collector or MLflow.
 
 The workflow file names them (`track:`). Each gets the events of its run in a thread of its own, from a queue that is
 bounded: one that is slow, hangs or raises costs the run nothing but its own record.
@@ -157,7 +157,7 @@ class Trackers:
                 one.add(event, values)
 
     def close(self) -> list[str]:
-        """Wait at most PATIENCE seconds in all until everything is told. Returns warnings for the report."""
+        """Wait at most PATIENCE seconds in all until everything is sent. Returns warnings for the report."""
         until, ended, self._subscriptions = time.monotonic() + PATIENCE, self._subscriptions, []
         return [line for one in ended for line in one.end(until)]
 

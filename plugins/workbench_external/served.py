@@ -30,7 +30,7 @@ DRAIN_SECONDS = 30.0
 
 
 class ServedSession:
-    """Whoever has the key. missed: texts that matched no slot are told to it, once each; refused: refusals are."""
+    """Whoever has the key. missed: called with texts that matched no slot, once each; refused: with refusals."""
 
     passes = True
 

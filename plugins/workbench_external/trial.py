@@ -205,7 +205,7 @@ class Trial:
                 await hub.aclose()
 
     def _unsent(self, proved: Sequence[Recorder], texts: Mapping[str, str | None]) -> list[str]:
-        """The slots that no request needed, but files, of which none tells."""
+        """The slots that no request needed, except files, which appear in no request."""
         used, slots = {name for row in proved for name in row.used}, self.node.config.slots or {}
         return [
             name for name, text in texts.items() if text is not None and name not in used and slots[name].in_ != "file"

@@ -68,7 +68,7 @@ class Grounded:
 
 
 def show_log(log: Log, window: int) -> str:
-    """A log as a part of a prompt of so many tokens. The right answer is not shown."""
+    """A log as a part of a prompt with a maximum of tokens. The right answer is not shown."""
     room = window * TOKEN
     parts = [f"Problem:\n{shorten(log.question, room // 4)}"] if log.question else []
     if log.outcome:

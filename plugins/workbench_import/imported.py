@@ -139,7 +139,7 @@ def import_path(path: Path, source: str | None, wishes: Wishes) -> Imported:
 
 
 def detect(path: Path) -> str:
-    """Which tool wrote a file. Raises SpecError if that cannot be told."""
+    """Find the tool that wrote a file. Raises SpecError if it is unknown."""
     if path.is_dir() or path.suffix == ".pkl":
         if path.is_file() or (path / "program.pkl").is_file() or (path / "program.json").is_file():
             return "dspy"

@@ -1,4 +1,4 @@
-"""Runs a command of workbench in a process of its own, and tells how it goes.
+"""Runs a command of workbench in a process of its own, and reports its progress.
 
 So nothing that a workflow prints gets into the protocol, and a cancelled call is an interrupted run, which can be
 resumed.

@@ -209,7 +209,7 @@ class StreamReader(Protocol):
     """Takes an answer that streams."""
 
     def begin(self, headers: Mapping[str, str]) -> None:
-        """The answer has begun. headers: those that its client is told."""
+        """The answer has begun. headers: those for its client."""
         ...
 
     def add(self, events: bytes) -> None:

@@ -150,7 +150,7 @@ def as_query(value: Any) -> str:
 
 
 def split_pages(text: str, chars: int) -> list[str]:
-    """A text in pages of at most so many characters, which end between words where they can. One page if empty."""
+    """A text in pages of limited length, which end between words where they can. One page if empty."""
     pages: list[str] = []
     rest = text.strip()
     while len(rest) > chars:

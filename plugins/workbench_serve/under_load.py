@@ -63,7 +63,8 @@ class Configurations:
         self._times[place].append((self._clock(), seconds))
 
     def record_cut(self, place: int, seconds: float) -> None:
-        """Note that a request was given up after so many seconds: it would have taken more, and no less than usual."""
+        """Note that a request was given up after a number of seconds: it would have taken more, and no less than
+        usual."""
         self.record(place, max(seconds, self._usual(place, self._slowdown())[0]))
 
     def _recent(self, place: int) -> list[float]:

@@ -165,7 +165,7 @@ class State(NodeKind):
         }
 
     async def _act(self, response: Response, inputs: Mapping[str, Any], ctx: Context) -> Turn:
-        """Do what the answer asks for. What goes wrong is told to the model, as an observation."""
+        """Do what the answer asks for. Errors are shown to the model as an observation."""
         text, fields = self._action(response.text), inputs["inputs"]
         if not text:
             return Turn(text, EMPTY, failed=True)

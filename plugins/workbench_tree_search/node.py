@@ -211,7 +211,7 @@ class _Walk:
         return prompts.most_frequent([a for a in actions if a is not None], c.branching)
 
     async def judged(self, path: list[Position]) -> float | None:
-        """The value of the last position; None if it cannot be told."""
+        """The value of the last position; None if unknown."""
         c, node = self.node.config, self.node
         if c.value == "learned":
             return learned.estimate_value(c.weights, self._text(path[-1]))

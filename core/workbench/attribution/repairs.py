@@ -28,7 +28,8 @@ def places_of(steps: Sequence[TraceStep]) -> dict[Place, TraceStep]:
 
 
 def model_repairs(steps: Sequence[TraceStep], lm: LMSpec | None, draws: int) -> dict[int, list[Repair]]:
-    """By the index of a step, the answer of another model; with none so many fresh draws of the same one."""
+    """By the index of a step, the answer of another model; without another model this many new samples of the same
+    one."""
     options = [Repair(lm=lm)] if lm is not None else [Repair(draw=k) for k in range(1, draws + 1)]
     return {step.index: options for step in steps if step.response is not None}
 

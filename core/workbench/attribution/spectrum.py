@@ -125,7 +125,8 @@ def _as_mapping(span: Span) -> Mapping[str, Any]:
 def rank_elements(
     passed: Sequence[Collection[Element]], failed: Sequence[Collection[Element]], formula: str = "ochiai"
 ) -> list[Suspect]:
-    """The elements of failed runs, the most suspicious first. Those that all runs have are left out: they tell nothing.
+    """The elements of failed runs, the most suspicious first. Those that all runs have are left out, as they are
+    uninformative.
 
     Args:
         passed: the elements of each run that passed.

@@ -37,7 +37,8 @@ class Admitted:
 
 
 class Door:
-    """The secrets that lead in. They are looked up by their digest, so that the time it takes tells nothing of them."""
+    """The secrets that lead in. They are looked up by their digest, so that the time it takes reveals nothing about
+    them."""
 
     def __init__(self) -> None:
         self._admitted: dict[bytes, Admitted] = {}

@@ -53,7 +53,7 @@ class Ask:
 
 
 class Refused(Exception):
-    """A request that gets no answer. The agent is told in the form of the API that it used.
+    """A request that gets no answer. The agent gets it in the form of its API.
 
     Args:
         status: of HTTP.

@@ -109,7 +109,7 @@ def _not_kept(number: str, place: str) -> Refused:
 
 
 def refuse_background(body: Mapping[str, Any]) -> None:
-    """Raise Refused (400) for an answer that comes later, whose cost nobody would be told."""
+    """Raise Refused (400) for an answer that comes later, whose cost would not be recorded."""
     f.refuse_set(body, {"background": RESPONSES[""].refused["background"]})
 
 

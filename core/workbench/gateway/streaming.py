@@ -27,7 +27,7 @@ encode = json.JSONEncoder(separators=(",", ":"), default=dict).encode
 
 
 class Stream:
-    """A streamed answer on its way to an agent. told: notes an error, and makes of it what the agent is told.
+    """A streamed answer on its way to an agent. told: notes an error, and makes the agent's refusal of it.
 
     Pieces pass as they come. Another answer that takes long is preceded by comments, lest the agent gives up; one that
     is there at once, or fails, has a status of its own, by which the agent knows whether to try again.

@@ -24,7 +24,7 @@ class Writer(Protocol):
     def __init__(self, body: Body) -> None: ...
 
     def expect(self, responses: Sequence[Response]) -> None:
-        """Be told what is to come, where that is known: tokens stand at the beginning of some answers."""
+        """Note what is to come, where that is known: some answers begin with the number of tokens."""
         ...
 
     def add(self, piece: Piece, sample: int = 0) -> Iterator[Event]:

@@ -190,7 +190,7 @@ def _count(found: Predicted, prediction: Prediction) -> None:
 
 
 def _subtract(found: Predicted, reused: Spend) -> None:
-    """Take what earlier runs had paid for off the bill, and tell it apart."""
+    """Subtract the costs paid by earlier runs from the bill, and report them separately."""
     found.reused, found.reused_usd = reused.calls, reused.usd
     found.tokens, found.usd = found.tokens - reused.tokens, max(0.0, found.usd - reused.usd)
 

@@ -88,7 +88,7 @@ class Log:
 
 
 def shorten(text: str, most: int) -> str:
-    """A text without its middle, if it is longer than so many characters."""
+    """A text without its middle, if it is longer than a number of characters."""
     if len(text) <= most:
         return text
     head = most * 2 // 3

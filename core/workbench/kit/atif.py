@@ -152,7 +152,7 @@ def read_log(value: Any, place: str, name: str) -> Log:
 
 
 def _log_steps(trajectory: Trajectory, told: set[int]) -> Iterator[LogStep]:
-    """told: trajectories that stand there already; several results may name one."""
+    """told: trajectories that were written already; several results may name one."""
     told.add(id(trajectory))
     for step in trajectory.steps:
         if step.copied:

@@ -106,7 +106,7 @@ class ServerSession:
             raise
 
     def _is_of_server(self, error: BaseException) -> bool:
-        """Return True if a server that goes on has told of an error."""
+        """Return True if a running server has reported an error."""
         code = getattr(getattr(error, "error", None), "code", None)
         return self._ready.done() and code is not None and code != _CLOSED
 

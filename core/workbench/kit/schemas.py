@@ -1,4 +1,4 @@
-"""JSON Schemas of a tool's arguments: how they are told in a line, their defaults, and values that fit them."""
+"""JSON Schemas of a tool's arguments: their one-line form, their defaults, and values that fit them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tool: what a model is told of it, what it takes, how it is called. `workbench.kit.tools` finds and calls them."""
+"""A tool: its description for models, its arguments, its call. `workbench.kit.tools` finds and calls them."""
 
 from __future__ import annotations
 

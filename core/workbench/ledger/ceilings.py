@@ -48,7 +48,7 @@ class Ceilings:
 
     def remaining(self, what: str) -> float:
         """Return what search may still use, beside what is spent; infinite where there is no ceiling. Calls in flight
-        do not count, so that a replay, which has none, is told the same."""
+        do not count, so that a replay, which has none, gets the same figure."""
         if (ceiling := getattr(self._account.budget, what)) is None:
             return float("inf")
         used = self._account.seconds / 60 if what == "minutes" else getattr(self._account.spent, what)

@@ -160,8 +160,8 @@ def stored_response(row: Any) -> Response:
 
 
 def price_of(lm: LM, prompt: int, completion: int, ceiling: float | None, setting: str = "budget.usd") -> float:
-    """US dollars for so many tokens; 0 if the price is unknown. Raises SpecError if it is, or is 0 for no better reason
-    than that the server is on this machine, and there is a ceiling on dollars, which is the setting."""
+    """US dollars for a number of tokens; 0 if the price is unknown. Raises SpecError if it is, or is 0 for no better
+    reason than that the server is on this machine, and there is a ceiling on dollars, which is the setting."""
     price = lm.price(prompt, completion)
     assumed = bool(getattr(lm, "assumed_free", False))
     if (price is None or assumed) and ceiling is not None:

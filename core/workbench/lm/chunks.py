@@ -36,7 +36,7 @@ class ChunkReader:
         self._tell((*self._of_text("", last=True), *self._calls.flush(last=True)))
 
     def with_ids(self, response: Response) -> Response:
-        """The answer, its calls with the ids that the client was told."""
+        """The answer, its calls with the ids that the client has seen."""
         ids = self._calls.ids
         if len(ids) != len(response.tool_calls):
             return response

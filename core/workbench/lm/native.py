@@ -36,7 +36,7 @@ _SCHEMAS = ("parameters", "input_schema", "function", "custom")
 
 
 class NotCarried(LMError):
-    """A request of one API holds what the model's own API cannot be told. field: its place in the request."""
+    """A request of one API has what the model's own API cannot express. field: its place in the request."""
 
     def __init__(self, message: str, field: str | None, status: int = 400):
         self.field = field

@@ -95,7 +95,7 @@ def _lower(text: str) -> str:
 
 
 def cut_at_stops(text: str, stops: Sequence[str]) -> str:
-    """An answer without what follows a stop, for stops that the model was not told of. Thoughts may hold any of them,
+    """An answer without what follows a stop, for stops that were not sent to the model. Thoughts may hold any of them,
     and a right answer may begin with the end of a line."""
     told = [stop for stop in stops if stop.strip()]
     said = split_thoughts(text)[1] if told else ""

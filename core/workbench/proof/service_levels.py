@@ -121,7 +121,7 @@ class ServiceLevels:
 
 
 def few_rows_warning(targets: TargetsSpec | None, rows: int) -> list[str]:
-    """A warning if so many sealed rows cannot show a target of `p95_latency`, even if all of them are fast."""
+    """A warning if the number of sealed rows cannot show a target of `p95_latency`, even if all of them are fast."""
     if targets is None or targets.p95_latency is None or rows >= ROWS_OF_PERCENTILE:
         return []
     return [

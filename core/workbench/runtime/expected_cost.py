@@ -26,8 +26,8 @@ FORM = 40
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of a part of a run. output_tokens and usd: None where nothing tells what to expect; most_usd: without
-    retries; dollars and minutes are None where no price and no time of a call are known."""
+    """The cost of a part of a run. output_tokens and usd: None where nothing is known; most_usd: without retries;
+    dollars and minutes are None where no price and no time of a call are known."""
 
     calls: int = 0
     input_tokens: float = 0.0
@@ -65,7 +65,7 @@ class Cost:
 
     @property
     def tokens(self) -> float:
-        """Tokens in and out: expected, or at most where nothing tells what is to be expected."""
+        """Tokens in and out: expected, or the maximum where nothing is known."""
         return self.input_tokens + (self.most_output_tokens if self.output_tokens is None else self.output_tokens)
 
     @property

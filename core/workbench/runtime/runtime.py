@@ -176,7 +176,7 @@ class Runtime:
 
 
 def _with_ids(response: Response, turn: int) -> Response:
-    """The response, each of whose calls has an id, by which its result is told. turn: tells it from those of others."""
+    """The response, each of whose calls has an id, which names its result. turn: keeps it apart from ids of others."""
     ids = [call.get("id") for call in response.tool_calls]
     if all(isinstance(one, str) and one for one in ids) and len({*ids}) == len(ids):
         return response

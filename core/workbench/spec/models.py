@@ -62,7 +62,7 @@ class LMSpec(Strict):
     @field_validator("api_key_env")
     @classmethod
     def _is_a_name(cls, name: str | None) -> str | None:
-        """The value is not told: it may be the key itself."""
+        """The message does not show the value, which may be the key itself."""
         if name is not None and (not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or _LIKE_A_KEY.search(name)):
             raise ValueError(
                 "that is not the name of an environment variable. If it is the key itself, put it into a variable "

@@ -50,7 +50,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class RowRun:
-    """A run of a workflow on an example, as trackers are told of it.
+    """A run of a workflow on an example, for trackers.
 
     number: that of its calls (`workbench.ledger.CallInfo.row`). result: with the score, unless `scored` is False.
     began, ended: in seconds since 1970.

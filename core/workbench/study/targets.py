@@ -26,7 +26,7 @@ def is_slow(result: Result, limit: float) -> bool:
 
 
 def cost_objective(evaluations: Sequence[Evaluation], objectives: Sequence[str]) -> str:
-    """The objective that tells which candidate is the cheapest."""
+    """The objective by which the cheapest candidate is chosen."""
     for name in _COSTS:
         if name in objectives:
             return name

@@ -77,8 +77,8 @@ def _greets(a: Words, b: Words) -> bool:
 
 
 def _within(a: Words, b: Words, edits: int) -> bool:
-    """Return True if at most so many tokens are added, removed or replaced. For each number of edits, how far on each
-    diagonal the texts can be matched (E. Ukkonen, Algorithms for approximate string matching, 1985, section 3)."""
+    """Return True if at most a number of tokens are added, removed or replaced. For each number of edits, how far on
+    each diagonal the texts can be matched (E. Ukkonen, Algorithms for approximate string matching, 1985, section 3)."""
     end, reached = len(b) - len(a), {0: _run(a, b, 0, 0)}
     for _ in range(edits + 1):
         if reached.get(end, -1) >= len(a):

@@ -88,7 +88,7 @@ def file_tree(
     search: Sequence[str],
     baseline: Workflow | None = None,
 ) -> Tree:
-    """The same by parts, without what only code can tell.
+    """The same by parts, without what only running code could show.
 
     Args:
         spec: the file that the workflow comes from, with the policies of files that it refers to.

@@ -124,7 +124,8 @@ def _leaned_on(power: Power, base: Path) -> dict[str, str]:
 
 
 def _within(top: Path, base: Path) -> Iterator[Path]:
-    """A file, or the files of a folder, links followed: what is copied of it, and what tells its revisions."""
+    """A file, or the files of a folder, links followed: its copied content, and the files that identify its
+    revision."""
     if not top.is_dir():
         yield top
         return
