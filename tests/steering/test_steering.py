@@ -285,7 +285,7 @@ def test_the_command_line_gives_and_lists_orders(tmp_path: Path) -> None:
             said.append(CliRunner().invoke(cli, call).output)
 
     report, _, _ = steered(tmp_path, order)
-    assert level(report) == "Level 3." and said[0].startswith("ordered (1)")
+    assert level(report) == "Level 3." and said[0].startswith("order 1 sent")
     db = ["--db", str(tmp_path / "run.db")]
     listed = CliRunner().invoke(cli, ["steer", "last", "list", *db])
     assert "pin" in listed.output and "done" in listed.output
