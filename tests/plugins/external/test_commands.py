@@ -250,7 +250,7 @@ def test_the_agent_of_a_run_is_looked_for_where_the_run_had_it(tmp_path: Path) -
     source = _asked_about(run, str(tmp_path / "run.db"))
     assert (source.file, source.value["nodes"]["agent"]["folder"]) == (str(path), "office")
     applied = CliRunner().invoke(
-        cli, ["apply", run, "--to", str(tmp_path / "office"), "--db", str(tmp_path / "run.db")]
+        cli, ["agent", "apply", run, "--to", str(tmp_path / "office"), "--db", str(tmp_path / "run.db")]
     )
     assert applied.exit_code == 0 and "No text of an agent was changed." in applied.output, applied.output
 

@@ -242,7 +242,7 @@ def test_5_slots_says_where_each_text_stands(tmp_path: Path) -> None:
     theirs = {"in": "tool", "name": "end", "match": "The vendor's own tool.", "text": "It ends."}
     kept["nodes"]["agent"]["slots"]["tool_end"] = theirs
     path.with_name("kept.yaml").write_text(yaml.safe_dump(kept))
-    again = CliRunner().invoke(cli, [*arguments[:1], str(path.with_name("kept.yaml")), *arguments[2:]])
+    again = CliRunner().invoke(cli, [*arguments[:2], str(path.with_name("kept.yaml")), *arguments[3:]])
     assert "nodes.agent.slots.tool_end.text" in again.stdout and "Left out" not in again.stdout, "the user's choice"
 
 

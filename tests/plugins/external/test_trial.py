@@ -77,7 +77,7 @@ def test_security_3_what_no_request_needs_is_not_started_from(tmp_path: Path) ->
     command = f"echo of the office >> {log}"
     slots = {"system": system_slot(SYSTEM + " Be kind."), "other": system_slot(f"touch {tmp_path}/pwn", match=command)}
     found = apply(tmp_path, agent(more=more), slots, "--write")
-    assert "slots.other was not sent on the rows that were tried" in found.stderr and "1 file changed" in found.stderr
+    assert "slots.other was not sent on the rows tried" in found.stderr and "1 file changed" in found.stderr
     assert "Be kind" in line_of(tmp_path, "system") and log.exists() and not (tmp_path / "pwn").exists()
 
 
@@ -202,7 +202,7 @@ def test_3_a_text_that_no_request_needed_is_not_proved(tmp_path: Path) -> None:
     source = agent(more="OTHER = 'You write letters to the office.'")
     slots = {"system": system_slot("Sort it."), "system_2": system_slot("Write.", "You write letters to the office.")}
     found = apply(tmp_path, source, slots, "--write")
-    assert found.exit_code == 1 and "slots.system_2 was not sent on the rows that were tried" in found.stderr
+    assert found.exit_code == 1 and "slots.system_2 was not sent on the rows tried" in found.stderr
     assert "Sort it." in line_of(tmp_path, "system") and "You write" in line_of(tmp_path, "OTHER")
 
 
