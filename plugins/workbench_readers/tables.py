@@ -150,7 +150,7 @@ class _Header:
             return _TYPES[kind](text)
         except (ValueError, RecursionError):
             hint = f"Correct the cell, or take '{column}' out of data: {{options: {{types: ...}}}}."
-            raise self._error(f"'{text[:60]}' in the column '{column}' is not a {kind}", hint, line) from None
+            raise self._error(f"'{text[:60]}' in the column '{column}' is not of type {kind}", hint, line) from None
 
     def _error(self, message: str, hint: str, line: int) -> SpecError:
         return SpecError(message, file=self.location, line=line, column=1, hint=hint)
