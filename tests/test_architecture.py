@@ -36,7 +36,7 @@ ROOMS = {
     "inference": "a finished workflow, called",
     "study": "what an optimizer is handed",
     "proof": "statistics, leakage, report",
-    "steering": "orders to a run that goes on",
+    "steering": "orders to a running run",
     "run": "the course of a run",
     "evaluation": "rows scored, kept, compared",
     # What plugins share, in drawers. No room above imports it.
@@ -328,6 +328,24 @@ def test_files_and_functions_fit_in_a_head() -> None:
         for node in ast.walk(parsed(path)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not name.startswith("contrib"):
                 assert (node.end_lineno or 0) - node.lineno < FUNCTION, f"{name}: {node.name}"
+
+
+_ASKING = re.compile(r"(What|Who|Whom|Whose|Whether|Those|One|How)\b")
+#: Plugins whose docstrings still begin with such a word.
+_ASKING_STILL = {"workbench_training", "workbench_grpo", "workbench_sft", "workbench_dpo", "workbench_hf"}
+
+
+def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
+    """A docstring says what a function does: "Return True if", "Count", "List", not "Whether", "How many", "What"."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    wrong = [
+        f"{path.relative_to(ROOT)}: {getattr(node, 'name', 'module')}: {text.splitlines()[0]}"
+        for path in files("core", "plugins")
+        if not _ASKING_STILL & set(path.parts)
+        for node in ast.walk(parsed(path))
+        if isinstance(node, documented) and (text := ast.get_docstring(node)) and _ASKING.match(text)
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.parametrize("what", ["import workbench", "from workbench.cli import main; main(['--help'])"])

@@ -109,7 +109,7 @@ def database(data: bytes) -> None:
 
 #: The commands that look, each of which prints, or ends with a StoreError, or with one that a tree is to blame for.
 _COMMANDS = [
-    ["runs"],
+    ["runs", "list"],
     ["show"],
     ["show", "--tree"],
     ["show", "--mermaid"],

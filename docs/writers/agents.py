@@ -17,9 +17,9 @@ prompt becomes.
 - slots: what was found. S system, U message of the user, T tools, P their parameters, F fields of the answer, files.
 - patched: a changed text reached the server.
 - gain: what `workbench optimize` proved on six sealed rows.
-- applied: how many texts `workbench apply` wrote into the source, each with a further line, after it had started the
-  changed agent; of others the reason.
-- served: the unchanged agent was right with what `workbench gateway` prints.
+- applied: how many texts `workbench agent apply` wrote into the source, each with a further line, after it had run
+  the changed agent; of others the reason.
+- served: the unchanged agent was right with what `workbench agent gateway` prints.
 """
 
 

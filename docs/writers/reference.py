@@ -57,7 +57,7 @@ def workflow_file() -> str:
     condition = get_args(rule.model_fields["when"].annotation)[1]
     parts = [
         "# The workflow file\n",
-        "Unknown keys are refused. `workbench schema` prints all of this as JSON Schema.\n",
+        "Unknown keys are refused. `workbench validate --schema` prints all of this as JSON Schema.\n",
     ]
     for title, model in (
         ("Top level", Spec),
@@ -148,14 +148,8 @@ def hooks() -> str:
 def commands() -> str:
     parts = ["# The command line\n"]
     context = click.Context(cli, info_name="workbench")
-    ours: list[str] = list(cli.ours)  # type: ignore[attr-defined]
-    for name in [*ours, *(n for n in cli.list_commands(context) if n not in ours)]:
-        command = cli.get_command(context, name)
-        assert command is not None
-        parts += _help(command, f"workbench {name}")
-        if isinstance(command, click.Group):
-            for sub in command.commands.values():
-                parts += _help(sub, f"workbench {name} {sub.name}")
+    for name in cli.list_commands(context):
+        parts += _all_help(cli, name, f"workbench {name}")
     parts += ["## Environment and config\n", _SURROUNDINGS]
     parts += ["| variable | what it sets |", "| --- | --- |"]
     parts += [f"| `{variable}` | `{address}` |" for variable, address in ENVIRONMENT.items()]
@@ -175,6 +169,17 @@ config file (`~/.config/workbench/config.yaml`). Of two flags for one setting th
 config added to it when it was started: `resume` does not look at them again, but for `WORKBENCH_SANDBOX`. A resumed run
 refuses a weaker sandbox than it began with.
 """  # noqa: E501
+
+
+def _all_help(group: click.Group, name: str, words: str) -> list[str]:
+    """The help of a command of a group, and of the commands below it."""
+    command = group.get_command(click.Context(group), name)
+    assert command is not None
+    parts = _help(command, words)
+    if isinstance(command, click.Group):
+        for inner in command.list_commands(click.Context(command)):
+            parts += _all_help(command, inner, f"{words} {inner}")
+    return parts
 
 
 def _help(command: click.Command, name: str) -> list[str]:
@@ -203,8 +208,8 @@ def catalogue() -> str:
     """Each plugin of ours: what it provides, and the first paragraph of its page."""
     parts = [
         "# Catalogue of plugins\n",
-        "Everything that a workflow file can name comes from a plugin. These come with workbench; `workbench plugins` "
-        "lists what is installed, others' too.\n",
+        "Everything that a workflow file can name comes from a plugin. These come with workbench. "
+        "`workbench plugin list` lists all that are installed.\n",
         "| plugin | provides | what it is |",
         "| --- | --- | --- |",
     ]

@@ -69,8 +69,10 @@ class Adas(Optimizer):
     generations: int = Field(10, ge=0, le=1000, description="agents to write after the seeds")
     rows: int = Field(24, ge=1, le=10_000, description="training rows on which each agent is scored")
     seeds: bool = Field(True, description="start with the seven agents of the paper")
-    show: int = Field(3, ge=0, le=64, description="archived agents shown to the proposer, drawn by score")
-    selection_temperature: float = Field(0.1, gt=0, description="of that draw: p ~ exp(score / selection_temperature)")
+    show: int = Field(3, ge=0, le=64, description="archived agents shown to the proposer, sampled by score")
+    selection_temperature: float = Field(
+        0.1, gt=0, description="temperature of that sampling: p ~ exp(score / selection_temperature)"
+    )
     reviews: int = Field(1, ge=0, le=5, description="reviews of a new agent by the proposer")
     tries: int = Field(
         3, ge=1, le=10, description="attempts to repair a failing agent, and generations that replace a lost one"

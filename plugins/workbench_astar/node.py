@@ -120,7 +120,7 @@ class AStar(NodeKind):
 
     @cached_property
     def bare(self) -> bool:
-        """Whether no tool takes an argument from the model: then names are all that it is asked for."""
+        """Return True if no tool takes an argument from the model: then names are all that it is asked for."""
         return not any(self._free(tool, "properties") for tool in self.tools.values())
 
     def _free(self, tool: Tool, which: str) -> set[str]:
@@ -129,7 +129,7 @@ class AStar(NodeKind):
 
     @cached_property
     def system(self) -> str:
-        """What the model is told when it is asked for the next call."""
+        """Write the system message of the request for the next call."""
         if self.bare:
             ends = "" if self.config.finish else ", or with: finish, if nothing is left to do"
             names = [*self.tools, *([] if self.config.finish else [FINISH])]
@@ -258,7 +258,7 @@ class AStar(NodeKind):
         return [word for word in words if word in self.tools][: self.config.depth]
 
     async def _carry_out(self, path: Sequence[Call], inputs: Mapping[str, Any], ctx: Context) -> Any:
-        """What the last call gives. Raises NodeError of the kind "tool" or "policy" where one fails."""
+        """Return the result of the last call. Raises NodeError of the kind "tool" or "policy" where one fails."""
         results: list[Any] = []
         for name, text in path:
             tool, given = self.tools[name], json.loads(text)

@@ -73,7 +73,8 @@ class PlanMemory(Optimizer):
                     counter[(span.notes["task"], tuple(span.notes["plan"]))] += 1
 
     def _memories(self, study: Study, found: Mapping[str, Counter[Entry]]) -> Iterator[tuple[dict[str, Any], str]]:
-        """What to try: all plans with each weight, those of sequences seen more than once, then halves at random."""
+        """Yield the plans to try: all plans with each weight, those of sequences seen more than once, then halves at
+        random."""
         full = {address: self._chosen(counter) for address, counter in found.items()}
         if not any(full.values()):
             return
@@ -87,7 +88,7 @@ class PlanMemory(Optimizer):
             yield self._values(half, study.rng.choice(self.weights)), f"{_count(half)} plans, drawn"
 
     def _chosen(self, counter: Counter[Entry]) -> list[Entry]:
-        """One plan a task, the most frequent one; of all tasks the most frequent ones first."""
+        """A plan per task, the most frequent one; of all tasks the most frequent ones first."""
         kept: dict[str, Entry] = {}
         for entry, _ in counter.most_common():
             kept.setdefault(entry[0], entry)

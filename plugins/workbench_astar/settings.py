@@ -32,18 +32,18 @@ class AStarConfig(NodeConfig):
     instructions: str = Field("", description="what to do, in words")
     plans: list[Plan] = Field(default_factory=list, description="the memory: plans that were good")
     nearest: int = Field(8, ge=1, le=1000, description="plans that count: those of the most similar tasks")
-    samples: int = Field(5, ge=1, le=200, description="answers drawn for the next call")
+    samples: int = Field(5, ge=1, le=200, description="number of answers sampled for the next call")
     branching: int = Field(4, ge=1, le=64, description="different next calls kept, the most frequent ones")
-    nodes: int = Field(12, ge=1, le=1000, description="partial plans that are expanded, at most")
-    depth: int = Field(8, ge=1, le=50, description="calls in a plan at most")
+    nodes: int = Field(12, ge=1, le=1000, description="maximum number of partial plans to expand")
+    depth: int = Field(8, ge=1, le=50, description="maximum number of calls in a plan")
     alpha: float = Field(
         0.5, ge=0, le=1, description="weight of memory against the model's self-consistency in the cost of a step"
     )
     beta: float = Field(0.5, ge=0, le=1, description="weight of memory against imagination in the remaining cost")
-    imagine: bool = Field(True, description="ask once for a whole plan, to estimate the remaining cost")
+    imagine: bool = Field(True, description="request a whole plan once, to estimate the remaining cost")
     heuristic: bool = Field(True, description="false: no estimate of the remaining cost (Dijkstra's algorithm)")
-    temperature: float = Field(1.0, ge=0, le=2, description="of the next calls; at 0 one answer is drawn")
-    max_tokens: int = Field(128, ge=1, description="tokens of one answer at most")
+    temperature: float = Field(1.0, ge=0, le=2, description="temperature of the next calls; at 0 one answer is sampled")
+    max_tokens: int = Field(128, ge=1, description="maximum tokens per answer")
     lm: str | dict[str, Any] | None = Field(None, description="another language model for this node")
 
     @property

@@ -1,4 +1,4 @@
-"""`workbench attribute`: which agent and which step decided that a run failed."""
+"""`workbench agent attribute`: which agent and which step decided that a run failed."""
 
 from __future__ import annotations
 
@@ -11,4 +11,4 @@ from workbench import hookimpl
 def register_commands(cli: Any) -> None:
     from workbench_attribute.commands import attribute_command
 
-    cli.add_command(attribute_command)
+    cli.add_command(attribute_command, under="agent")

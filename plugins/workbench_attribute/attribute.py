@@ -1,4 +1,4 @@
-"""The course of `workbench attribute`: each log to the method, under a budget, with the journal of a run of its own."""
+"""`workbench agent attribute`: each log goes to the method, under a budget, with the journal of a run of its own."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Attribution:
 
     @property
     def complete(self) -> bool:
-        """Whether the budget was enough for all logs."""
+        """Return True if the budget was enough for all logs."""
         return all(d.failure != "budget" for d in self.found)
 
     def agents(self) -> list[tuple[str, int, float]]:

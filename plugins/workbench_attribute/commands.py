@@ -1,4 +1,4 @@
-"""`workbench attribute`: which agent and which step decided that runs failed."""
+"""`workbench agent attribute`: find the agent and the step that made runs fail."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from click.core import ParameterSource
 
 from workbench.base.text import one_line
 from workbench.cli import Styled, echo_json, say
+from workbench.cli.options import DB, JSON, budget_calls_option, limit_option, seed_option
 
 if TYPE_CHECKING:
     from workbench.kit.logs import Log
@@ -30,9 +31,10 @@ _OF_RUNS = ("repair", "draws", "scan", "candidate", "passing", "formula")
 
 #: The flags of the methods. An environment variable is no flag.
 _FLAGS = {
-    "replay": "repair draws scan candidate passing rows limit calls",
+    "replay": "repair draws scan candidate passing rows limit budget_calls",
     "spectrum": "passing formula split",
-    "judge": "form model api_base timeout concurrency votes ground_truth split rows limit window max_tokens seed calls",
+    "judge": "form model api_base timeout concurrency votes ground_truth split rows limit window max_tokens seed "
+    "budget_calls",
     "baseline": "form split rows limit seed",
 }
 
@@ -40,27 +42,33 @@ _RUN_OPTIONS = (
     click.option(
         "--repair",
         type=click.Choice(["lm", "fresh", "sibling", "label"]),
-        help="replay: what takes the place of a step: the answer of --lm (or the role proposer; the default), fresh "
-        "draws, what a passing candidate or repeat said, or the row's field of that name.",
+        help="replay: replacement for a step: an answer of --lm or the role proposer (lm, the default), new answers of "
+        "its own model (fresh), the output in a passing repeat or candidate (sibling), or the row's field of that name "
+        "(label).",
     ),
     click.option(
-        "--draws", type=click.IntRange(1, 99), default=3, show_default=True, help="replay by fresh: of a step."
+        "--samples",
+        "draws",
+        type=click.IntRange(1, 99),
+        default=3,
+        show_default=True,
+        help="replay: samples per step for fresh.",
     ),
-    click.option("--scan", is_flag=True, help="replay: repair one step at a time, from the first; else by bisection."),
-    click.option("--candidate", default="", help="replay: of a run of optimize: HASH or baseline. Default: winner."),
+    click.option("--scan", is_flag=True, help="replay: try every step in order instead of bisection."),
+    click.option("--candidate", default="", help="replay: candidate hash or `baseline`. [default: the winner]"),
     click.option(
         "--passing",
         type=click.FloatRange(0, 1),
         default=1.0,
         show_default=True,
-        help="replay, spectrum: a row passes from this score on.",
+        help="replay, spectrum: minimum score of a passing row.",
     ),
     click.option(
         "--formula",
         type=click.Choice(["ochiai", "tarantula", "dstar"]),
         default="ochiai",
         show_default=True,
-        help="spectrum.",
+        help="spectrum: suspiciousness formula.",
     ),
 )
 
@@ -73,42 +81,52 @@ def _with_run_options(command: Any) -> Any:
 
 @click.command("attribute")
 @click.argument("source", metavar="RUN|FILE")
-@click.option("--run", "named", is_flag=True, help="It is the name of a run, also if a file has this name.")
+@click.option(
+    "--run", "named", is_flag=True, help="Read the argument as the name of a run, even if there is such a file."
+)
 @click.option(
     "--format",
     "form",
     metavar="NAME",
-    help="Of a file: who-and-when, atif, otel or openinference (default: by its content).",
+    help="Log format of FILE: who-and-when, atif, otel or openinference. [default: by its content]",
 )
 @click.option(
     "--method",
     default="all-at-once",
     show_default=True,
     metavar="NAME",
-    help="all-at-once, step-by-step, binary or hybrid ask a judge; random, majority and lexical ask none. Of a run "
-    "also: replay repeats failed rows with steps repaired, spectrum compares failed rows with passed ones.",
+    help="With a judge: all-at-once, step-by-step, binary or hybrid. Without one: random, majority or lexical. For "
+    "runs also replay (repeats failed rows with repaired steps) and spectrum (compares failed with passed rows).",
 )
 @_with_run_options
-@click.option("--lm", "model", envvar="WORKBENCH_LM", help="The judge (default for a run: its proposer, or its lm).")
-@click.option("--api-base", help="Address of the judge's OpenAI-compatible server.")
-@click.option("--timeout", type=click.FloatRange(min=1), help="Seconds that an answer may take.")
-@click.option("--concurrency", type=click.IntRange(1), help="Requests at a time.")
-@click.option("--votes", type=click.IntRange(1, 99), default=1, show_default=True, help="Judge each log so often.")
+@click.option("--lm", "model", envvar="WORKBENCH_LM", help="Judge model. [default for a run: its proposer or lm]")
+@click.option("--api-base", help="Base URL of the judge's OpenAI-compatible server.")
+@click.option("--timeout", type=click.FloatRange(min=1), help="Seconds per request.")
+@click.option("--concurrency", type=click.IntRange(1), help="Maximum number of concurrent requests.")
+@click.option("--votes", type=click.IntRange(1, 99), default=1, show_default=True, help="Number of judgements per log.")
 @click.option(
     "--ground-truth/--no-ground-truth",
     default=True,
     show_default=True,
-    help="Show the judge the right answer where it is known; that of sealed rows never is.",
+    help="Show the judge the correct answer where known. Answers of sealed rows are never shown.",
 )
-@click.option("--split", type=click.Choice(["train", "val", "test", "all"]), help="Of a run: whose rows. Default: val.")
-@click.option("--row", "rows", multiple=True, metavar="ID", help="Of a run: this row, failed or not. Repeatable.")
-@click.option("--limit", type=click.IntRange(1), help="The first N logs alone.")
-@click.option("--window", type=click.IntRange(300), default=16_000, show_default=True, help="Tokens of a prompt.")
-@click.option("--max-tokens", type=click.IntRange(16), default=512, show_default=True, help="Tokens of an answer.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of ties, coins and random baselines.")
-@click.option("--calls", type=click.IntRange(1), default=1000, show_default=True, help="Requests at most.")
-@click.option("--db", default="workbench.db", envvar="WORKBENCH_DB", show_default=True, help="Run database.")
-@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
+@click.option(
+    "--split", type=click.Choice(["train", "val", "test", "all"]), help="Split of the run to examine. [default: val]"
+)
+@click.option(
+    "--row", "rows", multiple=True, metavar="ID", help="Examine this row of the run, failed or not. Repeatable."
+)
+@limit_option("Examine at most this many logs.")
+@click.option(
+    "--window", type=click.IntRange(300), default=16_000, show_default=True, help="Maximum prompt length in tokens."
+)
+@click.option(
+    "--max-tokens", type=click.IntRange(16), default=512, show_default=True, help="Maximum answer length in tokens."
+)
+@seed_option(0)
+@budget_calls_option(1000)
+@DB
+@JSON
 def attribute_command(
     source: str,
     named: bool,
@@ -120,15 +138,16 @@ def attribute_command(
     split: str | None,
     rows: tuple[str, ...],
     limit: int | None,
-    calls: int,
+    budget_calls: int,
     db: str,
     as_json: bool,
     **more: Any,
 ) -> None:
-    """Say which agent and which step decided that runs failed: the failed rows of RUN, or the logs in FILE.
+    """Find the agent and the step that made runs fail.
 
-    FILE is a log, or a folder of logs, in the form of Who&When, OpenTelemetry GenAI or OpenInference. The same command
-    again pays nothing. Exits with code 1 if the budget did not last, or no log could be diagnosed.
+    Examines the failed rows of RUN, or the logs in FILE: a log or a folder of logs in the format of Who&When, ATIF,
+    OpenTelemetry GenAI or OpenInference. Running the same command again costs nothing. Exits with code 1 if the budget
+    ran out or no log could be diagnosed.
     """
     from workbench_attribute.repeated import rank_run, replay_run
     from workbench_attribute.replays import ReplayOptions
@@ -137,13 +156,13 @@ def attribute_command(
     is_file = not named and _is_file(source)
     _check_flags(source, is_file, more)
     if api_base and not model:
-        raise click.UsageError("--api-base is the address of the model that --lm names")
+        raise click.UsageError("--api-base needs --lm, the model at that address")
     lm, of_run = _named_model(model, api_base), {name: more.pop(name) for name in _OF_RUNS}
     if more["method"] == "spectrum":
         done = rank_run(source, split, of_run["passing"], of_run["formula"], db, as_json)
     elif more["method"] == "replay":
         chosen = {name: of_run[name] for name in ("draws", "scan", "passing", "candidate")}
-        options = ReplayOptions(of_run["repair"] or "lm", lm, rows=rows, most=limit or 20, calls=calls, **chosen)
+        options = ReplayOptions(of_run["repair"] or "lm", lm, rows=rows, most=limit or 20, calls=budget_calls, **chosen)
         done = replay_run(source, options, db, as_json)
     else:
         settings = Judging.model_validate(more)
@@ -153,7 +172,7 @@ def attribute_command(
             logs, lm, run = _read_run(source, rows, split, form, db, settings, lm)
         given = {"timeout": timeout, "concurrency": concurrency}
         lm = lm and lm.model_copy(update={name: value for name, value in given.items() if value is not None})
-        done = _judge(logs[:limit], settings, lm, db, calls, as_json, run)
+        done = _judge(logs[:limit], settings, lm, db, budget_calls, as_json, run)
     sys.exit(0 if done else 1)
 
 
@@ -181,7 +200,7 @@ def _judge(
 
 
 def _check_flags(source: str, is_file: bool, given: dict[str, Any]) -> None:
-    """Raise UsageError for a method that there is not, and for flags that are not for it."""
+    """Raise UsageError for an unknown method, and for options that it does not take."""
     from workbench.errors import suggest
     from workbench_attribute.baselines import BASELINES
     from workbench_attribute.methods import METHODS
@@ -190,7 +209,7 @@ def _check_flags(source: str, is_file: bool, given: dict[str, Any]) -> None:
     if method not in (known := (*METHODS, *OF_RUNS)):
         raise click.UsageError(f"there is no method '{method}'. {suggest(method, known)}")
     if method in OF_RUNS and is_file:
-        raise click.UsageError(f"--method {method} is for a run of workbench, and {source} is a file")
+        raise click.UsageError(f"--method {method} needs a run of workbench, and {source} is a file")
     taken = set(_FLAGS["baseline" if method in BASELINES else method if method in OF_RUNS else "judge"].split())
     taken |= {"source", "named", "method", "db", "as_json"}
     if method == "replay" and given["repair"] in (None, "lm"):
@@ -200,7 +219,7 @@ def _check_flags(source: str, is_file: bool, given: dict[str, Any]) -> None:
         name = str(option.name)
         if name not in taken and context.get_parameter_source(name) == ParameterSource.COMMANDLINE:
             what = f"--method {method}" + (f" --repair {given['repair']}" if name in ("model", "api_base") else "")
-            raise click.UsageError(f"{option.opts[0]} is not for {what}")
+            raise click.UsageError(f"{option.opts[-1]} cannot be combined with {what}")
 
 
 def _is_file(source: str) -> bool:
@@ -220,10 +239,10 @@ def _read_files(source: str, form: str | None, rows: tuple[str, ...], split: str
     if Path(source).suffix in (".yaml", ".yml"):
         raise SpecError(
             f"{source} is a workflow file, not a log",
-            hint=f"Score it, and examine the rows that fail: workbench eval {source}, then workbench attribute last.",
+            hint=f"Score it, then examine the failed rows: workbench eval {source} and workbench agent attribute last.",
         )
     if rows or split:
-        raise click.UsageError("--row and --split are for a run of workbench, and this is a file of logs")
+        raise click.UsageError("--row and --split need a run of workbench, and this is a file of logs")
     return load_logs(Path(source), form)
 
 
@@ -244,7 +263,7 @@ def _read_run(
     from workbench_attribute.baselines import BASELINES
 
     if form is not None:
-        raise click.UsageError("--format is of a file of logs, and this is a run of workbench")
+        raise click.UsageError("--format needs a file of logs, and this is a run of workbench")
     store = ReadOnlyStore(db)
     try:
         logs = load_stored_logs(store, run, rows, split)
@@ -287,16 +306,16 @@ def _print_sums(found: Attribution) -> None:
         say(one_line(f"{agent}: decided {count} of {len(found.logs)} failures ({share:.0%} of those diagnosed)"))
     if nothing := [d for d in found.found if d.agent is None]:
         kinds = sorted({d.failure or "" for d in nothing})
-        say(f"No diagnosis of {len(nothing)} logs: {', '.join(kinds)}")
+        say(f"No diagnosis for {len(nothing)} logs: {', '.join(kinds)}")
     if unread := sum(d.unread for d in found.found):
-        say(f"{unread} answers of the judge did not come, or could not be read")
+        say(f"{unread} answers of the judge were missing or unreadable")
     _print_accuracy(found)
     if found.run:
         paid = found.paid
         say(f"Paid now: {paid['calls']} calls, {paid['tokens']} tokens, ${paid['usd']:.4f}")
-        say(f"Again: workbench show {one_line(found.run)}")
+        say(f"To see this again: workbench show {one_line(found.run)}")
     if not found.complete:
-        say("The budget did not last. The same command with a higher --calls goes on from here.", err=True)
+        say("The budget ran out. To continue, run the same command with a higher --budget-calls.", err=True)
 
 
 def _print_accuracy(found: Attribution) -> None:
@@ -306,7 +325,7 @@ def _print_accuracy(found: Attribution) -> None:
     if accuracy is None:
         return
     low, high = accuracy.agent95
-    say(f"On the {accuracy.n} logs whose truth is known:", bold=True)
+    say(f"Accuracy on the {accuracy.n} labelled logs:", bold=True)
     say(f"  agent {accuracy.agent:.3f} [{low:.3f}, {high:.3f}]; by the published scorer {accuracy.official_agent:.3f}")
     low, high = accuracy.step95
     say(f"  step {accuracy.step:.3f} [{low:.3f}, {high:.3f}]; by the published scorer {accuracy.official_step:.3f}")

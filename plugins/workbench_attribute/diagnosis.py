@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Who decided the failure of a log, as one method says.
+    """The agent and step that decided the failure of a log, by a method.
 
     Args:
         agent, step: None where the method came to no result; `failure` then says why.

@@ -30,7 +30,7 @@ NO_FAULT = "no_fault"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One answer of the judge. finish: as that of `workbench.lm.Response`. calls: attempts that were sent."""
+    """An answer of the judge. finish: as that of `workbench.lm.Response`. calls: attempts that were sent."""
 
     text: str
     finish: str = "stop"
@@ -44,7 +44,7 @@ Ask = Callable[[Messages, int], Awaitable[Answer]]
 
 @dataclass
 class Judge:
-    """What a method may use on one log. logs: all those of the command, for baselines that compare. It counts calls,
+    """The services for a method on a log. logs: all those of the command, for baselines that compare. It counts calls,
     cost and answers that could not be read."""
 
     ask: Ask
@@ -97,7 +97,7 @@ Method = Callable[[Log, Judge], Awaitable[Diagnosis]]
 
 
 async def find_all_at_once(log: Log, judge: Judge, vote: int) -> Finding:
-    """One call on the whole log. In windows: one call for each, and one on the steps that these named."""
+    """A call on the whole log. In windows: one call for each, and one on the steps that these named."""
     windows = prompts.split_windows(log, judge.room)
     found = [await _mistake(log, window, judge, vote) for window in windows]
     named = [finding for finding in found if finding.step is not None]
@@ -116,7 +116,7 @@ async def _mistake(log: Log, numbers: Sequence[int], judge: Judge, vote: int) ->
 
 
 async def find_step_by_step(log: Log, judge: Judge, vote: int) -> Finding:
-    """One call for each step, with what came before it, until the judge says yes."""
+    """A call for each step, with what came before it, until the judge says yes."""
     return await _first_yes(log, range(len(log.steps)), judge, vote)
 
 

@@ -1,4 +1,4 @@
-"""What the judge is asked, and how its answers are read.
+"""Prompts of the judge, and parsers of its answers.
 
 The prompts are our own. They ask for what those of Who&When ask (Zhang et al., arXiv 2505.00212), in a form of one
 field a line that can be read without guessing. What cannot be read is an Unreadable, never a finding.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from workbench.attribution import ReplayReport, RowDiagnosis, Suspect
     from workbench_attribute.replays import ReplayOptions
 
-SEALED_ROWS = "These rows are sealed: a change that comes of reading them cannot be proved on them."
+SEALED_ROWS = "These rows are sealed: changes based on reading them cannot be proved on them."
 
 #: Suspects and nodes that are printed.
 MOST_SHOWN = 10
@@ -82,9 +82,9 @@ def _print_replays(found: ReplayReport) -> None:
     say(f"Paid now: {found.paid.calls} calls, {found.paid.tokens} tokens, ${found.paid.usd:.4f}")
     say(f"Again: workbench show {found.run}")
     if any(row.failure.startswith("budget") for row in found.rows):
-        say("The budget did not last. The same command with a higher --calls goes on from here.", err=True)
+        say("The budget ran out. To continue, run the same command with a higher --budget-calls.", err=True)
     elif not found.complete:
-        say("Some rows were not answered. The same command asks again, and pays for nothing twice.", err=True)
+        say("Some rows were not answered. Run the same command again to retry them; nothing is paid twice.", err=True)
 
 
 def _short(cell: str) -> str:

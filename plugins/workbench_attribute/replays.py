@@ -54,7 +54,7 @@ from workbench.workflow import Workflow
 #: Statuses of a run of replays, while it goes on and after it.
 WORKING, DONE = "replaying", "replayed"
 
-ENDED = "budget: it did not last"
+ENDED = "budget: it ran out"
 
 #: Passing runs of the same row whose answers are tried.
 MOST_SIBLINGS = 3
@@ -64,7 +64,7 @@ How = Literal["lm", "fresh", "sibling", "label"]
 
 @dataclass(frozen=True)
 class ReplayOptions:
-    """How failures are repeated.
+    """Options for replaying failures.
 
     Attributes:
         repair: what takes the place of a step. lm: the answer of another model; fresh: further draws of the same one;
@@ -92,7 +92,7 @@ class ReplayOptions:
     sandbox: SandboxChoice = field(default_factory=SandboxChoice.from_environment)
 
     def as_dict(self) -> dict[str, Any]:
-        """What tells two runs of replays apart. The budget and the sandbox do not."""
+        """Return the options that tell two runs of replays apart. The budget and the sandbox do not."""
         return {k: v for k, v in vars(self).items() if k not in ("calls", "sandbox")}
 
 
@@ -193,8 +193,8 @@ def _passing(
             found[stored["example"]].append(stored)
     if options.repair == "sibling" and not any(one.example.id in found for one in failed):
         raise StoreError(
-            f"no candidate or repeat of run {row['run']} passed on any of its {len(failed)} failed rows; repair by "
-            "another model or by fresh draws"
+            f"no candidate or repeat of run {row['run']} passed on any of its {len(failed)} failed rows; "
+            "use another model or --repair fresh"
         )
     return found
 
@@ -207,9 +207,8 @@ def _model(task: Task, options: ReplayOptions) -> LMSpec | None:
     if (found := task.spec.roles.get("proposer")) is not None:
         return found
     raise SpecError(
-        "to repair steps by another model one must be named",
-        hint="Name it, e.g. --lm openai/gpt-4.1, or give the file roles: {proposer: ...}; or repair by fresh draws: "
-        "--repair fresh.",
+        "a model must be named to repair steps",
+        hint="Name it, e.g. --lm openai/gpt-4.1, or give the file roles: {proposer: ...}; or use --repair fresh.",
     )
 
 
@@ -313,7 +312,7 @@ class _Course:
         assert first.trace is not None
         steps = all_steps = steps_of(first.trace)
         if self._passes(first):
-            words = "it passes when it is repeated: what its tools gave, or its model said, was not recorded"
+            words = "it passes when repeated: its tool results or model answers were not recorded"
             return _row(failed, Diagnosis(None, evidence=words), len(steps))
         if self.options.repair == "label":
             steps, repairs = label_repairs(self.workflow, steps, failed.example.fields)

@@ -38,7 +38,7 @@ class Accuracy:
 
 
 def is_agent(found: Diagnosis, log: Log) -> bool:
-    """Whether the agent is the true one: equal texts, whatever their case."""
+    """Return True if the agent is the true one: equal texts, whatever their case."""
     return found.agent is not None and log.gold_agent is not None and _same(found.agent, log.gold_agent)
 
 
@@ -47,7 +47,7 @@ def _same(one: str, other: str) -> bool:
 
 
 def is_step(found: Diagnosis, log: Log, distance: int = 0) -> bool:
-    """Whether the step is at most so far from the true one; integers are compared."""
+    """Return True if the step is at most so far from the true one; integers are compared."""
     return found.step is not None and log.gold_step is not None and abs(found.step - log.gold_step) <= distance
 
 

@@ -8,7 +8,7 @@ from workbench.spec import Strict
 
 
 class Judging(Strict):
-    """How logs are judged."""
+    """Settings for judging logs."""
 
     method: str = Field("all-at-once", description="name of the method")
     votes: int = Field(1, ge=1, le=99, description="how often each log is judged; the most frequent finding counts")

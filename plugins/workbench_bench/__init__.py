@@ -11,4 +11,4 @@ import workbench
 def register_commands(cli: Any) -> None:
     from workbench_bench.commands import bench_command
 
-    cli.add_command(bench_command)
+    cli.add_command(bench_command, under="plugin")

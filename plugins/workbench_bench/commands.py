@@ -1,4 +1,4 @@
-"""`workbench bench`: optimizers side by side in planted worlds."""
+"""`workbench plugin bench`: optimizers side by side in planted worlds."""
 
 from __future__ import annotations
 
@@ -64,41 +64,47 @@ def _shown(entry: str | Mapping[str, Any]) -> str:
     default="facets,retrieval,deceptive,settings,rules,conflict,null,null_rules",
     callback=_split,
     show_default=True,
-    help="Worlds, separated by commas.",
+    help="Comma-separated worlds.",
 )
 @click.option(
     "--optimizers",
     default="optuna,bootstrap",
     callback=_optimizers,
     show_default=True,
-    help="Optimizers by name, with parameters, or as a chain: 'optuna,{optuna: {sampler: qmc}},[textgrad, optuna]'. "
-    "`default` is what a file gets that names none. Random search is always added as the reference.",
+    help="Comma-separated optimizers, optionally with settings or as a chain: "
+    "'optuna,{optuna: {sampler: qmc}},[textgrad, optuna]'. `default` is the choice for a file that names none. Random "
+    "search is always added as the reference.",
 )
 @click.option(
-    "--budget",
+    "--budget-calls",
     "budgets",
     default="200,400,800",
     callback=_split,
     show_default=True,
-    help=f"Calls per run, of which the proof takes {PROOF} and the baseline {ROWS['val']}.",
+    help=f"Comma-separated maximum numbers of calls per run; proof ({PROOF}) and baseline ({ROWS['val']}) included.",
 )
 @click.option(
     "--seeds",
     type=click.IntRange(2, 1000),
     default=5,
     show_default=True,
-    help="Runs of each optimizer. To report a comparison take 60.",
+    help="Number of runs per optimizer. Use 60 for published comparisons.",
 )
 @click.option(
-    "--jobs", type=click.IntRange(1, 256), default=os.cpu_count() or 1, help="Concurrent runs. [default: cores]"
+    "--jobs",
+    type=click.IntRange(1, 256),
+    default=os.cpu_count() or 1,
+    help="Number of parallel processes. [default: cores]",
 )
-@click.option("--plot", type=click.Path(path_type=Path), help="Plot regret against calls to a file (.svg, .png).")
 @click.option(
-    "--keep",
+    "--plot", type=click.Path(path_type=Path), help="Output file for a plot of regret against calls (.svg, .png)."
+)
+@click.option(
+    "--out",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="File for the result of each run. Runs that it holds are not repeated, so an interrupted bench continues.",
+    help="Output file for the result of each run. Runs that it already holds are not repeated.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON per world and budget instead.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout, one line per world and budget.")
 def bench_command(
     worlds: list[str],
     optimizers: dict[str, Any],
@@ -106,13 +112,14 @@ def bench_command(
     seeds: int,
     jobs: int,
     plot: Path | None,
-    keep: Path | None,
+    out: Path | None,
     as_json: bool,
 ) -> None:
-    """Compare optimizers in planted worlds. No model is called: a formula answers, so the best accuracy is known.
+    """Benchmark optimizers on synthetic tasks without a model.
 
-    Regret is the best accuracy minus the winner's true accuracy; less is better. "Against random" is the mean
-    difference in accuracy to random search on the same seeds. Both have 95% intervals by Student's t over the seeds.
+    A formula answers in place of a model, so the best possible accuracy is known. Regret is that accuracy minus the
+    winner's true accuracy. "Against random" is the mean difference in accuracy to random search on the same seeds. Both
+    have 95% intervals by Student's t over the seeds.
     """
     from workbench.errors import SpecError, suggest
     from workbench_bench.worlds import WORLDS
@@ -121,21 +128,23 @@ def bench_command(
         if name not in WORLDS:
             raise SpecError(f"there is no world '{name}'", hint=suggest(name, WORLDS))
     if not worlds or not optimizers or not budgets:
-        raise SpecError("worlds, optimizers and budgets need at least one each", hint="Write e.g. --budget 200,400.")
+        raise SpecError(
+            "name at least one world, one optimizer and one budget", hint="Write e.g. --budget-calls 200,400."
+        )
     for budget in budgets:
         if not budget.isdigit():
-            raise SpecError(f"'{budget}' is not a budget: it is a number of calls", hint="Write e.g. --budget 200,400.")
+            raise SpecError(f"'{budget}' is not a number of calls", hint="Write e.g. --budget-calls 200,400.")
         if int(budget) < LEAST_BUDGET:
             raise SpecError(
                 f"a budget of {budget} calls is too small: proof and baseline alone take {LEAST_BUDGET} calls",
-                hint="Write e.g. --budget 200,400.",
+                hint="Write e.g. --budget-calls 200,400.",
             )
     if plot is not None:
         from workbench_bench.plot import check_plot
 
         check_plot(plot)
     runs = {REFERENCE: REFERENCE_RUN, **{name: run for name, run in optimizers.items() if name != REFERENCE}}
-    rows = _rows(worlds, [int(b) for b in budgets], runs, seeds, jobs, keep, as_json)
+    rows = _rows(worlds, [int(b) for b in budgets], runs, seeds, jobs, out, as_json)
     if plot is not None:
         from workbench_bench.plot import draw
 
@@ -152,7 +161,7 @@ def _rows(
     keep: Path | None,
     as_json: bool,
 ) -> list[dict[str, Any]]:
-    """One row for each world, budget and optimizer. Each group is printed as soon as its world and budget are done."""
+    """Run each optimizer in each world with each budget. A group is printed once its world and budget are done."""
     from workbench_bench.run_world import run_many
 
     rows: list[dict[str, Any]] = []

@@ -29,8 +29,10 @@ def _label(rows: Sequence[dict[str, Any]], name: str) -> str:
 
 
 def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    """Draw the rows of `workbench bench`. Lines are means over seeds, bars their 95% intervals; optimizers without a
-    measurement are named without a line."""
+    """Draw the rows of `workbench plugin bench`: means over seeds as lines, their 95% intervals as bars.
+
+    Optimizers without a measurement are named without a line.
+    """
     import matplotlib
 
     matplotlib.use("agg")

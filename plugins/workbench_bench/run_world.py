@@ -92,7 +92,7 @@ class SimulatedPool(LMPool):
 
 @dataclass(frozen=True)
 class Result:
-    """One run: the winner's true accuracy, the calls spent, and whether a gain was claimed.
+    """A run: the winner's true accuracy, the calls spent, and whether a gain was claimed.
 
     proposer: calls, prompt_tokens and largest_prompt of the proposer. best: the highest accuracy in this seed's world.
     untried: why the baseline was the only candidate, if so.
@@ -108,7 +108,7 @@ class Result:
 
     @property
     def measured(self) -> bool:
-        """Whether the run says anything about the optimizer."""
+        """Return True if the run says anything about the optimizer."""
         return self.error is None and self.untried is None
 
 
@@ -281,7 +281,9 @@ def _kept(file: Path | None) -> dict[str, Result]:
         file.read_text(encoding="utf-8", errors="replace").splitlines() if file is not None and file.exists() else []
     )
     if lines and not lines[0].startswith('{"job": '):
-        raise SpecError(f"{file} exists and holds no results of workbench bench", hint="Name another file with --keep.")
+        raise SpecError(
+            f"{file} exists and has no results of workbench plugin bench", hint="Name another file with --out."
+        )
     for line in lines:
         try:
             row = json.loads(line)

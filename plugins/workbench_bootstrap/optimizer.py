@@ -30,9 +30,11 @@ class Bootstrap(Optimizer):
 
     powers = {}
 
-    max_demos: int = Field(8, ge=1, le=64, description="demos shown at most")
-    trials: int = Field(30, ge=1, le=1000, description="candidates at most; the budget may end it before")
-    draws: int = Field(6, ge=1, le=64, description="random draws of each kind of demos")
+    max_demos: int = Field(8, ge=1, le=64, description="maximum number of demos")
+    trials: int = Field(
+        30, ge=1, le=1000, description="maximum number of candidates; the budget may end the search earlier"
+    )
+    draws: int = Field(6, ge=1, le=64, description="number of random samples of each kind of demos")
     self_generated: bool = Field(
         True, description="run the workflow on train and use the steps of its successes; costs one pass over train"
     )

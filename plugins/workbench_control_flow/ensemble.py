@@ -26,7 +26,7 @@ class EnsembleConfig(NodeConfig):
     """Settings of an `ensemble` node."""
 
     of: dict[str, Any] | list[dict[str, Any]] = Written(description="the node to sample, or several different nodes")
-    samples: int = Written(3, ge=1, le=64, description="runs of each node; different runs draw fresh samples")
+    samples: int = Written(3, ge=1, le=64, description="number of runs of each node, each with new samples")
     decide: Literal["vote", "judge"] = Written("vote", description="the most frequent answer, or the one a judge picks")
     field: str | None = Written(None, description="the output that is voted on (default: the last one)")
     judge: str = Written(_JUDGE, description="instructions of the judge; it is paid for under the role `judge`")

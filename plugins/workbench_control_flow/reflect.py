@@ -35,7 +35,7 @@ class ReflectConfig(NodeConfig):
 
     of: dict[str, Any] = Field(description="the node that answers: one with signature and instructions, e.g. predict")
     rounds: int = Field(1, ge=0, le=32, description="rounds of criticising and improving; 0: best of samples")
-    samples: int = Field(1, ge=1, le=64, description="answers drawn in each round; several need a verifier")
+    samples: int = Field(1, ge=1, le=64, description="number of answers sampled per round; several need a verifier")
     verifier: str | dict[str, Any] | None = Field(
         None,
         description="python:module.function or a node that gives `score` "
@@ -214,7 +214,7 @@ class Reflect(NodeKind):
         ctx: Context,
         number: int,
     ) -> str:
-        """What to mend; empty where nothing is found. Raises LMError of the critic."""
+        """Ask the critic what to fix; empty where nothing is found. Raises LMError of the critic."""
         if not self.config.critic:
             return feedback or f"The score is {score:.2f}."
         task = "\n".join(f"{n}: {plain.as_text(inputs[n])}" for n in self.node.inputs)

@@ -21,7 +21,7 @@ class SubWorkflowConfig(NodeConfig):
     """Settings of a `workflow` node: a file, or the nodes themselves."""
 
     file: str | None = Field(None, description="a workflow file, relative to this one; its nodes are taken over")
-    nodes: dict[str, dict[str, Any]] = Field(default_factory=dict, description="nodes, in place of a file")
+    nodes: dict[str, dict[str, Any]] = Field(default_factory=dict, description="nodes, instead of a file")
     rename: dict[str, str] = Field(default_factory=dict, description="inner field: outer field")
 
     @model_validator(mode="after")
@@ -105,7 +105,7 @@ class SubWorkflow(NodeKind):
 
     @property
     def _referred_nodes(self) -> list[NodeKind]:
-        """Those of a file, which are no children of this node."""
+        """Return the nodes of a file, which are no children of this node."""
         return [inner for node in self.nodes.values() for inner in node.walk()] if self.config.file is not None else []
 
     @property

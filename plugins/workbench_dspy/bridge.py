@@ -27,7 +27,7 @@ class Ended(BaseException):
 
 
 class Bridge:
-    """One optimizer's way into the loop that it was called from."""
+    """An optimizer's way into the loop that it was called from."""
 
     def __init__(self, study: Study):
         self.study, self.loop = study, asyncio.get_running_loop()
@@ -103,7 +103,7 @@ class _Engine:
 
 
 def as_response(answer: Response, model: str) -> Any:
-    """One of our answers as DSPy's."""
+    """Convert an answer of ours to DSPy's."""
     return make_response(
         answer.text, model, answer.finish == "length", (answer.prompt_tokens, answer.completion_tokens)
     )

@@ -1,4 +1,4 @@
-"""What the source of a DSPy module tells about it, without running it: its fields and its predictors."""
+"""The outline of a DSPy module from its source, without running it: its fields and its predictors."""
 
 from __future__ import annotations
 

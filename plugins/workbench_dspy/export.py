@@ -135,7 +135,7 @@ def _export_state(workflow: Workflow, path: Path) -> None:
     modules = _modules(workflow.enabled_nodes)
     if len(modules) != 1 or len(workflow.enabled_nodes) != 1:
         hint = "Name a folder with --out; beside the program it has a file for each node of the kind dspy."
-        raise SpecError("a file holds one DSPy module, and the workflow is more or something else", hint=hint)
+        raise SpecError("a file contains one DSPy module, and the workflow has other or more nodes", hint=hint)
     if path.exists():
         raise SpecError(f"{path} exists, and nothing is overwritten", hint="Name another file with --out.")
     (node,) = modules.values()
@@ -201,7 +201,8 @@ def _parts() -> dict[str, str]:
             text = re.sub(rf"(?m)^{pattern}", new, text)
         found[name] = text
     # The faces of the drawers, in this order: nearest_demos takes TfIdf from it.
-    found["kit"] = "from . import plain_adapter\nfrom .tfidf import *\nfrom .bound_function import *\nfrom .nearest_demos import *\n"
+    modules = ("tfidf", "bound_function", "nearest_demos")
+    found["kit"] = "\n".join(["from . import plain_adapter", *(f"from .{name} import *" for name in modules), ""])
     return found
 
 

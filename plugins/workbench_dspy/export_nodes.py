@@ -232,8 +232,8 @@ class Converter:
 
     @staticmethod
     def _given(lm: LMSpec, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """What is sent with each call, all defaults filled in (`workbench.runtime.make_request`), without stops that a
-        right answer may begin with (`workbench.lm.make_body`)."""
+        """Return the settings of each call, all defaults filled in (`workbench.runtime.make_request`), without stops
+        that a right answer may begin with (`workbench.lm.make_body`)."""
         request = make_request(lm, (), 0, settings)
         given: dict[str, Any] = {"temperature": request.temperature, "max_tokens": request.max_tokens}
         if request.top_p != 1.0:

@@ -1,4 +1,4 @@
-"""One run of a DSPy module on one example, with every call of a language model paid through the node's context.
+"""A run of a DSPy module on one example, with every call of a language model paid through the node's context.
 
 The module runs in a thread of its own, or in the event loop if it has `aforward`. Each of its predictors runs as a
 child of the node, so that a trace shows it, and asks the model through the context of that child. DSPy's settings hold
@@ -129,7 +129,7 @@ class ModuleRun:
         return found[0]
 
     def draw(self, content: Any) -> int:
-        """How often the same was asked before. Asked again, a model is to draw another answer."""
+        """Count earlier requests of the same content, so that a model asked again samples another answer."""
         key = json.dumps(content, sort_keys=True, default=str)
         with self._lock:
             self._asked[key] += 1

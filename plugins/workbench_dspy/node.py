@@ -48,12 +48,12 @@ class DSPyConfig(NodeConfig):
     adapter: Literal["chat", "json", "xml", "plain"] = Field(
         "chat", description="one of DSPy's adapters, or the short prompt of `predict`"
     )
-    max_calls: int = Field(8, ge=1, le=1000, description="calls of the language model for one example at most")
+    max_calls: int = Field(8, ge=1, le=1000, description="maximum number of model calls per example")
     lm: str | dict[str, Any] | None = Field(None, description="another language model for this node")
 
 
 class DSPyPredictor(SignatureNode):
-    """One predictor of a module. It runs as a part of the module."""
+    """A predictor of a module. It runs as a part of the module."""
 
     Config = PredictorConfig
     learnable = {"instructions": "text", "demos": "demos"}
@@ -131,7 +131,7 @@ class DSPyModule(SignatureNode):
         except Exception as error:
             raise SpecError(
                 f"{self.address.name} cannot be made: {type(error).__name__}: {error}",
-                hint="Its keyword arguments stand under `arguments`.",
+                hint="Its keyword arguments go under `arguments`.",
                 path=("dspy",),
             ) from error
         for name, predictor in predictors_of(made).items():

@@ -16,11 +16,11 @@ from workbench import LMError, NodeError, Optimizer, Study, Workflow
 from workbench.workflow import learnable_addresses
 
 ProposerAdapter = Literal["plain", "chat", "json", "xml"]
-_ADAPTER = "how the proposer is asked: one of DSPy's adapters, or plain, which small models can answer"
+_ADAPTER = "adapter of the proposer's prompts: one of DSPy's, or plain, which suits small models"
 
 
 class _DSPyOptimizer(Optimizer):
-    """What all of them share: the program, the rows, the thread, and how it ends."""
+    """The base of all of them: the program, the rows, the thread, and how it ends."""
 
     def reads_search(self) -> bool:
         return False
@@ -73,7 +73,7 @@ class _DSPyOptimizer(Optimizer):
 
 
 class _ProposingOptimizer(_DSPyOptimizer):
-    """One that asks for instructions."""
+    """An optimizer that asks for instructions."""
 
     proposer_adapter: ProposerAdapter = Field("chat", description=_ADAPTER)
 
@@ -124,7 +124,7 @@ class DSPyBootstrap(_DSPyOptimizer):
     powers = {}
 
     candidates: int = Field(
-        4, ge=0, le=64, description="draws of demos that are compared on val; 0: only one, unsearched"
+        4, ge=0, le=64, description="number of samples of demos to compare on val; 0: a single one, without search"
     )
     max_bootstrapped_demos: int = Field(4, ge=0, le=64, description="demos from the workflow's own successes")
     max_labeled_demos: int = Field(8, ge=0, le=64, description="demos from labels")

@@ -68,7 +68,7 @@ class Database:
         return database
 
     def run(self, statement: str, *, most: int = ROWS) -> list[tuple[Any, ...]]:
-        """The rows of one statement, at most so many."""
+        """The first rows of a statement."""
         request = {"do": "run", "statement": statement, "most": most}
         try:
             answer = self._ask(request)

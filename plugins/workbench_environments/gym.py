@@ -32,7 +32,7 @@ class Gymnasium(Environment):
     help: ClassVar[str] = "one of the actions that are listed"
 
     id: str = Field("FrozenLake-v1", description="id for gymnasium.make; module:Name-v0 imports the module first")
-    settings: dict[str, Any] = Field(default_factory=dict, description="further arguments of gymnasium.make")
+    settings: dict[str, Any] = Field(default_factory=dict, description="additional arguments of gymnasium.make")
     actions_named: list[str] = Field(default_factory=list, description="words for the actions 0, 1, 2, ...")
     show: str = Field("", description="render mode whose text is added to the observation, e.g. ansi")
     best: float = Field(1.0, gt=0, description="the sum of rewards that counts as a score of 1")

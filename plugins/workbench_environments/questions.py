@@ -20,7 +20,9 @@ class TwentyQuestions(Environment):
 
     help: ClassVar[str] = "ask PROPERTY, or guess NAME; a guess ends the game"
 
-    limit: int = Field(20, ge=1, le=1000, description="questions at most; after the last one only a guess counts")
+    limit: int = Field(
+        20, ge=1, le=1000, description="maximum number of questions; after the last one only a guess counts"
+    )
     _things: Mapping[str, Sequence[str]] = PrivateAttr(default_factory=dict)
     _secret: str = PrivateAttr("")
 

@@ -33,7 +33,7 @@ class Sql(Environment):
     folder: str = Field(".", description="folder of the database scripts, relative to the workflow file")
     rows: int = Field(20, ge=1, le=1000, description="rows of a result shown")
     limit: int = Field(20, ge=1, le=1000, description="statements at most")
-    chars: int = Field(4000, ge=100, le=100_000, description="characters of an observation at most")
+    chars: int = Field(4000, ge=100, le=100_000, description="maximum length of an observation in characters")
     _script: str = PrivateAttr("")
     _gold: str = PrivateAttr("")
     _database: Database | None = PrivateAttr(None)

@@ -85,7 +85,7 @@ FUNCTIONS = frozenset(
 
 
 class SqlSession:
-    """One database in memory, and requests about it: JSON objects, each answered by one, with `error` if it fails.
+    """A database in memory, and requests about it: JSON objects, each answered by one, with `error` if it fails.
 
     {"do": "make"}, then a script: returns the bytes of the database. {"do": "open", "reads": bool}, then such bytes.
     {"do": "run", "statement": ..., "most": N}: rows, and all changes so far. {"do": "verbs", "statement": ...}:
@@ -137,8 +137,8 @@ class SqlSession:
         return {"verbs": sorted(self.verbs)}, None
 
     def _may_replace(self, statement: str, deletes: bool) -> bool:
-        """Whether a conflict may delete rows: by the statement, or by a constraint of a table. deletes: whether the
-        program of the statement deletes; an update does so to write a row again."""
+        """Return True if a conflict may delete rows: by the statement, or by a constraint of a table. deletes: whether
+        the program of the statement deletes; an update does so to write a row again."""
         replace = re.compile(r"(?i)\breplace\b(?!\s*\()")
         if replace.search(statement) or (deletes and "update" not in self.verbs):
             return True
@@ -217,7 +217,8 @@ class SqlSession:
                 raise ValueError(words) from None
 
     def _puts_aside(self, statement: str) -> bool:
-        """Whether SQLite runs a statement with a sorter or a temporary table. Raises the statement's own errors."""
+        """Return True if SQLite runs a statement with a sorter or a temporary table. Raises the statement's own
+        errors."""
         statement = bare(statement)
         if re.match(r"(?i)explain\b", statement):
             return False

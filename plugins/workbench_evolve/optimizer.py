@@ -60,7 +60,7 @@ class Evolve(Optimizer):
         8, ge=1, description="turns of an island between two migrations of its best individual to the next"
     )
     explore: float = Field(
-        0.5, ge=0, le=1, description="share of parents drawn from the archive of diverse individuals"
+        0.5, ge=0, le=1, description="share of parents sampled from the archive of diverse individuals"
     )
     screen: int = Field(
         16,

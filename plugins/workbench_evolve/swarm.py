@@ -35,7 +35,7 @@ class Move:
         return self.after > self.before
 
     def same(self, other: Move) -> bool:
-        """Whether both moves make the same change, in any order of sentences."""
+        """Return True if both moves make the same change, in any order of sentences."""
         return (self.address, set(self.added), set(self.removed)) == (
             other.address,
             set(other.added),

@@ -18,4 +18,4 @@ def register_commands(cli: Any) -> None:
     from workbench_external.commands import apply_command, gateway_command, slots_command
 
     for command in (slots_command, apply_command, gateway_command):
-        cli.add_command(command)
+        cli.add_command(command, under="agent")

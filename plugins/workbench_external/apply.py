@@ -43,7 +43,7 @@ class Finding:
 
     @property
     def is_certain(self) -> bool:
-        """Whether all ways write the same."""
+        """Return True if all ways write the same."""
         return len(self.edits) == 1
 
 
@@ -57,13 +57,13 @@ def find_text(slot: Slot, sources: Sequence[Path] | Sources) -> Finding:
     places = sources.find(slot.match)
     if len(places) > 1:
         where = ", ".join(f"{_name(place.path, sources)}:{place.line}" for place in places)
-        return Finding(why=f"stands in several places: {where}")
+        return Finding(why=f"is in several places: {where}")
     if places:
         return _written(slot, places[0], sources)
     if held := sources.find_unwritable(slot.match):
         told = "; ".join(f"{_name(path, sources)}:{line}, {why}" for path, line, why in held[:3])
-        return Finding(why=f"is found, and cannot be written: {told}")
-    return Finding(why=f"stands nowhere in {', '.join(one_line(folder) for folder in sources.folders) or 'a source'}")
+        return Finding(why=f"was found, but cannot be written: {told}")
+    return Finding(why=f"is not in {', '.join(one_line(folder) for folder in sources.folders) or 'a source'}")
 
 
 def _written(slot: Slot, place: Place, sources: Sources) -> Finding:
@@ -82,7 +82,7 @@ def _written(slot: Slot, place: Place, sources: Sources) -> Finding:
     if edits:
         return Finding(tuple(edits.values()), place.line)
     where = f"{_name(place.path, sources)}:{place.line}"
-    return Finding(line=place.line, why=f"is found, and cannot be written: {where}, {refused}")
+    return Finding(line=place.line, why=f"was found, but cannot be written: {where}, {refused}")
 
 
 def wire_text(slot: Slot) -> str:
@@ -126,7 +126,7 @@ def _find_file(slot: Slot, folders: Sequence[Path]) -> Finding:
         if any(part.startswith(".") for part in Path(slot.name).parts[:-1]):
             return Finding(why=f"is never written: {one_line(slot.name)} lies in a folder whose name begins with a dot")
         if Path(slot.name).name not in FILES or path not in find_files(folder, hidden_files=FILES):
-            return Finding(why=f"is never written: {one_line(slot.name)} is no file of words in the agent's folder")
+            return Finding(why=f"is never written: {one_line(slot.name)} is not a text file in the agent's folder")
         held = read_source(path)
         if not slot.match or held is None or not is_as_found(path, slot):
             return Finding(why=f"is another text in {one_line(slot.name)} than was found")
@@ -135,7 +135,7 @@ def _find_file(slot: Slot, folders: Sequence[Path]) -> Finding:
             return Finding(why=f"cannot be written: {one_line(slot.name)} does not keep a character of it")
         new = new.replace("\r\n", "\n").replace("\n", "\r\n") if "\r\n" in held else new
         return Finding((Edit(path, 0, len(held), new),), 1)
-    return Finding(why=f"stands nowhere: there is no file {one_line(slot.name)}")
+    return Finding(why=f"has no place: there is no file {one_line(slot.name)}")
 
 
 def write_edits(edits: Iterable[Edit]) -> dict[Path, str]:

@@ -1,4 +1,4 @@
-"""How a request of an agent is asked: by which model, with which of its settings and ours, and in whose words."""
+"""Sending of an agent's request: the model, its settings and ours, and its API."""
 
 from __future__ import annotations
 
@@ -258,7 +258,7 @@ _OF_REQUEST = (FailureKind.BAD_REQUEST, FailureKind.UNSUPPORTED, FailureKind.TOO
 
 
 def in_its_words(error: LMError) -> Exception:
-    """A refusal of the request as the agent is told of it: with the words of the server, which hold no key."""
+    """A refusal of the request for the agent: with the server's message, which has no key."""
     if isinstance(error, NotCarried) or error.kind not in _OF_REQUEST:
         return error
     told = refusal_of(error)

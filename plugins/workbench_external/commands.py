@@ -1,4 +1,4 @@
-"""`workbench slots`, `apply` and `gateway`."""
+"""`workbench agent slots`, `apply` and `gateway`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 
 from workbench.base.text import indented, one_line, short, visible
 from workbench.cli import echo_json, say
-from workbench.cli.run_commands import DB, FILE, JSON, OVERWRITE, SET, read_settings
+from workbench.cli.options import DB, FILE, JSON, OVERWRITE, SET, read_settings
 
 if TYPE_CHECKING:
     from workbench.spec import Source
@@ -24,9 +24,16 @@ if TYPE_CHECKING:
 
 @click.command("slots")
 @FILE
-@click.option("--rows", type=click.IntRange(1), default=4, show_default=True, help="Training rows to run the agent on.")
-@click.option("--vendor", is_flag=True, help="Also texts that stand nowhere in the source: a framework's own.")
-@click.option("--out", type=click.Path(path_type=Path), help="Write the workflow with its slots to this file.")
+@click.option(
+    "-n",
+    "--rows",
+    type=click.IntRange(1),
+    default=4,
+    show_default=True,
+    help="Number of train rows to run the agent on.",
+)
+@click.option("--vendor", is_flag=True, help="Include texts of the framework, which are not in the source.")
+@click.option("--out", type=click.Path(path_type=Path), help="Output file for the workflow with its slots.")
 @OVERWRITE
 @SET
 @DB
@@ -41,12 +48,11 @@ def slots_command(
     db: str,
     as_json: bool,
 ) -> None:
-    """Run the agents in FILE on a few rows, and show which of their texts can be replaced.
+    """Show which texts of an agent can be replaced.
 
-    A part that varies stands as {{1}}, an input by its name. `optimize` finds the slots of a file without any by
-    itself; with --out they can be edited before: delete those that must stay as they are.
-
-    Says for each where it stands in the source, where `workbench apply` writes it, or why it is for the gateway only.
+    Runs the agents in FILE on a few rows. Varying parts appear as {{1}}, inputs by name. Each slot is shown with its
+    place in the source, where `workbench agent apply` writes it, or with the reason why only the gateway can replace
+    it. `optimize` finds the slots by itself. To exclude some, write the workflow with --out and delete them there.
     """
     from workbench.base.files import check_output
     from workbench.cli.trust import require_trust, trust_result
@@ -84,7 +90,7 @@ def slots_command(
 
 
 def _tell_rows(runs: Sequence[ExampleRun], file: Path, is_seen: bool) -> None:
-    """What failed, and what was asked. Raises SpecError if nothing else came of it. is_seen: whether a text was."""
+    """Report failed rows and the models that were called. Raises SpecError if no text of the agent was seen."""
     from workbench.errors import SpecError
     from workbench_external.observed import describe_calls
 
@@ -95,8 +101,8 @@ def _tell_rows(runs: Sequence[ExampleRun], file: Path, is_seen: bool) -> None:
         say(one_line(line), err=True)
     if not is_seen and all(run.failure is not None for run in runs):
         raise SpecError(
-            "every row failed, so that no text of the agent was seen",
-            hint=f"Mend what the lines above say. `workbench doctor --ping {one_line(file)}` asks the models alone.",
+            "every row failed, so no text of the agent was seen",
+            hint=f"Fix the errors above. `workbench doctor --ping {one_line(file)}` checks the models alone.",
         )
 
 
@@ -105,13 +111,13 @@ def _show_slots(found: Sequence[Shown], others: Sequence[Shown]) -> None:
         say(f"{one_line(one.address)}.text  ({_place_of(one.slot)}; {one.where})")
         say(f"    {indented(visible(one.slot.match))}")
     if others:
-        say(f"Left out, as they stand nowhere in the source (--vendor takes them in): {len(others)}")
+        say(f"Left out, as they are not in the source (--vendor includes them): {len(others)}")
     for one in others:
         say(f"    {_place_of(one.slot)}: {visible(short(one.slot.match, 80))}")
 
 
 def _place_of(slot: Slot) -> str:
-    words = {"system": "system message", "user": "message of the user", "turn": "message of an example"}
+    words = {"system": "system message", "user": "user message", "turn": "example message"}
     if slot.in_ == "parameter":
         return f"parameter {one_line(slot.parameter)} of the tool {one_line(slot.name)}"
     if slot.in_ == "field":
@@ -123,24 +129,28 @@ def _place_of(slot: Slot) -> str:
 @click.command("apply")
 @click.argument("result")
 @click.option(
-    "--to", "folder", required=True, type=click.Path(path_type=Path, exists=True, file_okay=False), help="Its source."
+    "--to",
+    "folder",
+    required=True,
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Folder of the agent's source.",
 )
-@click.option("--check", is_flag=True, help="Start the agent from a changed copy, and compare what it sends.")
-@click.option("--write", is_flag=True, help="Change the files, after such a check; otherwise only the diff is shown.")
-@click.option("--unchecked", is_flag=True, help="With --write: without the check, by your word.")
+@click.option("--check", is_flag=True, help="Run the agent from a changed copy and compare its requests.")
+@click.option("--write", is_flag=True, help="Check, then change the files. Without it, only the diff is shown.")
+@click.option("--unchecked", is_flag=True, help="With --write: skip the check.")
 @DB
 def apply_command(result: str, folder: Path, check: bool, write: bool, unchecked: bool, db: str) -> None:
-    """Write the texts that a run found for an agent back into its source.
+    """Write improved texts back into the source of an agent.
 
-    RESULT is the file that `optimize` wrote, or the name of a run. A text is found by what the program reads: in
-    Python, JavaScript, TypeScript, JSON, YAML, TOML, notebooks, Markdown and files of templates. Before anything is
-    written the agent is started on two rows from a changed copy of its folder, and what it then sends is compared with
-    what was proved. No model is asked: a stand-in answers.
+    RESULT is a file that `optimize` wrote, or a run. Texts are found in Python, JavaScript, TypeScript, JSON, YAML,
+    TOML, notebooks, Markdown and template files. Before anything is written, the agent runs on two rows from a changed
+    copy of its folder, and its requests are compared with the proven ones. No model is called: a stand-in answers.
 
     \b
     Exit codes:
       0    every changed text has its place
-      1    some have none, or several, or would be sent otherwise: replace them by hand, or use `workbench gateway`
+      1    some texts have no unique place, or would be sent differently: replace them by hand, or use
+           `workbench agent gateway`
     """
     from workbench.spec import without_user_code
     from workbench_external.apply import describe_changes
@@ -158,7 +168,7 @@ def apply_command(result: str, folder: Path, check: bool, write: bool, unchecked
             try:
                 try_entries(entries, agents, folder, rows)
                 if tried := sum(entry.edit is not None for entry in entries):
-                    say(f"Tried: the changed agent sends {tried} text{'s' * (tried != 1)} as proved.", err=True)
+                    say(f"Checked: the changed agent sends {tried} text{'s' * (tried != 1)} as proved.", err=True)
             except NotTried as why:
                 not_tried = str(why)
         if unchecked:
@@ -168,7 +178,7 @@ def apply_command(result: str, folder: Path, check: bool, write: bool, unchecked
     say(visible(describe_changes(written, folder)), nl=False)
     _tell_entries(entries, not_tried)
     for name in without_text:
-        say(f"{one_line(name)} is no text of the agent: set it in its source by hand.", err=True)
+        say(f"{one_line(name)} is not a text of the agent: set it in the source by hand.", err=True)
     if write and not not_tried:
         _write_files(written)
     if not entries and not without_text:
@@ -180,7 +190,7 @@ def apply_command(result: str, folder: Path, check: bool, write: bool, unchecked
 def _tell_entries(entries: Sequence[Entry], not_tried: str) -> None:
     for entry in entries:
         if entry.is_there:
-            say(f"{one_line(entry.address)} stands there already.", err=True)
+            say(f"{one_line(entry.address)} is already there.", err=True)
         elif entry.why:
             say(f"{one_line(entry.address)} {entry.why}.", err=True)
         if entry.difference is not None:
@@ -188,7 +198,7 @@ def _tell_entries(entries: Sequence[Entry], not_tried: str) -> None:
                 say(f"    {visible(line)}", err=True)
     if not_tried:
         say(
-            f"Nothing was written: {not_tried}. `--write --unchecked` writes what is certain, by your word.",
+            f"Nothing was written: {not_tried}. `--write --unchecked` writes the unambiguous texts without a check.",
             err=True,
         )
 
@@ -206,7 +216,7 @@ def _write_files(written: Mapping[Path, str]) -> None:
 
 
 def _without_text(agents: Mapping[str, External]) -> list[str]:
-    """Settings that change what an agent sends, or which model answers, and are no text of it."""
+    """List the settings that change an agent's requests or model but are not texts in its source."""
     of_nodes = [
         f"nodes.{name}.{key}"
         for name, node in agents.items()
@@ -223,7 +233,7 @@ def _without_text(agents: Mapping[str, External]) -> list[str]:
 
 
 def _read_result(source: Source) -> tuple[Workflow, Sequence[Mapping[str, Any]]]:
-    """The workflow of a file, and the inputs of some training rows where it has data that can be read."""
+    """Read the workflow of a file, and the inputs of some train rows if its data can be read."""
     from workbench.errors import WorkbenchError
     from workbench.inference import read_workflow
     from workbench.run import prepare
@@ -237,8 +247,10 @@ def _read_result(source: Source) -> tuple[Workflow, Sequence[Mapping[str, Any]]]
 
 
 def _asked_about(result: str, db: str, called: bool = True) -> Source:
-    """The workflow file of that name, or one with the winner of that run, once the user trusts it. Raises SpecError and
-    StoreError. called: its rows are not read."""
+    """Return the workflow file of that name, or the winner of that run as one, once the user trusts it.
+
+    called: its rows are not read. Raises SpecError and StoreError.
+    """
     from workbench.cli.trust import require_trust, require_trust_in_run
     from workbench.errors import SpecError
     from workbench.run import read_candidate
@@ -258,33 +270,33 @@ def _asked_about(result: str, db: str, called: bool = True) -> Source:
 
 @click.command("gateway")
 @click.argument("result")
-@click.option("--node", "name", help="The external node whose slots are used, if the file has several.")
+@click.option("--node", "name", help="External node to serve, if the file has several.")
 @click.option(
     "--host",
     default="127.0.0.1",
     show_default=True,
-    help="0.0.0.0: other machines and containers reach it, with the key.",
+    help="Address to listen on. 0.0.0.0: reachable from other machines and containers.",
 )
-@click.option("--port", type=click.IntRange(0, 65535), default=8322, show_default=True, help="0: any that is free.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8322, show_default=True, help="Port. 0: any free port.")
 @click.option(
     "--key",
     envvar="WORKBENCH_GATEWAY_KEY",
-    help="What agents must send. Default: a new one. Better given as the variable.",
+    show_envvar=True,
+    help="API key that agents must send. [default: a new one]",
 )
 @SET
 @DB
 def gateway_command(
     result: str, name: str | None, host: str, port: int, key: str | None, sets: tuple[str, ...], db: str
 ) -> None:
-    """Answer an agent at a base URL, with its texts replaced as a run found best: in production, without a change of
-    the agent.
+    """Serve improved texts to an unchanged agent.
 
-    RESULT is the file that `optimize` wrote, or the name of a run, whose winner is taken.
+    RESULT is a file that `optimize` wrote, or a run. The agent calls its models through this server, which replaces the
+    texts of its slots and passes everything else on unchanged, streams included.
 
-    Prints the variables that lead an agent there. Requests and answers pass as they are, streams piece by piece, but
-    for the texts of the slots. Nothing is recorded, and no budget holds; all requests pass at once, unless
-    lm.concurrency sets a limit. SIGTERM or Ctrl-C ends it: requests in flight end first, for 30 seconds at most; a
-    second one ends it at once.
+    Prints the environment variables that point an agent to the server. Nothing is recorded, and no budget applies.
+    Concurrency is unlimited unless lm.concurrency is set. SIGTERM or Ctrl-C stops it after running requests, or after
+    30 seconds; a second one stops it at once.
     """
     import asyncio
 
@@ -300,13 +312,16 @@ def gateway_command(
     def ready(variables: dict[str, str], limit: str) -> None:
         for variable, value in variables.items():
             say(f"{variable}={one_line(value)}")
-        say(f"The gateway of {one_line(spec.name)} listens.", err=True)
+        say(f"The gateway of {one_line(spec.name)} is listening.", err=True)
         say(limit, err=True)
         if not is_loopback(f"http://{in_address(host)}"):
-            say("Other machines reach it, with the key. What they send is not encrypted on the way.", err=True)
+            say("Other machines can reach it with the key. Their requests are not encrypted.", err=True)
         for slot in (node.config.slots or {}).values():
             if slot.in_ == "file" and slot.text not in (None, slot.match):
-                say(f"{one_line(slot.name)} is a file, which passes no gateway: `workbench apply` writes it.", err=True)
+                say(
+                    f"{one_line(slot.name)} is a file; the gateway cannot replace it: use `workbench agent apply`.",
+                    err=True,
+                )
 
     asyncio.run(
         serve_gateway(
@@ -323,7 +338,7 @@ def gateway_command(
 
 
 def _choose(nodes: Mapping[str, External], name: str | None, result: str) -> External:
-    """The node of that name, or the only one. Raises SpecError."""
+    """Return the node of that name, or the only one. Raises SpecError."""
     from workbench.errors import SpecError
 
     if not nodes or (name is None and len(nodes) > 1) or (name is not None and name not in nodes):
@@ -332,6 +347,6 @@ def _choose(nodes: Mapping[str, External], name: str | None, result: str) -> Ext
             f"{one_line(result)} has {number}" + (f", and none is '{name}'" if name else ""),
             hint=f"Name one with --node: {', '.join(nodes)}."
             if nodes
-            else "The gateway replaces texts of such a node.",
+            else "The gateway replaces the texts of an external node.",
         )
     return nodes[name or next(iter(nodes))]

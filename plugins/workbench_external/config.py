@@ -15,11 +15,11 @@ Place = Literal["system", "user", "turn", "tool", "parameter", "field", "file"]
 
 
 class Slot(NodeConfig):
-    """A text of the agent that may be replaced as it passes. Found by `workbench slots`, or at the start of a run."""
+    """A text of the agent that the gateway may replace. Found by `workbench agent slots`, or at the start of a run."""
 
     in_: Place = Field(
         alias="in",
-        description="system: a system or developer message; user: a message of the user that holds an input; turn: a "
+        description="system: a system or developer message; user: a user message with an input; turn: a "
         "message of an example; tool, parameter: a description; field: a description in the schema of the answer; "
         "file: a file in the agent's folder",
     )
@@ -29,8 +29,8 @@ class Slot(NodeConfig):
     part: bool = Field(False, description="`match` is a part of what is sent, with other words around it")
     parameter: str = Field("", description="of the tool; field of the schema, none: the schema itself")
     lm: str | dict[str, Any] | None = Field(None, description="for system: the model of the calls with this message")
-    temperature: float | None = Field(None, ge=0, le=2, description="for system: likewise")
-    max_tokens: int | None = Field(None, ge=1, description="for system: likewise")
+    temperature: float | None = Field(None, ge=0, le=2, description="for system: the same")
+    max_tokens: int | None = Field(None, ge=1, description="for system: the same")
 
 
 class ExternalConfig(NodeConfig):
@@ -45,10 +45,16 @@ class ExternalConfig(NodeConfig):
     )
     url: str | None = Field(None, description="address of an HTTP service: one POST a row, JSON in and out")
     services: int = Field(
-        4, ge=1, le=64, description="of url with command: processes at most, where both have {port}, one that is free"
+        4,
+        ge=1,
+        le=64,
+        description="for url with command: maximum number of processes; both contain {port}, a free port",
     )
     processes: int = Field(
-        16, ge=1, le=4096, description="programs at once at most; a training starts hundreds of rows together"
+        16,
+        ge=1,
+        le=4096,
+        description="maximum number of concurrent programs; a training starts hundreds of rows together",
     )
     start: float = Field(60.0, gt=0, description="of url with command: seconds until it listens")
     python: str | None = Field(None, description="file.py:function or module:function, called in a process of its own")
@@ -57,7 +63,7 @@ class ExternalConfig(NodeConfig):
     input_file: str | None = Field(None, description="also write the inputs, as JSON, to this file of the folder")
     output: str = Field(
         "text",
-        description="where the answer stands: text (all that is printed), line (the last one), json, "
+        description="place of the answer: text (all that is printed), line (the last one), json, "
         "json:PATH (dotted), or file:NAME",
     )
     folder: str | None = Field(None, description="copied for each row as its working directory; else an empty one")
@@ -69,37 +75,35 @@ class ExternalConfig(NodeConfig):
     )
     env: dict[str, str] = Field(
         default_factory=dict,
-        description="further variables of its environment; $NAME: of ours, $OPENAI_BASE_URL: the gateway's",
+        description="additional environment variables; $NAME: from our environment, $OPENAI_BASE_URL: the gateway's",
     )
     timeout: float = Field(300.0, gt=0, description="seconds for a row")
     max_calls: int | None = Field(
         None,
         ge=1,
         le=1000,
-        description="calls of models in a row at most, later ones are refused; default: 16, in a search about twice "
-        "the most that were made when it began",
+        description="maximum number of model calls per row; more are refused; default: 16, in a search about twice the "
+        "maximum observed at its start",
     )
     lm: str | dict[str, Any] | None = Field(None, description="the model that answers, whatever the agent names")
     models: dict[str, str | dict[str, Any]] = Field(
         default_factory=dict,
-        description="other models, by the name that the agent asks for; `*`: any; as-named: the model of that name",
+        description="other models, by the name that the agent requests; `*`: any; as-named: the model of that name",
     )
     embedder: str | dict[str, Any] | None = Field(None, description="the model that embeds texts for it")
     max_tokens: int = Field(4096, ge=1, description="for requests that name no number of tokens")
-    temperature: float | None = Field(None, ge=0, le=2, description="in place of the agent's own")
+    temperature: float | None = Field(None, ge=0, le=2, description="instead of the agent's own")
     instructions: str = Field("", description="appended to the first system message of each request")
     demos: list[dict[str, Any]] = Field(
-        default_factory=list, description="worked examples: shown before the message that holds the inputs"
+        default_factory=list, description="worked examples, placed before the message with the inputs"
     )
     functions: list[Forged] = Field(
         default_factory=list,
         description="tools written as source: offered to its models by the gateway, which runs them",
     )
-    vendor: bool = Field(
-        False, description="also find slots in texts that stand nowhere in its source, which are a framework's"
-    )
+    vendor: bool = Field(False, description="also find slots in texts of the framework, which are not in its source")
     slots: dict[str, Slot] | None = Field(
-        None, description="texts that may be replaced, by name; left out: found when a search begins"
+        None, description="texts that may be replaced, by name; default: found at the start of a search"
     )
 
     @model_validator(mode="after")

@@ -87,7 +87,7 @@ class Client:
 
 
 class Containers:
-    """What runs containers on this machine; shared by the rows of a run."""
+    """The container program of this machine; shared by the rows of a run."""
 
     def __init__(self, clients: Sequence[Client]):
         self._clients = clients

@@ -1,4 +1,4 @@
-"""What of an agent is not there (`workbench validate --deep`)."""
+"""Missing files, commands and addresses of an agent (`workbench validate --deep`)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def find_missing_files(config: ExternalConfig, base: Path, folder: Path | None) 
     if "{" not in program and shutil.which(program) is None and not (base / program).is_file():
         yield Defect(
             DefectKind.MISSING_SERVER,
-            f"there is no program '{program}' on PATH, nor beside the workflow file",
+            f"there is no program '{program}' on PATH or next to the workflow file",
             "Name one that can be started, e.g. python, or the path of one.",
             ("command", 0),
         )

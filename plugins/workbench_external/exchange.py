@@ -1,4 +1,4 @@
-"""What an agent is given for a row, and how its answer is read."""
+"""The inputs of an agent for a row, and the parser of its answer."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def given_texts(config: ExternalConfig) -> list[tuple[str, str]]:
 
 
 def write_inputs(config: ExternalConfig, inputs: Mapping[str, Any]) -> bytes:
-    """What stands on its stdin."""
+    """Return the bytes for its stdin."""
     if config.stdin == "none":
         return b""
     if config.stdin == "text":

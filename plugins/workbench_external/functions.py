@@ -38,7 +38,7 @@ class OfferedFunctions:
         self._before: dict[str, list[Message]] = {}  # what the agent has not seen, by the answer that came after it
 
     def definitions(self, ask: Ask) -> list[dict[str, Any]]:
-        """What is added to the tools of a request: nothing where the agent wants an answer of one form, or a call, or
+        """Return the additional tools of a request: nothing where the agent wants an answer of one form, or a call, or
         the API has no tools."""
         if ask.native is not None and ask.native.api == "completions":
             return []
@@ -106,6 +106,6 @@ class OfferedFunctions:
 
 
 def _identity(message: Message) -> str:
-    """What an answer is recognised by when the agent sends it again, in the form of whichever API."""
+    """Return the identity of an answer that the agent sends again, in the form of any API."""
     said = same_said({**message, "content": "".join(texts_of(message.get("content")))})
     return digest([said.get("content"), said.get("tool_calls", [])])

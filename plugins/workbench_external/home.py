@@ -69,7 +69,8 @@ def find_shared(env: Mapping[str, str]) -> list[str]:
 
 
 def describe_kept_state(config: ExternalConfig) -> str | None:
-    """What outlives a row by the settings of an agent; None if nothing does. A container goes with its row."""
+    """Describe state that outlives a row by the settings of an agent; None if nothing does. A container goes with its
+    row."""
     if config.state == "kept":
         return "the agent keeps its state from row to row"
     if config.image is None and (shared := find_shared(config.env)):

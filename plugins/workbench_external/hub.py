@@ -1,4 +1,4 @@
-"""What all rows of a run share: the gateway, the working directories, and the count of what matched no slot."""
+"""Shared state of all rows of a run: the gateway, the working directories, and the count of what matched no slot."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ class Hub:
             first, _ = missed.most_common(1)[0]
             found.append(
                 f"'{node}': {missed.total()} texts of the agent matched no slot, in {self.rows[node]} rows; e.g. "
-                f"{first!r}. They passed as they were. `workbench slots FILE` finds the slots anew."
+                f"{first!r}. They passed as they were. `workbench agent slots FILE` finds the slots anew."
             )
         for node, number in self.left_out.items():
             if number:
                 found.append(
-                    f"'{node}': left out {number} of its texts, which stand nowhere in its source, as a framework's. "
-                    "`workbench slots FILE` shows them, and `vendor: true` takes them in."
+                    f"'{node}': left out {number} of its texts, which are not in its source but in a framework's. "
+                    "`workbench agent slots FILE` shows them, and `vendor: true` includes them."
                 )
         for node, rows in (+self.diverged).items():
             found.append(
@@ -90,7 +90,7 @@ class Hub:
         return [*found, *self.leftovers.warnings(), *dict.fromkeys(self.faults)]
 
     def kept_state(self) -> list[str]:
-        """What was seen to outlive rows, as parts of a sentence."""
+        """Describe state that was seen to outlive rows, as parts of a sentence."""
         return self.leftovers.kept_state()
 
     def place_of(self, node: str, most: int) -> asyncio.Semaphore:

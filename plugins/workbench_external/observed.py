@@ -1,5 +1,5 @@
 """Runs the agents of a file on a few rows, to see what they send, and what of it stands in their source: `workbench
-slots`."""
+agent slots`."""
 
 from __future__ import annotations
 

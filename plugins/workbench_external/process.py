@@ -32,7 +32,7 @@ _FRAMES, _MARKER = "Traceback (most recent call last):", re.compile(r"[\s|]*[~^]
 
 @dataclass(frozen=True)
 class Finished:
-    """How a program ended. code: negative for a signal; None where it was ended here.
+    """The end of a program. code: negative for a signal; None where it was ended here.
 
     ended: why it was ended here: "timeout", "output", or "over" (`run_program`).
     """

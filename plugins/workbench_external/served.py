@@ -30,7 +30,7 @@ DRAIN_SECONDS = 30.0
 
 
 class ServedSession:
-    """Whoever has the key. missed: texts that matched no slot are told to it, once each; refused: refusals are."""
+    """Whoever has the key. missed: called with texts that matched no slot, once each; refused: with refusals."""
 
     passes = True
 
@@ -92,7 +92,7 @@ class ServedSession:
     async def forward(
         self, method: str, path: str, body: Mapping[str, Any] | None, headers: Mapping[str, str], ask: Ask | None
     ) -> tuple[int, dict[str, str], bytes] | None:
-        """What the model's server answers on a path that asks no model; None where it has none."""
+        """Return the answer of the model's server on a path that calls no model; None where it has none."""
         asking = self._choose(ask) if ask else None
         return await forward(self.runtime, self._models, method, path, body, headers, asking)
 
@@ -195,7 +195,7 @@ def _on_signals() -> tuple[asyncio.Event, asyncio.Event]:
 
 
 def describe_limit(spec: LMSpec) -> str:
-    """How many requests pass at once, as a sentence."""
+    """Describe the limit of concurrent requests as a sentence."""
     if (most := spec.concurrency or UNLIMITED) >= UNLIMITED:
         return "All requests pass to the model at once (lm.concurrency sets a limit)."
     return f"{most} requests pass to the model at once (lm.concurrency); others wait."

@@ -19,7 +19,7 @@ _LOOK = 0.2
 
 
 class Row(GatewaySession, Protocol):
-    """Whose requests an agent makes while it is at work.
+    """The row whose requests an agent makes while it is running.
 
     over: set when it must end. missed: texts that matched no slot.
     """

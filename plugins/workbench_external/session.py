@@ -78,7 +78,7 @@ class RowSession:
     async def forward(
         self, method: str, path: str, body: Mapping[str, Any] | None, headers: Mapping[str, str], ask: Ask | None
     ) -> tuple[int, dict[str, str], bytes] | None:
-        """What the model's server answers on a path that asks no model; None where it has none."""
+        """Return the answer of the model's server on a path that calls no model; None where it has none."""
         self._check_open()
         runtime = self.ctx.program.runtime
         asking = choose(self._models, ask, self.patches.apply(ask, self.inputs), runtime) if ask else None
@@ -203,7 +203,8 @@ class RowSession:
         self._sequence.append((number, request, asyncio.ensure_future(ledger.effect("asked", place, itself))))
 
     async def notes(self) -> dict[str, Any]:
-        """What is noted of the row: texts that matched no slot, models that were named, a request that is another."""
+        """Return the notes on the row: texts that matched no slot, models that were named, a request that is
+        another."""
         found: dict[str, Any] = {}
         if self.missed:
             found["missed_slots"] = dict(self.missed)

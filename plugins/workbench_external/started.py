@@ -66,7 +66,7 @@ def check_service(config: ExternalConfig, signature: Signature) -> None:
         )
     if (PORT in config.url) != any(PORT in text for text in told):
         raise SpecError(
-            f"{PORT} stands in `url`, and neither in `command` nor in `env`, or the other way round",
+            f"{PORT} is needed in `url` and in `command` or `env`, or in neither",
             hint=f"Write it in both: url: http://127.0.0.1:{PORT}/, command: [python, serve.py, --port, '{PORT}'].",
             path=("url",),
         )
@@ -81,7 +81,7 @@ def _is_address(url: str) -> bool:
 
 
 class Turns(GatewaySession):
-    """What a service asks, by the row whose turn it is."""
+    """Requests of a service, by the row whose turn it is."""
 
     row: GatewaySession | None = None
     passes = True
@@ -123,7 +123,7 @@ class StartedService:
     missed: Sequence[str] = ()
 
     def describe_end(self) -> str | None:
-        """How it ended; None while it runs."""
+        """Describe the end of the process; None while it runs."""
         if (code := self.process.returncode) is None:
             return None
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
@@ -238,7 +238,8 @@ async def start_service(
 
 
 def key_of(config: ExternalConfig, files: Sequence[tuple[str, Slot]]) -> str:
-    """What a service is started with: rows of another workflow may have other settings, and a candidate other files."""
+    """Return the identity of a started service: rows of another workflow may have other settings, and a candidate other
+    files."""
     settings = [config.command, config.url, config.env, config.folder, config.revision]
     return digest([settings, [[name, slot.text] for name, slot in files]])
 

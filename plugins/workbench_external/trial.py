@@ -57,8 +57,8 @@ class Difference:
 
 @dataclass
 class Verdict:
-    """What a trial found, by the names of slots: texts that differ. unsent: slots that no request needed. is_unclear:
-    which of them the cause is, a trial of each alone tells."""
+    """The findings of a trial, by the names of slots: texts that differ. unsent: slots that no request needed.
+    is_unclear: which of them the cause is, a trial of each alone tells."""
 
     differs: dict[str, Difference] = field(default_factory=dict[str, Difference])
     unsent: list[str] = field(default_factory=list[str])
@@ -171,7 +171,7 @@ class Trial:
             raise NotTried(f"the agent is not started from {self.folder}" + (f", but from {own}" if own else ""))
 
     def compare(self, changed: Mapping[Path, str], texts: Mapping[str, str | None]) -> Verdict:
-        """Whether the agent with changed files sends what it sends with its texts replaced.
+        """Compare the requests of the agent with changed files with those where its texts are replaced.
 
         Args:
             changed: the new content of files of the folder.
@@ -205,7 +205,7 @@ class Trial:
                 await hub.aclose()
 
     def _unsent(self, proved: Sequence[Recorder], texts: Mapping[str, str | None]) -> list[str]:
-        """The slots that no request needed, but files, of which none tells."""
+        """The slots that no request needed, except files, which appear in no request."""
         used, slots = {name for row in proved for name in row.used}, self.node.config.slots or {}
         return [
             name for name, text in texts.items() if text is not None and name not in used and slots[name].in_ != "file"
@@ -274,7 +274,7 @@ def _bare(node: External, base: Path | None = None, **update: Any) -> External:
 
 
 def _lies_in(node: External, folder: Path) -> bool:
-    """Whether something that a node starts lies in a folder."""
+    """Return True if something that a node starts lies in a folder."""
     c: ExternalConfig = node.config
     words = [*(c.command or ()), *((c.mcp or "").rpartition("#")[0].split()), *([c.folder] if c.folder else [])]
     if c.python is not None:
@@ -307,7 +307,7 @@ def _plain(text: str) -> str:
 
 
 def _holds(text: str, new: str) -> bool:
-    """Whether a text holds the constants of another, in their order."""
+    """Return True if a text holds the constants of another, in their order."""
     at = 0
     for constant in Template(new.strip()).constants:
         if (found := text.find(constant, at)) < 0:

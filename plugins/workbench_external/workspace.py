@@ -61,7 +61,8 @@ def _fill(place: Path, folder: Path | None, revision: str | None) -> None:
 
 
 def _left_out(place: str, names: list[str]) -> set[str]:
-    """What is not copied of a folder: databases of runs, perhaps of this one, and what is neither file nor folder."""
+    """Select the entries of a folder that are not copied: databases of runs, perhaps of this one, and what is neither
+    file nor folder."""
     runs = tuple(name for name in names if name.endswith(_DATABASES) and is_run_database(Path(place, name)))
     return {
         name

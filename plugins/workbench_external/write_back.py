@@ -1,4 +1,4 @@
-"""The course of `workbench apply`: find each changed text in the source, try the changed agent, write what is right."""
+"""`workbench agent apply`: find each changed text in the source, try the changed agent, write what is right."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _try_node(own: Sequence[Entry], entries: Sequence[Entry], trial: Trial) -> N
             return
         verdict = trial.compare(write_entries(entries), {name: entry.slot.text for name, entry in chosen.items()})
         for name in verdict.unsent:
-            chosen[name].refuse("was not sent on the rows that were tried, so that it is not proved")
+            chosen[name].refuse("was not sent on the rows tried, so it is not proved")
         if verdict.unsent:
             continue
         if not verdict.differs:
@@ -111,8 +111,8 @@ def _try_node(own: Sequence[Entry], entries: Sequence[Entry], trial: Trial) -> N
 
 
 def _by_place(entries: Iterable[Entry]) -> list[list[Entry]]:
-    """Those that stand at one place of the source together, as a description that is also told in a system message:
-    what is written there changes all of them."""
+    """Group the entries by place in the source, as a description that is also told in a system message: what is written
+    there changes all of them."""
     found: dict[tuple[Path, int], list[Entry]] = {}
     for entry in entries:
         place = entry.finding.edits[0]

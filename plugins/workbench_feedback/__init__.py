@@ -1,4 +1,4 @@
-"""`workbench induce`: metrics from comments on traces; and the metric `induced`, which judges by them."""
+"""`workbench data induce`: metrics from comments on traces; and the metric `induced`, which judges by them."""
 
 from __future__ import annotations
 
@@ -16,4 +16,4 @@ def register_metrics(register: Any) -> None:
 def register_commands(cli: Any) -> None:
     from workbench_feedback.commands import induce_command
 
-    cli.add_command(induce_command)
+    cli.add_command(induce_command, under="data")

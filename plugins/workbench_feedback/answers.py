@@ -41,7 +41,7 @@ class Asker:
         self.send, self.unread, self.why = send, Counter[str](), ""
 
     async def ask(self, messages: Messages, role: str, read: Callable[[str], T]) -> T:
-        """What `read` makes of the answer.
+        """Ask, and return what `read` makes of the answer.
 
         A failed call of which the server is to blame, or a rejected key, is raised as LMError: the same command asks
         again. One of which the prompt is to blame is an answer that cannot be read.
@@ -121,8 +121,8 @@ def read_text(value: Any) -> str:
 
 
 def find_quote(log: Log, step: int | None, quote: str) -> bool:
-    """Whether a step of the log says the quoted words: at least one word, in one piece or, around `...`, in several in
-    their order. Case, white space and the form of quotation marks do not count."""
+    """Return True if a step of the log says the quoted words: at least one word, in one piece or, around `...`, in
+    several in their order. Case, white space and the form of quotation marks do not count."""
     if step is None or not 0 <= step < len(log.steps):
         return False
     said, place = _plain(step_text(log.steps[step])), 0

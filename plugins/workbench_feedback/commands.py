@@ -1,4 +1,4 @@
-"""`workbench induce`: metrics from comments on traces."""
+"""`workbench data induce`: metrics from comments on traces."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 
 from workbench.base.text import one_line
 from workbench.cli import echo_json, say
-from workbench.cli.run_commands import OVERWRITE
+from workbench.cli.options import BUDGET_USD, DB, JSON, OVERWRITE, budget_calls_option, seed_option
 
 if TYPE_CHECKING:
     from workbench.spec import LMSpec
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from workbench_feedback.induce import InducedSet
     from workbench_feedback.settings import Induction
 
-#: In words, what was dropped or could not be read.
+#: Messages about dropped and unreadable parts, by their counts.
 _DROPPED = {
-    "dropped_unfounded": "aspects dropped: no step says their quote",
+    "dropped_unfounded": "aspects dropped: their quote is in no step",
     "dropped_malformed": "aspects dropped: a part is missing",
     "comments_unread": "comments left out: the answers on them could not be read",
     "groups_unread": "groups without a metric: the answers on them could not be read",
-    "aspects_left_out_of_groups": "aspects that the model left out of its groups, put to the nearest one",
-    "ratings_unfounded": "ratings set to 0: no step says their quote",
+    "aspects_left_out_of_groups": "aspects that the model did not group, assigned to the nearest group",
+    "ratings_unfounded": "ratings set to 0: their quote is in no step",
     "traces_unread": "traces left out of a trial: the answers on them could not be read",
     "matches_unread": "traces left out of a measurement: the judge or its matches could not be read",
 }
@@ -41,44 +41,63 @@ _DROPPED = {
     type=click.Path(path_type=Path, dir_okay=False),
     default="metrics.yaml",
     show_default=True,
-    help="File of the metrics.",
+    help="Output file for the metrics.",
 )
 @OVERWRITE
 @click.option(
     "--lm",
     "model",
     envvar="WORKBENCH_LM",
-    help="The model (default for comments on runs: the proposer of the first run, or its lm).",
+    help="Model. [default for comments on runs: the proposer or lm of the first run]",
 )
-@click.option("--api-base", help="Address of its OpenAI-compatible server.")
+@click.option("--api-base", help="Base URL of the model's OpenAI-compatible server.")
 @click.option(
     "--clustering",
     type=click.Choice(["lm", "tfidf"]),
     default="lm",
     show_default=True,
-    help="Who groups what comments say: the model, or similarity of words.",
+    help="Group comments by the model (lm) or by word similarity (tfidf).",
 )
-@click.option("--least", type=click.IntRange(1, 99), default=2, show_default=True, help="Metrics, at least.")
-@click.option("--most", type=click.IntRange(1, 99), default=8, show_default=True, help="Metrics, at most.")
+@click.option(
+    "--min-metrics",
+    "least",
+    type=click.IntRange(1, 99),
+    default=2,
+    show_default=True,
+    help="Minimum number of metrics.",
+)
+@click.option(
+    "--max-metrics", "most", type=click.IntRange(1, 99), default=8, show_default=True, help="Maximum number of metrics."
+)
 @click.option(
     "--held-out",
     type=click.FloatRange(0, 1, max_open=True),
     default=0.3,
     show_default=True,
-    help="Share of the traces whose comments no metric is made of.",
+    help="Share of the traces held out from making metrics.",
 )
-@click.option("--trials", type=click.IntRange(1), default=20, show_default=True, help="Traces of a trial, at most.")
-@click.option("--examples", type=click.IntRange(1, 20), default=3, show_default=True, help="In a metric, at most.")
-@click.option("--window", type=click.IntRange(300), default=16_000, show_default=True, help="Tokens of a prompt.")
-@click.option("--max-tokens", type=click.IntRange(64), default=3000, show_default=True, help="Tokens of an answer.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of held-out traces, trials and the control.")
 @click.option(
-    "--budget-calls", type=click.IntRange(1), default=1000, show_default=True, help="Maximum LM calls, with retries."
+    "--trials", type=click.IntRange(1), default=20, show_default=True, help="Maximum number of traces per trial."
 )
-@click.option("--budget-usd", type=click.FloatRange(min=0, min_open=True), help="Maximum cost in dollars.")
-@click.option("--dry-run", is_flag=True, help="Read the comments, say how many calls they take at most, and stop.")
-@click.option("--db", default="workbench.db", envvar="WORKBENCH_DB", show_default=True, help="Run database.")
-@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
+@click.option(
+    "--examples",
+    type=click.IntRange(1, 20),
+    default=3,
+    show_default=True,
+    help="Maximum number of examples per metric.",
+)
+@click.option(
+    "--window", type=click.IntRange(300), default=16_000, show_default=True, help="Maximum prompt length in tokens."
+)
+@click.option(
+    "--max-tokens", type=click.IntRange(64), default=3000, show_default=True, help="Maximum answer length in tokens."
+)
+@seed_option(0)
+@budget_calls_option(1000)
+@BUDGET_USD
+@click.option("--dry-run", is_flag=True, help="Show the maximum number of calls, and call no model.")
+@DB
+@JSON
 def induce_command(
     comments: Path,
     out: Path,
@@ -92,11 +111,11 @@ def induce_command(
     as_json: bool,
     **settings: Any,
 ) -> None:
-    """Make metrics of what people say about traces: of COMMENTS, a file of JSON lines.
+    """Induce metrics from comments on traces.
 
-    A line is {"run": "last", "row": ID, "comment": TEXT}, {"log": FILE, "comment": TEXT} for a log that `attribute`
-    reads, or {"trace": TEXT, "comment": TEXT}. A workflow uses the result with `metric: {induced: metrics.yaml}`. The
-    same command again pays nothing. Exits with code 1 if the budget did not last.
+    COMMENTS is a file of JSON lines: {"run": "last", "row": ID, "comment": TEXT}, {"log": FILE, "comment": TEXT} for a
+    log that `workbench agent attribute` reads, or {"trace": TEXT, "comment": TEXT}. Use the result in a workflow with
+    `metric: {induced: metrics.yaml}`. Running it again costs nothing. Exits with code 1 if the budget ran out.
     """
     from workbench.base.files import check_output
     from workbench.spec import BudgetSpec
@@ -106,7 +125,7 @@ def induce_command(
     from workbench_feedback.settings import Induction
 
     if api_base and not model:
-        raise click.UsageError("--api-base is the address of the model that --lm names")
+        raise click.UsageError("--api-base needs --lm, the model at that address")
     chosen = Induction.model_validate(settings)
     check_output(out, inputs=[comments], ours=is_unedited, overwrite=overwrite)
     read = read_comments(comments, db)
@@ -115,7 +134,7 @@ def induce_command(
         return
     lm = _named_model(model, api_base) if model else _model_of(read, db)
     if any(log.sealed for log in read.traces):
-        say("Some rows are sealed: a change that comes of comments on them cannot be proved on them.", err=True)
+        say("Some rows are sealed: changes based on comments on them cannot be proved on them.", err=True)
 
     def report_progress(line: str) -> None:
         if not as_json:
@@ -138,7 +157,7 @@ def induce_command(
 
 @contextmanager
 def _flags_named() -> Iterator[None]:
-    """What is said of a budget in a file is said of the flag."""
+    """Name the option in errors about `budget.usd` of a file."""
     from workbench.errors import SpecError
 
     try:
@@ -146,7 +165,7 @@ def _flags_named() -> Iterator[None]:
     except SpecError as error:
         if error.path != ("budget", "usd"):
             raise
-        hint = "Leave --budget-usd out: --budget-calls is a limit, too. Or comment on a run whose lm has a price."
+        hint = "Use --budget-calls instead of --budget-usd, or comment on a run whose lm has a price."
         raise SpecError(error.message.replace("budget.usd", "--budget-usd"), hint=hint) from None
 
 
@@ -157,8 +176,8 @@ def _named_model(model: str, api_base: str | None) -> LMSpec:
 
 
 def _model_of(read: Comments, db: str) -> LMSpec:
-    """The model of the first run that is commented on. It is asked only if its file is trusted: it may send rows and
-    keys to any address."""
+    """Return the model of the first run that is commented on. It is called only if the run's file is trusted, as it may
+    send rows and keys to any address."""
     from workbench.cli.trust import require_trust_in_run
     from workbench.errors import SpecError
     from workbench.kit.logs import model_of_run
@@ -174,7 +193,7 @@ def _model_of(read: Comments, db: str) -> LMSpec:
             store.close()
     if lm is None:
         raise SpecError(
-            "a language model reads the comments, and none is named",
+            "no language model is named to read the comments",
             hint="Name it with --lm MODEL, e.g. --lm openai/gpt-4.1-mini, or --lm openai/NAME --api-base "
             "http://127.0.0.1:8000/v1.",
         )
@@ -213,28 +232,28 @@ def _print(found: InducedSet, out: Path) -> None:
     )
     if found.stopped:
         say(
-            f"The budget did not last: {found.stopped}. Nothing was written. The same command with a higher "
-            "--budget-calls goes on from here.",
+            f"The budget ran out: {found.stopped}. Nothing was written. To continue, run the same command with a "
+            "higher --budget-calls.",
             err=True,
         )
 
 
 def _print_agreement(found: InducedSet) -> None:
     if found.held_out is None:
-        say("Nothing is known of coverage: no comment was held out, or none of these gave an aspect.", fg="yellow")
+        say("Coverage unknown: no comment was held out, or none of these had an aspect.", fg="yellow")
         return
-    say(f"On comments that no metric was made of ({len(found.held_out.matches)} traces):", bold=True)
+    say(f"On held-out comments ({len(found.held_out.matches)} traces):", bold=True)
     say(f"  coverage    {_share(found.held_out, 'coverage')} of the aspects")
     say(f"  redundancy  {_share(found.held_out, 'redundancy')} of the traits")
     if found.shuffled is None:
-        say("  One trace alone has no control.")
+        say("  No control with a single trace.")
         return
     say(f"  control     coverage {_share(found.shuffled, 'coverage')} with the comments of other traces")
     if (found.shuffled.coverage or 0.0) >= (found.held_out.coverage or 0.0):
-        say("  They match the comments of other traces as well: they say nothing of a single trace.", fg="yellow")
+        say("  Comments of other traces match as well: the metrics do not tell traces apart.", fg="yellow")
 
 
 def _share(agreement: Agreement, name: str) -> str:
     values = agreement.as_dict()
     low, high = values[f"{name}95"]
-    return "not known" if values[name] is None else f"{values[name]:.2f} [{low:.2f}, {high:.2f}]"
+    return "unknown" if values[name] is None else f"{values[name]:.2f} [{low:.2f}, {high:.2f}]"

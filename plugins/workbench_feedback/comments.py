@@ -25,7 +25,7 @@ _FORM = 'Write {"run": "last", "row": ID, "comment": TEXT}, {"log": FILE, "comme
 
 @dataclass(frozen=True, slots=True)
 class Comment:
-    """What somebody wrote on a trace. place: `FILE:LINE`; trace: its number."""
+    """A person's comment on a trace. place: `FILE:LINE`; trace: its number."""
 
     place: str
     text: str
@@ -71,7 +71,7 @@ def read_comments(path: Path, database: str = "workbench.db") -> Comments:
     finally:
         reading.close()
     if not reading.comments:
-        raise SpecError(f"{path} holds no comments", hint=f"A line is one comment. {_FORM}")
+        raise SpecError(f"{path} contains no comments", hint=f"A line is one comment. {_FORM}")
     return Comments(tuple(reading.comments), tuple(reading.traces), tuple(dict.fromkeys(reading.runs)))
 
 
@@ -159,7 +159,7 @@ class _Reading:
             logs += load_logs(place)
         asked = value.get("trace")
         if asked is None and len(logs) > 1:
-            raise fail(f"{name} holds {len(logs)} logs", f'Name one with "trace", e.g. {logs[0].id!r} or 0.')
+            raise fail(f"{name} contains {len(logs)} logs", f'Name one with "trace", e.g. {logs[0].id!r} or 0.')
         if asked is None:
             return logs[0]
         if isinstance(asked, int) and 0 <= asked < len(logs):
@@ -171,7 +171,7 @@ class _Reading:
 
 
 def _is_name(value: Any) -> bool:
-    """Whether a value is a text or a number that can name a run, a row or a file."""
+    """Return True if a value is a text or a number that can name a run, a row or a file."""
     if isinstance(value, str):
         return bool(value.strip()) and "\0" not in value
     return isinstance(value, int) and not isinstance(value, bool)

@@ -112,7 +112,7 @@ def ask_matches(aspects: Sequence[Aspect], traits: Sequence[Trait], metrics: Seq
 
 
 def can_match(aspects: Sequence[Aspect], traits: Sequence[Trait]) -> bool:
-    """Whether there is anything to ask: an aspect and a trait of one sign."""
+    """Return True if there is anything to ask: an aspect and a trait of one sign."""
     return bool({a.sign for a in aspects} & {t.rating for t in traits})
 
 

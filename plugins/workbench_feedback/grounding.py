@@ -33,7 +33,7 @@ Leave out what is about no step. Answer with JSON and nothing else:
 
 @dataclass(frozen=True, slots=True)
 class Aspect:
-    """One thing that a comment says of a behaviour.
+    """A thing that a comment says of a behaviour.
 
     Args:
         trace: number of the trace.
@@ -68,7 +68,7 @@ class Grounded:
 
 
 def show_log(log: Log, window: int) -> str:
-    """A log as a part of a prompt of so many tokens. The right answer is not shown."""
+    """A log as a part of a prompt with a maximum of tokens. The right answer is not shown."""
     room = window * TOKEN
     parts = [f"Problem:\n{shorten(log.question, room // 4)}"] if log.question else []
     if log.outcome:

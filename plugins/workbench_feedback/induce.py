@@ -1,4 +1,4 @@
-"""The course of `workbench induce`: comments to metrics, and what these cover, under a budget.
+"""The course of `workbench data induce`: comments to metrics, and what these cover, under a budget.
 
 Source: AutoLibra (Zhu et al., "Agent Metric Induction from Open-Ended Human Feedback", arXiv 2505.02820). Its loop is
 kept: ground, cluster, induce, judge, match. The number of metrics is the one with the best balance of coverage and
@@ -81,7 +81,7 @@ class InducedSet:
     stopped: str | None = None
 
     def report(self) -> dict[str, Any]:
-        """How the metrics were made and what they cover, as the file has it."""
+        """Describe the making and coverage of the metrics, as in the file."""
         return {
             "run": self.run,
             "counts": self.counts,
@@ -142,7 +142,7 @@ def check_numbers(settings: Induction) -> None:
     if settings.least > settings.most:
         raise SpecError(
             f"the fewest metrics ({settings.least}) are more than the most ({settings.most})",
-            hint="Write e.g. --least 2 --most 8.",
+            hint="Write e.g. --min-metrics 2 --max-metrics 8.",
         )
 
 

@@ -27,7 +27,7 @@ this step. Answer with JSON and nothing else, one entry for each metric:
 
 @dataclass(frozen=True, slots=True)
 class Trait:
-    """What a trace shows by a metric. metric: its place in the list; rating: 1 or -1."""
+    """A trait that a trace shows by a metric. metric: its place in the list; rating: 1 or -1."""
 
     metric: int
     rating: int

@@ -24,7 +24,7 @@ class Induced:
     row fails with the kind `judge`. The feedback names each trait with its evidence, and what bad ones should be.
 
     Args:
-        file: that `workbench induce` wrote, or of that form.
+        file: that `workbench data induce` wrote, or of that form.
         only: names of metrics; None: all of the file.
         max_tokens: of the judge's answer.
         window: tokens of its prompt, roughly; longer steps are cut.

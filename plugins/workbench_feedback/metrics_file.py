@@ -64,12 +64,12 @@ def write_metrics(path: Path, metrics: Sequence[InducedMetric], induced: Mapping
     """Write the file, whole or not at all."""
     made = _dumped(metrics)
     tree = {"metrics": made, "induced": {**induced, "metrics_digest": digest(made)}}
-    head = "# Made by `workbench induce`. Edit names, definitions and examples; use it with metric: {induced: FILE}.\n"
+    head = "# Made by `workbench data induce`. You may edit names and examples. Use with metric: {induced: FILE}.\n"
     write_whole(path, head + dump_yaml(tree))
 
 
 def is_unedited(path: Path) -> bool:
-    """Whether a file holds metrics as they were written; one that somebody edited must not be written over."""
+    """Return True if a file holds metrics as they were written; one that somebody edited must not be written over."""
     try:
         found = MetricsFile.model_validate(load_yaml_file(path).value)
     except (SpecError, ValidationError):

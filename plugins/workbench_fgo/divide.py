@@ -37,7 +37,7 @@ def split_by_group(
 
 
 def classify_failure(result: Result) -> str:
-    """What kind of failure a result is: its recorded kind or written feedback, and what was answered; "" if right."""
+    """Classify the failure of a result: its recorded kind or written feedback, and what was answered; "" if right."""
     if (result.score or 0.0) >= 1.0:
         return ""
     return f"{result.failure or result.feedback or 'wrong'} {sorted(map(str, result.prediction.values()))}"

@@ -15,7 +15,7 @@ Scored = tuple[float, Workflow]
 
 
 async def merge_workflows(proposer: Proposer, base: Workflow, group: Sequence[Scored], replica: int) -> Workflow | None:
-    """One workflow with what each of a group learned since `base`; None if the proposer fails.
+    """A workflow with what each of a group learned since `base`; None if the proposer fails.
 
     group: (score, workflow), the best first. Prompts that differ are merged by the proposer; demos, functions and other
     lists of rows are united, of two rows with one name the better workflow's; other settings are the best workflow's.

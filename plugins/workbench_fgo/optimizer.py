@@ -44,11 +44,11 @@ class Fgo(Optimizer):
     inner: str | dict[str, dict[str, Any]] = Field(
         {"rewrite": {"width": 1}}, description="the optimizer for each part, as under `optimize:`"
     )
-    part_size: int = Field(12, ge=1, description="training rows in a part at most")
+    part_size: int = Field(12, ge=1, description="maximum number of train rows per part")
     divide: Literal["random", "type", "failures"] = Field(
         "random", description="how: at random, by the field named in `by`, or by how the start fails on a row"
     )
-    by: str | None = Field(None, description="for `divide: type`: the field of the data that holds the type")
+    by: str | None = Field(None, description="for `divide: type`: the data field with the type")
     fan_in: int = Field(2, ge=2, le=16, description="workflows that one merge takes")
     guard_rows: int = Field(16, ge=2, description="rows on which a merge is compared with its inputs")
     tries: int = Field(2, ge=1, le=10, description="attempts at a merge that is not worse than its inputs")
@@ -67,7 +67,7 @@ class Fgo(Optimizer):
     @model_validator(mode="after")
     def _divisible(self) -> Fgo:
         if self.divide == "type" and not self.by:
-            raise ValueError("`divide: type` needs `by`, the field of the data that holds the type")
+            raise ValueError("`divide: type` needs `by`, the data field with the type")
         return self
 
     def reads_search(self) -> bool:

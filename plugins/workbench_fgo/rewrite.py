@@ -21,9 +21,9 @@ class Rewrite(Optimizer):
     powers = {}
 
     rounds: int = Field(6, ge=1, le=1000, description="rounds at most")
-    width: int = Field(2, ge=1, le=32, description="instructions asked for in a round")
+    width: int = Field(2, ge=1, le=32, description="number of instructions per round")
     patience: int = Field(3, ge=1, le=1000, description="rounds without a better workflow before it ends")
-    batch: int | None = Field(16, ge=1, description="training rows shown in a round, drawn at random; null: all")
+    batch: int | None = Field(16, ge=1, description="number of random train rows shown per round; null: all")
     shown: int = Field(100_000, ge=200, description="characters of results in a prompt")
     temperature: float = Field(0.8, ge=0, le=2, description="of the proposer")
     guided: bool = Field(

@@ -16,4 +16,4 @@ def register_optimizers(register: workbench.plugins.hookspecs.Register) -> None:
 def register_commands(cli: Any) -> None:
     from workbench_forge.commands import functions_command
 
-    cli.add_command(functions_command)
+    cli.add_command(functions_command, under="agent")

@@ -1,4 +1,4 @@
-"""`workbench functions`: list, test and serve the functions in a workflow file."""
+"""`workbench agent functions`: list, test and serve the functions in a workflow file."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ import click
 
 from workbench.base.text import indented, one_line
 from workbench.cli import echo_json, say
+from workbench.cli.options import FILE, JSON
 
 if TYPE_CHECKING:
     from workbench.runtime import Sandbox
     from workbench.task import Function
-
-_FILE = click.argument("file", type=click.Path(path_type=Path))
-_JSON = click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
 
 
 @click.group("functions")
@@ -25,8 +23,8 @@ def functions_command() -> None:
 
 
 @functions_command.command("list")
-@_FILE
-@_JSON
+@FILE
+@JSON
 def list_command(file: Path, as_json: bool) -> None:
     """List the functions of FILE with their arguments."""
     found = _read(file)
@@ -39,10 +37,13 @@ def list_command(file: Path, as_json: bool) -> None:
 
 
 @functions_command.command("test")
-@_FILE
-@_JSON
+@FILE
+@JSON
 def test_command(file: Path, as_json: bool) -> None:
-    """Run each function's own test in the sandbox. Exits with code 1 if one fails."""
+    """Run the tests of the functions in the sandbox.
+
+    Exits with code 1 if one fails.
+    """
     import asyncio
 
     functions = _read(file)
@@ -91,9 +92,12 @@ async def _failure(function: Function, sandbox: Sandbox) -> str | None:
 
 
 @functions_command.command("serve")
-@_FILE
+@FILE
 def serve_command(file: Path) -> None:
-    """Serve the functions of FILE as MCP tools on stdin and stdout, each call in the sandbox (extra [mcp])."""
+    """Serve the functions of FILE as MCP tools.
+
+    The transport is stdin and stdout. Each call runs in the sandbox. Needs the extra [mcp].
+    """
     import asyncio
 
     from workbench_forge.serve import serve
@@ -102,7 +106,7 @@ def serve_command(file: Path) -> None:
 
 
 def _read(file: Path) -> list[Function]:
-    """The functions of a file, which are text in it; the Python that it names beside them is not loaded."""
+    """Read the functions of a file, which are text in it. The Python that it names beside them is not loaded."""
     from workbench.spec import without_user_code
     from workbench.task import read_library
 

@@ -173,7 +173,7 @@ class Forge(Optimizer):
         tools: Collection[str],
         replica: int,
     ) -> Action | None:
-        """One usable edit; None after `tries` unusable answers."""
+        """A usable edit; None after `tries` unusable answers."""
 
         async def read(text: str) -> Action:
             action = read_action(text, functions, self.max_functions, self.imports, tools)

@@ -1,4 +1,4 @@
-"""What the proposer is told: of train alone, and as much as `shown` characters hold.
+"""Prompts of the proposer: from train alone, within `shown` characters.
 
 Of these the functions have at most a half, lists that failed a quarter, and the examples what is left.
 """

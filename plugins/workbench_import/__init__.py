@@ -1,4 +1,4 @@
-"""`workbench import`: DSPy programs, promptfoo configurations and datasets of Inspect as workflows."""
+"""`workbench data import`: DSPy programs, promptfoo configurations and datasets of Inspect as workflows."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from workbench import hookimpl
 
 @hookimpl
 def register_commands(cli: Any) -> None:
-    from workbench.cli.importing import import_group
     from workbench_import.commands import import_command
 
-    import_group(cli).add_command(import_command)
+    cli.add_command(import_command, under="data")
 
 
 @hookimpl

@@ -74,7 +74,7 @@ class Assertions:
 
 
 def _fault(answer: str, assertion: Any) -> str | None:
-    """What an answer fails of an assertion. A pattern that takes too long is failed, also one with `not-`."""
+    """Explain how an answer fails an assertion. A pattern that takes too long fails, also one with `not-`."""
     try:
         return None if meets(answer, assertion) else f"{assertion['type']}: {assertion.get('value', '')!s:.100}"
     except TooSlow as error:
@@ -82,7 +82,7 @@ def _fault(answer: str, assertion: Any) -> str | None:
 
 
 def meets(answer: str, assertion: Any) -> bool:
-    """Whether an answer meets an assertion. Raises ValueError for one that is none, TooSlow for its pattern."""
+    """Return True if an answer meets an assertion. Raises ValueError for one that is none, TooSlow for its pattern."""
     if not is_dict(assertion) or str(assertion.get("type", "")).removeprefix("not-") not in CHECKS:
         raise ValueError(f"{assertion!s:.100} is not an assertion; types: {', '.join(CHECKS)}")
     kind = str(assertion["type"])

@@ -1,4 +1,4 @@
-"""`workbench import`: what another tool wrote, as a workflow file with its data."""
+"""`workbench data import`: programs and data of other tools as a workflow."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from workbench.base.text import one_line
 from workbench.cli import say
 
 
-@click.command("path")
+@click.command("import")
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option(
-    "--out", required=True, type=click.Path(path_type=Path), help="A new folder for workflow.yaml and its data."
+    "--out", required=True, type=click.Path(path_type=Path), help="New output folder for the workflow and its data."
 )
 @click.option(
     "--from",
     "source",
     type=click.Choice(["dspy", "promptfoo", "inspect"]),
-    help="What PATH is (default: by its content).",
+    help="Format of PATH. [default: by its content]",
 )
-@click.option("--data", type=click.Path(path_type=Path), help="Rows for a DSPy program, whose state holds none.")
-@click.option("--metric", help="The metric, e.g. 'exact_match(answer)' (default: by what PATH says).")
+@click.option("--data", type=click.Path(path_type=Path), help="Rows for a DSPy program, which has none.")
+@click.option("--metric", help="Metric, e.g. 'exact_match(answer)'. [default: from PATH]")
 @click.option(
     "--signature",
     "signatures",
     multiple=True,
     metavar="NAME=SIGNATURE",
-    help="Inputs and outputs of a DSPy predictor, which its JSON state does not tell apart.",
+    help="Signature of a DSPy predictor, which its JSON state lacks. Repeatable.",
 )
-@click.option("--run-code", is_flag=True, help="Read a pickled DSPy program, which runs what its author put in it.")
+@click.option("--run-code", is_flag=True, help="Load a pickled DSPy program. This runs its author's code.")
 def import_command(
     path: Path,
     out: Path,
@@ -40,9 +40,10 @@ def import_command(
     signatures: tuple[str, ...],
     run_code: bool,
 ) -> None:
-    """Make a workflow of a saved DSPy program, a promptfoo configuration or a dataset of Inspect. Short: import PATH.
+    """Import from DSPy, promptfoo or Inspect.
 
-    Calls no model. Runs no code of PATH, and reads nothing outside its folder.
+    PATH is a saved DSPy program, a promptfoo configuration or an Inspect dataset. Calls no model, runs no code of PATH
+    and reads nothing outside its folder.
     """
     from workbench_import.imported import Wishes, import_path
 

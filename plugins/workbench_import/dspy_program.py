@@ -38,7 +38,7 @@ def read(path: Path, wishes: Wishes) -> Imported:
     if unused:
         raise SpecError(f"--signature names '{min(unused)}'", hint=f"Predictors: {', '.join(states)}.")
     if not nodes:
-        raise SpecError(f"{path} holds no predictors", hint="Save the program with program.save('program.json').")
+        raise SpecError(f"{path} contains no predictors", hint="Save the program with program.save('program.json').")
     if len(nodes) > 1:
         found.left.append(
             "forward(): it is Python. Fields of one name flow between the nodes; or keep the module as it is, as a "
@@ -50,7 +50,7 @@ def read(path: Path, wishes: Wishes) -> Imported:
     found.tree = {"name": "imported", **({"lm": lm} if lm else {}), "nodes": nodes, "budget": {"calls": 1000}}
     found.tree["metric"] = wishes.metric or f"exact_match({output})"
     if not wishes.metric:
-        found.guessed.append(f"the metric: exact_match({output}); a program holds none (--metric)")
+        found.guessed.append(f"the metric: exact_match({output}); a program has none (--metric)")
     _add_rows(found, last, wishes)
     return found
 
@@ -191,10 +191,10 @@ def _add_rows(found: Imported, node: Mapping[str, Any], wishes: Wishes) -> None:
     demos = node.get("demos", [])
     if not is_list(demos) or len(demos) < LEAST_ROWS or len(found.tree["nodes"]) > 1:
         raise SpecError(
-            "a saved program holds no rows to evaluate it on",
+            "a saved program has no rows for evaluation",
             hint="Name a file of them: --data rows.jsonl (or .csv, .json), with the program's inputs and its labels.",
         )
     found.rows = [dict(demo) for demo in demos]
     found.guessed.append(
-        "the rows: the program's demos, for want of --data; the prompt shows them, so their score is not to be trusted"
+        "the rows: the program's demos, as --data is missing; the prompt shows them, so their score is unreliable"
     )

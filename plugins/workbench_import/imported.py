@@ -1,4 +1,4 @@
-"""What was imported: a workflow file, rows, and an account of what was taken and what was left out."""
+"""The result of an import: a workflow file, rows, and an account of what was taken and what was left out."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SUFFIXES = ("csv", "tsv", "json", "jsonl", "ndjson", "xlsx")
 
 @dataclass(frozen=True)
 class Wishes:
-    """What the user adds. signatures: NAME=SIGNATURE for predictors of DSPy."""
+    """Options of the user. signatures: NAME=SIGNATURE for predictors of DSPy."""
 
     data: Path | None = None
     metric: str | None = None
@@ -88,7 +88,7 @@ class Imported:
         data = data_section(name, len(rows))
         if "split" not in data:
             self.guessed.append(
-                f"the rows are for `eval` alone: there are {len(rows)}, and optimize needs at least {LEAST_ROWS}"
+                f"the rows are enough for `eval` only: there are {len(rows)}, and optimize needs at least {LEAST_ROWS}"
             )
         text = dump_yaml({**head, "data": data, "metric": metric, "nodes": nodes, **tree})
         write_whole(out / "workflow.yaml", "# Made by `workbench import`.\n" + text)
@@ -138,13 +138,13 @@ def import_path(path: Path, source: str | None, wishes: Wishes) -> Imported:
 
 
 def detect(path: Path) -> str:
-    """Which tool wrote a file. Raises SpecError if that cannot be told."""
+    """Find the tool that wrote a file. Raises SpecError if it is unknown."""
     if path.is_dir() or path.suffix == ".pkl":
         if path.is_file() or (path / "program.pkl").is_file() or (path / "program.json").is_file():
             return "dspy"
         if found := next((n for n in ("promptfooconfig.yaml", "promptfooconfig.yml") if (path / n).is_file()), None):
             raise SpecError(f"{path} is a folder", hint=f"Name the file: {path / found}.")
-        raise SpecError(f"{path} holds no program of DSPy's (program.json or program.pkl)", hint="Name a file.")
+        raise SpecError(f"{path} contains no DSPy program (program.json or program.pkl)", hint="Name a file.")
     if reader_of(path.name) in _SUFFIXES and path.suffix.lower() != ".json":
         return "inspect"
     value = read_value(path)

@@ -133,7 +133,8 @@ def _table_test(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _written_assertion(cell: str) -> dict[str, Any]:
-    """What a cell demands: `TYPE: VALUE`, `TYPE(THRESHOLD): VALUE`, a file with code, or else a text that is equal."""
+    """Parse the assertion of a cell: `TYPE: VALUE`, `TYPE(THRESHOLD): VALUE`, a file with code, or else a text that is
+    equal."""
     found = _ASSERTION.fullmatch(cell)
     if found is None or (found["value"] is None and "-" not in found["type"]):  # a word alone may be an answer
         code = _CODE_FILE.match(cell)
@@ -210,5 +211,5 @@ def _named(
     """Rows without variables that no field can be named after."""
     wrong = sorted({name for variables, _ in rows for name in variables if not name.isidentifier()})
     if wrong:
-        found.left.append(f"variables that are no names: {', '.join(wrong)}")
+        found.left.append(f"variables that are not names: {', '.join(wrong)}")
     return [({k: v for k, v in variables.items() if k not in wrong}, asserts) for variables, asserts in rows]

@@ -11,4 +11,4 @@ from workbench import hookimpl
 def register_commands(cli: Any) -> None:
     from workbench_label.commands import label_command
 
-    cli.add_command(label_command)
+    cli.add_command(label_command, under="Measure")

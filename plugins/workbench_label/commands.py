@@ -10,13 +10,13 @@ import click
 
 from workbench.base.text import indented, one_line
 from workbench.cli import ask_text, echo_json, say
-from workbench.cli.run_commands import DB
+from workbench.cli.options import DB, JSON, limit_option
 
 if TYPE_CHECKING:
     from workbench.kit.labels import Item, RunAnswers
     from workbench.proof import Label
 
-#: Endings by which a TARGET that does not exist is known to be meant as a file.
+#: Suffixes by which a missing TARGET is known to be a file.
 _FILES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".xlsx", ".parquet")
 #: Characters of a cell that are shown.
 _SHOWN = 4000
@@ -24,28 +24,28 @@ _SHOWN = 4000
 
 @click.command("label")
 @click.argument("target", default="last")
-@click.option("--labels", "place", type=click.Path(path_type=Path, dir_okay=False), help="The file of labels.")
-@click.option("--by", help="Who labels (default: the name of the account).")
-@click.option("--field", help="The field with the answer (default: the one that the metric reads; of a file: output).")
-@click.option("--rows", "most", type=click.IntRange(min=1), help="Stop after so many answers.")
-@click.option("--report", is_flag=True, help="Ask nothing: say how far labellers agree, and how a judge does.")
+@click.option("--labels", "place", type=click.Path(path_type=Path, dir_okay=False), help="File of the labels.")
+@click.option("--by", help="Name of the labeller. [default: the user name]")
+@click.option("--field", help="Field with the answer. [default: the metric's field; for a file: output]")
+@limit_option("Label at most this many answers.")
+@click.option("--report", is_flag=True, help="Show the agreement among labellers and with the judge, and ask nothing.")
 @DB
-@click.option("--json", "as_json", is_flag=True, help="With --report: one line of JSON on stdout.")
+@JSON
 def label_command(
     target: str,
     place: Path | None,
     by: str | None,
     field: str | None,
-    most: int | None,
+    limit: int | None,
     report: bool,
     db: str,
     as_json: bool,
 ) -> None:
-    """Score answers by hand: of TARGET, a run (default: the last) or a file of rows.
+    """Score answers by hand, blind, to calibrate a judge.
 
-    Of a run of `optimize` these are the sealed answers of baseline and winner, in random order and without a name. Each
-    label is written at once, and the same command goes on where it was stopped. `proof: {labels: FILE}` in the workflow
-    then lets a judge prove a gain: see `workbench resume`.
+    TARGET is a run or a file of rows. For a run of `optimize`, these are the sealed answers of baseline and winner,
+    shuffled and unnamed. Each label is saved at once, and the same command continues after a stop. With
+    `proof: {labels: FILE}` in the workflow, a judge can then prove a gain: see `workbench resume`.
     """
     import getpass
 
@@ -71,7 +71,7 @@ def label_command(
     items = order_items(answers)
     left = [item for item in items if (item.row, item.key) not in done]
     say(f"{len(items)} answers, {len(items) - len(left)} of them labelled by {one_line(name)}")
-    given = _label_all(left[:most], place, name)
+    given = _label_all(left[:limit], place, name)
     what = "1 label" if given == 1 else f"{given} labels"
     say(f"{what} written to {one_line(place)}. Next: workbench label {one_line(target)} --report")
 

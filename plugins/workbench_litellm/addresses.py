@@ -27,7 +27,7 @@ def check_addresses(model: str, extra: Mapping[str, Any], api_base: str | None =
     """Raise SpecError for an address or a key outside `api_base` and `api_key_env`, and for an `api_base` that would be
     sent other credentials. Addresses within headers and messages are data."""
     if "://" in model:
-        raise SpecError(f"'{model}' holds an address", hint="Write it as api_base, under lm.", path=("model",))
+        raise SpecError(f"'{model}' contains an address", hint="Write it as api_base, under lm.", path=("model",))
     providers = {str(extra.get("custom_llm_provider")), model.partition("/")[0]}
     if api_base and not is_loopback(api_base) and (own := providers & _OWN_CREDENTIALS):
         raise SpecError(
@@ -40,5 +40,5 @@ def check_addresses(model: str, extra: Mapping[str, Any], api_base: str | None =
             hint = "Write api_base under lm: no key is sent there that api_key_env does not name."
             raise SpecError(f"'{key}' is an address, which cannot be set under extra", hint=hint, path=("extra", key))
         if key in _KEYS or any(isinstance(part, str) and part.strip().startswith(_SECRET) for part in walk(value)):
-            hint = "Write api_key_env under lm, with the name of the variable that holds the key."
+            hint = "Write api_key_env under lm, with the name of the variable for the key."
             raise SpecError(f"'{key}' is a secret, which cannot be set under extra", hint=hint, path=("extra", key))

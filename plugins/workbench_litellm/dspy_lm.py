@@ -313,8 +313,8 @@ class _NoRetries(int):
 
 
 def _behind(error: BaseException | None) -> str | None:
-    """What the transport or the reader of the answer says, behind the errors of DSPy and LiteLLM: both call it a
-    connection's fault or a server's whether a request never left, its answer broke off, or could not be read."""
+    """Find the message of the transport or of the reader of the answer behind the errors of DSPy and LiteLLM: both call
+    it a connection's fault or a server's whether a request never left, its answer broke off, or could not be read."""
     while error is not None:
         if isinstance(error, json.JSONDecodeError | UnicodeDecodeError | RecursionError):
             return "bad_body"

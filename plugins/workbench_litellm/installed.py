@@ -1,4 +1,4 @@
-"""Whether LiteLLM is there, which only the models need that DSPy's own client does not serve."""
+"""Detection of LiteLLM, which only models need that DSPy's own client does not serve."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from workbench.errors import SpecError
 
 
 def has_litellm() -> bool:
-    """Whether LiteLLM is installed; it is not imported."""
+    """Return True if LiteLLM is installed; it is not imported."""
     return package_folder("litellm") is not None
 
 

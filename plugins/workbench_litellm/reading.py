@@ -1,4 +1,4 @@
-"""What DSPy's answers and errors mean, by the one table of dialects (`workbench.lm.dialects`).
+"""Reading of DSPy's answers and errors, by the one table of dialects (`workbench.lm.dialects`).
 
 DSPy normalizes both; where the server's own body came with it, its words are read, which say more.
 """
@@ -93,7 +93,7 @@ def read_answer(answer: lm15.Response, request: Request) -> Response:
 
 
 def read_error(error: Exception) -> FailureKind:
-    """What an error of DSPy's means: by the server's codes and words, then by its class, then by the status."""
+    """Classify an error of DSPy: by the server's codes and words, then by its class, then by the status."""
     known = next((kind for cls, kind in _KINDS if isinstance(error, cls)), FailureKind.BAD_REQUEST)
     status, body = error_body(error)
     code = body["error"].get("code")
@@ -106,7 +106,7 @@ def read_error(error: Exception) -> FailureKind:
 
 
 def is_refusal(error: Exception) -> bool:
-    """Whether a filter of the provider's stopped the prompt or the answer, which DSPy makes an error of."""
+    """Return True if a filter of the provider's stopped the prompt or the answer, which DSPy makes an error of."""
     status, body = error_body(error)
     code = body["error"].get("code")
     if status is None:
@@ -115,7 +115,7 @@ def is_refusal(error: Exception) -> bool:
 
 
 def _end(code: Any) -> str:
-    """What the code of an error says as a word for the end of an answer: DSPy has some of Gemini's there."""
+    """Read the code of an error as a word for the end of an answer: DSPy has some of Gemini's there."""
     try:
         return read_finish(code, "said", False)
     except LMError:
@@ -203,7 +203,7 @@ def _usage(usage: lm15.Usage, body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _at(value: Any, *path: str | int) -> Any:
-    """What stands at a place in a body; None if there is none."""
+    """Return the value at a place in a body; None if there is none."""
     for step in path:
         if isinstance(step, int):
             value = value[step] if is_list(value) and step < len(value) else None

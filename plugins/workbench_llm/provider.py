@@ -140,7 +140,7 @@ class LLMModel:
 
 
 def _kind(error: Exception, status: Any, needs_key: type[Exception]) -> str:
-    """What the exception of an unknown plugin means: by HTTP status and body if it has them, else by its name."""
+    """Classify the exception of an unknown plugin: by HTTP status and body if it has them, else by its name."""
     name = type(error).__name__
     if isinstance(error, needs_key):
         return "auth"
@@ -154,7 +154,7 @@ def _kind(error: Exception, status: Any, needs_key: type[Exception]) -> str:
 
 
 def _turns(messages: tuple[Message, ...]) -> dict[str, Any]:
-    """One question as `prompt`, which every plugin understands; a longer conversation as `messages`."""
+    """A question as `prompt`, which every plugin understands; a longer conversation as `messages`."""
     import llm
 
     system = "\n\n".join(str(m["content"]) for m in messages if m["role"] in ("system", "developer"))

@@ -1,4 +1,4 @@
-"""`workbench mcp`: a server by which coding agents use workbench."""
+"""`workbench agent mcp`: a server by which coding agents use workbench."""
 
 from __future__ import annotations
 
@@ -11,4 +11,4 @@ from workbench import hookimpl
 def register_commands(cli: Any) -> None:
     from workbench_mcp.commands import mcp_command
 
-    cli.add_command(mcp_command)
+    cli.add_command(mcp_command, under="agent")

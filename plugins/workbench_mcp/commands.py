@@ -1,4 +1,4 @@
-"""`workbench mcp`: workbench as a server on stdio for coding agents."""
+"""`workbench agent mcp`: a server on stdio for coding agents."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from workbench.cli import fail, say
+from workbench.cli.options import DB
 
 
 @click.command("mcp")
@@ -14,14 +15,15 @@ from workbench.cli import fail, say
     "--root",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     default=Path(),
-    help="The folder of the files that may be used. Default: the current one.",
+    help="Folder that the coding agent may use. [default: the current folder]",
 )
-@click.option("--db", default="workbench.db", envvar="WORKBENCH_DB", show_default=True, help="Run database.")
-@click.option("--skill", is_flag=True, help="Print SKILL.md, which teaches a coding agent to use workbench, and end.")
+@DB
+@click.option("--skill", is_flag=True, help="Print SKILL.md, instructions for coding agents, and exit.")
 def mcp_command(root: Path, db: str, skill: bool) -> None:
-    """Serve validate, estimate, optimize, show, attribute and more to a coding agent, by MCP on stdin and stdout.
+    """Serve workbench to a coding agent over MCP.
 
-    A file that runs code is refused until you trust it (`workbench trust`): the agent cannot do that for you.
+    Its tools are validate, estimate, optimize, show, attribute and more. The transport is stdin and stdout. A file that
+    runs code is refused until you trust it (`workbench trust`). The coding agent cannot do that.
     """
     if skill:
         return say(Path(__file__).with_name("SKILL.md").read_text(encoding="utf-8"), nl=False)

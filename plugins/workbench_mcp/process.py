@@ -1,4 +1,4 @@
-"""Runs a command of workbench in a process of its own, and tells how it goes.
+"""Runs a command of workbench in a process of its own, and reports its progress.
 
 So nothing that a workflow prints gets into the protocol, and a cancelled call is an interrupted run, which can be
 resumed.
@@ -74,9 +74,9 @@ async def run_command(arguments: Sequence[str], root: Path, report: Report | Non
     return code, out
 
 
-async def run_json(arguments: Sequence[str], root: Path, report: Report | None = None) -> Any:
-    """Run a command with `--json`; returns what it printed. Raises CommandFailed where that is an error."""
-    code, out = await run_command([*arguments[:1], "--json", *arguments[1:]], root, report)
+async def run_json(command: Sequence[str], arguments: Sequence[str], root: Path, report: Report | None = None) -> Any:
+    """Run a command with `--json` and return the value that it printed. Raises CommandFailed if that is an error."""
+    code, out = await run_command([*command, "--json", *arguments], root, report)
     try:
         found = json.loads(out.strip().splitlines()[-1])
     except (ValueError, IndexError):

@@ -46,7 +46,7 @@ class Tools:
         found = (self.root / path).resolve()
         if not found.is_relative_to(self.root):
             raise ToolError(
-                f"{path} lies outside of {self.root}, the root of this server (workbench mcp --root FOLDER)"
+                f"{path} lies outside of {self.root}, the root of this server (workbench agent mcp --root FOLDER)"
             )
         return str(found)
 
@@ -65,7 +65,7 @@ class Tools:
     async def _ask(self, command: str, *arguments: str, progress: Context | None = None) -> Any:
         report = None if progress is None else progress.report_progress
         try:
-            return await run_json([command, *arguments], self.root, report)
+            return await run_json(command.split(), arguments, self.root, report)
         except CommandFailed as failed:
             raise ToolError(str(failed)) from None
 
@@ -78,8 +78,8 @@ class Tools:
         return await self._ask("validate", *(["--deep"] if deep else []), "--", self._inside(file))
 
     async def estimate(self, file: File) -> dict[str, Any]:
-        """What optimizing a file would cost in calls, tokens, dollars and minutes, and the smallest gain that its test
-        rows could show. Costs nothing."""
+        """Estimate the cost of optimizing a file in calls, tokens, dollars and minutes, and the smallest gain that its
+        test rows could show. Costs nothing."""
         return await self._ask("estimate", self.db, "--", self._inside(file))
 
     async def optimize(
@@ -122,7 +122,7 @@ class Tools:
         self,
         ctx: Context,
         file: File,
-        split: Annotated[Literal["train", "val"], Field(description="whose rows; test is sealed")] = "val",
+        split: Annotated[Literal["train", "val"], Field(description="split to score; test is sealed")] = "val",
         budget_calls: Calls = None,
         budget_usd: Usd = None,
     ) -> dict[str, Any]:
@@ -133,14 +133,14 @@ class Tools:
 
     async def runs(self, most: Annotated[int, Field(ge=1, le=1000)] = 20) -> dict[str, Any]:
         """The runs in the database, newest first: status, score or gain, tags."""
-        return {"runs": await self._ask("runs", self.db, f"-n{most}")}
+        return {"runs": await self._ask("runs list", self.db, f"-n{most}")}
 
     async def show(
         self,
         run: Run = "last",
         failures: Annotated[bool, Field(description="rows that score below 1, with why")] = False,
         row: Annotated[str | None, Field(description="id of a row: its steps and prompts")] = None,
-        calls: Annotated[int, Field(ge=0, le=200, description="so many of its calls of models")] = 0,
+        calls: Annotated[int, Field(ge=0, le=200, description="number of its model calls to show")] = 0,
     ) -> dict[str, Any]:
         """A run: its report, its candidates, and on request failures, a row, or calls. Costs nothing."""
         asked = [*(["--failures"] if failures else []), *([f"--row={row}"] if row else [])]
@@ -148,7 +148,7 @@ class Tools:
         return await self._ask("show", self.db, *asked, "--", self._run(run))
 
     async def diff(self, run: Run = "last", candidate: Candidate = None) -> dict[str, Any]:
-        """What a candidate changes in the workflow: address, old and new value."""
+        """Show the changes that a candidate makes to the workflow: address, old and new value."""
         return {"changes": await self._ask("diff", self.db, "--", self._run(run), *([candidate] if candidate else []))}
 
     async def export(self, run: Run = "last", candidate: Candidate = None) -> dict[str, Any]:
@@ -172,17 +172,17 @@ class Tools:
         ] = "spectrum",
         split: Annotated[
             Literal["train", "val", "test"] | None,
-            Field(description="whose rows: val of a run of evaluate (default), test of one of optimize"),
+            Field(description="split to examine: val for a run of evaluate (default), test for one of optimize"),
         ] = None,
         calls: Annotated[int, Field(ge=1, description="most calls of models")] = 100,
-        limit: Annotated[int | None, Field(ge=1, description="only so many failed rows")] = None,
+        limit: Annotated[int | None, Field(ge=1, description="maximum number of failed rows")] = None,
     ) -> dict[str, Any]:
         """Which node and which step decided that rows of a run failed. All methods but spectrum, random and majority
         pay for models."""
         most = [*([f"--limit={limit}"] if limit else []), *([f"--split={split}"] if split else [])]
-        asked = [] if method in ("spectrum", "random", "majority") else [f"--calls={calls}"]
+        asked = [] if method in ("spectrum", "random", "majority") else [f"--budget-calls={calls}"]
         of = ["--run", "--", self._run(run)]
-        return await self._ask("attribute", self.db, f"--method={method}", *asked, *most, *of, progress=ctx)
+        return await self._ask("agent attribute", self.db, f"--method={method}", *asked, *most, *of, progress=ctx)
 
 
 def _budget(calls: int | None, usd: float | None, minutes: float | None) -> list[str]:

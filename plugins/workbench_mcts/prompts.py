@@ -1,4 +1,4 @@
-"""What the proposer is asked: one change of the structure, in the words that the edits understand."""
+"""Prompts of the proposer: for one change of the structure, in the words that the edits understand."""
 
 from __future__ import annotations
 

@@ -146,7 +146,8 @@ class Search:
                 await self.grow(root, candidate)
 
     def affords(self, candidate: Candidate) -> bool:
-        """Whether the budget covers an evaluation, with a quarter more for retries: an incomplete one is wasted."""
+        """Return True if the budget covers an evaluation, with a quarter more for retries: an incomplete one is
+        wasted."""
         val = list(self.study.val)
         return self.study.affords(candidate.workflow, val + val[: (len(val) + 3) // 4])
 
@@ -160,7 +161,7 @@ class Search:
         return draw(found, weights, self.study.rng)
 
     def spares(self, before: Genome, after: Genome) -> bool:
-        """Whether a guided search leaves out a mutation: it changes only nodes that decide no failure."""
+        """Return True if a guided search leaves out a mutation: it changes only nodes that decide no failure."""
         names = sorted(n for n in {**before.picks, **after.picks} if before.picks.get(n) != after.picks.get(n))
         nodes = [node_of(name) for name in self.design.options]
         return bool(names) and all(self.blame.spares(node_of(n), nodes, self.study.rng) for n in names)

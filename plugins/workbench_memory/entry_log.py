@@ -69,7 +69,7 @@ def _answered(workflow: Workflow, notes: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Shown:
-    """One answer: the split and row, the fields looked up by, the keys of the entries shown, and the score."""
+    """An answer: the split and row, the fields looked up by, the keys of the entries shown, and the score."""
 
     split: str
     row: str

@@ -21,7 +21,7 @@ LEAST_GROUP = 3  # entries that must share a word to be judged together
 
 @dataclass(frozen=True)
 class Answer:
-    """One scored answer: its row, the words of its input, and the keys of the entries shown (none: no memory)."""
+    """A scored answer: its row, the words of its input, and the keys of the entries shown (none: no memory)."""
 
     row: str
     words: frozenset[str]

@@ -21,7 +21,7 @@ Policy = Literal["lexical", "learned", "utility", "recent", "random", "embedding
 
 
 class Entry(NodeConfig):
-    """One memory. An entry without inputs holds for every input and is always shown."""
+    """A memory. An entry without inputs holds for every input and is always shown."""
 
     kind: Literal["example", "case", "insight", "preference"] = Field("example", description="what it is")
     inputs: dict[str, Any] = Field(default_factory=dict, description="the situation: values of the node's input fields")
@@ -41,7 +41,7 @@ class RecallConfig(NodeConfig):
     policy: Policy = Field(
         "lexical",
         description="lexical: nearest by words; learned: by `weights`; utility: nearest, weighted by utility; recent: "
-        "the newest; random: a draw for each input, to explore; embedding: nearest by vectors of `embedder`",
+        "the newest; random: a sample for each input, to explore; embedding: nearest by vectors of `embedder`",
     )
     embedder: str | dict[str, Any] | None = Field(
         None, description="the language model of the policy `embedding`, e.g. openai/text-embedding-3-small or hf:PATH"
@@ -82,7 +82,7 @@ class Recall(NodeKind):
 
     @property
     def max_calls(self) -> int:
-        """One request for the input's vector, and the requests for those of the store, in parts."""
+        """A request for the input's vector, and the requests for those of the store, in parts."""
         return 1 + -(-len(self._specific) // BATCH) if self.config.policy == "embedding" else 0
 
     @property

@@ -48,8 +48,10 @@ class Memory(Optimizer):
         description="retrieval policies to compare, in this order; demos support lexical and utility (the same "
         "for all inputs); embedding needs a recall node with an embedder",
     )
-    k: int = Field(8, ge=1, le=64, description="entries shown at most")
-    size: int = Field(200, ge=1, le=5000, description="entries in a store at most, those of the highest utility")
+    k: int = Field(8, ge=1, le=64, description="maximum number of entries to show")
+    size: int = Field(
+        200, ge=1, le=5000, description="maximum number of entries in a store; those of the highest utility stay"
+    )
     trials: int = Field(3, ge=1, le=100, description="trials: passes over train, each followed by stores to try on val")
     population: int = Field(4, ge=1, le=64, description="stores evaluated in a trial, and kept between trials")
     batch: int = Field(60, ge=1, le=1000, description="training rows in a pass")
@@ -62,9 +64,11 @@ class Memory(Optimizer):
         "weakened; 0: never",
     )
     least: int = Field(4, ge=2, le=1000, description="inputs of val that must have seen entries before they are judged")
-    insights: int = Field(8, ge=1, le=50, description="causal statements at most")
+    insights: int = Field(8, ge=1, le=50, description="maximum number of causal statements")
     edited: str = Field("", description="field of train with the user's own version of the answer, for preferences")
-    edits: int = Field(8, ge=1, le=1000, description="edits to learn from at most; each is one call of the proposer")
+    edits: int = Field(
+        8, ge=1, le=1000, description="maximum number of edits to learn from; each is a call of the proposer"
+    )
     shown: int = Field(6000, ge=500, description="characters of traces in a prompt of the proposer")
     temperature: float = Field(0.0, ge=0, le=2, description="of the proposer")
 
@@ -93,7 +97,7 @@ Insights = tuple[tuple[str, ...], float | None]  # the keys of a list, and the s
 
 @dataclass
 class _Search:
-    """One run of the optimizer."""
+    """A run of the optimizer."""
 
     settings: Memory
     study: Study
@@ -154,8 +158,8 @@ class _Search:
         return True
 
     def _explores(self, trial: int) -> bool:
-        """Whether a trial explores: every other one, if retrieval is learned. Entries that are never shown cannot be
-        judged."""
+        """Return True if a trial explores: every other one, if retrieval is learned. Entries that are never shown
+        cannot be judged."""
         learns = "learned" in self.settings.policies and any(b.site.recall for b in self.banks)
         return learns and trial % 2 == 0 and self._entries()
 
@@ -185,7 +189,7 @@ class _Search:
             lists.append((bank.insights, None))
 
     async def _learn_edits(self, bank: Bank, trial: Evaluation) -> None:
-        """One preference for each answer that a user has rewritten (CIPHER)."""
+        """A preference for each answer that a user has rewritten (CIPHER)."""
         s, name = self.settings, bank.site.outputs[0] if bank.site.outputs else ""
         for result in trial.results:
             if len(self.edits) >= s.edits:

@@ -1,4 +1,4 @@
-"""What the proposer is told, and how its answers are read: causal insights, and preferences behind edits.
+"""Prompts of the proposer, and parsers of its answers: causal insights, and preferences behind edits.
 
 Sources: CLIN (Majumder et al., arXiv 2310.10134) rewrites a short list of causal statements after each trial, from the
 trial and its last three lists; CIPHER (Gao et al., arXiv 2404.15269) asks which preference explains a user's edit. Our

@@ -28,7 +28,7 @@ def join_fields(values: Mapping[str, Any], names: Sequence[str]) -> str:
 
 @cache
 def has_fts5() -> bool:
-    """Whether this SQLite has full-text search."""
+    """Return True if this SQLite has full-text search."""
     connection = sqlite3.connect(":memory:")
     try:
         connection.execute("create virtual table probe using fts5(text)")

@@ -215,8 +215,8 @@ def _accepted(given: dict[str, Any], expected: dict[str, Any]) -> bool:
 
 
 def _equal(given: Any, choice: Any) -> bool:
-    """Whether two values are equal up to case and surrounding spaces. In objects, values may be lists of accepted
-    ones."""
+    """Return True if two values are equal up to case and surrounding spaces. In objects, values may be lists of
+    accepted ones."""
     if isinstance(given, dict) and isinstance(choice, dict) and _accepted(given, choice):
         return True
     return _same(_loose(given), _loose(choice))

@@ -104,7 +104,7 @@ def _canonical(text: str) -> str:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Whether two values are equal. A text also equals the number or truth value that it spells."""
+    """Return True if two values are equal. A text also equals the number or truth value that it spells."""
     if isinstance(a, bool) or isinstance(b, bool):
         return str(a).strip().lower() == str(b).strip().lower()
     if isinstance(a, str) and isinstance(b, str):

@@ -39,7 +39,7 @@ class Completion:
 
 @dataclass
 class Job:
-    """One chat on its way to an answer."""
+    """A chat on its way to an answer."""
 
     completion: Completion
     prefix: tuple[int, ...]  # all messages but the last

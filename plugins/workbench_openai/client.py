@@ -114,8 +114,8 @@ class OpenAIChat:
             self.identity += json.dumps(extra, sort_keys=True, default=str)
 
     async def complete(self, request: Request) -> Response:
-        """One POST, and another without what the server refuses. Raises LMError with the kind, the status and the
-        start of the server's answer."""
+        """A POST, and another without what the server refuses. Raises LMError with the kind, the status and the start
+        of the server's answer."""
         if request.native is not None:
             return await self._passing.complete(request, self.complete)
         extra = self._extra
@@ -171,7 +171,7 @@ class OpenAIChat:
         return self._server.key()
 
     async def embed(self, texts: Sequence[str]) -> tuple[list[list[float]], int]:
-        """One POST {base}/embeddings: a vector for each text, and the tokens read. Raises LMError."""
+        """A POST {base}/embeddings: a vector for each text, and the tokens read. Raises LMError."""
         body = wire.encode({"model": self.model, "input": list(texts), **self._extra})
 
         def read(status: int, headers: Mapping[str, str], raw: bytes) -> tuple[list[list[float]], int]:

@@ -73,7 +73,8 @@ class Server:
         streams: bool = False,
         reader: StreamReader | None = None,
     ) -> Answer:
-        """What `read` makes of one POST. reader: is given an answer that streams, event by event. Raises LMError."""
+        """Send a POST and return what `read` makes of the answer. reader: is given an answer that streams, event by
+        event. Raises LMError."""
         if streams:
             headers = {**(headers or {}), "Accept": "text/event-stream"}
         return await self._heard(url, self._post(url, body, headers, reader), read)
@@ -179,7 +180,7 @@ class Server:
         return redact(text, self.key_variable, self.headers)
 
     def told_headers(self, headers: Mapping[str, str]) -> dict[str, str]:
-        """What the client of an answer is told of its headers."""
+        """Select the headers of an answer for its client."""
         clean = self.redact_answer
         return {name.lower(): clean(value) for name, value in headers.items() if name.lower().startswith(_TOLD)}
 
@@ -190,7 +191,7 @@ class Server:
 
     @property
     def redact_answer(self) -> Callable[[str], str]:
-        """What replaces the key and headers that were sent in texts of an answer."""
+        """Return a function that removes the sent key and headers from texts of an answer."""
         return redactor(self.sent_key, self.headers)
 
     async def aclose(self) -> None:
@@ -208,7 +209,7 @@ class StreamReader(Protocol):
     """Takes an answer that streams."""
 
     def begin(self, headers: Mapping[str, str]) -> None:
-        """The answer has begun. headers: those that its client is told."""
+        """The answer has begun. headers: those for its client."""
         ...
 
     def add(self, events: bytes) -> None:

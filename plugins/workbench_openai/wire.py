@@ -212,7 +212,7 @@ def _ids(value: Any) -> tuple[int, ...] | None:
 
 
 def error_for(status: int, headers: Mapping[str, str], raw: bytes) -> LMError:
-    """What an answer with another status than 200 means."""
+    """Make the error for an answer with another status than 200."""
     kind = kind_of_error(status, body_of(raw))
     return LMError(kind, f"status {status}", retry_after=retry_after(headers), status=status)
 

@@ -35,7 +35,7 @@ class Optuna(Optimizer):
         100,
         ge=1,
         le=100_000,
-        description="different candidates at most, the start among them; the budget may end it before",
+        description="maximum number of different candidates, the start included; the budget may end the search earlier",
     )
     sampler: Literal["tpe", "gp", "cmaes", "nsga2", "qmc", "random"] = Field("tpe", description="Optuna's sampler")
     startup: int = Field(6, ge=1, le=1000, description="random candidates before the sampler starts to learn")
@@ -47,7 +47,7 @@ class Optuna(Optimizer):
     patience: int = Field(
         20,
         ge=1,
-        description="consecutive draws that are repeats or too expensive before it ends",
+        description="number of consecutive repeats or unaffordable candidates before it ends",
     )
     dashboard: bool = Field(True, description="keep Optuna's own record in the run database, for optuna-dashboard")
 
@@ -87,9 +87,9 @@ class Optuna(Optimizer):
         while len(tried) < self.trials:
             if repeats >= self.patience:
                 study.log(
-                    f"{len(tried)} of {self.trials} trials: the last {repeats} draws were tried before or cost more "
-                    "than is left, so "
-                    "the space seems to be used up (more patience goes on, a wider search: has more to try)"
+                    f"{len(tried)} of {self.trials} trials: the last {repeats} samples were tried before or "
+                    "cost more than is left, so the space seems to be exhausted (raise patience, or widen search: to "
+                    "try more)"
                 )
                 return
             asked = searcher.ask()

@@ -31,7 +31,7 @@ class Behind(ShareSpent):
 
 
 def _powers(settings: Written) -> Found:
-    """Those of the optimizer that is tuned, with each value that its settings may get."""
+    """Return the capabilities of the tuned optimizer, with each value that its settings may get."""
     named = settings.value.get("optimizer")
     yield Part("optimizer", named, (*settings.at, "optimizer"))
     search, name = settings.value.get("search"), next(iter(named), "") if is_dict(named) else str(named)
@@ -161,7 +161,7 @@ class Tune(Optimizer):
 
 
 def _share(trials: int) -> float:
-    """What the first of so many trials may use of what is left."""
+    """Compute the share of the first of the remaining trials."""
     return min(LAST_SHARE, 1 / trials)
 
 

@@ -53,7 +53,7 @@ def usage_attributes(prompt: int, completion: int, usd: float) -> dict[str, Any]
 
 
 def call_attributes(call: CallRecord, paid: CallInfo | None) -> dict[str, Any]:
-    """Of an answered call in a row. paid: by this run, in this process; usage of others is not told again."""
+    """Of an answered call in a row. paid: by this run, in this process; usage of others is not reported again."""
     response, embeds = call.response, call.number == 0
     found = {
         "gen_ai.operation.name": "embeddings" if embeds else "chat",

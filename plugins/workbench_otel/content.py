@@ -31,7 +31,7 @@ class Capture:
 
     @classmethod
     def from_environment(cls) -> Capture:
-        """What the standard variable says; anything unknown is a no."""
+        """Read the standard variable; anything unknown is a no."""
         value = os.environ.get(CAPTURE, "").strip().lower()
         return cls(value in ("true", "1", "span_only", "span_and_event"), value in ("event_only", "span_and_event"))
 

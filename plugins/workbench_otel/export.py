@@ -37,7 +37,7 @@ logging.getLogger("opentelemetry").addHandler(logging.NullHandler())
 
 
 class _Counted:
-    """What was given to an exporter, what arrived, and whether it is stuck."""
+    """Counts of events given to an exporter and of those that arrived, and whether it is stuck."""
 
     def __init__(self) -> None:
         self.offered = self.sent = 0
@@ -181,7 +181,7 @@ class Export:
         self._loggers.shutdown()
 
     def lost(self) -> str:
-        """What did not arrive; empty if all did."""
+        """Describe lost events; empty if all arrived."""
         told = [
             f"{counted.offered - counted.sent} of {counted.offered} {what}"
             for what, counted in (("spans", self.spans), ("events", self.events))

@@ -116,7 +116,7 @@ class RowSpans:
 
 
 def _fail(span: OpenSpan, kind: str | None) -> None:
-    """Mark a span as failed. The message of an error may quote a prompt or a key, so only its kind is told."""
+    """Mark a span as failed. The message of an error may quote a prompt or a key, so only its kind is sent."""
     if kind is not None:
         span.set_attribute("error.type", str(kind))
         span.set_status(Status(StatusCode.ERROR))

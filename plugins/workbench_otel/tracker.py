@@ -205,6 +205,6 @@ class OTel(Tracker):
 
 
 def _is_plain(name: str, value: Any) -> bool:
-    """Whether a setting is no content: a text among an optimizer's settings may be a prompt."""
+    """Return True if a setting is no content: a text among an optimizer's settings may be a prompt."""
     named = not name.startswith("optimize.") or name.count(".") == 1
     return isinstance(value, bool | int | float) or (named and isinstance(value, str))

@@ -37,7 +37,7 @@ _MARKERS = {"plain": 0, "chat": 3, "json": 1, "xml": 2}
 
 
 class Decoding(NodeConfig):
-    """How to draw an answer."""
+    """Sampling settings of an answer."""
 
     temperature: float | None = Field(None, ge=0, le=2, description="0 if not given; 0.7 where samples > 1")
     top_p: float | None = Field(None, gt=0, le=1, description="nucleus sampling")
@@ -51,11 +51,11 @@ class PredictConfig(NodeConfig):
     instructions: str = Field("", description="what to do, in words")
     demos: list[dict[str, Any]] = Field(default_factory=list, description="worked examples: inputs and outputs")
     retrieve: int = Field(0, ge=0, le=256, description="number of demos shown, the nearest to the input; 0: all")
-    reasoning: bool = Field(False, description="ask for a line `reasoning` before the outputs")
+    reasoning: bool = Field(False, description="request a line `reasoning` before the outputs")
     show_values: bool = Field(True, description="tell the model the allowed values of typed outputs")
     descriptions: dict[str, str] = Field(default_factory=dict, description="what a field means, by its name")
-    decoding: Decoding = Field(default_factory=Decoding, description="how answers are drawn")  # type: ignore[arg-type]
-    samples: int = Field(1, ge=1, le=64, description="answers drawn; the most frequent one wins")
+    decoding: Decoding = Field(default_factory=Decoding, description="sampling settings")  # type: ignore[arg-type]
+    samples: int = Field(1, ge=1, le=64, description="number of sampled answers; the most frequent one wins")
     adapter: Literal["plain", "chat", "json", "xml"] = Field("plain", description="plain, or one of DSPy's adapters")
     fallback: bool = Field(True, description="if no answer parses, search the text for an allowed value")
     lm: str | dict[str, Any] | None = Field(None, description="another language model for this node")

@@ -43,13 +43,13 @@ class PromptMCTS(Optimizer):
 
     iterations: int = Field(12, ge=1, le=1000, description="rounds of selecting, expanding, simulating, backing up")
     width: int = Field(2, ge=1, le=16, description="children of a state")
-    depth: int = Field(8, ge=1, le=64, description="rewrites in a row at most")
+    depth: int = Field(8, ge=1, le=64, description="maximum number of successive rewrites")
     min_depth: int = Field(2, ge=0, le=64, description="no branch is closed for a low reward down to this depth")
     exploration: float = Field(0.5, ge=0, le=100, description="weight of the bound in UCT; the original's is 2.5")
     backup: Literal["max", "mean", "sum"] = Field(
         "max", description="value backed up to the states of a path: max, mean or sum (original) of the rewards"
     )
-    batch: int = Field(10, ge=1, le=256, description="training rows that a child's feedback is drawn from")
+    batch: int = Field(10, ge=1, le=256, description="number of train rows for the feedback of a child")
     guide: int | None = Field(
         None,
         ge=2,
@@ -172,7 +172,8 @@ class _Search:
         return parent.add(evaluation, evaluation.score, action=address)
 
     def affords_child(self, parent: State) -> bool:
-        """Whether a child can be paid for, and after it the finalists on val; two rows stand for the proposer."""
+        """Return True if a child can be paid for, and after it the finalists on val; two rows stand for the
+        proposer."""
         final = list(self.study.val) * (self.settings.finalists or 1)
         rows = [*self.guide, *self.lessons[: self.settings.batch], *self.guide[:2], *final]
         return self.study.affords(parent.state.workflow, rows) and room_for(

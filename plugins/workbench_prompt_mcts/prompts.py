@@ -1,4 +1,4 @@
-"""What the proposer is asked: why a prompt fails, or why it works. Training examples alone are shown."""
+"""Prompts of the proposer: why a prompt fails, or why it works. Training examples alone are shown."""
 
 from __future__ import annotations
 

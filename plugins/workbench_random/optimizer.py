@@ -20,7 +20,9 @@ class Random(Optimizer):
 
     powers = {}
 
-    trials: int = Field(50, ge=1, le=10_000, description="candidates at most; the budget may end it before")
+    trials: int = Field(
+        50, ge=1, le=10_000, description="maximum number of candidates; the budget may end the search earlier"
+    )
     race: bool = Field(False, description="stop candidates early that are clearly worse than the best so far")
 
     async def optimize(self, study: Study) -> Workflow:

@@ -1,4 +1,4 @@
-"""What all readers share."""
+"""Shared code of all readers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def read_bytes(location: str) -> bytes:
         data = Path(location).read_bytes()
         return gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise SpecError(f"this is no whole gzip file: {error}", file=location, hint="Pack it again.") from None
+        raise SpecError(f"this is not a complete gzip file: {error}", file=location, hint="Pack it again.") from None
     except OSError as error:
         raise SpecError(
             f"cannot read the file: {error.strerror}", file=location, hint="Check its permissions."

@@ -77,7 +77,7 @@ _LIST, _LINES = re.compile(r"\s*\[\s*(?:\{|\]\s*$)"), re.compile(r"\s*(\{.*\})[^
 
 @declares(location=PATH)
 def read_jsonl(location: str, options: Mapping[str, Any]) -> list[Row]:
-    """One JSON object a line; empty lines are skipped. Also a list of objects. Option `encoding`."""
+    """JSON Lines: an object per line; empty lines are skipped. Also a list of objects. Option `encoding`."""
     known_options(options, ("encoding",), location)
     text = read_text(location, options)
     if _LIST.match(text) and _is_json(text):
@@ -199,7 +199,7 @@ def _parse(text: str, location: str, line: int, decoder: _Decoder) -> Any:
     except RecursionError:
         message, column, hint = "the JSON is nested too deeply", 1, "Write flatter rows."
     except _Twice as error:
-        message, column = f"the key '{str(error)[:60]}' stands twice in an object", 1
+        message, column = f"the key '{str(error)[:60]}' occurs twice in an object", 1
         hint = "Remove one of them."
     except ValueError:  # Python's limit on digits
         message, column, hint = "a number has too many digits", 1, "Write it as a text, in quotes."

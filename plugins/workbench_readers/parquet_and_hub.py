@@ -93,7 +93,7 @@ def _rows_of(table: Any, features: Mapping[str, Any], location: str) -> Rows:
     """The rows of a table of Arrow. features: what a hub says of its columns. Raises SpecError."""
     rows, names = Rows(), table.column_names
     if twice := [name for name in names if names.count(name) > 1]:
-        raise SpecError(f"the column '{twice[0]}' stands twice", file=location, hint="Rename one of them.")
+        raise SpecError(f"the column '{twice[0]}' occurs twice", file=location, hint="Rename one of them.")
 
     def missing(field: str, value: Any, problem: str) -> None:
         number = len(rows) + 1
@@ -116,7 +116,7 @@ def _cells(column: Any) -> list[Any]:
 
 
 def _features(metadata: Mapping[bytes, bytes] | None) -> Mapping[str, Any]:
-    """What a hub's dataset says of its columns, from the metadata of a parquet file that was made of it."""
+    """Read the column types of a hub's dataset, from the metadata of a parquet file that was made of it."""
     try:
         found = json.loads((metadata or {})[b"huggingface"])["info"]["features"]
     except (KeyError, ValueError, TypeError):

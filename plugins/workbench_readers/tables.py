@@ -100,7 +100,7 @@ def table_rows(
 
 
 def holds(cell: Any) -> bool:
-    """Whether a cell is not blank."""
+    """Return True if a cell is not blank."""
     return bool(_visible(cell)) if isinstance(cell, str) else cell is not None
 
 
@@ -119,7 +119,7 @@ class _Header:
             self.names.pop()
         self.unnamed = [index for index, name in enumerate(self.names) if not name and index]
         if twice := _twice(name for name in self.names if name):
-            raise self._error(f"the column '{twice}' stands twice in the header", "Rename one of them.", line)
+            raise self._error(f"the column '{twice}' occurs twice in the header", "Rename one of them.", line)
         self.types = _column_types(types, self.names, location)
 
     def row(self, cells: Sequence[Any], line: int) -> Row:
@@ -131,7 +131,7 @@ class _Header:
             raise self._error(message, "Put cells that contain the delimiter into quotes.", line)
         if wrong := beyond or [i for i in self.unnamed if holds(cells[i])]:
             raise self._error(
-                f"column {wrong[0] + 1} has no name in the header, and holds '{cells[wrong[0]]!s:.40}'",
+                f"column {wrong[0] + 1} has no name in the header, and contains '{cells[wrong[0]]!s:.40}'",
                 "Name it, or empty it. Lines above the header must go.",
                 line,
             )
@@ -150,7 +150,7 @@ class _Header:
             return _TYPES[kind](text)
         except (ValueError, RecursionError):
             hint = f"Correct the cell, or take '{column}' out of data: {{options: {{types: ...}}}}."
-            raise self._error(f"'{text[:60]}' in the column '{column}' is no {kind}", hint, line) from None
+            raise self._error(f"'{text[:60]}' in the column '{column}' is not of type {kind}", hint, line) from None
 
     def _error(self, message: str, hint: str, line: int) -> SpecError:
         return SpecError(message, file=self.location, line=line, column=1, hint=hint)

@@ -45,7 +45,7 @@ def as_json(value: Any, missing: Missing, field: str = "", feature: Any = None) 
 
 
 def _inside(feature: Any) -> Any:
-    """What is said of the items of a list. Of a list of objects Arrow may make an object of lists: of that, too."""
+    """Return the type of the items of a list. Of a list of objects Arrow may make an object of lists: of that, too."""
     if is_list(feature):
         return feature[0] if feature else None
     return feature["feature"] if is_dict(feature) and "_type" in feature and "feature" in feature else feature

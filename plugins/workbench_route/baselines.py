@@ -1,5 +1,5 @@
-"""What a router has to beat: single models, a random mix of them, a cascade, nearest neighbours, and itself with
-shuffled labels. A dial between a cheap and an expensive model alone saves cost, so a saving by itself shows nothing."""
+"""Baselines of a router: single models, a random mix of them, a cascade, nearest neighbours, and itself with shuffled
+labels. A dial between a cheap and an expensive model alone saves cost, so a saving by itself shows nothing."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Table:
-    """What a router knows of some rows, and what came out of each candidate. One list a row, one value a candidate."""
+    """A router's inputs for some rows, and the outcome of each candidate. One list a row, one value a candidate."""
 
     router: Router
     scores: Sequence[Sequence[float]]
@@ -95,9 +95,9 @@ def thresholds_of(table: Table) -> list[float]:
     changes = {0.0}
     for scores, costs in zip(table.scores, table.costs, strict=True):
         for i, cheap in enumerate(costs):
-            for j, dear in enumerate(costs):
-                if dear > cheap and scores[j] > scores[i]:
-                    changes.add((scores[j] - scores[i]) * router.mean_cost / (dear - cheap))
+            for j, costly in enumerate(costs):
+                if costly > cheap and scores[j] > scores[i]:
+                    changes.add((scores[j] - scores[i]) * router.mean_cost / (costly - cheap))
     last = max(changes)
     return [*_spread(sorted(changes)), last * (1 + 1e-9) + 1e-12]
 

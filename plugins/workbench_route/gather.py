@@ -43,7 +43,7 @@ class Site:
 
     @property
     def draws(self) -> dict[str, int]:
-        """How many answers of each model are needed."""
+        """Count the answers needed of each model."""
         most: dict[str, int] = {}
         for candidate in self.node.candidates:
             most[candidate.model] = max(candidate.samples, most.get(candidate.model, 0))
@@ -182,7 +182,7 @@ class Collector:
         return found
 
     def _sample(self, result: Result, runs: Sequence[Span], unit: Unit) -> Sample:
-        """What came of the runs of the site that read one text: the cost is their mean."""
+        """Combine the runs of the site that read one text: the cost is their mean."""
         assert result.score is not None
         answer = None if runs[0].error else self.site.node.answer_text(runs[0].outputs)
         cost = math.fsum(_cost(result, span, unit) for span in runs) / len(runs)
@@ -190,7 +190,7 @@ class Collector:
 
 
 def _cost(result: Result, run: Span, unit: Unit) -> float:
-    """What a run of a site spent, without its embedder, which every candidate pays."""
+    """Return the cost of a run of a site, without its embedder, which every candidate pays."""
     spans = result.trace.spans if result.trace is not None else []
     depth = len(run.order)
     calls = [

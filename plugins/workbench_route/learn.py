@@ -20,7 +20,7 @@ Fit = Callable[..., dict[str, Predictor]]
 
 @dataclass(frozen=True)
 class Problem:
-    """What is routed, and how.
+    """The routing problem.
 
     Args:
         candidates: in the order of the file.
@@ -87,7 +87,7 @@ def _fit_rewards(problem: Problem, rows: Sequence[Row], seed: int) -> tuple[dict
 def make_labels(
     problem: Problem, scores: Mapping[Candidate, Sequence[Sequence[float]]], candidate: Candidate
 ) -> list[float]:
-    """What a head has to predict, by row: the share of pairs of draws in which the candidate is no worse than the
+    """Make the targets of a head, by row: the share of pairs of draws in which the candidate is no worse than the
     reference (`match`), or its mean score (`value`)."""
     own = scores[candidate]
     if problem.rule == "value":

@@ -42,7 +42,7 @@ class RouteConfig(NodeConfig):
     )
     samples: dict[str, list[int]] = Field(
         default_factory=dict,
-        description="by candidate, how many answers may be drawn, e.g. {small: [1, 3]} (default: one); a learned "
+        description="by candidate, the allowed numbers of samples, e.g. {small: [1, 3]} (default: one); a learned "
         "reward picks among several",
     )
     on: list[str] = Field(
@@ -54,18 +54,18 @@ class RouteConfig(NodeConfig):
     threshold: float | None = Field(
         None,
         ge=0,
-        description="the dial between cost and quality, in place of the learned one. Rule `value`: what the "
+        description="the trade-off between cost and quality, instead of the learned one. Rule `value`: what the "
         "reference's cost is worth in score, 0 for quality alone. Rule `match`: the least probability of matching the "
         "reference",
     )
     always: str | None = Field(None, description="this candidate for every input, whatever was learned")
-    first_sample: int = Field(0, ge=0, le=63, description="of `always`: the number of the first answer that is drawn")
+    first_sample: int = Field(0, ge=0, le=63, description="for `always`: the number of the first sample")
     learned: str = Field("", description="what the optimizer `route` has learned, as JSON; empty: always the reference")
 
 
 @dataclass(frozen=True)
 class _Answer:
-    """What a candidate gave, or how it failed."""
+    """The answer of a candidate, or its failure."""
 
     given: Mapping[str, Any] | None
     error: NodeError | None = None
@@ -135,7 +135,7 @@ class Route(NodeKind):
 
     @cached_property
     def candidates(self) -> list[Candidate]:
-        """What is chosen from: each node with each number of samples."""
+        """Return the candidates: each node with each number of samples."""
         samples = self.config.samples
         return [Candidate(name, n) for name in self.nodes for n in sorted(set(samples.get(name, [1])))]
 
@@ -147,7 +147,8 @@ class Route(NodeKind):
 
     @cached_property
     def router(self) -> Router | None:
-        """What was learned; None if nothing. Raises SpecError if it does not belong to these candidates."""
+        """Return the learned router; None if there is none. Raises SpecError if it does not belong to these
+        candidates."""
         if not self.config.learned.strip():
             return None
         router = Router.parse(self.config.learned)
@@ -198,7 +199,7 @@ class Route(NodeKind):
         return []
 
     def text_of(self, inputs: Mapping[str, Any]) -> str:
-        """What the decision reads."""
+        """Return the text that the decision reads."""
         return "\n".join(plain.as_text(inputs[name]) for name in self.config.on or self.read_fields)
 
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:

@@ -70,7 +70,7 @@ class LearnRoute(Optimizer):
         "auto", description="what is saved; auto: usd where calls have a price, else tokens"
     )
     rows: int = Field(
-        1000, ge=LEAST_ROWS, le=100_000, description="training rows at most; every candidate runs on each"
+        1000, ge=LEAST_ROWS, le=100_000, description="maximum number of train rows; every candidate runs on each"
     )
     learn_from: Literal["train", "train and val"] = Field(
         "train",
@@ -79,7 +79,7 @@ class LearnRoute(Optimizer):
     )
     recorded: dict[str, str] = Field(
         default_factory=dict,
-        description="by node, a file of outcomes in the folder of the workflow, in place of runs on train",
+        description="by node, a file of outcomes in the folder of the workflow, instead of runs on train",
     )
     calibration: Calibration = Field(
         "sigmoid", description="how predictions are calibrated; isotonic needs about a thousand rows"
@@ -113,7 +113,7 @@ class LearnRoute(Optimizer):
         for name, place in self.recorded.items():
             if name not in sites:
                 raise SpecError(
-                    f"recorded outcomes of '{name}', which is no `route` node",
+                    f"recorded outcomes of '{name}', which is not a `route` node",
                     hint=f"There is: {', '.join(sites) or 'none'}.",
                     path=("recorded",),
                 )
@@ -160,7 +160,7 @@ def set_before(workflow: Workflow, site: Site) -> tuple[str, ...]:
 
 @dataclass
 class _Learning:
-    """One run of the optimizer. workflow: with the routers learned so far."""
+    """A run of the optimizer. workflow: with the routers learned so far."""
 
     settings: LearnRoute
     study: Study

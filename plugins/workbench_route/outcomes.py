@@ -20,7 +20,7 @@ MOST_DRAWS = 40
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One answer. score: in [0, 1]. cost: in any unit, the same for all. answer: its text; None if there is none."""
+    """An answer. score: in [0, 1]. cost: in any unit, the same for all. answer: its text; None if there is none."""
 
     score: float
     cost: float
@@ -29,7 +29,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One input and the answers to it.
+    """An input and the answers to it.
 
     text: what the decision sees. samples: by model, in the order in which they would be drawn. vector: of the text, if
     there is an embedder.
@@ -99,7 +99,7 @@ def match_label(scores: Sequence[float], reference: Sequence[float], tolerance: 
 
 
 def realised(row: Row, candidate: Candidate, pick: Pick) -> Sample:
-    """What the candidate gives for a row: the pick of its first n samples, at the cost of all of them."""
+    """Return the candidate's outcome for a row: the pick of its first n samples, at the cost of all of them."""
     drawn = row.samples[candidate.model][: candidate.samples]
     cost = math.fsum(sample.cost for sample in drawn)
     return replace(drawn[pick(row, candidate.model, range(len(drawn)))], cost=cost)

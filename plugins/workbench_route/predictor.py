@@ -122,7 +122,7 @@ class Predictor(Learned):
 
     @property
     def constant(self) -> bool:
-        """Whether it says the same of every input."""
+        """Return True if it says the same of every input."""
         return all(isinstance(m, Linear) and not m.weights for m in self.models)
 
     def as_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The proxy reward: how likely an answer is right, told from its text alone.
+"""The proxy reward: the probability that an answer is right, from its text alone.
 
 It picks one of several answers when the workflow runs, where no label is known, and it is the confidence of a cascade
 (FrugalGPT, arXiv 2305.05176). BEST-Route (arXiv 2506.22716) fine-tunes a reward model on pairs of answers ranked by
@@ -75,7 +75,7 @@ def fit_reward(
 
 
 def pick_by(rewards: Mapping[str, Reward]) -> Pick:
-    """How answers are picked: by the reward of their model or, where none is learned, by their votes."""
+    """Choose how to pick answers: by the reward of their model or, where none is learned, by their votes."""
 
     def pick(row: Row, model: str, positions: Sequence[int]) -> int:
         answers = [row.samples[model][i].answer for i in positions]

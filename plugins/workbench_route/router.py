@@ -18,7 +18,7 @@ Rule = Literal["value", "match"]
 
 
 class CallCost(Learned):
-    """What one answer of a model costs, estimated before it is asked: what is known of the prompt is its length."""
+    """The cost of an answer of a model, estimated before the call from the length of the prompt."""
 
     fixed: Real = Field(ge=0)
     per_character: Real = Field(ge=0)
@@ -28,7 +28,7 @@ class CallCost(Learned):
 
 
 class Router(Learned):
-    """What the optimizer `route` has learned, as it stands in the setting `learned` of a node.
+    """The router that the optimizer `route` has learned, in the setting `learned` of a node.
 
     rule: `match`, that of BEST-Route (arXiv 2506.22716): a head says how likely the candidate is no worse than the
     reference, which itself counts as certain; the cheapest one at or above the threshold is taken. `value`: a head says
@@ -75,7 +75,7 @@ class Router(Learned):
         return [self.heads[c](features) if c in self.heads else 1.0 for c in self.candidates]
 
     def estimated_costs(self, text: str) -> list[float]:
-        """What each candidate is estimated to cost, in `unit`."""
+        """Estimate the cost of each candidate, in `unit`."""
         found = [Candidate.named(name) for name in self.candidates]
         return [c.samples * self.costs[c.model].estimate(len(text)) for c in found]
 

@@ -22,4 +22,4 @@ def register_node_kinds(register: workbench.plugins.hookspecs.Register) -> None:
 def register_commands(cli: Any) -> None:
     from workbench_sandbox.commands import sandbox_command
 
-    cli.add_command(sandbox_command)
+    cli.add_command(sandbox_command, under="plugin")

@@ -1,4 +1,4 @@
-"""One call of the sandbox, on the workbench's side: request, output and outcome.
+"""A call of the sandbox, on the workbench's side: request, output and outcome.
 
 The output is untrusted: a limited number of bytes that must be JSON in the agreed form; anything else is a bad result.
 """

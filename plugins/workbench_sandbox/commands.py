@@ -1,4 +1,4 @@
-"""`workbench sandbox`: list the sandboxes with the level that each reaches here, and install Pyodide for `wasm`."""
+"""`workbench plugin sandbox`: list the sandboxes with their measured level, and install Pyodide for `wasm`."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ import click
 
 from workbench.base.text import indented
 from workbench.cli import echo_json, say
-
-_JSON = click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
+from workbench.cli.options import JSON
 
 
 @click.group("sandbox")
 def sandbox_command() -> None:
-    """List sandboxes, and install the package for the sandbox `wasm`."""
+    """List and install sandboxes."""
 
 
 @sandbox_command.command("list")
-@_JSON
+@JSON
 def list_command(as_json: bool) -> None:
-    """Open and attack each sandbox, and show the level it reaches here, or why it is not available. Choose one with
-    --sandbox."""
+    """List the sandboxes with their measured level.
+
+    Each is opened and attacked. For one that is not available, the reason is shown. Choose one with --sandbox.
+    """
     import asyncio
 
     from workbench.plugins import plugins
@@ -51,10 +52,13 @@ async def _measure(name: str) -> dict[str, Any]:
 @click.option(
     "--file",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="The package as `npm pack` writes it; default: run npm.",
+    help="Package as written by `npm pack`. [default: run npm]",
 )
 def install_command(file: Path | None) -> None:
-    """Install Pyodide for the sandbox `wasm`: one version, 6.5 MB through npm, checked by its hash."""
+    """Install Pyodide for the sandbox `wasm`.
+
+    A fixed version, 6.5 MB through npm, checked by its hash.
+    """
     import asyncio
 
     from workbench_sandbox.pyodide import VERSION, fetch, find_deno, home, install
@@ -63,4 +67,4 @@ def install_command(file: Path | None) -> None:
     deno, folder = find_deno(), home()
     install(file.read_bytes() if file else fetch(), folder)
     asyncio.run(ensure_memory_state(deno, folder))
-    say(f"Pyodide {VERSION} is in {folder}. Try it with workbench sandbox list; use it with --sandbox wasm.")
+    say(f"Pyodide {VERSION} is in {folder}. Try it with workbench plugin sandbox list; use it with --sandbox wasm.")

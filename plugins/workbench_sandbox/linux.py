@@ -60,7 +60,7 @@ async def open_linux(levels: tuple[str, ...] = ("strong", "kernel", "limits-only
 
 
 class LinuxSandbox:
-    """One zygote, which forks for each call. Belongs to the event loop in which it was started."""
+    """A zygote, which forks for each call. Belongs to the event loop in which it was started."""
 
     name = "linux"
     reason = ""  # why no stronger level was chosen

@@ -15,7 +15,7 @@ from workbench.workflow import NodeConfig, SignatureNode, Surroundings, parse_si
 
 
 class CodeExample(BaseModel):
-    """The function's test: a call and the expected result (`workbench functions test`)."""
+    """The function's test: a call and the expected result (`workbench agent functions test`)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -1,6 +1,6 @@
 """Finds Deno and Pyodide, and installs Pyodide: one version, through npm or from a file, checked by its hash.
 
-Only `workbench sandbox install` has anything downloaded, by npm and from where npm is set to look.
+Only `workbench plugin sandbox install` has anything downloaded, by npm and from where npm is set to look.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LARGEST = 64 << 20  # bytes: the file has 6.5 MB
 LONGEST = 600  # seconds for npm
 OLDEST_DENO = (2, 9)
 INSTALL_DENO = pip_install("wasm")
-INSTALL = "workbench sandbox install"
+INSTALL = "workbench plugin sandbox install"
 BY_HAND = f"Run `npm pack {PACKAGE}` on a machine that can, and {INSTALL} --file pyodide-{VERSION}.tgz here."
 
 

@@ -22,7 +22,7 @@ from workbench.errors import SandboxError
 from workbench.runtime import SandboxResult
 from workbench_sandbox.attacks import ATTACKS, JAVASCRIPT, self_test
 from workbench_sandbox.calls import LIMITS, PRINTED, describe_exit, read_answer
-from workbench_sandbox.pyodide import find_deno, find_pyodide
+from workbench_sandbox.pyodide import INSTALL, find_deno, find_pyodide
 from workbench_sandbox.watch import wait_until_exceeds
 
 HERE = Path(__file__).parent
@@ -131,7 +131,7 @@ async def ensure_memory_state(deno: str, pyodide: Path) -> Path:
         os.replace(part, state)
     except OSError as error:
         raise SandboxError(
-            f"{state} cannot be written: {error.strerror}; run workbench sandbox install as a user who may write there"
+            f"{state} cannot be written: {error.strerror}; run {INSTALL} as a user who may write there"
         ) from None
     return state
 
@@ -212,7 +212,7 @@ class _Condemned(Exception):
 
 
 class Guest:
-    """One process, ready for one call."""
+    """A process, ready for one call."""
 
     def __init__(self, process: Process):
         self.process = process

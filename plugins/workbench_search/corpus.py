@@ -32,7 +32,7 @@ class Fields(BaseModel):
 
 @dataclass(frozen=True)
 class Document:
-    """One document. id: unique in its corpus."""
+    """A document. id: unique in its corpus."""
 
     id: str
     title: str

@@ -58,7 +58,7 @@ class FindingsF1:
 
 
 class ListFormat:
-    """Whether an answer is a list with an item a line, `- item`, long enough and without repetition.
+    """Scores the form of a list: an item per line, `- item`, long enough and without repetition.
 
     (0.5 form + 0.3 length + 0.5 diversity) / 1.3 - 3 * share of items that occurred before, within [0, 1]. Form: the
     share of lines that are items; length: items / 10, at most 1.
@@ -87,7 +87,7 @@ def list_items(value: Any) -> list[str]:
 
 
 def count_matches(alike: Sequence[Sequence[float]], threshold: float) -> int:
-    """How many given items are the best for some wanted one. alike: likeness by given item, then wanted item."""
+    """Count the given items that are the best for some wanted one. alike: likeness by given item, then wanted item."""
     best = set[int]()
     for column in zip(*alike, strict=True):
         most = max(range(len(column)), key=column.__getitem__)

@@ -34,7 +34,7 @@ class CorpusConfig(NodeConfig):
 class SearchConfig(CorpusConfig):
     """Settings of a `search` node."""
 
-    k: int = Field(3, ge=1, le=100, description="documents found at most")
+    k: int = Field(3, ge=1, le=100, description="maximum number of documents")
     snippet: int = Field(200, ge=1, le=100_000, description="characters shown of each, where it has most of the query")
     query: str = Field("query", description="the input with the query")
     output: str = Field("documents", description="the output with the results, as text")
@@ -150,7 +150,7 @@ def as_query(value: Any) -> str:
 
 
 def split_pages(text: str, chars: int) -> list[str]:
-    """A text in pages of at most so many characters, which end between words where they can. One page if empty."""
+    """A text in pages of limited length, which end between words where they can. One page if empty."""
     pages: list[str] = []
     rest = text.strip()
     while len(rest) > chars:

@@ -16,7 +16,7 @@ WORDS = 8  # shorter queries count for less
 
 
 class QueryDiversity:
-    """How independent the queries of a run are (O^2-Searcher, arXiv 2505.16582; as its published reward has it).
+    """The independence of a run's queries (O^2-Searcher, arXiv 2505.16582; as its published reward has it).
 
     Each query counts with its mean distance from the others, times a weight of their number (0.5 up to 5 queries,
     rising to 1 at 15, then from 0.88 down), times its length in words / 8, in [0.1, 1]. With fewer than two queries 0.

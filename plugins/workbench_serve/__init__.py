@@ -11,4 +11,4 @@ import workbench
 def register_commands(cli: Any) -> None:
     from workbench_serve.commands import serve_command
 
-    cli.add_command(serve_command)
+    cli.add_command(serve_command, under="Use")

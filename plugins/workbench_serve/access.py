@@ -1,4 +1,4 @@
-"""Who may ask: a token, or, without one, this machine alone."""
+"""Access control: a token, or, without one, this machine alone."""
 
 from __future__ import annotations
 

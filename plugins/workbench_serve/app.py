@@ -191,7 +191,7 @@ class App:
 
 
 def _shown(span: Span) -> dict[str, Any]:
-    """What a node did; of its error the kind alone, since its message is that of a tool, a server or Python."""
+    """Describe a node's run; of its error only the kind, as the message is that of a tool, a server or Python."""
     kind = span.error and span.error.partition(":")[0]
     return span.as_dict() | ({"error": kind} if kind else {})
 

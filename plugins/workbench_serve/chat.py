@@ -66,7 +66,7 @@ def is_streamed(asked: Mapping[str, Any]) -> bool:
 
 
 def completion(text: str, found: Prediction, model: str, mark: str | None = None) -> dict[str, Any]:
-    """The body of an answer. mark: what tells the configuration, if the file has several."""
+    """The body of an answer. mark: the name of the configuration, if the file has several."""
     message = {"role": "assistant", "content": text, "refusal": None}
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
     return {**_head("chat.completion", model, mark), "choices": [choice], "usage": _usage(found)}

@@ -8,25 +8,28 @@ import click
 
 from workbench.base.text import one_line
 from workbench.cli import say
+from workbench.cli.options import FILE, SET, read_settings
 
 
 @click.command("serve")
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0: any that is free.")
-@click.option("--concurrency", type=click.IntRange(1), help="Requests that run at once. Default: that of the file.")
+@FILE
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port. 0: any free port.")
 @click.option(
-    "--waiting", type=click.IntRange(0), default=64, show_default=True, help="Further requests that may wait."
+    "--concurrency", type=click.IntRange(1), help="Maximum number of concurrent requests. [default: from the file]"
 )
-@click.option("--deadline", type=click.FloatRange(0, min_open=True), help="Seconds for a request. Default: no limit.")
 @click.option(
-    "--max-body", type=click.IntRange(1), default=1_000_000, show_default=True, help="Bytes of a request at most."
+    "--waiting", type=click.IntRange(0), default=64, show_default=True, help="Maximum number of waiting requests."
 )
-@click.option("--token", envvar="WORKBENCH_SERVE_TOKEN", help="What clients must send. Better given as the variable.")
-@click.option("--no-auth", is_flag=True, help="Listen beyond this machine without a token.")
-@click.option("--trace", is_flag=True, help="Let clients see what each node did, by ?trace=1.")
-@click.option("--fixed", is_flag=True, help="Always the file's own configuration, however long requests wait.")
-@click.option("--set", "sets", multiple=True, metavar="ADDRESS=VALUE", help="Change a setting of the file.")
+@click.option("--deadline", type=click.FloatRange(0, min_open=True), help="Seconds per request. [default: no limit]")
+@click.option(
+    "--max-body", type=click.IntRange(1), default=1_000_000, show_default=True, help="Maximum request size in bytes."
+)
+@click.option("--token", envvar="WORKBENCH_SERVE_TOKEN", show_envvar=True, help="Token that clients must send.")
+@click.option("--no-auth", is_flag=True, help="Allow other machines without a token.")
+@click.option("--trace", is_flag=True, help="Let clients request the steps of each node with ?trace=1.")
+@click.option("--fixed", is_flag=True, help="Always use the file's own configuration, however long requests wait.")
+@SET
 @click.option("--sandbox", metavar="NAME", envvar="WORKBENCH_SANDBOX", help="Sandbox for model-written code.")
 def serve_command(
     file: Path,
@@ -43,7 +46,7 @@ def serve_command(
     sets: tuple[str, ...],
     sandbox: str | None,
 ) -> None:
-    """Serve the workflow in FILE over HTTP (extra [serve]).
+    """Serve a workflow over HTTP. Needs the extra [serve].
 
     \b
     POST /predict               {"FIELD": value, ...} -> {"outputs": {...}, "cost": {...}}
@@ -51,11 +54,10 @@ def serve_command(
     GET  /openapi.json          inputs and outputs with their types
     GET  /health                {"status": "ok"}
 
-    Where the file has `configurations:`, as `optimize` writes them for `targets:`, a request that had to wait is
-    answered by a faster one; the answer says which.
+    If the file has `configurations:`, which `optimize` writes for `targets:`, requests that had to wait are answered by
+    a faster configuration, named in the answer. Tool calls for which the policy says `ask` are refused.
 
-    SIGTERM or Ctrl-C ends it once running requests are answered, a second one at once. Tool calls for which the policy
-    says `ask` are refused.
+    SIGTERM or Ctrl-C stops the server after running requests, a second one at once.
     """
     from contextlib import ExitStack
     from dataclasses import replace
@@ -67,13 +69,14 @@ def serve_command(
     shown = (token or "").strip() or None  # a header cannot carry outer spaces
     settings = Settings(host, port, waiting=waiting, deadline=deadline, max_body=max_body, token=shown, trace=trace)
     settings.check(no_auth)
+    changes = dict(read_settings(sets))
     _require_extra()
     from workbench_serve.server import serve
 
     with ExitStack() as stack:
         source = require_trust(file, called=True)
-        wf = stack.enter_context(load(source, changes=_changes(sets), sandbox=sandbox))
-        loaded = [wf] if fixed else load_configurations(wf, source, changes=_changes(sets), sandbox=sandbox)
+        wf = stack.enter_context(load(source, changes=changes, sandbox=sandbox))
+        loaded = [wf] if fixed else load_configurations(wf, source, changes=changes, sandbox=sandbox)
         settings = replace(settings, concurrency=concurrency or wf.spec.concurrency)
         serve(
             wf,
@@ -83,16 +86,6 @@ def serve_command(
             ready=lambda address: say(f"Serving {one_line(wf.spec.name)} at {one_line(address)}", err=True),
         )
     say("Stopped.", err=True)
-
-
-def _changes(sets: tuple[str, ...]) -> dict[str, object]:
-    from workbench.spec import parse_value
-
-    pairs = [text.partition("=") for text in sets]
-    for text, (address, equals, _) in zip(sets, pairs, strict=True):
-        if not equals or not address.strip():
-            raise click.BadParameter(f"'{text}' must have the form ADDRESS=VALUE", param_hint="--set")
-    return {address.strip(): parse_value(value) for address, _, value in pairs}
 
 
 def _require_extra() -> None:

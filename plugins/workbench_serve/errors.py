@@ -1,4 +1,4 @@
-"""What a client is told when a request fails. Details of the workflow stay in the log: they may name files, servers and
+"""Errors for clients whose request fails. Details of the workflow stay in the log: they may name files, servers and
 data that are not the client's."""
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def encode(value: Any) -> str:
 
 
 def explain(error: Exception) -> RequestError:
-    """What a client is told about an error of the workflow."""
+    """Turn an error of the workflow into an error for the client."""
     match error:
         case PredictionError():
             return _of_kind(FailureKind(str(error.prediction.failure)))
@@ -70,11 +70,11 @@ def explain(error: Exception) -> RequestError:
         case ServerDead():
             return _of_kind(FailureKind.SERVER)
         case SpecError():
-            return RequestError(500, "workflow", "The workflow cannot run. The server's log says why.")
+            return RequestError(500, "workflow", "The workflow cannot run. See the server's log.")
         case WorkbenchError():
-            return RequestError(500, "workflow", "The workflow failed. The server's log says why.")
+            return RequestError(500, "workflow", "The workflow failed. See the server's log.")
         case _:
-            return RequestError(500, "internal", "The server failed. Its log says why.")
+            return RequestError(500, "internal", "The server failed. See its log.")
 
 
 def _of_kind(kind: FailureKind) -> RequestError:

@@ -71,7 +71,7 @@ def _wrong(name: str, message: str) -> RequestError:
 
 @dataclass(frozen=True)
 class Fields:
-    """What a workflow reads and writes."""
+    """The inputs and outputs of a workflow."""
 
     inputs: tuple[TypedField, ...]
     outputs: tuple[TypedField, ...]

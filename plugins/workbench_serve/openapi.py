@@ -38,8 +38,8 @@ _FAILURES = {
     "413": "the request is too long",
     "422": "an input is missing, unknown or of another type; `param` names it",
     "500": "the workflow failed",
-    "502": "the language model failed; `type` says how",
-    "503": "too many requests wait; Retry-After says when to try again",
+    "502": "the language model failed; the reason is in `type`",
+    "503": "too many requests are waiting; retry after Retry-After",
     "504": "the deadline has passed",
 }
 

@@ -21,7 +21,7 @@ GRACE = 30
 
 
 class _Server(uvicorn.Server):
-    """One that leaves signals to the main thread, and says when it listens."""
+    """A server that leaves signals to the main thread, and reports when it is listening."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]):
         super().__init__(config)

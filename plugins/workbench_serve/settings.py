@@ -1,4 +1,4 @@
-"""How a workflow is served."""
+"""Settings of the server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from workbench.lm import is_loopback
 
 @dataclass(frozen=True)
 class Settings:
-    """What `workbench serve` is told.
+    """Settings of `workbench serve`.
 
     host, port: where to listen; port 0: any that is free.
     concurrency: requests that run at once. waiting: further ones that wait for their turn; those beyond are refused.
@@ -31,7 +31,7 @@ class Settings:
 
     @property
     def is_local(self) -> bool:
-        """Whether only this machine can reach it."""
+        """Return True if only this machine can reach it."""
         return is_loopback(f"http://[{self.host}]" if ":" in self.host else f"http://{self.host}")
 
     def check(self, no_auth: bool) -> None:
@@ -39,7 +39,7 @@ class Settings:
         if not self.is_local and self.token is None and not no_auth:
             raise SpecError(
                 f"{self.host} can be reached from other machines, and no token is set",
-                hint="Set WORKBENCH_SERVE_TOKEN, or add --no-auth where something before it checks who asks.",
+                hint="Set WORKBENCH_SERVE_TOKEN, or add --no-auth if a proxy in front of it checks access.",
             )
         if self.token is not None and not (self.token.isascii() and self.token.isprintable() and self.token.strip()):
             raise SpecError("the token must be printable ASCII", hint="Make one with: openssl rand -hex 32")

@@ -63,7 +63,8 @@ class Configurations:
         self._times[place].append((self._clock(), seconds))
 
     def record_cut(self, place: int, seconds: float) -> None:
-        """Note that a request was given up after so many seconds: it would have taken more, and no less than usual."""
+        """Note that a request was given up after a number of seconds: it would have taken more, and no less than
+        usual."""
         self.record(place, max(seconds, self._usual(place, self._slowdown())[0]))
 
     def _recent(self, place: int) -> list[float]:
@@ -78,8 +79,8 @@ class Configurations:
         return math.fsum(recent) / len(recent), recent[math.ceil(0.95 * len(recent)) - 1]
 
     def _slowdown(self) -> float:
-        """How many times slower requests are now than on val, by the configurations that ran lately: servers that are
-        slow for one are slow for the others, too."""
+        """Compute how many times slower requests are now than on val, by the configurations that ran lately: servers
+        that are slow for one are slow for the others, too."""
         ratios: list[float] = []
         for place, figures in enumerate(self.figures):
             if len(recent := self._recent(place)) >= FEW:

@@ -1,4 +1,4 @@
-"""What cannot work in a machine although it is valid (`workbench validate --deep`)."""
+"""Defects of a machine: what is valid but cannot work (`workbench validate --deep`)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _of_instructions(text: str, tools: Collection[Tool], known: prompts.Names) -
 
 
 def _silent(state: StateConfig) -> bool:
-    """Whether an answer in this state does nothing: it is the action as it stands."""
+    """Return True if an answer in this state does nothing: it is the action as it stands."""
     return not state.tools and state.run is None
 
 
@@ -102,7 +102,7 @@ def _never(step: Transition, state: StateConfig, written: Collection[Field]) -> 
 
 
 def _mentions(text: str, values: Collection[Any]) -> bool:
-    """Whether a value may be read from a text, as `plain_adapter.parse` does."""
+    """Return True if a value may be read from a text, as `plain_adapter.parse` does."""
     words = re.sub(r"[\s_-]+", "", text).lower()
     return any(re.sub(r"[\s_-]+", "", plain.as_text(value)).lower() in words for value in values)
 

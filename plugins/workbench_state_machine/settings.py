@@ -31,7 +31,7 @@ class When(NodeConfig):
     always: Literal[True] | None = Field(None, description="whatever happened")
     contains: str | None = Field(None, min_length=1, description="a text that occurs in it, in upper or lower case")
     regex: str | None = Field(None, min_length=1, description="a pattern that is found in it, by the rules of Python")
-    of: Literal["observation", "action"] = Field("observation", description="what contains and regex look at")
+    of: Literal["observation", "action"] = Field("observation", description="text that contains and regex search")
     outcome: dict[str, Any] | None = Field(None, min_length=1, description="fields of the tool's result: value or list")
     lm: str | None = Field(None, min_length=1, description="a question that the model answers with yes or no")
 
@@ -71,7 +71,7 @@ def _or_short(*short: dict[str, Any], listed: bool = False) -> Any:
 
 
 class Transition(NodeConfig):
-    """One way out of a state. The first one whose condition holds is taken."""
+    """A way out of a state. The first one whose condition holds is taken."""
 
     when: When = Field(
         default_factory=lambda: When.model_validate({"always": True}),
@@ -92,7 +92,7 @@ class Transition(NodeConfig):
 
 
 class StateConfig(NodeConfig):
-    """One state: what the model is told in it, what it may do, and what comes next."""
+    """A state: what the model is told in it, what it may do, and what comes next."""
 
     instructions: str = Field("", description="what to do in this state")
     tools: list[str] = Field(default_factory=list, description=TOOLS)
@@ -117,7 +117,9 @@ class StatesConfig(NodeConfig):
     states: dict[str, StateConfig] = Field(min_length=1, description="the states by name")
     signature: str = Field(description='inputs and outputs, e.g. "question -> answer"')
     start: str = Field(description="the first state")
-    max_turns: int = Field(10, ge=1, le=100, description="turns at most; without an answer by then the example fails")
+    max_turns: int = Field(
+        10, ge=1, le=100, description="maximum number of turns; without an answer by then the example fails"
+    )
     instructions: str = Field("", description="what to do; precedes the instructions of every state")
     arguments: dict[str, str] = Field(
         default_factory=dict, description="tool argument: input field; filled in, and hidden from the model"
@@ -125,7 +127,7 @@ class StatesConfig(NodeConfig):
     env: dict[str, str] = ENV
     observation_chars: int = Field(2000, ge=10, description="characters of a tool's result that the model sees")
     temperature: float | None = Field(None, ge=0, le=2, description="sampling temperature")
-    max_tokens: int = Field(512, ge=1, description="tokens of one answer at most")
+    max_tokens: int = Field(512, ge=1, description="maximum tokens per answer")
     lm: str | dict[str, Any] | None = Field(None, description="another language model for this node")
 
 
@@ -137,7 +139,7 @@ def check_machine(config: StatesConfig, outputs: tuple[str, ...]) -> None:
     """Refuse machines that cannot work. Raises SpecError with the path of the fault inside the node."""
     for name in config.states:
         if not re.fullmatch(r"[A-Za-z_]\w{0,63}", name) or name == END:
-            hint = "end stands for the end of the machine." if name == END else "Use letters, digits and _."
+            hint = "`end` is the end of the machine." if name == END else "Use letters, digits and _."
             raise SpecError(f"'{name}' cannot name a state", hint=hint, path=("states", name))
     for name, state in config.states.items():
         for i, step in enumerate(state.next):

@@ -1,4 +1,4 @@
-"""One state of a machine: a turn of the model, what its answer does, and which state comes next."""
+"""A state of a machine: a turn of the model, what its answer does, and which state comes next."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _YES_NO = Field("answer", str, ("yes", "no"))
 
 @dataclass(frozen=True)
 class Turn:
-    """What an answer did. action: what was asked for. outcome: the tool's result as it came."""
+    """The effect of an answer. action: what was asked for. outcome: the tool's result as it came."""
 
     action: str
     observation: str
@@ -140,7 +140,7 @@ class State(NodeKind):
         return "\n".join(part for part in parts if part)
 
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
-        """One turn: {reply, action, observation, failed, to, kept}."""
+        """A turn: {reply, action, observation, failed, to, kept}."""
         ctx.span.agent, ctx.span.turn = self.state, inputs["turn"]
         await know_tools(self.all_tools)
         messages = [*([{"role": "system", "content": self.system}] if self.system else []), *inputs["history"]]
@@ -162,7 +162,7 @@ class State(NodeKind):
         }
 
     async def _act(self, response: Response, inputs: Mapping[str, Any], ctx: Context) -> Turn:
-        """Do what the answer asks for. What goes wrong is told to the model, as an observation."""
+        """Do what the answer asks for. Errors are shown to the model as an observation."""
         text, fields = self._action(response.text), inputs["inputs"]
         if not text:
             return Turn(text, EMPTY, failed=True)
@@ -274,7 +274,7 @@ class State(NodeKind):
 
 
 def _found(pattern: str, text: str) -> bool:
-    """Whether a condition's pattern is found. Raises NodeError("steps") where the search takes too long."""
+    """Return True if a condition's pattern is found. Raises NodeError("steps") where the search takes too long."""
     try:
         return Pattern(pattern).search(text) is not None
     except TooSlow as error:

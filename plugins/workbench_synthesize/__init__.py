@@ -11,4 +11,4 @@ import workbench
 def register_commands(cli: Any) -> None:
     from workbench_synthesize.commands import synthesize_command
 
-    cli.add_command(synthesize_command)
+    cli.add_command(synthesize_command, under="data")

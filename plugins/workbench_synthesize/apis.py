@@ -60,7 +60,7 @@ class Api:
 
     @property
     def runs(self) -> bool:
-        """Whether a call of it can be run."""
+        """Return True if a call of it can be run."""
         return self.tool is not None or bool(self.source)
 
     @property
@@ -99,7 +99,9 @@ def _read(path: Path) -> list[Api]:
         ]
     if not isinstance(raw, list):
         raise SpecError(
-            f"{path} holds no tools", hint='Write {"NAME": {"description": ..., "parameters": {...}}}.', path=("apis",)
+            f"{path} contains no tools",
+            hint='Write {"NAME": {"description": ..., "parameters": {...}}}.',
+            path=("apis",),
         )
     apis: list[Api] = []
     for place, entry in zip(names or range(len(raw)), raw, strict=True):

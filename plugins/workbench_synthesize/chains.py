@@ -188,8 +188,8 @@ class Links:
         return self.seen.get(name) or self.documented.get(name)
 
     def rank(self, first: str, second: str) -> int:
-        """How well results of the first tool fit arguments of the second. 2: by name and type; 1: by type only, since
-        a part has no name, or the results are unknown; 0: not at all."""
+        """Rate how well results of the first tool fit arguments of the second. 2: by name and type; 1: by type only,
+        since a part has no name, or the results are unknown; 0: not at all."""
         if (first, second) in self.proven:
             return 2
         if not (known := self.returned(first)):
@@ -247,8 +247,8 @@ _SAMPLES = {"boolean": True, "integer": 1, "number": 1.5, "string": "", "array":
 
 
 def _fit(path: tuple[str, ...], kind: str | None, name: str, about: Any) -> int:
-    """How well a part of a result fits an argument: 2 if the types and a word of the names agree, 1 if the types agree
-    and the part has no name, else 0."""
+    """Rate how well a part of a result fits an argument: 2 if the types and a word of the names agree, 1 if the types
+    agree and the part has no name, else 0."""
     sample = _SAMPLES.get(kind or "", UNKNOWN)
     schema = {k: v for k, v in about.items() if k in ("type", "anyOf")} if isinstance(about, Mapping) else {}
     named = next((part for part in reversed(path) if not part.isdecimal()), None)

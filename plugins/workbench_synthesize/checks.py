@@ -111,8 +111,8 @@ class Duplicates:
         self.seen: set[str] = set()  # refused rows, too: nothing is checked twice
 
     def known(self, draft: Draft) -> bool:
-        """Whether a similar question or the same calls were kept, or both were checked before. Records the draft as
-        checked."""
+        """Return True if a similar question or the same calls were kept, or both were checked before. Records the draft
+        as checked."""
         seen = canonical([sorted(draft.words), self._key(draft.kind, draft.calls)])
         known = seen in self.seen or self.has(draft.kind, draft.calls)
         self.seen.add(seen)

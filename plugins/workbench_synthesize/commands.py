@@ -1,4 +1,4 @@
-"""`workbench synthesize`: writes rows for tool calls to a file that a workflow's `data:` reads."""
+"""`workbench data synthesize`: writes rows for tool calls to a file that a workflow's `data:` reads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 
 from workbench.base.text import one_line
 from workbench.cli import echo_json, say
-from workbench.cli.run_commands import OVERWRITE
+from workbench.cli.options import DB, FILE, JSON, OVERWRITE, SEED, budget_calls_option
 
 if TYPE_CHECKING:
     from workbench.spec import Source
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command("synthesize")
-@click.argument("file", type=click.Path(path_type=Path))
+@FILE
 @click.option(
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -27,30 +27,31 @@ if TYPE_CHECKING:
     help="Output file.",
 )
 @OVERWRITE
-@click.option("--rows", type=click.IntRange(1), help="Number of rows; overrides the file.")
-@click.option("--calls", type=click.IntRange(1), help="Maximum calls; overrides the file.")
-@click.option("--seed", type=int, help="Random seed; overrides the file.")
-@click.option("--failures", metavar="RUN", help="Write rows like the train rows that this run failed.")
+@click.option("-n", "--rows", type=click.IntRange(1), help="Number of rows to write.")
+@budget_calls_option()
+@SEED
+@click.option("--failures", metavar="RUN", help="Write rows similar to the train rows that this run failed.")
 @click.option(
-    "--run-tools", is_flag=True, help="Run callables with a model's arguments even if the file has no `policy`."
+    "--run-tools", is_flag=True, help="Run callables with model-written arguments even without a `policy` in the file."
 )
-@click.option("--db", default="workbench.db", envvar="WORKBENCH_DB", show_default=True, help="Run database.")
-@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
+@DB
+@JSON
 def synthesize_command(
     file: Path,
     out: Path,
     overwrite: bool,
     rows: int | None,
-    calls: int | None,
+    budget_calls: int | None,
     seed: int | None,
     failures: str | None,
     run_tools: bool,
     db: str,
     as_json: bool,
 ) -> None:
-    """Let a model write rows for the tools of FILE, and keep those that pass all checks.
+    """Generate training rows for tool calls with a model.
 
-    After a kill, the same command continues, and paid calls are not paid again. After the end, it starts anew, with new
+    The model writes rows for the tools of FILE, and rows that pass all checks are kept. Options override the file.
+    After a kill, the same command continues, and paid calls are not paid again. After the end, it starts over with new
     calls. Exits with code 1 if no row passed.
     """
     from workbench.base.files import check_output
@@ -59,7 +60,7 @@ def synthesize_command(
     given: dict[str, Any] = {
         "rows": rows,
         "seed": seed,
-        "budget": {"calls": calls} if calls else None,
+        "budget": {"calls": budget_calls} if budget_calls else None,
         "failures": failures,
     }
     check_output(out, inputs=[file], overwrite=overwrite)
@@ -78,7 +79,7 @@ def synthesize_command(
         run_tools=run_tools,
     )
     if not found.rows:
-        say(f"No row passed the checks, so {out} was not written; see the reasons below.", err=True)
+        say(f"No row passed the checks, so {out} was not written. The reasons are below.", err=True)
     if as_json:
         echo_json({**found.as_dict(), "out": str(out)})
     else:
@@ -107,4 +108,4 @@ def _print(found: Found, out: Path) -> None:
         if count:
             say(one_line(f"  left out, {reason}: {count}, e.g. {found.examples[reason]}"))
     if found.status == "budget":
-        say("The budget is spent.")
+        say("The budget ran out.")

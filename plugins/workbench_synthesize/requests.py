@@ -66,7 +66,7 @@ Messages = list[dict[str, str]]
 
 @dataclass(frozen=True)
 class Request:
-    """One request for rows about `api`, with other tools shown. like: ids of the failed rows that it shows."""
+    """A request for rows about `api`, with other tools shown. like: ids of the failed rows that it shows."""
 
     number: int
     kind: Kind

@@ -1,4 +1,4 @@
-"""The settings file of `workbench synthesize`."""
+"""The settings file of `workbench data synthesize`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Failures(Strict):
         0.1,
         gt=0,
         le=1,
-        description="least weight of a tool in requests; a tool whose rows are solved half of the time has weight 1",
+        description="minimum weight of a tool in requests; a tool whose rows are solved half of the time has weight 1",
     )
 
 
@@ -44,7 +44,7 @@ class Synthesis(Strict):
     """The rows to write: their tools, number and kinds, and the models that write them."""
 
     name: str = Field(
-        "synthesis", min_length=1, max_length=100, description="name of the set of rows; ids of rows begin with it"
+        "synthesis", min_length=1, max_length=100, description="name of the set of rows and prefix of row ids"
     )
     lm: LMSpec = Field(
         default_factory=lambda: LMSpec.model_validate({"model": "bundled/nano"}),
@@ -69,7 +69,7 @@ class Synthesis(Strict):
         default_factory=list,
         description="sample questions, some of which are shown in each request",
     )
-    judge: bool = Field(False, description="ask the model of the role judge whether the calls answer the question")
+    judge: bool = Field(False, description="let the model of the role judge check that the calls answer the question")
     kinds: dict[Kind, float] = Field(
         default_factory=lambda: {"simple": 1.0},
         min_length=1,

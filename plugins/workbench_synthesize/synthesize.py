@@ -185,7 +185,7 @@ def _check_chains(spec: Synthesis, apis: Sequence[Api]) -> None:
 
 
 class _Course:
-    """One synthesis. Requests are sent in rounds and read in order, so that a replay keeps the same rows."""
+    """A synthesis. Requests are sent in rounds and read in order, so that a replay keeps the same rows."""
 
     def __init__(
         self,

@@ -100,11 +100,11 @@ class CaptainConfig(NodeConfig):
     library: dict[str, Expert] = Field(default_factory=dict, description="experts by name")
     tools: list[str] = Field(default_factory=list, description=TOOLS)
     env: dict[str, str] = ENV
-    turns: int = Field(5, ge=1, le=50, description="answers of the captain at most")
-    talk: int = Field(6, ge=1, le=50, description="messages of a team's conversation at most")
-    size: int = Field(3, ge=1, le=10, description="members of a team at most")
+    turns: int = Field(5, ge=1, le=50, description="maximum number of answers of the captain")
+    talk: int = Field(6, ge=1, le=50, description="maximum number of messages in a team's conversation")
+    size: int = Field(3, ge=1, le=10, description="maximum number of team members")
     candidates: int = Field(3, ge=1, le=20, description="experts of the library considered for a role; tools, too")
-    max_tokens: int = Field(512, ge=1, description="tokens of one message at most")
+    max_tokens: int = Field(512, ge=1, description="maximum tokens per message")
     temperature: float | None = Field(None, ge=0, le=2, description="sampling temperature")
     lm: str | dict[str, Any] | None = Field(None, description="another language model for this node")
 

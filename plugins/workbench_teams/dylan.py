@@ -31,7 +31,7 @@ _RATE = "Answers to the same task follow. Rate each from 1 (useless) to 5 (right
 class DylanConfig(TeamConfig):
     """Settings of a `dylan` node."""
 
-    rounds: int = Field(3, ge=1, le=10, description="rounds of answers at most")
+    rounds: int = Field(3, ge=1, le=10, description="maximum number of rounds")
     keep: int = Field(2, ge=1, le=64, description="members left after the second round, if there are more than three")
     consensus: float = Field(2 / 3, gt=0, le=1, description="it ends when more than this share gives one answer")
     rate: bool = Field(

@@ -84,7 +84,7 @@ def seen_by(path: str, results: Sequence[Result], *, whole: bool) -> list[Result
 
 @dataclass
 class Backward:
-    """One backward pass over failed results with traces. scored: names of outputs that the metric reads. spared: nodes
+    """A backward pass over failed results with traces. scored: names of outputs that the metric reads. spared: nodes
     that are known to be right, and pass the blame on as tools do."""
 
     workflow: Workflow
@@ -108,7 +108,8 @@ class Backward:
         return await self.proposer.ask(request, self.replica) or ""
 
     def last(self, name: str) -> bool:
-        """Whether a node gives the final output: no node reads it, or it is the last to write the scored field."""
+        """Return True if a node gives the final output: no node reads it, or it is the last to write the scored
+        field."""
         writers = {field: n for n, layer in reversed(list(self.layers.items())) for field in layer.node.outputs}
         return self.workflow.graph.out_degree(name) == 0 or any(writers.get(field) == name for field in self.scored)
 

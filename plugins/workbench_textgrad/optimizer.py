@@ -114,7 +114,7 @@ class _Descent:
             self.current = new
 
     def affords(self, workflow: Workflow, batch: Sequence[Example], passes: int) -> bool:
-        """Whether the budget covers `passes` passes over a batch and then the finalists, proposals included."""
+        """Return True if the budget covers `passes` passes over a batch and then the finalists, proposals included."""
         proposals = 1 + 2 * len(learnable_addresses(workflow, "text")) + bool(self.settings.edits)
         rows = [*list(batch) * passes, *list(self.study.val) * self.finalists]
         tokens = proposals * (1000 + self.settings.shown // 3)
@@ -246,6 +246,6 @@ class _Descent:
 
 
 def _there(address: str, base: Workflow, before: Workflow) -> bool:
-    """Whether a prompt is still at its address: an edit may have moved or removed it."""
+    """Return True if a prompt is still at its address: an edit may have moved or removed it."""
     known = before.get(address, None)
     return base.get(address, None) == known and (known is not None or address in learnable_addresses(base, "text"))

@@ -1,4 +1,4 @@
-"""What the proposer is asked, and how its answers are read. Training examples alone are shown."""
+"""Prompts of the proposer, and parsers of its answers. Training examples alone are shown."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ def edit(workflow: Workflow, loss: str, edits: str, tried: Sequence[str]) -> lis
 
 @dataclass(frozen=True)
 class Gradient:
-    """What a step should do differently, and what was wrong with what it got; empty where it is not at fault."""
+    """A gradient: what a step should do differently, and what was wrong with its inputs; empty where it is not at
+    fault."""
 
     step: str = ""
     inputs: str = ""
@@ -131,7 +132,7 @@ def read_tools(text: str, functions: Sequence[Mapping[str, Any]]) -> dict[int, s
 
 
 def settings_of(prompts: Mapping[str, str], functions: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """What a gradient's writer sees of a step."""
+    """Return the settings of a step for the writer of a gradient."""
     shown = {name: wrap_in_tags(text) for name, text in prompts.items()}
     if functions:
         shown["tools"] = "\n".join(f"- {f['name']}: {f.get('description', '')}" for f in functions)

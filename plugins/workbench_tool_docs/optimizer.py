@@ -74,7 +74,7 @@ class ToolDocs(Optimizer):
         return dict(getattr(node_at(workflow, f"{place}.tools"), "tools", {}))
 
     async def _round(self, study: Study, ask: Proposer, batches: Batches, place: str, tool: Tool, replica: int) -> bool:
-        """One proposal for one tool; whether the budget allows another."""
+        """A proposal for one tool; whether the budget allows another."""
         batch, best = batches.draw(), study.best
         if not study.affords(best, [*batch, *batch]) or not room_for(study, 2 * len(batch)):
             return False
@@ -139,7 +139,7 @@ class ToolDocs(Optimizer):
         return None
 
     def _read(self, text: str) -> dict[str, str]:
-        """What was written. Raises ValueError that tells the proposer what is wrong."""
+        """Parse the proposer's answer. Raises ValueError, with a message for the proposer."""
         start = text.find("{")
         try:
             body = json.JSONDecoder().raw_decode(text[start:])[0] if start >= 0 else None

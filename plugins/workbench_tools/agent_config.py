@@ -25,12 +25,12 @@ class AgentConfig(NodeConfig):
     env: dict[str, str] = ENV
     nodes: dict[str, dict[str, Any]] = Field(
         default_factory=dict,
-        description="tools that are nodes, by name, e.g. {search: {search: corpus.jsonl}}; their inputs are the "
-        "arguments, and `describe` beside a node is what the model is told of it",
+        description="tools that are nodes, by name, e.g. {search: {search: corpus.jsonl}}; their inputs are "
+        "the arguments, and `describe` next to a node is its description for the model",
     )
     live: dict[str, LiveCalls] = Field(
         default_factory=dict,
-        description="by tool that asks a live service: retries, and a cache by arguments; {} takes the defaults",
+        description="for tools that call a live service, by name: retries, and a cache by arguments; {}: defaults",
     )
     functions: list[Forged] = Field(default_factory=list, description="tools written as source, run in the sandbox")
     instructions: str = Field("", description="instructions for the model")
@@ -64,13 +64,13 @@ class AgentConfig(NodeConfig):
         description="by tool: Python source of wrap(result, arguments), run in the sandbox; the model sees its result",
     )
     user: UserConfig | None = Field(None, description="a simulated user that the agent may talk to")
-    max_steps: int = Field(6, ge=1, le=100, description="answers of the model at most, tool calls included")
+    max_steps: int = Field(6, ge=1, le=100, description="maximum number of answers of the model, tool calls included")
     actions: int = Field(
         1,
         ge=1,
         le=32,
-        description="answers drawn at each step; their calls are made, those that fail are dropped, and the most "
-        "frequent result counts (self-consistent actions); at temperature 0.4 if none is given",
+        description="number of answers sampled at each step; their calls are made, those that fail are dropped, and "
+        "the most frequent result counts (self-consistent actions); at temperature 0.4 if none is given",
     )
     first_thought: bool = Field(
         False,
@@ -79,7 +79,7 @@ class AgentConfig(NodeConfig):
     )
     native: bool = Field(False, description="pass tool definitions to the server instead of describing them in words")
     temperature: float | None = Field(None, ge=0, le=2, description="sampling temperature")
-    max_tokens: int = Field(512, ge=1, description="tokens of one step at most")
+    max_tokens: int = Field(512, ge=1, description="maximum tokens per step")
     lm: str | dict[str, Any] | None = Field(None, description="another language model for this node")
     types: NamedTypes = NAMED_TYPES
 

@@ -22,7 +22,7 @@ TEMPERATURE = 0.4
 
 @dataclass(frozen=True)
 class Attempt:
-    """One of the answers at a step.
+    """An answer at a step.
 
     outcome: of its calls, or its outputs, as text; None where a call failed or the answer could not be read.
     results: the messages that tell the model of its calls; empty for other answers.

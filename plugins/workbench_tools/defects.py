@@ -1,4 +1,4 @@
-"""What cannot work in the settings of an agent although they are valid (`workbench validate --deep`)."""
+"""Defects of an agent's settings: what is valid but cannot work (`workbench validate --deep`)."""
 
 from __future__ import annotations
 

@@ -23,16 +23,17 @@ LONGEST_PAUSE = 60.0
 
 
 class LiveCalls(BaseModel):
-    """How calls of a live tool are made."""
+    """Calls of a live tool."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     cached: bool = Field(
-        True, description="ask once in a run for the same arguments; false: for tools whose result changes, or that act"
+        True,
+        description="call once per run for the same arguments; false: for tools with changing results or side effects",
     )
     attempts: int = Field(3, ge=1, le=10, description="attempts at a call that fails; wrong arguments are not retried")
     pause: float = Field(
-        0.5, ge=0, description="seconds before the second attempt; doubled before each further one, up to a minute"
+        0.5, ge=0, description="seconds before the second attempt; doubled for each further attempt, up to a minute"
     )
 
     async def call(self, ctx: Context, tool: Tool, arguments: Mapping[str, Any]) -> Any:

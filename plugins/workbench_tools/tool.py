@@ -28,7 +28,7 @@ class ToolConfig(NodeConfig):
     live: LiveCalls | None = Field(
         None,
         exclude_if=lambda live: live is None,
-        description="retries and a cache by arguments, for a tool that asks a live service; {} takes the defaults",
+        description="retries and a cache by arguments, for a tool that calls a live service; {}: defaults",
     )
 
 

@@ -49,7 +49,7 @@ def extract_user_message(text: str, outputs: Collection[str]) -> str | None:
 
 
 class SimulatedUser:
-    """One conversation with the user. opening: the user's first message, if any."""
+    """A conversation with the user. opening: the user's first message, if any."""
 
     def __init__(self, config: UserConfig, inputs: Mapping[str, Any], opening: str):
         self.config = config

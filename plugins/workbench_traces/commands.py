@@ -1,4 +1,4 @@
-"""`workbench import traces`."""
+"""`workbench data traces`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 
 from workbench.base.text import one_line
 from workbench.cli import echo_json, say
+from workbench.cli.options import JSON
 
 if TYPE_CHECKING:
     from workbench_traces.rows import Account
@@ -20,30 +21,34 @@ _KINDS = ("key", "email", "card", "ip", "phone")
 @click.command("traces")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
-    "--out", required=True, type=click.Path(path_type=Path, dir_okay=False), help="The file of rows (.jsonl)."
+    "--out", required=True, type=click.Path(path_type=Path, dir_okay=False), help="Output file for the rows (.jsonl)."
 )
-@click.option("--from", "form", type=click.Choice(_FORMATS), help="What FILES are (default: by their content).")
+@click.option("--from", "form", type=click.Choice(_FORMATS), help="Format of FILES. [default: by their content]")
 @click.option(
     "--split",
     type=click.Choice(["conversation", "user", "time"]),
     default="conversation",
     show_default=True,
-    help="What no two splits share; time: the newest conversations are the test.",
+    help="Keep each conversation or user in one split, or put the newest conversations in test (time).",
 )
-@click.option("--score", help="The outcome that counts, by name (default: the only one there is).")
+@click.option("--score", help="Name of the outcome to use. [default: the only one there is]")
 @click.option(
-    "--score-range", type=(float, float), default=(0.0, 1.0), show_default=True, help="Worst and best outcome."
+    "--score-range",
+    type=(float, float),
+    default=(0.0, 1.0),
+    show_default=True,
+    help="Worst and best value of the outcome.",
 )
 @click.option(
-    "--accept", type=float, default=1.0, show_default=True, help="An answer is right from here on, in 0 to 1."
+    "--accept", type=float, default=1.0, show_default=True, help="Minimum outcome of a correct answer, from 0 to 1."
 )
-@click.option("--edit", help="The field or attribute with the answer as a human corrected it.")
-@click.option("--labelled", is_flag=True, help="Keep only rows whose right answer is known.")
+@click.option("--edit", help="Field or attribute with the human-corrected answer.")
+@click.option("--labelled", is_flag=True, help="Keep only rows with a known correct answer.")
 @click.option(
-    "--keep", type=click.Choice(_KINDS), multiple=True, help="Do not redact this kind; repeat it for several."
+    "--keep", type=click.Choice(_KINDS), multiple=True, help="Kind of personal data not to redact. Repeatable."
 )
-@click.option("--no-workflow", is_flag=True, help="Write rows alone, and no workflow.yaml beside them.")
-@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
+@click.option("--no-workflow", is_flag=True, help="Write only the rows, without a workflow.yaml.")
+@JSON
 def traces_command(
     files: tuple[Path, ...],
     out: Path,
@@ -58,12 +63,12 @@ def traces_command(
     no_workflow: bool,
     as_json: bool,
 ) -> None:
-    """Make rows, and a workflow to begin with, of recorded traces.
+    """Turn recorded traces into rows and a starter workflow.
 
-    FILES, or folders of them, are OTLP/JSON with GenAI attributes, spans of Phoenix, exports of Langfuse or LangSmith,
-    trajectories in ATIF, or lines of {"messages": [...]}. Thoughts of a model are taken off. E-mail addresses, phone
-    numbers, keys, card numbers and IP addresses are redacted, duplicates left out, and the rows of one conversation
-    stay in one split. Calls no model, and sends nothing anywhere.
+    FILES are files or folders: OTLP/JSON with GenAI attributes, spans of Phoenix, exports of Langfuse or LangSmith,
+    trajectories in ATIF, or lines of {"messages": [...]}. A model's thoughts are removed. E-mail addresses, phone
+    numbers, keys, card numbers and IP addresses are redacted. Duplicates are dropped, and all rows of a conversation
+    stay in one split. Calls no model and sends nothing.
     """
     from workbench.base.files import check_writable
     from workbench.errors import SpecError, suggest
@@ -83,13 +88,18 @@ def traces_command(
         rows = [row for row in rows if row.get("answer")]
     written = _write(out, rows, split, no_workflow)
     if as_json:
-        told = {"rows": len(rows), **vars(account), "redacted": dict(account.redacted), "scores": dict(account.scores)}
-        return echo_json({**told, "files": written["files"], "workflow": written["workflow"]})
-    _tell(len(rows), account, written)
+        counts = {
+            "rows": len(rows),
+            **vars(account),
+            "redacted": dict(account.redacted),
+            "scores": dict(account.scores),
+        }
+        return echo_json({**counts, "files": written["files"], "workflow": written["workflow"]})
+    _print(len(rows), account, written)
 
 
 def _check_new(out: Path, split: str, no_workflow: bool) -> None:
-    """Nothing is overwritten."""
+    """Refuse to overwrite any file."""
     from workbench.errors import SpecError
     from workbench_traces.starter import split_paths
 
@@ -110,9 +120,9 @@ def _write(out: Path, rows: list[dict[str, Any]], split: str, no_workflow: bool)
     if len(set(groups)) < LEAST_ROWS:
         what = "user or conversation" if split == "user" else "conversation"
         raise SpecError(
-            f"there are {len(rows)} rows in {len(set(groups))} group(s): those of one {what} stay together, and train, "
-            "val and test need a group each",
-            hint="Name more files, another --split, or let the instrumentation record the content of messages.",
+            f"there are only {len(set(groups))} groups of rows, and train, val and test need one each; "
+            f"rows of one {what} form a group",
+            hint="Name more files or another --split, or record the content of messages.",
         )
     if split == "time":
         parts = dict(zip(split_paths(out), cut_by_time(rows, groups, SHARES), strict=True))
@@ -136,21 +146,21 @@ def _write(out: Path, rows: list[dict[str, Any]], split: str, no_workflow: bool)
     }
 
 
-def _tell(rows: int, account: Account, written: dict[str, Any]) -> None:
+def _print(rows: int, account: Account, written: dict[str, Any]) -> None:
     say(f"{rows} rows in {written['groups']} groups, of {account.turns} traces")
     for count, what in (
-        (account.empty, "left out: no question or no answer was recorded"),
-        (account.exact, "left out: the same as another"),
-        (account.normalised, "left out: the same as another but for case, spaces and punctuation"),
-        (account.out_of_range, "outcomes outside --score-range, not used"),
+        (account.empty, "left out: question or answer missing"),
+        (account.exact, "left out: duplicates"),
+        (account.normalised, "left out: duplicates except for case, spaces and punctuation"),
+        (account.out_of_range, "outcomes ignored: outside --score-range"),
     ):
         if count:
             say(f"{count} {what}")
     found = ", ".join(f"{kind} {count}" for kind, count in sorted(account.redacted.items()))
-    say(f"Redacted: {found or 'nothing'}. Names and what people tell of themselves have no pattern: look at the rows.")
+    say(f"Redacted: {found or 'nothing'}. Names and personal stories have no pattern: check the rows.")
     if account.scores and account.score is None:
         names = ", ".join(one_line(name) for name in sorted(account.scores)[:20])
-        say(f"No outcome was taken: there are several ({names}); name one with --score.")
+        say(f"No outcome was used, as there are several ({names}). Choose one with --score.")
     for line in written["guessed"]:
         say(f"Guessed: {one_line(line)}")
     for path in written["files"]:

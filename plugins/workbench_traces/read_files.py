@@ -67,7 +67,7 @@ def read_turns(paths: Sequence[Path], form: str | None = None, wanted: tuple[str
                         told = error.message.removeprefix(f"{path.name}: ")
                         raise _fault(path, line, told, find_form(one)) from None
         if not known:
-            raise SpecError(f"{path} holds no traces of a known format", hint=_FORMS)
+            raise SpecError(f"{path} contains no traces in a known format", hint=_FORMS)
     return [turn.without_thoughts() for collector in collectors.values() for turn in collector.turns()]
 
 
@@ -77,7 +77,7 @@ def _files(path: Path) -> list[Path]:
         return [path]
     files = sorted(file for file in path.rglob("*") if file.suffix.lower() in (".json", *_LINES) and file.is_file())
     if not files:
-        raise SpecError(f"{path} holds no .json or .jsonl files", hint="Name files of traces, or a folder of them.")
+        raise SpecError(f"{path} contains no .json or .jsonl files", hint="Name files of traces, or a folder of them.")
     return files
 
 

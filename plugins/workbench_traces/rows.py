@@ -18,7 +18,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Labels:
-    """What the right answer is known from.
+    """The source of the correct answer.
 
     score: the outcome that counts; None: the only one there is. low, high: its range, which becomes 0 to 1. accept: an
     answer with this outcome or a better one is right.
@@ -32,7 +32,7 @@ class Labels:
 
 @dataclass
 class Account:
-    """How many turns became rows, and what happened to the others."""
+    """Counts of turns that became rows, and of the others by reason."""
 
     turns: int = 0
     empty: int = 0

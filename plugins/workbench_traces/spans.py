@@ -48,7 +48,7 @@ _ANSWERS = ("gen_ai.choice", "gen_ai.content.completion")
 
 @dataclass
 class _Trace:
-    """What is kept of a trace while its spans are read."""
+    """The state of a trace while its spans are read."""
 
     turn: Turn
     asked: str = ""

@@ -45,7 +45,7 @@ def write_starter(path: Path, data: Mapping[str, Any], rows: Sequence[Row]) -> l
     valid one."""
     tree, guessed = starter(rows)
     head = {"name": tree.pop("name"), "lm": tree.pop("lm"), "data": dict(data)}
-    write_whole(path, "# Made by `workbench import traces`.\n" + dump_yaml({**head, **tree}))
+    write_whole(path, "# Made by `workbench data traces`.\n" + dump_yaml({**head, **tree}))
     try:
         prepare(path)
     except SpecError as error:

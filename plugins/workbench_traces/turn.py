@@ -1,4 +1,4 @@
-"""What every format is read into: one exchange with a system, its outcome, and where it was recorded."""
+"""The common form of all formats: an exchange with a system, its outcome, and where it was recorded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Message = tuple[str, str]
 
 @dataclass
 class Turn:
-    """One exchange.
+    """An exchange.
 
     Attributes:
         input, output: what was asked, and what the system answered.

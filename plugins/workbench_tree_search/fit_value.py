@@ -80,7 +80,7 @@ class FitValue(Optimizer):
         return values
 
     def _affordable(self, study: Study, explorer: Workflow) -> int:
-        """How many rows can be explored so that the learned value can still be tried on val."""
+        """Compute how many rows can be explored so that the learned value can still be tried on val."""
         left = study.remaining("calls") - study.worst_calls(study.best, study.val)
         each = study.worst_calls(explorer, study.train[:1])
         return self.batch if not each else max(0, min(self.batch, int(left // each) if left < math.inf else self.batch))

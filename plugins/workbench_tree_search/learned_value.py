@@ -19,7 +19,7 @@ def split_words(text: str) -> list[str]:
 
 
 def estimate_value(weights: Mapping[str, float], text: str) -> float:
-    """How likely the task is done from here, in (0, 1)."""
+    """Estimate the probability, in (0, 1), that the task is done from here."""
     odds = weights.get(BIAS, 0.0) + sum(weights.get(word, 0.0) for word in split_words(text))
     return 1 / (1 + math.exp(-max(-30.0, min(30.0, odds))))
 

@@ -118,7 +118,7 @@ class TreeSearch(NodeKind):
 
 @dataclass
 class _Walk:
-    """One episode. path: the positions that were committed to, the start first."""
+    """An episode. path: the positions that were committed to, the start first."""
 
     node: TreeSearch
     inputs: Mapping[str, Any]
@@ -132,7 +132,7 @@ class _Walk:
     unreadable: int = 0  # answers that named no action, or no judgement
 
     async def greedy(self) -> list[Position]:
-        """One step by the most frequent action that the policy allows."""
+        """A step by the most frequent action that the policy allows."""
         actions = await self.candidates(self.path)
         if not actions:
             raise NodeError("unparsed", "no answer of the model names an action that can be done")
@@ -220,7 +220,7 @@ class _Walk:
         return prompts.most_frequent([a for a in actions if a is not None], c.branching)
 
     async def judged(self, path: list[Position]) -> float | None:
-        """The value of the last position; None if it cannot be told."""
+        """The value of the last position; None if unknown."""
         c, node = self.node.config, self.node
         if c.value == "learned":
             return learned.estimate_value(c.weights, self._text(path[-1]))
@@ -254,7 +254,7 @@ class _Walk:
         return f"{shown} {position.observation}"
 
     def states(self) -> list[tuple[str, float]]:
-        """What a value function can be learned from: each state's text, and the best score seen from there on, less for
+        """Return training data of a value function: each state's text, and the best score seen from there on, less for
         each step that it takes: else a state from which the goal can be reached is worth as much as the goal."""
         found: dict[str, tuple[str, float]] = {}
 

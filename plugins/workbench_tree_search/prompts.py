@@ -1,4 +1,4 @@
-"""What the model is asked: for an action, and for a judgement of a state; and how its answers are read."""
+"""Prompts for an action and for a judgement of a state, and parsers of the answers."""
 
 from __future__ import annotations
 

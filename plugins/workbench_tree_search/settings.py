@@ -18,29 +18,33 @@ class TreeSearchConfig(NodeConfig):
     environment: str = Field(description="a registered environment, or python:file.py:Class")
     task: dict[str, str] = Field(default_factory=dict, description="field of the environment's task: input field")
     settings: dict[str, Any] = Field(default_factory=dict, description="settings of the environment")
-    show: list[str] = Field(default_factory=list, description="input fields that the model is told")
+    show: list[str] = Field(default_factory=list, description="input fields shown to the model")
     instructions: str = Field("", description="what to do, in words")
-    value_instructions: str = Field("", description="what the judge of states is told about the task")
-    order: Order = Field("best_first", description="which state is looked at next; greedy does not look ahead")
+    value_instructions: str = Field("", description="description of the task for the judge of states")
+    order: Order = Field("best_first", description="choice of the next state; greedy does not look ahead")
     steps: int = Field(
         5,
         ge=1,
         le=200,
-        description="searches at most, each followed by the best actions it found; for greedy: actions at most",
+        description="maximum number of searches, each followed by the best actions it found; for greedy: of actions",
     )
     branching: int = Field(3, ge=1, le=32, description="different actions kept in a state, the most frequent ones")
-    samples: int | None = Field(None, ge=1, le=200, description="answers drawn in a state; default: 2 * branching")
+    samples: int | None = Field(
+        None, ge=1, le=200, description="number of answers sampled in a state; default: 2 * branching"
+    )
     depth: int = Field(4, ge=1, le=50, description="actions that a search looks ahead")
-    evaluations: int = Field(8, ge=1, le=1000, description="states that a search looks at, at most")
-    width: int = Field(2, ge=1, le=100, description="beam: states of a level to go on from")
+    evaluations: int = Field(8, ge=1, le=1000, description="maximum number of states per search")
+    width: int = Field(2, ge=1, le=100, description="beam: number of states kept per level")
     exploration: float = Field(0.5, ge=0, le=100, description="mcts: weight of the bound in UCT")
     value: str = Field("lm", description="what judges a state: lm, learned, or python:file.py:function")
     value_samples: int = Field(3, ge=1, le=200, description="lm: answers that are averaged")
     weights: dict[str, float] = Field(default_factory=dict, description="learned: weights of words, see fit_value")
     observation_chars: int = Field(1500, ge=20, description="characters of an observation that the model sees")
     history: int = Field(4, ge=0, le=100, description="earlier observations that the model sees, with their actions")
-    temperature: float = Field(1.0, ge=0, le=2, description="of actions and judgements; at 0 one answer is drawn")
-    max_tokens: int = Field(64, ge=1, description="tokens of one answer at most")
+    temperature: float = Field(
+        1.0, ge=0, le=2, description="temperature of actions and judgements; at 0 one answer is sampled"
+    )
+    max_tokens: int = Field(64, ge=1, description="maximum tokens per answer")
     lm: str | dict[str, Any] | None = Field(None, description="another language model for this node")
     value_lm: str | dict[str, Any] | None = Field(None, description="another language model for the judge")
 

@@ -11,5 +11,5 @@ import workbench
 def register_commands(cli: Any) -> None:
     from workbench_view.commands import report_command, view_command
 
-    cli.add_command(report_command)
-    cli.add_command(view_command)
+    for command in (view_command, report_command):
+        cli.add_command(command, under="Look")

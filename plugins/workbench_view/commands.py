@@ -10,7 +10,7 @@ import click
 
 from workbench.base.text import one_line
 from workbench.cli import fail, say
-from workbench.cli.run_commands import DB, OVERWRITE
+from workbench.cli.options import DB, OVERWRITE
 
 if TYPE_CHECKING:
     from workbench_view.server.site import LabelFiles
@@ -25,16 +25,17 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     type=click.Path(path_type=Path, dir_okay=False),
     default=Path("report.html"),
     show_default=True,
-    help="The file; its ending says what is written: .html, .md, .json or .csv.",
+    help="Output file (.html, .md, .json or .csv).",
 )
 @OVERWRITE
 @DB
 def report_command(run: str, out: Path, overwrite: bool, db: str) -> None:
-    """Write what a run of optimize or eval found as one file: a page to read (.html, .md), or data (.json; .csv has a
-    row for each sealed row, or for each row of an evaluation, with what was answered).
+    """Write a report of a run as a page or as data.
 
-    The page needs no network and holds all that it shows: the proof, what was changed, the rows that changed sides with
-    their traces, the candidates, and the bill. Rows of your data and answers of models stand in it.
+    RUN is a run of optimize or eval. A page (.html, .md) has the proof, the changes, the rows whose result changed with
+    their traces, the candidates and the costs. It is one file and needs no network. A .csv file has a line for each
+    sealed row, or for each row of an eval, with the answers. All formats contain rows of your data and answers of
+    models.
     """
     from workbench.base.files import begins_with, check_output, write_whole
     from workbench.errors import StoreError
@@ -44,14 +45,16 @@ def report_command(run: str, out: Path, overwrite: bool, db: str) -> None:
     from workbench_view.facts import read_facts
 
     if out.suffix not in WRITERS:
-        return fail(f"'{one_line(out)}' names no format: let it end with {', '.join(WRITERS)}", 2)
+        return fail(f"'{one_line(out)}' has no known suffix: use {', '.join(WRITERS)}", 2)
     write, beginning = WRITERS[out.suffix]
     check_output(out, ours=begins_with(beginning), overwrite=overwrite)
     store = ReadOnlyStore(db)
     try:
         row = store.find_run(run, kinds=("optimize", "eval"))
         if kind_of(row) not in ("optimize", "eval"):
-            raise StoreError(f"{row['run']} is a run of `{kind_of(row)}`; reports are of `optimize` and `eval`")
+            raise StoreError(
+                f"{row['run']} is a run of `{kind_of(row)}`; reports cover runs of `optimize` and `eval` only"
+            )
         text = (
             EVAL_WRITERS[out.suffix](read_evaluation(store, row))
             if kind_of(row) == "eval"
@@ -67,17 +70,27 @@ def report_command(run: str, out: Path, overwrite: bool, db: str) -> None:
 
 
 @click.command("view")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at; others need a token.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8321, show_default=True, help="0: any that is free.")
-@click.option("--token", envvar="WORKBENCH_VIEW_TOKEN", help="What requests must have. Better given as the variable.")
-@click.option("--make-token", is_flag=True, help="Make a token, and print it in the address.")
-@click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="A further name to answer to.")
 @click.option(
-    "--labels", "labels", type=_FILE, help="Where labels go [default: labels.jsonl; of --rows: FILE.labels.jsonl]."
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on. Others than this machine's need a token.",
 )
-@click.option("--rows", "rows", type=_FILE, help="A file of rows to label besides the answers of runs.")
-@click.option("--field", default="output", show_default=True, help="The field of --rows that holds the answer.")
-@click.option("--start", is_flag=True, help="Let pages start and resume runs, which costs what the runs cost.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8321, show_default=True, help="Port. 0: any free port.")
+@click.option("--token", envvar="WORKBENCH_VIEW_TOKEN", show_envvar=True, help="Token that requests must have.")
+@click.option("--make-token", is_flag=True, help="Generate a token and print it in the address.")
+@click.option(
+    "--allow-host", "hosts", multiple=True, metavar="NAME", help="Additional host name to accept. Repeatable."
+)
+@click.option(
+    "--labels",
+    "labels",
+    type=_FILE,
+    help="File of the labels. [default: labels.jsonl; for --answers: FILE.labels.jsonl]",
+)
+@click.option("--answers", "rows", type=_FILE, help="File of rows to label besides the answers of runs.")
+@click.option("--field", default="output", show_default=True, help="Field of --answers with the answer.")
+@click.option("--start", is_flag=True, help="Let pages start and resume runs, which may cost money.")
 @DB
 def view_command(
     host: str,
@@ -91,12 +104,12 @@ def view_command(
     start: bool,
     db: str,
 ) -> None:
-    """Look at the runs of a database in a browser (extra [view]): runs live and ended, candidates, rows with their
-    traces, comparisons, data and plugins.
+    """Browse, steer and label runs in a web browser.
 
-    Only this machine is answered. Listening beyond it (--host) needs a token. Nothing is loaded from a network. On the
-    pages you can steer and branch runs, label answers, and write tags and notes. No code of a workflow is run, except
-    by runs that a page starts (--start); they outlive the server. Ctrl-C ends it.
+    Shows live and finished runs, candidates, rows with their traces, comparisons, data and plugins. You can steer and
+    branch runs, label answers, and edit tags and notes. Only this machine has access; other addresses (--host) need a
+    token. Nothing is loaded from a network. No code of a workflow runs, except in runs started from a page (--start),
+    which outlive the server. Ctrl-C stops it. Needs the extra [view].
     """
     import secrets
     import threading
@@ -111,9 +124,9 @@ def view_command(
 
     token = (token or "").strip() or (secrets.token_urlsafe(24) if make_token else None)
     if token is None and not is_loopback(f"http://[{host}]" if ":" in host else f"http://{host}"):
-        return fail(f"--host {one_line(host)} is open to other machines: add --make-token, or name a --token", 2)
+        return fail(f"--host {one_line(host)} is open to other machines: add --make-token or --token", 2)
     if token is not None and (len(token) < 16 or not token.isascii() or not token.isprintable()):
-        return fail("a token has at least 16 printable ASCII characters; --make-token makes one", 2)
+        return fail("a token must have at least 16 printable ASCII characters; --make-token generates one", 2)
     files = _label_files(rows, labels, field)
     threading.Thread(target=load_libraries, daemon=True).start()
     site = Site(db, lambda line: say(one_line(line), err=True), files, Starter(Path(db)).start if start else None)
@@ -131,13 +144,13 @@ def view_command(
 
 
 def _label_files(rows: Path | None, labels: Path | None, field: str) -> LabelFiles:
-    """What is labelled. Raises SpecError now for a file or a field that is not there: the page would be of no use."""
+    """Return the files to label. Raises SpecError for a missing file or field now, since the page would be useless."""
     from workbench.errors import SpecError
     from workbench.kit.labels import file_items
     from workbench_view.server.site import LabelFiles
 
     if rows is not None and not rows.is_file():
-        raise SpecError(f"--rows {one_line(rows)}: there is no such file")
+        raise SpecError(f"--answers {one_line(rows)}: there is no such file")
     if rows is not None:
         file_items(rows, field)
     return LabelFiles(

@@ -28,7 +28,7 @@ def write_markdown(facts: Facts) -> str:
         values = [format_score(side["val"]), format_score(side["test"]["score"]), str(side["test"]["n"])]
         lines.append(f"| {name} | {' | '.join(values)} |")
     if facts.changes:
-        lines += ["", "## What was changed"]
+        lines += ["", "## Changes"]
     for change in list_changes(facts.changes):
         found: list[str] = []
         if change.kind == "text":
@@ -49,7 +49,7 @@ def _list_changed_rows(changed: Sequence[ChangedRow]) -> list[str]:
     if not changed:
         return []
     lost = sum(row.gain < 0 for row in changed)
-    lines = ["", "## Rows that changed sides", "", f"{lost} lost, {len(changed) - lost} won.", ""]
+    lines = ["", "## Rows whose result changed", "", f"{lost} lost, {len(changed) - lost} won.", ""]
     lines += ["| row | baseline | winner |", "| --- | --- | --- |"]
     lines += [f"| {table_cell(row.example)} | {row.scores[0]:.3f} | {row.scores[1]:.3f} |" for row in changed[:ROWS]]
     if len(changed) > ROWS:

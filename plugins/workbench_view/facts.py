@@ -1,4 +1,4 @@
-"""What is told of a run, read from its database. Nothing of the run's own code is loaded."""
+"""Facts about a run, read from its database. Nothing of the run's own code is loaded."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Summary:
     Attributes:
         run: name, file, started, finished, host, version, seed, data_hash and others of its row.
         verdict: the lines that head its report, the verdict first.
-        noise: what two equal arms differ by on the sealed rows, in 95 of 100 cases; None without rows that differ.
+        noise: 95% range of the difference of two identical variants on the sealed rows; None without rows that differ.
         points: in the order of their evaluation.
         tree: (depth, candidate), each after its parent.
         before, after: the workflows.
@@ -80,13 +80,13 @@ class Summary:
 
     @property
     def has_agent(self) -> bool:
-        """Whether a node is an agent that exists, whose texts are written back or replaced as they pass."""
+        """Return True if a node is an agent that exists, whose texts are written back or replaced as they pass."""
         nodes = self.after.nodes.values() if self.after is not None else ()
         return any(node.get("kind") == "external" for node in nodes)
 
     @property
     def tested(self) -> bool:
-        """Whether the sealed rows were tested."""
+        """Return True if the sealed rows were tested."""
         return self.report["best"]["test"]["score"] is not None
 
 
@@ -112,7 +112,7 @@ def read_facts(store: Store, name: str) -> Facts:
     if kind_of(row) != "optimize":
         raise StoreError(f"run {row['run']} is one of `{kind_of(row)}`; these are the facts of `optimize`")
     if report is None:
-        why = {"ready": "it has not begun", "running": "it is running"}.get(row["status"], "it was cut short")
+        why = {"ready": "it has not started", "running": "it is running"}.get(row["status"], "it was cut short")
         raise StoreError(f"run {row['run']} has no report: {why}; see workbench show {row['run']}")
     sides = _sides(store, row["run"])
     results = [_results(store, row, report, side) for side in sides or ()]
@@ -127,7 +127,7 @@ def read_facts(store: Store, name: str) -> Facts:
 
 
 def read_summary(store: Store, row: Any, report: Mapping[str, Any], noise: float | None) -> Summary:
-    """What is told of a run besides its rows. Raises StoreError for what is damaged."""
+    """Read the facts about a run besides its rows. Raises StoreError for what is damaged."""
     found = candidates(store, row["id"])
     run = {key: row[key] for key in row.keys() if key not in ("report", "spec", "checksum", "spec_checksum")}  # noqa: SIM118
     origin = origin_of(row)
@@ -159,7 +159,7 @@ def _machines(store: Store, run_id: int) -> list[Mapping[str, Any]]:
 
 
 def _decisive(store: Store, row: Any) -> list[str]:
-    """Which nodes decide failures: as optimizers found on train rows, and as `workbench attribute` found."""
+    """Which nodes decide failures: as optimizers found on train rows, and as `workbench agent attribute` found."""
     lines = list[str]()
     for event in RunRecord(store, row["id"]).read_events("optimizer_told"):
         if str(event.get("message", "")).startswith("failures are decided by"):

@@ -1,4 +1,4 @@
-"""How much two equal arms differ by on the same rows."""
+"""The difference between two identical variants on the same rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _DRAWS, _SEED = 4000, 20261123
 
 
 def noise_band(differences: Sequence[float]) -> float | None:
-    """Half the width of the band that holds the mean difference of two equal arms in 95 of 100 cases.
+    """Half the width of the band that holds the mean difference of two identical variants in 95 of 100 cases.
 
     If the arms were equal, each row's difference would be as likely with the other sign. So the signs are flipped at
     random (Fisher's randomization test for pairs: The Design of Experiments, 1935, section 21), and the band is the 95%

@@ -41,7 +41,8 @@ def write_page(facts: Facts) -> str:
 
 @cache
 def environment() -> Environment:
-    """The templates. What they show is escaped, and what would not be seen, or would turn text around, is told."""
+    """The templates. What they show is escaped, and what would not be seen, or would turn text around, is shown as an
+    escape."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     made = Environment(
@@ -64,7 +65,7 @@ def read_style() -> str:
 
 
 def format_usd(value: float | None) -> str:
-    """Dollars, with as many digits as tell a small price."""
+    """Dollars, with enough digits for a small price."""
     return "–" if value is None else "$0" if not value else f"${value:.2f}" if value >= 1 else f"${value:.2g}"
 
 

@@ -23,14 +23,14 @@ Place = tuple[float, float]
 
 
 def draw_proof(diff: float, ci95: Sequence[float], noise: float | None, *, gain: bool) -> str:
-    """The difference with its interval, beside the band of two equal arms. gain: whether it is shown to be one."""
+    """Draw the difference with its interval and the noise band of two identical variants. gain: the gain is shown."""
     band = max(noise or 0.0, 0.02)
     axes = _Axes(_Scale.over([*ci95, diff, band, -band], 10, _WIDTH - 10), _Scale(0, 1, 80, 4))
     x, y, colour = axes.x.at, axes.y.at(0.4), GOOD if gain else BAD if ci95[1] < 0 else ACCENT
     drawn = [_line([(x(0), axes.y.at(0)), (x(0), axes.y.at(1))], SOFT, 1)]
     if noise is not None:
         drawn.append(_box(x(-noise), 4, x(noise) - x(-noise), 76, SOFT, 0.25))
-        drawn.append(_text("two equal arms", x(0), 13, SOFT, _SMALL, "middle"))
+        drawn.append(_text("noise", x(0), 13, SOFT, _SMALL, "middle"))
     drawn += [_line([(x(ci95[0]), y), (x(ci95[1]), y)], colour, 3), _dot(x(diff), y, colour, 4.5)]
     drawn.append(_text(f"{diff:+.3f}", x(diff), y - 8, colour, 10, "middle"))
     return _svg(110, [*drawn, *axes.draw_x("score of the winner, less that of the baseline")])
@@ -70,7 +70,7 @@ def draw_tradeoff(points: Sequence[Point], cost: str, front: Sequence[str], winn
 
 
 def draw_bill(roles: Mapping[str, Mapping[str, float]], what: str) -> str:
-    """What each role spent."""
+    """Draw the spending of each role."""
     names = sorted(roles, key=lambda role: -roles[role][what])
     left = max(map(len, names)) * _TEXT * _LETTER + 14
     bottom = 25.0 * len(names) + 4
@@ -116,7 +116,7 @@ class _Scale:
 
     @classmethod
     def over(cls, values: Sequence[float], start: float, end: float) -> _Scale:
-        """One with some room around the values."""
+        """Return a scale with some room around the values."""
         low, high = min(values), max(values)
         room = (high - low) * 0.05 or abs(high) * 0.05 or 1.0
         return cls(low - room * (low != 0), high + room, start, end)

@@ -31,7 +31,7 @@ class Change:
 
 
 def describe_change(address: str, old: Any, new: Any) -> Change:
-    """How a setting differs; None is no value."""
+    """Describe the change of a setting; None is no value."""
     if _is_code(address, old, new):
         return Change(address, "code", lines=diff_lines(_as_text(old), _as_text(new)))
     if isinstance(old if old is not None else new, str) and isinstance(new if new is not None else old, str):
@@ -40,7 +40,7 @@ def describe_change(address: str, old: Any, new: Any) -> Change:
 
 
 def list_changes(found: Iterable[tuple[str, Any, Any]]) -> list[Change]:
-    """How settings differ: texts first, which say most."""
+    """List the changes of settings: texts first, as they matter most."""
     return sorted((describe_change(*one) for one in found), key=lambda change: change.kind != "text")
 
 

@@ -34,7 +34,7 @@ def started(folder: Path, *args: str) -> str:
         capture_output=True,
         text=True,
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(folder)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])},
     )
     assert done.returncode == 0, done.stderr
     return done.stderr
@@ -46,7 +46,7 @@ def test_a_strangers_package_of_our_name_is_told_once(how: str, tmp_path: Path) 
         install(tmp_path, "workbench", "workbench/__init__.py", "workbench-0.8.dist-info/METADATA")
     else:
         install(tmp_path, "workbench", top_level="workbench")
-    for args in (["--version"], ["--help"], ["plugins"]):
+    for args in (["--version"], ["--help"], ["plugin", "list"]):
         (line,) = (line for line in started(tmp_path, *args).splitlines() if "two distributions" in line)
         assert NAME in line and "workbench 0.8" in line and "pip uninstall workbench" in line
 

@@ -113,10 +113,10 @@ COMMANDS: dict[str, list[str]] = {
     "eval --matrix": ["eval", "w.yaml", "--matrix", "seed=1,2"],
     "optimize": ["optimize", "w.yaml"],
     "estimate": ["estimate", "w.yaml"],
-    "slots": ["slots", "w.yaml"],
-    "apply": ["apply", "w.yaml", "--to", "."],
-    "gateway": ["gateway", "w.yaml"],
-    "export": ["export", "w.yaml", "--bundle", "out"],
+    "slots": ["agent", "slots", "w.yaml"],
+    "apply": ["agent", "apply", "w.yaml", "--to", "."],
+    "gateway": ["agent", "gateway", "w.yaml"],
+    "export": ["export", "w.yaml", "--format", "bundle", "--out", "out"],
     "doctor": ["doctor", "--ping", "w.yaml"],
     "serve": ["serve", "w.yaml"],
 }
@@ -153,10 +153,10 @@ def test_finding_12_the_settings_of_synthesize_are_read_once(folder: Path, monke
         return real(path)
 
     monkeypatch.setattr(trust, "_lies_in_trusted_folder", replace)
-    invoke("synthesize", "s.yaml", "--out", "out.jsonl")
+    invoke("data", "synthesize", "s.yaml", "--out", "out.jsonl")
     assert asked and not Path("RAN").exists()
     monkeypatch.setattr(trust, "_lies_in_trusted_folder", real)
-    assert "runs Python: python:p1.py:f" in str(invoke("synthesize", "s.yaml", "--out", "out.jsonl").exception)
+    assert "runs Python: python:p1.py:f" in str(invoke("data", "synthesize", "s.yaml", "--out", "out.jsonl").exception)
 
 
 @pytest.mark.parametrize("place", ["in.yaml", "p1.py"])
@@ -236,7 +236,7 @@ def test_finding_13_validate_tells_nothing_of_what_lies_outside(folder: Path, na
 def test_finding_13_what_is_trusted_is_looked_at(folder: Path) -> None:
     (folder.parent / "rows.csv").write_text("text,label\n" + "t,a\n" * 9)
     path = str(write(data="../rows.csv"))
-    assert "were not looked at" in invoke("validate", path).output
+    assert "were not read" in invoke("validate", path).output
     assert "Rows: train" in invoke("validate", path, "--run-code").output
     assert invoke("trust", path).exit_code == 0
     assert "Rows: train" in invoke("validate", path).output

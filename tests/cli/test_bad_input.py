@@ -114,7 +114,7 @@ YAML = {
     "target not in data": (
         swap("exact_match(label)", "exact_match(label, target=gold)"),
         "4:1",
-        "is no column of the data",
+        "is not a column of the data",
         None,
     ),
     "metric file missing": (swap("exact_match(label)", "python:nope.py:f"), "4:1", "no file", None),
@@ -367,9 +367,9 @@ def test_broken_plugin_is_named_and_set_aside(name: str, folder: Path) -> None:
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: sick-plugin\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[workbench]\nzick = sick_plugin\n")
-    env = {**os.environ, "PYTHONPATH": str(folder)}
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])}
     cli = [sys.executable, "-c", "from workbench.cli import main; main()"]
-    listed = subprocess.run([*cli, "plugins"], env=env, capture_output=True, text=True, cwd=folder)
+    listed = subprocess.run([*cli, "plugin", "list"], env=env, capture_output=True, text=True, cwd=folder)
     assert listed.returncode == 0, listed.stderr
     line = next(line for line in listed.stdout.splitlines() if line.startswith("zick "))
     assert "sick-plugin 1.0" in line and "set aside" in line and reason in line, line
@@ -384,9 +384,9 @@ def test_of_two_distributions_with_one_plugin_name_the_second_is_set_aside_and_b
         info.mkdir()
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {dist}\nVersion: 1.0\n")
         (info / "entry_points.txt").write_text("[workbench]\nsame = json\n")
-    env = {**os.environ, "PYTHONPATH": str(folder)}
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])}
     done = subprocess.run(
-        [sys.executable, "-c", "from workbench.cli import main; main()", "plugins"],
+        [sys.executable, "-c", "from workbench.cli import main; main()", "plugin", "list"],
         env=env,
         capture_output=True,
         text=True,

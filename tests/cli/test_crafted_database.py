@@ -19,7 +19,7 @@ from workbench.errors import StoreError
 from workbench.run import Options, resume
 from workbench.store import Store
 
-LOOKS = (["runs"], ["show"], ["show", "--calls", "9"], ["compare", "last"], ["diff"])
+LOOKS = (["runs", "list"], ["show"], ["show", "--calls", "9"], ["compare", "last"], ["diff"])
 
 
 @pytest.fixture
@@ -225,4 +225,4 @@ def test_nothing_of_all_this_costs_a_recorded_call(database: Path) -> None:
     journal.unlink()
     pool, out = StoredLM(dead=True), Options(out=str(database.with_name("again.yaml")))
     assert resume("last", database=database, pool=pool, options=out).status == "finished" and not pool.asked
-    assert json.loads(CliRunner().invoke(cli, ["runs", "--json", "--db", str(database)]).output)
+    assert json.loads(CliRunner().invoke(cli, ["runs", "list", "--json", "--db", str(database)]).output)

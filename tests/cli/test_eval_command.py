@@ -49,8 +49,8 @@ def test_friction_10_a_matrix_has_a_cell_for_each_combination_and_compares_with_
     assert [c["score"] for c in found["cells"]] == [0.5, 0.5, 1.0, 1.0]
     assert [d["shown"] for d in found["compared"]] == ["", "gain", "gain"]
     assert "nodes.say.instructions=Guess., lm.max_tokens=60" in [c["label"] for c in found["cells"]]
-    assert len(invoke(tmp_path, "runs", "--json").stdout.splitlines()) == 1
-    assert len(last_json(invoke(tmp_path, "runs", "--json"))) == 4
+    assert len(invoke(tmp_path, "runs", "list", "--json").stdout.splitlines()) == 1
+    assert len(last_json(invoke(tmp_path, "runs", "list", "--json"))) == 4
     told = invoke(tmp_path, "eval", str(write()), "--split", "all", *axes)
     assert "3 against 1: +0.500" in told.stdout and "by Holm's method for 3 comparisons): better" in told.stdout
 
@@ -167,7 +167,7 @@ def test_friction_25_not_worse_than_compares_row_by_row(
     monkeypatch.setattr("workbench.lm.pool.make_lm", lambda spec: lm)
     words = ["eval", str(write()), "--split", "all"]
     assert invoke(tmp_path, *words).exit_code == 0
-    assert invoke(tmp_path, "tag", "last", "main").exit_code == 0
+    assert invoke(tmp_path, "runs", "tag", "last", "main").exit_code == 0
     same = invoke(tmp_path, *words, "--not-worse-than", "main", "--margin", "0.2", "--json")
     assert same.exit_code == 0 and last_json(same)["not_worse"] is True
     wrong.update(range(0, 20, 2))
@@ -238,7 +238,7 @@ def test_friction_42_a_closed_pipe_ends_no_run(write: WriteFile, tmp_path: Path)
     environment = {**os.environ, "WORKBENCH_TRUST": "/"}
     subprocess.run(command, stdout=writer, stderr=writer, env=environment, timeout=60, check=False)
     os.close(writer)
-    (run,) = last_json(invoke(tmp_path, "runs", "--json"))
+    (run,) = last_json(invoke(tmp_path, "runs", "list", "--json"))
     assert run["status"] == "finished" and run["n"] == 12
 
 

@@ -42,7 +42,7 @@ def test_u16_a_key_in_place_of_its_variable_is_refused_and_not_told(key: str, fo
     words = ["--set", f"lm={json.dumps(lm)}"] if form == "set" else []
     done = CliRunner().invoke(cli, ["validate", str(tmp_path / "w.yaml"), *words])
     said = f"{done.output}{done.exception}"
-    assert "no name of a variable" in said and (len(key) < 4 or key not in said)
+    assert "not the name of an environment variable" in said and (len(key) < 4 or key not in said)
 
 
 @pytest.mark.parametrize("name", ["OPENAI_API_KEY", "my_azure_openai_key_2024", "K2", "_x"])
@@ -104,7 +104,7 @@ def test_u19_what_only_the_code_tells_is_not_called_nothing(tmp_path: Path) -> N
             "`temperature` goes under `decoding`: write",
         ),
         ({"search": {"nodes.a.instructions": []}}, "at least one item"),
-        ({"metric": "exact_match(label, target=gold)"}, "'gold', which is no column of the data"),
+        ({"metric": "exact_match(label, target=gold)"}, "'gold', which is not a column of the data"),
     ],
     ids=["a setting elsewhere", "an empty list", "no column"],
 )

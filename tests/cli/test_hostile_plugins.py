@@ -56,7 +56,7 @@ def test_a_plugin_that_exits_when_it_is_first_used_says_so(folder: Path) -> None
 
 def test_a_plugin_that_exits_while_it_adds_commands_is_named(folder: Path) -> None:
     install(folder, "@hookimpl\ndef register_commands(cli):\n    raise SystemExit(0)")
-    done = workbench(["bench", "--help"], folder)
+    done = workbench(["plugin", "bench", "--help"], folder)
     assert done.returncode == 0 and "Usage" in done.stdout, "the commands of other plugins are there"
     assert "plugin 'aaa' was set aside" in done.stderr
 
@@ -65,7 +65,7 @@ def test_a_plugin_that_exits_while_it_adds_commands_is_named(folder: Path) -> No
 def test_a_bundled_plugin_keeps_its_names(folder: Path) -> None:
     install(folder, "@hookimpl\ndef register_optimizers(register):\n    register('random', 'x:y')")
     assert workbench(["validate", "w.yaml"], folder).returncode == 0
-    line = next(x for x in workbench(["plugins"], folder).stdout.splitlines() if x.startswith("aaa "))
+    line = next(x for x in workbench(["plugin", "list"], folder).stdout.splitlines() if x.startswith("aaa "))
     assert "set aside" in line and "has registered already" in line
 
 
@@ -95,8 +95,8 @@ PATIENCE_3 = "import workbench.plugins.guard as g; g.PATIENCE = 3; from workbenc
 def test_plugins_lists_those_whose_import_raises_ends_python_or_hangs(folder: Path) -> None:
     for name, (code, _) in IMPORTS.items():
         install(folder, code, name=f"aaa_{name}", distribution=f"hostile_{name}")
-    command = [sys.executable, "-c", PATIENCE_3, "plugins"]
-    env = {**os.environ, "PYTHONPATH": str(folder)}
+    command = [sys.executable, "-c", PATIENCE_3, "plugin", "list"]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])}
     done = subprocess.run(command, env=env, capture_output=True, text=True, cwd=folder, timeout=120)
     for name, (_, reason) in IMPORTS.items():
         line = next(x for x in done.stdout.splitlines() if x.startswith(f"aaa_{name} "))
@@ -109,7 +109,7 @@ def test_a_plugin_that_prints_is_listed_with_what_it_provides(folder: Path) -> N
         folder,
         "print('\\x1b]52;c;aGk=\\x07')\n@hookimpl\ndef register_optimizers(register):\n    register('own', 'x:y')",
     )
-    done = workbench(["plugins"], folder)
+    done = workbench(["plugin", "list"], folder)
     assert "aaa (hostile 1.0)\n  optimizer: own\n" in done.stdout and done.returncode == 0
     assert "\\x1b]52;c;aGk=\\x07" in done.stdout and "\x1b" not in done.stdout + done.stderr
 
@@ -140,7 +140,7 @@ def test_a_plugin_that_ends_the_process_of_a_command_is_named_last(
 def test_ctrl_c_while_a_plugin_is_imported_names_it(folder: Path) -> None:
     install(folder, "import time\nprint('here', flush=True)\ntime.sleep(600)")
     command = [sys.executable, "-m", "workbench", "validate", "w.yaml"]
-    env = {**os.environ, "PYTHONPATH": str(folder)}
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])}
     process = subprocess.Popen(
         command,
         env=env,

@@ -43,7 +43,7 @@ FILES = {
     "60,000 nodes of nothing": (HEAD + NODES + keys(60_000, "  ", ""), 7, "must be a mapping"),
     "60,000 unknown optimizers": (HEAD + NODES + f"optimize: [{'zz, ' * 60_000}]\n", 7, "unknown optimizer 'zz'"),
     "60,000 wrong rules": (HEAD + NODES + f"policy: {{rules: [{'{x: 1}, ' * 60_000}]}}\n", 7, "unknown key 'x'"),
-    "a key twice after 90,000": (keys(90_000) + "z: 1\nz: 2\n", 90_002, "stands here a second time"),
+    "a key twice after 90,000": (keys(90_000) + "z: 1\nz: 2\n", 90_002, "occurs here a second time"),
     "a pattern of 100,000 brackets": (rule("{matches: '" + "(" * 100_000 + "'}"), 9, "nested too deeply"),
     "a pattern that counts too far": (rule("{matches: 'a{99999999999999999999}'}"), 9, "counts too far"),
     "5,000 digits": (HEAD + NODES + "seed: " + "9" * 5000, 7, "5,000 digits"),

@@ -34,7 +34,7 @@ def call(*words: str) -> Result:
 
 def refuses(result: Result, said: str) -> bool:
     """Before anything was paid for: there is no run."""
-    runs = call("runs", "--json").stdout if Path("workbench.db").exists() else "[]"
+    runs = call("runs", "list", "--json").stdout if Path("workbench.db").exists() else "[]"
     return isinstance(result.exception, SpecError) and said in str(result.exception) and '"run"' not in runs
 
 
@@ -60,9 +60,9 @@ def test_u9_the_input_is_never_replaced(place: Path, out: str, more: list[str]) 
         (["predict", "w.yaml", "rows.jsonl", "--out", "x.jsonl"], "x.jsonl"),
         (["report", "--out", "x.csv"], "x.csv"),
         (["report"], "report.html"),
-        (["induce", "rows.jsonl"], "metrics.yaml"),
-        (["synthesize", "w.yaml", "--out", "x.jsonl"], "x.jsonl"),
-        (["slots", "w.yaml", "--out", "x.yaml"], "x.yaml"),
+        (["data", "induce", "rows.jsonl"], "metrics.yaml"),
+        (["data", "synthesize", "w.yaml", "--out", "x.jsonl"], "x.jsonl"),
+        (["agent", "slots", "w.yaml", "--out", "x.yaml"], "x.yaml"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else value,
 )

@@ -105,7 +105,7 @@ def test_every_node_kind_stands_in_the_table_above() -> None:
 def test_finding_1_no_command_runs_the_normal_form_unasked(folder: Path) -> None:
     for name, way in {"a.yaml": {"python": "p1.py:f"}, "b.yaml": {"mcp": "touch RAN#tool"}}.items():
         write(name, nodes={"agent": {"kind": "external", "signature": "text -> label", **way}})
-        for words in (["run", name, "--input", "text=x"], ["eval", name], ["optimize", name], ["slots", name]):
+        for words in (["run", name, "--input", "text=x"], ["eval", name], ["optimize", name], ["agent", "slots", name]):
             assert "is not trusted yet" in str(invoke(*words).exception), words
     assert not Path("RAN").exists()
 
@@ -216,10 +216,10 @@ def test_finding_2_a_workflow_that_was_read_without_code_runs_none_later(folder:
 
 def test_finding_2_apply_asks_about_a_strangers_file(folder: Path) -> None:
     nodes = {"t": {"tool": "python:p1.py:f"}, "a": {"predict": "text, result -> label"}}
-    refused = invoke("apply", str(write(nodes=nodes)), "--to", ".")
+    refused = invoke("agent", "apply", str(write(nodes=nodes)), "--to", ".")
     assert "is not trusted yet" in str(refused.exception)
     assert invoke("trust", "workflow.yaml").exit_code == 0
-    assert "No text of an agent was changed." in invoke("apply", "workflow.yaml", "--to", ".").output
+    assert "No text of an agent was changed." in invoke("agent", "apply", "workflow.yaml", "--to", ".").output
     assert not Path("RAN").exists(), "apply looks at texts alone"
 
 

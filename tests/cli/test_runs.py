@@ -30,7 +30,7 @@ def invoke(folder: Path, *words: str) -> Result:
 
 
 def listed(folder: Path, *words: str) -> list[dict[str, Any]]:
-    return json.loads(invoke(folder, "runs", *words, "--json").stdout)
+    return json.loads(invoke(folder, "runs", "list", *words, "--json").stdout)
 
 
 def test_friction_9_runs_shows_the_score_of_an_eval_and_last_is_the_last(
@@ -43,7 +43,7 @@ def test_friction_9_runs_shows_the_score_of_an_eval_and_last_is_the_last(
     assert (newest["kind"], oldest["kind"]) == ("eval", "optimize")
     assert newest["score"] is not None and newest["split"] == "test" and newest["n"] == 12
     assert newest["gain"] is None and oldest["gain"]["diff"] > 0
-    assert f"test {newest['score']:.3f} [" in invoke(tmp_path, "runs").stdout
+    assert f"test {newest['score']:.3f} [" in invoke(tmp_path, "runs", "list").stdout
     assert newest["run"] in invoke(tmp_path, "show").stdout
     assert [r["run"] for r in listed(tmp_path, "--kind", "optimize")] == [oldest["run"]]
     assert [r["run"] for r in listed(tmp_path, "--name", "ECHO")] == [newest["run"]]
@@ -54,23 +54,23 @@ def test_friction_53_tags_and_notes_name_runs(write: WriteFile, scripted: Script
     for _ in range(2):
         assert invoke(tmp_path, "eval", str(write())).exit_code == 0
     second, first = (row["run"] for row in listed(tmp_path))
-    assert invoke(tmp_path, "tag", first, "base", "main", "--note", "before the change").exit_code == 0
-    assert invoke(tmp_path, "tag", first, "main", "--remove").exit_code == 0
+    assert invoke(tmp_path, "runs", "tag", first, "base", "main", "--note", "before the change").exit_code == 0
+    assert invoke(tmp_path, "runs", "tag", first, "main", "--remove").exit_code == 0
     (row,) = listed(tmp_path, "--tag", "base")
     assert (row["run"], row["tags"], row["note"]) == (first, ["base"], "before the change")
     assert f"  {first}  val" in invoke(tmp_path, "compare", "base", second).stdout
-    assert invoke(tmp_path, "tag", second, "base").exit_code == 0
+    assert invoke(tmp_path, "runs", "tag", second, "base").exit_code == 0
     assert second in invoke(tmp_path, "show", "base").stdout, "the newest run that has the tag"
-    assert invoke(tmp_path, "tag", first, second[:4]).exit_code == 0
+    assert invoke(tmp_path, "runs", "tag", first, second[:4]).exit_code == 0
     assert first in invoke(tmp_path, "show", second[:4]).stdout, "a tag comes before the beginning of a name"
     for wrong in (["last"], ["a b"], []):
-        assert invoke(tmp_path, "tag", first, *wrong).exit_code == 2
+        assert invoke(tmp_path, "runs", "tag", first, *wrong).exit_code == 2
 
 
 def test_a_removed_run_is_gone_but_its_looks_at_sealed_rows_count(tmp_path: Path) -> None:
     report, lm = plant(tmp_path, better, {"random": {"trials": 2}}, calls=900, search=SPACE)
-    assert invoke(tmp_path, "rm", report.run).exit_code != 0 and listed(tmp_path), "asked, and nobody says yes"
-    assert invoke(tmp_path, "rm", report.run, "--yes").exit_code == 0
+    assert invoke(tmp_path, "runs", "rm", report.run).exit_code != 0 and listed(tmp_path), "asked, and nobody says yes"
+    assert invoke(tmp_path, "runs", "rm", report.run, "--yes").exit_code == 0
     assert listed(tmp_path) == [] and "is not in" in str(invoke(tmp_path, "show", report.run).exception)
     store = Store(tmp_path / "run.db")
     for table in ("calls", "candidates", "evaluations", "results", "events", "artifacts"):
@@ -87,7 +87,7 @@ def test_a_running_run_is_not_removed(tmp_path: Path) -> None:
     store = Store(tmp_path / "run.db")
     store.execute("update runs set status = 'running'")
     with RunLock(store, report.run):
-        found = invoke(tmp_path, "rm", report.run, "--yes")
+        found = invoke(tmp_path, "runs", "rm", report.run, "--yes")
     store.close()
     assert found.exit_code == 2 and "is running" in found.stderr
 
@@ -114,9 +114,9 @@ def test_frictions_34_and_35_points_and_candidates_have_their_names_and_changes(
 def test_prune_keeps_winner_scores_and_proof(tmp_path: Path) -> None:
     report, _ = plant(tmp_path, better, {"random": {"trials": 3}}, calls=900, search=SPACE)
     before = invoke(tmp_path, "show").stdout
-    dry = invoke(tmp_path, "prune", "--dry-run")
+    dry = invoke(tmp_path, "runs", "prune", "--dry-run")
     assert dry.exit_code == 0 and "Would remove" in dry.stdout and invoke(tmp_path, "show").stdout == before
-    pruned = invoke(tmp_path, "prune", "--yes")
+    pruned = invoke(tmp_path, "runs", "prune", "--yes")
     assert pruned.exit_code == 0, pruned.output
     assert invoke(tmp_path, "show").stdout == before, "candidates with their scores, report, bill"
     store = Store(tmp_path / "run.db")
@@ -136,7 +136,7 @@ def test_prune_leaves_runs_that_can_be_resumed(tmp_path: Path) -> None:
     )
     assert report.status == "budget"
     before = lm.requests
-    assert "no finished runs" in invoke(tmp_path, "prune", "--yes").stdout
+    assert "no finished runs" in invoke(tmp_path, "runs", "prune", "--yes").stdout
     done = resume(
         report.run,
         database=tmp_path / "run.db",
@@ -166,14 +166,16 @@ def test_friction_54_prune_removes_checkpoints_and_losing_weights(tmp_path: Path
     (home / ("d" * 16)).symlink_to(tmp_path / ("c" * 16))
     claim = home / f"{'b' * 16}.run-{number}-grpo-xyz"
     claim.touch()
-    found = invoke(tmp_path, "prune", "--yes")
+    found = invoke(tmp_path, "runs", "prune", "--yes")
     assert found.exit_code == 0, found.output
     assert not any(path.exists() for path in (*gone, claim)) and all(folder.exists() for folder in stays)
     assert "2 checkpoints" in found.output
     assert (home / ("d" * 16)).is_symlink()
 
 
-@pytest.mark.parametrize("command", [["runs"], ["show"], ["tag", "last", "a"], ["rm", "last"], ["prune"]])
+@pytest.mark.parametrize(
+    "command", [["runs", "list"], ["show"], ["runs", "tag", "last", "a"], ["runs", "rm", "last"], ["runs", "prune"]]
+)
 def test_without_a_database_each_says_so(tmp_path: Path, command: list[str]) -> None:
     found = invoke(tmp_path, *command)
     assert "there is no run database at" in str(found.exception) and not (tmp_path / "run.db").exists()
@@ -184,11 +186,11 @@ def test_a_tag_comes_before_the_beginning_of_a_name(write: WriteFile, scripted: 
     for _ in range(2):
         assert invoke(tmp_path, "eval", str(write())).exit_code == 0
     second, first = (row["run"] for row in listed(tmp_path))
-    assert invoke(tmp_path, "tag", first, second[:4]).exit_code == 0
-    assert f"removed {first}" in invoke(tmp_path, "rm", second[:4], "--yes").stdout
+    assert invoke(tmp_path, "runs", "tag", first, second[:4]).exit_code == 0
+    assert f"removed {first}" in invoke(tmp_path, "runs", "rm", second[:4], "--yes").stdout
     assert [row["run"] for row in listed(tmp_path)] == [second]
     for name in ("%", ""):  # the latter of a variable that is not set
-        assert "is not in" in str(invoke(tmp_path, "rm", name, "--yes").exception)
+        assert "is not in" in str(invoke(tmp_path, "runs", "rm", name, "--yes").exception)
     assert [row["run"] for row in listed(tmp_path)] == [second]
 
 
@@ -210,6 +212,6 @@ def test_prune_leaves_weights_alone_while_a_run_trains(tmp_path: Path) -> None:
         host=os.uname().nodename,
     )
     with RunLock(store, "12345678"):
-        assert invoke(tmp_path, "prune", "--yes").exit_code == 0 and fresh.exists()
+        assert invoke(tmp_path, "runs", "prune", "--yes").exit_code == 0 and fresh.exists()
     store.close()
-    assert invoke(tmp_path, "prune", "--yes").exit_code == 0 and not fresh.exists()
+    assert invoke(tmp_path, "runs", "prune", "--yes").exit_code == 0 and not fresh.exists()

@@ -27,8 +27,8 @@ LOOKS = [
     ["show", "--tree"],
     ["export"],
     ["export", "--out", "exported.yaml"],
-    ["runs"],
-    ["runs", "--json"],
+    ["runs", "list"],
+    ["runs", "list", "--json"],
     ["diff"],
     ["compare", "last"],
 ]

@@ -145,12 +145,28 @@ def test_the_name_of_a_workflow_is_visible_in_progress(tmp_path: Path, monkeypat
     monkeypatch.chdir(tmp_path)
     done = invoke("optimize", str(workflow(tmp_path)))
     assert f"of name {SHOWN}; budget" in done.stderr and looks_plain(done.output), done.output
-    for words in (["validate", "w.yaml"], ["runs"], ["show"], ["compare", "last"], ["diff"], ["show", "--calls", "2"]):
+    for words in (
+        ["validate", "w.yaml"],
+        ["runs", "list"],
+        ["show"],
+        ["compare", "last"],
+        ["diff"],
+        ["show", "--calls", "2"],
+    ):
         done = invoke(*words)
         assert done.exit_code == 0 and looks_plain(done.output), done.output
 
 
-LOOKS = ["runs", "show", "show --tree", "show --calls 3", "show --failures", "show --mermaid", "compare last", "diff"]
+LOOKS = [
+    "runs list",
+    "show",
+    "show --tree",
+    "show --calls 3",
+    "show --failures",
+    "show --mermaid",
+    "compare last",
+    "diff",
+]
 COLUMNS = {
     "runs": ("run", "name", "status", "started", "finished", "host", "version", "file"),
     "candidates": ("optimizer", "note", "hash", "parent"),
@@ -293,14 +309,14 @@ def test_errors_of_the_command_line_and_bugs_are_visible(
         [f"opt{EVIL}"],
         ["validate", f"no{EVIL}.yaml"],
         ["optimize", "x.yaml", "--budget-calls", "1", "--out", "x", f"{EVIL}\r"],
-        ["runs"],
+        ["runs", "list"],
     ):
-        if words == ["runs"]:
+        if words == ["runs", "list"]:
             monkeypatch.setattr("workbench.cli.runs._readable", fails)
         with pytest.raises(SystemExit) as ended:
             main(words)
         said = capsys.readouterr()
-        assert ended.value.code == (1 if words == ["runs"] else 2)
+        assert ended.value.code == (1 if words == ["runs", "list"] else 2)
         assert "\\x1b]52" in said.err and looks_plain(said.out + said.err)
 
 

@@ -386,8 +386,8 @@ def test_validate_runs_and_starts_nothing(folder: Path, name: str) -> None:
     write(**ATTACKS[name][0])
     invoke("validate", "workflow.yaml")
     invoke("show", "workflow.yaml", "--mermaid")
-    invoke("functions", "list", "workflow.yaml")
-    invoke("functions", "test", "workflow.yaml")
+    invoke("agent", "functions", "list", "workflow.yaml")
+    invoke("agent", "functions", "test", "workflow.yaml")
     assert not (folder / "RAN").exists()
 
 

@@ -45,7 +45,7 @@ def figures(text: str) -> list[float]:
 
 
 def gain_of(world: str, optimizer: str, calls: int) -> list[float]:
-    """The difference to random search over 20 seeds, with its interval, as `workbench bench` prints it."""
+    """The difference to random search over 20 seeds, with its interval, as `workbench plugin bench` prints it."""
     runs = {
         run: run_many([(world, made, calls, seed) for seed in range(20)])
         for run, made in (("reference", REFERENCE_RUN), ("own", optimizer))

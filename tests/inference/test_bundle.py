@@ -1,4 +1,4 @@
-"""`workbench export --bundle`: a folder that runs on another machine, where nothing of the first one is."""
+"""`workbench export --format bundle`: a folder that runs on another machine, where nothing of the first one is."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def run(folder: Path, *words: str, cwd: Path) -> str:
 
 @pytest.mark.slow
 def test_friction_2_a_moved_bundle_runs_where_nothing_else_is(tmp_path: Path) -> None:
-    done = export(write(tmp_path), "--bundle", tmp_path / "out")
+    done = export(write(tmp_path), "--format", "bundle", "--out", tmp_path / "out")
     assert done.exit_code == 0, done.output
     away = moved(tmp_path, tmp_path / "out")
     found = run(tmp_path, "run", "workflow.yaml", "--input", "text=ab", "--json", cwd=away)
@@ -145,7 +145,7 @@ def test_a_strangers_workflow_is_asked_about_before_what_it_names_is_copied(
     path = tmp_path / "strange" / "w.yaml"
     path.parent.mkdir()
     path.write_text(yaml.safe_dump({"lm": "bundled/nano", "nodes": {"n": {"search": "../key.pem"}}}))
-    refused = export(path, "--bundle", tmp_path / "out")
+    refused = export(path, "--format", "bundle", "--out", tmp_path / "out")
     assert isinstance(refused.exception, SpecError) and "key.pem" in str(refused.exception)
     assert not (tmp_path / "out").exists()
 
@@ -181,10 +181,10 @@ def test_finding_6_files_that_are_no_program_are_asked_about_and_each_is_listed(
     nodes = {"a": {"search": "corpus.jsonl"}, "b": {"tool": "python:.hidden.py:f"}}
     path = tmp_path / "w.yaml"
     path.write_text(yaml.safe_dump({"lm": "bundled/nano", "nodes": nodes}))
-    refused = CliRunner().invoke(cli, ["export", str(path), "--bundle", str(tmp_path / "out")])
+    refused = CliRunner().invoke(cli, ["export", str(path), "--format", "bundle", "--out", str(tmp_path / "out")])
     assert isinstance(refused.exception, SpecError) and not (tmp_path / "out").exists()
     assert ".hidden.py" in str(refused.exception) and "corpus.jsonl" in str(refused.exception)
-    done = export(path, "--bundle", tmp_path / "out")
+    done = export(path, "--format", "bundle", "--out", tmp_path / "out")
     assert done.exit_code == 0 and ".hidden.py" in done.output and "corpus.jsonl" in done.output
 
 
@@ -234,7 +234,7 @@ def test_the_winner_of_a_run_is_bundled_with_its_weights(tmp_path: Path) -> None
     optimize(path, database=database, options=Options(out=str(tmp_path / "home" / "out.yaml")))
     written = yaml.safe_load((tmp_path / "home" / "out.yaml").read_text())
     assert written["lm"]["extra"]["path"] == "./trained", "friction 54: a result names weights beside it by their place"
-    done = export("last", "--db", database, "--bundle", tmp_path / "out")
+    done = export("last", "--db", database, "--format", "bundle", "--out", tmp_path / "out")
     assert done.exit_code == 0, (done.output, done.exception)
     with workbench.load(path) as wf:
         before = wf(text="where is my parcel").answer
@@ -284,8 +284,7 @@ def test_a_folder_with_files_is_not_written_into(tmp_path: Path) -> None:
     path = write(tmp_path)
     with pytest.raises(SpecError, match="exists and is not empty"):
         bundle_file(path, tmp_path / "home")
-    assert "give one of the two forms" in export(path, "--bundle", tmp_path / "a", "--out", tmp_path / "b").output
-    assert "name it with --bundle" in export(path, "--format", "bundle").output
+    assert "name it with --out" in export(path, "--format", "bundle").output
     assert export(path, "--format", "bundle", "--out", tmp_path / "c").exit_code == 0
 
 

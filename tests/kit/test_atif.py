@@ -201,9 +201,7 @@ def test_u33_what_is_exported_is_read_again(database: Path) -> None:
     assert call("export", "--format", "atif", "--out", "atif").exit_code == 0
     logs = load_logs(Path("atif"))
     assert len(logs) == 8 and logs[0].outcome == "shelf b0"
-    done = CliRunner().invoke(
-        cli, ["import", "traces", *map(str, sorted(Path("atif").iterdir())), "--out", "in/r.jsonl"]
-    )
+    done = CliRunner().invoke(cli, ["data", "traces", *map(str, sorted(Path("atif").iterdir())), "--out", "in/r.jsonl"])
     assert done.exit_code == 0, done.output
     assert CliRunner().invoke(cli, ["validate", "in/workflow.yaml"]).exit_code == 0
 
@@ -220,7 +218,7 @@ def test_nu4_thoughts_in_an_answer_are_exported_as_such_and_the_score_is_the_one
     assert call("export", "--format", "atif", "--out", "atif").exit_code == 0
     step = json.loads(Path("atif/1.json").read_text())["steps"][-1]
     assert (step["message"], step["reasoning_content"]) == ("b", "Hm.\n\na?")
-    done = CliRunner().invoke(cli, ["import", "traces", "atif", "--out", "in/r.jsonl"])
+    done = CliRunner().invoke(cli, ["data", "traces", "atif", "--out", "in/r.jsonl"])
     assert done.exit_code == 0, done.output
     rows = [json.loads(line) for line in Path("in/r.jsonl").read_text().splitlines()]
     assert {(row["output"], row["answer"], row["score"]) for row in rows} == {("b", "b", 1.0)}
@@ -232,9 +230,9 @@ def test_nu4_thoughts_in_an_answer_are_exported_as_such_and_the_score_is_the_one
         (["--split", "test"], "stores no steps of the test rows"),
         (["--candidate", "nobody"], "no candidate 'nobody'"),
         (["--out", "one.json"], "there are 8 rows"),
-        (["--out", "w.yaml"], "is no .jsonl or .json file"),
+        (["--out", "w.yaml"], "is neither a .jsonl or .json file"),
         (["--out", "rows.jsonl"], "exists"),
-        (["--out", "."], "no new or empty folder"),
+        (["--out", "."], "nor a new or empty folder"),
     ],
 )
 def test_an_export_that_cannot_be_is_told(words: list[str], said: str, database: Path) -> None:

@@ -72,12 +72,12 @@ def test_a_folder_is_read_in_the_order_of_its_numbers_and_lines_and_lists_hold_s
         ("", "is empty"),
         ("{oops", "not JSON"),
         ("[" * 100_000, "not JSON: it is nested too deeply"),
-        ([], "no known format"),
-        ({"messages": []}, "no known format: it holds an object with 'messages'"),
+        ([], "an unknown format"),
+        ({"messages": []}, "an unknown format: it contains an object with 'messages'"),
         ({**WHO, "history": []}, "'history' is empty"),
         ({**WHO, "history": "x"}, "no list 'history'"),
         ({**WHO, "history": [{"role": "a"}]}, "history[0] has no text 'content'"),
-        ({**WHO, "history": [{"content": "a"}]}, "history[0] names nobody"),
+        ({**WHO, "history": [{"content": "a"}]}, "history[0] names no agent"),
         ({**WHO, "mistake_step": "4"}, "mistake_step is '4'"),
         ({**WHO, "mistake_step": "two"}, "mistake_step is 'two'"),
         ({**WHO, "mistake_agent": 3}, "mistake_agent is not a text"),
@@ -102,7 +102,7 @@ def test_no_file_no_format_and_an_empty_folder_are_errors(tmp_path: Path) -> Non
     for path, form, said in (
         (tmp_path / "none.json", None, "there is no file"),
         (write(tmp_path, WHO), "langsmith", "no format 'langsmith'"),
-        (tmp_path / "folder", None, "holds no .json files"),
+        (tmp_path / "folder", None, "contains no .json files"),
     ):
         (tmp_path / "folder").mkdir(exist_ok=True)
         with pytest.raises(SpecError, match=said):

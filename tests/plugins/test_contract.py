@@ -144,8 +144,7 @@ def without(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> 
     for name in [name for name in sys.modules if name.partition(".")[0] == entry.value]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, entry.value, None)
-    monkeypatch.setattr(cli, "commands", {})
-    monkeypatch.setattr(cli, "_asked", False, raising=False)
+    monkeypatch.setattr(cli, "placed", None)
     plugins.cache_clear()
     yield entry
     plugins.cache_clear()
@@ -159,7 +158,7 @@ def without(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> 
     indirect=True,
 )
 def test_without_its_folder_the_command_line_works_and_names_what_is_missing(without: EntryPoint) -> None:
-    listed = CliRunner().invoke(cli, ["plugins"])
+    listed = CliRunner().invoke(cli, ["plugin", "list"])
     assert listed.exit_code == 0 and without.name in listed.output, listed.output
     assert list(plugins().set_aside) == [without.name]
     assert CliRunner().invoke(cli, ["--help"]).exit_code == 0

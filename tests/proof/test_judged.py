@@ -197,7 +197,7 @@ def test_a_rare_disaster_that_no_label_shows_is_allowed_for() -> None:
     proof, _ = check_judge(judged(rows), rows)
     assert proof.ci95[0] > 0 and proof.p < 0.001 and not proof.shown and proof.lowest < 0
     assert proof.smallest_gain is not None and 0.03 < proof.smallest_gain < 0.15
-    assert "rare disaster" in describe_judged(proof, check_judge(judged(rows), rows)[1])
+    assert "rare bad answer" in describe_judged(proof, check_judge(judged(rows), rows)[1])
 
 
 def test_labels_for_every_row_are_a_proof_by_people() -> None:

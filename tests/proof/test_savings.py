@@ -40,11 +40,11 @@ def test_a_ceiling_is_what_the_calls_of_a_row_can_cost_at_their_worst(workflow: 
     rows = [result(0, [call(100, 5, 16)], tokens=105), result(1, [call(140, 9, 16), call(20, 1, 64)], tokens=170)]
     found = find_ceilings([(workflow, rows)], {})
     assert workflow.max_calls == 3 and found["calls"].most == 3
-    assert found["tokens"] == Ceiling(3 * (156.0 + 64), "its calls at their worst"), (
+    assert found["tokens"] == Ceiling(3 * (156.0 + 64), "the worst case of its calls"), (
         "a prompt may hold two answers before it"
     )
     assert found["usd"].most == pytest.approx(0.12) and found["latency"].most == 720
-    assert str(found["tokens"]) == "at most 660 a row, its calls at their worst"
+    assert str(found["tokens"]) == "at most 660 a row, the worst case of its calls"
 
 
 def test_where_no_bound_is_known_rows_may_cost_ten_times_the_dearest(workflow: Workflow) -> None:
@@ -55,7 +55,7 @@ def test_where_no_bound_is_known_rows_may_cost_ten_times_the_dearest(workflow: W
     ):
         row = result(0, calls, tokens=100, usd=0.5, seconds=2.0)
         found = find_ceilings([(workflow, [row])], {})[costs]
-        assert found.why.startswith("10 times the dearest row seen") and found.most == {
+        assert found.why.startswith("10 times the most expensive row observed") and found.most == {
             "tokens": 1000, "usd": 5.0, "latency": 20.0}[costs]  # fmt: skip
 
 
@@ -91,7 +91,7 @@ def saving(folder: Path, **proof: Any) -> tuple[bool, str]:
 def test_the_line_of_a_saving_says_what_a_row_can_cost(tmp_path: Path) -> None:
     """300 of 401 tokens saved on each of 60 rows: a test that allows for 4,400 tokens a row shows it just so."""
     shown, line = saving(tmp_path / "a")
-    assert shown and "at most 4400 a row, its calls at their worst" in line
+    assert shown and "at most 4400 a row, the worst case of its calls" in line
     shown, line = saving(tmp_path / "b", ceiling={"tokens": 500})
     assert shown and "at most 500 a row, by proof: {ceiling: ...}; its calls could cost 4400" in line
 
@@ -99,7 +99,7 @@ def test_the_line_of_a_saving_says_what_a_row_can_cost(tmp_path: Path) -> None:
 def test_a_saving_is_proved_by_the_same_test() -> None:
     rng = np.random.default_rng(9)
     dear = rng.uniform(80, 120, 60)
-    most = Ceiling(300.0, "its calls at their worst")
+    most = Ceiling(300.0, "the worst case of its calls")
     cheap = paired_saving("tokens", dear.tolist(), (dear * 0.6).tolist(), most)
     assert (
         cheap.shown
@@ -111,7 +111,7 @@ def test_a_saving_is_proved_by_the_same_test() -> None:
     assert not paired_saving("usd", [0.0] * 9, [0.0] * 9, Ceiling(0.0, "")).shown
     outliers = paired_saving("tokens", [100.0] * 20, [99.0] * 19 + [110.0], most)
     assert not outliers.shown, "the ranks say less, the mean does not"
-    assert cheap.most == 300 and cheap.bound == "its calls at their worst"
+    assert cheap.most == 300 and cheap.bound == "the worst case of its calls"
 
 
 @pytest.mark.slow

@@ -50,7 +50,7 @@ def test_an_order_effect_is_found_whichever_side_had_the_second_turn() -> None:
     assert found[0].diff == pytest.approx(0.75) and (found[0].more, found[0].less, found[0].n) == (30, 0, 40)
     assert found[1].diff == pytest.approx(-0.02)
     line = describe_order(found)
-    assert "score +0.75 (more on 30 and less on 0 of 40 rows" in line and "something remembers" in line
+    assert "score +0.75 (more on 30 and less on 0 of 40 rows" in line and "state is carried over" in line
     assert find_order_effects(pairs_of([0.0, 1.0] * 20, [1.0, 0.0] * 20, tokens=[5, 5])) == []
     assert find_order_effects([]) == [] and describe_order([]) == ""
     assert find_order_effects(pairs_of([1.0] * 40, [1.0] * 40, seconds=[1e-4, 2e-4])) == [], "too small to matter"

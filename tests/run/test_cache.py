@@ -50,7 +50,7 @@ def test_friction_14_the_same_optimize_again_pays_nothing_and_ends_the_same(call
     assert again.spent["reused"]["usd"] == pytest.approx(first.spent["usd"])
     proved = lasting(again)["gain"]["p"]
     assert proved == lasting(first)["gain"]["p"] and lasting(again)["best"] == lasting(first)["best"]
-    assert any("were taken from earlier runs, which had cost $" in line for line in again.lines())
+    assert any("were reused from earlier runs, where they cost $" in line for line in again.lines())
 
 
 def test_friction_14_without_the_setting_runs_are_independent(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_eval_takes_what_optimize_paid_for_also_beyond_its_budget(tmp_path: Path
     lm, database = PlantedLM(skill), tmp_path / "run.db"
     found = evaluate(tmp_path / "workflow.yaml", options=options, database=database, pool=lm)
     assert lm.requests == 0 and found.spent["reused"]["calls"] == 24 and found.spent["calls"] == 0
-    assert any("24 calls were taken from earlier runs" in line for line in found.lines())
+    assert any("24 calls were reused from earlier runs" in line for line in found.lines())
 
 
 def test_M5_an_eval_asks_again_only_for_the_answers_that_failed(tmp_path: Path) -> None:

@@ -23,5 +23,5 @@ def test_after_an_edit_of_the_graph_what_is_left_of_the_search_space_is_searched
     file = write("structure", tmp_path)
     report = optimize(file, database=tmp_path / "run.db", pool=StoredLM(), options=options, listener=listen)
     assert report.status == "finished" and report.winner.tree["nodes"]["sort"]["kind"] == "ensemble"
-    (said,) = [note for note in notes if note.startswith("random: not searched any more")]
+    (said,) = [note for note in notes if note.startswith("random: no longer searched")]
     assert "nodes.sort.instructions" in said and "nodes.note" not in said

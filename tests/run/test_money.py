@@ -133,7 +133,7 @@ def test_nu5_an_estimate_leaves_room_for_the_most_of_a_call_as_the_run_does(
     found = estimated(path, tmp_path / "e.db")
     assert found["candidates"] == candidates
     assert any(f"about {candidates} candidates" in line for line in found["lines"])
-    assert any("as much is kept for the proof" in line for line in found["lines"]) is (candidates == 0)
+    assert any("the proof is reserved" in line for line in found["lines"]) is (candidates == 0)
     pool = Script(lambda request: Response("a", "stop", 9, 10))
     pool.price = lambda prompt_tokens, completion_tokens: completion_tokens * 200e-6  # type: ignore[method-assign]
     options = Options(out=str(tmp_path / "o.yaml"))
@@ -147,7 +147,7 @@ def test_an_estimate_without_a_price_says_so(tmp_path: Path) -> None:
     lm = {"model": "openai/m", "api_base": "http://127.0.0.1:9/v1"}
     found = estimated(task_file(tmp_path, lm=lm))
     assert found["total"]["most_usd"] is None
-    assert any("Dollars are not known: there is no price of openai/m" in line for line in found["lines"])
+    assert any("Dollars unknown: there is no price for openai/m" in line for line in found["lines"])
 
 
 def test_an_estimate_stands_beside_a_database_that_tells_nothing(tmp_path: Path) -> None:

@@ -85,12 +85,10 @@ def test_new_user_3_an_estimate_names_every_model_without_a_price(tmp_path: Path
     """Of `search:`, and of the roles that the search pays for."""
     found = estimated(task_file(tmp_path, search={"lm": [priced("big")]}, roles={"proposer": priced("wise")}))
     assert found["proof"]["most_usd"] is None and found["baseline"]["most_usd"] > 0
-    assert any(
-        "Dollars are not known: there is no price of openai/big, openai/wise;" in line for line in found["lines"]
-    )
+    assert any("Dollars unknown: there is no price for openai/big, openai/wise;" in line for line in found["lines"])
     found = estimated(task_file(tmp_path, roles={"proposer": priced("wise")}))
     assert found["proof"]["most_usd"] > 0 and found["search"]["most_usd"] is None is found["total"]["most_usd"]
-    assert any("there is no price of openai/wise;" in line for line in found["lines"])
+    assert any("there is no price for openai/wise;" in line for line in found["lines"])
 
 
 def test_new_user_3_the_search_may_take_the_dearest_role(tmp_path: Path) -> None:
@@ -144,7 +142,7 @@ def test_new_user_18_eval_is_stopped_by_the_price_of_what_it_asks(needed: dict[s
 def test_new_user_4_an_evaluation_without_a_price_says_so(tmp_path: Path) -> None:
     """0 dollars would pass for free."""
     found = evaluate(task_file(tmp_path, lm=priced("small")), database=tmp_path / "e.db", pool=Pool())
-    assert any("Dollars are not known: there is no price of openai/small" in line for line in found.lines())
+    assert any("Dollars unknown: there is no price for openai/small" in line for line in found.lines())
     known = evaluate(task_file(tmp_path), database=tmp_path / "e.db", pool=Pool())
     assert not known.warnings and known.cost["usd"] == pytest.approx(0.012)
 
@@ -172,7 +170,7 @@ def test_new_user_4_a_cell_is_billed_at_the_price_of_its_model(tmp_path: Path) -
 def test_new_user_4_a_model_of_a_matrix_without_a_price_is_named(axis: str, tmp_path: Path) -> None:
     small, big = cells(tmp_path, axis, Pool())
     assert small.cost["usd"] == pytest.approx(0.012) and not small.warnings
-    assert big.cost["usd"] == 0 and "there is no price of openai/big" in big.warnings[0]
+    assert big.cost["usd"] == 0 and "there is no price for openai/big" in big.warnings[0]
 
 
 def test_new_user_4_what_a_later_cell_lacks_is_told_before_the_first_is_paid(tmp_path: Path) -> None:

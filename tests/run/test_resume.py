@@ -101,10 +101,10 @@ def test_a_killed_run_is_not_running(tmp_path: Path) -> None:
     plant(tmp_path, lambda r: 0.3, {"random": {"trials": 2}}, calls=400)
     store = Store(tmp_path / "run.db")
     store.execute("update runs set status = 'running'")  # as a kill leaves it: nobody has the lock
-    listed = CliRunner().invoke(cli, ["runs", "--db", str(tmp_path / "run.db")]).output
+    listed = CliRunner().invoke(cli, ["runs", "list", "--db", str(tmp_path / "run.db")]).output
     assert "killed" in listed and "gain" not in listed
     with RunLock(store, store.find_run("last")["run"]):
-        assert "running" in CliRunner().invoke(cli, ["runs", "--db", str(tmp_path / "run.db")]).output
+        assert "running" in CliRunner().invoke(cli, ["runs", "list", "--db", str(tmp_path / "run.db")]).output
     store.close()
     shown = CliRunner().invoke(cli, ["show", "--db", str(tmp_path / "run.db")]).output
     assert "workbench resume" in shown and "It ended once before" in shown

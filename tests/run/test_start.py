@@ -64,7 +64,7 @@ def test_a_proposer_that_fails_is_told(answer: str | None, tmp_path: Path) -> No
     why += "first, is what there is already, or could not be read"
     if answer is None:
         assert "2 of 2 calls of the proposer failed (too_long): the prompt is too long" in report.warnings
-        why = "the proposer gave no answer: all 2 of its calls failed (too_long)"
+        why = "the proposer did not answer: all 2 of its calls failed (too_long)"
     assert report.as_dict()["untried"] == why and report.status == "finished"
     assert report.headline()[0] == f"workbench run {report.run}: finished, but nothing was tried: {why}"
 

@@ -109,7 +109,7 @@ def test_eval_keeps_what_was_scored_before_the_budget_ended(tmp_path: Path, monk
     assert done.exit_code != 0
     said = re.findall(r"run (\w+): eval ended at the budget's ceiling", done.output)
     assert " on 3 of 6 rows" in done.output
-    listed = CliRunner().invoke(cli, ["runs", "--db", db]).output
+    listed = CliRunner().invoke(cli, ["runs", "list", "--db", db]).output
     assert len(said) == 1 and said[0] in listed and " eval " in listed
     store = Store(db)
     try:

@@ -157,12 +157,14 @@ def test_the_terminal_adds_and_tells(tmp_path: Path) -> None:
 
     said = call("branch", first.run, "baseline")
     name = said.split()[1]
-    assert said == f"run {name} is ready; start it: workbench resume {name} --db {db}\n"
-    assert f"from {first.run}:{first.baseline['workflow'][:8]}" in call("runs").splitlines()[0]
+    assert said == f"run {name} is ready; to start it: workbench resume {name} --db {db}\n"
+    assert f"from {first.run}:{first.baseline['workflow'][:8]}" in call("runs", "list").splitlines()[0]
     shown = call("show", name)
     assert "Nothing has been called yet" in shown and f"of run {first.run}" in shown
     assert json.loads(call("branch", first.run, "--json"))["run"] != name
     listed = call("steer", first.run, "list")
     assert f"branch  {first.baseline['workflow'][:8]}  {name}  done" in listed
-    call("rm", first.run, "--yes")
-    assert json.loads(call("runs", "--json"))[0]["branched_from"]["run"] == first.run, "known, though it was removed"
+    call("runs", "rm", first.run, "--yes")
+    assert json.loads(call("runs", "list", "--json"))[0]["branched_from"]["run"] == first.run, (
+        "known, though it was removed"
+    )

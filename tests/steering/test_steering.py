@@ -1,4 +1,4 @@
-"""Orders to a run that goes on: what they do, where, and that a resumed run takes them up at the same place."""
+"""Orders to a running run: what they do, where, and that a resumed run takes them up at the same place."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_a_pinned_candidate_wins_over_better_ones(tmp_path: Path) -> None:
 def test_a_dropped_candidate_cannot_win(tmp_path: Path) -> None:
     """It is the last one, so the order takes effect at the end of the search."""
     report, _, _ = steered(tmp_path, at("Level 5.", "drop", candidate="SELF"))
-    assert level(report) == "Level 4." and any("dropped by its user" in warning for warning in report.warnings)
+    assert level(report) == "Level 4." and any("dropped by the user" in warning for warning in report.warnings)
 
 
 def _val_scores(folder: Path) -> list[float]:
@@ -285,7 +285,7 @@ def test_the_command_line_gives_and_lists_orders(tmp_path: Path) -> None:
             said.append(CliRunner().invoke(cli, call).output)
 
     report, _, _ = steered(tmp_path, order)
-    assert level(report) == "Level 3." and said[0].startswith("ordered (1)")
+    assert level(report) == "Level 3." and said[0].startswith("order 1 sent")
     db = ["--db", str(tmp_path / "run.db")]
     listed = CliRunner().invoke(cli, ["steer", "last", "list", *db])
     assert "pin" in listed.output and "done" in listed.output

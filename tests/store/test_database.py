@@ -126,7 +126,7 @@ def test_a_full_disk_loses_nothing_and_says_what_to_do(store: Store) -> None:
             written.append(str(n))
         return key
 
-    with pytest.raises(StoreError, match=r"run\.db.*disk is full.*before is safe.*make room.*workbench resume"):
+    with pytest.raises(StoreError, match=r"run\.db.*disk is full.*before is safe.*free some space.*workbench resume"):
         asyncio.run(fill())
     assert 5 < len(written) < 200
     assert kinds(store.path) == written
@@ -188,7 +188,7 @@ def test_a_run_on_a_full_disk_stops_and_goes_on_later(room: int, tmp_path: Path)
     done = subprocess.run([sys.executable, "-c", LIMITED, size], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 2, done.stderr
     sent, words = done.stdout.split(" ", 1)
-    assert "cannot write" in words and "make room on that disk, then go on with workbench resume" in words
+    assert "cannot write" in words and "free some space on that disk, then continue with workbench resume" in words
     lm = SimulatedLM()
     out = Options(out=str(tmp_path / "again.yaml"))
     report = resume("last", database=tmp_path / "run.db", pool=SimulatedPool(lm), options=out)

@@ -139,7 +139,7 @@ def test_what_was_committed_goes_to_the_disk_behind(tmp_path: Path, monkeypatch:
     async def told() -> None:
         await store.write(EVENT, "on its way", "")
         await asyncio.sleep(0.6)
-        with pytest.raises(StoreError, match=r"cannot bring .*run.db-wal to the disk: .*Input/output error.*make room"):
+        with pytest.raises(StoreError, match=r"cannot sync .*run.db-wal to disk: .*Input/output error.*free some"):
             await store.write(EVENT, "told", "")
         await store.write(EVENT, "last", "")
 

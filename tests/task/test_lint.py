@@ -31,7 +31,7 @@ def warnings_of(folder: Path, nodes: dict[str, Any], **more: Any) -> list[str]:
 @pytest.mark.parametrize(
     ("signature", "demo", "told"),
     [
-        ("text -> label", {"tex": "a", "label": "a"}, "a demo has 'tex', which is no field, and no 'text'"),
+        ("text -> label", {"tex": "a", "label": "a"}, "a demo has 'tex', which is not a field, and no 'text'"),
         (
             "text -> label: Literal['0', 'b']",
             {"text": "a", "label": "c"},

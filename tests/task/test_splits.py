@@ -54,7 +54,7 @@ def test_without_a_split_each_row_is_used(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("split", "words"),
     [
-        ({"train": 20, "val": 10, "test": 10}, "the split wants 40 rows, the file has 32"),
+        ({"train": 20, "val": 10, "test": 10}, "the split needs 40 rows, and the file has 32"),
         ({"train": 0.5, "val": 0.5, "test": 0.5}, "the shares add up to 1.5"),
         ({"train": 0.5, "val": 0.01, "test": 0.4}, "val and test need at least one row each"),
     ],

@@ -323,7 +323,7 @@ def test_where_the_sandbox_is_absent_code_is_refused_or_said_to_run_unheld(
 
         held = what in ("no bubblewrap", "no user namespaces")
         if not held:
-            with pytest.raises(WorkbenchError, match="code is not run here, since nothing would hold it"):
+            with pytest.raises(WorkbenchError, match="code is not run here, since no sandbox would confine it"):
                 go(False)
         report = go(not held)
         level = "kernel" if held else "limits-only"

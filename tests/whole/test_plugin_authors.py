@@ -37,7 +37,7 @@ def install(project: Path, target: Path) -> dict[str, str]:
         capture_output=True,
         timeout=240,
     )
-    return {**os.environ, "PYTHONPATH": str(target)}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(target), os.environ.get("PYTHONPATH", "")])}
 
 
 def run(*args: str, cwd: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
@@ -85,7 +85,7 @@ def test_a_new_plugin_of_each_kind_works_and_passes_its_own_test_frictions_30_44
     tests = run("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-Werror", cwd=project, env=env)
     passed = re.search(r"(\d+) passed", tests.stdout)
     assert tests.returncode == 0 and passed and int(passed[1]) >= 4, tests.stdout + tests.stderr
-    listed = json.loads(run(*CLI, "plugins", "--json", cwd=project, env=env).stdout)
+    listed = json.loads(run(*CLI, "plugin", "list", "--json", cwd=project, env=env).stdout)
     mine = next(plugin for plugin in listed if plugin["name"] == "my_thing")
     assert mine["error"] is None and mine["provides"] == {PLUGIN_KINDS[kind].table: ["my_thing"]}
     if (project / "workflow.yaml").exists():
@@ -133,7 +133,7 @@ def test_a_folder_that_is_there_is_not_touched(tmp_path: Path) -> None:
 def test_the_example_plugin_is_found_usable_by_name_and_keeps_its_promises(tmp_path: Path) -> None:
     project = ROOT / "contrib/example_plugin"
     env = install(project, tmp_path / "site")
-    listed = json.loads(run(*CLI, "plugins", "--json", cwd=tmp_path, env=env).stdout)
+    listed = json.loads(run(*CLI, "plugin", "list", "--json", cwd=tmp_path, env=env).stdout)
     example = next(p for p in listed if p["name"] == "example")
     assert example["distribution"] == "workbench-example" and example["provides"]["optimizers"] == ["hillclimb"]
 

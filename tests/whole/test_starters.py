@@ -78,7 +78,7 @@ def test_the_schema_of_a_starter_knows_every_key_of_it(here: Path) -> None:
     schema = json.loads((here / "new" / "schema.json").read_text(encoding="utf-8"))
     spec = yaml.safe_load((here / "new" / "workflow.yaml").read_text(encoding="utf-8"))
     assert spec.keys() <= schema["properties"].keys()
-    assert schema == json.loads(workbench("schema").stdout)
+    assert schema == json.loads(workbench("validate", "--schema").stdout)
 
 
 def test_a_file_that_is_there_is_not_overwritten_and_nothing_is_written(here: Path) -> None:

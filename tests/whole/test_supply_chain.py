@@ -125,7 +125,7 @@ def test_doctor_lets_litellm_be_removed(monkeypatch: pytest.MonkeyPatch) -> None
     checks = [*doctor._packages()]
     assert {check.status for check in checks} == {"ok"}
     said = next(check.message for check in checks if check.name == "litellm")
-    assert said.startswith("not installed; only the models need it")
+    assert said.startswith("not installed; only needed for models")
 
 
 @pytest.mark.slow
@@ -149,7 +149,9 @@ def test_jobs_run_pinned_actions_with_the_least_rights(file: Path) -> None:
         if "uses" in step:
             assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", step["uses"])
         for line in step.get("run", "").splitlines():
-            if "pip install" in line and line.strip() != "pip install torch==2.13.0":  # its build depends on the machine
+            if (
+                "pip install" in line and line.strip() != "pip install torch==2.13.0"
+            ):  # its build depends on the machine
                 assert "--no-deps" in line and ("--require-hashes" in line or "-e ." in line)
     for name, job in jobs["jobs"].items():
         rights = job.get("permissions", jobs["permissions"])

@@ -103,7 +103,7 @@ class Tried:
 
     def find(self) -> tuple[dict[str, Any], int]:
         """(its slots, how many texts of the framework were left out); o.yaml has the slots with PLANTED in each."""
-        found = json.loads(self.ask("slots", "w.yaml", "--rows", "4", "--out", "o.yaml", "--json"))
+        found = json.loads(self.ask("agent", "slots", "w.yaml", "--rows", "4", "--out", "o.yaml", "--json"))
         result = yaml.safe_load((self.place / "o.yaml").read_text())
         slots = result["nodes"]["agent"].get("slots") or {}
         for slot in slots.values():
@@ -120,7 +120,7 @@ class Tried:
     def apply(self, slots: dict[str, Any]) -> str:
         """How many texts were written into its source, and why others were not."""
         done = subprocess.run(
-            [*_WORKBENCH, "apply", "o.yaml", "--to", "src", "--write"],
+            [*_WORKBENCH, "agent", "apply", "o.yaml", "--to", "src", "--write"],
             cwd=self.place,
             env=self.env,
             capture_output=True,
@@ -137,11 +137,13 @@ class Tried:
         return f"{number} of {len(slots)}{f': {reasons}' if reasons else ''}"
 
     def serve(self, slots: dict[str, Any]) -> str:
-        """Whether the unchanged agent is right with the variables that `workbench gateway` prints. A file passes no
-        gateway: an agent whose texts are all in files is served as it was."""
+        """Run the unchanged agent with the variables that `workbench agent gateway` prints.
+
+        A file passes no gateway: an agent whose texts are all in files is served as it was.
+        """
         passes = any(slot["in"] != "file" for slot in slots.values())
         row, right = '{"text": "row 1: a b-thing"}', "b" if passes else "c"
-        command = [*_WORKBENCH, "gateway", "o.yaml", "--port", "0"]
+        command = [*_WORKBENCH, "agent", "gateway", "o.yaml", "--port", "0"]
         with subprocess.Popen(
             command, cwd=self.place, env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         ) as gateway:

@@ -1,6 +1,6 @@
-"""Tables out of what `workbench bench --json` prints: a row for each optimizer, a column for each world.
+"""Tables out of what `workbench plugin bench --json` prints: a row for each optimizer, a column for each world.
 
-    workbench bench --world rules,facets --budget 400,800 --seeds 20 --json | python planted_table.py
+    workbench plugin bench --world rules,facets --budget-calls 400,800 --seeds 20 --json | python planted_table.py
 
 The first row is the regret of random search; in the others stand differences to its accuracy, in bold where their 95%
 interval lies above zero.

@@ -1,4 +1,4 @@
-"""Who&When with a local model: the methods of `workbench attribute`, with and without the right answer, and baselines.
+"""Who&When with a local model: the methods of `workbench agent attribute`, with and without the answer, and baselines.
 
     python lm_server.py --model MODEL_FOLDER --port 8151
     python contrib/bench/optimizers/who_and_when.py --data WHO_AND_WHEN_FOLDER --api-base http://127.0.0.1:8151/v1

@@ -1,4 +1,4 @@
-"""What `workbench gateway` costs: CPU a call, the way of a first piece, and many streams at once.
+"""What `workbench agent gateway` costs: CPU a call, the way of a first piece, and many streams at once.
 
     python contrib/bench/speed/passing.py [--calls 2000] [--streams 500]
 

@@ -1,4 +1,4 @@
-"""What runs of `workbench attribute` found, as their reports keep it, and as it is read again.
+"""Diagnoses of `workbench agent attribute`: written to reports, and read back.
 
 A diagnosis belongs to a row of the run that was examined, and is stored with the run that made it.
 """
@@ -70,7 +70,7 @@ _HEAD = ("row", "node", "step", "confidence", "repaired", "re-runs", "calls", "c
 
 @dataclass(frozen=True)
 class AttributionReport:
-    """What `workbench attribute` stores of a run.
+    """The stored report of `workbench agent attribute`.
 
     Attributes:
         run: its name.
@@ -85,7 +85,7 @@ class AttributionReport:
 
     @property
     def by_node(self) -> dict[str, int]:
-        """How often each node was decisive, most often first."""
+        """Count how often each node was decisive, most often first."""
         return dict(Counter(row.place for row in self.rows if row.step is not None).most_common())
 
     @property

@@ -1,4 +1,4 @@
-"""What is put in place of a step where no model is asked: what a passing run said there, or the labels of the row."""
+"""Replacements for a step without a model: the output of a passing run, or the labels of the row."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def places_of(steps: Sequence[TraceStep]) -> dict[Place, TraceStep]:
 
 
 def model_repairs(steps: Sequence[TraceStep], lm: LMSpec | None, draws: int) -> dict[int, list[Repair]]:
-    """By the index of a step, the answer of another model; with none so many fresh draws of the same one."""
+    """By the index of a step, the answer of another model; without another model this many new samples of the same
+    one."""
     options = [Repair(lm=lm)] if lm is not None else [Repair(draw=k) for k in range(1, draws + 1)]
     return {step.index: options for step in steps if step.response is not None}
 

@@ -20,7 +20,7 @@ RepairOf = Callable[[TraceStep], Sequence[Repair]]
 
 @dataclass(frozen=True)
 class Rerun:
-    """How a repeated run ended. calls, usd: what it paid."""
+    """The outcome of a repeated run. calls, usd: what it paid."""
 
     passed: bool
     score: float | None = None
@@ -63,7 +63,8 @@ class _Replays:
     known: dict[frozenset[int], bool] = field(default_factory=dict[frozenset[int], bool])
 
     async def passes(self, steps: Sequence[TraceStep]) -> bool:
-        """Whether the run passes with these steps repaired, by any of their repairs; those that have none stay."""
+        """Return True if the run passes with these steps repaired, by any of their repairs; those that have none
+        stay."""
         repairs = [(step, options) for step in steps if (options := self.repair_of(step))]
         key = frozenset(step.index for step, _ in repairs)
         if not key:

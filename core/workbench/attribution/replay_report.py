@@ -1,4 +1,4 @@
-"""What replays of a stored run found, row by row, and what each row cost."""
+"""Findings and costs of the replays of a stored run, row by row."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class RowDiagnosis:
 
 @dataclass
 class ReplayReport:
-    """What `replay_failures` found.
+    """The result of `replay_failures`.
 
     Attributes:
         run, repeated: the names of the run of replays, and of that which it repeats.
@@ -54,7 +54,7 @@ class ReplayReport:
 
     @property
     def by_node(self) -> dict[str, int]:
-        """How often each node was decisive, most often first."""
+        """Count how often each node was decisive, most often first."""
         nodes = Counter(row.diagnosis.step.node for row in self.rows if row.diagnosis and row.diagnosis.step)
         return dict(nodes.most_common())
 
@@ -66,7 +66,7 @@ class ReplayReport:
 
     @property
     def complete(self) -> bool:
-        """Whether each row was examined to the end."""
+        """Return True if each row was examined to the end."""
         return all(row.diagnosis is not None for row in self.rows)
 
     def as_attribution(self) -> AttributionReport:

@@ -82,12 +82,12 @@ class Suspect:
 
 
 def elements_of(trace: Trace) -> frozenset[Element]:
-    """What a run went through."""
+    """Collect the elements that a run went through."""
     return elements_of_spans([_as_mapping(span) for span in trace.spans])
 
 
 def elements_of_spans(spans: Sequence[Mapping[str, Any]]) -> frozenset[Element]:
-    """What a run went through, by its stored spans (`Span.as_dict`)."""
+    """Collect the elements that a run went through, from its stored spans (`Span.as_dict`)."""
     found, before = set[Element](), ""
     for span in spans:
         node, agent = str(span["node"]), span.get("agent")
@@ -125,7 +125,8 @@ def _as_mapping(span: Span) -> Mapping[str, Any]:
 def rank_elements(
     passed: Sequence[Collection[Element]], failed: Sequence[Collection[Element]], formula: str = "ochiai"
 ) -> list[Suspect]:
-    """The elements of failed runs, the most suspicious first. Those that all runs have are left out: they tell nothing.
+    """The elements of failed runs, the most suspicious first. Those that all runs have are left out, as they are
+    uninformative.
 
     Args:
         passed: the elements of each run that passed.

@@ -1,4 +1,4 @@
-"""Functions of Python files as their source tells them: name, parameters and docstring, without running the file."""
+"""Functions of Python files from their source: name, parameters and docstring, without running the file."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def outline_function(path: Path, name: str) -> Outline:
 
 def find_function(path: Path, name: str) -> Function | None:
     """The function of this name in a file, as its source; None for what is decorated or bound otherwise, since only
-    running the file would tell what that is. Raises SpecError if the file is not Python, or has no such name."""
+    running the file would show it. Raises SpecError if the file is not Python, or has no such name."""
     return _plain_function(_bound(_parse_file(path), name, path.name))
 
 
@@ -51,7 +51,7 @@ def function_in(source: str, name: str) -> Function | None:
 
 
 def returns_nothing(function: Function) -> bool:
-    """Whether a function only ever returns None. One that ends by raising is not meant to return."""
+    """Return True if a function only ever returns None. One that ends by raising is not meant to return."""
     waiting: list[ast.AST] = list(function.body)
     while waiting:
         node = waiting.pop()
@@ -67,7 +67,8 @@ def returns_nothing(function: Function) -> bool:
 
 
 def _bound(tree: ast.Module, name: str, where: str) -> ast.AST | None:
-    """What binds a name in a module; None where only running it would tell. Raises SpecError if nothing does."""
+    """Find the statement that binds a name in a module; None where only running it would show it. Raises SpecError if
+    nothing does."""
     names = dict(_bound_names(tree))
     if name not in names and not names.keys() & {"*", "__getattr__"}:
         known = [n for n in names if not n.startswith("_")]
@@ -132,7 +133,7 @@ def _signature(arguments: ast.arguments) -> Signature:
 
 
 def _value(default: ast.expr | None) -> Any:
-    """The value of a default; None for one that only running the file would tell."""
+    """The value of a default; None for one that only running the file would show."""
     if default is None:
         return Parameter.empty
     try:

@@ -182,7 +182,7 @@ class BackgroundLoop:
 
     @property
     def is_running_here(self) -> bool:
-        """Whether the code that asks runs in this loop."""
+        """Return True if the code that asks runs in this loop."""
         return self._thread is threading.current_thread()
 
     def submit(self, job: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:

@@ -52,7 +52,8 @@ def _brings_package(distribution: Distribution) -> bool:
 
 
 def describe_machine() -> dict[str, Any]:
-    """What a run runs on: system, processors, Python, and the versions of the packages that are installed."""
+    """Describe the machine of a run: system, processors, Python, and the versions of the packages that are
+    installed."""
     import platform
 
     packages: dict[str, str] = {}

@@ -66,7 +66,7 @@ def check_output(
 
 
 def begins_with(pattern: str) -> Callable[[Path], bool]:
-    """Whether the text of a file begins so (a regular expression)."""
+    """Return a check that the text of a file begins with a match of a regular expression."""
 
     def check(path: Path) -> bool:
         with path.open("rb") as file:
@@ -81,7 +81,7 @@ def check_writable(out: Path, option: str = "--out") -> None:
     if out.is_dir():
         raise SpecError(f"{option} {out}: that is a folder", hint="Name a file in it.")
     if out.exists() and not out.is_file():
-        raise SpecError(f"{option} {out}: that is no file", hint="Name a file in a folder of yours.")
+        raise SpecError(f"{option} {out}: that is not a file", hint="Name a file in a folder of yours.")
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         raise SpecError(f"{option} {out}: nothing can be written in {folder}", hint="Name a file in a folder of yours.")
 
@@ -155,7 +155,7 @@ def _last_bytes(path: Path, count: int) -> bytes:
 
 
 def disk_warnings(database: Path) -> list[str]:
-    """What may go wrong with a database in this place. It need not exist."""
+    """Warn of what may go wrong with a database in this place. It need not exist."""
     folder = next(folder for folder in database.resolve().parents if folder.exists())
     found, free = list[str](), shutil.disk_usage(folder).free
     if free < LITTLE:
@@ -165,14 +165,14 @@ def disk_warnings(database: Path) -> list[str]:
         )
     if (kind := file_system(folder)) in _NETWORK:
         found.append(
-            f"{database} lies on a network file system ({kind}), where locks may not hold and a database may be "
+            f"{database} is on a network file system ({kind}), where locks may not hold and a database may be "
             "damaged; name one on a local disk with --db"
         )
     return found
 
 
 def file_system(folder: Path) -> str | None:
-    """The type of the file system that holds a folder, such as ext4; None where the kernel does not tell."""
+    """The type of the file system that holds a folder, such as ext4; None if unknown."""
     try:
         lines = _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:

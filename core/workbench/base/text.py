@@ -23,7 +23,7 @@ def short(value: Any, most: int) -> str:
 
 
 class _Escapes(dict[int, str]):
-    """What is shown for each character, for `str.translate`. Filled as characters occur."""
+    """The visible form of each character, for `str.translate`. Filled as characters occur."""
 
     def __missing__(self, code: int) -> str:
         hidden = not chr(code).isprintable() or code in _BLANK or any(code in found for found in _SELECTORS)

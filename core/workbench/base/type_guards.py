@@ -7,12 +7,12 @@ from typing import Any, TypeGuard
 
 
 def is_dict(value: object) -> TypeGuard[dict[str, Any]]:
-    """Whether a value is a mapping; YAML and JSON have only texts as keys."""
+    """Return True if a value is a mapping; YAML and JSON have only texts as keys."""
     return isinstance(value, dict)
 
 
 def is_list(value: object) -> TypeGuard[list[Any]]:
-    """Whether a value is a list."""
+    """Return True if a value is a list."""
     return isinstance(value, list)
 
 

@@ -16,75 +16,23 @@ import click
 from workbench import __version__
 from workbench.base.text import one_line
 from workbench.cli.output import Styled, ask, ask_text, choose, echo_json, escaping, fail, say, say_usage_error
+from workbench.cli.tree import CommandTree
 
 __all__ = ["Styled", "ask", "ask_text", "choose", "cli", "echo_json", "fail", "main", "say"]
 
 
-class _Commands(click.Group):
-    """Commands in the order of a first session, then those of plugins. Modules are imported on demand."""
+def _ask_plugins(tree: CommandTree) -> None:
+    """Let plugins add their commands, and name those that were set aside for it."""
+    from workbench.plugins import plugins
 
-    ours = {
-        "init": "project_commands",
-        "validate": "check_commands",
-        "doctor": "project_commands",
-        "trust": "trust",
-        "estimate": "run_commands",
-        "run": "run_commands",
-        "eval": "eval_commands",
-        "optimize": "run_commands",
-        "resume": "run_commands",
-        "steer": "runs.steering",
-        "branch": "runs.branching",
-        "predict": "predict_commands",
-        "runs": "runs",
-        "show": "inspect_commands",
-        "diff": "inspect_commands",
-        "compare": "eval_commands",
-        "export": "inspect_commands",
-        "tag": "runs",
-        "rm": "runs",
-        "prune": "runs",
-        "plugins": "project_commands",
-        "plugin": "project_commands",
-        "schema": "project_commands",
-    }
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        self._plugin_commands()
-        return [*self.ours, *sorted(set(self.commands) - set(self.ours))]
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name in self.ours:
-            import importlib
-
-            module = importlib.import_module(f"workbench.cli.{self.ours[cmd_name]}")
-            return getattr(module, f"{cmd_name}_command")
-        self._plugin_commands()
-        return super().get_command(ctx, cmd_name)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        try:
-            return super().resolve_command(ctx, args)
-        except click.UsageError as error:
-            from workbench.errors import suggest
-
-            raise click.UsageError(f"{error.message} {suggest(args[0], self.list_commands(ctx))}", ctx) from None
-
-    def _plugin_commands(self) -> None:
-        if not getattr(self, "_asked", False):
-            self._asked = True
-            from workbench.plugins import plugins
-
-            found = plugins()
-            known = set(found.set_aside)
-            found.call("register_commands", cli=self)
-            for name in sorted(set(found.set_aside) - known):
-                say(f"Warning: plugin '{name}' was set aside: {one_line(found.set_aside[name])}", err=True)
+    found = plugins()
+    known = set(found.set_aside)
+    found.call("register_commands", cli=tree)
+    for name in sorted(set(found.set_aside) - known):
+        say(f"Warning: plugin '{name}' was set aside: {one_line(found.set_aside[name])}", err=True)
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=CommandTree, ask_plugins=_ask_plugins, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="workbench")
 @click.option(
     "--no-plugins",
@@ -92,7 +40,7 @@ class _Commands(click.Group):
     expose_value=False,
     is_eager=True,
     callback=lambda ctx, option, value: os.environ.update(WORKBENCH_NO_PLUGINS="1") if value else None,
-    help="Load no plugin but the bundled ones.",
+    help="Load only the bundled plugins.",
 )
 def cli() -> None:
     """Optimize LLM agent workflows: get a better workflow, a proof on sealed data, and the bill.

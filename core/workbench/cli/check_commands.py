@@ -11,7 +11,7 @@ import click
 
 from workbench.base.text import indented, one_line
 from workbench.cli import Styled, echo_json, error_as_dict, say
-from workbench.cli.run_commands import FILE, JSON, SET, read_settings
+from workbench.cli.options import FILE, JSON, SET, read_settings
 
 if TYPE_CHECKING:
     from workbench.errors import Defect
@@ -23,11 +23,24 @@ if TYPE_CHECKING:
 @click.command("validate")
 @FILE
 @SET
-@click.option("--deep", is_flag=True, help="Also look for what is valid and cannot work; exit with 2 if there is any.")
-@click.option("--run-code", is_flag=True, help="Also load the Python that the file names, and check what it gives.")
+@click.option(
+    "--deep", is_flag=True, help="Also find defects: what is valid but cannot work. Exit with code 2 if there are any."
+)
+@click.option("--run-code", is_flag=True, help="Also load and check the Python that the file names.")
+@click.option(
+    "--schema",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=lambda ctx, option, value: _print_schema(ctx) if value else None,
+    help="Print the JSON Schema of workflow files with the installed plugins, and exit.",
+)
 @JSON
 def validate_command(file: Path, sets: tuple[str, ...], deep: bool, run_code: bool, as_json: bool) -> None:
-    """Check a workflow file, its data and its metric. Calls no model, and runs no Python that the file names."""
+    """Check a workflow file, its data and its metric.
+
+    Calls no model, and runs no Python that the file names.
+    """
     from workbench.errors import PluginError, SpecError
     from workbench.spec import load_yaml_file, without_user_code
 
@@ -47,10 +60,17 @@ def validate_command(file: Path, sets: tuple[str, ...], deep: bool, run_code: bo
         sys.exit(2)
 
 
+def _print_schema(context: click.Context) -> None:
+    from workbench.cli.file_schema import json_schema
+
+    echo_json(json_schema(), indent=2)
+    context.exit()
+
+
 def _say_summary(file: Path, summary: dict[str, Any], run_code: bool) -> None:
     inputs = one_line(", ".join(summary["inputs"]) or "none")
     say(f"{file} is valid: {len(summary['nodes'])} node(s); inputs: {inputs}.")
-    say("Rows: " + (", ".join(f"{k} {v}" for k, v in summary["rows"].items()) or "not looked at"))
+    say("Rows: " + (", ".join(f"{k} {v}" for k, v in summary["rows"].items()) or "not read"))
     say("Optimizers: " + one_line(", ".join(summary["optimizers"]) or "by the rows"))
     unread = not run_code and any(line.startswith("runs Python") for line in summary["trust"])
     nothing = "none that shows without --run-code" if unread else "nothing"
@@ -76,7 +96,7 @@ def _say_summary(file: Path, summary: dict[str, Any], run_code: bool) -> None:
 
 
 def _summary(file: Source, settings: list[tuple[str, Any]], deep: bool, run_code: bool) -> dict[str, Any]:
-    """What `validate` tells of a valid file. Raises SpecError and PluginError for another."""
+    """Summarize a valid file for `validate`. Raises SpecError and PluginError for an invalid one."""
     from workbench.cli.trust import unlooked
     from workbench.errors import SpecError, merge_errors
     from workbench.inference import check_configurations
@@ -94,8 +114,8 @@ def _summary(file: Source, settings: list[tuple[str, Any]], deep: bool, run_code
     outside, rows_alone = ([], True) if run_code else unlooked(file)
     if outside and not rows_alone:
         raise SpecError(
-            f"{file.file} names what lies outside its folder ({one_line(', '.join(outside))}), and is not trusted",
-            hint="Nothing there was looked at. Read the file; then `workbench trust` it, or add --run-code.",
+            f"{file.file} names files outside its folder ({one_line(', '.join(outside))}), and is not trusted",
+            hint="Nothing there was read. Check the file, then run `workbench trust` on it or add --run-code.",
         )
     if outside:
         return _summary_without_rows(file, settings, outside)
@@ -136,7 +156,7 @@ def _summary_without_rows(file: Source, settings: list[tuple[str, Any]], outside
     wanted = check_spec(source)[0]
     with source.locating():
         optimizers = load_optimizers(wanted.optimize, source)
-    why = f"its rows ({one_line(', '.join(outside))}) lie outside its folder and were not looked at, nor its metric"
+    why = f"its rows ({one_line(', '.join(outside))}) are outside its folder and were not read, nor its metric"
     return {
         "ok": True,
         **_describe(file, spec.name, workflow, [name for name, _ in optimizers]),
@@ -147,7 +167,7 @@ def _summary_without_rows(file: Source, settings: list[tuple[str, Any]], outside
 
 
 def _describe(file: Source, name: str, workflow: Workflow, optimizers: list[str]) -> dict[str, Any]:
-    """What `validate` tells without rows."""
+    """Summarize a file without its rows."""
     from workbench.cli.trust.powers import file_powers
     from workbench.workflow import learnable_addresses
 

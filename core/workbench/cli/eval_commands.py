@@ -11,31 +11,34 @@ import click
 
 from workbench.base.text import indented
 from workbench.cli import echo_json, say
+from workbench.cli.options import CACHE, DB, FILE, JSON, OVERWRITE, SEED, SET, with_budget, with_sandbox
 from workbench.cli.output import Output, with_output
-from workbench.cli.run_commands import CACHE, DB, FILE, JSON, OVERWRITE, SEED, SET, with_budget, with_sandbox
 
 if TYPE_CHECKING:
     from workbench.evaluation import Difference, EvalReport, Side
     from workbench.runtime import SandboxChoice
 
 _GATES = (
-    click.option("--min-score", type=click.FloatRange(0, 1), help="Exit with code 100 if the score is lower."),
+    click.option("--min-score", type=click.FloatRange(0, 1), help="Exit with code 100 if the score is below this."),
     click.option(
         "--not-worse-than",
         "bar",
         metavar="RUN",
-        help="Exit with code 100 unless a loss of --margin or more "
-        "against RUN (as in `compare`) is ruled out, row by row.",
+        help="Exit with code 100 unless the paired test against RUN (as in `compare`) rules out a loss of --margin.",
     ),
     click.option(
         "--margin",
         type=click.FloatRange(0, 1, min_open=True),
         default=0.05,
         show_default=True,
-        help="For --not-worse-than.",
+        help="Largest acceptable loss, for --not-worse-than.",
     ),
-    click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), help="Write the rows as JUnit XML."),
-    click.option("--markdown", type=click.Path(path_type=Path, dir_okay=False), help="Write the table as Markdown."),
+    click.option(
+        "--junit", type=click.Path(path_type=Path, dir_okay=False), help="JUnit XML file to write the rows to."
+    ),
+    click.option(
+        "--markdown", type=click.Path(path_type=Path, dir_okay=False), help="Markdown file to write the table to."
+    ),
     OVERWRITE,
 )
 
@@ -49,15 +52,19 @@ def _with_gates(command: Any) -> Any:
 @click.command("eval")
 @FILE
 @click.option(
-    "--split", type=click.Choice(["train", "val", "test", "all"]), help="Default: val, or the one that there is."
+    "--split",
+    type=click.Choice(["train", "val", "test", "all"]),
+    help="Split to evaluate. [default: val, or the only one there is]",
 )
-@click.option("--repeats", type=click.IntRange(1, 1000), default=1, show_default=True, help="Run each row so often.")
+@click.option(
+    "--repeats", type=click.IntRange(1, 1000), default=1, show_default=True, help="How many times to run each row."
+)
 @click.option(
     "--matrix",
     "axes",
     multiple=True,
     metavar="ADDRESS=VALUE,VALUE",
-    help="Evaluate once for each value; several make all combinations. @FILE is the text of a file.",
+    help="Evaluate once per value. Repeat it to evaluate all combinations. @FILE is the text of a file.",
 )
 @_with_gates
 @SET
@@ -85,9 +92,9 @@ def eval_command(
     output: Output,
     as_json: bool,
 ) -> None:
-    """Score the unchanged workflow on one split, or on all rows. Rows, answers and prompts are stored.
+    """Score the unchanged workflow on one split, or on all rows.
 
-    With --matrix, for each of several settings, compared with the first.
+    Rows, answers and prompts are stored. With --matrix, several settings are scored, and compared with the first.
     """
     from workbench.base.files import begins_with, check_output
     from workbench.cli.progress import listener, print_evaluation
@@ -95,7 +102,7 @@ def eval_command(
     from workbench.evaluation import JUNIT, MARKDOWN, EvalOptions, evaluate, evaluate_matrix, parse_axis, write_markdown
 
     if axes and (junit or bar):
-        raise click.UsageError("--matrix goes with neither --junit nor --not-worse-than: they are about one evaluation")
+        raise click.UsageError("--matrix cannot be combined with --junit or --not-worse-than")
     source = require_trust(file)
     for out, option, ours in ((junit, "--junit", JUNIT), (markdown, "--markdown", MARKDOWN)):
         if out is not None:
@@ -121,7 +128,7 @@ def eval_command(
 
 
 def _read_bar(name: str, db: str) -> Side:
-    """The side that must not be better: read before anything is paid for."""
+    """Read the run to compare with, before anything is paid for."""
     from workbench.evaluation import read_side
     from workbench.store import ReadOnlyStore
 
@@ -175,7 +182,7 @@ def _show_matrix(reports: Sequence[EvalReport], db: str, as_json: bool) -> None:
 
 
 def _exit(reports: Sequence[EvalReport], min_score: float | None, compared: tuple[bool, Difference] | None) -> None:
-    """Exit with the code of an evaluation that was not finished, or that missed what was asked of it."""
+    """Exit with the code of an evaluation that was not finished, or that missed its gate."""
     from workbench.cli.progress import exit_code
 
     if code := exit_code(reports[-1]):
@@ -189,15 +196,15 @@ def _exit(reports: Sequence[EvalReport], min_score: float | None, compared: tupl
 
 @click.command("compare")
 @click.argument("runs", nargs=-1, required=True)
-@click.option("--rows", is_flag=True, help="List the rows that changed sides.")
+@click.option("--changed", is_flag=True, help="List the rows whose result changed.")
 @DB
 @JSON
-def compare_command(runs: tuple[str, ...], rows: bool, db: str, as_json: bool) -> None:
-    """Compare evaluations, runs or candidates row by row: the paired test of the proof, against the first.
+def compare_command(runs: tuple[str, ...], changed: bool, db: str, as_json: bool) -> None:
+    """Compare evaluations, runs or candidates row by row.
 
-    Each of RUNS is RUN or RUN:CANDIDATE (a hash, `baseline` or `winner`), with @SPLIT for another split, e.g.
-    3f2a:baseline@val. With several, p is adjusted by Holm's method. One run of optimize alone: its baseline against its
-    winner.
+    Each of RUNS is RUN or RUN:CANDIDATE (a hash, `baseline` or `winner`), optionally with @SPLIT, e.g.
+    3f2a:baseline@val. All are compared with the first by the paired test of the proof, with Holm's adjustment for
+    several. A single run of optimize: its baseline against its winner.
     """
     from workbench.evaluation import compare_sides, comparison_lines, read_side
     from workbench.store import ReadOnlyStore, kind_of
@@ -226,5 +233,5 @@ def compare_command(runs: tuple[str, ...], rows: bool, db: str, as_json: bool) -
             for s in sides
         ]
         return echo_json({"sides": shown, "compared": [d.as_dict() for d in differences]})
-    for line in comparison_lines(sides, differences, rows):
+    for line in comparison_lines(sides, differences, changed):
         say(indented(line))

@@ -12,10 +12,7 @@ import click
 
 from workbench.base.text import indented, one_line, short, visible_json
 from workbench.cli import ask, echo_json, fail, say
-from workbench.cli.run_commands import OVERWRITE
-
-_DB = click.option("--db", default="workbench.db", envvar="WORKBENCH_DB", show_default=True, help="Run database.")
-_JSON = click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
+from workbench.cli.options import DB, JSON, OVERWRITE
 
 
 def _store(db: str) -> Any:
@@ -31,16 +28,16 @@ def _store(db: str) -> Any:
 @click.option(
     "--failures",
     is_flag=True,
-    help="Show the rows that score below 1: of an eval; of the winner on test, or on val if it was not tested.",
+    help="Show the rows that score below 1: all rows of an eval, else the winner's test rows (val if untested).",
 )
-@click.option("--row", "example", metavar="ID", help="Show all that is known of one row, with prompts and answers.")
-@click.option("--candidate", help="For --row: hash of a candidate (default: the winner).")
-@click.option("--calls", type=click.IntRange(min=0), default=0, help="Show N of its calls with their texts.")
-@click.option("--role", help="For --calls (default 20): only those of a role, e.g. proposer.")
-@click.option("--tree", is_flag=True, help="Show the candidates as a tree, each under its parent.")
+@click.option("--row", "example", metavar="ID", help="Show one row with prompts and answers.")
+@click.option("--candidate", help="Candidate hash for --row. [default: the winner]")
+@click.option("--calls", type=click.IntRange(min=0), default=0, help="Number of calls to show in full.")
+@click.option("--role", help="Show only calls of this role, e.g. proposer: 20, or as many as --calls.")
+@click.option("--tree", is_flag=True, help="Show the candidates as a tree.")
 @click.option("--mermaid", is_flag=True, help="Print the winner, or a workflow file, as a Mermaid flowchart.")
-@_DB
-@_JSON
+@DB
+@JSON
 def show_command(
     run: str,
     failures: bool,
@@ -53,9 +50,10 @@ def show_command(
     db: str,
     as_json: bool,
 ) -> None:
-    """Show a run: its report and candidates; or, where these are asked for, only its failures, a row, or calls.
+    """Show a run: its report and candidates, failed rows, or calls.
 
-    RUN may be one of `workbench attribute`: its diagnoses are shown. With --mermaid, RUN may also be a workflow file.
+    With --failures, --row, --calls or --role, only these parts are shown. RUN may also be a run of
+    `workbench agent attribute`, whose diagnoses are shown. With --mermaid, RUN may be a workflow file.
     """
     from workbench.evaluation import failed_rows, read_calls, row_details
     from workbench.run import candidates, origin_of, status_of
@@ -71,7 +69,7 @@ def show_command(
     if kind_of(row) == "attribute" and (failures or example):
         of = report["examined"] if report else []
         hint = f"; its rows are those of workbench show {of[0]}" if of else ""
-        return fail(f"run {row['run']} is an attribution: it stores diagnoses, and no rows{one_line(hint)}", 2)
+        return fail(f"run {row['run']} is an attribution: it has diagnoses, but no rows{one_line(hint)}", 2)
     if role and role not in (known := Journal(store, row["id"]).count_by_role()):
         return fail(f"run {row['run']} has no calls of the role '{role}'; it has: {', '.join(known) or 'none'}", 2)
     found = {
@@ -101,13 +99,13 @@ def _say_run(found: dict[str, Any], row: Any, db: str, tree: bool) -> None:
     said = f"{one_line(found['kind'])} of {one_line(row['name'])}: {one_line(found['status'])}"
     say(f"run {run}, {said}, started {one_line(row['started'])}")
     if origin := found["branched_from"]:
-        say(f"It begins at candidate {one_line(origin['candidate'][:8])} of run {one_line(origin['run'])}.")
+        say(f"It starts from candidate {one_line(origin['candidate'][:8])} of run {one_line(origin['run'])}.")
     if found["status"] == "ready":
         say(f"Nothing has been called yet. Start it with: workbench resume {run} --db {db}")
     if found["status"] == "killed":
         say(f"Nothing paid for is lost. Resume it with: workbench resume {run} --db {db}")
     if report and found["status"] in ("killed", "running"):
-        say("It ended once before, with this report:")
+        say("It ended once before with this report:")
     for line in report.get("lines", []) if report and not tree else ():
         say(indented(line))
     if row["file"] is None and not report:
@@ -122,7 +120,7 @@ def _say_run(found: dict[str, Any], row: Any, db: str, tree: bool) -> None:
 
 
 def _changes(changes: dict[str, Any]) -> str:
-    """What a candidate sets, in a few words."""
+    """Summarize the settings of a candidate."""
     if not changes:
         return ""
     shown = [f"{address.rpartition('nodes.')[2]}={short(value, 40)}" for address, value in list(changes.items())[:3]]
@@ -131,7 +129,7 @@ def _changes(changes: dict[str, Any]) -> str:
 
 
 def _say_parts(found: dict[str, Any], failures: bool) -> None:
-    """Print what was asked for, and nothing else."""
+    """Print the requested parts only."""
     from workbench.attribution import describe_finding
     from workbench.cli.run_commands import say_spans
     from workbench.lm import content_text
@@ -193,10 +191,13 @@ def _drawing(run: str, db: str) -> str:
 @click.command("diff")
 @click.argument("run", default="last")
 @click.argument("candidate", required=False)
-@_DB
-@_JSON
+@DB
+@JSON
 def diff_command(run: str, candidate: str | None, db: str, as_json: bool) -> None:
-    """Show what a candidate (default: the winner) changes in the starting workflow."""
+    """Show the changes that a candidate makes to the workflow.
+
+    CANDIDATE is a hash. The default is the winner.
+    """
     from workbench.run import candidate_workflow, changes_between, winner_of
     from workbench.store import Candidates, read_report
 
@@ -241,11 +242,11 @@ def _bundle(run: str, candidate: str | None, out: Path | None, carry: bool, db: 
     from workbench.run import bundle_candidate
 
     if out is None:
-        raise click.UsageError("a bundle is a folder: name it with --bundle DIR")
+        raise click.UsageError("--format bundle writes a folder: name it with --out")
     check = None if carry else _ask_to_carry
     if Path(run).suffix in (".yaml", ".yml"):
         if candidate is not None:
-            raise click.UsageError("--candidate is of a run, and this is a workflow file")
+            raise click.UsageError("--candidate needs a run, and this is a workflow file")
         source = require_trust(Path(run), called=True)  # it may name any file, and a bundle is trusted where it runs
         made = bundle_file(source, out, check)
     else:
@@ -259,73 +260,69 @@ def _bundle(run: str, candidate: str | None, out: Path | None, carry: bool, db: 
 
 
 def _ask_to_carry(files: Sequence[str]) -> None:
-    """A bundle is handed on: files that are no part of a program are named first. Raises SpecError."""
+    """Name the files that are no part of a program before a bundle is handed on. Raises SpecError."""
     from workbench.errors import SpecError
 
     shown = ", ".join(one_line(file) for file in files)
     if sys.stdin.isatty() and sys.stderr.isatty():
-        if ask(f"The bundle would carry {shown}. Carry them?"):
+        if ask(f"The bundle would include {shown}. Include them?"):
             return
-        raise SpecError("the bundle was not written", hint="Take out of the workflow file what it must not carry.")
+        raise SpecError(
+            "the bundle was not written",
+            hint="Remove references to files that must not be included from the workflow file.",
+        )
     raise SpecError(
-        f"the bundle would carry {shown}, and nobody can be asked here",
-        hint="Look at them: whoever gets the bundle reads them. Then add --carry.",
+        f"the bundle would include {shown}, and nobody can be asked here",
+        hint="Check them: everyone with the bundle can read them. Then add --carry.",
     )
 
 
 @click.command("export")
 @click.argument("run", default="last")
-@click.option("--candidate", help="Hash of a candidate (default: the winner).")
+@click.option("--candidate", help="Candidate hash. [default: the winner]")
 @click.option(
     "--format",
     "form",
     default="yaml",
     show_default=True,
-    help="yaml; atif, for the rows as trajectories; or what a plugin adds (e.g. dspy).",
+    help="Format: yaml, atif (rows as trajectories), bundle (a folder), or one of a plugin, e.g. dspy.",
 )
-@click.option("--split", help="Of the rows, for --format atif [default: all that are stored].")
-@click.option("--out", type=click.Path(path_type=Path), help="Where to write it (default: stdout for yaml).")
+@click.option("--split", help="Split of the rows, for --format atif. [default: all stored rows]")
 @click.option(
-    "--bundle",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Write a folder that runs on another machine: the workflow and all that it names. Short for --format bundle.",
+    "--out", type=click.Path(path_type=Path), help="Output file or folder. [default: stdout, where the format allows]"
 )
-@click.option("--carry", is_flag=True, help="With --bundle: carry files that are no Python, and hidden ones, unasked.")
+@click.option("--carry", is_flag=True, help="Bundle non-Python and hidden files without asking.")
 @OVERWRITE
-@click.option("--run-code", is_flag=True, help="Let a format that needs it load the Python that the run names.")
-@_DB
+@click.option("--run-code", is_flag=True, help="Load the Python that the run names, if the format needs it.")
+@DB
 def export_command(
     run: str,
     candidate: str | None,
     form: str,
     split: str | None,
     out: Path | None,
-    bundle: Path | None,
     carry: bool,
     overwrite: bool,
     run_code: bool,
     db: str,
 ) -> None:
-    """Write a candidate of a run as a workflow file, or in another format.
+    """Export the winner as a workflow file or another format.
 
-    With --format atif, the rows that were run with it, as trajectories in the Agent Trajectory Interchange Format:
-    --out names a .jsonl file, or a folder for a file each. RUN may be an evaluation, too.
+    With --format bundle, a folder that runs on another machine: the workflow and all files that it names, without data,
+    metric and budget. RUN may also be a workflow file. Left-out files are listed, and what would break elsewhere is
+    refused. You are asked about files that are neither Python nor workflow files, and about hidden files.
 
-    With --bundle, RUN may also be a workflow file. A bundle has no data, metric or budget; what it cannot carry is
-    listed, and what would break elsewhere is refused. Files that it names and that are neither Python nor a workflow
-    file, and hidden ones, are asked about.
+    With --format atif, the rows as trajectories in the Agent Trajectory Interchange Format. --out names a .jsonl file,
+    or a folder for one file per row. RUN may also be an evaluation.
     """
     from workbench.run import export_candidate
 
-    if bundle is not None or form == "bundle":
-        if bundle is not None and (out is not None or form not in ("yaml", "bundle")):
-            raise click.UsageError("--bundle DIR stands for --format bundle --out DIR; give one of the two forms")
-        return _bundle(run, candidate, bundle or out, carry, db)
+    if form == "bundle":
+        return _bundle(run, candidate, out, carry, db)
     if form == "atif":
         return _export_rows(run, candidate, split, out, overwrite, db)
     if split is not None:
-        raise click.UsageError("--split is of rows: it goes with --format atif")
+        raise click.UsageError("--split is only for --format atif")
     text = export_candidate(_store(db), run, candidate, form, out, run_code=run_code, overwrite=overwrite)
     if text is not None:
         return say(text, nl=False)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Output:
-    """How much a command tells while it works.
+    """The amount of progress output of a command.
 
     quiet: nothing; verbose: also each call. log_file: gets every line with its time, and each call.
     """

@@ -11,7 +11,7 @@ import click
 
 from workbench.base.text import one_line
 from workbench.cli import echo_json, say
-from workbench.cli.run_commands import CACHE, DB, FILE, JSON, SET, read_settings, with_sandbox
+from workbench.cli.options import CACHE, DB, FILE, JSON, OVERWRITE, SET, read_settings, with_sandbox
 
 if TYPE_CHECKING:
     from workbench.inference import Predicted
@@ -26,9 +26,11 @@ SOME_FAILED = 101
 @click.command("predict")
 @FILE
 @click.argument("rows")
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="Output file, .jsonl or .csv.")
-@click.option("--concurrency", type=click.IntRange(min=1), help="Rows at once. Default: that of the workflow file.")
-@click.option("--overwrite", is_flag=True, help="Replace an output file that exists.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Output file (.jsonl or .csv).")
+@click.option(
+    "--concurrency", type=click.IntRange(min=1), help="Maximum number of concurrent rows. [default: from the file]"
+)
+@OVERWRITE
 @SET
 @CACHE
 @with_sandbox
@@ -46,19 +48,19 @@ def predict_command(
     db: str,
     as_json: bool,
 ) -> None:
-    """Run the workflow on each of ROWS (.csv, .jsonl, .xlsx, ...) and write the rows with what it answers.
+    """Run the workflow on every row of a file.
 
-    The workflow needs no data, metric or budget. ROWS are read with the options and fields that it has under `data`,
-    e.g. --set data.options.delimiter=';'. A row that fails is written with the reason in its field `failure`.
-    The same command continues after a kill; answered calls are not paid again. The run database is used only with
-    --cache: answers come from its earlier runs, and are recorded for later ones. In CSV a text that a spreadsheet would
-    run as a formula gets a leading '.
+    ROWS is a file (.csv, .jsonl, .xlsx, ...), read with the options and fields under `data` of the workflow, e.g.
+    --set data.options.delimiter=';'. The workflow needs no data, metric or budget. The output has each row with its
+    prediction; a failed row has the reason in its field `failure`. After a kill, the same command continues, and
+    answered calls are not paid again. The run database is used only with --cache. In CSV, a text that a spreadsheet
+    would run as a formula gets a leading '.
 
     \b
     Exit codes:
       0    every row has an answer
-      1    all rows failed, or some have no answer for want of a server: the same command asks for these again
-      101  every row is written, but some failed
+      1    all rows failed, or a server was down: run the same command again for the missing rows
+      101  all rows are written, but some failed
     """
     from workbench.cli.trust import require_trust
     from workbench.inference import predict_file
@@ -78,7 +80,7 @@ def predict_command(
             database=db,
         )
     except KeyboardInterrupt:
-        say(f"{shown.done} of {shown.rows} rows are done. The same command continues.", err=True)
+        say(f"{shown.done} of {shown.rows} rows are done. Run the same command again to continue.", err=True)
         raise
     if as_json:
         echo_json({**vars(found), "failures": dict(found.failures), "out": str(out)})
@@ -94,25 +96,25 @@ def _say_found(found: Predicted, out: Path) -> None:
     earlier = f", {found.earlier} of them by an earlier process" if found.earlier else ""
     say(f"{found.rows} rows in {one_line(out)}{earlier}; {found.tokens} tokens, ${found.usd:.4f}")
     if found.reused:
-        say(f"{found.reused} calls were taken from earlier runs, which had cost ${found.reused_usd:.4f}")
+        say(f"{found.reused} calls were reused from earlier runs, where they cost ${found.reused_usd:.4f}")
     if found.renamed:
         names = ", ".join(f"row_{one_line(name)}" for name in found.renamed)
-        say(f"Fields of the rows with the name of an output: {names}")
+        say(f"Renamed row fields that have the name of an output: {names}")
     if found.failures:
         say("Failed: " + ", ".join(f"{one_line(kind)} {n}" for kind, n in sorted(found.failures.items())))
     if found.unanswered:
-        say(f"{found.unanswered} have no answer for want of a server. The same command asks for these again.")
+        say(f"{found.unanswered} rows have no answer, as a server was down. Run the same command again for these.")
 
 
 class _Progress:
     """A line on stderr every few seconds."""
 
     def __init__(self, quiet: bool):
-        self.quiet, self.told = quiet, time.monotonic()
+        self.quiet, self.shown = quiet, time.monotonic()
         self.done = self.rows = 0
 
     def update(self, done: int, rows: int) -> None:
         self.done, self.rows = done, rows
-        if not self.quiet and done < rows and time.monotonic() - self.told > EVERY:
-            self.told = time.monotonic()
+        if not self.quiet and done < rows and time.monotonic() - self.shown > EVERY:
+            self.shown = time.monotonic()
             say(f"{done} of {rows} rows", err=True)

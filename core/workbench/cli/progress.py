@@ -30,7 +30,7 @@ EVERY = 5.0
 
 @contextmanager
 def listener(output: Output = DEFAULT) -> Iterator[Listen]:
-    """Yield a listener for run events, which tells on stderr."""
+    """Yield a listener for run events, which reports on stderr."""
     with ExitStack() as stack:
         listeners: list[Listen] = []
         if not output.quiet:
@@ -64,7 +64,7 @@ def order_words(order: dict[str, Any]) -> list[str]:
 
 
 def _with_warnings(line: str, data: dict[str, Any]) -> str:
-    """A first line with the run's warnings: they are told before anything is paid, and again in the report."""
+    """A first line with the run's warnings: shown before anything is paid, and again in the report."""
     return "\n".join([line, *(f"warning: {indented(w)}" for w in data["warnings"])])
 
 

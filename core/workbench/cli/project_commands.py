@@ -1,4 +1,4 @@
-"""Commands for a project: init, doctor, plugins, plugin new, schema."""
+"""Commands for a project: init, doctor, and the groups data, plugin and agent."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import click
 
 from workbench.base.text import indented, one_line
 from workbench.cli import Styled, echo_json, fail, say
+from workbench.cli.options import JSON
+from workbench.cli.tree import CommandGroup
 
 if TYPE_CHECKING:
     from workbench.inference import Ping
-
-_JSON = click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
 
 
 @click.command("init")
@@ -25,10 +25,13 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
     default="classify",
     show_default=True,
     type=click.Choice(["classify", "extract", "agent", "rag"]),
-    help="What the workflow does.",
+    help="Kind of workflow.",
 )
 def init_command(folder: Path, template: str) -> None:
-    """Write a starter workflow.yaml, rows to try it with, and the schema for editors."""
+    """Write a starter workflow, sample rows and a schema for editors.
+
+    Nothing is overwritten.
+    """
     from workbench.cli.starters import starter_files
 
     files = starter_files(template)
@@ -40,13 +43,28 @@ def init_command(folder: Path, template: str) -> None:
         (folder / name).write_text(text, encoding="utf-8")
         say(f"wrote {folder / name}")
     say(f"Next: workbench validate {folder / 'workflow.yaml'}, then replace rows.jsonl with your own rows.")
-    say("schema.json is for editors that know YAML schemas; after a new plugin: workbench schema > schema.json")
+    say("schema.json is for editors. After installing a plugin: workbench validate --schema > schema.json")
 
 
-@click.command("plugins")
-@_JSON
-def plugins_command(as_json: bool) -> None:
-    """List the plugins: version, what each provides, and why any was set aside."""
+@click.group("data", cls=CommandGroup)
+def data_command() -> None:
+    """Import data, and make rows and metrics from it."""
+
+
+@click.group("agent", cls=CommandGroup)
+def agent_command() -> None:
+    """Improve an existing agent, and serve coding agents."""
+
+
+@click.group("plugin", cls=CommandGroup)
+def plugin_command() -> None:
+    """List, create and benchmark plugins."""
+
+
+@plugin_command.command("list")
+@JSON
+def plugin_list(as_json: bool) -> None:
+    """List the plugins with version, contents and load errors."""
     from workbench.plugins import KINDS, plugins, try_imports
 
     try_imports()
@@ -63,11 +81,6 @@ def plugins_command(as_json: bool) -> None:
             say(one_line(f"  {KINDS[kind]}: {', '.join(names)}"))
 
 
-@click.group("plugin")
-def plugin_command() -> None:
-    """Create your own plugins."""
-
-
 @plugin_command.command("new")
 @click.argument("name")
 @click.option(
@@ -75,13 +88,16 @@ def plugin_command() -> None:
     default="optimizer",
     show_default=True,
     metavar="KIND",
-    help="optimizer, node, metric, reader, lm, sandbox or exporter.",
+    help="Kind of plugin: optimizer, node, metric, reader, lm, sandbox or exporter.",
 )
 @click.option(
     "--into", default=".", type=click.Path(path_type=Path, file_okay=False), help="Parent folder of the project."
 )
 def plugin_new(name: str, kind: str, into: Path) -> None:
-    """Write a plugin project, ready to install, with an implementation that works and its conformance test."""
+    """Create a plugin project with a working example and its tests.
+
+    It is ready to install, and its conformance tests pass.
+    """
     from workbench.cli.scaffold import new_plugin
 
     folder = new_plugin(name, into, kind)
@@ -89,20 +105,15 @@ def plugin_new(name: str, kind: str, into: Path) -> None:
     say("Next: cd into it, then pip install -e '.[test]' && python -m pytest")
 
 
-@click.command("schema")
-def schema_command() -> None:
-    """Print the JSON Schema of workflow files, for editors. It covers the installed plugins."""
-    from workbench.cli.file_schema import json_schema
-
-    echo_json(json_schema(), indent=2)
-
-
 @click.command("doctor")
 @click.argument("file", required=False, type=click.Path(path_type=Path))
-@click.option("--ping", is_flag=True, help="Call each language model of FILE once, which may cost money.")
-@_JSON
+@click.option("--ping", is_flag=True, help="Call each language model of FILE once. This may cost money.")
+@JSON
 def doctor_command(file: Path | None, ping: bool, as_json: bool) -> None:
-    """Check the installation, and show where each setting of FILE comes from."""
+    """Check the installation, and the origin of each setting of FILE.
+
+    Exits with code 1 if a check or a call fails.
+    """
     from workbench.run import find_origins, run_checks
 
     if ping and file is None:
@@ -138,7 +149,7 @@ def _ping(file: Path) -> list[Ping]:
 
 
 def _say_pings(pings: list[Ping]) -> None:
-    """A line for each model, and what all calls cost."""
+    """Print a line for each model, and the cost of all calls."""
     for ping in pings:
         head = one_line(f"  {ping.model} ({', '.join(ping.uses)}): ")
         if ping.failure:

@@ -13,6 +13,19 @@ import click
 
 from workbench.base.text import indented, one_line, visible_json
 from workbench.cli import ask, echo_json, say
+from workbench.cli.options import (
+    CACHE,
+    DB,
+    FILE,
+    JSON,
+    OVERWRITE,
+    SEED,
+    SET,
+    read_settings,
+    split_pair,
+    with_budget,
+    with_sandbox,
+)
 from workbench.cli.output import Output, with_output
 
 if TYPE_CHECKING:
@@ -20,97 +33,19 @@ if TYPE_CHECKING:
     from workbench.proof import Report
     from workbench.runtime import SandboxChoice
 
-FILE = click.argument("file", type=click.Path(path_type=Path))
-DB = click.option("--db", default="workbench.db", envvar="WORKBENCH_DB", show_default=True, help="Run database.")
-JSON = click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
-SET = click.option(
-    "--set",
-    "sets",
-    multiple=True,
-    metavar="ADDRESS=VALUE",
-    help="Change a setting of the file, e.g. nodes.answer.samples=3.",
-)
 _REQUIRE_GAIN = click.option(
     "--require-gain", is_flag=True, help="Exit with code 100 unless the sealed test proves a gain."
 )
 _KEEP_UNPROVED = click.option(
-    "--keep-unproved", is_flag=True, help="Write the best candidate to --out even if no gain is shown."
+    "--keep-unproved", is_flag=True, help="Write the best candidate to --out even without a proven gain."
 )
 _ALLOW_UNPROVED = click.option(
-    "--allow-unproved", is_flag=True, help="Begin even if the budget cannot pay for the baseline and the proof."
+    "--allow-unproved", is_flag=True, help="Start even if the budget does not cover the baseline and the proof."
 )
-OVERWRITE = click.option("--overwrite", is_flag=True, help="Replace a file that this command did not write.")
-SEED = click.option("--seed", type=int, help="Random seed.")
-CACHE = click.option(
-    "--cache", is_flag=True, help="Take answers of earlier runs in the run database, as `cache: true` in the file."
-)
-
-
-_SANDBOX = (
-    click.option(
-        "--sandbox",
-        metavar="NAME",
-        envvar="WORKBENCH_SANDBOX",
-        help="Sandbox for model-written code (see `workbench sandbox list`). Default: the strongest that works.",
-    ),
-    click.option(
-        "--unsafe-sandbox",
-        is_flag=True,
-        help="Allow model-written code to run in a sandbox that only limits resources.",
-    ),
-)
-_SETTINGS = (
-    click.option("--budget-calls", type=click.IntRange(min=1), help="Maximum LM calls, including retries."),
-    click.option("--budget-tokens", type=click.IntRange(min=1), help="Maximum tokens, in and out."),
-    click.option("--budget-usd", type=click.FloatRange(min=0, min_open=True), help="Maximum cost in dollars."),
-    click.option("--budget-minutes", type=click.FloatRange(min=0, min_open=True), help="Maximum time in minutes."),
-)
-
-
-def _add(options: tuple[Any, ...], command: Any) -> Any:
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
-def with_sandbox(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the sandbox flags. The command receives them as `sandbox`, a SandboxChoice."""
-
-    @wraps(command)
-    def wrapped(*, sandbox: str | None, unsafe_sandbox: bool, **arguments: Any) -> Any:
-        from workbench.runtime import SandboxChoice
-
-        choice = SandboxChoice(sandbox, unsafe_sandbox)
-        choice.candidates()  # refuse an unknown name before the file is read
-        return command(sandbox=choice, **arguments)
-
-    return _add(_SANDBOX, wrapped)
-
-
-def with_budget(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the budget flags. The command receives them, --set, --seed and --cache as `settings`: [(address, value)]."""
-
-    @wraps(command)
-    def wrapped(
-        *,
-        budget_calls: int | None,
-        budget_tokens: int | None,
-        budget_usd: float | None,
-        budget_minutes: float | None,
-        sets: tuple[str, ...] = (),
-        seed: int | None = None,
-        cache: bool = False,
-        **arguments: Any,
-    ) -> Any:
-        budgets = {"calls": budget_calls, "tokens": budget_tokens, "usd": budget_usd, "minutes": budget_minutes}
-        settings = read_settings(sets, seed, cache, **budgets)
-        return command(settings=settings, **arguments)
-
-    return _add(_SETTINGS, wrapped)
 
 
 def _reports(command: Callable[..., Report | EvalReport]) -> Callable[..., Any]:
-    """Add the flags that `optimize` and `resume` share. The command takes `options`, `database` and `listener`, and
+    """Add the options that `optimize` and `resume` share. The command takes `options`, `database` and `listener`, and
     returns the report, which is printed and decides the exit code."""
 
     @with_sandbox
@@ -151,26 +86,6 @@ def _reports(command: Callable[..., Report | EvalReport]) -> Callable[..., Any]:
     return wrapped
 
 
-def read_settings(
-    sets: tuple[str, ...], seed: int | None = None, cache: bool = False, **budgets: Any
-) -> list[tuple[str, Any]]:
-    """All flags as (address, value), in order of precedence: the last wins."""
-    from workbench.spec import parse_value
-
-    pairs = (_pair(text, "ADDRESS=VALUE", "--set") for text in sets)
-    found: list[tuple[str, Any]] = [(address, parse_value(value)) for address, value in pairs]
-    found += [("seed", seed)] if seed is not None else []
-    found += [("cache", True)] if cache else []
-    return found + [(f"budget.{k}", v) for k, v in budgets.items() if v is not None]
-
-
-def _pair(text: str, form: str, option: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name.strip():
-        raise click.BadParameter(f"'{text}' must have the form {form}", param_hint=option)
-    return name.strip(), value
-
-
 @click.command("estimate")
 @FILE
 @SET
@@ -178,12 +93,14 @@ def _pair(text: str, form: str, option: str) -> tuple[str, str]:
 @click.option(
     "--seconds-per-call",
     type=click.FloatRange(min=0, min_open=True),
-    help="Seconds of one call. Default: by earlier runs in the database.",
+    help="Duration of one call. [default: measured in earlier runs]",
 )
 @JSON
 def estimate_command(file: Path, sets: tuple[str, ...], db: str, seconds_per_call: float | None, as_json: bool) -> None:
-    """Show what a run will cost in calls, tokens, dollars and minutes, and the smallest gain its test can show. Spends
-    nothing."""
+    """Estimate the cost of a run and the smallest provable gain.
+
+    The cost is in calls, tokens, dollars and minutes. Spends nothing.
+    """
     from workbench.cli.trust import require_trust
     from workbench.run import estimate, prepare
 
@@ -197,10 +114,8 @@ def estimate_command(file: Path, sets: tuple[str, ...], db: str, seconds_per_cal
 
 @click.command("run")
 @FILE
-@click.option(
-    "--input", "inputs", multiple=True, metavar="FIELD=VALUE", help="Value of an input field; repeat it for each field."
-)
-@click.option("--example", type=int, help="Run this row of val instead, counting from 0.")
+@click.option("--input", "inputs", multiple=True, metavar="FIELD=VALUE", help="Value of an input field. Repeatable.")
+@click.option("--example", type=int, help="Position of a val row to run instead, counting from 0.")
 @SET
 @CACHE
 @with_sandbox
@@ -220,11 +135,11 @@ def run_command(
     from workbench.cli.trust import require_trust
     from workbench.evaluation import run_single
 
-    values = dict(_pair(text, "FIELD=VALUE", "--input") for text in inputs)
+    values = dict(split_pair(text, "FIELD=VALUE", "--input") for text in inputs)
     if len(values) < len(inputs):
         raise click.BadParameter("a field is given twice", param_hint="--input")
     if values and example is not None:
-        raise click.UsageError("--input and --example cannot be combined: a row of val has its own inputs")
+        raise click.UsageError("--input and --example cannot be combined: a val row has its own inputs")
     source = require_trust(file, called=bool(values))
     consent = _confirm if sys.stdin.isatty() else None
     outcome = run_single(source, values or None, example, read_settings(sets, cache=cache), db, consent, sandbox)
@@ -251,7 +166,7 @@ def run_command(
 
 
 def say_spans(spans: Sequence[Mapping[str, Any]], prompts: bool) -> None:
-    """Print the steps of one example; prompts: each call with what was sent."""
+    """Print the steps of one example. prompts: also the messages of each call."""
     from workbench.lm import content_text
 
     for span in spans:
@@ -280,11 +195,11 @@ def _confirm(tool: str, arguments: Mapping[str, Any]) -> bool:
 @SET
 @SEED
 @CACHE
-@click.option("--out", default="optimized.yaml", show_default=True, help="Result file.")
+@click.option("--out", default="optimized.yaml", show_default=True, help="Output file for the winner.")
 @_ALLOW_UNPROVED
 @_reports
 def optimize_command(file: Path, **options: Any) -> Report:
-    """Improve the workflow within the budget, and prove the gain on sealed data."""
+    """Improve the workflow within a budget and prove the gain."""
     from workbench.cli.trust import require_trust, trust_result
     from workbench.run import optimize
 
@@ -298,13 +213,13 @@ def optimize_command(file: Path, **options: Any) -> Report:
 
 @click.command("resume")
 @click.argument("run", default="last")
-@click.option("--out", default=None, help="Result file (default: the one the run was started with).")
+@click.option("--out", default=None, help="Output file for the winner. [default: as at the start of the run]")
 @_ALLOW_UNPROVED
 @_reports
 def resume_command(run: str, **options: Any) -> Report | EvalReport:
-    """Resume a run of optimize or eval that was killed, interrupted or failed. Recorded calls are not paid again.
+    """Resume a killed, interrupted or failed run.
 
-    It starts a run that `workbench branch` has added.
+    RUN is a run of optimize or eval, or one that `workbench branch` created. Recorded calls are not paid again.
     """
     from workbench.cli.trust import require_trust_in_run
     from workbench.evaluation import resume_run

@@ -12,7 +12,8 @@ from enum import StrEnum
 
 
 class DefectKind(StrEnum):
-    """What is wrong. Equal to its text, which is what the command line prints. Plugins may use texts of their own."""
+    """The kind of a defect. Equal to its text, which is what the command line prints. Plugins may use texts of their
+    own."""
 
     UNDESCRIBED_TOOL = "undescribed_tool"  # the model must guess what it is for
     UNDESCRIBED_ARGUMENT = "undescribed_argument"  # the model must fill it and cannot know with what
@@ -51,7 +52,7 @@ PAPER_CODES = {
 
 @dataclass(frozen=True)
 class Defect:
-    """One finding.
+    """A finding.
 
     Args:
         kind: a DefectKind, or a plugin's own text.

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class FailureKind(StrEnum):
-    """How a call or a node failed. Equal to its text, which is what databases and reports hold.
+    """The kind of a failure of a call or a node. Equal to its text, which databases and reports hold.
 
     Plugins may use kinds of their own, `FailureKind("quota")`; all their properties are False.
     """
@@ -63,22 +63,23 @@ class FailureKind(StrEnum):
 
     @property
     def retryable(self) -> bool:
-        """Whether another attempt may succeed."""
+        """Return True if another attempt may succeed."""
         return self in _RETRYABLE
 
     @property
     def maybe_billed(self) -> bool:
-        """Whether the server may have done the work, and may bill it: then the worst case counts as spent."""
+        """Return True if the server may have done the work, and may bill it: then the worst case counts as spent."""
         return self in _MAYBE_BILLED
 
     @property
     def infrastructure(self) -> bool:
-        """Whether the failure says nothing about the workflow: the proof leaves such pairs out. All others score 0."""
+        """Return True if the failure says nothing about the workflow: the proof leaves such pairs out. All others score
+        0."""
         return self in _RETRYABLE or self in (FailureKind.PROVIDER, FailureKind.AUTH)
 
     @property
     def dead_server(self) -> bool:
-        """Whether many of these in a row, after all attempts, mean that the server is gone."""
+        """Return True if many of these in a row, after all attempts, mean that the server is gone."""
         return self in _RETRYABLE or self is FailureKind.PROVIDER
 
 

@@ -160,7 +160,7 @@ class SearchStopped(BudgetSpent):
 
 
 class LMError(WorkbenchError):
-    """One attempt to call a language model failed.
+    """An attempt to call a language model failed.
 
     Args:
         kind: how it failed; this also decides whether another attempt may help.
@@ -176,7 +176,7 @@ class LMError(WorkbenchError):
 
     @property
     def retryable(self) -> bool:
-        """Whether another attempt may succeed."""
+        """Return True if another attempt may succeed."""
         return self.kind.retryable
 
 

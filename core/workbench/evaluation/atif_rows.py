@@ -62,8 +62,8 @@ def write_trajectories(rows: Sequence[Tree], out: Path, *, overwrite: bool = Fal
         return write_whole(out, "".join(f"{json.dumps(row)}\n" for row in rows))
     if out.suffix or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
         raise SpecError(
-            f"--out {out} is no .jsonl or .json file and no new or empty folder",
-            hint="Name a .jsonl file, or a folder that is not there.",
+            f"--out {out} is neither a .jsonl or .json file nor a new or empty folder",
+            hint="Name a .jsonl file or a new folder.",
         )
     for number, row in enumerate(rows, 1):
         write_whole(out / f"{number:0{len(str(len(rows)))}d}.json", json.dumps(row, indent=1) + "\n")
@@ -131,7 +131,7 @@ def _message(message: Mapping[str, Any]) -> Tree:
 
 
 def _result(message: Mapping[str, Any], answer: Tree) -> Tree:
-    """What came back of one of an answer's calls."""
+    """Return the result of a call of an answer."""
     ids = [call["tool_call_id"] for call in answer.get("tool_calls", ())]
     source = {"source_call_id": message["tool_call_id"]} if message.get("tool_call_id") in ids else {}
     return {**source, "content": content_text(message.get("content"))}

@@ -33,7 +33,8 @@ class ScoredRow:
 
 @dataclass(frozen=True)
 class Side:
-    """What is compared: the rows of an evaluation, or of a candidate in a run, by a key that is equal for equal rows.
+    """A side of a comparison: the rows of an evaluation, or of a candidate in a run, by a key that is equal for equal
+    rows.
 
     cost: means per row of tokens, calls, usd, seconds, where they are stored and known. chosen: of rows that took part
     in choosing the workflow, as val or train of a run of `optimize` that proposed it, the name of that run.
@@ -272,7 +273,7 @@ def comparison_lines(sides: Sequence[Side], differences: Sequence[Difference], r
 
 
 def describe_choice(found: Difference) -> str:
-    """What rows took part in choosing a side, as a sentence without its full stop."""
+    """Name the rows that took part in choosing a side, as a sentence without its full stop."""
     rows = f"{found.chosen} rows were val or train of run {found.chosen_in}, which chose one of the sides by them"
     return f"{rows}; they are left out" if found.evidence else f"all {rows}. Compare on rows that no run chose by: test"
 

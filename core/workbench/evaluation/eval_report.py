@@ -31,7 +31,7 @@ _FOUND = ("id", "split", "repeat", "score", "failure", "message", "feedback")
 
 @dataclass
 class EvalReport:
-    """What `workbench eval` prints, stores and returns.
+    """The result of `workbench eval`, as it is printed, stored and returned.
 
     Attributes:
         n, of: rows that were scored, and that were asked for, each `repeats` times.
@@ -68,7 +68,7 @@ class EvalReport:
 
     @property
     def complete(self) -> bool:
-        """Whether every row was scored."""
+        """Return True if every row was scored."""
         return self.status == "finished"
 
     def as_dict(self) -> dict[str, Any]:

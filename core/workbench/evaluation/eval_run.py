@@ -56,7 +56,7 @@ from workbench.task import Task, describe_rows
 
 @dataclass
 class EvalOptions:
-    """What the command line adds to the workflow file.
+    """Options of the command line besides the workflow file.
 
     split: train, val, test or all; None: val, or what there is. repeats: how often each row is run.
     """
@@ -155,15 +155,15 @@ def resume_evaluation(
             row = store.find_run(row["run"])
         task = prepare_stored(row)
         if task.data_hash != row["data_hash"]:
-            raise StoreError(f"the data of run {row['run']} have changed since it started; evaluate them anew")
+            raise StoreError(f"the data of run {row['run']} have changed since it started; run a new evaluation")
         sandbox = replace(options.sandbox, name=options.sandbox.name or stored.get("sandbox"))
         merged = EvalOptions(stored["sets"], stored["split"], stored["repeats"], sandbox, stored.get("label", ""))
         check_rows(task, merged.split, merged.repeats)
         course = EvalRun(store, row["id"], row["run"], task, merged, listener, row["seconds"], pool)
         if stored.get("referred") != task.external_hash:
             course.warnings.append(
-                "a file that the workflow refers to has changed since the run started: the metric scores all rows as "
-                "it is now, and what tools answered before stays"
+                "a file that the workflow refers to has changed since the run started: the metric scores all rows in "
+                "its current form, and earlier tool results are kept"
             )
         return run_in_loop(course.go())
     finally:

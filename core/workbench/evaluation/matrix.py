@@ -70,7 +70,7 @@ def _value(text: str) -> Any:
     except (OSError, UnicodeError) as error:
         why = (error.strerror or error) if isinstance(error, OSError) else "it is not UTF-8"
         raise SpecError(
-            f"the file {text[1:]} cannot be read: {why}", hint="@FILE stands for the text of FILE."
+            f"the file {text[1:]} cannot be read: {why}", hint="@FILE is replaced by the text of FILE."
         ) from error
 
 

@@ -88,10 +88,10 @@ def row_details(
     store: Store, row: Any, report: Mapping[str, Any] | None, example: str, candidate: str | None = None
 ) -> list[dict[str, Any]]:
     """All that is stored of one row: each time that it was scored, with the prompts as they were sent, and under
-    `diagnoses` what runs of `workbench attribute` found of it.
+    `diagnoses` what runs of `workbench agent attribute` found of it.
 
     example: the id of the row, its beginning, or its end, as in `test:17`. Raises StoreError if there is none, or
-    several rows begin so.
+    several rows begin with it.
     """
     found = read_rows(store, row, report, candidate)
     chosen = [r for r in found if r["example"] == example] or [
@@ -105,7 +105,7 @@ def row_details(
         near = f" {suggest(example, ids)}" if len(ids) <= 20 else ""
         raise StoreError(
             f"run {row['run']} has no result of a row '{example}'"
-            f"{f', and {len(begin)} rows begin so' if begin else ''}.{near} "
+            f"{f', and {len(begin)} rows begin with it' if begin else ''}.{near} "
             f"It has {len(ids)} rows{f', e.g. {ids[0]}' if ids else ''}"
         )
     return add_details(store, row, chosen)

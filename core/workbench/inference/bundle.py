@@ -1,4 +1,4 @@
-"""A finished workflow as a folder that runs on another machine: `workbench export --bundle DIR`."""
+"""A finished workflow as a folder that runs on another machine: `workbench export --format bundle`."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def _guides(spec: Spec, workflow: Workflow, found: Contents) -> dict[str, str]:
 
 
 def _left_out(folder: Path) -> Callable[[str, list[str]], set[str]]:
-    """What of a folder is nobody else's: .env and .git, compiled code, and links out of it."""
+    """Select the entries of a folder that are not copied: .env and .git, compiled code, and links out of it."""
 
     def names(place: str, all_: list[str]) -> set[str]:
         lost = {name for name in all_ if not Path(place, name).resolve().is_relative_to(folder)}

@@ -1,4 +1,4 @@
-"""What a workflow file names, and where it goes in a bundle.
+"""The files that a workflow file names, and their places in a bundle.
 
 Inside the folder of the workflow file a place stays as it is. What lies elsewhere goes to `outside/`, weights go to
 `weights/`. Python files bring the modules beside them that they import. Nothing is imported or started.
@@ -54,7 +54,7 @@ class Contents:
     notes: list[str] = field(default_factory=list[str])
 
     def unusual(self) -> list[str]:
-        """What is carried and is neither Python nor a workflow file, and what is hidden, by its path here."""
+        """List the carried files that are neither Python nor workflow files, and hidden ones, by their paths here."""
         files = [str(path) + (os.sep if path.is_dir() else "") for path in self.copies.values()]
         return sorted(name for name in files if not name.endswith(".py") or Path(name).name.startswith("."))
 
@@ -149,10 +149,10 @@ class Collector:
                 return text
             raise SpecError(
                 f"{text} is an absolute path outside {self.root}, which another machine does not have",
-                hint="Move it beside the workflow file, and write its path relative to that.",
+                hint="Move it next to the workflow file, and write its path relative to that.",
             )
         if path == self.root or self.root.is_relative_to(path):
-            self.found.notes.append(f"The folder '{text}' holds the workflow itself. Copy what is needed of it.")
+            self.found.notes.append(f"The folder '{text}' contains the workflow itself. Copy only the needed files.")
             return text
         return os.path.relpath(self._add(path), place or ".")
 
@@ -223,7 +223,7 @@ class Collector:
         return f"outside/{folder}/{path.name}"
 
     def _add_imports(self, file: Path) -> None:
-        """What a Python file needs: modules beside it that it imports, files beside it that it names in a text, and
+        """Add what a Python file needs: modules beside it that it imports, files beside it that it names in a text, and
         variables of the environment."""
         try:
             tree = ast.parse(file.read_bytes())
@@ -261,7 +261,7 @@ def check_address(address: str, place: str) -> None:
         return  # no address
     if parts.netloc and ("@" in parts.netloc or _LIKE_A_KEY.search(parts.query)):
         raise SpecError(
-            f"{place} holds a password or a key, and a bundle is handed on",
+            f"{place} contains a password or a key, and a bundle is passed on",
             hint="Write the address alone, and name a variable: api_key_env: NAME, or $NAME in a header.",
         )
 
@@ -279,7 +279,7 @@ def _free(name: str, taken: Any) -> str:
 
 
 def _existing(text: str, base: Path) -> Path | None:
-    """What a text leads to, links followed; None where it is no path."""
+    """Resolve a text as a path, links followed; None where it is no path."""
     if not text.strip("./ ") or len(text) > _LONGEST_NAME or "\n" in text or "\0" in text:
         return None
     try:

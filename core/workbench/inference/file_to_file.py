@@ -38,7 +38,7 @@ _STATUS = "predict"
 
 @dataclass
 class Predicted:
-    """What `predict_file` did.
+    """The result of `predict_file`.
 
     rows: in all. earlier: those that earlier processes finished. unanswered: those that failed for want of a server,
     which the same call asks again. failures: by kind. renamed: fields of the rows that the output has as `row_NAME`.
@@ -189,7 +189,7 @@ def _count(found: Predicted, prediction: Prediction) -> None:
 
 
 def _subtract(found: Predicted, reused: Spend) -> None:
-    """Take what earlier runs had paid for off the bill, and tell it apart."""
+    """Subtract the costs paid by earlier runs from the bill, and report them separately."""
     found.reused, found.reused_usd = reused.calls, reused.usd
     found.tokens, found.usd = found.tokens - reused.tokens, max(0.0, found.usd - reused.usd)
 
@@ -251,7 +251,7 @@ class _Part:
             return
         if json.loads(head) != {"job": job}:
             raise SpecError(
-                f"{self.path} holds unfinished rows of another workflow, other settings or other rows",
+                f"{self.path} contains unfinished rows of another workflow, other settings or other rows",
                 hint="Remove it, or name another --out.",
             )
         end = self.file.tell()

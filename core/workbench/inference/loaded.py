@@ -67,7 +67,7 @@ def load(
 
 
 def read_workflow(path: str | Path | Source, changes: Sequence[tuple[str, Any]]) -> tuple[Spec, Source, Workflow]:
-    """What calling a file takes: neither data nor metric. changes: settings by address. Raises SpecError."""
+    """Read what calling a file needs: neither data nor metric. changes: settings by address. Raises SpecError."""
     source = apply_overrides(read := read_source(path), changes)
     base = Path(read.file).resolve().parent
     spec, inherited = locate_lms(check_nodes(source), base), list[Inherited]()
@@ -201,7 +201,7 @@ class LoadedWorkflow:
 
     @property
     def reused(self) -> Spend:
-        """What its calls had cost that earlier runs of the journal's database had paid for."""
+        """Sum the original cost of the calls that earlier runs of the database had paid for."""
         program = self._open.program
         return program.runtime.ledger.reused if program is not None else Spend()
 
@@ -274,7 +274,8 @@ class LoadedWorkflow:
 
 
 class _Open:
-    """What the calls of a workflow keep open: the thread of their event loop, and the program that runs in it."""
+    """Resources that the calls of a workflow keep open: the thread of their event loop, and the program that runs in
+    it."""
 
     def __init__(self) -> None:
         self.loop = BackgroundLoop("workbench-calls")
@@ -324,7 +325,7 @@ class _Window:
 
 
 def _is_missing(value: Any) -> bool:
-    """Whether a row has no value here: None, or the NaN that a DataFrame has in its place."""
+    """Return True if a row has no value here: None, or the NaN that a DataFrame has in its place."""
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 

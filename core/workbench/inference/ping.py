@@ -1,4 +1,4 @@
-"""One call of each language model that a workflow file names, to see that they answer: `workbench doctor --ping`."""
+"""A call of each language model that a workflow file names, to see that they answer: `workbench doctor --ping`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _GRACE = 5.0
 
 @dataclass(frozen=True)
 class Ping:
-    """What one call showed.
+    """The outcome of a call.
 
     Args:
         uses: where the file names the model: "lm", "roles.judge", "nodes.sort.lm".
@@ -102,7 +102,7 @@ def _models(spec: Spec, workflow: Workflow) -> list[tuple[LMSpec, bool, list[str
 
 
 async def _ping(runtime: Runtime, lm: LMSpec, embeds: bool, uses: Sequence[str]) -> Ping:
-    """One call, by the ledger as in a run, but with one attempt."""
+    """A call, by the ledger as in a run, but with one attempt."""
     once = lm.model_copy(update={"attempts": 1})
     about = {"uses": tuple(uses), "model": lm.model}
     try:

@@ -1,4 +1,4 @@
-"""What a called workflow gives back."""
+"""The result of a called workflow."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def _columns(data: Mapping[str, Any], inputs: Collection[str]) -> set[str]:
 
 
 def _reader(place: str) -> Any:
-    """What reads a file; None for READER:PLACE, which has its options in the place."""
+    """Find the reader of a file; None for READER:PLACE, which has its options in the place."""
     name = reader_of(place)
     prefixed = place.startswith(f"{name}:")
     return plugins().get("readers", name) if name in plugins().names("readers") and not prefixed else None

@@ -13,7 +13,7 @@ from workbench.spec import BudgetSpec
 
 
 class Account(Protocol):
-    """What a ledger knows of its run."""
+    """A ledger's view of its run."""
 
     budget: BudgetSpec
     spent: Spend
@@ -29,7 +29,7 @@ class Ceilings:
 
     A reservation is not spent: calls rarely take their worst case. So a call that fits beside what is spent, but not
     beside the calls in flight, waits until enough of these are settled. Who came first is served first, so cheap calls
-    do not starve a dear one. Only a call that does not fit beside what is spent is refused.
+    do not starve an expensive one. Only a call that does not fit beside what is spent is refused.
 
     Nobody waits for ever: who waits does so for calls in flight, which hold slots of their own and need nothing of
     others, and each of them ends with `give_back`, answered, failed, timed out or cancelled.
@@ -47,8 +47,8 @@ class Ceilings:
         self._held_for_proof = {"calls": calls, "tokens": tokens, "usd": usd, "minutes": minutes}
 
     def remaining(self, what: str) -> float:
-        """What search may still use, beside what is spent; infinite where there is no ceiling. Calls in flight do not
-        count, so that a replay, which has none, is told the same."""
+        """Return what search may still use, beside what is spent; infinite where there is no ceiling. Calls in flight
+        do not count, so that a replay, which has none, gets the same figure."""
         if (ceiling := getattr(self._account.budget, what)) is None:
             return float("inf")
         used = self._account.seconds / 60 if what == "minutes" else getattr(self._account.spent, what)

@@ -99,7 +99,7 @@ class Ledger:
 
     @property
     def resumed(self) -> bool:
-        """Whether earlier processes of this run sent anything."""
+        """Return True if earlier processes of this run sent anything."""
         self.open()
         return self._resumed
 
@@ -119,7 +119,7 @@ class Ledger:
         self.ceilings.reserve_for_proof(calls=calls, tokens=tokens, usd=usd, minutes=minutes)
 
     def remaining(self, what: str = "calls") -> float:
-        """What search may still use of `calls`, `tokens`, `usd` or `minutes`; infinite where there is no ceiling."""
+        """Return what search may still use of `calls`, `tokens`, `usd` or `minutes`; infinite without a ceiling."""
         return self.ceilings.remaining(what)
 
     # Calls

@@ -1,4 +1,4 @@
-"""How many requests one language model gets at once: fewer after a rate limit, slowly more after success."""
+"""The number of concurrent requests to a language model: fewer after a rate limit, slowly more after success."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a failed attempt is made again, and after how long.
+"""The decision to retry a failed attempt, and the pause before it.
 
 A rate limit says nothing about the call, so it uses up none of its attempts. All calls to a model wait it out together
 (`AdaptiveLimiter`). A call gives up only if it alone is refused again and again while others are answered.

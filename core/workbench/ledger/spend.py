@@ -1,4 +1,4 @@
-"""What was used of a budget, and how calls were paid."""
+"""Spending of a budget, and payment of calls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from workbench.lm import LM, Request, Response, unpack_native, unpack_tokens
 
 @dataclass
 class Spend:
-    """What was used: calls (attempts that were sent), tokens, dollars, seconds of waiting for answers."""
+    """Resources used: calls (attempts that were sent), tokens, dollars, seconds of waiting for answers."""
 
     calls: int = 0
     cached: int = 0
@@ -118,20 +118,20 @@ def tell_recalled(lm: LM, request: Request, settled: Settled) -> Settled:
 
 
 def stored_spend(row: Any) -> Spend:
-    """What the call of a row cost when it was paid."""
+    """Return the original cost of the call of a row."""
     return Spend(row["attempts"], 0, row["prompt_tokens"], row["completion_tokens"], row["usd"] or 0.0, row["seconds"])
 
 
 def describe_reused(summary: Mapping[str, Any]) -> str:
-    """What a bill (`Ledger.summary`) says of calls that earlier runs paid for; empty if there are none."""
+    """Describe the calls in a bill (`Ledger.summary`) that earlier runs paid for; empty if there are none."""
     reused = summary.get("reused") or {"calls": 0}
     if not reused["calls"]:
         return ""
-    return f"; {reused['calls']} calls were taken from earlier runs, which had cost ${reused['usd']:.4f}"
+    return f"; {reused['calls']} calls were reused from earlier runs, where they cost ${reused['usd']:.4f}"
 
 
 def describe_lost(summary: Mapping[str, Any]) -> str:
-    """What a bill (`Ledger.summary`) says of requests that failed, or whose outcome is not known; empty if there are
+    """Describe the requests in a bill (`Ledger.summary`) that failed or have no known outcome; empty if there are
     none."""
     text = f"; {n} more were in flight at a kill, outcome unknown" if (n := summary["unknown"]) else ""
     if summary["maybe_tokens"]:
@@ -160,8 +160,8 @@ def stored_response(row: Any) -> Response:
 
 
 def price_of(lm: LM, prompt: int, completion: int, ceiling: float | None, setting: str = "budget.usd") -> float:
-    """US dollars for so many tokens; 0 if the price is unknown. Raises SpecError if it is, or is 0 for no better reason
-    than that the server is on this machine, and there is a ceiling on dollars, which is the setting."""
+    """US dollars for a number of tokens; 0 if the price is unknown. Raises SpecError if it is, or is 0 for no better
+    reason than that the server is on this machine, and there is a ceiling on dollars, which is the setting."""
     price = lm.price(prompt, completion)
     assumed = bool(getattr(lm, "assumed_free", False))
     if (price is None or assumed) and ceiling is not None:

@@ -20,7 +20,7 @@ _LEAST_TEMPERATURE = 0.01  # where 0 is refused: as good as no sampling
 
 @dataclass(frozen=True)
 class Form:
-    """What an endpoint takes differently.
+    """Differences of an endpoint from the API.
 
     omit: settings that are not sent; `system` for the role of that name, which then stands in the user's message,
     `developer` for that role, which is then `system`, and `additions` for what another provider added to messages.

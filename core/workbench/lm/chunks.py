@@ -36,7 +36,7 @@ class ChunkReader:
         self._tell((*self._of_text("", last=True), *self._calls.flush(last=True)))
 
     def with_ids(self, response: Response) -> Response:
-        """The answer, its calls with the ids that the client was told."""
+        """The answer, its calls with the ids that the client has seen."""
         ids = self._calls.ids
         if len(ids) != len(response.tool_calls):
             return response
@@ -87,7 +87,7 @@ class _CallsInTurn:
         yield from self.flush()
 
     def flush(self, last: bool = False) -> Iterator[Piece]:
-        """What can be told; last: all that is left."""
+        """Yield the pieces that can be read already; last: all that is left."""
         while self._open < len(self._waiting):
             call, place = self._calls.begun[self._open][0], self._open
             if not (name := call["function"].get("name")):

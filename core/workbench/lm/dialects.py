@@ -131,8 +131,8 @@ _ADDED = re.compile(
 
 
 def read_finish(word: Any, text: str, calls: bool) -> str:
-    """How an answer ended, as `Response.finish`. Raises LMError("broken") for one that broke off, or has neither text
-    nor calls and an end that is not known."""
+    """Read the end of an answer as `Response.finish`. Raises LMError("broken") for one that broke off, or has neither
+    text nor calls and an end that is not known."""
     # Gemini's words have a reason behind them: "content_filter: PROHIBITED_CONTENT".
     end = _FINISH.get(str(word).lower().partition(":")[0]) if word is not None else None
     if end == "broken":
@@ -164,12 +164,12 @@ def read_content(content: Any) -> tuple[str, str]:
 
 
 def is_thought(part: Mapping[str, Any]) -> bool:
-    """Whether a part of a message is what the model thought. Gemini marks it beside its text."""
+    """Return True if a part of a message is what the model thought. Gemini marks it beside its text."""
     return str(part.get("type")) in _THOUGHT_PARTS or part.get("thought") is True
 
 
 def read_thoughts(message: Mapping[str, Any]) -> str:
-    """What a message says the model thought, beside its content."""
+    """Read the thoughts of the model in a message, beside its content."""
     said = [text for name in _THOUGHTS[:3] for text in _texts(message.get(name))]
     return "\n".join(dict.fromkeys(said or _texts(message.get(_THOUGHTS[3]))))  # vLLM gives them under two names
 
@@ -189,7 +189,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def thinks(model: str, extra: Mapping[str, Any]) -> bool:
-    """Whether a model thinks before it answers: as its settings say, else as its name does."""
+    """Return True if a model thinks before it answers: as its settings say, else as its name does."""
     reasoning, template, thinking = (
         value if is_dict(value := extra.get(name)) else {} for name in ("reasoning", "chat_template_kwargs", "thinking")
     )
@@ -267,7 +267,7 @@ def _found_parts(body: Any) -> tuple[list[str], str]:
 
 
 def kind_of_error(status: int | None, body: Any) -> FailureKind:
-    """What an error means: by its codes, then by its words, then by the status. status: None in a body with status 200.
+    """Classify an error: by its codes, then by its words, then by the status. status: None in a body with status 200.
 
     `refused`: a filter of the provider stopped the prompt. body: as JSON, or as text.
     """

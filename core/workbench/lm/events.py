@@ -70,7 +70,7 @@ def _joined(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _whole(pieces: list[Any]) -> Any:
-    """What came in pieces: of texts one text, of lists of parts one list; of anything else the last."""
+    """Join the pieces of a value: of texts one text, of lists of parts one list; of anything else the last."""
     if all(isinstance(piece, str) for piece in pieces):
         return "".join(pieces)
     parts = [[{"type": "text", "text": piece}] if isinstance(piece, str) else piece for piece in pieces if piece]

@@ -1,5 +1,5 @@
-"""What clients of HTTP language models share: loopback addresses, meanings of statuses, redaction of secrets, names of
-reasoning models.
+"""Shared code of clients of HTTP language models: loopback addresses, meanings of statuses, redaction of secrets, names
+of reasoning models.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _SCHEME = re.compile(r"(?i)\A(?:bearer|basic|token|apikey|api-key|key)\s+")
 
 
 def is_loopback(base: str | None) -> bool:
-    """Whether the server at an address such as http://127.0.0.1:8000/v1 is on this machine.
+    """Return True if the server at an address such as http://127.0.0.1:8000/v1 is on this machine.
 
     Only localhost and numeric addresses count: a host name may begin with `127.` and resolve to any address.
     """
@@ -64,12 +64,12 @@ def is_loopback(base: str | None) -> bool:
 
 
 def kind_of_status(status: int) -> FailureKind:
-    """What an HTTP status of 400 and above means."""
+    """Classify an HTTP status of 400 and above."""
     return _KINDS.get(status) or (FailureKind.SERVER if status >= 500 else FailureKind.BAD_REQUEST)
 
 
 def is_reasoning(model: str) -> bool:
-    """Whether the model takes max_completion_tokens, and refuses sampling settings and stops."""
+    """Return True if the model takes max_completion_tokens, and refuses sampling settings and stops."""
     return _REASONING.match(model.rsplit("/", 1)[-1]) is not None
 
 
@@ -115,7 +115,7 @@ def redact_answer(response: Response, key: str | None, headers: Mapping[str, Any
 
 
 def redactor(key: str | None, headers: Mapping[str, Any] | None = None) -> Callable[[str], str]:
-    """What replaces the key and headers that were sent with a request in texts of its answer."""
+    """Return a function that removes the key and headers of a request from texts of its answer."""
     forms = _forms((key or "", *map(str, (headers or {}).values())))
     return lambda text: _without(text, forms)
 

@@ -36,7 +36,7 @@ _SCHEMAS = ("parameters", "input_schema", "function", "custom")
 
 
 class NotCarried(LMError):
-    """A request of one API holds what the model's own API cannot be told. field: its place in the request."""
+    """A request of one API has what the model's own API cannot express. field: its place in the request."""
 
     def __init__(self, message: str, field: str | None, status: int = 400):
         self.field = field
@@ -71,7 +71,8 @@ class Native:
         return most_tokens(self.api, self.body)
 
     def as_dict(self) -> dict[str, Any]:
-        """What an answer depends on: what the key hashes and the store keeps. No keys: they open, and ask nothing."""
+        """Return what an answer depends on, for the key's hash and the store. API keys are left out: they do not change
+        answers."""
         body = {
             name: _without_keys(value) if name in _WITH_KEYS else value
             for name, value in self.body.items()

@@ -28,8 +28,8 @@ def as_chat(api: str, body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_as_named(native: Native, body: Mapping[str, Any]) -> bool:
-    """Whether an answer has the form of the API. Some servers of chat completions give parts for a text, or other words
-    for an end: no client reads those, so that we put the answer into the form, where it is one answer."""
+    """Return True if an answer has the form of the API. Some servers of chat completions give parts for a text, or
+    other words for an end: no client reads those, so that we put the answer into the form, where it is one answer."""
     if native.api != "chat" or native.body.get("n") not in (None, 1):
         return True
     forced = native.body.get("tool_choice") not in (None, "auto")  # then the end of a call is `stop`

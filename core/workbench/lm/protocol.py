@@ -28,7 +28,7 @@ Message = Mapping[str, Any]  # {"role": "system" | "user" | "assistant" | "tool"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One chat completion.
+    """A chat completion.
 
     replica: index of a fresh sample. Requests that differ only in it are different draws, and each is
     journalled on its own; it is never sent to the model, but providers that take a seed derive theirs from it.
@@ -91,7 +91,7 @@ _encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """One answer.
+    """An answer.
 
     finish: `stop`, `length` (cut at max_tokens), `refusal`, `empty` (no text at all), `tool_calls`.
     thoughts: what the model thought before it said `text`, where the provider tells.
@@ -168,7 +168,7 @@ class LM(Protocol):
         ...
 
     def price(self, prompt_tokens: int, completion_tokens: int) -> float | None:
-        """US dollars for so many tokens; 0.0 for a local model; None if unknown."""
+        """US dollars for a number of tokens; 0.0 for a local model; None if unknown."""
         ...
 
     async def aclose(self) -> None: ...
@@ -264,7 +264,7 @@ def call_id(turn: int, place: int) -> str:
 
 
 def count_images(message: Message) -> int:
-    """How many images a message holds."""
+    """Count the images of a message."""
     content = message.get("content")
     return sum(part.get("type") == "image_url" for part in content) if isinstance(content, list) else 0
 

@@ -1,4 +1,4 @@
-"""What a model thought, and what it said: thoughts in its text are told apart by the marks of its family.
+"""Thoughts and answer of a model, separated by the marks of its family.
 
 The marks are those of the reasoning parsers of vLLM (docs.vllm.ai, "Reasoning outputs") and of the models' chat
 templates. A server with such a parser sends thoughts beside the text (`Response.thoughts`); one without leaves them in.
@@ -95,7 +95,7 @@ def _lower(text: str) -> str:
 
 
 def cut_at_stops(text: str, stops: Sequence[str]) -> str:
-    """An answer without what follows a stop, for stops that the model was not told of. Thoughts may hold any of them,
+    """An answer without what follows a stop, for stops that were not sent to the model. Thoughts may hold any of them,
     and a right answer may begin with the end of a line."""
     told = [stop for stop in stops if stop.strip()]
     said = split_thoughts(text)[1] if told else ""
@@ -162,7 +162,7 @@ class SaidInPieces:
 
 
 def _begun_marks(text: str, marks: Sequence[str]) -> int:
-    """How many characters at the end of a text may be the beginning of a mark, or are one."""
+    """Count the characters at the end of a text that may begin a mark, or are one."""
     low = text[-_LONGEST:].lower()
     found = [n for mark in marks for n in range(min(len(mark), len(low)), 0, -1) if low.endswith(mark[:n].lower())]
     return max(found, default=0)

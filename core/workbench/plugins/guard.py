@@ -1,4 +1,4 @@
-"""What a plugin that hangs, ends the process or raises KeyboardInterrupt cannot do: stay unnamed."""
+"""Names the plugin that hangs, exits the process or raises KeyboardInterrupt."""
 
 from __future__ import annotations
 

@@ -90,20 +90,24 @@ def register_edits(register: Register) -> None:
 
 @hookspec
 def register_trackers(register: Register) -> None:
-    """Add trackers (`workbench.run.Tracker`), which report the runs whose file names them under `track:` to another
-    system: register("mlflow", "workbench_mlflow.tracker:MLflow")."""
+    """Add trackers (`workbench.run.trackers.Tracker`), which report runs to another system if the file names them under
+    `track:`: register("mlflow", "workbench_mlflow.tracker:MLflow")."""
 
 
 @hookspec
 def register_commands(cli: Any) -> None:
-    """Add commands to the click group `cli`. Print with `workbench.cli.say`, so that text of models and rows cannot
-    control the terminal."""
+    """Add commands to the click group `cli`: cli.add_command(command, under="Look").
+
+    under: a heading of `workbench --help` (Begin, Measure, Improve, Look, Use) or a command group (data, plugin, agent,
+    runs). Without it the command is listed under Plugins. Print with `workbench.cli.say`, so that text of models and
+    rows cannot control the terminal.
+    """
 
 
 @hookspec
 def removable_files(database: Path, runs: Collection[int], kept: Collection[str]) -> Collection[Path]:
     """The files and folders beside `database` that the plugin wrote and that nobody needs any more, for
-    `workbench prune`, which deletes them.
+    `workbench runs prune`, which deletes them.
 
     runs: the numbers of finished runs, which are not resumed. kept: every text in the workflows that may still be used;
     a file that one of these names is needed. Take no path from elsewhere: the database may be a stranger's.

@@ -39,7 +39,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class PluginInfo:
-    """A plugin as `workbench plugins` shows it. error: why it was set aside."""
+    """A plugin as `workbench plugin list` shows it. error: why it was set aside."""
 
     name: str
     distribution: str
@@ -175,7 +175,9 @@ class Plugins:
         if name not in self._tables[kind]:
             text = f"unknown {KINDS[kind]} '{name}'. {suggest(name, self.names(kind))}"
             if self.set_aside:
-                text += f" Plugins that failed to load: {', '.join(sorted(self.set_aside))} (see `workbench plugins`)."
+                text += (
+                    f" Plugins that failed to load: {', '.join(sorted(self.set_aside))} (see `workbench plugin list`)."
+                )
             raise PluginError(text)
         target, owner = self._tables[kind][name]
         if not isinstance(target, str):

@@ -1,4 +1,4 @@
-"""Whether the gain is real: statistics, leakage, reuse of sealed rows, and the report.
+"""Proof of the gain: statistics, leakage, reuse of sealed rows, and the report.
 
 This room reads, and decides nothing that a search sees.
 """

@@ -18,7 +18,8 @@ def find_root(function: Callable[[float], float], low: float, high: float, withi
 
 
 def mean_p(values: Sequence[float], least: float) -> float:
-    """One-sided p-value of "the mean is at most 0" for values that cannot be below `least`, which is below 0.
+    """Compute the one-sided p-value of "the mean is at most 0" for values that cannot be below `least`, which is below
+    0.
 
     Gaffke's test (2004; Learned-Miller and Thomas 2019, arXiv:1905.06208): the values, and one more that is the worst
     possible, get random weights that are uniform on the simplex; p is the probability that the weighted sum is at most
@@ -74,7 +75,7 @@ def mean_interval(values: Sequence[float], least: float, most: float, level: flo
     tail, mean = (1 - level) / 2, math.fsum(values) / len(values)
 
     def end(sign: float, worst: float) -> float:
-        """How far down (up, with sign -1) the mean may lie."""
+        """Return the lower (with sign -1 the upper) end of the interval of the mean."""
         if abs(worst - mean) < 1e-9:
             return worst
 

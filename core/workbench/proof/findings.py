@@ -88,7 +88,7 @@ def _claims(
     earlier: Sequence[str],
     ledger: Ledger,
 ) -> tuple[dict[str, Any], list[str]]:
-    """What the sealed rows show, by the fields of a report; then what is wrong with the labels."""
+    """Collect what the sealed rows show, by the fields of a report; then what is wrong with the labels."""
     pairs, alpha = [(row[0], row[1]) for row in rows], level_after(earlier)
     sent, unsent = check_sent(task.workflow, winner, pairs)
     proof, judge, faults = _proof(task, pairs, sent, earlier, ledger)
@@ -134,7 +134,7 @@ def _find_earlier_tests(
 
 
 def _kept_state(baseline: Workflow, winner: Workflow, seen: Sequence[str]) -> list[str]:
-    """What outlives a row, by what the nodes say of themselves and what was seen."""
+    """Describe state that outlives a row, as declared by the nodes or observed."""
     nodes = [node.kept_state for workflow in (baseline, winner) for node in workflow.walk()]
     return [f"no proof: {what}" for what in dict.fromkeys([*seen, *(what for what in nodes if what is not None)])]
 
@@ -177,7 +177,7 @@ def _warnings(
     warnings: list[str] = []
     if winners and len(winners) < len(task.dataset.test):
         warnings.append(
-            f"the budget sufficed for only {len(winners)} of the {len(task.dataset.test)} test rows; raise it to test "
+            f"the budget covered only {len(winners)} of the {len(task.dataset.test)} test rows; raise it to test "
             "the rest"
         )
     if winners and earlier:
@@ -245,7 +245,7 @@ def _levels(
     ceilings: Mapping[str, Ceiling],
     effects: Sequence[OrderEffect],
 ) -> ServiceLevels | None:
-    """What the sealed rows show of the targets, if there are some."""
+    """Evaluate the targets, if any, on the sealed rows."""
     targets = task.spec.targets
     if targets is None:
         return None
@@ -300,7 +300,7 @@ def _untried(roles: Sequence[Any], status: str) -> str:
     if asked is None:
         return "either the optimizers find nothing to change, or the budget is too small (see workbench estimate)"
     if asked["failed"] == asked["n"]:
-        return f"the proposer gave no answer: all {asked['n']} of its calls failed ({asked['kinds']})"
+        return f"the proposer did not answer: all {asked['n']} of its calls failed ({asked['kinds']})"
     failed = f", and {asked['failed']} more calls failed ({asked['kinds']})" if asked["failed"] else ""
     answers = asked["n"] - asked["failed"]
     return (
@@ -310,7 +310,7 @@ def _untried(roles: Sequence[Any], status: str) -> str:
 
 
 def _side(val: Evaluation | None, test: list[Result], workflow: Workflow, mean: float | None) -> dict[str, Any]:
-    """One side of the comparison. mean: its score in the proof, which counts each cluster once."""
+    """A side of the comparison. mean: its score in the proof, which counts each cluster once."""
     evaluation = Evaluation(workflow, "test", tuple(test), True)
     counted = [r.score for r in test if r.score is not None]
     cost = evaluation.objectives if test else val.objectives if val is not None else {}

@@ -35,7 +35,7 @@ _FORM = 'A line is {"row": ID, "answer": HASH, "by": NAME, "score": 0 to 1}, as 
 
 @dataclass(frozen=True)
 class Label:
-    """What somebody says of an answer. score: None if they skipped it. edit: what they would have answered."""
+    """A person's label of an answer. score: None if they skipped it. edit: the answer that they would have given."""
 
     row: str
     answer: str
@@ -139,7 +139,7 @@ class JudgedRow:
 
     @property
     def is_seen(self) -> bool:
-        """Whether people scored or skipped both answers."""
+        """Return True if people scored or skipped both answers."""
         return all(said is not None or seen for said, seen in zip(self.people, self.seen, strict=True))
 
 
@@ -188,7 +188,7 @@ def _mean_difference(sides: Sequence[tuple[float | None, float | None]]) -> floa
 
 @dataclass(frozen=True)
 class JudgeCheck:
-    """What is known of a judge that scored a run.
+    """The calibration of a judge that scored a run.
 
     Attributes:
         diff, ci95: the gain by the judge alone.
@@ -296,7 +296,7 @@ def describe_judged(proof: Proof, check: JudgeCheck) -> str:
     worth = f"as much as {check.powered.labels_alone:.0f} labels without it"
     undone = more = ""
     if not proof.shown and proof.ci95[0] > 0 and proof.p < proof.alpha:
-        undone = " A rare disaster, which so few labels may not hold, could undo it: label more rows."
+        undone = " A rare bad answer, missing from so few labels, could undo it: label more rows."
     if skipped := len(check.drawn.skipped):
         more = f" {skipped} rows with skipped answers count by the worst case."
     if check.drawn.later:
@@ -311,7 +311,7 @@ def describe_judged(proof: Proof, check: JudgeCheck) -> str:
 
 
 def describe_labelled(drawn: Drawn) -> str:
-    """How many rows have labels, as part of a sentence."""
+    """Describe the number of rows with labels, as part of a sentence."""
     n = len(drawn.labelled)
     labels = f"{n} of them have labels of people on both sides" if n else "none has labels"
     return f"{labels} ({describe_gap(drawn)})" if drawn.later else labels
@@ -371,7 +371,7 @@ def _judged_rows(task: Task, pairs: Sequence[tuple[Result, Result]], labels: Seq
 
 
 def _count_looks(ledger: Ledger, labels: str) -> int:
-    """How many other sets of labels this run was reported with before this one, which is recorded."""
+    """Count the other sets of labels that this run was reported with before this one, which is recorded."""
     ledger.store.flush()
     known = [event.get("labels") for event in RunRecord(ledger.store, ledger.run_id).read_events(_LOOK)]
     if labels not in known:

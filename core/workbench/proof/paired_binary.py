@@ -24,7 +24,7 @@ DEVIATIONS = 9
 
 
 def mcnemar_p(wins: int, losses: int, n: int) -> float:
-    """Two-sided p-value of "no gain" for n pairs, of which so many are won and lost."""
+    """Two-sided p-value of "no gain" for n pairs, by the numbers of won and lost pairs."""
     if wins == losses:
         return 1.0
     return min(1.0, 2 * _tail(abs(wins - losses) / math.sqrt(wins + losses), n))

@@ -48,7 +48,7 @@ class PoweredMean:
 
     @property
     def labels_alone(self) -> float:
-        """How many labels would give an interval as narrow without the judge."""
+        """Compute the number of labels that would give an interval as narrow without the judge."""
         return self.labelled * (self.label_error / self.error) ** 2 if self.error else float(self.labelled)
 
     def quantile(self, share: float) -> float:
@@ -95,7 +95,7 @@ def powered_mean(labels: Sequence[float], scores: Sequence[float], others: Seque
 
 
 def lowest_mean(labels: Sequence[float], scores: Sequence[float], others: Sequence[float], tail: float) -> float:
-    """How far down the mean of `powered_mean` may lie, with a probability of `tail` for an error.
+    """Compute the lower bound of the mean of `powered_mean`, with a probability of `tail` for an error.
 
     Student's t allows for no ruin that few labels do not hold. Gaffke's test does (`workbench.proof.bounded_mean`): of
     the labels alone, or of what the judge's scores leave of them, whichever is closer to its estimate. How wrong the

@@ -71,25 +71,25 @@ class Report:
 
     @property
     def saving_shown(self) -> bool:
-        """Whether the sealed rows show a winner that was picked by cost to be cheaper, rule out a loss of score of
-        the margin or more, and show no smaller loss."""
+        """Return True if the sealed rows show a winner that was picked by cost to be cheaper, rule out a loss of score
+        of the margin or more, and show no smaller loss."""
         bounded = self.proof is not None and self.proof.loss_bounded and not self.loss_shown
         return self.saving is not None and self.saving.shown and bounded and self.objection is None
 
     @property
     def proved(self) -> bool:
-        """Whether the sealed rows show a gain, a saving, or that all targets are met."""
+        """Return True if the sealed rows show a gain, a saving, or that all targets are met."""
         return self.gain_shown or self.saving_shown or self.levels_shown
 
     @property
     def levels_shown(self) -> bool:
-        """Whether the sealed rows show that the winner meets all targets, and is not worse than the best candidate.
-        Labels are of baseline and winner, so that a judge shows no such thing."""
+        """Return True if the sealed rows show that the winner meets all targets, and is not worse than the best
+        candidate. Labels are of baseline and winner, so that a judge shows no such thing."""
         return self.levels is not None and self.levels.shown and self.objection is None and self.judge is None
 
     @property
     def loss_shown(self) -> bool:
-        """Whether the winner is worse than the baseline on the sealed rows, at the level of a gain."""
+        """Return True if the winner is worse than the baseline on the sealed rows, at the level of a gain."""
         return self.proof is not None and self.proof.diff < 0 and self.proof.p < 0.05 and self.proof.ci95[1] < 0
 
     @property
@@ -218,7 +218,7 @@ class Report:
         if self.workflow:
             out += self._result_lines()
         elif not self.resumable:
-            out.append("Correct it and start a new run: this one keeps the file and the code that it began with.")
+            out.append("Fix it and start a new run: this run keeps the file and the code that it started with.")
         elif self.status in ("interrupted", "failed"):
             out.append(f"Nothing paid for is lost. Resume it with: workbench resume {self.run} --db {self.database}")
         return out
@@ -266,7 +266,7 @@ class Report:
         lines = [f"Result: {self.workflow}, which keeps the baseline{details}"]
         if self.unproved:
             lines.append(
-                f"The best candidate, unproved: {self.unproved}. To take it: workbench resume {self.run} "
+                f"Best candidate, unproved: {self.unproved}. To take it: workbench resume {self.run} "
                 f"--keep-unproved --db {self.database}"
             )
         return lines

@@ -1,4 +1,4 @@
-"""What a row costs: the most that it can cost, and whether the winner's rows cost less.
+"""Costs of a row: its maximum, and the test that the winner's rows cost less.
 
 A mean of costs cannot be tested without a bound: one row in a hundred may loop and cost more than all the others, and
 a sample need not hold it. So the bound is the worst case of a row: all the calls that it may make, each at its worst.
@@ -18,7 +18,7 @@ from workbench.workflow import CallRecord, Workflow
 #: The field of a result that holds an objective's cost.
 COST_FIELDS = {"usd": "usd", "tokens": "tokens", "calls": "calls", "latency": "seconds"}
 
-#: Where no bound is known, no row is taken to cost more than so many times the dearest one seen.
+#: Where no bound is known, no row is taken to cost more than this many times the most expensive one observed.
 UNSEEN = 10.0
 
 
@@ -50,9 +50,11 @@ def find_ceilings(
             worst = f"; its calls could cost {known:.4g}" if declared[name] < known < math.inf else ""
             found[name] = Ceiling(declared[name], f"by proof: {{ceiling: ...}}{worst}")
         elif most <= known < math.inf:
-            found[name] = Ceiling(known, "its calls at their worst")
+            found[name] = Ceiling(known, "the worst case of its calls")
         else:
-            found[name] = Ceiling(UNSEEN * most, f"{UNSEEN:g} times the dearest row seen, for no bound is known")
+            found[name] = Ceiling(
+                UNSEEN * most, f"{UNSEEN:g} times the most expensive row observed, as no bound is known"
+            )
     return found
 
 
@@ -103,8 +105,8 @@ class Saving:
 
 
 def describe_saving(saving: Saving, *, shown: bool) -> str:
-    """What a row costs on both sides, in a sentence. Of dollars it is told for 1,000 rows: one costs too little to be
-    read."""
+    """Describe the costs of a row on both sides, in a sentence. Dollars are given per 1,000 rows, as one costs too
+    little to be readable."""
     unit, times, each = ("$", 1000, "per 1,000 rows") if saving.objective == "usd" else ("", 1, "a row")
     whose = {"usd": "It costs", "latency": "It takes"}.get(saving.objective, f"Its {saving.objective} are")
     share = saving.diff / saving.baseline_mean if saving.baseline_mean else 0.0

@@ -22,7 +22,7 @@ ROWS_OF_PERCENTILE = math.ceil(math.log(LEVEL / 2) / math.log(1 - SLOW_SHARE))
 
 @dataclass(frozen=True)
 class Level:
-    """One target. value, interval: of the winner on the sealed rows; an end that no row bounds is inf. bound: the most
+    """A target. value, interval: of the winner on the sealed rows; an end that no row bounds is inf. bound: the most
     that a row can cost, and how that is known."""
 
     target: str
@@ -67,8 +67,8 @@ class ServiceLevels:
 
     @property
     def shown(self) -> bool:
-        """Whether the sealed rows show that each target is met, and rule out a loss of the margin against the best
-        where that is asked for.
+        """Return True if the sealed rows show that each target is met, and rule out a loss of the margin against the
+        best where that is asked for.
 
         Each of these has to be shown at the level of the test, so that all together need no smaller one.
         """
@@ -121,7 +121,7 @@ class ServiceLevels:
 
 
 def few_rows_warning(targets: TargetsSpec | None, rows: int) -> list[str]:
-    """A warning if so many sealed rows cannot show a target of `p95_latency`, even if all of them are fast."""
+    """A warning if the number of sealed rows cannot show a target of `p95_latency`, even if all of them are fast."""
     if targets is None or targets.p95_latency is None or rows >= ROWS_OF_PERCENTILE:
         return []
     return [

@@ -34,7 +34,7 @@ def order_sides(seed: int, row: Example, sides: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class OrderEffect:
-    """What the side that ran second had more of: score, or a cost. p: of the sign test over rows."""
+    """An effect of the order of the two sides on a score or a cost. p: of the sign test over rows."""
 
     objective: str
     diff: float
@@ -51,7 +51,7 @@ class OrderEffect:
 
 
 def explained_by_order(effects: Sequence[OrderEffect], objective: str, pairs: Sequence[Pair]) -> float:
-    """How much more of an objective the winner has because it ran second more often; 0 where no order effect is
+    """Compute how much more of an objective the winner has because it ran second more often; 0 where no order effect is
     found. By chance the sides do not run first equally often, which matters where few rows meet a large effect."""
     effect = next((found.diff for found in effects if found.objective == objective), 0.0)
     turns = [b.turn - a.turn for a, b in pairs if a.turn != b.turn]
@@ -63,9 +63,9 @@ def describe_order(effects: Sequence[OrderEffect]) -> str:
     if not effects:
         return ""
     return (
-        f"the side that ran second on a row had {', '.join(map(str, effects))}: something remembers, such as an agent "
-        "with notes, a tool or a cache. The order was random on each row, so this is no gain or saving, but it may "
-        "hide one"
+        f"the side that ran second on a row had {', '.join(map(str, effects))}: state is carried over between runs, "
+        "e.g. in notes of an agent, a tool or a cache. The order was random on each row, so this is not a gain or a "
+        "saving, but it may hide one"
     )
 
 
@@ -112,7 +112,8 @@ def _is_foreign(node: NodeKind) -> bool:
 
 
 def was_sent(pair: Pair, nodes: Sequence[str]) -> bool:
-    """Whether the winner's run of these nodes made a request that the baseline's run did not make on this row."""
+    """Return True if the winner's run of these nodes made a request that the baseline's run did not make on this
+    row."""
     before, after = (_requests(result, nodes) for result in pair)
     return bool(after - before)
 
@@ -123,18 +124,18 @@ def _requests(result: Result, nodes: Sequence[str]) -> set[Hashable]:
 
 
 def check_sent(baseline: Workflow, winner: Workflow, pairs: Sequence[Pair]) -> tuple[list[bool], str | None]:
-    """Whether the change was sent, row by row, and the objection where most rows that differ did not have it."""
+    """Check row by row that the change was sent, and return the objection where most rows that differ did not have
+    it."""
     nodes = foreign_changes(baseline, winner)
     sent = [not nodes or was_sent(pair, nodes) for pair in pairs]
     differ = [was for was, (a, b) in zip(sent, pairs, strict=True) if a.score != b.score or _cost(a) != _cost(b)]
     if 2 * sum(differ) > len(differ) or not differ:
         return sent, None
     return sent, (
-        f"the change was sent in {sum(sent)} of the {len(sent)} test rows: what an agent answers without it says "
-        "nothing of it"
+        f"the change was sent in {sum(sent)} of the {len(sent)} test rows: answers without it do not count for it"
     )
 
 
 def _cost(result: Result) -> tuple[float, ...]:
-    """What does not differ by itself from one run to the next, as seconds do."""
+    """Return the costs that do not vary by themselves between runs, as seconds do."""
     return tuple(float(getattr(result, name)) for objective, name in COST_FIELDS.items() if objective != "latency")

@@ -307,6 +307,6 @@ def describe_proof(proof: Proof) -> str:
 
 
 def _can_show(proof: Proof) -> bool:
-    """Whether the largest gain, 1 on every unit, would be beyond chance."""
+    """Return True if the largest gain, 1 on every unit, would be beyond chance."""
     best = mcnemar_p(proof.n, 0, proof.n) if proof.test == MCNEMAR else 2 * mean_p([1.0] * proof.n, -1.0)
     return best < proof.alpha

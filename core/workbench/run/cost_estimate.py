@@ -37,7 +37,7 @@ def estimate(
     database: str | Path | None = None,
     seconds_per_call: float | None = None,
 ) -> dict[str, Any]:
-    """What a run will take, and the smallest gain that its test can show.
+    """Estimate the cost of a run, and the smallest gain that its test can show.
 
     Args:
         optimizers: (name, optimizer), as `run.prepare` returns them.
@@ -89,7 +89,7 @@ def estimate(
 
 
 def _search_cost(baseline: Cost, known: Cost, bounded: bool, candidates: int | None) -> Cost | None:
-    """What the search takes: what its optimizers bound it to, or what the ceilings leave for candidates, if that is
+    """Estimate the cost of the search: the bound of its optimizers, or what the ceilings leave for candidates, if
     less."""
     if candidates is None or (bounded and candidates * baseline.calls >= known.calls):
         return known if bounded else None
@@ -155,7 +155,7 @@ def _search_lines(
         ceiling = getattr(budget, what)
         whole = {"tokens": f"{ceiling} tokens", "usd": f"${ceiling:g}", "minutes": f"{ceiling:g} minutes"}[what]
         some = f": about {int(left / each)} candidates" if each else ""
-        room = "; a call is sent only if the most that it may take fits, and as much is kept for the proof"
+        room = "; a call is sent only if its worst case fits, and the proof is reserved"
         yield f"Of {whole}, about {text} are left for search{some}{room if left < each else ''}."
 
 
@@ -173,7 +173,8 @@ def _other_ceilings(task: Task, baseline: Cost, proof: Cost) -> Iterator[tuple[s
 
 
 def _candidates(task: Task, baseline: Cost, proof: Cost, known: int) -> int | None:
-    """How many candidates the ceilings leave for search; None without a ceiling whose use is known."""
+    """Compute the number of candidates that the ceilings leave for search; None without a ceiling whose use is
+    known."""
     found = [left / each for _, left, each in _other_ceilings(task, baseline, proof) if each]
     if task.spec.budget.calls is not None and baseline.calls:
         rest = max(0, task.spec.budget.calls - baseline.calls - proof.calls - known)
@@ -192,7 +193,7 @@ def _call_text(row: Cost, calls: int, models: Sequence[Model]) -> str:
 
 
 def _unknown_lines(task: Task, row: Cost, models: Sequence[Model], database: str | Path | None) -> Iterator[str]:
-    """What is not known, and what would tell it."""
+    """Yield what is unknown, and what would make it known."""
     every = models_of(task, searched=True, roles=True)
     if unpriced := [model.spec.model for model in every if model.usd(1, 1) is None]:
         yield no_price_line(unpriced)
@@ -210,7 +211,7 @@ def _smallest_gain(task: Task) -> tuple[float | None, str]:
     can_show = (
         f"the test can show gains of about {smallest:.2f} or more (80% power; smaller ones if fewer rows change)."
         if smallest is not None
-        else "the test can show no gain: use more rows for it."
+        else "the test can show no gain: use more rows."
     )
     clusters = "" if counted == len(test) else f" in {counted} clusters, each of which counts once"
     return smallest, f"With {len(test)} test rows{clusters}, {can_show}"
@@ -256,8 +257,8 @@ def find_impossible_proof(task: Task) -> SpecError | None:
     """
     if not len(task.dataset.test):
         return SpecError(
-            "there is no row to prove a gain on: of the test rows none is left that is not in train or val, too",
-            hint="Name rows of test that are in no other split, or add --allow-unproved to search all the same.",
+            "there is no row to prove a gain on: all test rows are also in train or val",
+            hint="Name rows of test that are in no other split, or add --allow-unproved to search anyway.",
             path=("data",),
         )
     least = sum(map(_least_calls, task.workflow.enabled_nodes.values()))
@@ -275,7 +276,7 @@ def find_impossible_proof(task: Task) -> SpecError | None:
             return SpecError(
                 f"the budget of {amounts[0]} cannot pay for the proof: the baseline on val, and the sealed test of it "
                 f"and a winner, take at least {amounts[1]}",
-                hint=f"Raise budget.{what}, use fewer rows, or add --allow-unproved to search all the same.",
+                hint=f"Raise budget.{what}, use fewer rows, or add --allow-unproved to search anyway.",
                 path=("budget", what),
             )
     return None

@@ -75,7 +75,7 @@ def _packages() -> Iterator[Check]:
             version = importlib.metadata.version(wanted.name)
         except importlib.metadata.PackageNotFoundError:
             if wanted.name in _SPARED:
-                yield Check(wanted.name, "ok", "not installed; only the models need it that nothing else reaches")
+                yield Check(wanted.name, "ok", "not installed; only needed for models that no other client serves")
             else:
                 yield Check(wanted.name, "fail", f"not installed; reinstall {NAME}")
             continue

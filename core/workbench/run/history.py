@@ -110,7 +110,7 @@ def _data_places(spec: Spec) -> list[str]:
 
 
 def _is_local(place: str, base: Path) -> bool:
-    """Whether rows come from a file of this machine: looking at a run asks no server for them."""
+    """Return True if rows come from a file of this machine: looking at a run asks no server for them."""
     return any((base / name).is_file() for name in (place, place.partition(":")[2]) if name)
 
 
@@ -134,7 +134,7 @@ def draw_winner(store: Store, run: str) -> str:
 
 
 def changes_between(row: Any, before: Workflow, after: Workflow) -> list[tuple[str, Any, Any]]:
-    """What differs between candidates of a run (`list_changes`)."""
+    """List the differences between candidates of a run (`list_changes`)."""
     try:
         return list_changes(before, after, read_stored_file(row).spec.lm)
     except WorkbenchError:  # its file cannot be read any more

@@ -1,4 +1,4 @@
-"""How a run is started and described: options of the command line, and what its events say of it."""
+"""The start and description of a run: options of the command line, and facts for its events."""
 
 from __future__ import annotations
 

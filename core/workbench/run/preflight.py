@@ -42,8 +42,8 @@ def lms_of(task: Task) -> Iterator[LMSpec]:
 
 
 def settings_to_compare(task: Task, optimizers: Sequence[tuple[str, Optimizer]] = ()) -> dict[str, Any]:
-    """What tells runs apart, flat: models by name, rows, seed, budget, optimizers with their settings. Empty where no
-    tracker is named."""
+    """Return the settings that tell runs apart, flat: models by name, rows, seed, budget, optimizers with their
+    settings. Empty where no tracker is named."""
     spec, data = task.spec, task.dataset
     if not spec.track:
         return {}
@@ -73,7 +73,7 @@ def choose_optimizers(task: Task) -> dict[str, str]:
 
 
 def explain_choice(task: Task, chosen: Sequence[str]) -> str:
-    """What was chosen for a file that names no optimizer, and why."""
+    """Explain the choice of an optimizer for a file that names none."""
     reasons = choose_optimizers(task)
     if list(reasons) != list(chosen):  # other plugins are loaded now, or another version chose
         return f"The file names no optimizer. Chosen when the run began: {', '.join(chosen)}."

@@ -79,8 +79,8 @@ def reserve_for_proof(task: Task, evaluator: Evaluator, progress: Progress, ledg
 
 
 def _headroom(task: Task, sides: Collection[Workflow], ledger: Ledger, runtime: Runtime) -> dict[str, float]:
-    """Tokens and dollars by which the dearest call of the sides is reserved beyond what it takes: the last call of the
-    test is not sent without them."""
+    """Tokens and dollars by which the most expensive call of the sides is reserved beyond what it takes: the last call
+    of the test is not sent without them."""
 
     def price(spec: LMSpec, prompt: int, completion: int) -> float:
         return price_of(runtime.pool.get(spec), prompt, completion, None) if ledger.budget.usd is not None else 0.0

@@ -172,7 +172,7 @@ class Session:
             for number, (name, optimizer) in enumerate(turns):
                 study = await self._study(current, number + 1, name).take_share(len(turns) - number)
                 if lost := [address for address in self.task.spec.search if address not in study.domains]:
-                    study.log(f"not searched any more, as an edit has put other nodes there: {', '.join(lost)}")
+                    study.log(f"no longer searched, as an edit replaced the nodes: {', '.join(lost)}")
                 with suppress(ShareSpent):
                     await self._improve(study, optimizer)
                 current = study.best

@@ -134,7 +134,7 @@ def add_started_run(store: Store, run: str, kind: str, file: Path, task: Task, o
 
 
 def _hashes(task: Task) -> dict[str, str]:
-    """What tells whether a run can be resumed, and whether its sealed rows were tested before."""
+    """Return the hashes by which a run can be resumed, and earlier tests of its sealed rows are found."""
     return {"referred": task.external_hash, "test": task.test_hash}
 
 

@@ -1,4 +1,4 @@
-"""Trackers: what tells another system of a run, such as an OpenTelemetry collector or MLflow.
+"""Trackers: reports of runs to other systems, such as an OpenTelemetry collector or MLflow.
 
 The workflow file names them (`track:`). Each gets the events of its run in a thread of its own, from a queue that is
 bounded: one that is slow, hangs or raises costs the run nothing but its own record.
@@ -78,7 +78,7 @@ class Tracker:
         """The run ended; report: `workbench.proof.Report`, or `workbench.evaluation.EvalReport`. Send what is left."""
 
     def lost(self) -> str:
-        """What did not arrive, for the run's report; empty if nothing."""
+        """Describe lost events for the run's report; empty if there are none."""
         return ""
 
 
@@ -91,7 +91,7 @@ _EVENTS = {
 
 
 class _Subscription:
-    """One tracker of one run: its thread, and the events that wait for it."""
+    """A tracker of one run: its thread, and the events that wait for it."""
 
     def __init__(self, name: str, make: type[Tracker], run: RunInfo):
         self.name, self.error, self.dropped, self._lost = name, "", 0, ""
@@ -134,7 +134,7 @@ class _Subscription:
         elif self._lost:
             yield f"tracker '{self.name}': {self._lost}"
         if self.dropped:
-            yield f"tracker '{self.name}' was too slow for the run: {self.dropped} events were not told to it"
+            yield f"tracker '{self.name}' was too slow for the run: {self.dropped} events were not sent to it"
 
 
 class Trackers:
@@ -157,7 +157,7 @@ class Trackers:
                 one.add(event, values)
 
     def close(self) -> list[str]:
-        """Wait at most PATIENCE seconds in all until everything is told. Returns warnings for the report."""
+        """Wait at most PATIENCE seconds in all until everything is sent. Returns warnings for the report."""
         until, ended, self._subscriptions = time.monotonic() + PATIENCE, self._subscriptions, []
         return [line for one in ended for line in one.end(until)]
 

@@ -1,4 +1,4 @@
-"""One example run through one workflow, and what happened as a trace.
+"""An example run through one workflow, and what happened as a trace.
 
 All effects go through `Context`.
 """

@@ -1,4 +1,4 @@
-"""How long a node takes, apart from the time that its calls wait in our own queue."""
+"""The time that a node takes, without the waiting of its calls in our own queue."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What calls cost before they are made: tokens, dollars and minutes of an example, as the file is written and at the
-dearest that `search:` can make of it."""
+"""Expected cost of calls before they are made: tokens, dollars and minutes of an example, as the file is written and at
+the most expensive form that `search:` can make of it."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ FORM = 40
 
 @dataclass(frozen=True)
 class Cost:
-    """What a part of a run takes. output_tokens and usd: None where nothing tells what to expect; most_usd: without
-    retries; dollars and minutes are None where no price and no time of a call are known."""
+    """The cost of a part of a run. output_tokens and usd: None where nothing is known; most_usd: without retries;
+    dollars and minutes are None where no price and no time of a call are known."""
 
     calls: int = 0
     input_tokens: float = 0.0
@@ -65,7 +65,7 @@ class Cost:
 
     @property
     def tokens(self) -> float:
-        """Tokens in and out: expected, or at most where nothing tells what is to be expected."""
+        """Tokens in and out: expected, or the maximum where nothing is known."""
         return self.input_tokens + (self.most_output_tokens if self.output_tokens is None else self.output_tokens)
 
     @property
@@ -98,7 +98,7 @@ def format_usd(amount: float) -> str:
 def no_price_line(models: Iterable[str]) -> str:
     """That dollars are not known, for want of the prices of these models."""
     return (
-        f"Dollars are not known: there is no price of {', '.join(sorted({*models}))}; write price: "
+        f"Dollars unknown: there is no price for {', '.join(sorted({*models}))}; write price: "
         "{input: ..., output: ...} (dollars per million tokens) beside its name."
     )
 
@@ -153,7 +153,8 @@ def _workflows(task: Task, searched: bool) -> Iterator[Workflow]:
 
 
 def row_cost(task: Task, models: Sequence[Model], seconds_per_call: float | None) -> Cost:
-    """What one example takes. A node that may ask several models is taken to ask the dearest and slowest."""
+    """Estimate the cost of an example. A node that may call several models counts with the most expensive and
+    slowest."""
     prompt, whole = prompt_tokens(task, task.dataset.val[:20]), Cost()
     by_spec = {model.spec.model_dump_json(): model for model in models}
     for node in task.workflow.enabled_nodes.values():
@@ -185,8 +186,8 @@ def row_cost(task: Task, models: Sequence[Model], seconds_per_call: float | None
 
 
 def dearest_usd(task: Task) -> float | None:
-    """Dollars of one example at the most that `search:` can make of the workflow: its dearest model, all of its demos,
-    its longest texts, the longest row, and answers as long as they may be. None where a price is not known.
+    """Dollars of one example at the most that `search:` can make of the workflow: its most expensive model, all of its
+    demos, its longest texts, the longest row, and answers as long as they may be. None where a price is not known.
 
     What a node adds to a prompt, and what a proposer or an earlier node writes into it, is not known here.
     """
@@ -204,8 +205,8 @@ def dearest_usd(task: Task) -> float | None:
 
 
 def dearest_role_usd(task: Task) -> float | None:
-    """Dollars of a call of the dearest role (who proposes, judges, teaches), 0 without roles; None where a price is not
-    known. Its prompt is taken to be as long as the workflow's longest."""
+    """Dollars of a call of the most expensive role (who proposes, judges, teaches), 0 without roles; None where a price
+    is not known. Its prompt is taken to be as long as the workflow's longest."""
     prompt, named = _longest_prompt(task), {spec.model_dump_json() for spec in task.spec.roles.values()}
     models = [model for model in models_of(task, roles=True) if model.spec.model_dump_json() in named]
     return _largest([model.usd(prompt, most_tokens(model.spec, None)) for model in models] or [0.0])
@@ -223,8 +224,8 @@ def _longest_prompt(task: Task) -> int:
 def dearest_call(
     workflow: Workflow, lm: LMSpec, prompt: int, price: Callable[[LMSpec, int, int], float]
 ) -> tuple[int, float]:
-    """The tokens and the dollars of a workflow's dearest call with a prompt of so many tokens and an answer as long as
-    it may be. lm: that of the file; price: dollars of a model for tokens in and out."""
+    """The tokens and the dollars of a workflow's most expensive call with a prompt of so many tokens and an answer as
+    long as it may be. lm: that of the file; price: dollars of a model for tokens in and out."""
     calls = [(spec, _max_tokens(node, spec)) for node in workflow.walk() for spec in called_lms(workflow, lm, node)]
     tokens = max((prompt + most for _, most in calls), default=0)
     return tokens, max((price(spec, prompt, most) for spec, most in calls), default=0.0)

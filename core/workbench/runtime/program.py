@@ -75,7 +75,7 @@ class _Begun(NamedTuple):
 
 
 class Context:
-    """What a running node may use.
+    """The services for a running node.
 
     Args:
         program: the workflow.
@@ -117,7 +117,7 @@ class Context:
 
     @property
     def restricted(self) -> bool:
-        """Whether a policy can refuse a call here."""
+        """Return True if a policy can refuse a call here."""
         return any(policy.restricts for policy in (self.program.runtime.policy, *self.policies))
 
     def note(self, **values: Any) -> None:
@@ -258,7 +258,7 @@ class Context:
         self.span.calls.insert(place, record)
 
     async def embed(self, texts: Sequence[str], lm: LMSpec, role: str = "task") -> list[Vector]:
-        """One vector for each text. Raises what `complete` raises, and SpecError for a model that cannot embed."""
+        """A vector for each text. Raises what `complete` raises, and SpecError for a model that cannot embed."""
         begun = self._begin_call()
         vectors, paid = await self.program.runtime.embedder(lm, role)(texts)
         for messages, call in paid:
@@ -282,7 +282,7 @@ class Context:
         return await self.effect("code", [source, function, dict(arguments)], run)
 
     async def shared(self, name: str, open_it: Callable[[], Awaitable[S]]) -> S:
-        """What all examples of the run use, e.g. a server: opened at first use, closed with the run."""
+        """Return what all examples of the run share, e.g. a server: opened at first use, closed with the run."""
         return await self.program.runtime.shared(name, open_it)
 
     async def recorded(self, kind: str, content: Any, run: Callable[[], Awaitable[Any]]) -> Any:
@@ -369,13 +369,13 @@ def _call_record(
 
 
 def is_cancelled() -> bool:
-    """Whether the running task was cancelled; otherwise a CancelledError is a bug of the code that raised it."""
+    """Return True if the running task was cancelled; otherwise a CancelledError is a bug of the code that raised it."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
 
 
 def ends_run(error: BaseException, ledger: Ledger) -> bool:
-    """Whether an error ends the run, and not only the example: a ceiling, a dead server, a stop."""
+    """Return True if an error ends the run, and not only the example: a ceiling, a dead server, a stop."""
     if isinstance(error, asyncio.CancelledError):
         return is_cancelled()
     of_the_run = (BudgetSpent, StoreError, ServerDead, SpecError)

@@ -1,4 +1,4 @@
-"""What takes the place of a step when a recorded run is repeated with that step changed."""
+"""Replacements for a step when a recorded run is repeated with that step changed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ FRESH = 10**16
 
 @dataclass(frozen=True)
 class Repair:
-    """One of: what a node puts out without being run, an answer in place of a call, another model, a fresh draw.
+    """A replacement: outputs of a node without running it, an answer in place of a call, another model, or a new
+    sample.
 
     Attributes:
         outputs: all outputs of the node. Its address has the call 0.

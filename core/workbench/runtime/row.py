@@ -1,4 +1,4 @@
-"""What lives as long as one run of one example."""
+"""State that lives as long as a run of an example."""
 
 from __future__ import annotations
 

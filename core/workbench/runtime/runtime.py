@@ -1,4 +1,4 @@
-"""What all examples of a run share: ledger, language models by role, sandbox, vectors."""
+"""Shared state of all examples of a run: ledger, language models by role, sandbox, vectors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Consent = Callable[[str, Mapping[str, Any]], bool]
 
 
 class Shared(Protocol):
-    """What `Runtime.shared` keeps.
+    """The things that `Runtime.shared` keeps.
 
     warnings: lines for the report of the run. kept_state: what was seen to outlive rows, as parts of a sentence
     (`NodeKind.kept_state`).
@@ -40,7 +40,7 @@ S = TypeVar("S", bound=Shared)
 
 @dataclass
 class Runtime:
-    """What all examples of a run share: the ledger, the language models, and which one plays which role."""
+    """Shared state of all examples of a run: the ledger, the language models, and which one plays which role."""
 
     ledger: Ledger
     lm: LMSpec
@@ -90,18 +90,19 @@ class Runtime:
             return self._sandbox
 
     async def shared(self, name: str, open_it: Callable[[], Awaitable[S]]) -> S:
-        """What all examples of the run use, e.g. a server: opened at first use, closed with the run."""
+        """Return what all examples of the run share, e.g. a server: opened at first use, closed with the run."""
         async with self._opening:
             if name not in self._shared:
                 self._shared[name] = await open_it()
         return cast(S, self._shared[name])
 
     def warnings(self) -> list[str]:
-        """What the shared things have to say at the end of a run."""
+        """Collect the warnings of the shared things at the end of a run."""
         return [line for thing in self._shared.values() for line in thing.warnings()]
 
     def kept_state(self) -> list[str]:
-        """What the shared things saw outlive rows, as parts of a sentence; where something does, no gain is shown."""
+        """Describe state that the shared things saw outlive rows, as parts of a sentence; if there is any, no gain is
+        shown."""
         return [line for thing in self._shared.values() for line in thing.kept_state()]
 
     async def aclose(self) -> None:
@@ -134,7 +135,7 @@ class Runtime:
         return _with_ids(settled.response, len(request.messages)), replace(settled, most_usd=most)
 
     def speaks(self, spec: LMSpec, api: str) -> bool:
-        """Whether a request in the words of an API (`workbench.lm.API_PATHS`) passes to this model as it is."""
+        """Return True if a request in the words of an API (`workbench.lm.API_PATHS`) passes to this model as it is."""
         return api in getattr(self.pool.get(spec), "apis", ())
 
     def fit(self, spec: LMSpec, request: Request) -> Request:
@@ -144,7 +145,7 @@ class Runtime:
         return request if native is None or self.speaks(spec, native.api) else request.converted()
 
     def reads_images(self, spec: LMSpec) -> bool:
-        """Whether a language model takes images."""
+        """Return True if a language model takes images."""
         return getattr(self.pool.get(spec), "reads_images", False)
 
     async def shared_effect(self, kind: str, content: Any, run: Callable[[], Awaitable[Any]]) -> Any:
@@ -175,7 +176,7 @@ class Runtime:
 
 
 def _with_ids(response: Response, turn: int) -> Response:
-    """The response, each of whose calls has an id, by which its result is told. turn: tells it from those of others."""
+    """The response, each of whose calls has an id, which names its result. turn: keeps it apart from ids of others."""
     ids = [call.get("id") for call in response.tool_calls]
     if all(isinstance(one, str) and one for one in ids) and len({*ids}) == len(ids):
         return response

@@ -116,7 +116,8 @@ async def open_sandbox(choice: SandboxChoice | None = None) -> Sandbox:
     if best is not None:
         return best
     raise SandboxError(
-        f"code is not run here, since nothing would hold it ({'; '.join(reasons) or 'there is no sandbox plugin'})",
-        hint="Use Linux with Landlock and seccomp, or bubblewrap; or Deno (workbench sandbox install); or take the "
-        "risk with --unsafe-sandbox.",
+        f"code is not run here, since no sandbox would confine it "
+        f"({'; '.join(reasons) or 'there is no sandbox plugin'})",
+        hint="Use Linux with Landlock and seccomp, or bubblewrap, or Deno (workbench plugin sandbox install). "
+        "To take the risk, add --unsafe-sandbox.",
     )

@@ -1,4 +1,4 @@
-"""What the user was asked about in this command, by its content: what is read later must be the same.
+"""The content that the user was asked about in this command: what is read later must be the same.
 
 A file may be replaced between the question and its use. The workflow file itself is read once and handed on; the files
 that it refers to are read again, and refused if they have changed.

@@ -26,7 +26,7 @@ Track = Annotated[
     list[str],
     BeforeValidator(_split_names),
     Field(
-        description="trackers that tell another system of the run: otel, mlflow, wandb; short: one name. Addresses and "
-        "keys come from the environment, as these systems have it, never from a file"
+        description="trackers that report the run to another system: otel, mlflow, wandb; short form: one name. "
+        "Addresses and keys come from the environment variables of these systems, never from a file"
     ),
 ]

@@ -30,11 +30,11 @@ class DataSpec(Strict):
     )
     split: SplitSpec | None = Field(None, description="how many rows of the file go where; default: a third each")
     seed: int = Field(0, description="of the split")
-    train: str | None = Field(None, description="in place of file: rows that optimizers learn from")
-    val: str | None = Field(None, description="in place of file: rows that candidates are selected on")
-    test: str | None = Field(None, description="in place of file: sealed rows, read once for the proof")
+    train: str | None = Field(None, description="instead of file: rows that optimizers learn from")
+    val: str | None = Field(None, description="instead of file: rows for selecting candidates")
+    test: str | None = Field(None, description="instead of file: sealed rows, read once for the proof")
     fields: dict[str, str] = Field(default_factory=dict, description="new name: name in the row, dotted if nested")
-    limit: int | None = Field(None, ge=1, description="use at most so many rows of each file")
+    limit: int | None = Field(None, ge=1, description="maximum number of rows per file")
     options: dict[str, Any] = Field(default_factory=dict, description="passed to the reader")
     cluster: str | Literal[False] | None = Field(
         None,

@@ -1,4 +1,4 @@
-"""Whether an argument of a tool call may be the value that a rule means, in another spelling.
+"""Comparison of tool arguments with values of rules, in any spelling.
 
 A rule that denies must not be got round by another spelling: `5.0` for `5`, `"ADMIN"` for `admin`, `["admin"]` for
 `admin`, JSON within a text. So where it cannot be told, a value counts as the one that is meant. A text is compared as
@@ -31,8 +31,8 @@ _DIGITS = 400  # a text that writes a longer number is not worked out
 
 
 def may_equal(value: Any, wanted: Any) -> bool:
-    """Whether a tool might take `value` for `wanted`: equal as values, as numbers, or as texts but for case, blanks and
-    compatible forms of characters. Values of unlike kinds may be equal."""
+    """Return True if a tool might take `value` for `wanted`: equal as values, as numbers, or as texts but for case,
+    blanks and compatible forms of characters. Values of unlike kinds may be equal."""
     value = from_json(value)
     if is_dict(wanted) or is_list(wanted):
         return _may_equal_nested(value, wanted)
@@ -47,7 +47,7 @@ def may_equal(value: Any, wanted: Any) -> bool:
 
 
 def surely_equal(value: Any, wanted: Any) -> bool:
-    """Whether both are of one kind, and equal. A truth value is no number."""
+    """Return True if both are of one kind, and equal. A truth value is no number."""
     alike = type(value) is type(wanted) or {type(value), type(wanted)} <= {int, float}
     return alike and bool(value == wanted)
 
@@ -119,7 +119,7 @@ def _same_number(value: Any, wanted: str) -> bool:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """How a tool may write a value as a text."""
+    """Yield the texts that a tool may write a value as."""
     if value is None:
         yield from _NOTHING
     else:

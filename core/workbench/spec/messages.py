@@ -33,8 +33,8 @@ def spec_error(error: ValidationError, model: type[BaseModel], prefix: tuple[str
 
 
 def _is_overruled(detail: Any, others: list[Any]) -> bool:
-    """Whether a union's member complains that a mapping is no text or number, and another member has read the mapping
-    and says what is wrong in it."""
+    """Return True if a union's member complains that a mapping is no text or number, and another member has read the
+    mapping and says what is wrong in it."""
     if not (_is_of_member(detail) and isinstance(detail["input"], Mapping)):
         return False
     place = detail["loc"][:-1]
@@ -42,7 +42,7 @@ def _is_overruled(detail: Any, others: list[Any]) -> bool:
 
 
 def _is_of_member(detail: Any) -> bool:
-    """Whether a union's member complains that something is no text or number; its name ends the place."""
+    """Return True if a union's member complains that something is no text or number; its name ends the place."""
     loc = detail["loc"]
     return bool(loc) and detail["type"].startswith(_MEMBERS.get(loc[-1], "\0"))
 
@@ -84,7 +84,7 @@ _MEMBERS = {"str": "string_", "int": "int_", "float": "float_", "bool": "bool_"}
 
 
 def _in_file(part: Any) -> bool:
-    """Whether a part of pydantic's loc is a key or index, not the name of a validator or of a union's member."""
+    """Return True if a part of pydantic's loc is a key or index, not the name of a validator or of a union's member."""
     return isinstance(part, int) or not (part.startswith(("function-", "lax-or-", "constrained-")) or "[" in part)
 
 
@@ -133,7 +133,7 @@ _EXAMPLES = {
 
 
 def _example_of(path: tuple[Any, ...]) -> str | None:
-    """How the key at a path is written. Settings of nodes have some of the same names, with other meanings."""
+    """Return an example of the key at a path. Settings of nodes have some of the same names, with other meanings."""
     if path[:1] == ("nodes",) and path[-1] not in ("nodes", "lm", "model"):
         return None
     return _EXAMPLES.get(str(path[-1])) if path else None
@@ -155,7 +155,8 @@ def _fields_at(model: type[BaseModel], loc: tuple[Any, ...]) -> list[str]:
 
 
 def _steps_in_member(model: type[BaseModel], path: tuple[str | int, ...]) -> int:
-    """How many steps at the end of a path are inside a union's member, which pydantic's loc gives by its class name."""
+    """Count the steps at the end of a path that are inside a union's member, which pydantic's loc gives by its class
+    name."""
     here: Any = model
     for done, part in enumerate(path):
         if get_origin(here) in (Union, types.UnionType) and part in _class_names(here):

@@ -34,7 +34,7 @@ class LMSpec(Strict):
 
     model: str = Field(min_length=1, description="e.g. bundled/nano, openai/gpt-4.1-mini, hf:PATH, llm:NAME")
     api_base: str | None = Field(None, description="address of an OpenAI-compatible server")
-    api_key_env: str | None = Field(None, description="environment variable that holds the key")
+    api_key_env: str | None = Field(None, description="environment variable with the key")
     temperature: float | None = Field(
         None,
         ge=0,
@@ -48,9 +48,9 @@ class LMSpec(Strict):
     attempts: int = Field(
         4, ge=1, le=20, description="attempts for one call, rate limits aside; each request counts against the budget"
     )
-    concurrency: int | None = Field(None, ge=1, le=4096, description="requests in flight at most")
+    concurrency: int | None = Field(None, ge=1, le=4096, description="maximum number of concurrent requests")
     price: Price | None = Field(None, description="dollars per million tokens, where they are not known")
-    extra: dict[str, Any] = Field(default_factory=dict, description="passed to the provider as it stands")
+    extra: dict[str, Any] = Field(default_factory=dict, description="passed to the provider unchanged")
     omit: list[str] = Field(
         default_factory=list,
         description="settings never sent, e.g. [temperature]; `system` puts the instructions into the user's message",
@@ -62,10 +62,10 @@ class LMSpec(Strict):
     @field_validator("api_key_env")
     @classmethod
     def _is_a_name(cls, name: str | None) -> str | None:
-        """The value is not told: it may be the key itself."""
+        """The message does not show the value, which may be the key itself."""
         if name is not None and (not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or _LIKE_A_KEY.search(name)):
             raise ValueError(
-                "that is no name of a variable of the environment. If it is the key itself, put it into a variable "
+                "that is not the name of an environment variable. If it is the key itself, put it into a variable "
                 "(export OPENAI_API_KEY=...), and write its name: api_key_env: OPENAI_API_KEY"
             )
         return name
@@ -95,7 +95,7 @@ class BudgetSpec(Strict):
 
 
 class ProofSpec(Strict):
-    """How the gain is tested on the sealed rows."""
+    """The test of the gain on the sealed rows."""
 
     when_unchanged: Literal["skip", "test"] = Field(
         "skip",
@@ -124,12 +124,12 @@ class ProofSpec(Strict):
 class TargetsSpec(Strict):
     """Service levels: the cheapest candidate that meets them is taken. Score, dollars, tokens and calls are means."""
 
-    score: float | None = Field(None, gt=0, le=1, description="mean score at least")
-    usd: float | None = Field(None, gt=0, description="dollars a row at most")
-    tokens: float | None = Field(None, gt=0, description="tokens a row, in and out, at most")
-    calls: float | None = Field(None, gt=0, description="calls of models a row at most")
-    latency: float | None = Field(None, gt=0, description="seconds a row at most, on average")
-    p95_latency: float | None = Field(None, gt=0, description="seconds at most for 95 of 100 rows")
+    score: float | None = Field(None, gt=0, le=1, description="minimum mean score")
+    usd: float | None = Field(None, gt=0, description="maximum dollars per row")
+    tokens: float | None = Field(None, gt=0, description="maximum tokens per row, input and output")
+    calls: float | None = Field(None, gt=0, description="maximum model calls per row")
+    latency: float | None = Field(None, gt=0, description="maximum average seconds per row")
+    p95_latency: float | None = Field(None, gt=0, description="maximum seconds for 95% of the rows")
 
     @property
     def given(self) -> dict[str, float]:
@@ -151,8 +151,8 @@ class ConfigurationSpec(Strict):
     tokens: float = Field(0.0, ge=0, description="tokens a row")
     latency: float = Field(gt=0, description="seconds a row, on average")
     p95_latency: float = Field(gt=0, description="seconds that 95 of 100 rows stay below")
-    lm: LMSpec | None = Field(None, description="in place of the file's")
-    nodes: dict[str, dict[str, Any]] | None = Field(None, min_length=1, description="in place of the file's")
+    lm: LMSpec | None = Field(None, description="instead of the file's")
+    nodes: dict[str, dict[str, Any]] | None = Field(None, min_length=1, description="instead of the file's")
 
 
 class DomainSpec(Strict):
@@ -166,9 +166,9 @@ class DomainSpec(Strict):
         list[int] | None, Field(alias="int", min_length=2, max_length=2, description="[least, most] of a whole number")
     ] = None
     choice: Annotated[
-        list[Any] | None, Field(min_length=1, description="any of these values; short: the list alone")
+        list[Any] | None, Field(min_length=1, description="any of these values; short form: the list alone")
     ] = None
-    demos: Annotated[int | None, Field(ge=1, le=256, description="up to so many training rows as demos")] = None
+    demos: Annotated[int | None, Field(ge=1, le=256, description="maximum number of train rows as demos")] = None
     any_of: Annotated[
         dict[str, dict[str, Any]] | None,
         Field(min_length=1, description="nodes that may take this one's place, by name"),
@@ -213,11 +213,11 @@ class DomainSpec(Strict):
 
     @property
     def is_slot(self) -> bool:
-        """Whether it is a choice of nodes, not of values: alternatives, or leaving a node out."""
+        """Return True if it is a choice of nodes, not of values: alternatives, or leaving a node out."""
         return self.any_of is not None or self.optional
 
     def contains(self, value: Any) -> bool:
-        """Whether a value is one that the domain could suggest."""
+        """Return True if a value is one that the domain could suggest."""
         if self.choice is not None:
             return value in self.choice
         bounds = self.float_ or self.int_
@@ -263,8 +263,8 @@ class Spec(Strict):
     )
     targets: TargetsSpec | None = Field(
         None,
-        description="service levels, in place of `pick`: the cheapest candidate that meets them becomes the "
-        "result, and the sealed rows show whether it does",
+        description="service levels, instead of `pick`: the cheapest candidate that meets them becomes the "
+        "result, and is tested on the sealed rows",
     )
     configurations: list[ConfigurationSpec] = Field(
         default=[],
@@ -283,7 +283,7 @@ class Spec(Strict):
         default=[],
         description="optimizers in their order, each from the winner so far (see optimizers.md); none: by the file",
     )
-    rounds: int = Field(1, ge=1, le=100, description="run the list of optimizers so many times, alternating")
+    rounds: int = Field(1, ge=1, le=100, description="number of passes through the list of optimizers")
     budget: BudgetSpec = Field(
         default_factory=lambda: BudgetSpec.model_validate({"calls": 1000}),
         description="hard ceilings for the whole run",
@@ -309,14 +309,14 @@ class Spec(Strict):
 
     @property
     def margin_of_targets(self) -> float | None:
-        """How much worse than the best candidate one that meets the targets may score; None if it is enough that it
-        meets the target of score."""
+        """Return how much worse than the best candidate one that meets the targets may score; None if it is enough that
+        it meets the target of score."""
         stated = self.targets is not None and self.targets.score is not None
         return None if stated and "margin" not in self.proof.model_fields_set else self.proof.margin
 
     @property
     def tested_sides(self) -> int:
-        """How many workflows the sealed rows are for: baseline, winner and, with targets, the best candidate."""
+        """Count the workflows that the sealed rows are for: baseline, winner and, with targets, the best candidate."""
         return 2 if self.targets is None else 3
 
     @property
@@ -327,7 +327,7 @@ class Spec(Strict):
     @model_validator(mode="before")
     @classmethod
     def _objectives_of_targets(cls, value: Any) -> Any:
-        """What is limited is to be good, too."""
+        """Make the limited costs objectives, too."""
         if not is_dict(value) or not is_dict(value.get("targets")) or "objectives" in value:
             return value
         costs = [name for name in OBJECTIVES if name in value["targets"] and name != "score"]

@@ -177,21 +177,21 @@ def _least(branches: Iterable[Any], multiline: bool, before: int) -> int:
 
 
 def _takes_newline(kind: Any, content: Any) -> bool:
-    """Whether one part may be a newline; where that is not plain, it may."""
+    """Return True if one part may be a newline; where that is not plain, it may."""
     if kind in (_codes.LITERAL, _codes.NOT_LITERAL):
         return (content == ord("\n")) is (kind is _codes.LITERAL)
     return kind is not _codes.IN or _in_set("\n", content)
 
 
 def _has_others(content: Sequence[Any]) -> bool:
-    """Whether a set names characters outside of the sample."""
+    """Return True if a set names characters outside of the sample."""
     return any(
         (kind is _codes.LITERAL and value > 255) or (kind is _codes.RANGE and value[1] > 255) for kind, value in content
     )
 
 
 def _in_set(char: str, content: Sequence[Any]) -> bool:
-    """Whether a set of characters, [...], has a character."""
+    """Return True if a set of characters, [...], has a character."""
     negated = bool(content) and content[0][0] is _codes.NEGATE
     return negated is not any(_is_one(ord(char), kind, value) for kind, value in content[negated:])
 

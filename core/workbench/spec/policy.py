@@ -23,14 +23,14 @@ Verdict = Literal["allow", "deny", "ask"]
 
 
 class Condition(Strict):
-    """What an argument must be. All parts that are given must hold; a missing argument meets no condition."""
+    """A condition on an argument. All given parts must hold; a missing argument meets no condition."""
 
     equals: Any = Field(None, description="this value; `when: {argument: value}` is short for it")
     one_of: list[Any] | None = Field(None, description="any of these values")
     matches: str | None = Field(None, description="a regular expression for the whole text")
-    min: float | None = Field(None, description="a number of at least this")
-    max: float | None = Field(None, description="a number of at most this")
-    max_length: int | None = Field(None, ge=0, description="a text or list of at most this length")
+    min: float | None = Field(None, description="a number not below this")
+    max: float | None = Field(None, description="a number not above this")
+    max_length: int | None = Field(None, ge=0, description="a text or list not longer than this")
 
     @model_validator(mode="after")
     def _some(self) -> Condition:
@@ -41,7 +41,7 @@ class Condition(Strict):
     _matches = field_validator("matches")(check_pattern)
 
     def holds(self, value: Any, *, doubtful: bool = False) -> bool:
-        """Whether a value meets the condition.
+        """Return True if a value meets the condition.
 
         doubtful: what cannot be decided, such as whether a text is a number of at least 100, counts as met. So a rule
         that denies cannot be evaded with another spelling or a value of another type.
@@ -102,11 +102,11 @@ def _matches(pattern: str, text: str, doubtful: bool) -> bool:
 
 
 class Rule(Strict):
-    """One of allow, deny and ask, with a pattern of tool names (`*` and `?` as in a shell), and when it applies."""
+    """A rule: allow, deny or ask, with a pattern of tool names (`*` and `?` as in a shell), and when it applies."""
 
     allow: str | None = Field(None, description="name or pattern of tools that may be called")
     deny: str | None = Field(None, description="name or pattern of tools that may not be called")
-    ask: str | None = Field(None, description="name or pattern of tools about which a person is asked")
+    ask: str | None = Field(None, description="name or pattern of tools that need a person's consent")
     when: dict[str, Condition] = Field(default_factory=dict, description="argument (dotted if nested): its condition")
     why: str = Field("", description="reason given to the model if the rule refuses a call")
 
@@ -128,8 +128,8 @@ class Rule(Strict):
         return "allow" if self.allow is not None else "deny" if self.deny is not None else "ask"
 
     def applies(self, tool: str, arguments: Mapping[str, Any]) -> bool:
-        """Whether the rule is about a call. If that is in doubt, a rule that denies or asks applies, and one that
-        allows does not."""
+        """Return True if the rule is about a call. If that is in doubt, a rule that denies or asks applies, and one
+        that allows does not."""
         if not fnmatchcase(tool, self.allow or self.deny or self.ask or ""):
             return False
         doubtful = self.allow is None
@@ -157,7 +157,7 @@ class PolicySpec(Strict):
 
     @property
     def restricts(self) -> bool:
-        """Whether the policy can refuse any call."""
+        """Return True if the policy can refuse any call."""
         return self.default != "allow" or bool(self.rules or self.inherited)
 
     def inherit(self, inherited: Sequence[Inherited]) -> PolicySpec:

@@ -1,4 +1,4 @@
-"""What a thing that a workflow file names may do besides asking its models, as its author declares it.
+"""Capabilities of things that a workflow file names, besides calling its models, as their authors declare them.
 
 Each registered node kind, metric, reader, LM provider, optimizer and environment has the attribute `powers`: by
 setting, what its value leads to.
@@ -59,7 +59,7 @@ _PROGRAMS = ("__main__.py", "pyproject.toml", "package.json", "index.js", "go.mo
 
 @dataclass(frozen=True)
 class Power:
-    """One thing that a file may do.
+    """A thing that a file may do.
 
     text: as it is written. what: the same wherever the file lies. at: where in the file. files: what it leans on, those
     that are there; a folder stands for all of it. outside: whether a path leads out of the folder of the file.
@@ -223,7 +223,7 @@ def ask_address(setting: Written, address: str) -> Power:
 
 
 def describe_host(address: str) -> str:
-    """What is special about the host of an address: "a service of this machine", say; "" where nothing is."""
+    """Describe the host of an address if it is special, e.g. "a service of this machine"; else ""."""
     try:
         host = (urlsplit(address if "//" in address else f"//{address}").hostname or "").rstrip(".")
     except ValueError:
@@ -329,7 +329,7 @@ def declares(**settings: Declaration) -> Callable[[Any], Any]:
 
 
 def declared_powers(kind: str, name: str) -> Powers | None:
-    """What a registered thing declares; None if it declares nothing, or cannot be loaded."""
+    """Return the declaration of a registered thing; None if it declares nothing, or cannot be loaded."""
     try:
         return declaration_of(plugins().get(kind, name))
     except PluginError:
@@ -337,7 +337,7 @@ def declared_powers(kind: str, name: str) -> Powers | None:
 
 
 def declaration_of(thing: Any) -> Powers | None:
-    """What a class or function declares. A class that adds settings to those of its base declares anew."""
+    """Return the declaration of a class or function. A class that adds settings to those of its base declares anew."""
     if not isinstance(thing, type):
         return getattr(thing, "powers", None)
     for cls in thing.__mro__:
@@ -357,7 +357,7 @@ def _adds_settings(cls: type[Any]) -> bool:
 
 
 def powers_of(kind: str, name: str, settings: Written) -> Found:
-    """What a registered thing may do with these settings, a mapping."""
+    """Find the capabilities of a registered thing with these settings, a mapping."""
     powers = declared_powers(kind, name)
     if powers is None:
         text = f"the {KINDS[kind]} '{one_line(name)}' of the plugin '{one_line(plugins().owner(kind, name))}'"
@@ -369,7 +369,7 @@ def powers_of(kind: str, name: str, settings: Written) -> Found:
 
 
 def existing(place: str, base: Path) -> Iterator[Path]:
-    """What is at a place, links followed, with `~` as a name and as the home."""
+    """Yield what exists at a place, links followed, with `~` as a name and as the home."""
     for written in dict.fromkeys((place, str(Path(place).expanduser()) if place.startswith("~") else place)):
         try:
             path = (base / written).resolve()

@@ -34,7 +34,7 @@ _IN_CONFIG = ("lm", "budget", "concurrency", "track")
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting and where its value came from: flag, environment, file, config or default."""
+    """A setting and where its value came from: flag, environment, file, config or default."""
 
     address: str
     value: Any
@@ -74,7 +74,7 @@ def config_settings() -> list[Setting]:
 
 
 def _outer_settings(value: dict[str, Any]) -> list[Setting]:
-    """What config and environment add to a file's value, weakest first."""
+    """List the settings that config and environment add to a file's value, weakest first."""
     return [*(s for s in config_settings() if s.address not in value), *environment_settings()]
 
 

@@ -66,7 +66,7 @@ def without_user_code(instead: Instead = "nothing") -> Generator[None]:
 
 
 def instead_of_code() -> Instead:
-    """What takes the place of user code here."""
+    """Return the replacement for user code here."""
     return _mode.get()
 
 
@@ -80,7 +80,7 @@ def check_not_loading(what: str) -> None:
 
 
 def code_is_outlined() -> bool:
-    """Whether nodes are made to be looked at only: what they name is neither run nor opened."""
+    """Return True if nodes are made to be looked at only: what they name is neither run nor opened."""
     return _mode.get() in ("names", "outlines")
 
 

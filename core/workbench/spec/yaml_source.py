@@ -49,7 +49,7 @@ class Source:
     _origins: dict[Path_, str] = field(default_factory=dict[Path_, str], repr=False)
 
     def has(self, path: Path_) -> bool:
-        """Whether the file itself has something at a path."""
+        """Return True if the file itself has something at a path."""
         return path in self._places
 
     def position(self, path: Path_) -> Place:
@@ -97,7 +97,8 @@ class Source:
 
 
 def reads_as_text(text: str) -> bool:
-    """Whether a text stays one that is written without quotes, as far as numbers and words go. 12e34567 does not."""
+    """Return True if a text stays one that is written without quotes, as far as numbers and words go. 12e34567 does
+    not."""
     return text not in _WORDS and not any(form.match(text) for form in (_INT, _FLOAT, _NOT_FINITE))
 
 
@@ -277,7 +278,7 @@ class _Builder:
             raise self._error(event, "merge keys (<<) are not allowed", "Write the entries out.")
         path = (*frame.path, key)
         if path in self.places:
-            message = f"the key '{key[:60]}' stands here a second time; the first is in line {self.places[path][0]}"
+            message = f"the key '{key[:60]}' occurs here a second time; the first is in line {self.places[path][0]}"
             raise self._error(event, message, "Remove one of them.")
         frame.key = key
         self.places[path] = (event.start_mark.line + 1, event.start_mark.column + 1)

@@ -1,4 +1,4 @@
-"""What a user may order of a run that goes on. Orders wait in its database until the run takes them up."""
+"""Orders of a user to a running run. They wait in its database until the run takes them up."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from workbench.workflow import Workflow
 
 #: What can be ordered, and what it does.
 ACTIONS: Mapping[str, str] = {
-    "pause": "begin no further row until `continue`",
-    "continue": "go on after a pause",
+    "pause": "start no new rows until `continue`",
+    "continue": "continue after a pause",
     "stop": "end the search, and test the best so far",
     "budget": "raise ceilings of the budget",
     "pin": "keep a candidate as the best, whatever is found later",

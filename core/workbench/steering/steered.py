@@ -104,7 +104,7 @@ class Steering:
             self.ledger.stopping = None
 
     def warnings(self) -> list[str]:
-        """What of the result is the user's doing, for the report."""
+        """Describe the user's influence on the result, for the report."""
         found: list[str] = []
         if any(order["kind"] == "stop" and order["outcome"] == "done" for order in self.orders.read_all()):
             found.append("the search was stopped by its user")
@@ -112,7 +112,7 @@ class Steering:
             found.append(f"candidate {self.progress.choice.pinned[:8]} was pinned by its user, so it is the winner")
         if self.progress.choice.dropped:
             names = ", ".join(sorted(hash_[:8] for hash_ in self.progress.choice.dropped))
-            found.append(f"dropped by its user, so that they could not win: {names}")
+            found.append(f"dropped by the user, so they could not win: {names}")
         return found
 
     def check(self) -> None:

@@ -34,7 +34,7 @@ class Candidates:
         )
 
     def count(self) -> int:
-        """How many there are."""
+        """Count the candidates."""
         row = self.store.row("select count(*) from candidates where run_id = ?", self.run_id)
         return row[0] if row else 0
 

@@ -1,4 +1,4 @@
-"""What is read from a run database is checked: texts are JSON of the form that workbench writes, and checksums match.
+"""Checks of what is read from a run database: texts are JSON of the form that workbench writes, and checksums match.
 
 A database may be a stranger's, or damaged. What cannot be what was written ends in a StoreError that names the place.
 """

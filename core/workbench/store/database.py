@@ -51,7 +51,7 @@ TABLES = {
     "scored_candidates": "these candidates",
 }
 
-#: The kinds of runs that `workbench runs` lists.
+#: The kinds of runs that `workbench runs list` lists.
 LISTED = ("optimize", "eval")
 
 #: The status of a run that was removed. Its row stays, since its tests on sealed rows still count.
@@ -191,12 +191,12 @@ class Store:
         if (error := self._sync.error) is not None:
             self._sync.error = None
             raise StoreError(
-                f"cannot bring {self._sync.path} to the disk: {error}; a loss of power may now take what was "
-                "recorded last; make room on that disk or use another, then go on with workbench resume"
+                f"cannot sync {self._sync.path} to disk: {error}; a loss of power may now take what was "
+                "recorded last; free some space on that disk or use another, then continue with workbench resume"
             )
 
     def _may_retry(self, error: Exception) -> bool:
-        """Whether another process holds the write lock, for less than PATIENCE seconds so far."""
+        """Return True if another process holds the write lock, for less than PATIENCE seconds so far."""
         if getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_BUSY:  # the lower byte is the primary code
             return False
         self._waiting_since = self._waiting_since or time.monotonic()
@@ -338,7 +338,7 @@ def _advice(error: Exception) -> str:
     """The end of an error message: what the user can do, if anything."""
     words = str(error)
     if "full" in words or "No space" in words or "disk I/O error" in words:
-        return "; make room on that disk, then go on with workbench resume"
+        return "; free some space on that disk, then continue with workbench resume"
     if "locked" in words:
         return "; another process is writing to it: wait for it, or name another database with --db"
     if isinstance(error, PermissionError) or "readonly" in words or "unable to open" in words:

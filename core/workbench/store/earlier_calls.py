@@ -1,4 +1,4 @@
-"""What the runs before a run were answered."""
+"""Answers to the calls of earlier runs."""
 
 from __future__ import annotations
 
@@ -98,6 +98,6 @@ def _whole_answer(row: Any, tokens: bool) -> dict[str, Any] | None:
 
 
 def _failed(answer: Mapping[str, Any]) -> bool:
-    """Whether a stored answer is a failure to every node that reads it."""
+    """Return True if a stored answer is a failure to every node that reads it."""
     said = split_thoughts(answer["text"])[1]
     return answer["finish"] == "refusal" or not (said.strip() or answer.get("tool_calls"))

@@ -13,7 +13,7 @@ from workbench.store.database import Store, dumps
 
 
 class ResultRow(NamedTuple):
-    """One row of an evaluation as it is stored.
+    """A row of an evaluation as it is stored.
 
     prediction, spans, fields (of the row), scores (by further metrics) and cost are JSON. row_key: equal for equal
     rows of any file; cluster: equal for rows that count once.
@@ -146,7 +146,7 @@ class Evaluations:
         return list(self.store.rows(sql, self.run_id))
 
     def count_rows(self) -> int:
-        """How many rows were scored, of all candidates and splits."""
+        """Count the scored rows of all candidates and splits."""
         sql = (
             "select count(*) from results where evaluation_id in (select id from evaluations where run_id = ?) and "
             "(score is not null or failure is not null)"

@@ -39,11 +39,11 @@ class Journal:
         return row
 
     def has_call(self, key: str) -> bool:
-        """Whether a call with this key was settled."""
+        """Return True if a call with this key was settled."""
         return self.store.row("select 1 from calls where run_id = ? and key = ?", self.run_id, key) is not None
 
     def has_answer(self) -> bool:
-        """Whether any call of a model was answered."""
+        """Return True if any call of a model was answered."""
         sql = "select 1 from calls where run_id = ? and kind = 'lm' and response is not null limit 1"
         return self.store.row(sql, self.run_id) is not None
 
@@ -175,7 +175,7 @@ class Journal:
         return None if row is None else self._whole(row)
 
     def count_by_role(self) -> dict[str, int]:
-        """How many calls of models each role made."""
+        """Count the model calls of each role."""
         sql = "select role, count(*) from calls where run_id = ? and kind = 'lm' group by role order by role"
         return dict(tuple(row) for row in self.store.rows(sql, self.run_id))
 
@@ -249,21 +249,21 @@ class Journal:
         )
 
     def count_attempts_of(self, process: int, key: str) -> int:
-        """How many attempts at a call one process has recorded."""
+        """Count the attempts at a call that one process has recorded."""
         sql = "select count(*) from attempts where run_id = ? and key = ? and process = ?"
         return self._number(sql, self.run_id, key, process)
 
     def count_failed_attempts(self, key: str) -> int:
-        """How many attempts at a call are known to have failed."""
+        """Count the attempts at a call that are known to have failed."""
         sql = "select count(*) from attempts where run_id = ? and key = ? and outcome is not null"
         return self._number(sql, self.run_id, key)
 
     def count_unknown_attempts(self) -> int:
-        """How many attempts have an outcome that nobody knows."""
+        """Count the attempts with an unknown outcome."""
         return self._number("select count(*) from attempts where run_id = ? and outcome is null", self.run_id)
 
     def count_failures(self) -> dict[str, int]:
-        """How many attempts failed, by kind of error."""
+        """Count the failed attempts by kind of error."""
         sql = (
             "select outcome, count(*) from attempts where run_id = ? and outcome is not null group by outcome "
             "order by outcome"
@@ -296,7 +296,8 @@ class Journal:
         return row["usd"] if row else 0.0
 
     def sum_open_attempts(self) -> tuple[int, int, float]:
-        """How many attempts no settled call counts, and the prompt tokens and dollars that all attempts may cost."""
+        """Sum the attempts that no settled call counts, and the prompt tokens and dollars that all attempts may
+        cost."""
         row = self.store.row(
             "select coalesce(sum(outcome is null or key not in (select key from calls where run_id = ?)), 0), "
             "coalesce(sum(prompt_tokens), 0), coalesce(sum(usd), 0) from attempts where run_id = ?",

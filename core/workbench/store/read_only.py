@@ -94,7 +94,7 @@ class ReadOnlyStore(Store):
         return found.st_mtime_ns, found.st_size
 
     def is_current(self) -> bool:
-        """Whether a new look would find what this one does: the file was opened beside its writer, or nobody has
+        """Return True if a new look would find what this one does: the file was opened beside its writer, or nobody has
         written since."""
         if self._copy is not None:
             return False
@@ -129,8 +129,8 @@ class ReadOnlyStore(Store):
             if kind and not (isinstance(value, _TYPES[kind]) or (value is None and (empty or joined))):
                 what = "nothing" if value is None else f"a {type(value).__name__}"
                 raise StoreError(
-                    f"{self.path} is damaged: table {table}, row {number} of this look has {what} in the column "
-                    f"{name}, which holds {kind}; use a copy of the database"
+                    f"{self.path} is damaged: table {table}, row {number} of this query has {what} in the column "
+                    f"{name}, which should contain {kind}; use a copy of the database"
                 )
 
         if "run" in row.keys() and not re.fullmatch(r"[\w-]{1,64}", row["run"]):  # noqa: SIM118  # files are named by it
@@ -163,7 +163,7 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def _said(error: Exception) -> str:
-    """What SQLite says, in our words where its own lead nowhere or repeat what is stored."""
+    """Return SQLite's message, in our words where its own lead nowhere or repeat what is stored."""
     words = str(error)
     if "interrupted" in words:
         return f"it took more than {PATIENCE:g} seconds"
@@ -175,7 +175,7 @@ def _said(error: Exception) -> str:
 
 
 def is_run_database(path: Path) -> bool:
-    """Whether a file is a database of runs. Agents may have databases of their own."""
+    """Return True if a file is a database of runs. Agents may have databases of their own."""
     address = f"file:{quote(str(path.resolve()))}?mode=ro"
     with suppress(sqlite3.Error), closing(sqlite3.connect(address, timeout=0.1, uri=True)) as found:
         return found.execute("select 1 from sqlite_master where name = 'sealed_tests'").fetchone() is not None

@@ -61,7 +61,7 @@ def find_started_run(store: Store, status: str, spec: str, options: str) -> sqli
 
 
 def list_attributions(store: Store) -> list[sqlite3.Row]:
-    """The runs of `workbench attribute` that have a report, the oldest first."""
+    """The runs of `workbench agent attribute` that have a report, the oldest first."""
     rows = store.rows("select * from runs where file is null and report is not null order by id")
     return [row for row in rows if kind_of(row) == "attribute" and row["status"] != REMOVED]
 
@@ -148,7 +148,7 @@ class RunRecord:
         return [{"at": r["at"], "kind": r["kind"], "data": parse_json(r["data"], place, dict)} for r in rows]
 
     def count_calls(self) -> int:
-        """How many calls of models are settled, those that other runs paid for included."""
+        """Count the settled model calls, those that other runs paid for included."""
         row = self.store.row("select count(*) from calls where run_id = ? and kind = 'lm'", self.run_id)
         return row[0] if row else 0
 
@@ -178,7 +178,7 @@ class RunRecord:
         self.store.write(sql, self.run_id, path, hash_, content)
 
     def has_written(self, path: str, content: str) -> bool:
-        """Whether the run wrote this file with this content."""
+        """Return True if the run wrote this file with this content."""
         sql = "select 1 from artifacts where run_id = ? and path = ? and content = ?"
         return self.store.row(sql, self.run_id, path, content) is not None
 
@@ -202,7 +202,7 @@ class RunRecord:
 
 
 def is_result(store: Store, name: str, path: str, content: str) -> bool:
-    """Whether a run of a workflow of this name wrote the file with this content."""
+    """Return True if a run of a workflow of this name wrote the file with this content."""
     sql = (
         "select 1 from artifacts join runs on runs.id = artifacts.run_id "
         "where artifacts.path = ? and content = ? and runs.name = ?"
@@ -212,7 +212,7 @@ def is_result(store: Store, name: str, path: str, content: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What users ordered while a run went on, the oldest first. All is written at once: other processes read it."""
+    """Orders of users to a running run, the oldest first. All is written at once: other processes read it."""
 
     store: Store
     run_id: int
@@ -229,11 +229,11 @@ class Orders:
         return self._read("")
 
     def read_open(self) -> list[dict[str, Any]]:
-        """Those that no process has taken up."""
+        """Read the orders that no process has taken up."""
         return self._read("and candidate is null and outcome is null")
 
     def read_taken(self, candidate: str) -> list[dict[str, Any]]:
-        """Those that took effect after the evaluation of a candidate."""
+        """Read the orders that took effect after the evaluation of a candidate."""
         return self._read("and candidate = ?", candidate)
 
     def take(self, number: int, candidate: str) -> None:
@@ -284,7 +284,7 @@ class RunLock:
         self._file.close()
 
     def held(self) -> bool:
-        """Whether a process has the lock now."""
+        """Return True if a process has the lock now."""
         import fcntl
 
         try:

@@ -143,7 +143,9 @@ def check_layout(conn: sqlite3.Connection, path: Path) -> int:
         if beside and kind in ("table", "index"):
             continue
         if not any(layout.get((kind, name)) == _plain(str(sql)) for layout in ours):
-            raise StoreError(f"{path} holds a {kind} {name!r:.60} that is none of workbench, so it is not opened")
+            raise StoreError(
+                f"{path} contains a {kind} {name!r:.60} that workbench did not create, so it is not opened"
+            )
     there = {(kind, name) for kind, name, *_ in found}
     if lacking := [name for kind, name in ours[0] if (kind, name) not in there]:
         raise StoreError(f"{path} lacks the table {lacking[0]} of a run database, so it is not opened")

@@ -104,7 +104,7 @@ def _are_texts(value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SeenRows:
-    """The rows that were scored in a database. A row is known by its key; its texts tell near copies."""
+    """The rows that were scored in a database. A row is known by its key; its texts show near copies."""
 
     store: Store
 

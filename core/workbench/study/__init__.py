@@ -1,4 +1,4 @@
-"""What an optimizer is handed: candidates in, scores out.
+"""The interface for optimizers: candidates in, scores out.
 
 Nothing here holds a test split.
 """

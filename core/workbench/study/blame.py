@@ -23,7 +23,7 @@ SUSPICIOUS = 0.5
 
 @dataclass(frozen=True)
 class Blame:
-    """How many of the examined failures each node decides.
+    """The number of examined failures that each node decides.
 
     Attributes:
         decisive: by node of the workflow, most first. Empty if nothing is known.
@@ -43,8 +43,8 @@ class Blame:
         return (1 - ANY) * self.decisive.get(node, 0.0) / total + ANY / len(nodes)
 
     def spares(self, node: str, nodes: Iterable[str], rng: random.Random) -> bool:
-        """Whether to leave out an edit of a node: one that is not blamed where another that can be edited is, but for a
-        share of `ANY`. Never of settings outside nodes (node "").
+        """Return True to leave out an edit of a node: one that is not blamed where another that can be edited is,
+        but for a share of `ANY`. Never of settings outside nodes (node "").
 
         nodes: those that can be edited.
         """

@@ -28,7 +28,7 @@ METRIC_SAID = "metric: "
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One example's outcome. failure: None, or its kind; then score is 0.0, and None if infrastructure failed."""
+    """An example's outcome. failure: None, or its kind; then score is 0.0, and None if infrastructure failed."""
 
     example: Example
     score: float | None
@@ -49,7 +49,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class RowRun:
-    """One run of a workflow on an example, as trackers are told of it.
+    """A run of a workflow on an example, for trackers.
 
     number: that of its calls (`workbench.ledger.CallInfo.row`). result: with the score, unless `scored` is False.
     began, ended: in seconds since 1970.
@@ -78,7 +78,7 @@ class Evaluation:
 
     @property
     def scores(self) -> list[float]:
-        """One score a result, 0.0 for a failure: what search maximises. The proof uses `Result.score` instead."""
+        """A score per result, 0.0 for a failure: what search maximises. The proof uses `Result.score` instead."""
         return [r.score or 0.0 for r in self.results]
 
     @property
@@ -345,7 +345,7 @@ class Evaluator:
     async def _score_by_user_code(
         self, metric: Metric, example: Example, prediction: Mapping[str, Any], trace: Trace
     ) -> Any:
-        """What the metric returns, called in a thread: one row at a time, since it may not be written for more."""
+        """Call the metric in a thread: one row at a time, since it may not be written for more."""
         seconds = self.runtime.timeout
         async with self._user_code:
             try:
@@ -357,7 +357,7 @@ class Evaluator:
 
     @property
     def judging(self) -> Spend:
-        """What the metric's own model spends per row on average; one call until a row was scored."""
+        """Return the average spending of the metric's own model per row; one call until a row was scored."""
         if not getattr(self.metric, "needs_lm", False):
             return Spend()
         n, spent = self.judged, self.judging_spent

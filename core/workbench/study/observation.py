@@ -1,4 +1,5 @@
-"""What nodes show only when they run, before a search: the prompts of a foreign agent become settings of its node."""
+"""Observation of nodes before a search, as some settings show only when they run: the prompts of a foreign agent become
+settings of its node."""
 
 from __future__ import annotations
 

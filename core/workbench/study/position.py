@@ -1,4 +1,4 @@
-"""What a long search needs to resume from its own checkpoint: where the run stands in its budget, and known scores.
+"""The state that a long search needs to resume from its own checkpoint: the position in its budget, and known scores.
 
 Without it, a resumed run replays all that it did before from its journal. An optimizer that writes checkpoints of its
 own stores `read_position` in each; after a kill, `restore_position` counts what lies before as spent, and the optimizer

@@ -1,4 +1,4 @@
-"""How the evaluated candidates stand: the best so far, the Pareto set, and named picks from it."""
+"""The ranking of the evaluated candidates: the best so far, the Pareto set, and named picks from it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from workbench.workflow import Workflow
 
 @dataclass
 class Choice:
-    """What a user decided on the candidates, by their hashes. pinned: the one that stays the best, whatever follows.
-    dropped: those that cannot win."""
+    """The decisions of a user on the candidates, by their hashes. pinned: the one that stays the best, whatever
+    follows. dropped: those that cannot win."""
 
     pinned: str | None = None
     dropped: set[str] = field(default_factory=set[str])
@@ -28,14 +28,14 @@ class Choice:
         self.pinned = None if self.pinned == candidate else self.pinned
 
     def able(self, candidates: Iterable[str]) -> list[str]:
-        """Those that may be the best: the pinned one, if it is there, else all that were not dropped."""
+        """List the candidates that may be the best: the pinned one, if it is there, else all that were not dropped."""
         left = [one for one in candidates if one not in self.dropped]
         return [self.pinned] if self.pinned in left else left
 
 
 @dataclass
 class Progress:
-    """What all studies of one run share: the candidates so far, the best of them, and callbacks.
+    """Shared state of all studies of a run: the candidates so far, the best of them, and callbacks.
 
     complete: on the whole val split, by workflow hash. choice: what its user decided on them.
     """

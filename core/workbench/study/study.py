@@ -55,14 +55,14 @@ class Optimizer(BaseModel):
         """
 
     def lacking(self, workflow: Workflow) -> str | None:
-        """What the optimizer needs and the workflow lacks, e.g. "a node of the kind `astar`"; None if nothing.
+        """Return what the optimizer needs and the workflow lacks, e.g. "a node of the kind `astar`"; None if nothing.
 
         A file is refused if this is not None for its workflow nor for any that `search:` can make of it.
         """
         return None
 
     def reads_search(self) -> bool:
-        """Whether it searches what the file lists under `search:`. Users are warned where no optimizer does."""
+        """Return True if it searches what the file lists under `search:`. Users are warned where no optimizer does."""
         return True
 
     def most_calls(self, workflow: Workflow, train: Sequence[Example], val: Sequence[Example]) -> int | None:
@@ -75,7 +75,7 @@ class Optimizer(BaseModel):
 
 @dataclass
 class Study:
-    """One optimizer's view of a run. There is no test split in it.
+    """An optimizer's view of a run. There is no test split in it.
 
     workflow: where to start. train: learn from it. val: select on it. rng: the only source of randomness.
     domains: the `search:` space of the file (see `space`). targets: where the label of an output stands.
@@ -162,7 +162,8 @@ class Study:
         return self.progress.best
 
     def affords(self, workflow: Workflow, examples: Sequence[Example] | None = None) -> bool:
-        """Whether the budget covers the worst case of evaluating a workflow; retries and cached calls do not count."""
+        """Return True if the budget covers the worst case of evaluating a workflow; retries and cached calls do not
+        count."""
         return self.remaining("calls") >= self.worst_calls(workflow, self.val if examples is None else examples)
 
     def worst_calls(self, workflow: Workflow, examples: Sequence[Example]) -> int:
@@ -171,7 +172,8 @@ class Study:
         return len(examples) * (self.evaluator.program(workflow).max_calls + self.evaluator.judging.calls)
 
     def remaining(self, what: str = "calls") -> float:
-        """What search may still use of `calls`, `tokens`, `usd` or `minutes`, without the reserve for the proof."""
+        """Return what search may still use of `calls`, `tokens`, `usd` or `minutes`, without the reserve for the
+        proof."""
         left = self.ledger.remaining(what)
         return min(left, max(0.0, self.limits[what] - self._spent(what))) if what in self.limits else left
 

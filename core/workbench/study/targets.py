@@ -20,13 +20,13 @@ _COSTS = ("usd", "tokens", "calls")
 
 
 def is_slow(result: Result, limit: float) -> bool:
-    """Whether a row took more seconds than the limit. One that timed out did, and one that a server did not answer,
-    however soon it refused."""
+    """Return True if a row took more seconds than the limit. One that timed out did, and one that a server did not
+    answer, however soon it refused."""
     return result.seconds > limit or result.failure == FailureKind.TIMEOUT or result.score is None
 
 
 def cost_objective(evaluations: Sequence[Evaluation], objectives: Sequence[str]) -> str:
-    """The objective that tells which candidate is the cheapest."""
+    """The objective by which the cheapest candidate is chosen."""
     for name in _COSTS:
         if name in objectives:
             return name
@@ -48,7 +48,7 @@ def pick_winner(evaluations: Sequence[Evaluation], spec: Spec) -> Evaluation:
 
 @dataclass(frozen=True)
 class Aims:
-    """What a candidate has to meet on val.
+    """The requirements for a candidate on val.
 
     targets: of the file. best: the best score among all candidates. margin: how much worse than that a candidate may
     score; None: only the target of score counts.
@@ -60,7 +60,7 @@ class Aims:
 
     @classmethod
     def of(cls, spec: Spec, evaluations: Sequence[Evaluation]) -> Aims | None:
-        """Those of a file with targets."""
+        """Return the aims of a file with targets."""
         best = max(evaluations, key=lambda e: e.score)
         return None if spec.targets is None else cls(spec.targets, best, spec.margin_of_targets)
 

@@ -1,4 +1,4 @@
-"""What a workflow file describes: workflow, data, metric and search space, each checked against the others.
+"""The content of a workflow file: workflow, data, metric and search space, each checked against the others.
 
 Everything that can be done with a file before a call is paid for.
 """

@@ -62,7 +62,7 @@ def parent_slots(address: str, slots: Iterable[str]) -> list[str]:
 
 
 def is_applicable(workflow: Workflow, address: str, domain: DomainSpec) -> bool:
-    """Whether the node at an address takes part and accepts the domain's first value there."""
+    """Return True if the node at an address takes part and accepts the domain's first value there."""
     parts = address.split(".")
     if parts[0] == "nodes" and not workflow.nodes.get(parts[1], {}).get("enabled", True):
         return False

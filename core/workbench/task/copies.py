@@ -47,7 +47,7 @@ Fields = tuple[tuple[Words, ...], ...]
 
 
 def are_near(a: Words, b: Words) -> bool:
-    """Whether two texts are equal but for one token in ten, and have the same numbers: rows of one template with
+    """Return True if two texts are equal but for one token in ten, and have the same numbers: rows of one template with
     different numbers are different rows.
 
     Edits of a copy are scattered. Where more than SHINGLE tokens in one place differ, as the question behind a passage
@@ -69,7 +69,7 @@ def are_near(a: Words, b: Words) -> bool:
 
 
 def _greets(a: Words, b: Words) -> bool:
-    """Whether one text is the other after a few words, as after "Hi there, one quick question"."""
+    """Return True if one text is the other after a few words, as after "Hi there, one quick question"."""
     extra = len(a) - len(b)
     if not 0 < extra <= GREETING or len(b) < TOKENS_AN_EDIT:
         return False
@@ -77,8 +77,8 @@ def _greets(a: Words, b: Words) -> bool:
 
 
 def _within(a: Words, b: Words, edits: int) -> bool:
-    """Whether at most so many tokens are added, removed or replaced. For each number of edits, how far on each diagonal
-    the texts can be matched (E. Ukkonen, Algorithms for approximate string matching, 1985, section 3)."""
+    """Return True if at most a number of tokens are added, removed or replaced. For each number of edits, how far on
+    each diagonal the texts can be matched (E. Ukkonen, Algorithms for approximate string matching, 1985, section 3)."""
     end, reached = len(b) - len(a), {0: _run(a, b, 0, 0)}
     for _ in range(edits + 1):
         if reached.get(end, -1) >= len(a):
@@ -95,7 +95,7 @@ def _within(a: Words, b: Words, edits: int) -> bool:
 
 
 def _run(a: Words, b: Words, i: int, j: int) -> int:
-    """How many tokens are equal from these places on."""
+    """Count the equal tokens from these places on."""
     start, length = i, 8
     while length:
         if i + length <= len(a) and a[i : i + length] == b[j : j + length]:
@@ -139,7 +139,7 @@ def label_fields(rows: Sequence[Example], inputs: Sequence[str], target: str | N
 
 
 def _are_references(rows: Sequence[Example], name: str) -> bool:
-    """Whether the values of a field are answers in words, and not ids or dates."""
+    """Return True if the values of a field are answers in words, and not ids or dates."""
     words = [word for row in rows for text in words_of(row, name) for word in text if word.isalpha()]
     return len(words) >= 2 * len(rows)
 
@@ -238,8 +238,8 @@ def _pooled(fields: Sequence[Sequence[Words]]) -> Words:
 
 
 def _are_copies(a: Sequence[Sequence[Words]], b: Sequence[Sequence[Words]]) -> bool:
-    """Whether all fields are near copies, text by text; lists of different lengths as one text. A field of a word or
-    two beside longer texts makes no other row."""
+    """Return True if all fields are near copies, text by text; lists of different lengths as one text. A field of a
+    word or two beside longer texts makes no other row."""
     for here, there in zip(a, b, strict=True):
         if len(_pooled([here])) <= LEAST_SAID >= len(_pooled([there])) and len(_pooled(a)) >= TOKENS_AN_EDIT:
             continue

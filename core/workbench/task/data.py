@@ -37,7 +37,7 @@ def check_holes(dataset: Dataset, needed: Collection[str], data: DataSpec) -> No
 
 
 def _overlap(one: str, other: str) -> bool:
-    """Whether two dotted names are one, or one lies inside the other."""
+    """Return True if two dotted names are one, or one lies inside the other."""
     return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
 
 
@@ -91,7 +91,7 @@ def _sizes(data: DataSpec, n: int) -> tuple[int, int, int]:
         sizes = tuple(int(s) for s in shares)
     if sum(sizes) > n:
         raise SpecError(
-            f"the split wants {sum(sizes)} rows, the file has {n}",
+            f"the split needs {sum(sizes)} rows, and the file has {n}",
             hint="Ask for fewer rows in train, val or test.",
             path=("data", "split"),
         )

@@ -19,7 +19,7 @@ from workbench.errors import SealBroken, SpecError
 
 @dataclass(frozen=True, slots=True)
 class Example(Mapping[str, Any]):
-    """One row: a read-only mapping of its fields, with an id that is stable across runs.
+    """A row: a read-only mapping of its fields, with an id that is stable across runs.
 
     A dotted name reaches into nested objects: `example["labels.answer"]`.
     """
@@ -49,7 +49,7 @@ class Example(Mapping[str, Any]):
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What a metric returns: a value in [0, 1] and, optionally, feedback that an optimizer can learn from."""
+    """The result of a metric: a value in [0, 1] and, optionally, feedback that an optimizer can learn from."""
 
     value: float
     feedback: str | None = None
@@ -152,7 +152,8 @@ def _renamed(row: Example, fields: Mapping[str, str], number: int) -> dict[str, 
 
 
 def _nearest(value: Any, name: str) -> tuple[str, str]:
-    """What an object has where a dotted name leads to nothing, and the part of the name that leads there."""
+    """Describe what an object has where a dotted name leads to nothing, and return the part of the name that leads
+    there."""
     inside: list[str] = []
     for part in name.split("."):
         if not isinstance(value, Mapping) or part not in value:

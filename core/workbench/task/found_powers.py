@@ -1,4 +1,4 @@
-"""What a workflow file may do, found by a walk over the tree that the loader runs.
+"""The capabilities of a workflow file, found by a walk over the tree that the loader runs.
 
 What each thing in it may do is its own declaration (`workbench.spec`). Here is only which things there are: by the
 sections of the file, in each form in which the loader takes them, with what `search:` may put into them, and those of
@@ -63,7 +63,7 @@ SECTIONS: Mapping[str, Declaration] = {
     "metric": one_or_each(part("metric")),
     "optimize": each(part("optimizer")),
     "proof": inside(labels=PATH),
-    # of the settings of `workbench synthesize`
+    # of the settings of `workbench data synthesize`
     "tools": TOOL_ADDRESSES,
     "env": VARIABLES,
     "apis": PATH,
@@ -91,7 +91,7 @@ class FoundPowers:
 
 
 def find_powers(value: Any, base: Path, *, called: bool = False, follow: bool = True) -> FoundPowers:
-    """What a workflow file may do.
+    """Find the capabilities of a workflow file.
 
     Args:
         value: its content.
@@ -255,7 +255,7 @@ class _File:
                 yield one
 
     def end(self) -> None:
-        """What settings do together. What is searched may stand beside any other."""
+        """Add what settings do together. Values under `search:` may be combined with any other."""
         worlds = [(setting, name) for setting, name, _ in self._worlds]
         if any(searched for *_, searched in self._worlds):
             names = {name for _, name in worlds if isinstance(name, str)}
@@ -294,7 +294,7 @@ def _primary(kind: str) -> str:
 
 
 def _placed(one: Power | Part, at: Place, written: Mapping[str, str]) -> Power | Part:
-    """What was found in the normal form of a node, at its place as the file writes it."""
+    """Place a finding in the normal form of a node where the file writes it."""
     place = one.at[len(at) :]
     if not place or place[0] not in written:
         return one
@@ -337,8 +337,8 @@ def _host(server: str) -> str:
 
 
 def _searched(value: Mapping[str, Any]) -> Iterator[Mapping[str, Any] | None]:
-    """What of the file each value that `search:` tries would change, one at a time. None: that is more than is looked
-    at."""
+    """Yield the parts of the file that each value under `search:` would change, one at a time. None: too many to
+    check."""
     search, left = value.get("search"), _MOST_SEARCHED
     for address, domain in search.items() if is_dict(search) else ():
         top, *keys = str(address).split(".")

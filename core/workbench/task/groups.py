@@ -68,7 +68,7 @@ def find_group_field(rows: Sequence[Example], without: Collection[str]) -> str |
 
 
 def _names_groups(name: str, count: int) -> bool:
-    """Whether the name of a field says what rows have in common: by its last word, `id` and the like aside."""
+    """Return True if the name of a field says what rows have in common: by its last word, `id` and the like aside."""
     words = _words(name.rpartition(".")[2])
     while words and words[-1] in _IDS:
         words.pop()
@@ -99,7 +99,7 @@ def find_groups_of_ids(rows: Sequence[Example], without: Collection[str]) -> lis
 
 
 def _names_conversation(value: str, group: str) -> bool:
-    """Whether an id names a conversation before the number of a row."""
+    """Return True if an id names a conversation before the number of a row."""
     said = {*_words(group)} & _TALKS or {*_words(value[len(group) :])} & _TURNS
     return bool(said) and _DIGIT.search(group) is not None
 

@@ -79,7 +79,7 @@ def match_rows(
 
 
 def _hold(a: Words, b: Words) -> bool:
-    """Whether one text stands in the other, as a row does in a template."""
+    """Return True if one text stands in the other, as a row does in a template."""
     short, long = sorted((a, b), key=len)
     return len(short) >= LEAST_HELD and f" {' '.join(short)} " in f" {' '.join(long)} "
 

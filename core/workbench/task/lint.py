@@ -1,4 +1,4 @@
-"""What `validate` says of a workflow that can run, but not as its author intends: warnings, and with `--deep` defects.
+"""Lint of a workflow that can run, but not as its author intends: warnings, and with `--deep` defects.
 
 A warning may be meant; a defect cannot be. Both are found without a call, and without running what the file names.
 """
@@ -35,8 +35,8 @@ def lint_task(task: Task, *, unread: bool = True) -> list[str]:
 
 
 def find_defects(task: Task, filled: Collection[str] = ()) -> list[Defect]:
-    """What cannot work as it is written: what each node finds (`NodeKind.defects`), conditions of the policy that
-    nothing meets, rules behind others, and fields that nothing reads.
+    """Find defects, which cannot work as written: those of each node (`NodeKind.defects`), conditions of the policy
+    that nothing meets, rules behind others, and fields that nothing reads.
 
     A limit or list of tools that `search:` varies is only a start, and is no defect.
 
@@ -77,7 +77,8 @@ def _inside(node: NodeKind, path: Place) -> Iterator[tuple[Place, NodeKind]]:
 
 
 def _is_meant(task: Task, defect: Defect, path: Place, node: NodeKind, filled: Collection[str]) -> bool:
-    """Whether a finding is no defect: a limit or a list of tools where a search starts, a value that may fail."""
+    """Return True if a finding is no defect: a limit or a list of tools where a search starts, a value that may
+    fail."""
     if defect.kind == DefectKind.UNHANDLED_VALUE:  # an optional node may fail: what it writes is written before it, too
         return bool(task.workflow.nodes[str(path[1])].get("optional"))
     if defect.kind not in (DefectKind.NO_TOOLS, DefectKind.FEW_STEPS, DefectKind.FEW_TOKENS):
@@ -133,15 +134,15 @@ def _of_policy(task: Task) -> Iterator[Defect]:
                 yield Defect(
                     DefectKind.IMPOSSIBLE_PATTERN,
                     f"the condition on '{argument}' of the rule {{{rule.verdict}: {pattern}}} is never met: {why}",
-                    "Correct it: as it is, no text meets it.",
+                    "Correct it: no text can meet it.",
                     (*path, "when", argument),
                 )
         before = (r.allow or r.deny or r.ask for r in rules[:i] if not r.when)
         if taken := next((other for other in before if other in ("*", pattern)), None):
             yield Defect(
                 DefectKind.UNREACHABLE,
-                f"the rule {{{rule.verdict}: {pattern}}} never decides: a rule for '{taken}' stands before it",
-                "Rules count in their order: put it before that one, or remove it.",
+                f"the rule {{{rule.verdict}: {pattern}}} never decides: a rule for '{taken}' comes before it",
+                "The first matching rule decides: move it before that one, or remove it.",
                 path,
             )
 

@@ -28,7 +28,7 @@ from workbench.workflow import NodeKind, Workflow, forget_nodes
 
 @dataclass(frozen=True)
 class Task:
-    """What is to be optimized: spec, starting workflow, data, metric, and the fields that the workflow reads."""
+    """The task to optimize: spec, starting workflow, data, metric, and the fields that the workflow reads."""
 
     spec: Spec
     source: Source
@@ -230,7 +230,7 @@ def _check_fields(workflow: Workflow, dataset: Dataset, inputs: tuple[str, ...])
             if not any(name in row for row in part):
                 reader = next(n for n, node in workflow.enabled_nodes.items() if name in node.inputs)
                 raise SpecError(
-                    f"node '{reader}' reads '{name}', which no earlier node writes, and which is no column of the data",
+                    f"node '{reader}' reads '{name}', which no earlier node writes and which is not in the data",
                     hint=suggest(name, part[0]) + " Rename with data: {fields: {" + name + ": ...}}.",
                     path=("nodes", reader),
                 )
@@ -249,7 +249,7 @@ def _check_metric_fields(metric: Metric, workflow: Workflow, dataset: Dataset) -
     rows = dataset.val or dataset.test.open() or dataset.train
     if isinstance(target, str) and not any(target in row for row in rows):
         raise SpecError(
-            f"the metric compares with '{target}', which is no column of the data",
+            f"the metric compares with '{target}', which is not a column of the data",
             hint=suggest(target, rows[0]),
             path=("metric",),
         )

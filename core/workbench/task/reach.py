@@ -73,7 +73,7 @@ def _closed_field(workflow: Workflow, name: str) -> Field | None:
 
 
 def is_empty(value: Any) -> bool:
-    """Whether a value is there and holds nothing."""
+    """Return True if a value is there and holds nothing."""
     return value is None or (
         isinstance(value, str | list | dict) and not (value.strip() if isinstance(value, str) else value)
     )

@@ -54,17 +54,17 @@ class Repeats:
 
     @staticmethod
     def is_short(words: Sequence[str]) -> bool:
-        """Whether a row is so short that texts may contain it by chance."""
+        """Return True if a row is so short that texts may contain it by chance."""
         return len(set(words)) < SHORT
 
     def _is_fair(self, found: set[str]) -> bool:
-        """Whether a single fair text has all repeated tokens."""
+        """Return True if a single fair text has all repeated tokens."""
         rarest = min(found, key=lambda word: len(self._fair_with.get(word, ())))
         return any(found <= self.fair[number] for number in self._fair_with.get(rarest, ()))
 
 
 def _needed(words: Collection[str]) -> float:
-    """How many of a row's different tokens a text must have to repeat the row."""
+    """Compute how many of a row's different tokens a text must have to repeat the row."""
     return len(words) if len(words) < WHOLE else COVERED * len(words)
 
 
@@ -87,6 +87,6 @@ def _stretch(words: Sequence[str], telling: set[str], text: Sequence[str]) -> se
 
 
 def _contains(text: Sequence[str], words: Sequence[str]) -> bool:
-    """Whether the text has the tokens one after the other."""
+    """Return True if the text has the tokens one after the other."""
     first, n = words[0], len(words)
     return any(word == first and list(text[i : i + n]) == list(words) for i, word in enumerate(text))

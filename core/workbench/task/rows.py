@@ -54,7 +54,9 @@ def read_rows(location: str, base: Path, options: Mapping[str, Any]) -> list[Row
     if name not in known:
         hint = suggest(name, known)
         if plugins().set_aside:
-            hint += f" Plugins that failed to load: {', '.join(sorted(plugins().set_aside))} (see `workbench plugins`)."
+            hint += (
+                f" Plugins that failed to load: {', '.join(sorted(plugins().set_aside))} (see `workbench plugin list`)."
+            )
         raise SpecError(f"no reader for '{location}' (by its suffix '{Path(location).suffix}')", hint=hint)
     if not path.is_file():
         near = [p.name for p in path.parent.glob("*") if p.is_file()] if path.parent.is_dir() else []

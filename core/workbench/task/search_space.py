@@ -91,7 +91,8 @@ class Space:
         return resolve_picks(workflow, picks, self.domains) | values
 
     def _found(self, address: str, values: Mapping[str, Any], picks: Mapping[str, str], workflow: Workflow) -> Any:
-        """What a condition is compared with: the name of a slot's option, or the value at an address."""
+        """Return the value that a condition is compared with: the name of a slot's option, or the value at an
+        address."""
         if address in self.domains and self.domains[address].is_slot:
             return picks.get(address)
         return values.get(address, workflow.get(address, None))
@@ -133,7 +134,7 @@ class Space:
         return min(domain.demos or 0, len(self.train))
 
     def _demos(self, trial: TrialLike, address: str, domain: DomainSpec, workflow: Workflow) -> dict[str, Any]:
-        """How many demos, and which: a seeded draw, or the training rows nearest to each input."""
+        """Select demos: a seeded sample, or the training rows nearest to each input."""
         node = node_at(workflow, address)
         retrieve = address.removesuffix("demos") + "retrieve"
         nearest = domain.nearest and "retrieve" in node.learnable and retrieve not in self.domains
@@ -156,7 +157,7 @@ class Space:
 
 
 def _plain(choices: Sequence[Any]) -> bool:
-    """Whether Optuna can store the choices themselves; otherwise it is given their indexes."""
+    """Return True if Optuna can store the choices themselves; otherwise it is given their indexes."""
     return all(isinstance(c, str | int | float | bool | None) for c in choices)
 
 
@@ -186,8 +187,8 @@ def check_space(domains: Mapping[str, DomainSpec], workflow: Workflow, given: Co
 
 
 def fitting_domains(domains: Mapping[str, DomainSpec], workflow: Workflow) -> dict[str, DomainSpec]:
-    """Those domains whose settings a workflow still has: an edit of the graph may have put another node in the place
-    of one, or none."""
+    """Select the domains whose settings a workflow still has: an edit of the graph may have put another node in the
+    place of one, or none."""
     found = dict(domains)
     for address in domains:
         top, _, rest = address.partition(".")

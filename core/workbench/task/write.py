@@ -61,7 +61,7 @@ def written_node(tree: Any) -> Any:
 
 
 def _is_node(tree: Mapping[str, Any]) -> bool:
-    """Whether a mapping is a node: rows of data may have a field `kind`, too."""
+    """Return True if a mapping is a node: rows of data may have a field `kind`, too."""
     kind = tree.get("kind")
     return isinstance(kind, str) and kind in plugins().names("node_kinds") and node_class(kind).primary in ("", *tree)
 
@@ -87,7 +87,7 @@ def file_tree(
     search: Sequence[str],
     baseline: Workflow | None = None,
 ) -> Tree:
-    """The same by parts, without what only code can tell.
+    """The same by parts, without what only running code could show.
 
     Args:
         spec: the file that the workflow comes from, with the policies of files that it refers to.
@@ -135,7 +135,7 @@ def file_tree(
 
 
 def same_kinds(baseline: Workflow, workflow: Workflow) -> bool:
-    """Whether the nodes are of the same kinds, at any depth."""
+    """Return True if the nodes are of the same kinds, at any depth."""
     return _kinds(baseline.nodes) == _kinds(workflow.nodes)
 
 
@@ -211,14 +211,14 @@ _FIGURES = {"score": 4, "usd": 8, "tokens": 1, "latency": 4, "p95_latency": 4}
 def _configuration(
     task: Task, written: Tree, workflow: Workflow, figures: Mapping[str, float], folder: Path
 ) -> dict[str, Any]:
-    """One of the configurations of a file: its figures, and the sections that differ from the file's own (written)."""
+    """Write a configuration of a file: its figures, and the sections that differ from the file's own (written)."""
     own = workflow_tree(task, workflow, folder)
     sections = {key: own[key] for key in ("lm", "nodes") if key in own and own[key] != written.get(key)}
     return {**{name: round(figures[name], digits) for name, digits in _FIGURES.items()}, **sections}
 
 
 def _has_comments(text: str) -> bool:
-    """Whether a YAML text has comments, but for that which names the schema to editors."""
+    """Return True if a YAML text has comments, but for that which names the schema to editors."""
     lines = (line.strip() for line in text.splitlines())
     return any((line.startswith("#") and "yaml-language-server" not in line) or " #" in line for line in lines)
 

@@ -1,4 +1,4 @@
-"""What the suites of a plugin's contract share."""
+"""Shared code of the suites of a plugin's contract."""
 
 from __future__ import annotations
 

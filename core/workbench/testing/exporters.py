@@ -33,7 +33,7 @@ class ExporterCase:
     name: str = "exported"
 
     def files(self) -> dict[str, bytes]:
-        """What an export writes, by path below the folder that holds it."""
+        """Return the files of an export, by path below the folder that holds it."""
         with tempfile.TemporaryDirectory() as folder:
             self.export(self.workflow, Path(folder) / self.name, **self.more)
             return _files(Path(folder))

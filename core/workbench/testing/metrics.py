@@ -56,7 +56,7 @@ class MetricCase:
     free_fields: tuple[str, ...] | None = None
 
     def result(self, prediction: Mapping[str, Any]) -> Any:
-        """What the metric returns for copies of the row and of a prediction. Raises what it raises."""
+        """Call the metric with copies of the row and of a prediction. Raises what it raises."""
         return self.call(copy.deepcopy(self.row), copy.deepcopy(prediction))
 
     def call(self, row: Mapping[str, Any], prediction: Mapping[str, Any]) -> Any:

@@ -90,7 +90,7 @@ class _Watched(Mapping[str, Any]):
 
 
 class _Pool(LMPool):
-    """One model that answers as the case says. It counts requests."""
+    """A model that answers as the case says. It counts requests."""
 
     identity, concurrency, reads_images = "simulated", 8, True
 
@@ -270,7 +270,7 @@ def check_node_needs_no_global_random(case: NodeCase) -> None:
 
 
 def check_node_keeps_no_state(case: NodeCase) -> None:
-    """One node runs many rows at once: a second run of it writes what the first of a new one does."""
+    """A node runs many rows at once: a second run of it writes what the first of a new one does."""
     node = case.make()
     first, second = _outputs(case, node=node), _outputs(case, node=node)
     assert first == second == _outputs(case), (
@@ -279,7 +279,7 @@ def check_node_keeps_no_state(case: NodeCase) -> None:
 
 
 def check_node_keeps_to_its_calls(case: NodeCase) -> None:
-    """One run sends no more requests than `max_calls` says: budgets and estimates rest on it."""
+    """A run sends no more requests than `max_calls` says: budgets and estimates rest on it."""
     sent, most = _run(case).requests, case.make().max_calls
     assert isinstance(most, int) and most >= 0, f"{_name(case)}.max_calls must be a number from 0, not {most!r}"
     assert sent <= most, f"{_name(case)} sent {sent} requests, but max_calls says {most}"

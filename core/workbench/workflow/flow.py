@@ -105,7 +105,7 @@ def _typed(node: NodeKind, side: str) -> Mapping[str, Field]:
 
 
 def _fits(written: Field, read: Field) -> bool:
-    """Whether a field can be read as declared; anything can be read as text."""
+    """Return True if a field can be read as declared; anything can be read as text."""
     if read.type in (str, Any) or written.type == read.type or (written.type, read.type) == (int, float):
         return True
     return bool(written.values and read.values) and set(written.values) <= set(read.values)

@@ -27,7 +27,7 @@ EXCHANGE = "_exchange"
 
 
 class NodeContext(Protocol):
-    """What a running node may use. Everything with an effect goes through it: so it is paid, journalled and traced.
+    """The services for a running node. Everything with an effect goes through it: so it is paid, journalled and traced.
 
     `workbench.Context` implements it, and says what each method raises.
     """
@@ -60,7 +60,7 @@ class NodeContext(Protocol):
         ...
 
     async def shared(self, name: str, open_it: Callable[[], Awaitable[Any]]) -> Any:
-        """What all examples of the run use, e.g. a server: opened at first use, closed with the run."""
+        """Return what all examples of the run share, e.g. a server: opened at first use, closed with the run."""
         ...
 
     async def sandboxed(
@@ -92,7 +92,7 @@ class NodeContext(Protocol):
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a node's own check may know of the rest of the file (`NodeKind.defects`).
+    """The rest of the file, for a node's own check (`NodeKind.defects`).
 
     lm: the model of the workflow, for nodes that name none. names: of all nodes and fields of the file. values:
     by field that only nodes write, the values that it can have, where all its writers list them.
@@ -110,7 +110,7 @@ class NodeConfig(BaseModel):
 
 
 class NodeKind:
-    """One step of a workflow. Subclass it, set `Config` and `primary`, and write `run`.
+    """A step of a workflow. Subclass it, set `Config` and `primary`, and write `run`.
 
     Equal settings share one node, so `run` must keep no state in self. It may raise NodeError (a failure of this
     example, with a kind) or any other error (recorded as a failure under the error's type).
@@ -156,11 +156,11 @@ class NodeKind:
         return ()
 
     def warnings(self) -> list[str]:
-        """What `validate` and `estimate` should say about these settings, e.g. that they cost more than they save."""
+        """List warnings for `validate` and `estimate` about these settings, e.g. that they cost more than they save."""
         return []
 
     def defects(self, around: Surroundings) -> Iterable[Defect]:
-        """What cannot work in these settings although they are valid, for `validate --deep`. Not of nodes inside.
+        """Find defects for `validate --deep`: settings that are valid but cannot work. Not of nodes inside.
 
         It must call, load and start nothing, and be certain: a finding in a workflow that works is a bug.
         """
@@ -178,7 +178,7 @@ class NodeKind:
 
     @property
     def tool_description(self) -> str:
-        """What the node does, in a line for the model of an agent that has it as a tool. Never its instructions."""
+        """Describe the node in a line for the model of an agent that has it as a tool. Never its instructions."""
         return f"Gives {', '.join(self.outputs)}." if self.outputs else ""
 
     @property
@@ -207,22 +207,23 @@ class NodeKind:
 
     @property
     def kept_state(self) -> str | None:
-        """What outlives a row by these settings, as part of a sentence: "the agent keeps its state from row to row".
-        Where something does, the report shows no gain. Not of nodes inside."""
+        """Describe state that outlives a row by these settings, as part of a sentence: "the agent keeps its state from
+        row to row". Where something does, the report shows no gain. Not of nodes inside."""
         return None
 
     @property
     def observed(self) -> bool:
-        """Whether `observe` is to be called: the file leaves out what it would add."""
+        """Return True if `observe` is to be called: the file leaves out what it would add."""
         return False
 
     def external_inputs(self) -> Any:
-        """What the node has read from other workflow files, as plain JSON values; None if nothing. A run is not resumed
-        once that has changed."""
+        """Return what the node has read from other workflow files, as plain JSON values; None if nothing. A run is not
+        resumed once that has changed."""
         return None
 
     def diagram(self) -> Drawing | None:
-        """What `workbench show --mermaid` draws inside the node; None for a plain box. By default the children.
+        """Return the drawing inside the node for `workbench show --mermaid`; None for a plain box. By default the
+        children.
 
         A vertex named like a key of `children` is drawn as that node. Vertices may have the attributes `label` and
         `shape` (box, round or circle), edges a `label`.
@@ -250,8 +251,8 @@ class NodeKind:
         return None
 
     def demo(self, span: Span) -> dict[str, Any]:
-        """One of the node's `demos`, made from a run of it: its inputs and outputs. A node that calls tools adds the
-        messages in between, under the key EXCHANGE: without them the demo would teach to answer without tools."""
+        """Make a demo of the node from a run of it: its inputs and outputs. A node that calls tools adds the messages
+        in between, under the key EXCHANGE: without them the demo would teach to answer without tools."""
         return {**span.inputs, **span.outputs}
 
     async def run(self, inputs: Mapping[str, Any], ctx: NodeContext) -> Mapping[str, Any]:

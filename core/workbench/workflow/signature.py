@@ -41,7 +41,7 @@ _TYPES: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Field:
-    """One field of a signature. values: those that a Literal allows."""
+    """A field of a signature. values: those that a Literal allows."""
 
     name: str
     type: Any = str
@@ -49,7 +49,7 @@ class Field:
 
     @property
     def closed(self) -> bool:
-        """Whether the answer is one short value rather than free text."""
+        """Return True if the answer is one short value rather than free text."""
         return bool(self.values) or self.type in (int, float, bool)
 
     @property
@@ -222,7 +222,7 @@ def _object(node: ast.Dict, text: str, types: Types) -> Any:
 
 
 def _holds_image(kind: Any) -> bool:
-    """Whether a type is the one of images, or made of it."""
+    """Return True if a type is the one of images, or made of it."""
     parts = [*get_args(kind), *(kind.__annotations__.values() if hasattr(kind, "__total__") else ())]
     return kind is Image or any(_holds_image(part) for part in parts)
 

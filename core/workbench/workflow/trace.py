@@ -1,4 +1,4 @@
-"""What happened when a workflow ran on an example: its nodes, their calls, and how it ended."""
+"""The record of a workflow's run on an example: its nodes, their calls, and how it ended."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from workbench.lm import Message, Response
 
 @dataclass(slots=True)
 class CallRecord:
-    """One LM call inside a span. With token ids and log-probabilities it is a step of a rollout.
+    """An LM call inside a span. With token ids and log-probabilities it is a step of a rollout.
 
     tools: that were offered. response_format: of the answer that was asked for. seconds: of its requests. queued: those
     that it waited for a slot, a rate limit or another attempt.
@@ -57,7 +57,7 @@ class EffectRecord:
 
 @dataclass(slots=True)
 class Span:
-    """One run of one node. agent and turn identify the step of a multi-turn, multi-agent rollout.
+    """A run of one node. agent and turn identify the step of a multi-turn, multi-agent rollout.
 
     seconds: from its start to its end, without those in which its calls only waited (`queued`). Calls at the same time
     count once.
@@ -80,7 +80,7 @@ class Span:
     effects: list[EffectRecord] = field(default_factory=list[EffectRecord], compare=False)
 
     def as_dict(self) -> dict[str, Any]:
-        """What the store keeps of it. Prompts are stored with the calls, so here are only answers and counts."""
+        """Return what the store keeps. Prompts are stored with the calls, so here are only answers and counts."""
         out: dict[str, Any] = {"node": self.node, "kind": self.kind, "seconds": round(self.seconds, 4)}
         out["outputs"] = dict(self.outputs)
         out["calls"] = [
@@ -105,7 +105,7 @@ class Span:
 
 @dataclass(slots=True)
 class Trace:
-    """One example through one workflow.
+    """An example through one workflow.
 
     Spans are in the order of the nodes and, within a node, of replica and start. So the order does not depend on which
     of several was faster, and a replay sees the same.
@@ -127,7 +127,7 @@ class Trace:
 
     @property
     def unreadable_calls(self) -> int:
-        """How often the model seems to have called a tool in a form that could not be read."""
+        """Count the tool calls in a form that could not be read."""
         return sum(len(span.notes.get("unreadable_calls", ())) for span in self.spans)
 
     @property

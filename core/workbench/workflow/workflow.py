@@ -199,7 +199,7 @@ class Workflow:
         return list(dict.fromkeys(f for name in graph if not graph.out_degree(name) for f in nodes[name].outputs))
 
     def is_needed(self, name: str) -> bool:
-        """Whether a node has this one under its `needs`."""
+        """Return True if a node has this one under its `needs`."""
         return any(name in needs_of(tree) for tree in self.nodes.values())
 
     def last_writers(self) -> dict[str, list[str]]:

@@ -73,7 +73,7 @@ async def _awaited(result: Any) -> Any:
 
 
 class ToolCall(dspy.Module):
-    """One call of a tool. arguments: the field of each argument. constants: arguments with fixed values."""
+    """A call of a tool. arguments: the field of each argument. constants: arguments with fixed values."""
 
     def __init__(self, tool: Tool, output: str, arguments: Mapping[str, str], constants: Mapping[str, Any]):
         super().__init__()
@@ -178,7 +178,7 @@ class Agent(dspy.Predict):
         raise NodeError("steps", f"no answer within {self.max_steps} steps")
 
     def _result(self, call: Mapping[str, Any]) -> str:
-        """What the model is told about a call."""
+        """Return the message to the model about a call."""
         name, given = call.get("name"), call.get("arguments")
         if not isinstance(name, str) or name not in self.tools:
             return f"error: there is no tool {name!r}; tools: {', '.join(self.tools)}"

@@ -23,7 +23,7 @@ FAILURES = (NodeError, LMError)
 
 @dataclass(frozen=True)
 class Step:
-    """One module of a flow.
+    """A module of a flow.
 
     module: the attribute that holds it. reads: for each field, the steps that may have written it, the first one that
     did counts; without any, it is an input of the program. optional: the program goes on if it fails.
@@ -275,7 +275,7 @@ class Reflect(dspy.Module):
         return answer, *read_score(dict(found.items()))
 
     def _criticism(self, given: Mapping[str, Any], answer: Any, score: Any, feedback: str, number: int) -> str:
-        """What to mend; empty where nothing is found."""
+        """Ask what to fix; empty where nothing is found."""
         if not self.critic:
             return feedback or f"The score is {score:.2f}."
         task = "\n".join(f"{n}: {plain.as_text(given[n])}" for n in self.reads)

@@ -1,5 +1,5 @@
-"""Who may ask: whose secret stands in the path or in a header, that no web page sent the request, and how an agent gets
-its secret: by variables of its environment."""
+"""Access control of the gateway: a secret in the path or in a header, no requests from web pages, and environment
+variables that give an agent its secret."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SECRET = re.compile(r"[A-Za-z0-9_-]{24,200}")
 
 @dataclass(eq=False, slots=True)
 class Admitted:
-    """Who was admitted: the session, its requests in flight, the answers that it may refer to, and turns of models as
+    """An admitted client: the session, its requests in flight, the answers that it may refer to, and turns of models as
     their providers want them back."""
 
     session: GatewaySession
@@ -37,7 +37,8 @@ class Admitted:
 
 
 class Door:
-    """The secrets that lead in. They are looked up by their digest, so that the time it takes tells nothing of them."""
+    """The secrets that lead in. They are looked up by their digest, so that the time it takes reveals nothing about
+    them."""
 
     def __init__(self) -> None:
         self._admitted: dict[bytes, Admitted] = {}
@@ -56,7 +57,7 @@ class Door:
         return made
 
     def dismiss(self, secret: str) -> Admitted | None:
-        """Who had the secret, which leads nowhere from now on."""
+        """Revoke a secret, and return the client that had it."""
         return self._admitted.pop(_digest(secret), None)
 
     def dismiss_all(self) -> list[Admitted]:
@@ -68,7 +69,7 @@ class Door:
         return [*self._admitted.values()]
 
     def find(self, in_path: str | None, headers: Mapping[str, str]) -> Admitted:
-        """Whose request it is, by the path or else by its keys. Raises Refused (401).
+        """Find the client of a request, by the path or else by its keys. Raises Refused (401).
 
         A key that is nobody's does not matter beside a path that is somebody's: an agent may have one of its own in its
         configuration. A key that is another session's, or was, does.
@@ -109,7 +110,7 @@ def in_address(host: str) -> str:
 
 
 def own_names(host: str, port: int) -> frozenset[str]:
-    """What a client on this machine may call a gateway that listens there."""
+    """List the names by which a client on this machine may address a gateway that listens there."""
     return frozenset(f"{name}:{port}" for name in ("127.0.0.1", "localhost", host.lower()))
 
 

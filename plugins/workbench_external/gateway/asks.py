@@ -1,4 +1,4 @@
-"""What an agent asks, in our terms; who answers; and what an agent is told that gets no answer."""
+"""Requests of agents in our terms, the sessions that answer them, and refusals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from workbench_external.gateway.view import View
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What an agent asks a model.
+    """An agent's request to a model.
 
     The same request gives an equal Ask, whatever its API: nothing in it is drawn or comes from a clock.
 
@@ -45,14 +45,14 @@ class Ask:
 
     @property
     def content(self) -> Any:
-        """What identifies the request, but for the model: equal for equal ones."""
+        """Identify the request, except for the model: equal for equal requests."""
         if self.native is not None:
             return self.native.as_dict()
         return [self.messages, self.tools, self.settings, self.samples]
 
 
 class Refused(Exception):
-    """A request that gets no answer. The agent is told in the form of the API that it used.
+    """A request that gets no answer. The agent gets it in the form of its API.
 
     Args:
         status: of HTTP.
@@ -91,7 +91,7 @@ _FINAL = {"budget", "ended", "internal"}
 
 
 class GatewaySession(Protocol):
-    """Who stands behind a secret: a row of a run, or a client of a served workflow.
+    """The session behind a secret: a row of a run, or a client of a served workflow.
 
     A call is cancelled when the agent hangs up, and when the secret is dismissed. A session that takes requests as
     they are (`Ask.native`) has `passes = True`, and may have `forward(method, path, body, headers, ask)` for paths that
@@ -114,8 +114,8 @@ class GatewaySession(Protocol):
 
 
 def refusal_of(error: Exception) -> Refused:
-    """What an agent is told of an error of ours. Messages of servers and of Python stay here: they may name files,
-    addresses and keys."""
+    """Turn an error of ours into a refusal for the agent. Messages of servers and of Python stay here: they may name
+    files, addresses and keys."""
     match error:
         case Refused():
             return error

@@ -198,7 +198,7 @@ def write_models(names: Sequence[str]) -> dict[str, Any]:
 
 
 def write_model(name: str) -> dict[str, Any]:
-    """One entry of the list of models."""
+    """An entry of the list of models."""
     return {"id": name, "object": "model", "created": 0, "owned_by": "workbench"}
 
 

@@ -1,4 +1,4 @@
-"""What each path of the two APIs does: a body in, an answer or events out; no HTTP."""
+"""The paths of the two APIs: a body in, an answer or events out; no HTTP."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ Answer = Callable[[Admitted, Asked], Awaitable[Body | Iterator[Event] | Passed]]
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How an API writes an error: as a body, and in a stream that has begun. named: events have names, `event: ...`."""
+    """The form of errors in an API: as a body, and in a stream that has begun. named: events have names, `event:
+    ...`."""
 
     write_error: Callable[[Refused], Body]
     fail_stream: Callable[[Refused], Body]
@@ -153,7 +154,7 @@ def _missing(asked: Asked) -> Passed:
 
 
 async def _forwarded(who: Admitted, asked: Asked, number: str = "", ask: Ask | None = None) -> Passed | None:
-    """What the server of the session's model answers; None where there is none with such a path.
+    """Return the answer of the server of the session's model; None where there is none with such a path.
 
     number: of an answer, which is not asked for there if we have written it. ask: the request, if its texts may be
     replaced.

@@ -36,7 +36,7 @@ class MessageWriter:
         self._begun = self._open = False
 
     def expect(self, responses: Sequence[Response]) -> None:
-        """The tokens of the prompt are told at the beginning."""
+        """Write the number of prompt tokens at the beginning."""
         (self._expected,) = responses
 
     def add(self, piece: Piece, sample: int = 0) -> Iterator[Event]:

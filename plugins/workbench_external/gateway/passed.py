@@ -25,7 +25,7 @@ _HEADERS = ("anthropic-beta", "anthropic-version", "openai-beta")
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """What a server answered."""
+    """An answer of a server."""
 
     raw: bytes
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -39,7 +39,7 @@ class Passed:
 
 
 def passed_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Those that pass with a request."""
+    """Select the headers that pass with a request."""
     return {name: value for name in _HEADERS if (value := headers.get(name)) is not None}
 
 
@@ -174,5 +174,5 @@ def read_passed(ask: Ask, found: Passed) -> tuple[str, tuple[Message, ...]] | No
 
 
 def conversation_of(ask: Ask) -> tuple[Message, ...]:
-    """What was said in a request that passes, without its instructions."""
+    """Extract the conversation of a request that passes, without its instructions."""
     return tuple(without_places([m for m in ask.messages if m["role"] not in ("system", "developer")]))

@@ -66,7 +66,7 @@ class ResponseWriter:
         self._whole: dict[str, Any] = {}
 
     def expect(self, responses: Sequence[Response]) -> None:
-        """The log-probabilities of tokens are told with the text."""
+        """Write the log-probabilities of tokens with the text."""
         (self._expected,) = responses
 
     def add(self, piece: Piece, sample: int = 0) -> Iterator[Event]:

@@ -59,7 +59,7 @@ class StoredAnswers:
             self._forget(next(iter(self._kept)))
 
     def wrote(self, number: str) -> bool:
-        """Whether an answer was written here, and not by the model's own server."""
+        """Return True if an answer was written here, and not by the model's own server."""
         return number in self._kept and self._kept[number][0] is not None
 
     def earlier(self, body: Mapping[str, Any]) -> tuple[Message, ...]:
@@ -109,7 +109,7 @@ def _not_kept(number: str, place: str) -> Refused:
 
 
 def refuse_background(body: Mapping[str, Any]) -> None:
-    """Raise Refused (400) for an answer that comes later, whose cost nobody would be told."""
+    """Raise Refused (400) for an answer that comes later, whose cost would not be recorded."""
     f.refuse_set(body, {"background": RESPONSES[""].refused["background"]})
 
 

@@ -1,4 +1,4 @@
-"""What models' providers sent with their calls, put back where an agent sends a turn again.
+"""Provider data of earlier calls, put back where an agent sends a turn again.
 
 Providers refuse the next request without what they added: signatures, thoughts, blocks of thinking. Agents drop it,
 since no API of the gateway has a place for it.

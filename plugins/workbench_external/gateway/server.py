@@ -119,7 +119,7 @@ class Gateway:
         return variables_for(url, secret, os.environ if inherited is None else inherited)
 
     async def drain(self, seconds: float) -> int:
-        """Let requests in flight end; new ones are told to try again (503). Returns how many had not ended in time."""
+        """Let requests in flight end; new ones are refused with 503. Returns how many had not ended in time."""
         self._draining = True
         tasks = {task for who in self._door.everybody() for task in who.requests}
         return len((await asyncio.wait(tasks, timeout=seconds))[1]) if tasks else 0

@@ -27,7 +27,7 @@ encode = json.JSONEncoder(separators=(",", ":"), default=dict).encode
 
 
 class Stream:
-    """One streamed answer on its way to an agent. told: notes an error, and makes of it what the agent is told.
+    """A streamed answer on its way to an agent. told: notes an error, and makes the agent's refusal of it.
 
     Pieces pass as they come. Another answer that takes long is preceded by comments, lest the agent gives up; one that
     is there at once, or fails, has a status of its own, by which the agent knows whether to try again.
@@ -157,7 +157,7 @@ class Stream:
 
 
 def as_it_came(answer: Passed) -> web.Response:
-    """What another server answered, in one piece."""
+    """Return the answer of another server in one piece."""
     from aiohttp import web
 
     return web.Response(body=answer.raw, status=answer.status, headers={"Content-Type": answer.type, **answer.headers})

@@ -1,5 +1,4 @@
-"""What becomes of each field of a request that goes from one API to another. To a server of the same API all pass as
-they are, and nothing of this holds.
+"""The translation of each request field from one API to another. Requests to a server of the same API pass unchanged.
 
 Carried: the model's server is told, in its own words. Dropped: it changes no answer, only what is kept, told or paid.
 Refused: it would change the answer, and cannot be carried; the agent gets status 400, the name and what to send

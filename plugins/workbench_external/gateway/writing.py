@@ -1,4 +1,4 @@
-"""What the writers of the three APIs have in common: each folds the pieces of an answer into events, and into a body.
+"""The common part of the writers of the three APIs: each folds the pieces of an answer into events, and into a body.
 
 So an answer that is there as a whole, one that is replayed and one that comes piece by piece are written by the same
 lines.
@@ -24,7 +24,7 @@ class Writer(Protocol):
     def __init__(self, body: Body) -> None: ...
 
     def expect(self, responses: Sequence[Response]) -> None:
-        """Be told what is to come, where that is known: tokens stand at the beginning of some answers."""
+        """Note what is to come, where that is known: some answers begin with the number of tokens."""
         ...
 
     def add(self, piece: Piece, sample: int = 0) -> Iterator[Event]:

@@ -31,7 +31,7 @@ class Cut(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """What of a text stands in a source: from where to where, and as a template.
+    """The part of a text that is in a source: its position, and its template.
 
     own: the spans of its constants. What stands in its fields may be a piece of its own.
     """
@@ -74,8 +74,8 @@ def cut_slots(found: Mapping[str, Mapping[str, Any]], sources: Sources, vendor: 
 
 
 def is_vendors(place: str, match: str, kinds: Collection[str], sources: Sources) -> bool:
-    """Whether a text that cannot be written is somebody else's: others of its kind stand in the source, and nothing of
-    it does. Where no message does, the source is elsewhere, and all may be the user's.
+    """Return True if a text that cannot be written is somebody else's: others of its kind stand in the source, and
+    nothing of it does. Where no message does, the source is elsewhere, and all may be the user's.
 
     Args:
         place: of its slot.

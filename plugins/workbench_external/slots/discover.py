@@ -130,7 +130,7 @@ def _framed(groups: Sequence[dict[str, set[int]]]) -> list[dict[str, set[int]]]:
 
 
 def _differs(group: Mapping[str, set[int]]) -> bool:
-    """Whether no text of a group was said in two rows."""
+    """Return True if no text of a group was said in two rows."""
     return all(len(rows) == 1 for rows in group.values())
 
 
@@ -227,7 +227,7 @@ def parameters_of(function: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
 
 
 def at(function: Mapping[str, Any], path: Sequence[str]) -> Mapping[str, Any]:
-    """What stands at a path that `parameters_of` gave."""
+    """Return the value at a path of `parameters_of`."""
     for part in path:
         function = function[part]
     return function

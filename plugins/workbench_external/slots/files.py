@@ -26,7 +26,7 @@ def replace_files(folder: Path, slots: Iterable[tuple[str, Slot]]) -> list[str]:
 
 
 def is_as_found(path: Path, slot: Slot) -> bool:
-    """Whether a file has the text that the slot replaces. A slot that says nothing of it replaces any."""
+    """Return True if a file has the text that the slot replaces. A slot that says nothing of it replaces any."""
     if not slot.match:
         return True
     try:

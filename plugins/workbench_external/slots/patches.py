@@ -162,10 +162,11 @@ class Patches:
                 turns += [{"role": "user", "content": ask(demo)}, {"role": "assistant", "content": self._answer(demo)}]
             patched.messages[place:place] = turns
             return
-        patched.missed.append("demos: no message of the user holds an input")
+        patched.missed.append("demos: no user message contains an input")
 
     def _as_question(self, own: str, text: str, inputs: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], str] | None:
-        """What makes a demo's question in the words of a message; None for a message that holds no input.
+        """Return a function that writes a demo's question in the words of a message; None for a message that holds no
+        input.
 
         The template of a slot says where the inputs stand; without one they are found by their values, if these are
         not so short that they may stand there by chance.

@@ -44,7 +44,8 @@ class Template:
         self.text, self.constants, self.names = text, parts[0::2], parts[1::2]
 
     def match(self, text: str) -> dict[str, str] | None:
-        """What stands in the holes of a text; None if it is another text. Each constant is found at its first place."""
+        """Match a text and return the contents of its holes; None if it is another text. Each constant is found at its
+        first place."""
         first, *rest = self.constants
         if not rest:
             return {} if text == first else None

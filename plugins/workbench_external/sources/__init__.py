@@ -69,7 +69,7 @@ def describe_syntax(path: Path) -> str:
     if (language := _FOREIGN.get(path.suffix.lower())) is not None:
         return f"texts in {language} are not written"
     if _OF_COMMANDS.fullmatch(path.name):
-        return "what stands there may be a command, and is not written"
+        return "the text there may be a command, and is not written"
     if path.suffix.lower() in _READERS:
         return "the file cannot be read as what its name says"
     return f"the syntax of '{path.suffix or path.name}' is not known here"

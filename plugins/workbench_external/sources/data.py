@@ -140,7 +140,7 @@ def _as_yaml_escape(char: re.Match[str]) -> str:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether a text needs no quotes, wherever it stands."""
+    """Return True if a text needs no quotes, wherever it stands."""
     if not re.fullmatch(r"[A-Za-z][\w .;()/'-]*[\w.)]", text):
         return False
     return yaml.safe_load(text) == text
@@ -168,7 +168,7 @@ def read_notebook(source: str) -> Iterator[Passage]:
 
 
 def _first_of(source: str, line: str, at: int) -> str:
-    """How a line is written in the notebook."""
+    """Return the form of a line in the notebook."""
     written = json.dumps(line, ensure_ascii=False)
     return written if written in source[at:] else json.dumps(line)
 

@@ -139,7 +139,7 @@ class Sources:
         return found
 
 
-_COMPOSED = "its words stand there in another form than it is sent in"
+_COMPOSED = "its form there differs from the one that is sent"
 
 
 def find_files(folder: Path, hidden_files: Collection[str] = ()) -> Iterator[Path]:
@@ -160,7 +160,7 @@ def _longest_word(match: str) -> str:
 
 
 def way_to_write(reading: Passage, match: str, template: Template) -> Callable[[str], str] | None:
-    """How another text is written in place of one; None if the passage is another text.
+    """Return a function that writes another text in place of one; None if the passage is another text.
 
     match: the text, as its slot has it. template: of the same without the space around it.
     """

@@ -193,14 +193,14 @@ class _Reader:
 
 
 def _is_name(tokens: Sequence[Token], at: int) -> bool:
-    """Whether a string is the name of a property, or of a module."""
+    """Return True if a string is the name of a property, or of a module."""
     before = tokens[at - 1].text if at else ""
     behind = tokens[at + 1].text if at + 1 < len(tokens) else ""
     return before in ("from", "import") or (before in ("{", ",") and behind == ":")
 
 
 def _is_attribute(tokens: Sequence[Token], at: int) -> bool:
-    """Whether a string is an attribute of JSX: `name="text"` before a further name or the end of a tag."""
+    """Return True if a string is an attribute of JSX: `name="text"` before a further name or the end of a tag."""
     if at < 2 or tokens[at - 1].text != "=" or tokens[at - 1].end != tokens[at].start or at + 1 >= len(tokens):
         return False
     behind = tokens[at + 1]
@@ -208,7 +208,7 @@ def _is_attribute(tokens: Sequence[Token], at: int) -> bool:
 
 
 def _ends_operand(tokens: Sequence[Token], at: int, place: int) -> bool:
-    """Whether an operand that begins at `at` ends before a place: at a question, or a further name."""
+    """Return True if an operand that begins at `at` ends before a place: at a question, or a further name."""
     token = tokens[place]
     if token.text in ("?", "!"):
         return place + 1 < len(tokens) and tokens[place + 1].text != "."

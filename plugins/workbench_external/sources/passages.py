@@ -12,7 +12,7 @@ class CannotWrite(Exception):
 
 @dataclass(frozen=True)
 class Field:
-    """What is filled in when the program runs.
+    """A field that is filled in when the program runs.
 
     source: in the words of the file. level: of which form of texts it is, as of f-strings or templates. ordered: it is
     filled by its place, as `%s`, so that it can neither move nor go.
@@ -90,7 +90,7 @@ def split_at(parts: Sequence[Part], mark: str) -> list[tuple[Part, ...]]:
 
 
 def newline_of(source: str) -> str:
-    """How the lines of a file end."""
+    """Return the line ending of a file."""
     return "\r\n" if "\r\n" in source else "\n"
 
 
@@ -105,5 +105,5 @@ def write_list(source: str, start: int, elements: Iterable[str], step: str) -> s
 def only_text(parts: Sequence[Part], what: str) -> str:
     """The text of parts without fields. Raises CannotWrite. what: of which the text is."""
     if any(isinstance(part, Field) for part in parts):
-        raise CannotWrite(f"{what} holds no fields")
+        raise CannotWrite(f"{what} has no fields")
     return "".join(part for part in parts if isinstance(part, str))

@@ -1,4 +1,4 @@
-"""Who is answered, and under which headers: the name that was asked for, the token, and what a browser may do."""
+"""Access control and headers: the requested host name, the token, and the permissions of a browser."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class Access:
 
     @property
     def cookie(self) -> str | None:
-        """What a browser keeps in place of the token, which it does not tell."""
+        """Return the cookie that a browser keeps in place of the token, which it does not reveal."""
         return None if self.token is None else _digest(self.token, "cookie")
 
     def knows_host(self, header: str, server: str | None) -> bool:
-        """Whether a request for this name is answered. A page of somebody else whose name was made to lead here (DNS
-        rebinding) still sends its own name. server: the address at which the request came in."""
+        """Return True if a request for this name is answered. A page of somebody else whose name was made to lead here
+        (DNS rebinding) still sends its own name. server: the address at which the request came in."""
         found = _HOST.fullmatch(header)
         return found is not None and found[1].lower() in self._names(server)
 
@@ -113,7 +113,7 @@ class Guard:
         pairs = parse_qsl(asked.url.query, keep_blank_values=True)
         shown = [value for name, value in pairs if name == "token"]
         if asked.scope["method"] not in ("GET", "HEAD") or not any(_same(one, self.access.token) for one in shown):
-            text = "Open the address that `workbench view` has printed: it holds the token.\n"
+            text = "Open the address that `workbench view` printed, with the token.\n"
             return PlainTextResponse(text, 401, {"www-authenticate": "Bearer"})
         rest = urlencode([(name, value) for name, value in pairs if name != "token"])
         # One slash: a path of two would be the name of another server.

@@ -72,7 +72,7 @@ def list_comparisons(
 
 
 def is_branch_of(order: Mapping[str, Any], candidate: str) -> bool:
-    """Whether an order began a run at this candidate."""
+    """Return True if an order began a run at this candidate."""
     return order["kind"] == "branch" and order["data"].get("candidate") == candidate
 
 

@@ -1,4 +1,4 @@
-"""The rows of a run's data, as far as the database tells: copies, clusters, and rows that stand in two splits."""
+"""The rows of a run's data, as far as the database has them: copies, clusters, and rows in two splits."""
 
 from __future__ import annotations
 

@@ -33,8 +33,8 @@ MOST_NAME, MOST_TEXT = 60, 20_000
 
 @dataclass(frozen=True)
 class _Labelled:
-    """What a page asks for, in its order. answers: of a run, with the judge's scores. named: the file that its workflow
-    reads. judged: whether a judge gave the scores."""
+    """The answers that a page asks for, in its order. answers: of a run, with the judge's scores. named: the file that
+    its workflow reads. judged: whether a judge gave the scores."""
 
     where: str
     title: str
@@ -92,7 +92,7 @@ def _in_order(found: RunAnswers) -> tuple[RunAnswers, list[Item]]:
 def _of_rows(site: Site) -> _Labelled:
     rows, place = site.labels.rows, site.labels.row_labels
     if rows is None or place is None:
-        raise NotFound("No file of rows is labelled here; start the page with: workbench view --rows FILE.")
+        raise NotFound("No file of rows is labelled here; start the page with: workbench view --answers FILE.")
     items = site.remember(("rows", rows.stat().st_mtime_ns), lambda: order_items(file_items(rows, site.labels.field)))
     return _Labelled("/label", f"Label the rows of {rows.name}", None, items, place)
 
@@ -141,7 +141,7 @@ def _write(site: Site, found: _Labelled, form: Mapping[str, str]) -> str:
     if not name:
         raise Refused("Who labels? Give a name.", 422)
     if not any((item.row, item.key) == (row, key) for item in found.items):
-        raise Refused("There is no such answer: load the page anew.", 422)
+        raise Refused("There is no such answer. Reload the page.", 422)
     edit, comment = (form.get(field, "").replace("\r\n", "\n").strip() for field in ("edit", "comment"))
     if max(len(edit), len(comment)) > MOST_TEXT:
         raise Refused(f"A text has at most {MOST_TEXT} characters.", 413)

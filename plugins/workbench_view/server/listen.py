@@ -14,7 +14,7 @@ from workbench.errors import SpecError
 
 
 class _Server(uvicorn.Server):
-    """One that says when it listens, ends with a signal, and does not send it on."""
+    """A server that reports when it is listening, ends with a signal, and does not send it on."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]):
         super().__init__(config)

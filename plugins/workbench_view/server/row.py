@@ -90,8 +90,11 @@ def draw_timeline(spans: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def mark_deciding(spans: Sequence[Mapping[str, Any]], findings: Sequence[Mapping[str, Any]]) -> set[int]:
-    """The places of the spans that a diagnosis names. Steps are counted as `workbench attribute` counts them: a call of
-    a model, or a node that makes none. Where the count leads to another node, all spans of the node are meant."""
+    """Find the positions of the spans that diagnoses name.
+
+    A step is a call of a model, or a node that makes none, as in `workbench agent attribute`. Where the count leads to
+    another node, all spans of the node are meant.
+    """
     steps = [place for place, span in enumerate(spans) for _ in (span.get("calls") or (None,))]
     marked = set[int]()
     for one in findings:

@@ -123,14 +123,14 @@ def _matches(
 
 
 def side_of(before: float | None, after: float | None) -> tuple[str, ...]:
-    """Whether a row was won or lost against the baseline."""
+    """Return if a row was won or lost against the baseline."""
     if before is None or after is None:
         return ()
     return ("same",) if before == after else ("changed", "won" if after > before else "lost")
 
 
 def read_decided(store: Store, run: str, candidate: str) -> dict[str, list[str]]:
-    """By row, the nodes that runs of `workbench attribute` found to have decided its failure."""
+    """By row, the nodes that runs of `workbench agent attribute` found to have decided its failure."""
     found: dict[str, list[str]] = {}
     for row in list_attributions(store):
         report = read_report(row) or {}
@@ -171,7 +171,7 @@ def _described(
     before: Mapping[str, float | None],
     decided: Mapping[str, Sequence[str]],
 ) -> list[dict[str, Any]]:
-    """What a list tells of some rows, in their order."""
+    """Describe rows for a list, in their order."""
     inputs, made = read_inputs(site, store, row), dict[str, dict[str, Any]]()
     parts = ("cost", "prediction", "fields")
     for one in read_rows(store, row, report, candidate, split=split, examples=names, parsed=parts):

@@ -66,7 +66,7 @@ def _matches(head: Any, asked: Mapping[str, str]) -> bool:
 
 
 def describe_run(store: Store, row: Any) -> dict[str, Any]:
-    """What a list tells of a run."""
+    """Describe a run for a list."""
     report, kind = read_report(row) or {}, kind_of(row)
     return {
         "run": row["run"],

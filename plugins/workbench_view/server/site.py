@@ -1,4 +1,4 @@
-"""What all pages share: the database, the templates, and how a page or a change is answered."""
+"""Shared state of all pages: the database, the templates, and how a page or a change is answered."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 @dataclass(frozen=True)
 class LabelFiles:
-    """What is labelled, and where labels go.
+    """The files of answers to label, and of the labels.
 
     run_labels: the file for answers of runs. rows: a file of rows to label besides; row_labels: the file for these.
     field: of the rows, that holds the answer.
@@ -120,7 +120,9 @@ class Site:
         except Exception as error:
             number = secrets.token_hex(4)
             self.log(f"{number} {request.url.path}: {type(error).__name__}: {error}")
-            return self.error(request, 500, f"This page cannot be made; the terminal says why, under {number}.")
+            return self.error(
+                request, 500, f"This page cannot be shown. The reason is in the terminal, under {number}."
+            )
         finally:
             self._release(store)
 
@@ -177,7 +179,8 @@ class Site:
         return self.render(request, "error.html", status, message=message, status=status, run=run)
 
     def remember(self, key: Any, make: Callable[[], Any]) -> Any:
-        """What was made before under this key: drawings of finished runs, and rows of data that did not change."""
+        """Return what was made before under this key: drawings of finished runs, and rows of data that did not
+        change."""
         if key not in self._kept:
             if len(self._kept) >= 64:
                 self._kept.pop(next(iter(self._kept)), None)

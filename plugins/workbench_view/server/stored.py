@@ -1,4 +1,4 @@
-"""What several pages read of stored rows."""
+"""Reads of stored rows for several pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`workbench attribute`: runs and files, what a second call pays, and what is said to who types it wrongly."""
+"""`workbench agent attribute`: runs and files, what a second call pays, and what is said to who types it wrongly."""
 
 from __future__ import annotations
 
@@ -299,7 +299,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Script:
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(cli, ["attribute", *arguments])
+    return CliRunner().invoke(cli, ["agent", "attribute", *arguments])
 
 
 def write_who_and_when(folder: Path) -> Path:
@@ -340,8 +340,12 @@ def test_json_holds_what_the_table_does(scripted: Script, tmp_path: Path) -> Non
 
 def test_a_budget_that_does_not_last_exits_with_1_and_says_how_to_go_on(scripted: Script, tmp_path: Path) -> None:
     place = write_who_and_when(tmp_path)
-    done = run(str(place), "--lm", "openai/m", "--db", str(tmp_path / "w.db"), "--calls", "1")
-    assert done.exit_code == 1 and "a higher --calls" in done.output and "No diagnosis of 2 logs: budget" in done.output
+    done = run(str(place), "--lm", "openai/m", "--db", str(tmp_path / "w.db"), "--budget-calls", "1")
+    assert (
+        done.exit_code == 1
+        and "a higher --budget-calls" in done.output
+        and "No diagnosis for 2 logs: budget" in done.output
+    )
 
 
 def test_a_slow_judge_has_time_and_is_asked_one_thing_at_a_time(
@@ -382,7 +386,7 @@ def test_a_model_that_only_an_untrusted_run_names_is_not_asked(
     monkeypatch.delenv("WORKBENCH_TRUST")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(evaluated / "config"))
     with pytest.raises(SystemExit) as ended:
-        main(["attribute", "last", "--db", str(evaluated / "w.db")])
+        main(["agent", "attribute", "last", "--db", str(evaluated / "w.db")])
     assert ended.value.code == 2 and "is not trusted yet" in capsys.readouterr().err
     assert not scripted.requests
     scripted.say = lambda request: "Agent: plan\nStep: 0"
@@ -414,8 +418,8 @@ def test_text_of_a_log_and_of_the_judge_cannot_forge_lines(scripted: Script, tmp
         (["log.json", "--method", "all_at_once"], "all-at-once"),
         (["log.json", "--format", "phoenix"], "no format 'phoenix'"),
         (["log.json", "--row", "x"], "this is a file of logs"),
-        (["log.json", "--api-base", "http://127.0.0.1:1/v1"], "--lm names"),
-        (["log.json", "--method", "lexical", "--votes", "3"], "--votes is not for --method lexical"),
+        (["log.json", "--api-base", "http://127.0.0.1:1/v1"], "needs --lm"),
+        (["log.json", "--method", "lexical", "--votes", "3"], "--votes cannot be combined with --method lexical"),
         (["log.json"], "Name it with --lm MODEL"),
         (["last", "--format", "otel"], "this is a run of workbench"),
         (["last", "--db", "none.db"], "none.db"),
@@ -429,7 +433,7 @@ def test_a_wrong_argument_is_answered_with_what_to_write(
     (tmp_path / "log.json").write_text(json.dumps({"history": [{"name": "A", "content": "x"}]}))
     (tmp_path / "w.yaml").write_text(json.dumps(WORKFLOW))
     with pytest.raises(SystemExit) as ended:
-        main(["attribute", *arguments])
+        main(["agent", "attribute", *arguments])
     assert ended.value.code == 2 and said in capsys.readouterr().err
     assert not (tmp_path / "workbench.db").exists()
 
@@ -440,7 +444,7 @@ def test_a_refused_answer_is_a_failure_in_the_table(scripted: Script, tmp_path: 
     path.write_text(json.dumps({"history": [{"name": "A", "content": "x"}]}))
     done = run(str(path), "--lm", "openai/m", "--db", str(tmp_path / "w.db"))
     assert done.exit_code == 1 and "refused: the judge refused" in done.output
-    assert "No diagnosis of 1 logs: refused" in done.output
+    assert "No diagnosis for 1 logs: refused" in done.output
 
 
 def test_an_attribution_has_no_candidate_to_export(logs: list[Log], tmp_path: Path) -> None:
@@ -451,5 +455,5 @@ def test_an_attribution_has_no_candidate_to_export(logs: list[Log], tmp_path: Pa
 
 def test_an_attribution_is_found_by_its_tag(logs: list[Log], tmp_path: Path) -> None:
     run, db = judged(logs, tmp_path, Script(rule)).run, str(tmp_path / "w.db")
-    assert CliRunner().invoke(cli, ["tag", run, "why", "--db", db]).exit_code == 0
+    assert CliRunner().invoke(cli, ["runs", "tag", run, "why", "--db", db]).exit_code == 0
     assert f"run {run}" in CliRunner().invoke(cli, ["show", "why", "--db", db]).stdout

@@ -1,4 +1,4 @@
-"""`workbench attribute --method replay` and `spectrum`, on runs with a planted fault."""
+"""`workbench agent attribute --method replay` and `spectrum`, on runs with a planted fault."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def database(file: Path, models: Models, tmp_path: Path) -> Path:
 
 
 def attribute(database: Path, *flags: str) -> Result:
-    return CliRunner().invoke(cli, ["attribute", "last", "--db", str(database), *flags])
+    return CliRunner().invoke(cli, ["agent", "attribute", "last", "--db", str(database), *flags])
 
 
 def last_json(done: Result) -> dict[str, Any]:
@@ -121,8 +121,8 @@ def test_a_diagnosis_is_of_the_run_and_the_workflow_that_were_examined(
 
 def test_a_replay_whose_budget_ends_exits_with_1_and_goes_on_with_more(database: Path) -> None:
     flags = ("--method", "replay", "--lm", STRONG, "--api-base", "http://127.0.0.1:9/v1")
-    short = attribute(database, *flags, "--calls", "5")
-    assert short.exit_code == 1 and "budget: it did not last" in short.output
+    short = attribute(database, *flags, "--budget-calls", "5")
+    assert short.exit_code == 1 and "budget: it ran out" in short.output
     rest = last_json(attribute(database, *flags, "--json"))
     assert all("failure" not in row for row in rest["rows"])
 
@@ -145,9 +145,9 @@ def test_spectrum_ranks_nodes_without_a_call(database: Path, models: Models) -> 
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--method", "replay"], "another model one must be named"),
+        (["--method", "replay"], "a model must be named"),
         (["--method", "spectrum", "--passing", "0"], "there is nothing to compare"),
-        (["--repair", "label"], "--repair is not for --method all-at-once"),
+        (["--repair", "label"], "--repair cannot be combined with --method all-at-once"),
         (["--method", "replay", "--lm", STRONG, "--row", "r99"], "no train or val row 'r99'"),
     ],
 )
@@ -159,8 +159,8 @@ def test_wrong_use_is_said(flags: list[str], words: str, database: Path) -> None
 
 def test_files_of_logs_cannot_be_repeated(tmp_path: Path) -> None:
     (tmp_path / "log.json").write_text("{}")
-    done = CliRunner().invoke(cli, ["attribute", str(tmp_path / "log.json"), "--method", "replay"])
-    assert done.exit_code == 2 and "is for a run of workbench" in done.output
+    done = CliRunner().invoke(cli, ["agent", "attribute", str(tmp_path / "log.json"), "--method", "replay"])
+    assert done.exit_code == 2 and "needs a run of workbench" in done.output
 
 
 def test_sealed_rows_are_not_repeated(file: Path, models: Models, tmp_path: Path) -> None:

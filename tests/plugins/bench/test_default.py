@@ -1,4 +1,4 @@
-"""What `workbench bench` compares: chains, the default, and differences by an interval that fits them."""
+"""What `workbench plugin bench` compares: chains, the default, and differences by an interval that fits them."""
 
 from __future__ import annotations
 
@@ -39,10 +39,12 @@ def test_the_default_of_a_world_is_a_file_that_names_no_optimizer() -> None:
 
 @pytest.mark.slow
 def test_a_chain_and_the_default_stand_in_the_table() -> None:
-    flags = ["--world", "facets", "--budget", "400", "--seeds", "2", "--jobs", "1", "--json"]
-    done = CliRunner().invoke(cli, ["bench", *flags, "--optimizers", "default,[{optuna: {trials: 2}}, random]"])
+    flags = ["--world", "facets", "--budget-calls", "400", "--seeds", "2", "--jobs", "1", "--json"]
+    done = CliRunner().invoke(
+        cli, ["plugin", "bench", *flags, "--optimizers", "default,[{optuna: {trials: 2}}, random]"]
+    )
     assert done.exit_code == 0 and '"default"' in done.output and '"optuna(trials=2) + random"' in done.output
-    wrong = CliRunner().invoke(cli, ["bench", *flags, "--optimizers", "[optuna, no_such]"])
+    wrong = CliRunner().invoke(cli, ["plugin", "bench", *flags, "--optimizers", "[optuna, no_such]"])
     assert wrong.exit_code != 0 and "no_such" in str(wrong.exception)
 
 

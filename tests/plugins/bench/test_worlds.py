@@ -94,7 +94,7 @@ def test_the_command_compares_with_random_and_draws(tmp_path: Path) -> None:
         "retrieval",
         "--optimizers",
         "bootstrap",
-        "--budget",
+        "--budget-calls",
         "225,400",
         "--seeds",
         "2",
@@ -104,7 +104,7 @@ def test_the_command_compares_with_random_and_draws(tmp_path: Path) -> None:
         "--plot",
         str(tmp_path / "plot.svg"),
     ]
-    done = CliRunner().invoke(cli, ["bench", *flags])
+    done = CliRunner().invoke(cli, ["plugin", "bench", *flags])
     assert done.exit_code == 0, done.output
     first, second = [json.loads(line) for line in done.stdout.splitlines()]
     assert (first["world"], first["budget"], second["budget"], first["seeds"]) == ("retrieval", 225, 400, 2)
@@ -167,11 +167,11 @@ def test_the_proposer_takes_over_an_advice() -> None:
 
 @pytest.mark.slow
 def test_optimizers_may_have_parameters(tmp_path: Path) -> None:
-    flags = ["--world", "null", "--budget", "200", "--seeds", "2", "--jobs", "1", "--json"]
+    flags = ["--world", "null", "--budget-calls", "200", "--seeds", "2", "--jobs", "1", "--json"]
     optimizers = (
         "random,{optuna: {sampler: random, trials: 3}},optuna: {trials: 3},{fgo: {part_size: 8, inner: {optuna: {}}}}"
     )
-    found = CliRunner().invoke(cli, ["bench", *flags, "--optimizers", optimizers])
+    found = CliRunner().invoke(cli, ["plugin", "bench", *flags, "--optimizers", optimizers])
     assert found.exit_code == 0, found.output
     assert list(json.loads(found.stdout)["results"]) == [
         "random",
@@ -187,13 +187,13 @@ def test_optimizers_may_have_parameters(tmp_path: Path) -> None:
     [
         (["--world", "facet"], "Did you mean 'facets'?"),
         (["--optimizers", "optna"], "Did you mean 'optuna'?"),
-        (["--budget", "many"], "'many' is not a budget"),
-        (["--budget", "100"], "160 calls"),
+        (["--budget-calls", "many"], "'many' is not a number of calls"),
+        (["--budget-calls", "100"], "160 calls"),
         (["--plot", "a.xyz"], "Known: "),
         (["--optimizers", "{optuna: {sampler: x}}"], "sampler: Input should be 'tpe'"),
         (["--optimizers", "{optuna: "], "--optimizers"),
         (["--plot", "/nowhere/a.svg"], "no folder /nowhere"),
-        (["--budget", ""], "--budget 200,400"),
+        (["--budget-calls", ""], "--budget-calls 200,400"),
     ],
 )
 def test_wrong_words_are_named(flags: list[str], message: str) -> None:
@@ -201,7 +201,7 @@ def test_wrong_words_are_named(flags: list[str], message: str) -> None:
     import sys
 
     done = subprocess.run(
-        [sys.executable, "-c", "from workbench.cli import main; main()", "bench", *flags],
+        [sys.executable, "-c", "from workbench.cli import main; main()", "plugin", "bench", *flags],
         capture_output=True,
         text=True,
     )
@@ -348,18 +348,19 @@ def test_what_measured_nothing_is_marked_in_table_json_and_plot(tmp_path: Path) 
     """`grpo` finds no weights in a simulated model: the baseline's figures would pass for its own."""
     pytest.importorskip("matplotlib")
     flags = [
+        "plugin",
         "bench",
         "--world",
         "null",
         "--optimizers",
         "grpo",
-        "--budget",
+        "--budget-calls",
         "200",
         "--seeds",
         "2",
         "--jobs",
         "1",
-        "--keep",
+        "--out",
         str(tmp_path / "kept.jsonl"),
     ]
     table = CliRunner().invoke(cli, [*flags, "--plot", str(tmp_path / "plot.svg")])
@@ -393,7 +394,7 @@ def test_the_least_budget_is_what_the_help_and_the_refusal_name() -> None:
     from workbench_bench.sizes import LEAST_BUDGET, PROOF, ROWS
 
     assert (2 * ROWS["test"], 2 * ROWS["test"] + ROWS["val"]) == (PROOF, LEAST_BUDGET)
-    shown = " ".join(CliRunner().invoke(cli, ["bench", "--help"]).output.split())
-    assert f"of which the proof takes {PROOF} and the baseline {ROWS['val']}" in shown
+    shown = " ".join(CliRunner().invoke(cli, ["plugin", "bench", "--help"]).output.split())
+    assert f"proof ({PROOF}) and baseline ({ROWS['val']}) included" in shown
     at_least = run_world(WORLDS["null"], "random", calls=LEAST_BUDGET, seed=0)
     assert at_least.error is None and at_least.calls <= LEAST_BUDGET

@@ -113,8 +113,8 @@ def test_new_user_5_a_module_among_other_nodes_becomes_a_part_of_the_program(ada
 @pytest.mark.parametrize(
     ("nodes", "words"),
     [
-        ({"a": {"predict": "question -> answer"}}, "a file holds one DSPy module"),
-        ({"a": NODE, "b": {"predict": "answer -> label"}}, "a file holds one DSPy module"),
+        ({"a": {"predict": "question -> answer"}}, "a file contains one DSPy module"),
+        ({"a": NODE, "b": {"predict": "answer -> label"}}, "a file contains one DSPy module"),
         ({"a": {**NODE, "lm": "openai/x"}}, "the setting 'lm'"),
     ],
     ids=["no_module", "more_nodes", "own_model"],

@@ -39,13 +39,13 @@ def written(folder: Path, match: str, text: str, place: str = "system", **more: 
 
 def test_each_reason_why_a_text_is_not_written_is_told(tmp_path: Path) -> None:
     """Not found; found and cannot be written; found several times: where (issue 34 point 5)."""
-    assert finding(tmp_path, "You sort the post.", "x").why == f"stands nowhere in {tmp_path}"
+    assert finding(tmp_path, "You sort the post.", "x").why == f"is not in {tmp_path}"
     (tmp_path / "a.rb").write_text('\nP = "You sort the post."\n')
-    told = "is found, and cannot be written: a.rb:2, texts in Ruby are not written"
+    told = "was found, but cannot be written: a.rb:2, texts in Ruby are not written"
     assert finding(tmp_path, "You sort the post.", "x").why == told
     for name in ("a.py", "b.py"):
         (tmp_path / name).write_text("\n\nP = 'You sort the post.'\n")
-    assert finding(tmp_path, "You sort the post.", "x").why == "stands in several places: a.py:3, b.py:3"
+    assert finding(tmp_path, "You sort the post.", "x").why == "is in several places: a.py:3, b.py:3"
     assert finding(tmp_path, "query", "x", "parameter").why == "is too short to be found for certain: 'query'"
 
 
@@ -56,7 +56,7 @@ def test_what_others_made_and_what_is_hidden_is_never_written(tmp_path: Path) ->
         (folder / name).write_text("p = 'You sort the post.'")
     (folder / "optimized.yaml").write_text("nodes: {a: {external: x -> y}}\nmatch: You sort the post.\n")
     (folder / "picture.md").write_bytes(b"\xff\xfe You sort the post.")
-    assert finding(folder, "You sort the post.", "x").why == f"stands nowhere in {folder}"
+    assert finding(folder, "You sort the post.", "x").why == f"is not in {folder}"
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_security_11_a_file_is_replaced_only_where_it_is_what_was_found(tmp_path
 def test_a_file_is_replaced_whole_and_a_text_that_is_not_there_has_no_place(tmp_path: Path) -> None:
     (tmp_path / "SKILL.md").write_text("old")
     assert written(tmp_path, "old", "new", "file", name="SKILL.md") == {tmp_path / "SKILL.md": "new"}
-    assert finding(tmp_path, "old", "new", "file", name="AGENTS.md").why == "stands nowhere: there is no file AGENTS.md"
+    assert finding(tmp_path, "old", "new", "file", name="AGENTS.md").why == "has no place: there is no file AGENTS.md"
 
 
 def test_a_file_that_was_changed_since_has_no_place_and_newlines_stay_what_they_are(tmp_path: Path) -> None:
@@ -159,20 +159,18 @@ def test_the_command_shows_then_writes_and_says_what_has_no_place(tmp_path: Path
     (tmp_path / "src/agent.py").write_text("prompt = 'Be short.'\n")
 
     def apply(*flags: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "workbench", "apply", "out.yaml", "--to", "src", *flags]
+        command = [sys.executable, "-m", "workbench", "agent", "apply", "out.yaml", "--to", "src", *flags]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
 
     shown = apply()
     assert '+prompt = "Be kind."' in shown.stdout and shown.returncode == 1
-    assert "nodes.agent.slots.lost stands nowhere" in shown.stderr
+    assert "nodes.agent.slots.lost is not in" in shown.stderr
     assert "Be short" in (tmp_path / "src/agent.py").read_text()
     assert "not started from" in apply("--write").stderr and "Be short" in (tmp_path / "src/agent.py").read_text()
     apply("--write", "--unchecked")
     assert value_of((tmp_path / "src/agent.py").read_text()) == "Be kind."
     again = apply("--write", "--unchecked")
-    assert (
-        "nodes.agent.slots.system stands there already." in again.stderr and "system stands nowhere" not in again.stderr
-    )
+    assert "nodes.agent.slots.system is already there." in again.stderr and "system is not in" not in again.stderr
 
 
 @pytest.mark.parametrize(
@@ -190,8 +188,8 @@ def test_the_command_shows_then_writes_and_says_what_has_no_place(tmp_path: Path
 def test_what_is_no_text_is_told_since_the_source_lacks_it(settings: Any, told: str, tmp_path: Path) -> None:
     node = {"external": "text -> label", "command": ["x"], **settings}
     (tmp_path / "out.yaml").write_text(json.dumps({"name": "t", "lm": "openai/m", "nodes": {"agent": node}}))
-    found = CliRunner().invoke(cli, ["apply", str(tmp_path / "out.yaml"), "--to", str(tmp_path)])
-    assert f"{told} is no text of the agent" in found.stderr and found.exit_code == 1
+    found = CliRunner().invoke(cli, ["agent", "apply", str(tmp_path / "out.yaml"), "--to", str(tmp_path)])
+    assert f"{told} is not a text of the agent" in found.stderr and found.exit_code == 1
 
 
 def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:

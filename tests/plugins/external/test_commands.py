@@ -1,4 +1,4 @@
-"""`workbench slots` and `workbench gateway`, as a user has them."""
+"""`workbench agent slots` and `workbench agent gateway`, as a user has them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_slots_needs_trust_and_tells_what_an_agent_that_fails_said(tmp_path: Pat
 
     def slots(**variables: str) -> subprocess.CompletedProcess[str]:
         env = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path), **variables}
-        command = [sys.executable, "-m", "workbench", "slots", str(path), "--db", str(tmp_path / "run.db")]
+        command = [sys.executable, "-m", "workbench", "agent", "slots", str(path), "--db", str(tmp_path / "run.db")]
         return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
 
     assert "is not trusted yet" in slots(WORKBENCH_TRUST="").stderr
@@ -82,7 +82,9 @@ def test_slots_of_rows_that_all_failed_are_no_result(tmp_path: Path) -> None:
         "lm": {"model": "openai/m", "api_base": f"http://127.0.0.1:{port}/v1", "attempts": 1},
     }
     path.write_text(json.dumps(spec))
-    told = CliRunner().invoke(cli, ["slots", str(path), "--rows", "1", "--db", str(tmp_path / "run.db"), "--json"])
+    told = CliRunner().invoke(
+        cli, ["agent", "slots", str(path), "--rows", "1", "--db", str(tmp_path / "run.db"), "--json"]
+    )
     assert told.exit_code != 0 and "every row failed" in str(told.exception), told.output
     assert "doctor --ping" in getattr(told.exception, "hint", "") and not told.stdout
 
@@ -184,14 +186,14 @@ def test_s17_a_malformed_request_puts_no_key_and_no_traceback_on_stderr(tmp_path
 
 @contextmanager
 def gateway_of(folder: Path, *result: str) -> Iterator[dict[str, str]]:
-    """The variables that a running `workbench gateway` prints."""
+    """The variables that a running `workbench agent gateway` prints."""
     env = {**os.environ, "WORKBENCH_TRUST": str(folder)}
-    command = [sys.executable, "-m", "workbench", "gateway", *result, "--port", "0"]
+    command = [sys.executable, "-m", "workbench", "agent", "gateway", *result, "--port", "0"]
     with subprocess.Popen(
         command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None and process.stderr is not None
-        assert "listens" in process.stderr.readline()
+        assert "is listening" in process.stderr.readline()
         process.send_signal(0)
         found: dict[str, str] = {"pid": str(process.pid)}
         while "OPENAI_AGENTS_DISABLE_TRACING" not in found or "OPENAI_BASE_URL" not in found:
@@ -232,7 +234,7 @@ def test_the_gateway_replaces_texts_in_production(tmp_path: Path) -> None:
         with pytest.raises(urllib.error.HTTPError, match="401"):
             chat(variables, "Hi", key="sk-workbench-of-somebody-else")
     assert "no slot matches: system: Another text." in variables["stderr"]
-    assert "SKILL.md is a file, which passes no gateway: `workbench apply` writes it." in variables["stderr"]
+    assert "SKILL.md is a file; the gateway cannot replace it: use `workbench agent apply`." in variables["stderr"]
     assert "Monday" not in variables["stderr"]
 
 
@@ -248,7 +250,7 @@ def test_the_agent_of_a_run_is_looked_for_where_the_run_had_it(tmp_path: Path) -
     source = _asked_about(run, str(tmp_path / "run.db"))
     assert (source.file, source.value["nodes"]["agent"]["folder"]) == (str(path), "office")
     applied = CliRunner().invoke(
-        cli, ["apply", run, "--to", str(tmp_path / "office"), "--db", str(tmp_path / "run.db")]
+        cli, ["agent", "apply", run, "--to", str(tmp_path / "office"), "--db", str(tmp_path / "run.db")]
     )
     assert applied.exit_code == 0 and "No text of an agent was changed." in applied.output, applied.output
 
@@ -265,7 +267,7 @@ def test_the_gateway_of_a_run_is_that_of_its_winner(tmp_path: Path) -> None:
     found = report.winner.get("nodes.agent.slots.system.text")
     assert found != report.winner.get("nodes.agent.slots.system.match")
     arguments = [report.run, "--to", str(tmp_path / "office"), "--write", "--db", str(tmp_path / "run.db")]
-    applied = CliRunner().invoke(cli, ["apply", *arguments])
+    applied = CliRunner().invoke(cli, ["agent", "apply", *arguments])
     assert applied.exit_code == 0 and "1 file changed." in applied.output, applied.output
     with gateway_of(tmp_path, report.run, "--db", "run.db", "--set", "lm=templates/instructions") as variables:
         assert chat(variables, SYSTEM)["choices"][0]["message"]["content"]
@@ -283,7 +285,7 @@ def test_what_a_gateway_cannot_begin_with_is_told_in_a_sentence(tmp_path: Path) 
     (tmp_path / "out.yaml").write_text(yaml.safe_dump(spec))
 
     def told(*arguments: str) -> str:
-        command = [sys.executable, "-m", "workbench", "gateway", *arguments]
+        command = [sys.executable, "-m", "workbench", "agent", "gateway", *arguments]
         env = {**os.environ, "WORKBENCH_TRUST": str(tmp_path)}
         ended = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=False)
         assert ended.returncode == 2, ended.stderr
@@ -310,7 +312,7 @@ def test_an_agent_inside_another_node_is_found_by_all_three_commands(tmp_path: P
     with gateway_of(tmp_path, "out.yaml") as variables:
         chat(variables, "Another text.")
     assert "no slot matches: system: Another text." in variables["stderr"]
-    applied = CliRunner().invoke(cli, ["apply", str(tmp_path / "out.yaml"), "--to", str(tmp_path)])
+    applied = CliRunner().invoke(cli, ["agent", "apply", str(tmp_path / "out.yaml"), "--to", str(tmp_path)])
     assert '+prompt = f"Be kind on {day}."' in applied.output and applied.exit_code == 0
 
     path = write_agent(tmp_path, SORTER)

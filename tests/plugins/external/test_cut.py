@@ -214,6 +214,7 @@ def test_5_slots_says_where_each_text_stands(tmp_path: Path) -> None:
     skill.write_text("Look twice at each letter.")
     path = write_agent(tmp_path, source, folder=".")
     arguments = [
+        "agent",
         "slots",
         str(path),
         "--rows",
@@ -228,20 +229,20 @@ def test_5_slots_says_where_each_text_stands(tmp_path: Path) -> None:
     line = 1 + source[: source.index("RULES")].count("\n")
     assert f"nodes.agent.slots.system_2.text  (system message; agent.py:{line})\n    {OWN}\n" in found.stdout
     assert (
-        "Left out, as they stand nowhere in the source (--vendor takes them in): 1\n    tool end: \"The vendor's"
+        "Left out, as they are not in the source (--vendor includes them): 1\n    tool end: \"The vendor's"
         in found.stdout
     )
     assert "(file .claude/skills/look/SKILL.md; by hand: is never written" in found.stdout
     written = (tmp_path / "o.yaml").read_text()
     assert "part: true" in written and "vendor" not in written
     shown = json.loads(CliRunner().invoke(cli, [*arguments, "--vendor", "--json"]).stdout)
-    assert shown["slots"]["nodes.agent.slots.tool_end"]["where"].startswith("gateway only: stands nowhere in")
+    assert shown["slots"]["nodes.agent.slots.tool_end"]["where"].startswith("gateway only: is not in")
     assert shown["left_out"] == {}
     kept = yaml.safe_load(written)
     theirs = {"in": "tool", "name": "end", "match": "The vendor's own tool.", "text": "It ends."}
     kept["nodes"]["agent"]["slots"]["tool_end"] = theirs
     path.with_name("kept.yaml").write_text(yaml.safe_dump(kept))
-    again = CliRunner().invoke(cli, [*arguments[:1], str(path.with_name("kept.yaml")), *arguments[2:]])
+    again = CliRunner().invoke(cli, [*arguments[:2], str(path.with_name("kept.yaml")), *arguments[3:]])
     assert "nodes.agent.slots.tool_end.text" in again.stdout and "Left out" not in again.stdout, "the user's choice"
 
 

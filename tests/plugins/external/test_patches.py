@@ -150,7 +150,7 @@ def test_demos_stand_before_the_message_with_the_inputs_in_its_words() -> None:
     patched = patch(asked, demos=demos)
     assert said(patched) == ["Guide.", "Tell me: Is it warm?", "Yes.", "Tell me: How far is Rome?", "..."]
     missed = patch(ask(("user", "Go on.")), demos=demos)
-    assert said(missed) == ["Go on."] and missed.missed == ["demos: no message of the user holds an input"]
+    assert said(missed) == ["Go on."] and missed.missed == ["demos: no user message contains an input"]
 
 
 def test_turns_of_the_agents_own_examples_are_replaced() -> None:
@@ -162,7 +162,7 @@ def test_turns_of_the_agents_own_examples_are_replaced() -> None:
 def test_short_inputs_are_not_looked_for_in_what_an_agent_says() -> None:
     asked = ask(("user", "Step 1: add 1 to each of the 12 numbers; a=1"))
     demos = [{"a": "7", "answer": "8"}]
-    assert patch(asked, {"a": "1"}, demos=demos).missed == ["demos: no message of the user holds an input"]
+    assert patch(asked, {"a": "1"}, demos=demos).missed == ["demos: no user message contains an input"]
     slot = {"in": "user", "match": "Step 1: add 1 to each of the 12 numbers; a={{a}}"}
     patched = patch(asked, {}, demos=demos, slots={"user": slot})
     assert said(patched)[0] == "Step 1: add 1 to each of the 12 numbers; a=7", "by its template, also without a row"

@@ -218,8 +218,8 @@ def test_a_port_where_something_listens_is_not_taken_for_the_service(tmp_path: P
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"url": "http://127.0.0.1:8000/"}, "stands in `url`, and neither"),
-        ({"command": ["serve"]}, "stands in `url`, and neither"),
+        ({"url": "http://127.0.0.1:8000/"}, "is needed in `url` and in"),
+        ({"command": ["serve"]}, "is needed in `url` and in"),
         ({"command": ["serve", "{port}", "{text}"]}, "{text} has no value there"),
         ({"external": "port -> label"}, "cannot be named 'port'"),
         ({"output": "file:x"}, "in no file"),
@@ -254,6 +254,15 @@ def test_a_service_is_improved_as_it_is(tmp_path: Path) -> None:
 
 def test_trust_is_asked_for_a_service_that_is_started(tmp_path: Path) -> None:
     env = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path), "WORKBENCH_TRUST": ""}
-    command = [sys.executable, "-m", "workbench", "slots", str(write(tmp_path)), "--db", str(tmp_path / "run.db")]
+    command = [
+        sys.executable,
+        "-m",
+        "workbench",
+        "agent",
+        "slots",
+        str(write(tmp_path)),
+        "--db",
+        str(tmp_path / "run.db"),
+    ]
     told = subprocess.run(command, env=env, capture_output=True, text=True, check=False).stderr
     assert "server.py" in told and not (tmp_path / "started").exists()

@@ -318,12 +318,12 @@ def test_4_the_descriptions_in_a_docstring_are_written_each_on_its_own(form: str
         (
             "package.json",
             json.dumps({"scripts": {"ask": OLD}}),
-            "package.json:1, what stands there may be a command, and is not written",
+            "package.json:1, the text there may be a command, and is not written",
         ),
         (
             "compose.dev.yaml",
             f"command: |\n  {ROOM}\n  {KIND}\n",
-            "compose.dev.yaml:2, what stands there may be a command, and is not written",
+            "compose.dev.yaml:2, the text there may be a command, and is not written",
         ),
         ("Makefile", f"# {ROOM}\n# {KIND}\n", "makefile:1, the syntax of 'makefile' is not known here"),
         ("agent", f'#!/bin/sh\nP="{OLD}"\n', "agent:2, the syntax of 'agent' is not known here"),
@@ -341,7 +341,7 @@ def test_security_3_a_syntax_that_is_not_known_is_refused_by_name(
     file: str, source: str, told: str, tmp_path: Path
 ) -> None:
     finding = finding_of(Way(file, source, OLD, "New {{ x }}."), tmp_path)
-    assert not finding.edits and finding.why.lower() == f"is found, and cannot be written: {told}".lower()
+    assert not finding.edits and finding.why.lower() == f"was found, but cannot be written: {told}".lower()
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def apply(place: Path, source: str, slots: dict[str, Any], *flags: str, **node: 
     shape = {"external": "text -> label: Literal['a', 'b']", "command": ["python", "src/agent.py"], "slots": slots}
     spec = {"name": "t", "lm": "openai/m", "nodes": {"agent": {**shape, **node}}}
     (place / "out.yaml").write_text(json.dumps(spec))
-    return CliRunner().invoke(cli, ["apply", str(place / "out.yaml"), "--to", str(place / "src"), *flags])
+    return CliRunner().invoke(cli, ["agent", "apply", str(place / "out.yaml"), "--to", str(place / "src"), *flags])
 
 
 def line_of(folder: Path, name: str) -> str:
@@ -77,7 +77,7 @@ def test_security_3_what_no_request_needs_is_not_started_from(tmp_path: Path) ->
     command = f"echo of the office >> {log}"
     slots = {"system": system_slot(SYSTEM + " Be kind."), "other": system_slot(f"touch {tmp_path}/pwn", match=command)}
     found = apply(tmp_path, agent(more=more), slots, "--write")
-    assert "slots.other was not sent on the rows that were tried" in found.stderr and "1 file changed" in found.stderr
+    assert "slots.other was not sent on the rows tried" in found.stderr and "1 file changed" in found.stderr
     assert "Be kind" in line_of(tmp_path, "system") and log.exists() and not (tmp_path / "pwn").exists()
 
 
@@ -181,7 +181,7 @@ def test_3_a_text_that_stands_for_two_is_refused(tmp_path: Path) -> None:
 def test_3_a_check_alone_writes_nothing_and_no_model_is_asked(tmp_path: Path) -> None:
     found = apply(tmp_path, agent(), {"system": system_slot(SYSTEM + FORM)}, "--check")
     assert found.exit_code == 0, found.output
-    assert "Tried: the changed agent sends 1 text as proved." in found.stderr
+    assert "Checked: the changed agent sends 1 text as proved." in found.stderr
     assert "+system = " in found.stdout and SYSTEM + "'" in line_of(tmp_path, "system")
 
 
@@ -202,7 +202,7 @@ def test_3_a_text_that_no_request_needed_is_not_proved(tmp_path: Path) -> None:
     source = agent(more="OTHER = 'You write letters to the office.'")
     slots = {"system": system_slot("Sort it."), "system_2": system_slot("Write.", "You write letters to the office.")}
     found = apply(tmp_path, source, slots, "--write")
-    assert found.exit_code == 1 and "slots.system_2 was not sent on the rows that were tried" in found.stderr
+    assert found.exit_code == 1 and "slots.system_2 was not sent on the rows tried" in found.stderr
     assert "Sort it." in line_of(tmp_path, "system") and "You write" in line_of(tmp_path, "OTHER")
 
 

@@ -1,4 +1,4 @@
-"""`workbench induce`: what it writes and prints, what it refuses, and what the budget means."""
+"""`workbench data induce`: what it writes and prints, what it refuses, and what the budget means."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Script:
 
 
 def run(folder: Path, *arguments: str) -> Result:
-    given = ["induce", str(folder / "comments.jsonl"), "--out", str(folder / "metrics.yaml")]
+    given = ["data", "induce", str(folder / "comments.jsonl"), "--out", str(folder / "metrics.yaml")]
     return CliRunner().invoke(cli, [*given, "--db", str(folder / "w.db"), *arguments])
 
 
@@ -38,7 +38,7 @@ def test_it_writes_a_file_and_says_what_the_metrics_cover(scripted: Script, tmp_
     done = run(tmp_path, "--lm", "openai/m")
     assert done.exit_code == 0, done.output
     assert {metric.name for metric in read_metrics(tmp_path / "metrics.yaml")} == {"stock", "manners", "price"}
-    for said in ("coverage    1.00 [", "redundancy  0.", "control     coverage 0.", "aspects dropped: no step says"):
+    for said in ("coverage    1.00 [", "redundancy  0.", "control     coverage 0.", "aspects dropped: their quote"):
         assert said in done.stdout
     assert "3 metrics: coverage" in done.stderr and "Use it with metric: {induced: metrics.yaml}" in done.stdout
     kept = yaml.safe_load((tmp_path / "metrics.yaml").read_text())["induced"]
@@ -48,7 +48,7 @@ def test_it_writes_a_file_and_says_what_the_metrics_cover(scripted: Script, tmp_
 
 def test_the_json_ends_with_one_object(scripted: Script, tmp_path: Path) -> None:
     write_world(plant(3, traces=10), tmp_path)
-    done = run(tmp_path, "--lm", "openai/m", "--json", "--most", "3", "--clustering", "tfidf")
+    done = run(tmp_path, "--lm", "openai/m", "--json", "--max-metrics", "3", "--clustering", "tfidf")
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["out"] == str(tmp_path / "metrics.yaml") and found["stopped"] is None
     assert len(found["metrics"]) in (2, 3) and found["paid"]["calls"] == len(scripted.requests)
@@ -59,7 +59,7 @@ def test_a_budget_that_ends_writes_nothing_exits_with_1_and_goes_on(scripted: Sc
     write_world(plant(3, traces=10), tmp_path)
     cut = run(tmp_path, "--lm", "openai/m", "--budget-calls", "30")
     assert cut.exit_code == 1 and not (tmp_path / "metrics.yaml").exists()
-    assert "The budget did not last" in cut.stderr and "--budget-calls goes on" in cut.stderr
+    assert "The budget ran out" in cut.stderr and "--budget-calls" in cut.stderr
     assert len(scripted.requests) == 30
     whole = run(tmp_path, "--lm", "openai/m")
     assert whole.exit_code == 0 and (tmp_path / "metrics.yaml").exists()
@@ -78,7 +78,7 @@ def test_a_dry_run_asks_nobody_and_names_no_model(scripted: Script, tmp_path: Pa
 def test_metrics_that_were_edited_are_not_written_over(scripted: Script, tmp_path: Path) -> None:
     write_world(plant(3, traces=10), tmp_path)
     assert run(tmp_path, "--lm", "openai/m").exit_code == 0
-    assert run(tmp_path, "--lm", "openai/m", "--most", "3").exit_code == 0, "its own file it may replace"
+    assert run(tmp_path, "--lm", "openai/m", "--max-metrics", "3").exit_code == 0, "its own file it may replace"
     path, asked = tmp_path / "metrics.yaml", len(scripted.requests)
     for edited in (
         path.read_text().replace("definition: ", "definition: My ", 1),
@@ -86,7 +86,7 @@ def test_metrics_that_were_edited_are_not_written_over(scripted: Script, tmp_pat
         "metrics: [{name: a, definition: b}]\n",
     ):
         path.write_text(edited)
-        done = run(tmp_path, "--lm", "openai/m", "--most", "4")
+        done = run(tmp_path, "--lm", "openai/m", "--max-metrics", "4")
         assert "not written by this command, or edited" in str(done.exception) and path.read_text() == edited
     assert len(scripted.requests) == asked, "it is refused before anything is paid"
 
@@ -98,12 +98,12 @@ def test_dollars_without_a_price_are_refused_by_the_name_of_the_flag(
     monkeypatch.setattr(scripted, "price", lambda prompt_tokens, completion_tokens: None)
     done = run(tmp_path, "--lm", "openai/m", "--budget-usd", "1")
     assert "--budget-usd cannot be kept: the price of" in str(done.exception) and not scripted.requests
-    assert isinstance(done.exception, SpecError) and "Leave --budget-usd out" in str(done.exception.hint)
+    assert isinstance(done.exception, SpecError) and "instead of --budget-usd" in str(done.exception.hint)
 
 
 def test_a_dry_run_refuses_what_the_command_refuses(scripted: Script, tmp_path: Path) -> None:
     write_world(plant(3, traces=10), tmp_path)
-    done = run(tmp_path, "--dry-run", "--least", "5", "--most", "2")
+    done = run(tmp_path, "--dry-run", "--min-metrics", "5", "--max-metrics", "2")
     assert "the fewest metrics (5) are more than the most (2)" in str(done.exception)
 
 
@@ -115,7 +115,7 @@ def test_metrics_that_match_any_trace_are_called_so(
     lines = [{"trace": [f"begin {n}", "well done: stock shelf"], **line} for n in range(8)]
     (tmp_path / "comments.jsonl").write_text("\n".join(map(json.dumps, lines)))
     done = run(tmp_path, "--lm", "openai/m")
-    assert done.exit_code == 0 and "they say nothing of a single trace" in done.stdout
+    assert done.exit_code == 0 and "do not tell traces apart" in done.stdout
 
 
 WORKFLOW: dict[str, Any] = {
@@ -182,7 +182,7 @@ def test_a_model_that_only_an_untrusted_run_names_is_not_asked(
     monkeypatch.delenv("WORKBENCH_TRUST")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(evaluated / "config"))
     with pytest.raises(SystemExit) as ended:
-        main(["induce", str(evaluated / "comments.jsonl"), "--db", str(evaluated / "w.db")])
+        main(["data", "induce", str(evaluated / "comments.jsonl"), "--db", str(evaluated / "w.db")])
     assert ended.value.code == 2 and "is not trusted yet" in capsys.readouterr().err
     assert not scripted.requests
 
@@ -191,12 +191,12 @@ def test_a_model_that_only_an_untrusted_run_names_is_not_asked(
     ("arguments", "said"),
     [
         (["gone.jsonl"], "there is no file gone.jsonl"),
-        (["empty.jsonl"], "empty.jsonl holds no comments"),
+        (["empty.jsonl"], "empty.jsonl contains no comments"),
         (["bad.jsonl"], "bad.jsonl:2: not JSON"),
-        (["good.jsonl"], "a language model reads the comments, and none is named"),
-        (["good.jsonl", "--api-base", "http://127.0.0.1:1/v1"], "--api-base is the address"),
+        (["good.jsonl"], "no language model is named"),
+        (["good.jsonl", "--api-base", "http://127.0.0.1:1/v1"], "--api-base needs --lm"),
         (["good.jsonl", "--lm", "opnai/m"], "Did you mean 'openai/m'"),
-        (["good.jsonl", "--lm", "openai/m", "--least", "5", "--most", "2"], "the fewest metrics (5)"),
+        (["good.jsonl", "--lm", "openai/m", "--min-metrics", "5", "--max-metrics", "2"], "the fewest metrics (5)"),
         (["good.jsonl", "--lm", "openai/m", "--out", "gone.txt/x/y.yaml"], "--out"),
         (["good.jsonl", "--lm", "openai/m", "--held-out", "1"], "--held-out"),
     ],
@@ -211,7 +211,7 @@ def test_a_wrong_argument_is_answered_with_what_to_write(
     (tmp_path / "good.jsonl").write_text('{"trace": "x", "comment": "y"}\n')
     (tmp_path / "bad.jsonl").write_text('{"trace": "x", "comment": "y"}\n{"trace": "x"\n')
     with pytest.raises(SystemExit) as ended:
-        main(["induce", *arguments])
+        main(["data", "induce", *arguments])
     assert ended.value.code == 2 and said in capsys.readouterr().err
     assert not (tmp_path / "workbench.db").exists()
 

@@ -171,7 +171,7 @@ def test_an_unknown_run_or_row_is_named_at_its_line(evaluated: Path, line: dict[
 
 
 def test_an_empty_file_and_none_are_told_apart(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="holds no comments"):
+    with pytest.raises(SpecError, match="contains no comments"):
         read(tmp_path, "", "  ")
     with pytest.raises(SpecError, match="there is no file"):
         read_comments(tmp_path / "gone.jsonl")

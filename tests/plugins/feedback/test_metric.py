@@ -172,7 +172,7 @@ def test_a_file_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     made = [InducedMetric.model_validate(m) for m in METRICS["metrics"]]
     write_metrics(tmp_path / "m.yaml", made, {"held_out": None, "counts": {"comments": 3}})
     assert read_metrics(tmp_path / "m.yaml") == made
-    assert (tmp_path / "m.yaml").read_text().startswith("# Made by `workbench induce`.")
+    assert (tmp_path / "m.yaml").read_text().startswith("# Made by `workbench data induce`.")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`workbench functions`: the functions of a file are listed, tested and served."""
+"""`workbench agent functions`: the functions of a file are listed, tested and served."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def library(tmp_path: Path) -> Path:
 
 
 def command(*words: Any) -> Result:
-    return CliRunner().invoke(cli, ["functions", *map(str, words)], catch_exceptions=False)
+    return CliRunner().invoke(cli, ["agent", "functions", *map(str, words)], catch_exceptions=False)
 
 
 # Kept with their tests
@@ -116,7 +116,7 @@ def test_the_server_lists_its_tools_and_bears_wrong_calls(library: Path) -> None
     from mcp.client.stdio import stdio_client
 
     async def course() -> None:
-        server = mcp.StdioServerParameters(command=workbench(), args=["functions", "serve", str(library)])
+        server = mcp.StdioServerParameters(command=workbench(), args=["agent", "functions", "serve", str(library)])
         async with stdio_client(server) as (read, write), mcp.ClientSession(read, write) as session:
             await session.initialize()
             tools = {t.name: t for t in (await session.list_tools()).tools}

@@ -14,7 +14,7 @@ from workbench.errors import SpecError
 
 
 def run_import(path: Path, out: Path, *flags: str) -> Result:
-    return CliRunner().invoke(cli, ["import", str(path), "--out", str(out), *flags])
+    return CliRunner().invoke(cli, ["data", "import", str(path), "--out", str(out), *flags])
 
 
 def imported(path: Path, out: Path, *flags: str) -> tuple[dict[str, Any], str]:

@@ -46,7 +46,7 @@ def test_friction_29_tests_of_promptfoo_with_equal_texts_are_rows_with_exact_mat
 def test_u13_one_or_two_tests_can_be_evaluated(tests: int, tmp_path: Path) -> None:
     tree, said = imported(promptfoo(tmp_path, tests=PROMPTFOO["tests"][:tests]), tmp_path / "out")
     assert tree["data"] == {"val": "rows.jsonl"} and len(rows_of(tmp_path / "out")) == tests
-    assert f"for `eval` alone: there are {tests}, and optimize needs at least 3" in said
+    assert f"enough for `eval` only: there are {tests}, and optimize needs at least 3" in said
 
 
 def test_several_prompts_and_providers_become_a_search(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_labels_are_written_one_by_one_and_the_next_session_goes_on(tmp_path: Pa
         (0.25, None, None),
         (None, None, None),
     ]
-    second = label(file, "--by", "ann", "--rows", "1", keys="n\n\n\n")
+    second = label(file, "--by", "ann", "--limit", "1", keys="n\n\n\n")
     assert "6 answers, 3 of them labelled" in second.output and "1 of 1" in second.output
     assert len({one.row for one in read_labels(tmp_path / "rows.labels.jsonl")}) == 4
     other = label(file, "--by", "bob", keys="q\n")
@@ -179,7 +179,7 @@ def test_labels_at_the_terminal_let_the_judge_prove_the_gain(tmp_path: Path) -> 
     done = label("last", "--db", tmp_path / "r.db", "--by", "ann", keys=keys)
     assert done.exit_code == 0 and "64 labels written" in done.output
     told = label("last", "--db", tmp_path / "r.db", "--report")
-    assert "32 sealed rows have labels on both sides; 30 are needed" in told.output and "too kind by" in told.output
+    assert "32 sealed rows have labels on both sides; 30 are needed" in told.output and "too lenient by" in told.output
     assert "workbench resume RUN" in told.output and "+0.300" not in told.output, "a look that nobody counts"
     asked = json.loads(label("last", "--db", tmp_path / "r.db", "--report", "--json").output)
     drawn = {"labelled": 32, "skipped": 0, "rows": 40, "out_of_order": 0}
@@ -195,7 +195,7 @@ def test_the_rows_of_an_evaluation_can_be_labelled_too(tmp_path: Path) -> None:
     done = label(*path, keys="".join(f"0.{n}\n\n\n" for n in range(1, 9)))
     assert done.exit_code == 0 and "8 labels written" in done.output and "text: val " in done.output
     told = label(*path, "--report").output
-    assert "against people, on 8 answers" in told and "needed for a proof" not in told
+    assert "compared with people, on 8 answers" in told and "needed for a proof" not in told
 
 
 # Agreement

@@ -332,7 +332,7 @@ def test_settings_of_the_request_are_refused_among_extra() -> None:
         ("openai/x", {"base_url": "http://evil.example"}, "Write api_base under lm"),
         ("anthropic/x", {"api_base": "http://evil.example"}, "Write api_base under lm"),
         ("bedrock/x", {"aws_bedrock_runtime_endpoint": "https://evil.example"}, "Write api_base under lm"),
-        ("huggingface/https://evil.example/x", {}, "holds an address"),
+        ("huggingface/https://evil.example/x", {}, "contains an address"),
         ("openai/x", {"api_key": "literal"}, "Write api_key_env"),
         ("azure/x", {"azure_ad_token": "oidc/env/AWS_SECRET_ACCESS_KEY"}, "Write api_key_env"),
         ("vertex_ai/x", {"more": [{"credentials": " os.environ/AWS_SECRET_ACCESS_KEY"}]}, "Write api_key_env"),

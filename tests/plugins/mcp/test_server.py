@@ -1,4 +1,4 @@
-"""`workbench mcp`, asked by the client of the package mcp over stdio, as a real process."""
+"""`workbench agent mcp`, asked by the client of the package mcp over stdio, as a real process."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def session(folder: Path) -> AsyncIterator[ClientSession]:
     here = os.environ.get("PYTHONPATH", "")  # the client hands on few variables
     environment = {"XDG_CONFIG_HOME": str(folder / "config"), "OMP_NUM_THREADS": "1", "PYTHONPATH": here}
     command = StdioServerParameters(
-        command=sys.executable, args=["-m", "workbench", "mcp"], cwd=folder, env=environment
+        command=sys.executable, args=["-m", "workbench", "agent", "mcp"], cwd=folder, env=environment
     )
     async with stdio_client(command) as (reads, writes), ClientSession(reads, writes) as client:
         await client.initialize()
@@ -285,9 +285,9 @@ def test_finding_8_a_link_with_the_name_of_a_run_is_not_read(folder: Path, monke
     monkeypatch.chdir(folder)
     (folder.parent / "log.json").write_text('{"history": [{"role": "SECRET-AGENT", "content": "SECRET"}]}')
     assert CliRunner().invoke(cli, ["eval", "tickets.yaml"]).exit_code == 0
-    run = json.loads(CliRunner().invoke(cli, ["runs", "--json"]).stdout)[0]["run"]
+    run = json.loads(CliRunner().invoke(cli, ["runs", "list", "--json"]).stdout)[0]["run"]
     Path(run).symlink_to(folder.parent / "log.json")
-    done = CliRunner().invoke(cli, ["attribute", "--method", "random", "--json", "--run", "--", run])
+    done = CliRunner().invoke(cli, ["agent", "attribute", "--method", "random", "--json", "--run", "--", run])
     assert "SECRET" not in done.output + str(done.exception)
     assert [agent["agent"] for agent in json.loads(done.output)["agents"]] == ["sort"]
 
@@ -301,7 +301,7 @@ def blocks(kind: str) -> list[str]:
 
 def test_the_skill_is_printed_and_says_what_it_is_for() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "workbench", "mcp", "--skill"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "workbench", "agent", "mcp", "--skill"], capture_output=True, text=True, check=True
     )
     assert done.stdout == SKILL.read_text()
     head = yaml.safe_load(done.stdout.split("---")[1])
@@ -314,7 +314,7 @@ def test_every_command_of_the_skill_works(folder: Path) -> None:
     (shown,) = blocks("yml")
     (folder / "tickets.yaml").write_text(shown)
     commands = [line for block in blocks("sh") for line in block.splitlines()]
-    inline = re.findall(r"`(workbench (?:schema|plugins)[^`]*)`", SKILL.read_text())
+    inline = re.findall(r"`(workbench (?:validate --schema|plugin list)[^`]*)`", SKILL.read_text())
     assert len(commands) >= 8 and len(inline) == 2
     environment = {**os.environ, "XDG_CONFIG_HOME": str(folder / "config"), "OMP_NUM_THREADS": "1"}
     for command in (*commands, *inline):

@@ -12,8 +12,7 @@ pytest.importorskip("mlflow")
 
 from mlflow.tracking import MlflowClient
 
-from workbench.run import trackers
-from workbench.run import Options, optimize, resume
+from workbench.run import Options, optimize, resume, trackers
 from workbench.study import make_optimizer
 from workbench.testing.simulated import Killed, SimulatedLM, SimulatedPool, write_task
 

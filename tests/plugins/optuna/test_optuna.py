@@ -145,7 +145,7 @@ def test_a_space_that_is_used_up_is_told(tmp_path: Path) -> None:
     space = {"nodes.sort.instructions": ["Plain.", "One.", "Two."]}
     plant(tmp_path, skill, {"optuna": {"trials": 12, "dashboard": False}}, calls=3000, search=space)
     (message,) = told(tmp_path)
-    assert message.startswith("3 of 12 trials: the last 20 draws") and "used up" in message
+    assert message.startswith("3 of 12 trials: the last 20 samples") and "exhausted" in message
 
 
 @pytest.mark.parametrize(

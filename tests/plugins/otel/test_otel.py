@@ -22,9 +22,8 @@ from workbench.api import evaluate
 from workbench.errors import SpecError
 from workbench.kit.logs import find_convention
 from workbench.lm import Request, Response
-from workbench.run import trackers
 from workbench.proof import Report
-from workbench.run import Options, optimize, resume
+from workbench.run import Options, optimize, resume, trackers
 from workbench.study import make_optimizer
 from workbench.testing.simulated import Killed, SimulatedLM, SimulatedPool, write_task
 from workbench_otel.content import CAPTURE, Capture

@@ -92,7 +92,7 @@ def test_phoenix_gets_every_span_and_its_export_makes_rows(phoenix: str, tmp_pat
     call = next(span for span in spans if span["span_kind"] == "LLM")
     assert call["attributes"]["llm.token_count.prompt"] > 0 and call["parent_id"] is not None
     (tmp_path / "spans.json").write_text(json.dumps({"data": spans}))
-    workbench(tmp_path, "import", "traces", "spans.json", "--out", "rows.jsonl")
+    workbench(tmp_path, "data", "traces", "spans.json", "--out", "rows.jsonl")
     made = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
     assert len(made) == rows and not any(row["history"] for row in made), "what two conventions say is one chat"
     assert {len({r["group"] for r in made if r["input"] == row["input"]}) for row in made} == {1}

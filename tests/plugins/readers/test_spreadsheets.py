@@ -86,7 +86,7 @@ def test_a_merged_name_of_two_columns_names_the_first_I6(tmp_path: Path) -> None
     book = save(tmp_path, S=[["text", None], ["a", "x"]])
     book["S"].merge_cells("A1:B1")
     book.save(tmp_path / "rows.xlsx")
-    assert refusal(tmp_path).message == "column 2 has no name in the header, and holds 'x'"
+    assert refusal(tmp_path).message == "column 2 has no name in the header, and contains 'x'"
 
 
 def test_formulas_give_their_values_and_those_without_are_noted_I3(tmp_path: Path) -> None:

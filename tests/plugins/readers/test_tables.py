@@ -55,10 +55,10 @@ def test_what_a_spreadsheet_adds_is_no_row_and_no_column_I1_I6(text: str, tmp_pa
 @pytest.mark.parametrize(
     ("text", "message", "line"),
     [
-        ("text,label,,\na,x,,\nb,y,,z\n", "column 4 has no name in the header, and holds 'z'", 3),
-        ("text,,label\na,,x\nb,odd,y\n", "column 2 has no name in the header, and holds 'odd'", 3),
-        ("Tickets,,\ntext,label,other\n", "column 2 has no name in the header, and holds 'label'", 2),
-        ("text, text,,\na,x,,\n", "'text' stands twice", 1),
+        ("text,label,,\na,x,,\nb,y,,z\n", "column 4 has no name in the header, and contains 'z'", 3),
+        ("text,,label\na,,x\nb,odd,y\n", "column 2 has no name in the header, and contains 'odd'", 3),
+        ("Tickets,,\ntext,label,other\n", "column 2 has no name in the header, and contains 'label'", 2),
+        ("text, text,,\na,x,,\n", "'text' occurs twice", 1),
         ("text,label\na,x,odd\n", "3 cells, the header has 2", 2),
         ("text,label\na\n", "1 cells, the header has 2", 2),
         ("sep=;\ntext;label\na;x;y\n", "3 cells", 3),

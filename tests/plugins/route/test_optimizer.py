@@ -317,7 +317,7 @@ def test_recorded_outcomes_lie_in_the_folder_of_the_workflow(tmp_path: Path) -> 
     ("optimizer", "nodes", "said"),
     [
         ("route", {"sort": {"predict": SIGNATURE}}, "a node of the kind `route`"),
-        ({"route": {"recorded": {"srt": "x.jsonl"}}}, None, "no `route` node"),
+        ({"route": {"recorded": {"srt": "x.jsonl"}}}, None, "not a `route` node"),
         ({"route": {"aim": "cheap"}}, None, "aim"),
         ({"route": {"rows": 2}}, None, "rows"),
         ({"route": {"lms": [{"modl": "x"}]}}, None, "unknown key 'modl'"),

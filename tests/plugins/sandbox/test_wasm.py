@@ -189,7 +189,7 @@ def test_the_hash_is_one_of_sha512() -> None:
 def test_a_file_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("WORKBENCH_PYODIDE", str(tmp_path))
     for name in pyodide.FILES:
-        with pytest.raises(SandboxError, match="run workbench sandbox install") as found:
+        with pytest.raises(SandboxError, match="run workbench plugin sandbox install") as found:
             pyodide.find_pyodide()
         assert str(tmp_path) in found.value.message
         (tmp_path / name).touch()
@@ -237,7 +237,7 @@ def test_the_command_refuses_another_file(monkeypatch: pytest.MonkeyPatch, tmp_p
     file.write_bytes(package())
     monkeypatch.setattr(pyodide, "find_deno", lambda: "deno")
     monkeypatch.setenv("WORKBENCH_PYODIDE", str(tmp_path / "there"))
-    done = CliRunner().invoke(cli, ["sandbox", "install", "--file", str(file)])
+    done = CliRunner().invoke(cli, ["plugin", "sandbox", "install", "--file", str(file)])
     assert isinstance(done.exception, SandboxError) and "SHA-512" in done.exception.message
     assert not (tmp_path / "there").exists()
 

@@ -1,4 +1,4 @@
-"""`workbench synthesize --failures`: rows like the train rows that a run failed, and never like those of val and
+"""`workbench data synthesize --failures`: rows like the train rows that a run failed, and never like those of val and
 test."""
 
 from __future__ import annotations
@@ -271,7 +271,7 @@ def test_the_command_takes_a_run_of_eval(tmp_path: Path, monkeypatch: pytest.Mon
     name = re.search(r"workbench run (\w+)", done.output)
     assert name, done.output
     path = write(tmp_path, rows=4, failures={"run": "other", "shown": 1}, lm="openai/scripted")
-    args = ["synthesize", str(path), "--failures", name[1], "--out", out, "--db", db, "--json"]
+    args = ["data", "synthesize", str(path), "--failures", name[1], "--out", out, "--db", db, "--json"]
     done = CliRunner().invoke(cli, args)
     assert done.exit_code == 0, done.output
     found = [json.loads(line) for line in Path(out).read_text().splitlines()]

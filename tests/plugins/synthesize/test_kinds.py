@@ -1,4 +1,4 @@
-"""`workbench synthesize`, rows of several calls: chains are run for real, and only what hangs together is kept."""
+"""`workbench data synthesize`, rows of several calls: chains are run for real, and only what hangs together is kept."""
 
 from __future__ import annotations
 

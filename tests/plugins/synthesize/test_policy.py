@@ -1,4 +1,4 @@
-"""What `workbench synthesize` may run: a model wrote the arguments, so the policy holds here as it does at run time."""
+"""`workbench data synthesize` keeps the policy, as at run time: a model wrote the arguments."""
 
 from __future__ import annotations
 
@@ -154,9 +154,9 @@ def test_the_command_refuses_and_takes_the_flag(tmp_path: Path, capsys: pytest.C
     path = str(spec_in(tmp_path, lm="bundled/nano", rows=1))
     out = ["--out", str(tmp_path / "rows.jsonl"), "--db", str(tmp_path / "a.db")]
     with pytest.raises(SystemExit) as ended:
-        main(["synthesize", path, *out])
+        main(["data", "synthesize", path, *out])
     told = capsys.readouterr().err
     assert ended.value.code == 2 and "spec.yaml:1:" in told and "give --run-tools to run them all" in told
     with pytest.raises(SystemExit) as ended:
-        main(["synthesize", path, "--run-tools", *out])
+        main(["data", "synthesize", path, "--run-tools", *out])
     assert ended.value.code == 1 and "No row passed the checks" in capsys.readouterr().err, "nano writes none"

@@ -1,4 +1,4 @@
-"""`workbench synthesize`: only what passes all checks is kept, each rejection is counted, budget and journal hold."""
+"""`workbench data synthesize` keeps what passes all checks, counts each rejection, and holds budget and journal."""
 
 from __future__ import annotations
 
@@ -329,7 +329,7 @@ def test_the_files_of_the_documents_are_right(page: str, tmp_path: Path) -> None
 def test_a_model_that_writes_no_row_ends_the_command_with_1(tmp_path: Path) -> None:
     """The bundled model writes names of teams, no rows."""
     path = write(tmp_path, lm="bundled/nano", budget={"calls": 3})
-    args = ["synthesize", str(path), "--out", str(tmp_path / "rows.jsonl"), "--db", str(tmp_path / "a.db")]
+    args = ["data", "synthesize", str(path), "--out", str(tmp_path / "rows.jsonl"), "--db", str(tmp_path / "a.db")]
     found = CliRunner().invoke(cli, args)
     assert found.exit_code == 1 and "No row passed the checks" in found.output
     assert not (tmp_path / "rows.jsonl").exists()

@@ -14,7 +14,7 @@ Json = dict[str, Any]
 
 
 def run(out: Path, *args: Any) -> Result:
-    return CliRunner().invoke(cli, ["import", "traces", *map(str, args), "--out", str(out)])
+    return CliRunner().invoke(cli, ["data", "traces", *map(str, args), "--out", str(out)])
 
 
 def imported(out: Path, *args: Any) -> tuple[list[Json], str]:

@@ -234,13 +234,13 @@ def test_few_short_answers_are_labels(tmp_path: Path) -> None:
 def test_several_outcomes_are_told_and_none_is_chosen(tmp_path: Path) -> None:
     file = write(tmp_path / "c.jsonl", *(chat(n, speed=0.1, ok=1) for n in range(6)))
     rows, said = imported(tmp_path / "a" / "rows.jsonl", file)
-    assert "name one with --score" in said and "ok, speed" in said and "score" not in rows[0]
+    assert "Choose one with --score" in said and "ok, speed" in said and "score" not in rows[0]
     rows, _ = imported(tmp_path / "b" / "rows.jsonl", file, "--score", "ok")
     assert rows[0]["score"] == 1 and rows[0]["scores"] == {"speed": 0.1, "ok": 1}
     rows, said = imported(tmp_path / "c" / "rows.jsonl", file, "--score", "ok", "--score-range", "5", "9")
-    assert "6 outcomes outside --score-range" in said and "score" not in rows[0]
+    assert "6 outcomes ignored: outside --score-range" in said and "score" not in rows[0]
     out = tmp_path / "d" / "rows.jsonl"
-    found = CliRunner().invoke(cli, ["import", "traces", str(file), "--out", str(out), "--score", "sped"])
+    found = CliRunner().invoke(cli, ["data", "traces", str(file), "--out", str(out), "--score", "sped"])
     assert "no trace has the outcome 'sped'" in str(found.exception) and "'speed'" in str(found.exception)
     assert not out.exists()
 

@@ -108,7 +108,7 @@ def test_duplicates_are_counted_and_the_labelled_one_is_kept(tmp_path: Path) -> 
     file = write(tmp_path / "c.jsonl", chat(1), chat(1), loud, other, *(chat(n) for n in range(2, 6)))
     rows, said = imported(tmp_path / "o" / "rows.jsonl", file)
     assert len(rows) == 6 and rows[0]["score"] == 1 and rows[0]["input"] == "what IS 1 plus one"
-    assert "1 left out: the same as another\n" in said and "1 left out: the same as another but for case" in said
+    assert "1 left out: duplicates\n" in said and "1 left out: duplicates except for case" in said
     assert [r["output"] for r in rows][:2] == ["2", "3"]  # another answer is another row
 
 
@@ -145,11 +145,11 @@ def test_a_bad_line_is_named_and_nothing_is_written(second: bytes, words: str, t
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("", "no traces of a known format"),
-        ('{"a": 1}', "no traces of a known format"),
-        ("[1, 2]", "no traces of a known format"),
+        ("", "no traces in a known format"),
+        ('{"a": 1}', "no traces in a known format"),
+        ("[1, 2]", "no traces in a known format"),
         ("{\n", "not JSON"),
-        ('{"messages": []}', "there are 0 rows"),
+        ('{"messages": []}', "there are only 0 groups"),
         ('{"resourceSpans": [{"scopeSpans": [{"spans": [3]}]}]}', "span 0 has no attributes"),
     ],
 )

@@ -74,7 +74,7 @@ def test_nu1_a_right_answer_has_no_thoughts_nor_has_the_chat_before_it(tmp_path:
 def test_nu1_thoughts_without_an_answer_are_no_row(tmp_path: Path) -> None:
     records = [in_content("<think>\nhm"), *(chat(n) for n in range(4))]
     _, said = imported(tmp_path / "out" / "rows.jsonl", write(tmp_path / "t.jsonl", *records))
-    assert "1 left out: no question or no answer was recorded" in said
+    assert "1 left out: question or answer missing" in said
 
 
 def test_nu2_a_folder_is_its_files(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_nu2_a_folder_is_its_files(tmp_path: Path) -> None:
     rows, _ = imported(tmp_path / "out" / "rows.jsonl", tmp_path / "in")
     assert [row["input"] for row in rows] == [f"What is {n} plus one?" for n in range(4)]
     (tmp_path / "bare").mkdir()
-    assert "bare holds no .json or .jsonl files" in str(run(tmp_path / "b.jsonl", tmp_path / "bare").exception)
+    assert "bare contains no .json or .jsonl files" in str(run(tmp_path / "b.jsonl", tmp_path / "bare").exception)
 
 
 def test_nu3_a_file_of_another_format_is_told_which(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def _attribute(store: Store, made: dict[str, Any]) -> None:
-    """Store a diagnosis of one row, as `workbench attribute` does."""
+    """Store a diagnosis of one row, as `workbench agent attribute` does."""
     example = store.row(
         "select r.example from results r join evaluations e on e.id = r.evaluation_id where e.candidate = ? and "
         "e.split = 'test' and r.score = 0",

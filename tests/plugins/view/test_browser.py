@@ -144,7 +144,7 @@ def test_a_run_is_steered_and_followed_to_its_end(page: Any, address: str, folde
     page.get_by_text("pause: done").wait_for()
     page.get_by_role("button", name="Continue").click()
     page.get_by_role("heading", name=re.compile("The gain is")).wait_for(timeout=240_000)
-    assert page.get_by_text("What was changed").count() == 1 and "running" not in page.content()
+    assert page.get_by_text("Changes", exact=True).count() == 1 and "running" not in page.content()
     assert optimizing.wait(60) == 0
     store = ReadOnlyStore(folder / "run.db")
     orders = Orders(store, store.find_run("last")["id"]).read_all()
@@ -195,13 +195,13 @@ def test_a_newcomer_finds_what_matters_from_the_page_alone(page: Any, address: s
     task = page.locator("#bill tr", has=page.get_by_role("rowheader", name="task", exact=True)).inner_text()
     assert f"{report['spent']['by_role']['task']['calls']:,}" in task and "$" in task
     deploy = page.locator("section", has=page.get_by_role("heading", name="To deploy it")).inner_text()
-    assert report["workflow"] in deploy and "workbench serve" in deploy and "--bundle" in deploy
+    assert report["workflow"] in deploy and "workbench serve" in deploy and "--format bundle" in deploy
 
 
 def test_a_branch_is_added_and_started(page: Any, address: str, folder: Path) -> None:
     finished(page, address)
     page.locator("#changes").get_by_role("link", name=re.compile("^candidate")).click()
-    page.get_by_label("Calls (empty: as before)").fill("700")
+    page.get_by_label("Calls (empty: unchanged)").fill("700")
     page.get_by_role("button", name="Add the run").click()
     page.get_by_text("Nothing has been called yet").wait_for()
     branch = page.url.rpartition("/")[2]
@@ -247,7 +247,7 @@ def test_answers_are_labelled_by_key_and_by_hand(page: Any, address: str, folder
     page.get_by_text("A score between, a better answer, a comment").click()
     page.get_by_label("Comment").fill("yes, not sure")
     page.get_by_label("Score, 0 to 1").fill("0.5")
-    page.get_by_role("button", name="Give this score").click()
+    page.get_by_role("button", name="Save").click()
     page.locator("progress[value='5']").wait_for()
     written = [json.loads(line) for line in (folder / "labels.jsonl").read_text().splitlines()]
     scores = [one.get("score") for one in written]

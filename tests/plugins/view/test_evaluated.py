@@ -54,7 +54,7 @@ def facts(database: Path) -> EvalFacts:
 
 def test_u14_the_table_has_texts_and_answers(facts: EvalFacts) -> None:
     lines = list(csv.DictReader(io.StringIO(EVAL_WRITERS[".csv"](facts))))
-    assert len(lines) == 6 and lines[0]["score"] == "0.0", "the worst first"
+    assert len(lines) == 6 and lines[0]["score"] == "0.0", "worst first"
     assert (lines[0]["text"], lines[0]["prediction.label"], lines[0]["label"]) == ("c", "wrong", "c")
     assert {line["text"] for line in lines} == {"'=1+1", HOSTILE, *"cdef"}, "no formula"
 

@@ -131,7 +131,7 @@ def test_the_last_label_counts_and_labellers_do_not_see_each_other(judged: Path)
     link = re.search(r'href="([^"]+)">Change the last label', ann.page)
     assert link is not None
     ann.open("?" + unescape(link[1]).partition("?")[2])
-    assert ann.fields()["answer"] == first["answer"] and "You labelled it before: 1.0" in said(ann.page)
+    assert ann.fields()["answer"] == first["answer"] and "Your earlier label: 1.0" in said(ann.page)
     assert "Better." in ann.page, "what was written is there to be changed"
     assert ann.send("bad") == 200
     assert ann.send("skip") == 200
@@ -237,7 +237,7 @@ def test_a_wrong_field_is_told_before_the_page_is_served(tmp_path: Path) -> None
     from workbench.errors import SpecError
 
     of_rows(tmp_path, [{"question": "1 + 1?", "output": "2"}])[0].close()
-    words = ["view", "--db", str(tmp_path / "r.db"), "--rows", str(tmp_path / "rows.jsonl"), "--field", "answer"]
+    words = ["view", "--db", str(tmp_path / "r.db"), "--answers", str(tmp_path / "rows.jsonl"), "--field", "answer"]
     done = CliRunner().invoke(cli, words)
     assert isinstance(done.exception, SpecError) and "no row of" in str(done.exception)
 

@@ -95,4 +95,4 @@ def test_no_status_of_a_run_takes_the_style_of_a_part_of_the_page(client: TestCl
 
 def test_events_are_told_in_words(client: TestClient, runs: dict[str, Any]) -> None:
     page = client.get(f"/runs/{runs['killed']}").text
-    assert "candidate" in page and "processors" not in page[page.index("What happened") : page.index("Tags")]
+    assert "candidate" in page and "processors" not in page[page.index("Events,") : page.index("Tags")]

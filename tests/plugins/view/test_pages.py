@@ -178,7 +178,7 @@ def test_a_running_run_is_followed(tmp_path: Path) -> None:
         assert 'data-status="running"' in first and "<html" not in first
         calls = RunRecord(store, row["id"]).count_calls()
         assert f"${calls / 1000:.2g}" in first
-        assert f"{calls} of 512" in first and "what happened" in first.lower()
+        assert f"{calls} of 512" in first and "events, newest first" in first.lower()
         best = max(c["val"] for c in Candidates(store, row["id"]).read_all() if c["val"] is not None)
         assert f"{best:.3f}" in first
         store.execute("insert into events (run_id, at, kind, data) values (?, '2026-01-01T10:11:12Z', ?, ?)",

@@ -86,7 +86,7 @@ def steer_from_page(folder: Path, look: Callable[[Browser, str], None], at: str 
 def test_the_search_is_stopped_from_the_page(tmp_path: Path) -> None:
     def look(browser: Browser, hash_: str) -> None:
         assert "Stop the search" in browser.page and browser.press("stop") == 200
-        assert "stop: waits" in browser.open()
+        assert "stop: pending" in browser.open()
 
     report, told = steer_from_page(tmp_path, look)
     assert (report.status, level(report)) == ("finished", "Level 3.") and told[0]["outcome"] == "done"

@@ -14,8 +14,7 @@ pytest.importorskip("wandb")
 
 from wandb.proto import wandb_internal_pb2
 
-from workbench.run import trackers
-from workbench.run import Options, optimize, resume
+from workbench.run import Options, optimize, resume, trackers
 from workbench.study import make_optimizer
 from workbench.testing.simulated import Killed, SimulatedLM, SimulatedPool, write_task
 

@@ -1,4 +1,4 @@
-"""Commands about all runs of a database: runs, tag, rm, prune."""
+"""The group `runs`, about the runs of a database: list, tag, rm, prune."""
 
 from __future__ import annotations
 
@@ -11,29 +11,32 @@ import click
 
 from workbench.base.text import one_line
 from workbench.cli import ask, echo_json, fail, say
-
-_DB = click.option("--db", default="workbench.db", envvar="WORKBENCH_DB", show_default=True, help="Run database.")
-_JSON = click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
-_YES = click.option("--yes", is_flag=True, help="Do not ask.")
+from workbench.cli.options import DB, JSON, YES, limit_option
+from workbench.cli.tree import CommandGroup
 
 
-@click.command("runs")
-@click.option("--tag", "tags", multiple=True, help="Only runs with this tag; repeat it for several.")
-@click.option("--name", help="Only runs of workflows with this text in their name.")
+@click.group("runs", cls=CommandGroup)
+def runs_command() -> None:
+    """List, tag, remove and prune runs."""
+
+
+@runs_command.command("list")
+@click.option("--tag", "tags", multiple=True, help="Only runs with this tag. Repeatable.")
+@click.option("--name", help="Only runs of workflows whose name contains this text.")
 @click.option("--kind", type=click.Choice(["optimize", "eval"]), help="Only runs of this command.")
-@click.option("-n", "most", type=click.IntRange(min=1), help="At most so many.")
-@_DB
-@_JSON
-def runs_command(
-    tags: tuple[str, ...], name: str | None, kind: str | None, most: int | None, db: str, as_json: bool
+@limit_option("Show at most this many runs.")
+@DB
+@JSON
+def runs_list(
+    tags: tuple[str, ...], name: str | None, kind: str | None, limit: int | None, db: str, as_json: bool
 ) -> None:
-    """List the runs of optimize and eval, newest first: status, score or gain, tags and note."""
+    """List the runs of optimize and eval, newest first."""
     from workbench.store import LISTED, tags_of
 
     store = _readable(db)
     found = [r for r in store.list_runs((kind,) if kind else LISTED) if set(tags) <= set(tags_of(r))]
     found = [r for r in found if name is None or name.lower() in (r["name"] or "").lower()]
-    rows = [_described(store, r) for r in found[:most]]
+    rows = [_described(store, r) for r in found[:limit]]
     if as_json:
         return echo_json(rows)
     for row in rows:
@@ -73,12 +76,12 @@ def _described(store: Any, r: Any) -> dict[str, Any]:
 
 
 def describe_origin(origin: Mapping[str, str] | None) -> str:
-    """Where a run begins, in words; nothing if at its file."""
+    """Describe the candidate that a run begins at; empty if it begins at its file."""
     return f"from {origin['run']}:{origin['candidate'][:8]}" if origin else ""
 
 
 def _result(row: dict[str, Any]) -> str:
-    """The score of an evaluation, or the gain of a run, in words."""
+    """Format the score of an evaluation, or the gain of a run."""
     if row["score"] is not None:
         label = f" {row['label']}" if row["label"] else ""
         low, high = row["ci95"]
@@ -88,20 +91,23 @@ def _result(row: dict[str, Any]) -> str:
     return ""
 
 
-@click.command("tag")
+@runs_command.command("tag")
 @click.argument("run")
 @click.argument("tags", nargs=-1)
-@click.option("--note", help="A note on the run, in place of the one it has; empty: none.")
-@click.option("--remove", is_flag=True, help="Take these tags off.")
-@_DB
-def tag_command(run: str, tags: tuple[str, ...], note: str | None, remove: bool, db: str) -> None:
-    """Give a run TAGS, by which all commands find it, or a note."""
+@click.option("--note", help="Replace the note on the run. An empty text removes it.")
+@click.option("--remove", is_flag=True, help="Remove these tags.")
+@DB
+def runs_tag(run: str, tags: tuple[str, ...], note: str | None, remove: bool, db: str) -> None:
+    """Add tags or a note to a run.
+
+    All commands find a run by its tags.
+    """
     from workbench.store import RunRecord, tags_of
 
     if not tags and note is None:
         raise click.UsageError("name a tag, or give a --note")
     if wrong := [tag for tag in tags if not tag.replace("-", "").replace("_", "").replace(".", "").isalnum()]:
-        raise click.BadParameter(f"'{wrong[0]}' must be of letters, digits, and . _ -", param_hint="TAGS")
+        raise click.BadParameter(f"'{wrong[0]}' may contain only letters, digits, '.', '_' and '-'", param_hint="TAGS")
     if "last" in tags:
         raise click.BadParameter("'last' means the newest run", param_hint="TAGS")
     store = _writable(db)
@@ -111,34 +117,38 @@ def tag_command(run: str, tags: tuple[str, ...], note: str | None, remove: bool,
     say(f"run {row['run']}: {', '.join(sorted(kept)) or 'no tags'}")
 
 
-@click.command("rm")
+@runs_command.command("rm")
 @click.argument("runs", nargs=-1, required=True)
-@_YES
-@_DB
-def rm_command(runs: tuple[str, ...], yes: bool, db: str) -> None:
-    """Remove RUNS: their calls, candidates and rows. What they tested on sealed rows still counts in later proofs."""
+@YES
+@DB
+def runs_rm(runs: tuple[str, ...], yes: bool, db: str) -> None:
+    """Remove runs with their calls, candidates and rows.
+
+    Their tests on sealed rows still count in later proofs.
+    """
     from workbench.store import RunRecord
 
     store = _writable(db)
     found = {row["run"]: row for row in map(store.find_run, runs)}
     _refuse_running(store, list(found.values()))
     names = ", ".join(f"{one_line(row['run'])} ({one_line(row['name'])})" for row in found.values())
-    if not yes and not ask(f"Remove {names}, with all that was paid for?"):
+    if not yes and not ask(f"Remove {names}, and everything that was paid for?"):
         return fail("nothing was removed", 2)
     for row in found.values():
         RunRecord(store, row["id"]).remove()
-    say(f"removed {', '.join(found)}; workbench prune gives the space back")
+    say(f"removed {', '.join(found)}; workbench runs prune frees the disk space")
 
 
-@click.command("prune")
-@click.option("--keep", type=click.IntRange(min=0), default=0, help="Leave the newest N runs as they are.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
-@_YES
-@_DB
-def prune_command(keep: int, dry_run: bool, yes: bool, db: str) -> None:
-    """Remove what finished runs no longer need: rows of losing candidates, checkpoints, unused texts.
+@runs_command.command("prune")
+@click.option("--keep", type=click.IntRange(min=0), default=0, help="Number of newest runs to leave unchanged.")
+@click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
+@YES
+@DB
+def runs_prune(keep: int, dry_run: bool, yes: bool, db: str) -> None:
+    """Remove data that finished runs no longer need.
 
-    Scores, winners, proofs and the bill stay. Running and resumable runs are left as they are.
+    These are rows of losing candidates, checkpoints and unused texts. Scores, winners, proofs and costs are kept.
+    Running and resumable runs are left unchanged.
     """
     from workbench.run import prune_run, removable_files
     from workbench.store import remove_unused_texts

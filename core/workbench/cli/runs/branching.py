@@ -1,4 +1,4 @@
-"""`workbench branch`: a run that begins at a candidate of another."""
+"""`workbench branch`: a run that starts from a candidate of another."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import click
 
 from workbench.base.text import one_line
 from workbench.cli import echo_json, say
-from workbench.cli.run_commands import DB, SET, read_settings
+from workbench.cli.options import DB, JSON, SET, read_settings
 
 
 @click.command("branch")
@@ -14,12 +14,13 @@ from workbench.cli.run_commands import DB, SET, read_settings
 @click.argument("candidate", required=False)
 @SET
 @DB
-@click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
+@JSON
 def branch_command(run: str, candidate: str | None, sets: tuple[str, ...], db: str, as_json: bool) -> None:
-    """Add a run that begins at a CANDIDATE of RUN: its hash, `winner` (the default) or `baseline`.
+    """Create a run that starts from a candidate of another run.
 
-    The new run has the file, data, search and budget of RUN, except for what --set changes; gains are measured against
-    the candidate. Nothing is called until `workbench resume` starts it. RUN may still be running.
+    CANDIDATE is a hash, `winner` (the default) or `baseline`. The new run has the file, data, search and budget of RUN,
+    with the changes by --set. Gains are measured against the candidate. No model is called until `workbench resume`
+    starts the new run. RUN may still be running.
     """
     from workbench.run import branch_run
     from workbench.store import Store
@@ -28,4 +29,4 @@ def branch_command(run: str, candidate: str | None, sets: tuple[str, ...], db: s
     if as_json:
         return echo_json({"run": name})
     where = "" if db == "workbench.db" else f" --db {one_line(db)}"
-    return say(f"run {name} is ready; start it: workbench resume {name}{where}")
+    return say(f"run {name} is ready; to start it: workbench resume {name}{where}")

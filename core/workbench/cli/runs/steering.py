@@ -1,4 +1,4 @@
-"""`workbench steer`: orders to a run while it runs."""
+"""`workbench steer`: orders to a running run."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import click
 
 from workbench.base.text import one_line
 from workbench.cli import echo_json, say
+from workbench.cli.options import DB, JSON
 
 _ACTIONS = ("pause", "continue", "stop", "budget", "pin", "drop", "add", "list")
 
@@ -16,22 +17,22 @@ _ACTIONS = ("pause", "continue", "stop", "budget", "pin", "drop", "add", "list")
 @click.argument("run")
 @click.argument("action", type=click.Choice(_ACTIONS))
 @click.argument("arguments", nargs=-1, metavar="[CANDIDATE] [KEY=VALUE]...")
-@click.option("--db", default="workbench.db", envvar="WORKBENCH_DB", show_default=True, help="Run database.")
-@click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
+@DB
+@JSON
 def steer_command(run: str, action: str, arguments: tuple[str, ...], db: str, as_json: bool) -> None:
-    """Steer a RUN of optimize while it runs.
+    """Pause, stop or change a running optimization.
 
     \b
-    pause, continue             begin no further row; carry on
-    stop                        end the search, and test the best so far
-    budget calls=N usd=X        raise ceilings (calls, tokens, usd, minutes)
+    pause, continue             start no new rows; resume
+    stop                        end the search and test the best candidate so far
+    budget calls=N usd=X        raise limits (calls, tokens, usd, minutes)
     pin CANDIDATE               keep it as the best, whatever is found later
-    drop CANDIDATE              leave it out of the choice
-    add CANDIDATE ADDRESS=VALUE evaluate a candidate of yours: that one with these settings
-    list                        what was ordered, and what became of it
+    drop CANDIDATE              exclude it from selection
+    add CANDIDATE ADDRESS=VALUE evaluate a variant of a candidate
+    list                        show all orders and their outcomes
 
-    An order takes effect after the current evaluation, a pause at once. It then belongs to the run: if the run is
-    resumed, the order is replayed at the same place.
+    A pause takes effect at once, other orders after the current evaluation. Orders are part of the run: when it is
+    resumed, they are replayed at the same place.
     """
     from workbench.cli.progress import order_words
     from workbench.steering import give_order
@@ -43,13 +44,13 @@ def steer_command(run: str, action: str, arguments: tuple[str, ...], db: str, as
         if as_json:
             return echo_json(found)
         for order in found:
-            words = (order["at"], order["kind"], *order_words(order["data"]), order["outcome"] or "waits")
+            words = (order["at"], order["kind"], *order_words(order["data"]), order["outcome"] or "pending")
             say("  ".join(one_line(word) for word in words))
         return None if found else say("No orders.")
     number = give_order(Store(db, create=False), run, action, _data(action, arguments))
     if as_json:
         return echo_json({"order": number})
-    return say(f"ordered ({number}); see what became of it: workbench steer {one_line(run)} list")
+    return say(f"order {number} sent; to see its outcome: workbench steer {one_line(run)} list")
 
 
 def _data(action: str, arguments: tuple[str, ...]) -> dict[str, Any]:
@@ -68,11 +69,11 @@ def _data(action: str, arguments: tuple[str, ...]) -> dict[str, Any]:
         case _:
             forms = {
                 "budget": "calls=N, tokens=N, usd=X or minutes=X",
-                "pin": "one candidate, as `workbench show` names it",
-                "drop": "one candidate, as `workbench show` names it",
+                "pin": "one candidate hash from `workbench show`",
+                "drop": "one candidate hash from `workbench show`",
                 "add": "a candidate and settings, e.g. c0ffee nodes.answer.instructions='Think first.'",
             }
-            raise click.UsageError(f"`{action}` takes {forms.get(action, 'nothing more')}")
+            raise click.UsageError(f"`{action}` takes {forms.get(action, 'no arguments')}")
 
 
 def _pair(text: str) -> tuple[str, Any]:

@@ -17,7 +17,7 @@ _OPTIMIZE = "workbench optimize workflow.yaml"
 
 @dataclass(frozen=True)
 class PluginKind:
-    """What differs between the kinds of plugins.
+    """The differences between kinds of plugins.
 
     Args:
         table: what is registered, as in `workbench.plugins.KINDS`.
@@ -48,7 +48,7 @@ PLUGIN_KINDS = {
         "workbench run FILE --set 'lm={model: $name/NAME, api_base: ADDRESS}' --input text=hello",
         dependencies=', "aiohttp>=3.13"',
     ),
-    "sandbox": PluginKind("sandboxes", "sandbox", "open_sandbox", "workbench sandbox list"),
+    "sandbox": PluginKind("sandboxes", "sandbox", "open_sandbox", "workbench plugin sandbox list"),
     "exporter": PluginKind("exporters", "exporter", "export", "workbench export last --format $name --out prompts.md"),
 }
 

@@ -18,6 +18,7 @@ import click
 
 from workbench.base.text import one_line
 from workbench.cli import choose, echo_json, fail, say
+from workbench.cli.options import JSON
 
 if TYPE_CHECKING:
     from workbench.cli.trust.powers import Powers
@@ -44,7 +45,7 @@ def require_trust(file: Path, *, called: bool = False) -> Source:
 
 
 def unlooked(source: Source) -> tuple[list[str], bool]:
-    """What a file that is not trusted names outside its folder, and may not be looked at unasked; whether these are its
+    """List what an untrusted file names outside its folder, which may not be read unasked, and whether these are its
     rows alone. Raises SpecError."""
     from workbench.cli.trust.powers import file_powers
     from workbench.task import find_powers
@@ -96,7 +97,7 @@ def _hold(contents: Mapping[str, str]) -> None:
 
 
 def _is_still_there(written: Source) -> bool:
-    """Whether the file of a run is on this machine as the run stored it."""
+    """Return True if the file of a run is on this machine as the run stored it."""
     from workbench.errors import SpecError
     from workbench.spec import load_yaml_file
 
@@ -121,7 +122,7 @@ def _ask(powers: Powers, name: str, place: Path, way: str = "") -> None:
     if not powers or powers.digest in _known()["files"]:
         return
     folder = place.resolve().parent
-    changed = "has changed since it was trusted, or a file that it leans on has"
+    changed = "has changed since it was trusted, or a file that it depends on has"
     state = changed if _was_trusted(place) else "is not trusted yet"
     if not _somebody_is_there():
         raise SpecError(
@@ -129,10 +130,13 @@ def _ask(powers: Powers, name: str, place: Path, way: str = "") -> None:
             hint=f"Read it, then run {way}`workbench trust --folder FOLDER` for all files in a folder. "
             f"Where nobody can be asked, set {VARIABLE}=FOLDER.",
         )
-    say(f"{one_line(name)} {state}. Besides asking its models it", err=True)
+    say(f"{one_line(name)} {state}. Besides calling its models it", err=True)
     for line in powers.lines():
         say(f"  {line}", err=True)
-    say(f"Trust it?\n  yes: as it is now\n  folder: all files in {one_line(folder)}, also when they change", err=True)
+    say(
+        f"Trust it?\n  yes: in its current form\n  folder: all files in {one_line(folder)}, now and when they change",
+        err=True,
+    )
     choice = choose("yes, folder or no", ("yes", "folder", "no", "y", "f", "n"), default="no")[0]
     if choice == "n":
         raise SpecError(f"{one_line(name)} is not trusted", hint="Nothing of it was run.")
@@ -143,7 +147,7 @@ def _ask(powers: Powers, name: str, place: Path, way: str = "") -> None:
 
 
 def _was_trusted(place: Path) -> bool:
-    """Whether a file at this place was trusted with other content."""
+    """Return True if a file at this place was trusted with other content."""
     return str(place.resolve()) in _known()["files"].values()
 
 
@@ -162,7 +166,8 @@ def _list_file() -> Path:
 
 
 def _known() -> dict[str, dict[str, str]]:
-    """What is trusted: `files`, digest to path, and `folders`, path to "". Raises SpecError if it cannot be read."""
+    """Read what is trusted: `files`, digest to path, and `folders`, path to "". Raises SpecError if it cannot be
+    read."""
     from workbench.errors import SpecError
 
     path = _list_file()
@@ -204,15 +209,16 @@ def _forget(path: Path) -> bool:
     "folders",
     multiple=True,
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Trust every workflow file in this folder, also when it changes.",
+    help="Trust all workflow files in this folder, now and when they change. Repeatable.",
 )
-@click.option("--forget", is_flag=True, help="Trust these files and folders no longer.")
-@click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
+@click.option("--forget", is_flag=True, help="Stop trusting these files and folders.")
+@JSON
 def trust_command(files: tuple[Path, ...], folders: tuple[Path, ...], forget: bool, as_json: bool) -> None:
-    """Trust workflow files to run Python, start programs, ask addresses, send variables, or read data elsewhere.
+    """Trust workflow files to run code and use the network.
 
-    Shows what each of FILES does besides asking its models. Commands that run a workflow ask about such a file unless
-    it is trusted, and ask again when it changes. Without arguments, lists what is trusted.
+    Shows what each of FILES does besides calling its models: run Python, start programs, call addresses, send
+    environment variables, or read data outside its folder. Commands that run a workflow ask about such a file unless it
+    is trusted, and ask again when it changes. Without arguments, lists the trusted files and folders.
     """
     from workbench.cli.trust.powers import file_powers
 
@@ -220,15 +226,15 @@ def trust_command(files: tuple[Path, ...], folders: tuple[Path, ...], forget: bo
         if not _forget(place):
             fail(f"{one_line(place)} is not on the list of trusted files and folders", 2)
         if _lies_in_trusted_folder(place):
-            say(f"{one_line(place)} still lies in a trusted folder", err=True)
+            say(f"{one_line(place)} is still in a trusted folder", err=True)
     for folder in () if forget else folders:
         _remember("folders", str(folder.resolve()), "")
         say(f"trusted: every workflow file in {one_line(folder.resolve())}", err=as_json)
     for file in () if forget else files:
         powers = file_powers(file)
         _remember("files", powers.digest, str(file.resolve()))
-        say(f"trusted as it is now: {one_line(file)}", err=as_json)
-        for line in powers.lines() or ["only asks its models"]:
+        say(f"trusted in its current form: {one_line(file)}", err=as_json)
+        for line in powers.lines() or ["only calls its models"]:
             say(f"  {line}", err=as_json)
     known = _known()
     if as_json:

@@ -1,4 +1,4 @@
-"""What a workflow file does besides asking its models: the things that the user is asked about (`workbench trust`).
+"""The capabilities of a workflow file besides calling its models, which the user is asked about (`workbench trust`).
 
 They are what the things in the file declare (`workbench.task.find_powers`), with the digests of the files behind them.
 """
@@ -31,7 +31,7 @@ _REVISIONS = ("HEAD", "packed-refs", "refs")
 
 @dataclass
 class Powers:
-    """What a file does, and the digests of the files that say so.
+    """The capabilities of a file, and the digests of the files that declare them.
 
     `found` holds by kind each text as it is written, with what it stands for wherever the file lies. Digested are the
     folder, the workflow file, those that it refers to, and the files that its powers lean on; what these import is not.
@@ -58,7 +58,7 @@ class Powers:
         return content_digest(content.encode("utf-8", "surrogatepass"))
 
     def covers(self, other: Powers) -> bool:
-        """Whether the other file does nothing that this one does not do, or could do unasked."""
+        """Return True if the other file does nothing that this one does not do, or could do unasked."""
         return all(
             what in self.found.get(kind, {}).values()
             or (kind == _OUTSIDE and Path(what.partition(":")[2] or what).is_relative_to(self.folder))
@@ -79,14 +79,14 @@ def _listed(texts: Iterable[str]) -> str:
 
 
 def file_powers(source: Source | Path, called: bool = False) -> Powers:
-    """What a workflow file does. called: where it is called, not improved. Raises SpecError for one that cannot be
-    read."""
+    """Find the capabilities of a workflow file. called: it is called, not improved. Raises SpecError for one that
+    cannot be read."""
     source = source if isinstance(source, Source) else load_yaml_file(source)
     return read_powers(source.value, source.text, Path(source.file).resolve().parent, called)
 
 
 def read_powers(value: Any, text: str, base: Path, called: bool = False) -> Powers:
-    """What a workflow file does that was read before, as that of a stored run.
+    """Find the capabilities of a workflow file that was read before, as that of a stored run.
 
     Args:
         value: its content.
@@ -111,7 +111,7 @@ def _leaned_on(power: Power, base: Path) -> dict[str, str]:
     found, left = dict[str, str](), _MOST_BYTES
     for path in (path for top in power.files for path in _within(top, base)):
         if len(found) >= _MOST_FILES:
-            return {**found, "more": "files than are looked at"}
+            return {**found, "more": "files than are checked"}
         try:
             status = path.stat()
             left -= status.st_size
@@ -123,7 +123,8 @@ def _leaned_on(power: Power, base: Path) -> dict[str, str]:
 
 
 def _within(top: Path, base: Path) -> Iterator[Path]:
-    """A file, or the files of a folder, links followed: what is copied of it, and what tells its revisions."""
+    """A file, or the files of a folder, links followed: its copied content, and the files that identify its
+    revision."""
     if not top.is_dir():
         yield top
         return

@@ -25,7 +25,7 @@ _IGNORED = (".pyc", ".log", "nohup.out")
 
 
 class Beside:
-    """What lies in some folders: which files changed since the last look."""
+    """The contents of some folders: which files changed since the last look."""
 
     def __init__(self, folders: Iterable[Path]):
         self._lock = threading.Lock()
@@ -49,7 +49,7 @@ class Beside:
 
 @dataclass
 class Leftovers:
-    """What the nodes of a run left beside their programs and tools; shared by its rows (`Runtime.shared`)."""
+    """Files that the nodes of a run left beside their programs and tools; shared by its rows (`Runtime.shared`)."""
 
     changes: dict[str, list[Sequence[str]]] = field(default_factory=dict[str, list[Sequence[str]]])
     _looks: dict[tuple[Path, ...], asyncio.Future[Beside]] = field(
@@ -61,7 +61,7 @@ class Leftovers:
         return cls()
 
     async def look(self, folders: Iterable[Path]) -> Beside:
-        """What lies in folders, looked at before their first use."""
+        """Record the contents of folders before their first use."""
         asked = tuple(folders)
         if asked not in self._looks:
             self._looks[asked] = asyncio.ensure_future(asyncio.to_thread(Beside, asked))
@@ -112,7 +112,7 @@ def _files(folder: Path) -> Iterator[tuple[str, tuple[int, int]]]:
 
 
 def _is_of_workbench(path: Path) -> bool:
-    """Whether a file is a run database or beside one, or a workflow file, as a result of another run is."""
+    """Return True if a file is a run database or beside one, or a workflow file, as a result of another run is."""
     for end in [found.start() for found in re.finditer("-", path.name)] + [len(path.name)]:
         database = path.with_name(path.name[:end] or path.name)
         if database.is_file() and is_run_database(database):

@@ -35,7 +35,7 @@ class BoundFunction:
 
     @cached_property
     def _types(self) -> dict[str, Any]:
-        """What converts and checks, by parameter; without those of no type, or of one that JSON cannot hold."""
+        """Return converters and checks by parameter; without those of no type, or of one that JSON cannot hold."""
         found: dict[str, Any] = {}
         for parameter in [*self._given, *([self._rest] if self._rest else [])]:
             adapter = _adapter(_annotation(parameter, self.function), _is_listed(parameter))
@@ -153,7 +153,7 @@ def _annotation(parameter: Parameter, function: Callable[..., Any]) -> Any:
 
 
 def _adapter(annotation: Any, listed: bool) -> Any:
-    """What converts and checks values; None where every value is right."""
+    """Return a converter and check of values; None where every value is right."""
     from pydantic import ConfigDict, TypeAdapter
     from pydantic.errors import PydanticUserError
 

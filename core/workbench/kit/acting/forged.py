@@ -11,7 +11,7 @@ from workbench.kit.acting.tools import Tool
 
 
 class ForgedExample(BaseModel):
-    """The function's test: a call and the expected result (`workbench functions test`)."""
+    """The function's test: a call and the expected result (`workbench agent functions test`)."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -45,7 +45,7 @@ def list_tools(server: Server) -> Sequence[Listed]:
 
 
 def is_listed(server: Server) -> bool:
-    """Whether the server was asked already."""
+    """Return True if the server was asked already."""
     return (server, server.variables()) in _lists
 
 
@@ -121,7 +121,7 @@ class McpCall:
 
 
 def _value(result: Any, name: str, server: Server) -> Any:
-    """What a call gave, as JSON: a text, an object, an image as a data URI, or a list of texts and images.
+    """Convert the result of a call to JSON: a text, an object, an image as a data URI, or a list of texts and images.
 
     Raises NodeError("tool") for a failure that the server tells.
     """

@@ -43,7 +43,7 @@ def field_of(thing: Any, now: str, before: str) -> Any:
 
 @dataclass(frozen=True)
 class Server:
-    """How a server is started: its command, the folder that it runs in, and further variables of its environment, in
+    """The start of a server: its command, the folder that it runs in, and further variables of its environment, in
     which $NAME stands for one of ours."""
 
     command: tuple[str, ...]
@@ -58,8 +58,7 @@ class Server:
         return tuple((name, _VARIABLE.sub(_filled, text)) for name, text in self.env)
 
     def redacted(self, text: str) -> str:
-        """What the server says of a failure, without keys and without those of our variables that it was given: it is
-        shown and kept."""
+        """Redact keys and given variables from a server's message about a failure, which is shown and stored."""
         with suppress(SpecError):
             given = dict(self.variables())
             return redact(text, headers={name: given[name] for name, written in self.env if _VARIABLE.search(written)})
@@ -107,7 +106,7 @@ class ServerSession:
             raise
 
     def _is_of_server(self, error: BaseException) -> bool:
-        """Whether a server that goes on has told of an error."""
+        """Return True if a running server has reported an error."""
         code = getattr(getattr(error, "error", None), "code", None)
         return self._ready.done() and code is not None and code != _CLOSED
 

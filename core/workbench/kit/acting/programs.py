@@ -11,7 +11,8 @@ from pathlib import Path
 
 @cache
 def dying_with_us() -> tuple[str, ...]:
-    """What starts a program so that it is killed when the thread that started it ends, if the machine has it."""
+    """Return the words that start a program so that it is killed with the thread that started it, if the machine has
+    them."""
     found = shutil.which("setpriv")
     return (found, "--pdeathsig", "KILL", "--") if found else ()
 

@@ -1,4 +1,4 @@
-"""JSON Schemas of a tool's arguments: how they are told in a line, their defaults, and values that fit them."""
+"""JSON Schemas of a tool's arguments: their one-line form, their defaults, and values that fit them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _told_type(schema: Any, root: Schema, depth: int) -> Any:
 
 
 def _referred(schema: Mapping[str, Any], root: Schema) -> Mapping[str, Any]:
-    """What a schema refers to, seen from the root; the schema itself where it refers to nothing."""
+    """Resolve what a schema refers to, from the root; the schema itself where it refers to nothing."""
     for _ in range(_DEEPEST):
         found: Any = root
         parts = str(schema.get("$ref", "")).removeprefix("#/").split("/")

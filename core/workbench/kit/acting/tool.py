@@ -1,4 +1,4 @@
-"""A tool: what a model is told of it, what it takes, how it is called. `workbench.kit.acting` finds and calls them."""
+"""A tool: its description for models, its arguments, its call. `workbench.kit.acting` finds and calls them."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ class Tool:
 
     @property
     def definition(self) -> dict[str, Any]:
-        """What a server with native tools is told of it."""
+        """Return the definition for servers with native tools."""
         function = {"name": self.name, "description": self.description, "parameters": as_parameters(self.schema)}
         return {"type": "function", "function": function}
 
     @property
     def is_known(self) -> bool:
-        """Whether its description and schema are here."""
+        """Return True if its description and schema are here."""
         return True
 
     def described(self, text: str) -> Tool:

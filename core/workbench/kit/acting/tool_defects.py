@@ -25,7 +25,7 @@ _SCRIPT = re.compile(r"[^:]*\.(py|js|mjs|cjs|ts|rb|pl|sh)")
 def find_tool_defects(
     tool: Tool, base: Path, path: Place, *, hidden: Collection[str] = (), described: bool = False, told: bool = True
 ) -> Iterator[Defect]:
-    """What is wrong with a tool at an address.
+    """Find the defects of a tool at an address.
 
     Args:
         tool: as `load_tool` gives it.
@@ -71,7 +71,7 @@ def find_tool_defects(
 def find_source_defects(
     name: str, source: str, path: Place, schema: Mapping[str, Any] | None = None
 ) -> Iterator[Defect]:
-    """What is wrong with a function that stands in the workflow file as source.
+    """Find the defects of a function whose source is in the workflow file.
 
     Args:
         name: the function that is called.

@@ -13,5 +13,5 @@ TOOLS = "python:module.function, mcp:COMMAND ARGS#name, or mcp:COMMAND ARGS for 
 ENV: Any = Field(
     default_factory=dict,
     exclude_if=lambda env: not env,
-    description="further variables of the environment of MCP servers; $NAME: of ours",
+    description="additional environment variables of MCP servers; $NAME: from our environment",
 )

@@ -53,7 +53,7 @@ def run(code):
 
 
 class CallsTools(Protocol):
-    """How a tool is called, e.g. with retries (`workbench_tools.live_calls`)."""
+    """A way of calling tools, e.g. with retries (`workbench_tools.live_calls`)."""
 
     async def call(self, ctx: Context, tool: Tool, arguments: Mapping[str, Any]) -> Any: ...
 
@@ -184,7 +184,7 @@ def load_tools(addresses: Sequence[str], base: Path, env: Mapping[str, str] | No
 
 
 def has_unknown_tools(addresses: Iterable[str]) -> bool:
-    """Whether one of these stands for all tools of a server that is not asked here, since code is not run."""
+    """Return True if one of these stands for all tools of a server that is not asked here, since code is not run."""
     return instead_of_code() != "code" and any(a.startswith(SERVER) and not parse_server(a).tool for a in addresses)
 
 
@@ -220,7 +220,7 @@ def _python_tool(address: str, base: Path) -> Tool:
 
 
 def describe_tool(tool: Tool, hidden: Collection[str] = ()) -> str:
-    """One line for a prompt: a tool's name, arguments (without the hidden ones) and description."""
+    """A line for a prompt: a tool's name, arguments (without the hidden ones) and description."""
     lines = tool.description.split("\n")  # what a server says has no summary on its first line
     about = " ".join(" ".join(lines if isinstance(tool.call, McpCall) else lines[:1]).split())
     return f"- {tool.name}({json.dumps(told_arguments(tool.schema, hidden), ensure_ascii=False)}): {about}"

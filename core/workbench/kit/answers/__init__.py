@@ -1,4 +1,4 @@
-"""What a model says, as typed values: the one reader of answers.
+"""The reader of models' answers, as typed values.
 
     parse, convert      an answer by the outputs of a signature, or by one of them (`typed`)
     conclusions         where an answer says its result: labels, boxes, tags, `the answer is`
@@ -111,7 +111,7 @@ def _read_whole_object(text: str, names: Sequence[str]) -> dict[str, Any] | None
 
 
 def _is_whole(field: Field, value: Any, text: str) -> bool:
-    """Whether a value in a cut answer is certainly complete: `12` at the end may be the beginning of `125`."""
+    """Return True if a value in a cut answer is certainly complete: `12` at the end may be the beginning of `125`."""
     end = text.rstrip().lower()
     if not field.allowed:
         return not end[-1:].isdigit()

@@ -149,7 +149,7 @@ def known_name(name: Any, tools: Tools) -> str | None:
 
 
 def _is_call(body: Mapping[str, Any], tools: Tools) -> bool:
-    """Whether unmarked JSON is a call, and not just any object with a name."""
+    """Return True if unmarked JSON is a call, and not just any object with a name."""
     name, rest = body.get("tool") or body.get("name"), set(body) - {"tool", "name", "id", "type"}
     if not isinstance(name, str) or name not in tools:
         return "tool" in body and isinstance(body.get("arguments"), dict)

@@ -141,7 +141,8 @@ class Choices:
         return found[:1] if all(one == found[0] for one in found) else []
 
     def _lists_others(self, rest: str, value: Any) -> bool:
-        """Whether the text behind a value lists others beside it: `a, b`, or each with a mark: `a: 10%, b: 90%`."""
+        """Return True if the text behind a value lists others beside it: `a, b`, or each with a mark: `a: 10%, b:
+        90%`."""
         if _LISTS_ON.match(rest) and any(one != value for one in self._mentioned(rest.split("\n")[0][:80])):
             return True
         mark = rest.lstrip(" \"'`*")[:1]

@@ -13,6 +13,6 @@ _FENCE = re.compile(
 
 
 def find_code(text: str) -> list[str]:
-    """What the fences of a text hold, in order; the last one may be cut."""
+    """Extract the contents of the fences of a text, in order; the last one may be cut."""
     found = [one["block"] if one["line"] is None else one["line"] for one in _FENCE.finditer(text)]
     return [textwrap.dedent(body).strip("\n") for body in found if body.strip()]

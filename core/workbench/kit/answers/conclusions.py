@@ -100,7 +100,7 @@ def ends_of(text: str) -> str:
 
 
 def _tagged(text: str, name: str) -> list[str]:
-    """What stands between the tags of a name."""
+    """Extract the texts between tags of a name."""
     low = text.lower()
     if "</" not in low:
         return []
@@ -108,7 +108,7 @@ def _tagged(text: str, name: str) -> list[str]:
 
 
 def find_boxed(text: str) -> str | None:
-    r"""What the last \boxed{...} of LaTeX holds."""
+    r"""Extract the content of the last \boxed{...} of LaTeX."""
     for opening in [*_BOXED.finditer(text)][::-1][:MANY]:
         depth = 1
         for place in range(opening.end(), min(len(text), opening.end() + 2000)):
@@ -151,7 +151,7 @@ def find_rows(text: str) -> list[dict[str, str]]:
 
 
 def find_parts(value: object, names: Sequence[str]) -> dict[str, object]:
-    """Those of some parts that an object has, however its keys are written."""
+    """Select the parts that an object has, however its keys are written."""
     wanted = {_plain_key(name): name for name in names}
     items = value.items() if isinstance(value, Mapping) and len(value) <= _KEYS else ()
     return {wanted[plain]: inner for key, inner in items if (plain := _plain_key(key)) in wanted}

@@ -143,7 +143,8 @@ def _read_digits(run: str) -> list[float]:
 
 
 def _is_grouped(run: str, kinds: set[str], least: int = 2) -> bool:
-    """Whether one kind of separator makes groups of thousands. least: dots that do; a single one is a decimal one."""
+    """Return True if one kind of separator makes groups of thousands. least: dots that do; a single one is a decimal
+    one."""
     if len(kinds) != 1:
         return False
     first, *rest = re.split(r"\D", run)

@@ -69,7 +69,7 @@ def convert(field: Field, text: str) -> tuple[Any, bool]:
 
 
 def _explain(field: Field, text: str) -> str:
-    """What is wrong with the first JSON value of a text, in brackets."""
+    """Explain what is wrong with the first JSON value of a text, in brackets."""
     from pydantic import ValidationError
 
     for value, _ in _candidates(text, field.name):

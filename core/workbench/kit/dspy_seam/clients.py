@@ -42,7 +42,7 @@ def key_variables(provider: str) -> tuple[str, ...]:
 
 
 def native_prefixes() -> set[str]:
-    """What model strings begin with that the native client serves."""
+    """Return the prefixes of model strings that the native client serves."""
     from dspy._vendor.lm15.router import LITELLM_PROVIDER_PREFIXES
 
     return set(LITELLM_PROVIDER_PREFIXES)
@@ -57,7 +57,7 @@ def usd_per_token(model: str) -> tuple[float, float] | None:
 
 
 def usd_of(answer: lm15.Response, model: str, request: lm15.Request) -> float | None:
-    """What an answer cost, by DSPy's price table, which knows those of cached tokens and thoughts."""
+    """Compute the cost of an answer by DSPy's price table, which knows those of cached tokens and thoughts."""
     provider, _, name = model.partition("/")
     return estimate_cost(answer, provider=provider, requested_model=name, request=request)[0]
 

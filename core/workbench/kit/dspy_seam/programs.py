@@ -29,7 +29,8 @@ ADAPTERS = {"chat": dspy.ChatAdapter, "json": dspy.JSONAdapter, "xml": dspy.XMLA
 
 
 def to_messages(prompt: Any) -> list[dict[str, Any]]:
-    """What an adapter's `format` gave, as messages. Raises NodeError("unsupported") for parts that a chat has not."""
+    """Convert the output of an adapter's `format` to messages. Raises NodeError("unsupported") for parts that a chat
+    has not."""
     if isinstance(prompt, list):
         return [dict(message) for message in prompt]
     found = [{"role": "system", "content": _content(prompt.system)}] if prompt.system else []
@@ -62,7 +63,7 @@ def read_request(request: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
 
 
 def make_response(text: str, model: str, cut: bool = False, tokens: tuple[int, int] = (0, 0)) -> Any:
-    """What an engine answers. cut: whether at max_tokens. tokens: of the prompt, and of the answer."""
+    """Make the answer of an engine. cut: at max_tokens. tokens: of the prompt, and of the answer."""
     return lm15.Response(
         id=None,
         model=model,

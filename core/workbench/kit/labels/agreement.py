@@ -1,4 +1,4 @@
-"""How far labellers agree, and how far a judge agrees with them."""
+"""Agreement among labellers, and of a judge with them."""
 
 from __future__ import annotations
 

@@ -48,15 +48,15 @@ class Calibration:
         if found is None:
             return ["The scores of the run cannot be compared with people: fewer than 3 of its answers have labels."]
         lines = [
-            f"The metric of the run against people, on {found.n} answers:",
+            f"Metric of the run compared with people, on {found.n} answers:",
             f"  same verdict  {found.same:.2f} [{found.same95[0]:.2f}, {found.same95[1]:.2f}]",
-            f"  too kind by   {found.error:+.3f} [{found.error95[0]:+.3f}, {found.error95[1]:+.3f}]",
+            f"  too lenient by   {found.error:+.3f} [{found.error95[0]:+.3f}, {found.error95[1]:+.3f}]",
         ]
         if found.correlation is not None:
             lines.append(f"  correlation   {found.correlation:+.2f}")
         if found.slope is not None and found.slope95 is not None:
             low, high = found.slope95
-            told = "likes long answers" if low > 0 else "likes short answers" if high < 0 else "no bias shown"
+            told = "favours long answers" if low > 0 else "favours short answers" if high < 0 else "no bias shown"
             lines.append(f"  with 100 more words {found.slope:+.3f} [{low:+.3f}, {high:+.3f}]: {told}")
         return lines
 
@@ -68,8 +68,8 @@ class Calibration:
         lines += [f"{describe_gap(found)}."] if found.later else []
         if n >= LEAST_LABELS:
             lines.append(
-                "What gain they show is in the report: workbench resume RUN. Each report with other labels is a "
-                "further test, which needs a smaller p, so label as many as you want before."
+                "To see the gain they show: workbench resume RUN. Each report with other labels is another test, which "
+                "needs a smaller p, so finish labelling first."
             )
         return lines
 

@@ -1,4 +1,4 @@
-"""What is to be labelled: answers in a file of rows, or those that a run gave, in an order that tells nothing.
+"""Answers to label, from a file of rows or from a run, in an order that reveals nothing.
 
 Nothing in an item says which workflow wrote the answer, what a judge thinks of it, or what the right answer is.
 """

@@ -47,7 +47,7 @@ def bounded_bodies() -> Iterator[None]:
 
 
 def bodies_are_bounded() -> bool:
-    """Whether the caller runs inside `bounded_bodies()`."""
+    """Return True if the caller runs inside `bounded_bodies()`."""
     return _inside.get()
 
 

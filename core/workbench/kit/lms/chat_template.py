@@ -43,8 +43,8 @@ def render_chat(
     tools: Sequence[Mapping[str, Any]] = (),
     add_generation_prompt: bool = False,
 ) -> str:
-    """What `tokenizer.apply_chat_template(messages, tools=tools, tokenize=False)` gives. Raises TemplateError, and
-    ValueError for a tokenizer without a template."""
+    """Render a chat as `tokenizer.apply_chat_template(messages, tools=tools, tokenize=False)` does. Raises
+    TemplateError, and ValueError for a tokenizer without a template."""
     from transformers import PreTrainedTokenizerBase
 
     if not messages:
@@ -123,7 +123,7 @@ class _Renderer:
 
     @staticmethod
     def _line(process: subprocess.Popen[bytes], seconds: float) -> bytes | None:
-        """What the process writes next; None after so many seconds, nothing where it ended."""
+        """Read the next line of the process; None after a timeout in seconds, nothing where it ended."""
         assert process.stdout is not None
         until, data = time.monotonic() + seconds, bytearray()
         with selectors.DefaultSelector() as ready:

@@ -1,4 +1,4 @@
-"""What a checkpoint in the Hugging Face format may not ask for, looked up before transformers reads it.
+"""Checks of a checkpoint in the Hugging Face format, before transformers reads it.
 
 transformers holds `use_safetensors=True` for the files that it looks for, but not for those that an index names: it
 hands a `.bin` among them to `torch.load`. And where `config.json` names a kernel as `owner/name`, it downloads it, and

@@ -28,7 +28,7 @@ _LOADING = threading.Lock()
 
 @dataclass
 class Row:
-    """One prompt with its settings; generation fills the lists.
+    """A prompt with its settings; generation fills the lists.
 
     finish: `stop` (an end token or a stop string) or `length`. error: why nothing was generated.
     """
@@ -55,7 +55,7 @@ class Row:
         self.random = random.Random(self.seed)
 
     def response(self) -> Response:
-        """What was generated, as an answer with its tokens."""
+        """Return the generated text as an answer with its tokens."""
         return Response(
             self.text,
             self.finish if self.text.strip() or self.finish == "length" else "empty",
@@ -70,7 +70,7 @@ class Row:
 
 @dataclass
 class Refill:
-    """What waits while a batch runs, and where complete rows go: by default nothing, and nowhere.
+    """The rows that wait while a batch runs, and the place where complete rows go: by default nothing, and nowhere.
 
     take: gives rows that join a batch of so many. give: receives each row that is complete, or has an error.
     """
@@ -185,7 +185,7 @@ class Generator:
         return batch
 
     def _continue(self, batch: _Batch, ids: torch.Tensor, keep: list[int]) -> None:
-        """One token more for the rows to keep; complete ones leave, and cost nothing more."""
+        """Generate a token for each row to keep; complete rows leave, and cost nothing more."""
         if len(keep) < len(batch.rows):
             batch.rows = [batch.rows[i] for i in keep]
             if not keep:
@@ -281,7 +281,7 @@ class _Cache(DynamicCache):
 
 
 def _keeps_all_tokens(cache: DynamicCache) -> bool:
-    """Whether rows can join those in the cache: no layer has a sliding window or a recurrent state."""
+    """Return True if rows can join those in the cache: no layer has a sliding window or a recurrent state."""
     return all(type(layer) is DynamicLayer for layer in cache.layers)
 
 
@@ -344,7 +344,7 @@ def as_computed(states: torch.Tensor) -> torch.Tensor:
 
 
 def cache_argument(model: Any) -> str:
-    """What a model calls its cache: `cache` since transformers 5.24, which warns of the name before."""
+    """Return the name of a model's cache argument: `cache` since transformers 5.24, which warns of the name before."""
     return "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
 
 

@@ -109,7 +109,7 @@ def _with_object(call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def same_said(message: Mapping[str, Any]) -> dict[str, Any]:
-    """What identifies a message of a conversation: the ids of calls do not, nor the spaces of their JSON."""
+    """Return the identity of a message of a conversation, without the ids of calls and the spaces of their JSON."""
     if not message.get("tool_calls"):
         return dict(message)
     functions = [call["function"] for call in to_template([message])[0]["tool_calls"]]

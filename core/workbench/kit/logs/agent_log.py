@@ -18,7 +18,7 @@ TOKEN, LEAST = 3, 60
 
 @dataclass(frozen=True, slots=True)
 class LogStep:
-    """What one agent did at one point: an answer of a model, the result of a tool, the outputs of a node.
+    """A step of an agent: an answer of a model, the result of a tool, the outputs of a node.
 
     Args:
         agent: who acted; of a result of a tool, who called it.
@@ -47,7 +47,7 @@ class LogSource:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """One run. Steps count from 0.
+    """A run. Steps count from 0.
 
     Args:
         id: names the log: a file, or a row of a run.
@@ -80,7 +80,7 @@ class Log:
         return self.gold_agent is not None and self.gold_step is not None
 
     def as_dict(self) -> dict[str, Any]:
-        """What a judge may read. Not where it is stored: the same log of two runs is judged once."""
+        """Return what a judge may read. Not where it is stored: the same log of two runs is judged once."""
         return {name: value for name, value in asdict(self).items() if name != "row"}
 
 
@@ -88,7 +88,7 @@ class Log:
 
 
 def shorten(text: str, most: int) -> str:
-    """A text without its middle, if it is longer than so many characters."""
+    """A text without its middle, if it is longer than a number of characters."""
     if len(text) <= most:
         return text
     head = most * 2 // 3
@@ -96,7 +96,7 @@ def shorten(text: str, most: int) -> str:
 
 
 def step_text(step: LogStep) -> str:
-    """What a step says, its error included."""
+    """Return the text of a step, its error included."""
     return f"{step.content}\nERROR: {step.error}" if step.error else step.content
 
 

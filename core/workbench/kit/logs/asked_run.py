@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Command:
-    """What a run of a command is found by.
+    """The identity of a run of a command.
 
     Args:
         kind: of the run, in the database.

@@ -25,8 +25,8 @@ _DEPTH = 20
 
 @dataclass(frozen=True, slots=True)
 class AtifResult:
-    """What a tool gave, or what the environment showed. tool: empty where no call is named. inside: the trajectories of
-    subagents that did the work."""
+    """The result of a tool, or an observation of the environment. tool: empty where no call is named. inside: the
+    trajectories of subagents that did the work."""
 
     tool: str
     text: str
@@ -35,7 +35,7 @@ class AtifResult:
 
 @dataclass(frozen=True, slots=True)
 class AtifStep:
-    """One step. copied: whether it repeats one of an earlier trajectory, as context."""
+    """A step. copied: whether it repeats one of an earlier trajectory, as context."""
 
     source: str
     text: str
@@ -61,7 +61,7 @@ class Trajectory:
 
 
 def is_trajectory(value: Any) -> bool:
-    """Whether a value of JSON says that it is a trajectory in ATIF."""
+    """Return True if a value of JSON says that it is a trajectory in ATIF."""
     return is_dict(value) and str(value.get("schema_version")).startswith("ATIF")
 
 
@@ -152,7 +152,7 @@ def read_log(value: Any, place: str, name: str) -> Log:
 
 
 def _log_steps(trajectory: Trajectory, told: set[int]) -> Iterator[LogStep]:
-    """told: trajectories that stand there already; several results may name one."""
+    """told: trajectories that were written already; several results may name one."""
     told.add(id(trajectory))
     for step in trajectory.steps:
         if step.copied:

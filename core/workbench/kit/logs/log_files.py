@@ -38,7 +38,7 @@ def load_logs(path: Path, form: str | None = None) -> list[Log]:
         return _load_file(path, path.name, form)
     files = sorted(path.rglob("*.json"), key=_by_number)
     if not files:
-        raise SpecError(f"{path} holds no .json files", hint="Name a folder of logs, or one log.")
+        raise SpecError(f"{path} contains no .json files", hint="Name a folder of logs, or one log.")
     return [log for file in files for log in _load_file(file, str(file.relative_to(path)), form)]
 
 
@@ -84,7 +84,7 @@ def _values(path: Path) -> Iterator[tuple[str, Any]]:
     except ValueError as error:
         whole, lines = error, [(n, line) for n, line in enumerate(LINE_END.split(text), 1) if line.strip()]
     if not lines:
-        raise SpecError(f"{path} is empty", hint="A log is JSON: see the formats of workbench attribute --help.")
+        raise SpecError(f"{path} is empty", hint="A log is JSON: see the formats of workbench agent attribute --help.")
     for number, line in lines:
         try:
             value = _parse(line)
@@ -118,7 +118,7 @@ def _find_format(value: Any, path: Path) -> str:
         else "no object"
     )
     raise SpecError(
-        f"{path} is a log of no known format: it holds {keys}",
+        f"{path} is a log in an unknown format: it contains {keys}",
         hint="Who&When has 'history'; ATIF has 'schema_version'; OpenTelemetry has 'resourceSpans', or spans with "
         "'attributes' such as gen_ai.operation.name or openinference.span.kind. Name the format with --format.",
     )
@@ -141,7 +141,7 @@ def _who_and_when(value: Any, place: str, name: str) -> Log:
             raise fail(f"history[{number}] has no text 'content'", 'Write {"name": "Agent", "content": "..."}.')
         who = entry.get("name") or entry.get("role")
         if not isinstance(who, str) or not who.strip():
-            raise fail(f"history[{number}] names nobody", "Add 'name', or 'role'.")
+            raise fail(f"history[{number}] names no agent", "Add 'name', or 'role'.")
         steps.append(LogStep(_agent(who), entry["content"], who if _agent(who) != who else ""))
     step, agent = value.get("mistake_step"), value.get("mistake_agent")
     if step is not None:

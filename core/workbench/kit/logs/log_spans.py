@@ -54,8 +54,8 @@ class LogSpan:
 
 @dataclass(frozen=True, slots=True)
 class Convention:
-    """How spans are read. kind: the attribute that says what a span is; the kinds of steps, and of the spans around
-    them. agent: attributes that name who acts."""
+    """Rules for reading spans. kind: the attribute that says what a span is; the kinds of steps, and of the spans
+    around them. agent: attributes that name who acts."""
 
     kind: str
     models: frozenset[str]
@@ -221,7 +221,7 @@ def _error(entry: Mapping[str, Any], attributes: Attributes) -> str | None:
 
 
 def read_traces(spans: Sequence[LogSpan], form: str, path: Path, name: str) -> list[Log]:
-    """One log for each trace with a step. Raises SpecError if there is none."""
+    """A log for each trace with a step. Raises SpecError if there is none."""
     convention, traces = CONVENTIONS[form], dict[str, list[LogSpan]]()
     for span in spans:
         traces.setdefault(span.trace, []).append(span)
@@ -235,7 +235,7 @@ def read_traces(spans: Sequence[LogSpan], form: str, path: Path, name: str) -> l
         seen = sorted({str(span.attributes.get(convention.kind)) for span in spans} - {"None"})
         what = f"its spans are {', '.join(seen)[:200]}" if seen else f"no span has {convention.kind}"
         raise SpecError(
-            f"{path} holds no step of the format {form}: {what}, and none of them has a text",
+            f"{path} contains no step of the format {form}: {what}, and none of them has a text",
             hint="Let the instrumentation record the content of messages and tool calls (it is off by default), or "
             "name another --format.",
         )
@@ -271,7 +271,8 @@ def _above(span: LogSpan, by_id: Mapping[str, LogSpan]) -> Iterator[LogSpan]:
 
 
 def _agent(span: LogSpan, by_id: Mapping[str, LogSpan], convention: Convention) -> str:
-    """Who acts: the nearest name of an agent, from the span upwards; else the name of the nearest span around it."""
+    """Find the acting agent: the nearest name of an agent, from the span upwards; else the name of the nearest span
+    around it."""
     line = [span, *_above(span, by_id)]
     for one in line:
         named = next((str(one.attributes[a]) for a in convention.agent if one.attributes.get(a)), None)

@@ -132,7 +132,7 @@ def _no_steps(row: Any, split: str, others: Sequence[str]) -> SpecError:
     if kind == "optimize":
         hint += (
             f"For val rows: workbench export {run} --out winner.yaml, workbench eval winner.yaml, and "
-            "workbench attribute last."
+            "workbench agent attribute last."
         )
     else:
         hint = hint or "Score the rows first: workbench eval FILE."

@@ -60,7 +60,7 @@ def image_url(value: Any, base: Path, name: str = "image") -> str:
     try:
         folder, path = base.resolve(), (base / value).resolve()
         if not path.is_relative_to(folder):
-            raise NodeError("data", f"'{name}': {value!r:.120} lies outside {folder}, the folder of the workflow file")
+            raise NodeError("data", f"'{name}': {value!r:.120} is outside {folder}, the folder of the workflow file")
         stamp = path.stat()
         if not stat.S_ISREG(stamp.st_mode):  # a pipe would never end
             raise NodeError("data", f"'{name}': {value!r:.120} cannot be read: it is not a file")

@@ -122,7 +122,8 @@ def find_unknown_tools(
 
 
 def _is_meant(name: str, tools: Mapping[str, str], known: Names) -> bool:
-    """Whether a word may stand for a tool that is there, by its name or its description, or for something else."""
+    """Return True if a word may stand for a tool that is there, by its name or its description, or for something
+    else."""
     word, parts = _letters(name), re.findall(r"[a-z0-9]+", name.lower())
     if any(name in group or name.lower() in group for group in known):
         return True
@@ -228,14 +229,14 @@ def find_wrong_demos(demos: Sequence[Mapping[str, Any]], signature: Signature) -
         others = [key for key in demo if key not in known and not str(key).startswith("_")]
         lacking = [field.name for field in signature.inputs if field.name not in demo]
         if lacking and others:
-            told = f"a demo has '{others[0]}', which is no field, and no '{lacking[0]}'"
+            told = f"a demo has '{others[0]}', which is not a field, and no '{lacking[0]}'"
         if told:
             hint = "Correct the demo: the model copies it."
             yield Defect(DefectKind.CONTRADICTION, told, hint, ("demos", number))
 
 
 def _wrong_value(field: Field, value: Any) -> str:
-    """What is wrong with the value of a demo; empty if nothing is."""
+    """Explain what is wrong with the value of a demo; empty if nothing is."""
     if value is None or (not field.values and field.type not in (bool, int, float)):
         return ""
     shown = f"a demo gives '{field.name}' as {plain.as_text(value)[:60]!r}, which is"
@@ -289,7 +290,7 @@ def _demanded(pattern: re.Pattern[str], text: str) -> bool:
 
 
 def _structured(field: Field) -> bool:
-    """Whether values are lists, objects or of a type that is not known here."""
+    """Return True if values are lists, objects or of a type that is not known here."""
     return not field.closed and field.type is not str
 
 

@@ -104,7 +104,7 @@ def finalists(study: Study) -> int:
 
 
 def room_for(study: Study, rows: int, proposals: int = 0) -> bool:
-    """Whether the remaining tokens and usd suffice for `rows` rows and `proposals` tokens of proposals.
+    """Return True if the remaining tokens and usd suffice for `rows` rows and `proposals` tokens of proposals.
 
     Assumes 1.5 times the mean cost of a row of val so far. An optimizer that evaluates its candidates on val only at
     the end reserves the budget with this. For calls, see `Study.affords`.
@@ -173,7 +173,8 @@ def prompt_in_use(address: str, prompt: str, results: Sequence[Result]) -> str |
 
 
 def _holds(text: str, line: str) -> bool:
-    """Whether a text contains a line. A short one, e.g. `Answer.`, fits any sentence, so it must be a whole line."""
+    """Return True if a text contains a line. A short one, e.g. `Answer.`, fits any sentence, so it must be a whole
+    line."""
     return line in text if len(line) >= 30 else line in map(str.strip, text.splitlines())
 
 

@@ -1,4 +1,4 @@
-"""What a node makes of an answer before it reads it."""
+"""Normalization of an answer before a node reads it."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ class _Course(Generic[S]):
         return node.cost if self.by_cost else node.depth
 
     def stale(self, node: Node[S], strict: bool = False) -> bool:
-        """Whether the same state was met before on a path that is as good or better (strict: better).
+        """Return True if the same state was met before on a path that is as good or better (strict: better).
 
         Better means cheaper for astar and shorter otherwise: under a limit of depth, more can follow a shorter path.
         """

@@ -1,0 +1,138 @@
+"""The options that several commands share, each with one name and one help text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+FILE = click.argument("file", type=click.Path(path_type=Path))
+DB = click.option("--db", default="workbench.db", envvar="WORKBENCH_DB", show_default=True, help="Run database.")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
+SET = click.option(
+    "--set",
+    "sets",
+    multiple=True,
+    metavar="ADDRESS=VALUE",
+    help="Override a setting of the file, e.g. nodes.answer.samples=3. Repeatable.",
+)
+OVERWRITE = click.option("--overwrite", is_flag=True, help="Replace an existing output file.")
+YES = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+CACHE = click.option(
+    "--cache", is_flag=True, help="Reuse answers of earlier runs in the run database, like `cache: true` in the file."
+)
+
+_SANDBOX = (
+    click.option(
+        "--sandbox",
+        metavar="NAME",
+        envvar="WORKBENCH_SANDBOX",
+        help="Sandbox for model-written code, of `workbench plugin sandbox list`. [default: the strongest available]",
+    ),
+    click.option(
+        "--unsafe-sandbox",
+        is_flag=True,
+        help="Allow a sandbox that only limits resources.",
+    ),
+)
+BUDGET_USD = click.option("--budget-usd", type=click.FloatRange(min=0, min_open=True), help="Maximum cost in dollars.")
+
+
+def budget_calls_option(default: int | None = None) -> Any:
+    """Return the option `--budget-calls`, with a default or without."""
+    return click.option(
+        "--budget-calls",
+        type=click.IntRange(min=1),
+        default=default,
+        show_default=default is not None,
+        help="Maximum number of LM calls, retries included.",
+    )
+
+
+_BUDGET = (
+    budget_calls_option(),
+    click.option("--budget-tokens", type=click.IntRange(min=1), help="Maximum number of tokens, input and output."),
+    BUDGET_USD,
+    click.option("--budget-minutes", type=click.FloatRange(min=0, min_open=True), help="Maximum time in minutes."),
+)
+
+
+def limit_option(text: str) -> Any:
+    """Return the option `-n/--limit`, the maximum number of items to take."""
+    return click.option("-n", "--limit", type=click.IntRange(min=1), help=text)
+
+
+def seed_option(default: int | None = None) -> Any:
+    """Return the option `--seed`, with a default or without."""
+    return click.option("--seed", type=int, default=default, show_default=default is not None, help="Random seed.")
+
+
+SEED = seed_option()
+
+
+def add_options(options: tuple[Any, ...], command: Any) -> Any:
+    """Add options to a command, in their order."""
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def with_sandbox(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the sandbox options. The command receives them as `sandbox`, a SandboxChoice."""
+
+    @wraps(command)
+    def wrapped(*, sandbox: str | None, unsafe_sandbox: bool, **arguments: Any) -> Any:
+        from workbench.runtime import SandboxChoice
+
+        choice = SandboxChoice(sandbox, unsafe_sandbox)
+        choice.candidates()  # refuse an unknown name before the file is read
+        return command(sandbox=choice, **arguments)
+
+    return add_options(_SANDBOX, wrapped)
+
+
+def with_budget(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the budget options. The command receives them, --set, --seed and --cache as `settings`, a list of (address,
+    value)."""
+
+    @wraps(command)
+    def wrapped(
+        *,
+        budget_calls: int | None,
+        budget_tokens: int | None,
+        budget_usd: float | None,
+        budget_minutes: float | None,
+        sets: tuple[str, ...] = (),
+        seed: int | None = None,
+        cache: bool = False,
+        **arguments: Any,
+    ) -> Any:
+        budgets = {"calls": budget_calls, "tokens": budget_tokens, "usd": budget_usd, "minutes": budget_minutes}
+        settings = read_settings(sets, seed, cache, **budgets)
+        return command(settings=settings, **arguments)
+
+    return add_options(_BUDGET, wrapped)
+
+
+def read_settings(
+    sets: tuple[str, ...], seed: int | None = None, cache: bool = False, **budgets: Any
+) -> list[tuple[str, Any]]:
+    """Return all options as (address, value), in order of precedence: the last wins. Raises click.BadParameter."""
+    from workbench.spec import parse_value
+
+    pairs = (split_pair(text, "ADDRESS=VALUE", "--set") for text in sets)
+    found: list[tuple[str, Any]] = [(address, parse_value(value)) for address, value in pairs]
+    found += [("seed", seed)] if seed is not None else []
+    found += [("cache", True)] if cache else []
+    return found + [(f"budget.{k}", v) for k, v in budgets.items() if v is not None]
+
+
+def split_pair(text: str, form: str, option: str) -> tuple[str, str]:
+    """Split NAME=VALUE. Raises click.BadParameter, which names the option and its form."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise click.BadParameter(f"'{text}' must have the form {form}", param_hint=option)
+    return name.strip(), value
