@@ -198,12 +198,6 @@ def test_every_policy_and_surrogate_gets_better_than_the_start(change: dict[str,
 
 
 @pytest.mark.slow
-def test_where_nothing_pays_nothing_is_claimed() -> None:
-    results = [run_world(WORLDS["null_topology"], {"mcts": SMALL}, calls=6000, seed=s) for s in range(6)]
-    assert sum(r.claimed for r in results) <= 1 and {r.accuracy for r in results} == {0.5}, results
-
-
-@pytest.mark.slow
 def test_fewer_evaluations_than_random_search() -> None:
     """Until the incumbent has 95% of the best accuracy, the sum over six worlds. Twenty: the plugin's README."""
     path = Path(__file__).parents[3] / "contrib" / "bench" / "optimizers" / "topology.py"

@@ -60,23 +60,6 @@ def test_it_beats_random_at_the_same_number_of_calls(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_where_nothing_helps_no_gain_is_claimed(tmp_path: Path) -> None:
-    claimed = 0
-    for seed in range(5):
-        report, _ = plant(
-            tmp_path / str(seed),
-            lambda r: 0.5,
-            {"optuna": {"dashboard": False}},
-            calls=300,
-            seed=seed,
-            search=SPACE,
-            rows=(40, 16, 40),
-        )
-        claimed += report.gain_shown
-    assert claimed == 0
-
-
-@pytest.mark.slow
 def test_a_condition_opens_and_closes_a_setting(tmp_path: Path) -> None:
     space = {
         "nodes.sort.decoding.temperature": {"float": [0.1, 1.0], "when": {"nodes.sort.samples": 3}},
