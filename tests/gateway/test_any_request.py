@@ -199,9 +199,8 @@ def test_any_object_is_read_or_refused(path: str, body: dict[str, Any]) -> None:
     check(path, body)
 
 
-@pytest.mark.parametrize(
-    ("path", "change", "place"),
-    [
+def test_what_cannot_be_served_is_refused_by_its_place(subtests: pytest.Subtests) -> None:
+    for path, change, place in [
         ("/chat/completions", {"messages": []}, "messages"),
         ("/chat/completions", {"messages": [{"role": "robot", "content": ""}]}, "messages[0].role"),
         ("/chat/completions", {"messages": [{"role": "user"}]}, "messages[0].content"),
@@ -231,11 +230,10 @@ def test_any_object_is_read_or_refused(path: str, body: dict[str, Any]) -> None:
         ("/embeddings", {"input": [[1, 2]]}, "input[0]"),
         ("/embeddings", {"input": []}, "input"),
         ("/embeddings", {"dimensions": 8}, "dimensions"),
-    ],
-)
-def test_what_cannot_be_served_is_refused_by_its_place(path: str, change: dict[str, Any], place: str) -> None:
-    found = answered(path, {**FULL[path], **change})
-    assert isinstance(found, Refused) and found.field == place
+    ]:
+        with subtests.test(path=path):
+            found = answered(path, {**FULL[path], **change})
+            assert isinstance(found, Refused) and found.field == place
 
 
 #: The fields of each API that are numbers.
@@ -267,9 +265,10 @@ def test_the_texts_that_stop_a_model_are_so_many_and_none_is_empty(path: str, fi
 PRIVATE = "http://10.0.0.1/?key=sk-private"
 
 
-@pytest.mark.parametrize(
-    ("error", "status"),
-    [
+def test_the_status_says_whose_fault_it_is_and_whether_to_wait(subtests: pytest.Subtests) -> None:
+    """4xx: the agent asks otherwise; 429: it waits or ends; 500: ours; 502 to 504: the model's server. None names what
+    only we should know."""
+    for error, status in [
         (BudgetSpent("calls", 5, 6, 0), 429),
         (Interrupted(PRIVATE), 429),
         (LMError("rate_limit", PRIVATE), 429),
@@ -283,14 +282,10 @@ PRIVATE = "http://10.0.0.1/?key=sk-private"
         (NodeError("refused", PRIVATE), 400),
         (NodeError("policy", PRIVATE), 403),
         (RuntimeError(PRIVATE), 500),
-    ],
-    ids=lambda value: f"{type(value).__name__} {getattr(value, 'kind', '')}" if isinstance(value, Exception) else "",
-)
-def test_the_status_says_whose_fault_it_is_and_whether_to_wait(error: Exception, status: int) -> None:
-    """4xx: the agent asks otherwise; 429: it waits or ends; 500: ours; 502 to 504: the model's server. None names what
-    only we should know."""
-    refused = refusal_of(error)
-    assert refused.status == status and PRIVATE not in refused.message
+    ]:
+        with subtests.test(error=error):
+            refused = refusal_of(error)
+            assert refused.status == status and PRIVATE not in refused.message
 
 
 def test_the_same_request_is_the_same_ask_whatever_its_api() -> None:

@@ -67,29 +67,31 @@ def test_a_folder_is_read_in_the_order_of_its_numbers_and_lines_and_lists_hold_s
     assert len(load_logs(write(tmp_path, [WHO, WHO, WHO], "list.json"))) == 3
 
 
-@pytest.mark.parametrize(
-    ("value", "said"),
-    [
-        ("", "is empty"),
-        ("{oops", "not JSON"),
-        ("[" * 100_000, "not JSON: it is nested too deeply"),
-        ([], "no known format"),
-        ({"messages": []}, "no known format: it holds an object with 'messages'"),
-        ({**WHO, "history": []}, "'history' is empty"),
-        ({**WHO, "history": "x"}, "no list 'history'"),
-        ({**WHO, "history": [{"role": "a"}]}, "history[0] has no text 'content'"),
-        ({**WHO, "history": [{"content": "a"}]}, "history[0] names nobody"),
-        ({**WHO, "mistake_step": "4"}, "mistake_step is '4'"),
-        ({**WHO, "mistake_step": "two"}, "mistake_step is 'two'"),
-        ({**WHO, "mistake_agent": 3}, "mistake_agent is not a text"),
-        ([WHO, {**WHO, "history": []}], "[1]: 'history' is empty"),
-    ],
-)
-def test_what_is_no_log_is_named_with_what_to_write(value: Any, said: str, tmp_path: Path) -> None:
-    path = write(tmp_path, value)
-    with pytest.raises(SpecError) as raised:
-        load_logs(path)
-    assert said in str(raised.value) and str(path) in str(raised.value) and raised.value.hint
+def test_what_is_no_log_is_named_with_what_to_write(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    for number, (value, said) in enumerate(
+        [
+            ("", "is empty"),
+            ("{oops", "not JSON"),
+            ("[" * 100_000, "not JSON: it is nested too deeply"),
+            ([], "no known format"),
+            ({"messages": []}, "no known format: it holds an object with 'messages'"),
+            ({**WHO, "history": []}, "'history' is empty"),
+            ({**WHO, "history": "x"}, "no list 'history'"),
+            ({**WHO, "history": [{"role": "a"}]}, "history[0] has no text 'content'"),
+            ({**WHO, "history": [{"content": "a"}]}, "history[0] names nobody"),
+            ({**WHO, "mistake_step": "4"}, "mistake_step is '4'"),
+            ({**WHO, "mistake_step": "two"}, "mistake_step is 'two'"),
+            ({**WHO, "mistake_agent": 3}, "mistake_agent is not a text"),
+            ([WHO, {**WHO, "history": []}], "[1]: 'history' is empty"),
+        ]
+    ):
+        with subtests.test(value=value):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            path = write(folder, value)
+            with pytest.raises(SpecError) as raised:
+                load_logs(path)
+            assert said in str(raised.value) and str(path) in str(raised.value) and raised.value.hint
 
 
 def test_a_line_that_is_no_json_is_named_by_its_number(tmp_path: Path) -> None:

@@ -108,9 +108,8 @@ def test_what_is_surely_another_value_is_not_denied(condition: Any, value: Any) 
     assert verdict(condition, value) == "allow"
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
+def test_a_nested_argument_is_found_in_texts_and_lists_and_doubt_denies(subtests: pytest.Subtests) -> None:
+    for arguments in [
         {"opts": {"to": "evil"}},
         {"opts": json.dumps({"to": "evil"})},
         {"opts": [{"to": "ann"}, {"to": "evil"}]},
@@ -127,10 +126,9 @@ def test_what_is_surely_another_value_is_not_denied(condition: Any, value: Any) 
         {"opts": "\ufeff" + json.dumps({"to": "evil"})},
         {"opts": "{'to': 'evil'}"},
         {"opts": "{" + '"a": {' * 2000},
-    ],
-)
-def test_a_nested_argument_is_found_in_texts_and_lists_and_doubt_denies(arguments: dict[str, Any]) -> None:
-    assert verdict("evil", arguments, name="opts.to") == "deny"
+    ]:
+        with subtests.test(arguments=arguments):
+            assert verdict("evil", arguments, name="opts.to") == "deny"
 
 
 @pytest.mark.parametrize(
