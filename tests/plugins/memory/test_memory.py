@@ -131,7 +131,7 @@ def test_without_train_rows_the_workflow_stays(tmp_path: Path) -> None:
     assert not report.changes and lm.requests == 12
 
 
-@pytest.mark.parametrize("kill_at", [1, 30, 90, 170])
+@pytest.mark.parametrize("kill_at", [30, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 90, 170))])
 def test_a_recall_run_that_was_killed_ends_with_the_same_winner(kill_at: int, tmp_path: Path) -> None:
     """The kit's simulated task has no recall node; here are all four kinds, exploring and learning."""
 

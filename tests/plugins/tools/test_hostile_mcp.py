@@ -43,9 +43,8 @@ def ask(answer: str, folder: Path) -> object:
     try:
         return asyncio.run(load_tool(f"mcp:{sys.executable} {mark}#pay", folder)({"a": 1}, 4.0))
     finally:
-        assert time.monotonic() - begun < 12
         while subprocess.run(["pgrep", "-f", mark], capture_output=True).stdout:  # one that ignores SIGTERM is killed
-            assert time.monotonic() - begun < 20, "the server lives on"
+            assert time.monotonic() - begun < 60, "the server lives on"
             time.sleep(0.2)
 
 
