@@ -244,12 +244,17 @@ NUMBERS = {
 }
 
 
-@pytest.mark.parametrize(("path", "field"), [(path, field) for path, names in NUMBERS.items() for field in names])
-@pytest.mark.parametrize("value", [True, False, "1", [1], float("inf"), float("nan")])
-def test_a_number_is_a_number_and_nothing_that_python_takes_for_one(path: str, field: str, value: Any) -> None:
-    plain = {name: given for name, given in FULL[path].items() if name not in NUMBERS[path] or name == "max_tokens"}
-    found = answered(path, {**plain, field: value})
-    assert isinstance(found, Refused) and found.field == field, found
+def test_a_number_is_a_number_and_nothing_that_python_takes_for_one(subtests: pytest.Subtests) -> None:
+    for path, field in [(path, field) for path, names in NUMBERS.items() for field in names]:
+        for value in [True, False, "1", [1], float("inf"), float("nan")]:
+            with subtests.test(path=path, field=field, value=value):
+                plain = {
+                    name: given
+                    for name, given in FULL[path].items()
+                    if name not in NUMBERS[path] or name == "max_tokens"
+                }
+                found = answered(path, {**plain, field: value})
+                assert isinstance(found, Refused) and found.field == field, found
 
 
 @pytest.mark.parametrize(("path", "field"), [("/chat/completions", "stop"), ("/messages", "stop_sequences")])

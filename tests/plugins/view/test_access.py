@@ -47,9 +47,8 @@ def test_names_of_this_machine_are_answered(client: TestClient, host: str) -> No
     assert client.get("/", headers={"host": host}).status_code == 200
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
+def test_other_names_are_refused(client: TestClient, subtests: pytest.Subtests) -> None:
+    for host in [
         *(
             "evil.com",
             "127.0.0.1.evil",
@@ -70,11 +69,10 @@ def test_names_of_this_machine_are_answered(client: TestClient, host: str) -> No
             "localhost@evil",
         ),
         *("localhost:", "localhost,evil.com", "127.0.0.1:8321/x", "a" * 5000),
-    ],
-)
-@pytest.mark.parametrize("path", ["/", "/assets/view.js", "/nothing"])
-def test_other_names_are_refused(client: TestClient, host: str, path: str) -> None:
-    assert client.get(path, headers={"host": host}).status_code == 403
+    ]:
+        for path in ["/", "/assets/view.js", "/nothing"]:
+            with subtests.test(host=host, path=path):
+                assert client.get(path, headers={"host": host}).status_code == 403
 
 
 def raw_answer(app: Any, headers: list[tuple[bytes, bytes]], path: str = "/", scope_type: str = "http") -> list[Any]:
