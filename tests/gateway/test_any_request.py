@@ -227,11 +227,18 @@ def test_what_cannot_be_served_is_refused_by_its_place(subtests: pytest.Subtests
         ("/messages", {"max_tokens": None}, "max_tokens"),
         ("/messages", {"temperature": 1.5}, "temperature"),
         ("/messages", {"container": "c"}, "container"),
+        ("/messages", {"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools[0].type"),
+        ("/messages", {"mcp_servers": [{"type": "url", "url": "x", "name": "y"}]}, "mcp_servers"),
+        (
+            "/messages",
+            {"messages": [{"role": "user", "content": [{"type": "document", "source": {}}]}]},
+            "messages[0].content[0].type",
+        ),
         ("/embeddings", {"input": [[1, 2]]}, "input[0]"),
         ("/embeddings", {"input": []}, "input"),
         ("/embeddings", {"dimensions": 8}, "dimensions"),
     ]:
-        with subtests.test(path=path):
+        with subtests.test(path=path, place=place):
             found = answered(path, {**FULL[path], **change})
             assert isinstance(found, Refused) and found.field == place
 
