@@ -74,7 +74,7 @@ SAMPLE = "send(id=n, method='sampling/createMessage', params={'messages': [], 'm
         "say(None, 'of none')",
         f"[{NOTIFY} for n in iter(int, 1)]",
         pytest.param(f"[{SAMPLE} for n in iter(int, 1)]", marks=pytest.mark.slow),
-        "[sys.stdout.write('x' * 100_000) for n in iter(int, 1)]",
+        pytest.param("[sys.stdout.write('x' * 100_000) for n in iter(int, 1)]", marks=pytest.mark.slow),
         "send(**{'x': '['}); sys.stdout.write('[' * 200_000 + chr(10)); sys.stdout.flush()",
         "signal.signal(15, signal.SIG_IGN); time.sleep(600)",
         "say(i, 'x' * 5_000_000)",
