@@ -44,7 +44,18 @@ from workbench.spec import (
     read_source,
     spec_error,
 )
-from workbench.store import IN_MEMORY, Candidates, RunRecord, Store, add_run, dumps, kind_of, read_options, read_spec
+from workbench.store import (
+    IN_MEMORY,
+    Candidates,
+    RunRecord,
+    Store,
+    add_run,
+    dumps,
+    find_exact_run,
+    kind_of,
+    read_options,
+    read_spec,
+)
 from workbench.study import Optimizer
 from workbench.task import Task, check_search, expand_references, load_task, section_loaders
 from workbench.trackers import check_trackers, trackers_not_ready
@@ -109,7 +120,7 @@ def started_run(
             yield run, add_started_run(store, run, kind, file, task, options)
         except KeyboardInterrupt as error:
             # It may say what it ended, or come before the row was written.
-            if str(error) or store.row("select 1 from runs where run = ?", run) is None:
+            if str(error) or find_exact_run(store, run) is None:
                 raise
             raise KeyboardInterrupt(f"resume the run with: workbench resume {run} --db {store.path}") from error
 
