@@ -36,10 +36,13 @@ def read_error(status: int, body: Any) -> str:
         return error.kind
 
 
-@pytest.mark.parametrize("error", ERRORS, ids=[f"{e['dialect']}-{n}-{e['kind']}" for n, e in enumerate(ERRORS)])
-def test_documented_errors_mean_what_they_say(error: dict[str, Any]) -> None:
-    assert error["dialect"] in DIALECTS
-    assert read_error(error["status"], error["body"]) == {"refused": "refusal"}.get(error["kind"], error["kind"])
+def test_documented_errors_mean_what_they_say(subtests: pytest.Subtests) -> None:
+    for error in ERRORS:
+        with subtests.test(error=error):
+            assert error["dialect"] in DIALECTS
+            assert read_error(error["status"], error["body"]) == {"refused": "refusal"}.get(
+                error["kind"], error["kind"]
+            )
 
 
 async def tell(dialect: Dialect, lab: Lab, folder: Path, text: str) -> ExampleRun:
@@ -50,18 +53,24 @@ async def tell(dialect: Dialect, lab: Lab, folder: Path, text: str) -> ExampleRu
         return await run_row(runtime, workflow, text)
 
 
-@pytest.mark.parametrize("name", [name for name, d in DIALECTS.items() if d.ends.get("refusal") != ""])
-def test_a_refusal_is_one_in_every_dialect(name: str, lab: Lab, tmp_path: Path) -> None:
-    with pytest.raises(NodeError) as caught:
-        asyncio.run(tell(DIALECTS[name], lab, tmp_path, FORBIDDEN))
-    assert caught.value.kind == "refused"
+def test_a_refusal_is_one_in_every_dialect(lab: Lab, tmp_path: Path, subtests: pytest.Subtests) -> None:
+    for number, name in enumerate([name for name, d in DIALECTS.items() if d.ends.get("refusal") != ""]):
+        with subtests.test(name=name):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            with pytest.raises(NodeError) as caught:
+                asyncio.run(tell(DIALECTS[name], lab, folder, FORBIDDEN))
+            assert caught.value.kind == "refused"
 
 
-@pytest.mark.parametrize("name", DIALECTS)
-def test_a_cut_answer_is_cut_in_every_dialect(name: str, lab: Lab, tmp_path: Path) -> None:
-    with pytest.raises(NodeError) as caught:
-        asyncio.run(tell(DIALECTS[name], lab, tmp_path, CUT))
-    assert caught.value.kind == "cut"
+def test_a_cut_answer_is_cut_in_every_dialect(lab: Lab, tmp_path: Path, subtests: pytest.Subtests) -> None:
+    for number, name in enumerate(DIALECTS):
+        with subtests.test(name=name):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            with pytest.raises(NodeError) as caught:
+                asyncio.run(tell(DIALECTS[name], lab, folder, CUT))
+            assert caught.value.kind == "cut"
 
 
 async def scores(dialect: Dialect, lab: Lab, folder: Path) -> list[tuple[float | None, str | None]]:
@@ -72,8 +81,11 @@ async def scores(dialect: Dialect, lab: Lab, folder: Path) -> list[tuple[float |
         return [(one.score, one.failure) for one in found.results]
 
 
-@pytest.mark.parametrize("name", [name.removesuffix("-thoughtless") for name in THOUGHTLESS])
-def test_a_model_that_thinks_scores_as_without_thoughts(name: str, lab: Lab, tmp_path: Path) -> None:
-    found = asyncio.run(scores(DIALECTS[name], lab, tmp_path))
-    assert found == asyncio.run(scores(THOUGHTLESS[f"{name}-thoughtless"], lab, tmp_path))
-    assert [score for score, _ in found][:4] == [1.0, 1.0, 0.0, 0.0]
+def test_a_model_that_thinks_scores_as_without_thoughts(lab: Lab, tmp_path: Path, subtests: pytest.Subtests) -> None:
+    for number, name in enumerate([name.removesuffix("-thoughtless") for name in THOUGHTLESS]):
+        with subtests.test(name=name):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            found = asyncio.run(scores(DIALECTS[name], lab, folder))
+            assert found == asyncio.run(scores(THOUGHTLESS[f"{name}-thoughtless"], lab, folder))
+            assert [score for score, _ in found][:4] == [1.0, 1.0, 0.0, 0.0]

@@ -87,55 +87,47 @@ class Adder:
 
 
 CALLED: list[Any] = [
-    pytest.param(add, {"a": "2", "b": "3"}, 5, id="T2"),
-    pytest.param(add, {"a": 2.0}, 3, id="T2-float"),
-    pytest.param(order, {"items": [{"name": "x", "qty": "2"}]}, ([Item(name="x", qty=2)], None), id="T3"),
-    pytest.param(
-        order, {"items": '[{"name": "x", "qty": 2}]', "gift": "null"}, ([Item(name="x", qty=2)], None), id="T3-text"
-    ),
-    pytest.param(
-        order,
-        {"items": "[{'name': 'x', 'qty': 2}]", "gift": "None"},
-        ([Item(name="x", qty=2)], None),
-        id="T-sibling-text",
-    ),
-    pytest.param(add, {"a": 1, "b": None}, 2, id="T-sibling-null-for-the-default"),
-    pytest.param(order, {"items": [], "gift": {"name": "y", "qty": 1}}, ([], Item(name="y", qty=1)), id="T3-optional"),
-    pytest.param(
+    (add, {"a": "2", "b": "3"}, 5),
+    (add, {"a": 2.0}, 3),
+    (order, {"items": [{"name": "x", "qty": "2"}]}, ([Item(name="x", qty=2)], None)),
+    (order, {"items": '[{"name": "x", "qty": 2}]', "gift": "null"}, ([Item(name="x", qty=2)], None)),
+    (order, {"items": "[{'name': 'x', 'qty': 2}]", "gift": "None"}, ([Item(name="x", qty=2)], None)),
+    (add, {"a": 1, "b": None}, 2),
+    (order, {"items": [], "gift": {"name": "y", "qty": 1}}, ([], Item(name="y", qty=1))),
+    (
         of_types,
         {"colour": "b", "point": {"x": "1"}, "way": "in", "day": "2024-02-29"},
         (Colour.blue, Point(1), "in", datetime.date(2024, 2, 29)),
-        id="T3-types",
     ),
-    pytest.param(
+    (
         of_others,
         {"code": 12345, "ratio": "0.5", "sure": "true", "thing": {"a": 1}, "run": 5, "late": [1]},
         ("12345", 0.5, True, {"a": 1}, 5, [1]),
-        id="T2-others",
     ),
-    pytest.param(options, {"first": "1", "x": "2", "self": 3}, (1, {"x": 2, "self": 3}), id="T5-kwargs"),
-    pytest.param(placed, {"a": "1"}, (1, 2, 3, 4), id="T5-positional"),
-    pytest.param(placed, {"a": 1, "c": "9", "d": 8}, (1, 2, 9, 8), id="T5-positional-gap"),
-    pytest.param(joined, {"separator": "-", "parts": ["1", 2], "end": "!"}, ("-", (1.0, 2.0), "!"), id="T5-args"),
-    pytest.param(joined, {"separator": "-"}, ("-", (), ""), id="T5-no-args"),
-    pytest.param(bare(add), {"a": 1, "b": 5}, 6, id="T5-decorator"),
-    pytest.param(wrapped(add), {"a": "1", "b": "5"}, 6, id="T5-wraps"),
-    pytest.param(math.prod, {"iterable": [2, 3], "start": 2}, 12, id="T5-prod"),
-    pytest.param(math.fsum, {"seq": [2, 3]}, 5.0, id="T5-fsum"),
-    pytest.param(functools.partial(add, 1), {"b": "4"}, 5, id="T2-partial"),
-    pytest.param(Adder(), {"a": "1"}, 2, id="T2-object"),
-    pytest.param(Adder().method, {"a": "1"}, 3, id="T2-method"),
-    pytest.param(Point, {"x": "1"}, Point(1), id="T2-class"),
+    (options, {"first": "1", "x": "2", "self": 3}, (1, {"x": 2, "self": 3})),
+    (placed, {"a": "1"}, (1, 2, 3, 4)),
+    (placed, {"a": 1, "c": "9", "d": 8}, (1, 2, 9, 8)),
+    (joined, {"separator": "-", "parts": ["1", 2], "end": "!"}, ("-", (1.0, 2.0), "!")),
+    (joined, {"separator": "-"}, ("-", (), "")),
+    (bare(add), {"a": 1, "b": 5}, 6),
+    (wrapped(add), {"a": "1", "b": "5"}, 6),
+    (math.prod, {"iterable": [2, 3], "start": 2}, 12),
+    (math.fsum, {"seq": [2, 3]}, 5.0),
+    (functools.partial(add, 1), {"b": "4"}, 5),
+    (Adder(), {"a": "1"}, 2),
+    (Adder().method, {"a": "1"}, 3),
+    (Point, {"x": "1"}, Point(1)),
 ]
 
 
-@pytest.mark.parametrize(("function", "arguments", "result"), CALLED)
-def test_arguments_are_bound_and_converted(function: Any, arguments: dict[str, Any], result: Any) -> None:
-    bound = BoundFunction(function)
-    found = bound(bound.read("f", arguments))
-    assert found == result and [*map(type, found if isinstance(found, tuple) else [found])] == [
-        *map(type, result if isinstance(result, tuple) else [result])
-    ]
+def test_arguments_are_bound_and_converted(subtests: pytest.Subtests) -> None:
+    for function, arguments, result in CALLED:
+        with subtests.test(f"{function} {arguments}"):
+            bound = BoundFunction(function)
+            found = bound(bound.read("f", arguments))
+            assert found == result and [*map(type, found if isinstance(found, tuple) else [found])] == [
+                *map(type, result if isinstance(result, tuple) else [result])
+            ]
 
 
 @pytest.mark.parametrize(

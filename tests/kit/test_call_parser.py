@@ -56,9 +56,10 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize("text", CALLS.values(), ids=CALLS)
-def test_a_call_is_read_as_models_write_it(text: str) -> None:
-    assert list(read_text(text, TOOLS, OUTPUTS).calls) == [LOOKUP]
+def test_a_call_is_read_as_models_write_it(subtests: pytest.Subtests) -> None:
+    for text in CALLS.values():
+        with subtests.test(text=text):
+            assert list(read_text(text, TOOLS, OUTPUTS).calls) == [LOOKUP]
 
 
 OTHERS = {
@@ -137,11 +138,12 @@ ANSWERS = [
 ]
 
 
-@pytest.mark.parametrize("text", ANSWERS)
-def test_an_answer_that_mentions_calls_is_an_answer(text: str) -> None:
-    tools = {name: known for name, known in TOOLS.items() if name != "python"}
-    reading = read_text(text, tools, OUTPUTS)
-    assert not reading.calls and reading.fault is None
+def test_an_answer_that_mentions_calls_is_an_answer(subtests: pytest.Subtests) -> None:
+    for text in ANSWERS:
+        with subtests.test(text=text):
+            tools = {name: known for name, known in TOOLS.items() if name != "python"}
+            reading = read_text(text, tools, OUTPUTS)
+            assert not reading.calls and reading.fault is None
 
 
 def test_an_output_named_call_is_an_answer() -> None:

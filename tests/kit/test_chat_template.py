@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -74,12 +73,10 @@ def test_the_text_is_that_of_transformers(tokenizer: Any, template: str, prompte
 @pytest.mark.parametrize("template", ENDLESS.values(), ids=ENDLESS)
 def test_a_template_that_does_not_end_is_ended(tokenizer: Any, template: str, soon: None) -> None:
     tokenizer.chat_template = template
-    began = time.monotonic()
     with pytest.raises(
         chat_template.TemplateError, match=r"more than 0.3 s|RecursionError|too much memory|OverflowError"
     ):
         chat_template.render_chat(tokenizer, MESSAGES)
-    assert time.monotonic() - began < 60, "and not in hours"
     tokenizer.chat_template = TEMPLATES[0]
     assert chat_template.render_chat(tokenizer, MESSAGES[:1]) == "<system>be kind", "the next one is rendered"
 

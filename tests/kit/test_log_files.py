@@ -12,8 +12,6 @@ from workbench.errors import SpecError
 from workbench.kit.logs import Log, load_logs
 
 ROOT = Path(__file__).parents[3]
-SHARED = ROOT.parent / "shared/data/who_and_when"
-
 WHO: dict[str, Any] = {
     "question": "How many?",
     "ground_truth": 7,
@@ -66,29 +64,31 @@ def test_a_folder_is_read_in_the_order_of_its_numbers_and_lines_and_lists_hold_s
     assert len(load_logs(write(tmp_path, [WHO, WHO, WHO], "list.json"))) == 3
 
 
-@pytest.mark.parametrize(
-    ("value", "said"),
-    [
-        ("", "is empty"),
-        ("{oops", "not JSON"),
-        ("[" * 100_000, "not JSON: it is nested too deeply"),
-        ([], "an unknown format"),
-        ({"messages": []}, "an unknown format: it contains an object with 'messages'"),
-        ({**WHO, "history": []}, "'history' is empty"),
-        ({**WHO, "history": "x"}, "no list 'history'"),
-        ({**WHO, "history": [{"role": "a"}]}, "history[0] has no text 'content'"),
-        ({**WHO, "history": [{"content": "a"}]}, "history[0] names no agent"),
-        ({**WHO, "mistake_step": "4"}, "mistake_step is '4'"),
-        ({**WHO, "mistake_step": "two"}, "mistake_step is 'two'"),
-        ({**WHO, "mistake_agent": 3}, "mistake_agent is not a text"),
-        ([WHO, {**WHO, "history": []}], "[1]: 'history' is empty"),
-    ],
-)
-def test_what_is_no_log_is_named_with_what_to_write(value: Any, said: str, tmp_path: Path) -> None:
-    path = write(tmp_path, value)
-    with pytest.raises(SpecError) as raised:
-        load_logs(path)
-    assert said in str(raised.value) and str(path) in str(raised.value) and raised.value.hint
+def test_what_is_no_log_is_named_with_what_to_write(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    for number, (value, said) in enumerate(
+        [
+            ("", "is empty"),
+            ("{oops", "not JSON"),
+            ("[" * 100_000, "not JSON: it is nested too deeply"),
+            ([], "an unknown format"),
+            ({"messages": []}, "an unknown format: it contains an object with 'messages'"),
+            ({**WHO, "history": []}, "'history' is empty"),
+            ({**WHO, "history": "x"}, "no list 'history'"),
+            ({**WHO, "history": [{"role": "a"}]}, "history[0] has no text 'content'"),
+            ({**WHO, "history": [{"content": "a"}]}, "history[0] names no agent"),
+            ({**WHO, "mistake_step": "4"}, "mistake_step is '4'"),
+            ({**WHO, "mistake_step": "two"}, "mistake_step is 'two'"),
+            ({**WHO, "mistake_agent": 3}, "mistake_agent is not a text"),
+            ([WHO, {**WHO, "history": []}], "[1]: 'history' is empty"),
+        ]
+    ):
+        with subtests.test(value=value):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            path = write(folder, value)
+            with pytest.raises(SpecError) as raised:
+                load_logs(path)
+            assert said in str(raised.value) and str(path) in str(raised.value) and raised.value.hint
 
 
 def test_a_line_that_is_no_json_is_named_by_its_number(tmp_path: Path) -> None:
@@ -107,18 +107,6 @@ def test_no_file_no_format_and_an_empty_folder_are_errors(tmp_path: Path) -> Non
         (tmp_path / "folder").mkdir(exist_ok=True)
         with pytest.raises(SpecError, match=said):
             load_logs(path, form)
-
-
-@pytest.mark.skipif(not SHARED.is_dir(), reason="the shared data are not here")
-def test_every_shared_log_is_read_as_its_index_says() -> None:
-    logs = {log.id: log for log in load_logs(SHARED)}
-    index = [json.loads(line) for line in (SHARED / "index.jsonl").read_text().splitlines()]
-    assert len(logs) == len(index) == 123
-    for row in index:
-        log = logs[row["file"]]
-        assert (log.gold_agent, log.gold_step) == (row["mistake_agent"], row["mistake_step"])
-        assert len(log.steps) == row["n_steps"]
-        assert (log.steps[row["mistake_step"]].agent == row["mistake_agent"]) == row["actor_matches"]
 
 
 # Spans

@@ -71,11 +71,12 @@ READ = [
 ]
 
 
-@pytest.mark.parametrize(("output", "answer", "value", "loose"), READ)
-def test_each_type_is_read(output: str, answer: str, value: Any, loose: bool) -> None:
-    values, read = answers.parse(parse_signature(f"text -> {output}"), answer)
-    got = values[output.split(":")[0]]
-    assert (got, type(got), read) == (value, type(value), loose)
+def test_each_type_is_read(subtests: pytest.Subtests) -> None:
+    for output, answer, value, loose in READ:
+        with subtests.test(output=output):
+            values, read = answers.parse(parse_signature(f"text -> {output}"), answer)
+            got = values[output.split(":")[0]]
+            assert (got, type(got), read) == (value, type(value), loose)
 
 
 @pytest.mark.parametrize(

@@ -108,9 +108,8 @@ def test_a_demand_against_the_signature_is_found(text: str, signature: str) -> N
     assert contradictions(text.replace(" ", "\n\n  "), signature) == 1, "however it is wrapped"
 
 
-@pytest.mark.parametrize(
-    ("text", "signature"),
-    [
+def test_a_demand_that_the_signature_allows_is_left_alone(subtests: pytest.Subtests) -> None:
+    for text, signature in [
         ("Classify the JSON. The input is in JSON format. Return the label.", CLOSED),
         ("Do not answer in JSON. Never respond with yes or no. You must not respond with a number.", CLOSED),
         ("Answer yes/no questions about the text with a or b.", CLOSED),
@@ -126,10 +125,9 @@ def test_a_demand_against_the_signature_is_found(text: str, signature: str) -> N
         ("Respond with 'true' or 'false'. Answer yes or no.", "text -> ok: bool"),
         ("Write the total into the field 'total'.", "text -> form: dict"),
         ("Write it into the field `query`. Give the answer in the output field `answer`.", "text -> answer"),
-    ],
-)
-def test_a_demand_that_the_signature_allows_is_left_alone(text: str, signature: str) -> None:
-    assert contradictions(text, signature) == 0
+    ]:
+        with subtests.test(text=text):
+            assert contradictions(text, signature) == 0
 
 
 def test_demos_are_compared_as_answers_are_read() -> None:

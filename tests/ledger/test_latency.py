@@ -38,15 +38,17 @@ def test_friction_20_the_latency_of_a_server_does_not_depend_on_how_many_calls_w
 
         async def course() -> None:
             jobs = [ledger.call(lm, ask(f"q{i}"), "task", spec(concurrency=at_once)) for i in range(16)]
+            begun = time.perf_counter()
             found = await asyncio.gather(*jobs)
-            assert all(TAKES * 0.9 < settled.seconds < max(took) + TAKES for settled in found)
+            whole = time.perf_counter() - begun
+            assert all(one.seconds > TAKES * 0.9 and one.seconds + one.queued <= whole for one in found)
             waited = max(settled.queued for settled in found)
             assert waited > 6 * TAKES if at_once == 2 else waited < 6 * max(took)
             assert ledger.spent.seconds == pytest.approx(sum(settled.seconds for settled in found))
 
         run(course)
     stored = list(ledger_rows(tmp_path / "run.db"))
-    assert len(stored) == 16 and all(TAKES * 0.9 < seconds < max(took) + TAKES for seconds, _ in stored)
+    assert len(stored) == 16 and all(seconds > TAKES * 0.9 for seconds, _ in stored)
     assert max(queued for _, queued in stored) > 6 * TAKES or at_once == 16
 
 
@@ -66,8 +68,10 @@ def test_the_pause_before_another_attempt_is_no_latency(tmp_path: Path) -> None:
 
         async def course() -> None:
             lm = FakeLM(lambda request: left.pop(0) or serving(took)(request))
+            begun = time.perf_counter()
             settled = await ledger.call(lm, ask(), "task", spec())
-            assert settled.attempts == 3 and settled.seconds < took[0] + 0.2 and settled.queued >= 0.4
+            assert settled.attempts == 3 and settled.queued >= 0.4
+            assert settled.seconds + settled.queued <= time.perf_counter() - begun, "nothing counts as both"
 
         run(course)
 

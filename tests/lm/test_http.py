@@ -45,9 +45,9 @@ def test_on_this_machine(base: str) -> None:
     assert is_loopback(base)
 
 
-@pytest.mark.parametrize(
-    "base",
-    [
+def test_not_on_this_machine(subtests: pytest.Subtests) -> None:
+    """What costs nothing is decided by this, so a name that only begins with 127. must not pass."""
+    for base in [
         "http://127.0.0.1.nip.io/v1",
         "http://127.evil.com/v1",
         "http://localhost.evil.com/v1",
@@ -61,11 +61,9 @@ def test_on_this_machine(base: str) -> None:
         None,
         "127.0.0.1",
         "http://[::1/v1",
-    ],
-)
-def test_not_on_this_machine(base: str | None) -> None:
-    """What costs nothing is decided by this, so a name that only begins with 127. must not pass."""
-    assert not is_loopback(base)
+    ]:
+        with subtests.test(base=base):
+            assert not is_loopback(base)
 
 
 def test_statuses() -> None:
@@ -117,12 +115,13 @@ PROPERTIES = {  # as the four sets had them before: retryable, maybe_billed, inf
 }
 
 
-@pytest.mark.parametrize("kind", [*map(str, FailureKind), "of_a_plugin"])
-def test_what_follows_from_a_kind(kind: str) -> None:
-    found = FailureKind(kind)
-    now = found.retryable, found.maybe_billed, found.infrastructure, found.dead_server
-    assert tuple(map(int, now)) == PROPERTIES.get(kind, (0, 0, 0, 0))
-    assert LMError(kind, "").retryable == bool(now[0]) and NodeError(kind, "").kind == kind
+def test_what_follows_from_a_kind(subtests: pytest.Subtests) -> None:
+    for kind in [*map(str, FailureKind), "of_a_plugin"]:
+        with subtests.test(kind=kind):
+            found = FailureKind(kind)
+            now = found.retryable, found.maybe_billed, found.infrastructure, found.dead_server
+            assert tuple(map(int, now)) == PROPERTIES.get(kind, (0, 0, 0, 0))
+            assert LMError(kind, "").retryable == bool(now[0]) and NodeError(kind, "").kind == kind
 
 
 @pytest.mark.parametrize("kind", ["timeout", "of_a_plugin"])

@@ -193,22 +193,21 @@ WRITTEN = {
 }
 
 
-@pytest.mark.parametrize("place", ["lm", "roles.judge", "nodes.sort.lm"])
-@pytest.mark.parametrize(
-    ("sets", "price"),
-    [
-        ([("model", "openai/big")], None),
-        ([("model", "openai/small")], SMALL),
-        ([("model", "openai/big"), ("price", BIG)], BIG),
-        ([("price", BIG), ("model", "openai/big")], BIG),
-        ([("model", "openai/big"), ("price.input", 7)], {"input": 7}),  # half a price is refused later, not completed
-        ([("temperature", 0.5)], SMALL),
-    ],
-)
-def test_new_user_4_a_price_goes_with_the_model_that_it_is_of(place: str, sets: Any, price: Any) -> None:
-    source = load_yaml(json.dumps(WRITTEN), "w.yaml")
-    found: Any = apply_overrides(source, [(f"{place}.{name}", value) for name, value in sets]).value
-    for part in place.split("."):
-        found = found[part]
-    assert found.get("price") == price and found["api_base"] == SERVER
-    assert source.value == WRITTEN, "the file as it was read stays"
+def test_new_user_4_a_price_goes_with_the_model_that_it_is_of(subtests: pytest.Subtests) -> None:
+    for place in ["lm", "roles.judge", "nodes.sort.lm"]:
+        for sets, price in [
+            ([("model", "openai/big")], None),
+            ([("model", "openai/small")], SMALL),
+            ([("model", "openai/big"), ("price", BIG)], BIG),
+            ([("price", BIG), ("model", "openai/big")], BIG),
+            # half a price is refused later, not completed
+            ([("model", "openai/big"), ("price.input", 7)], {"input": 7}),
+            ([("temperature", 0.5)], SMALL),
+        ]:
+            with subtests.test(place=place, sets=sets):
+                source = load_yaml(json.dumps(WRITTEN), "w.yaml")
+                found: Any = apply_overrides(source, [(f"{place}.{name}", value) for name, value in sets]).value
+                for part in place.split("."):
+                    found = found[part]
+                assert found.get("price") == price and found["api_base"] == SERVER
+                assert source.value == WRITTEN, "the file as it was read stays"

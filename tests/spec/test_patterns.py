@@ -21,10 +21,11 @@ PARTS = r"a b ^ $ \n . a* b? [^a] (?:a|b^) (?:$|a) \Z \b (?!a) (?=b) (?m:^)".spl
 TEXTS = ["", "a", "b", "ab", "ba", "a\n", "\na", "a\nb", "\n", "aab", "b\n\n"]
 
 
-@pytest.mark.parametrize("pattern", NOTHING)
-def test_a_pattern_that_matches_nothing_is_found(pattern: str) -> None:
-    with pytest.raises(Unmatchable, match=r"\w+"):
-        shortest_match(pattern)
+def test_a_pattern_that_matches_nothing_is_found(subtests: pytest.Subtests) -> None:
+    for pattern in NOTHING:
+        with subtests.test(pattern=pattern):
+            with pytest.raises(Unmatchable, match=r"\w+"):
+                shortest_match(pattern)
 
 
 @pytest.mark.parametrize("length", SHORTEST)

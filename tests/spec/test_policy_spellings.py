@@ -16,9 +16,8 @@ def verdict(condition: Any, value: Any, *, name: str = "it", kind: str = "deny")
     return policy(rules).verdict("pay", value if isinstance(value, dict) and name != "it" else {"it": value})[0]
 
 
-@pytest.mark.parametrize(
-    ("condition", "value"),
-    [
+def test_another_spelling_of_a_denied_value_is_denied(subtests: pytest.Subtests) -> None:
+    for condition, value in [
         (5, 5.0),
         (5, "5.0"),
         (5, "5e0"),
@@ -78,17 +77,15 @@ def verdict(condition: Any, value: Any, *, name: str = "it", kind: str = "deny")
         ({"matches": "drop table .*"}, "drop&#32;table users"),
         ({"min": 1}, float("inf")),
         ({"max_length": 3}, {"text": "x" * 200}),
-        pytest.param({"min": 100}, 10**400, id="huge"),
-        pytest.param({"max": 100}, -(10**400), id="hugely negative"),
-    ],
-)
-def test_another_spelling_of_a_denied_value_is_denied(condition: Any, value: Any) -> None:
-    assert verdict(condition, value) == "deny"
+        ({"min": 100}, 10**400),
+        ({"max": 100}, -(10**400)),
+    ]:
+        with subtests.test(condition=condition, value=value):
+            assert verdict(condition, value) == "deny"
 
 
-@pytest.mark.parametrize(
-    ("condition", "value"),
-    [
+def test_what_is_surely_another_value_is_not_denied(subtests: pytest.Subtests) -> None:
+    for condition, value in [
         (5, 5.5),
         (5, "6"),
         (5, 6),
@@ -100,17 +97,15 @@ def test_another_spelling_of_a_denied_value_is_denied(condition: Any, value: Any
         (None, "x"),
         (None, 0),
         ([1, 2], [1, 3]),
-        pytest.param({"max": 100}, 10**400, id="huge"),
+        ({"max": 100}, 10**400),
         ({"matches": "rm .*"}, "ls"),
-    ],
-)
-def test_what_is_surely_another_value_is_not_denied(condition: Any, value: Any) -> None:
-    assert verdict(condition, value) == "allow"
+    ]:
+        with subtests.test(condition=condition, value=value):
+            assert verdict(condition, value) == "allow"
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
+def test_a_nested_argument_is_found_in_texts_and_lists_and_doubt_denies(subtests: pytest.Subtests) -> None:
+    for arguments in [
         {"opts": {"to": "evil"}},
         {"opts": json.dumps({"to": "evil"})},
         {"opts": [{"to": "ann"}, {"to": "evil"}]},
@@ -127,10 +122,9 @@ def test_what_is_surely_another_value_is_not_denied(condition: Any, value: Any) 
         {"opts": "\ufeff" + json.dumps({"to": "evil"})},
         {"opts": "{'to': 'evil'}"},
         {"opts": "{" + '"a": {' * 2000},
-    ],
-)
-def test_a_nested_argument_is_found_in_texts_and_lists_and_doubt_denies(arguments: dict[str, Any]) -> None:
-    assert verdict("evil", arguments, name="opts.to") == "deny"
+    ]:
+        with subtests.test(arguments=arguments):
+            assert verdict("evil", arguments, name="opts.to") == "deny"
 
 
 @pytest.mark.parametrize(

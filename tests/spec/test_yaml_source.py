@@ -75,10 +75,11 @@ SCALARS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "value"), SCALARS)
-def test_scalars_are_those_of_yaml_1_2(parser, text, value):
-    found = load_yaml(f"a: {text}", "w.yaml").value["a"]
-    assert found == value and type(found) is type(value)
+def test_scalars_are_those_of_yaml_1_2(parser, subtests):
+    for text, value in SCALARS:
+        with subtests.test(text=text):
+            found = load_yaml(f"a: {text}", "w.yaml").value["a"]
+            assert found == value and type(found) is type(value)
 
 
 TEXT = """\
@@ -94,9 +95,8 @@ budget: {calls: 20, usd: 1.5}
 """
 
 
-@pytest.mark.parametrize(
-    ("path", "place"),
-    [
+def test_positions(parser, subtests):
+    for path, place in [
         ((), (1, 1)),
         (("name",), (1, 1)),
         (("nodes", "answer"), (3, 3)),
@@ -108,11 +108,10 @@ budget: {calls: 20, usd: 1.5}
         (("budget", "minutes"), (9, 1)),
         (("nodes", "answer", "tools", 7, "deep", 0), (5, 5)),
         (("absent", "far"), (1, 1)),
-    ],
-)
-def test_positions(parser, path, place):
-    source = load_yaml(TEXT, "w.yaml")
-    assert source.position(path) == place
+    ]:
+        with subtests.test(path=path):
+            source = load_yaml(TEXT, "w.yaml")
+            assert source.position(path) == place
 
 
 def test_error_names_the_place_and_renders(parser):
@@ -189,15 +188,16 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-def test_wrong_files_are_refused_at_once(parser, name):
-    text, message, place = HOSTILE[name]
-    start = time.process_time()
-    error = refused(text)
-    assert time.process_time() - start < 1.0
-    assert message in error.message
-    if place:
-        assert (error.line, error.column) == place
+def test_wrong_files_are_refused_at_once(parser, subtests):
+    for name in HOSTILE:
+        with subtests.test(name=name):
+            text, message, place = HOSTILE[name]
+            start = time.process_time()
+            error = refused(text)
+            assert time.process_time() - start < 1.0
+            assert message in error.message
+            if place:
+                assert (error.line, error.column) == place
 
 
 def test_a_mistake_at_the_end_of_a_large_file_is_found_in_time():

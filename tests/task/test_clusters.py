@@ -40,9 +40,8 @@ def test_a_field_that_groups_rows_is_found(name: str, values: list[Any]) -> None
     assert find_group_field(nested, {"text"}) == f"meta.{name}"
 
 
-@pytest.mark.parametrize(
-    ("name", "values"),
-    [
+def test_a_field_that_sorts_or_numbers_rows_is_none(subtests: pytest.Subtests) -> None:
+    for name, values in [
         ("topic", ["algebra", "biology", "law", "art"] * 20),
         ("level", [i % 5 for i in range(100)]),
         ("language", ["en", "de", "fr"] * 20),
@@ -63,10 +62,9 @@ def test_a_field_that_groups_rows_is_found(name: str, values: list[Any]) -> None
         ("user_level", [i % 5 for i in range(60)]),
         ("conv_type", ["chat", "mail", "phone"] * 20),
         ("session", ["morning", "noon", "night"] * 60),
-    ],
-)
-def test_a_field_that_sorts_or_numbers_rows_is_none(name: str, values: list[Any]) -> None:
-    assert find_group_field(rows_with(name, values), {"text", "label"}) is None
+    ]:
+        with subtests.test(name=name):
+            assert find_group_field(rows_with(name, values), {"text", "label"}) is None
 
 
 def test_of_several_fields_the_finest_groups_rows() -> None:

@@ -23,9 +23,8 @@ def row(text: str, label: str = "a", **more: object) -> Example:
     return Example(text[:12], {"text": text, "label": label, **more})
 
 
-@pytest.mark.parametrize(
-    ("other", "copied"),
-    [
+def test_a_copy_is_found_whatever_its_case_spaces_and_stops(subtests: pytest.Subtests) -> None:
+    for other, copied in [
         (LONG, "exact"),
         (LONG.upper(), "exact"),
         (LONG + " .", "exact"),
@@ -39,14 +38,13 @@ def row(text: str, label: str = "a", **more: object) -> Example:
         (f"order 4711 and 12: {LONG}", None),
         (f"somebody from the office over there wrote that {LONG}", None),
         (LONG + " so please send it at once or give me my money back", None),
-    ],
-)
-def test_a_copy_is_found_whatever_its_case_spaces_and_stops(other: str, copied: str | None) -> None:
-    copies = Copies([("train", row("something else")), ("train", row(LONG))], ["text"], ["label"])
-    found = copies.find(row(other))
-    assert (None if found is None else "near" if found[2] else "exact") == copied
-    if found:
-        assert found[:2] == ("train", row(LONG))
+    ]:
+        with subtests.test(other=other):
+            copies = Copies([("train", row("something else")), ("train", row(LONG))], ["text"], ["label"])
+            found = copies.find(row(other))
+            assert (None if found is None else "near" if found[2] else "exact") == copied
+            if found:
+                assert found[:2] == ("train", row(LONG))
 
 
 def test_rows_of_one_template_are_rows_of_their_own() -> None:
@@ -287,26 +285,29 @@ def test_rows_of_a_hundred_thousand_words_are_compared_with_bounded_work() -> No
     assert time.process_time() - begun < 60
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_texts_are_near_by_the_edit_distance(seed: int) -> None:
+def test_texts_are_near_by_the_edit_distance(subtests: pytest.Subtests) -> None:
     """Against the whole table of Levenshtein."""
-    rng = random.Random(seed)
-    a = tuple(rng.choice("abcdef") * 2 for _ in range(rng.randrange(12, 40)))
-    b = list(a)
-    for _ in range(rng.randrange(6)):
-        place = rng.randrange(len(b))
-        b[place : place + rng.randrange(2)] = [rng.choice("abcdef") * 2] * rng.randrange(2)
-    table = [list(range(len(b) + 1))]
-    for i, word in enumerate(a, start=1):
-        line = [i]
-        for j, other in enumerate(b, start=1):
-            line.append(min(table[-1][j - 1] + (word != other), table[-1][j] + 1, line[-1] + 1))
-        table.append(line)
-    distance, longest = table[-1][-1], max(len(a), len(b))
-    start = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
-    end = next((i for i, (x, y) in enumerate(zip(a[::-1], b[::-1], strict=False)) if x != y), min(len(a), len(b)))
-    middle = longest - start - min(end, min(len(a), len(b)) - start)
-    assert are_near(a, tuple(b)) == (distance <= min(longest // 10, max(3, middle // 10)))
+    for seed in range(20):
+        with subtests.test(seed=seed):
+            rng = random.Random(seed)
+            a = tuple(rng.choice("abcdef") * 2 for _ in range(rng.randrange(12, 40)))
+            b = list(a)
+            for _ in range(rng.randrange(6)):
+                place = rng.randrange(len(b))
+                b[place : place + rng.randrange(2)] = [rng.choice("abcdef") * 2] * rng.randrange(2)
+            table = [list(range(len(b) + 1))]
+            for i, word in enumerate(a, start=1):
+                line = [i]
+                for j, other in enumerate(b, start=1):
+                    line.append(min(table[-1][j - 1] + (word != other), table[-1][j] + 1, line[-1] + 1))
+                table.append(line)
+            distance, longest = table[-1][-1], max(len(a), len(b))
+            start = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+            end = next(
+                (i for i, (x, y) in enumerate(zip(a[::-1], b[::-1], strict=False)) if x != y), min(len(a), len(b))
+            )
+            middle = longest - start - min(end, min(len(a), len(b)) - start)
+            assert are_near(a, tuple(b)) == (distance <= min(longest // 10, max(3, middle // 10)))
 
 
 def test_a_word_or_two_beside_the_text_make_no_other_row() -> None:

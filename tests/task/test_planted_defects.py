@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -14,28 +13,34 @@ from workbench.cli import cli
 from workbench.errors import PAPER_CODES, DefectKind
 from workbench.spec import load_yaml_file
 
-CASES = [pytest.param(case, id=case["plant"]) for case in planted_cases()]
+CASES = planted_cases()
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_a_planted_defect_is_found_at_its_place(case: dict[str, Any], tmp_path: Path) -> None:
-    file = write_case(tmp_path, case["file"])
-    told = check_deeply(file)
-    found = {defect["kind"]: defect for defect in told["defects"]}
-    assert sorted(found) == sorted([case["kind"], *case.get("also", [])]), told["defects"]
-    assert len(told["defects"]) == len(found), "each once"
-    path = tuple(int(part) if part.isdigit() else part for part in case["at"].split("."))
-    defect, source = found[case["kind"]], load_yaml_file(file)
-    assert (defect["line"], defect["column"]) == source.position(path)
-    assert source.position(path) != (1, 1) and defect["file"] == str(file)
-    assert defect["message"] and defect["hint"], "what is wrong, and what to write instead"
-    assert (told["ok"], told["exit_code"]) == (False, 2)
+def test_a_planted_defect_is_found_at_its_place(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    for number, case in enumerate(CASES):
+        with subtests.test(case["plant"]):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            file = write_case(folder, case["file"])
+            told = check_deeply(file)
+            found = {defect["kind"]: defect for defect in told["defects"]}
+            assert sorted(found) == sorted([case["kind"], *case.get("also", [])]), told["defects"]
+            assert len(told["defects"]) == len(found), "each once"
+            path = tuple(int(part) if part.isdigit() else part for part in case["at"].split("."))
+            defect, source = found[case["kind"]], load_yaml_file(file)
+            assert (defect["line"], defect["column"]) == source.position(path)
+            assert source.position(path) != (1, 1) and defect["file"] == str(file)
+            assert defect["message"] and defect["hint"], "what is wrong, and what to write instead"
+            assert (told["ok"], told["exit_code"]) == (False, 2)
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_the_same_without_the_defect_has_no_finding(case: dict[str, Any], tmp_path: Path) -> None:
-    told = check_deeply(write_case(tmp_path, case["near"]))
-    assert (told["defects"], told["ok"], told["exit_code"]) == ([], True, 0)
+def test_the_same_without_the_defect_has_no_finding(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    for number, case in enumerate(CASES):
+        with subtests.test(case["plant"]):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            told = check_deeply(write_case(folder, case["near"]))
+            assert (told["defects"], told["ok"], told["exit_code"]) == ([], True, 0)
 
 
 def test_each_kind_is_planted() -> None:
@@ -43,9 +48,10 @@ def test_each_kind_is_planted() -> None:
     assert set(PAPER_CODES) < {*DefectKind}
 
 
-@pytest.mark.parametrize("file", shipped_files(), ids=lambda p: p.name)
-def test_no_workflow_of_ours_has_a_finding(file: Path) -> None:
-    assert check_deeply(file)["defects"] == []
+def test_no_workflow_of_ours_has_a_finding(subtests: pytest.Subtests) -> None:
+    for file in shipped_files():
+        with subtests.test(file.name):
+            assert check_deeply(file)["defects"] == []
 
 
 def test_no_starter_has_a_finding(tmp_path: Path) -> None:

@@ -192,31 +192,32 @@ def test_a_node_that_keeps_its_contract_passes(kind: type[NodeKind], tmp_path: P
     check_node(kind, {"ask": "text"}, {"text": "one"}, folder=tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("kind", "check", "said"),
-    [
-        (Bare, "is_documented", "docstring"),
-        (Undescribed, "is_documented", "'ask' needs a description"),
-        (Silent, "declares_its_powers", "write `powers = {}`"),
-        (Mistaken, "declares_its_powers", "the powers of 'tools', which is no setting"),
-        (Nameless, "is_documented", "'asks', which is not a setting"),
-        (Misdeclared, "declares_its_fields", "must be a tuple of names"),
-        (WritesMore, "writes_what_it_declares", "writes 'more'"),
-        (WritesLess, "writes_what_it_declares", "declares the output 'more'"),
-        (ReadsMore, "reads_what_it_declares", "reads 'label'"),
-        (ChangesItsInputs, "leaves_its_inputs_unchanged", "copy it before"),
-        (Counting, "replays", "new requests when it was replayed"),
-        (Stateful, "keeps_no_state", "no state in self"),
-        (AsksMore, "keeps_to_its_calls", "sent 2 requests, but max_calls says 1"),
-        (Trusting, "survives_failing_calls", "the answer is empty"),
-        (CatchesAll, "lets_the_budget_end_a_run", "never WorkbenchError"),
-    ],
-    ids=lambda value: value.__name__ if isinstance(value, type) else "",
-)
-def test_a_fault_is_found_by_its_check_alone(kind: type[NodeKind], check: str, said: str, tmp_path: Path) -> None:
-    found = broken(node_checks(), case(kind, tmp_path))
-    assert list(found) == [f"check_node_{check}"], found
-    assert said in found[f"check_node_{check}"]
+def test_a_fault_is_found_by_its_check_alone(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    for number, (kind, check, said) in enumerate(
+        [
+            (Bare, "is_documented", "docstring"),
+            (Undescribed, "is_documented", "'ask' needs a description"),
+            (Silent, "declares_its_powers", "write `powers = {}`"),
+            (Mistaken, "declares_its_powers", "the powers of 'tools', which is no setting"),
+            (Nameless, "is_documented", "'asks', which is not a setting"),
+            (Misdeclared, "declares_its_fields", "must be a tuple of names"),
+            (WritesMore, "writes_what_it_declares", "writes 'more'"),
+            (WritesLess, "writes_what_it_declares", "declares the output 'more'"),
+            (ReadsMore, "reads_what_it_declares", "reads 'label'"),
+            (ChangesItsInputs, "leaves_its_inputs_unchanged", "copy it before"),
+            (Counting, "replays", "new requests when it was replayed"),
+            (Stateful, "keeps_no_state", "no state in self"),
+            (AsksMore, "keeps_to_its_calls", "sent 2 requests, but max_calls says 1"),
+            (Trusting, "survives_failing_calls", "the answer is empty"),
+            (CatchesAll, "lets_the_budget_end_a_run", "never WorkbenchError"),
+        ]
+    ):
+        with subtests.test(kind=kind):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            found = broken(node_checks(), case(kind, folder))
+            assert list(found) == [f"check_node_{check}"], found
+            assert said in found[f"check_node_{check}"]
 
 
 def test_a_node_that_uses_global_randomness_is_found(tmp_path: Path) -> None:

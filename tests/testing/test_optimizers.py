@@ -186,9 +186,8 @@ class Frank(Understating):
         return len(val)
 
 
-@pytest.mark.parametrize(
-    ("bad", "check"),
-    [
+def test_bad_optimizer_is_caught(subtests: pytest.Subtests) -> None:
+    for bad, check in [
         (Costly, checks.check_is_ready_without_a_call),
         (Understating, checks.check_keeps_to_its_estimate),
         (Undocumented, checks.check_is_documented),
@@ -206,11 +205,10 @@ class Frank(Understating):
         (Asking, checks.check_never_sees_test_rows),
         (Keeping, checks.check_never_sees_test_rows),
         (Unsealing, checks.check_never_sees_test_rows),
-    ],
-)
-def test_bad_optimizer_is_caught(bad: type[Optimizer], check) -> None:
-    with pytest.raises(AssertionError):
-        check(bad())
+    ]:
+        with subtests.test(bad=bad):
+            with pytest.raises(AssertionError):
+                check(bad())
 
 
 def test_what_an_optimizer_takes_may_be_said() -> None:

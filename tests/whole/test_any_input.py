@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import json
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from tests.helpers.scripted import make_workflow
-from tests.whole.test_long_answers import READERS, UNITS
+from tests.whole.test_long_answers import UNITS
 
 from workbench.errors import NodeError, PluginError, SpecError
 from workbench.kit.answers import parse
@@ -241,16 +240,3 @@ def test_an_answer_is_all_outputs_or_one_failure(text: str, signature: Any, cut:
         return
     assert found.keys() == {field.name for field in signature.outputs}
     json.dumps(found)
-
-
-@pytest.mark.parametrize("name", READERS)
-@settings(derandomize=True, max_examples=12, deadline=None)
-@given(
-    st.lists(st.sampled_from(UNITS), min_size=2, max_size=4).map("".join), st.sampled_from(["", "a:", "{", "```json\n"])
-)
-def test_what_repeats_is_read_in_a_moment(name: str, unit: str, begin: str) -> None:
-    text = begin + unit * (30_000 // len(unit))
-    begun = time.process_time()
-    with suppress(NodeError, SpecError, ValueError):
-        READERS[name](text)
-    assert time.process_time() - begun < 3, (name, unit)

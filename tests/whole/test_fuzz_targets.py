@@ -25,10 +25,11 @@ targets = load_targets()
 SEEDS = [(name, seed) for name in targets.TARGETS for seed in sorted((FUZZ / "seeds" / name).iterdir())]
 
 
-@pytest.mark.parametrize(("name", "seed"), SEEDS, ids=lambda value: getattr(value, "name", value))
-def test_a_target_runs_on_its_seeds_without_a_fuzzer(name: str, seed: Path) -> None:
-    targets.TARGETS[name](seed.read_bytes())
-    assert "atheris" not in sys.modules
+def test_a_target_runs_on_its_seeds_without_a_fuzzer(subtests: pytest.Subtests) -> None:
+    for name, seed in SEEDS:
+        with subtests.test(name=name):
+            targets.TARGETS[name](seed.read_bytes())
+            assert "atheris" not in sys.modules
 
 
 @pytest.mark.slow

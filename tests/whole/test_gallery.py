@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,7 @@ EXTRAS = {"feedback_markers.yaml": "torch", "grpo.yaml": "torch", "tool_calls.ya
 CLI = [sys.executable, "-c", "from workbench.cli import main; main()"]
 
 
-def optimize(name: str, folder: Path, *flags: str) -> tuple[dict, float]:
-    begun = time.monotonic()
+def optimize(name: str, folder: Path, *flags: str) -> dict:
     done = subprocess.run(
         [*CLI, "optimize", str(WORKFLOWS / name), "--json", *flags],
         cwd=folder,
@@ -26,22 +24,15 @@ def optimize(name: str, folder: Path, *flags: str) -> tuple[dict, float]:
         timeout=280,
     )
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1]), time.monotonic() - begun
-
-
-#: Of the quickstart a fifth: its model, its metric and its design space.
-FIFTH = ["optimize=[{optuna: {trials: 4}}]", "data.split.train=20", "data.split.val=30", "data.split.test=60"]
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_quickstart_shows_a_gain_within_its_budget_and_in_time(whole: bool, tmp_path: Path) -> None:
-    flags = [] if whole else [word for one in FIFTH for word in ("--set", one)]
-    report, seconds = optimize("quickstart.yaml", tmp_path, *flags)
+def test_quickstart_shows_a_gain_within_its_budget(tmp_path: Path) -> None:
+    report = optimize("quickstart.yaml", tmp_path)
     gain = report["gain"]
-    assert gain["shown"] and gain["p"] < 0.01 and gain["n"] >= (150 if whole else 50), gain
+    assert gain["shown"] and gain["p"] < 0.01 and gain["n"] >= 150, gain
     assert report["spent"]["calls"] <= report["budget"]["calls"]
-    assert seconds < 120
     assert (tmp_path / "optimized.yaml").exists()
     # The written file is a workflow that scores what the report says.
     scored = subprocess.run(
@@ -57,7 +48,7 @@ def test_quickstart_shows_a_gain_within_its_budget_and_in_time(whole: bool, tmp_
 
 @pytest.mark.slow
 def test_a_finished_run_is_replayed_without_a_call(tmp_path: Path) -> None:
-    report, _ = optimize("quickstart.yaml", tmp_path, "--budget-calls", "300", "--allow-unproved")
+    report = optimize("quickstart.yaml", tmp_path, "--budget-calls", "300", "--allow-unproved")
     again = subprocess.run(
         [*CLI, "resume", "last", "--json"], cwd=tmp_path, capture_output=True, text=True, timeout=100
     )

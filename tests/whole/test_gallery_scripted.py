@@ -116,19 +116,20 @@ def test_every_file_can_be_read_by_pyyaml() -> None:
         assert isinstance(found, dict) and found["nodes"], path
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: p.name)
-def test_every_file_can_be_drawn_with_all_its_nodes(path: Path) -> None:
-    if path.name in EXTRAS:
-        pytest.importorskip(EXTRAS[path.name])
-    workflow = prepare(path)[2].workflow
-    drawn = mermaid(workflow)
-    for name, tree in workflow.nodes.items():
-        assert f'"{name}: {tree["kind"]}"' in drawn, name
-    for path_of_node, node in inside(workflow):
-        for key in node.children() if not members(node) else ():
-            shown = {f'"{key}"', f'"{key.rpartition(".")[2]}"'}  # a state is drawn under its own name
-            assert any(label in drawn for label in shown), f"{path_of_node}.{key}"
-        assert all(f'("{member}")' in drawn for member in getattr(node.config, "members", ())), path_of_node
+def test_every_file_can_be_drawn_with_all_its_nodes(subtests: pytest.Subtests) -> None:
+    for path in FILES:
+        with subtests.test(path.name):
+            if path.name in EXTRAS:
+                pytest.importorskip(EXTRAS[path.name])
+            workflow = prepare(path)[2].workflow
+            drawn = mermaid(workflow)
+            for name, tree in workflow.nodes.items():
+                assert f'"{name}: {tree["kind"]}"' in drawn, name
+            for path_of_node, node in inside(workflow):
+                for key in node.children() if not members(node) else ():
+                    shown = {f'"{key}"', f'"{key.rpartition(".")[2]}"'}  # a state is drawn under its own name
+                    assert any(label in drawn for label in shown), f"{path_of_node}.{key}"
+                assert all(f'("{member}")' in drawn for member in getattr(node.config, "members", ())), path_of_node
 
 
 def on_nano(path: Path, database: Path) -> ExampleRun:

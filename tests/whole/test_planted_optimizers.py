@@ -60,12 +60,18 @@ def test_dspys_optimizers_find_what_they_are_made_for(name: str, tmp_path: Path)
     assert mean(found) > BASELINE + 0.08, found
 
 
+#: Optimizers that search by different means; each runs twice in a world where nothing helps.
+SEARCHING = ("random", "optuna", "bootstrap", "evolve", "fgo", "mcts", "memory", "prompt_mcts", "rewrite", "textgrad")
+
+
 @pytest.mark.slow
 def test_where_nothing_helps_no_gain_is_claimed(tmp_path: Path) -> None:
     """The negative control: of 20 runs on the null problem at most one may claim a gain (5%)."""
-    optimizer = plugins().get("optimizers", "random")(trials=8)
-    claims = [
-        run_simulated(optimizer, tmp_path / str(s), lm=SimulatedLM(helps=False), calls=CALLS, seed=s).report.gain_shown
-        for s in range(20)
-    ]
-    assert sum(claims) <= 1, claims
+    claims = []
+    for name in SEARCHING:
+        for seed in range(2):
+            optimizer, folder = plugins().get("optimizers", name)(), tmp_path / f"{name}{seed}"
+            run = run_simulated(optimizer, folder, lm=SimulatedLM(helps=False), calls=CALLS, seed=seed)
+            if run.report.gain_shown:
+                claims.append((name, seed))
+    assert len(claims) <= 1, claims

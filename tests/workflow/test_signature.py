@@ -28,9 +28,8 @@ def test_signatures_are_read_in_dspys_notation(text: str, inputs: list[str], out
     assert [(f.name, f.type) for f in signature.outputs] == outputs
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
+def test_wrong_signatures_are_refused_in_words(subtests: pytest.Subtests) -> None:
+    for text, words in [
         ("text", "one '->'"),
         ("a -> b -> c", "one '->'"),
         ("text ->", "at least one output"),
@@ -56,10 +55,9 @@ def test_signatures_are_read_in_dspys_notation(text: str, inputs: list[str], out
         ("a): pass\ndef g(b -> c", "cannot read"),
         ("a): return 1 # -> c", "cannot read"),
         ("text -> a: Literal['b", "cannot read"),
-    ],
-)
-def test_wrong_signatures_are_refused_in_words(text: str, words: str) -> None:
-    with pytest.raises(SpecError) as caught:
-        parse_signature(text)
-    assert words in caught.value.message
-    assert caught.value.hint and "Literal['a', 'b']" in caught.value.hint
+    ]:
+        with subtests.test(text=text):
+            with pytest.raises(SpecError) as caught:
+                parse_signature(text)
+            assert words in caught.value.message
+            assert caught.value.hint and "Literal['a', 'b']" in caught.value.hint

@@ -141,13 +141,14 @@ RECORDED = json.loads((Path(__file__).parents[1] / "data" / "workflow_hashes.jso
 FILES = Path(__file__).parents[2] / "workflows"
 
 
-@pytest.mark.parametrize("name", RECORDED)
-def test_hashes_of_the_gallery_stay_what_they_are(name: str) -> None:
+def test_hashes_of_the_gallery_stay_what_they_are(subtests: pytest.Subtests) -> None:
     """They were recorded at commit 80e7844. Databases and journals know the workflows by them."""
-    if name in ("grpo.yaml", "tool_calls.yaml"):
-        pytest.importorskip("torch")
-    workflow = prepare(FILES / name)[2].workflow
-    assert {"hash": workflow.hash, "graph": graph_hash(workflow)} == RECORDED[name]
+    for name in RECORDED:
+        with subtests.test(name=name):
+            if name in ("grpo.yaml", "tool_calls.yaml"):
+                pytest.importorskip("torch")
+            workflow = prepare(FILES / name)[2].workflow
+            assert {"hash": workflow.hash, "graph": graph_hash(workflow)} == RECORDED[name]
 
 
 def test_a_workflow_has_no_hash_without_the_plugins_of_its_nodes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,18 @@ from workbench.spec import (
     spec_error,
     without_user_code,
 )
-from workbench.store import IN_MEMORY, Candidates, RunRecord, Store, add_run, dumps, kind_of, read_options, read_spec
+from workbench.store import (
+    IN_MEMORY,
+    Candidates,
+    RunRecord,
+    Store,
+    add_run,
+    dumps,
+    find_exact_run,
+    kind_of,
+    read_options,
+    read_spec,
+)
 from workbench.study import Optimizer
 from workbench.task import Task, check_search, expand_references, load_task, section_loaders
 
@@ -109,7 +120,7 @@ def started_run(
             yield run, add_started_run(store, run, kind, file, task, options)
         except KeyboardInterrupt as error:
             # It may say what it ended, or come before the row was written.
-            if str(error) or run not in {row["run"] for row in store.list_runs({kind})}:
+            if str(error) or find_exact_run(store, run) is None:
                 raise
             raise KeyboardInterrupt(f"resume the run with: workbench resume {run} --db {store.path}") from error
 

@@ -117,16 +117,17 @@ READ: list[tuple[str, str, str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("number", "signature", "answer", "value"), READ)
-def test_an_answer_is_read_as_it_is_meant(number: str, signature: str, answer: str, value: Any) -> None:
-    said, fields = split_thoughts(answer)[1], parse_signature(signature)
-    if value is None:
-        with pytest.raises(NodeError) as caught:
-            parse(fields, said)
-        assert caught.value.kind == "unparsed", number
-    else:
-        found = parse(fields, said)[0][fields.outputs[-1].name]
-        assert (found, type(found)) == (value, type(value)), number
+def test_an_answer_is_read_as_it_is_meant(subtests: pytest.Subtests) -> None:
+    for number, signature, answer, value in READ:
+        with subtests.test(number=number):
+            said, fields = split_thoughts(answer)[1], parse_signature(signature)
+            if value is None:
+                with pytest.raises(NodeError) as caught:
+                    parse(fields, said)
+                assert caught.value.kind == "unparsed", number
+            else:
+                found = parse(fields, said)[0][fields.outputs[-1].name]
+                assert (found, type(found)) == (value, type(value)), number
 
 
 def test_all_outputs_are_read_off_their_labels() -> None:

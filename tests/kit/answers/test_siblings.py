@@ -115,20 +115,19 @@ READ: list[tuple[str, str, str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("section", "signature", "answer", "value"), READ, ids=[f"{r[0]}-sibling-{r[2][:60]}" for r in READ]
-)
-def test_a_sibling_is_read_as_it_is_meant(section: str, signature: str, answer: str, value: Any) -> None:
-    said, fields = split_thoughts(answer)[1], parse_signature(signature)
-    if value is None and fields.outputs[0].type is str:
-        assert said == answer, section
-    elif value is None:
-        with pytest.raises(NodeError) as caught:
-            parse(fields, said)
-        assert caught.value.kind == "unparsed", section
-    else:
-        found = parse(fields, said)[0][fields.outputs[-1].name]
-        assert (found, type(found)) == (value, type(value)), section
+def test_a_sibling_is_read_as_it_is_meant(subtests: pytest.Subtests) -> None:
+    for section, signature, answer, value in READ:
+        with subtests.test(section=section):
+            said, fields = split_thoughts(answer)[1], parse_signature(signature)
+            if value is None and fields.outputs[0].type is str:
+                assert said == answer, section
+            elif value is None:
+                with pytest.raises(NodeError) as caught:
+                    parse(fields, said)
+                assert caught.value.kind == "unparsed", section
+            else:
+                found = parse(fields, said)[0][fields.outputs[-1].name]
+                assert (found, type(found)) == (value, type(value)), section
 
 
 @pytest.mark.parametrize("answer", ["answer: Paris, sure: 0.9", "Answer: Paris; sure = 0.9"])
@@ -136,9 +135,8 @@ def test_a_label_within_a_line_ends_the_field_before_it(answer: str) -> None:
     assert parse(parse_signature(TWO), answer)[0] == {"answer": "Paris", "sure": 0.9}
 
 
-@pytest.mark.parametrize(
-    ("answer", "share"),
-    [
+def test_a_sibling_of_a_grade_is_read(subtests: pytest.Subtests) -> None:
+    for answer, share in [
         ("8/10", 0.8),
         ("I'd give it 8 out of 10.", 0.8),
         ("Rating: [[8]]", 0.8),
@@ -154,16 +152,13 @@ def test_a_label_within_a_line_ends_the_field_before_it(answer: str) -> None:
         ("Score: 4 (on a scale from 0 to 5)", 0.8),
         ("score: 8-9", None),
         ("score: eight", None),
-    ],
-    ids=lambda value: f"C-sibling-{value}",
-)
-def test_a_sibling_of_a_grade_is_read(answer: str, share: float | None) -> None:
-    assert (read_grade(answer, 10) or (None,))[0] == share
+    ]:
+        with subtests.test(answer=answer):
+            assert (read_grade(answer, 10) or (None,))[0] == share
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
+def test_a_sibling_of_a_call_is_a_call(subtests: pytest.Subtests) -> None:
+    for answer in [
         '[TOOL_CALLS]search[CALL_ID]abc123456[ARGS]{"query": "x"}',
         '<｜DSML｜function_calls>\n<｜DSML｜invoke name="search">\n<｜DSML｜parameter name="query" string="true">x'
         "</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>",
@@ -185,9 +180,7 @@ def test_a_sibling_of_a_grade_is_read(answer: str, share: float | None) -> None:
         '✿FUNCTION✿: search\n✿ARGS✿: {"query": "x"}\n✿RESULT✿',
         'Tool: search\nArguments: {"query": "x"}',
         'Tool call: search\nArguments: {"query": "x"}',
-    ],
-    ids=lambda text: f"T-sibling-{text[:30]}",
-)
-def test_a_sibling_of_a_call_is_a_call(answer: str) -> None:
-    tools = {"search": ["query", "k"], "now": []}
-    assert list(read_text(answer, tools, ["answer"]).calls) == [{"name": "search", "arguments": {"query": "x"}}]
+    ]:
+        with subtests.test(answer=answer):
+            tools = {"search": ["query", "k"], "now": []}
+            assert list(read_text(answer, tools, ["answer"]).calls) == [{"name": "search", "arguments": {"query": "x"}}]

@@ -78,6 +78,7 @@ def test_what_is_no_program_is_told_when_the_file_is_read(source: str, told: str
     assert told in str(raised.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SEEDS)
 def test_each_seed_answers_within_its_prompts(name: str, tmp_path: Path) -> None:
     node = program(SEEDS[name][1], "question -> label: Literal['yes', 'no']")

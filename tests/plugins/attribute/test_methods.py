@@ -18,12 +18,13 @@ EACH = pytest.mark.parametrize("method", FINDERS)
 
 
 @EACH
-@pytest.mark.parametrize(("steps", "fault"), [(1, 0), (2, 1), (7, 0), (7, 3), (7, 6), (16, 11)])
-def test_a_planted_fault_is_found_by_a_judge_that_is_right(method: str, steps: int, fault: int) -> None:
-    log = planted(steps, fault)
-    found = diagnose(log, method, oracle())
-    assert (found.agent, found.step, found.failure) == (log.gold_agent, fault, None)
-    assert found.confidence == 1.0 and found.method == method
+def test_a_planted_fault_is_found_by_a_judge_that_is_right(method: str, subtests: pytest.Subtests) -> None:
+    for steps, fault in [(1, 0), (2, 1), (7, 0), (7, 3), (7, 6), (16, 11)]:
+        with subtests.test(steps=steps):
+            log = planted(steps, fault)
+            found = diagnose(log, method, oracle())
+            assert (found.agent, found.step, found.failure) == (log.gold_agent, fault, None)
+            assert found.confidence == 1.0 and found.method == method
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 5, 8, 9, 17, 64, 65])

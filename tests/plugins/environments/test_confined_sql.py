@@ -126,9 +126,8 @@ def test_a_session_has_given_up_files_sockets_and_processes() -> None:
     assert "Max file size             0" in limits and "Max core file size        0" in limits
 
 
-@pytest.mark.parametrize(
-    ("statement", "verbs"),
-    [
+def test_what_a_statement_would_do_is_told_by_sqlite_and_not_by_its_first_word(subtests: pytest.Subtests) -> None:
+    for statement, verbs in [
         ("select a from t", ["select"]),
         ("with x as (select 1) delete from t", ["delete"]),
         ("/* a */ -- b\n with x as (select 1) update t set b = 'z'", ["update"]),
@@ -142,14 +141,14 @@ def test_a_session_has_given_up_files_sockets_and_processes() -> None:
         ("alter table t add column c", ["alter"]),
         ("values (1)", ["select"]),
         ("delete from nothing", []),
-    ],
-)
-def test_what_a_statement_would_do_is_told_by_sqlite_and_not_by_its_first_word(
-    statement: str, verbs: list[str]
-) -> None:
-    with Database.make(SCRIPT) as database:
-        assert database.verbs(statement) == verbs or set(verbs) < set(database.verbs(statement)) <= {*verbs, "select"}
-        assert database.run("select count(*), min(b) from t") == [(3, "x")], "nothing was done"
+    ]:
+        with subtests.test(statement=statement):
+            with Database.make(SCRIPT) as database:
+                assert database.verbs(statement) == verbs or set(verbs) < set(database.verbs(statement)) <= {
+                    *verbs,
+                    "select",
+                }
+                assert database.run("select count(*), min(b) from t") == [(3, "x")], "nothing was done"
 
 
 def test_what_a_constraint_replaces_is_a_delete() -> None:
@@ -226,9 +225,8 @@ def _processor_seconds() -> float:
     return sum(int(f[11]) + int(f[12]) for f in fields) / os.sysconf("SC_CLK_TCK")
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
+def test_functions_of_our_own_give_what_sqlite_gives(subtests: pytest.Subtests) -> None:
+    for call in [
         "trim('  a b  ')",
         "trim('xxaxx', 'x')",
         "ltrim('xyxa', 'yx')",
@@ -242,15 +240,14 @@ def _processor_seconds() -> float:
         "ltrim('a', 'a')",
         "instr('hello', 'l')",
         "replace('aXbX', 'X', 'yy')",
-    ],
-)
-def test_functions_of_our_own_give_what_sqlite_gives(call: str) -> None:
-    plain, own = sqlite3.connect(":memory:"), with_own_functions(sqlite3.connect(":memory:"))
-    try:
-        assert own.execute(f"select {call}").fetchall() == plain.execute(f"select {call}").fetchall()
-    finally:
-        plain.close()
-        own.close()
+    ]:
+        with subtests.test(call=call):
+            plain, own = sqlite3.connect(":memory:"), with_own_functions(sqlite3.connect(":memory:"))
+            try:
+                assert own.execute(f"select {call}").fetchall() == plain.execute(f"select {call}").fetchall()
+            finally:
+                plain.close()
+                own.close()
 
 
 def test_a_session_that_only_reads_cannot_change_anything() -> None:

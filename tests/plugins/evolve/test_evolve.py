@@ -92,12 +92,6 @@ def test_without_a_proposer_it_searches_the_space_alone() -> None:
     assert all(r.accuracy > 0.8 and r.proposer["calls"] == 0 for r in found), found
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("world", ["null", pytest.param("null_rules", marks=pytest.mark.slow)])
-def test_claims_nothing_where_nothing_helps(world: str) -> None:
-    assert sum(run_world(WORLDS[world], "evolve", calls=400, seed=s).claimed for s in range(8)) <= 1
-
-
 def test_the_lineage_can_be_shown_and_a_candidate_checked_out(tmp_path: Path) -> None:
     search = {"nodes.sort.instructions": ["Plain.", "One.", "Two.", "Three."], "nodes.sort.demos": {"demos": 4}}
     report, _ = plant(

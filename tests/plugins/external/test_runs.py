@@ -82,18 +82,17 @@ def test_where_prompts_make_no_difference_no_gain_is_shown(tmp_path: Path) -> No
     assert not improve(path, {"rewrite": {"rounds": 4}}, SimulatedLM(helps=False)).proved
 
 
-KILLED_AT = (2, 5, 8, 7, 6)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("temperature", ["0.5", "0"])
-def test_a_killed_run_pays_for_no_call_twice_and_ends_the_same(temperature: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("temperature", "kills"), [("0.5", (2, 5, 8, 7, 6)), ("0", (7,))])
+def test_a_killed_run_pays_for_no_call_twice_and_ends_the_same(
+    temperature: str, kills: tuple[int, ...], tmp_path: Path
+) -> None:
     source = SORTER.replace("temperature=0.5", f"temperature={temperature}")
     for name in ("whole", "killed"):
         write_agent(tmp_path / name, source, rows=(6, 8, 8))
     assert run_to(tmp_path / "whole", None) == 0
     killed, asked = tmp_path / "killed", set[str]()
-    for number, kill_at in enumerate((*KILLED_AT, None)):
+    for number, kill_at in enumerate((*kills, None)):
         recorded = recorded_keys(killed / "run.db") if number else set()
         assert run_to(killed, kill_at, again=number > 0) == (-signal.SIGKILL if kill_at else 0)
         now = asked_keys(killed) - asked

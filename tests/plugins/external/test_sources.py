@@ -190,19 +190,22 @@ def python_value(source: str) -> str:
     return space["prompt"]
 
 
-@pytest.mark.parametrize("name", PYTHON)
-def test_4_a_text_in_python_is_written_as_the_program_reads_it(name: str, tmp_path: Path) -> None:
-    way = PYTHON[name]
-    values = list[str]()
-    for source in changed(way, tmp_path):
-        try:
-            values.append(python_value(source).strip())
-        except (KeyError, ValueError, jinja2.TemplateError) as error:  # a way that is not this program's
-            values.append(type(error).__name__)
-    spread = "  T" if "!s:>3" in way.source else "T"
-    assert wanted(way, spread) in values
-    if way.source.count("\r\n"):
-        assert "\n" not in changed(way, tmp_path)[0].replace("\r\n", "")
+def test_4_a_text_in_python_is_written_as_the_program_reads_it(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    for number, name in enumerate(PYTHON):
+        with subtests.test(name=name):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            way = PYTHON[name]
+            values = list[str]()
+            for source in changed(way, folder):
+                try:
+                    values.append(python_value(source).strip())
+                except (KeyError, ValueError, jinja2.TemplateError) as error:  # a way that is not this program's
+                    values.append(type(error).__name__)
+            spread = "  T" if "!s:>3" in way.source else "T"
+            assert wanted(way, spread) in values
+            if way.source.count("\r\n"):
+                assert "\n" not in changed(way, folder)[0].replace("\r\n", "")
 
 
 def test_4_texts_in_javascript_are_written_as_the_program_reads_them(tmp_path: Path) -> None:
@@ -238,15 +241,18 @@ def data_value(file: str, source: str) -> str:
     return yaml.safe_load(source)["prompt"]
 
 
-@pytest.mark.parametrize("name", DATA)
-def test_4_a_text_in_data_is_written_as_a_parser_reads_it(name: str, tmp_path: Path) -> None:
-    way = DATA[name]
-    sources = changed(way, tmp_path)
-    assert data_value(way.file, sources[0]).rstrip("\n") == wanted(way)
-    if name == "JSON with escapes":
-        assert sources[0].isascii()
-    if "next" in way.source:
-        assert yaml.safe_load(sources[0])["next"] == 1
+def test_4_a_text_in_data_is_written_as_a_parser_reads_it(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    for number, name in enumerate(DATA):
+        with subtests.test(name=name):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            way = DATA[name]
+            sources = changed(way, folder)
+            assert data_value(way.file, sources[0]).rstrip("\n") == wanted(way)
+            if name == "JSON with escapes":
+                assert sources[0].isascii()
+            if "next" in way.source:
+                assert yaml.safe_load(sources[0])["next"] == 1
 
 
 @pytest.mark.parametrize("name", PROSE)

@@ -35,7 +35,7 @@ def load_simulate() -> Any:
 SimulatedAgentLM = load_simulate().SimulatedAgentLM
 ROWS = [json.loads(line) for line in (AGENTS / "rows.jsonl").read_text(encoding="utf-8").splitlines()]
 #: Fewer rows than in the file, since a client takes a second to import.
-SPLIT = {"train": 4, "val": 12, "test": 4}
+SPLIT = {"train": 2, "val": 6, "test": 2}
 TOOL = {"function": {"name": "look_up", "parameters": {"properties": {"words": {"type": "string"}}}}}
 
 
@@ -95,7 +95,7 @@ def test_a_stock_agent_is_improved_as_it_is(name: str, tmp_path: Path, monkeypat
     report = optimize(
         AGENTS / name / "workflow.yaml",
         database=tmp_path / "run.db",
-        optimizers=[("checked", make_optimizer({"rewrite": {"rounds": 1, "width": 4}}))],
+        optimizers=[("checked", make_optimizer({"rewrite": {"rounds": 1, "width": 2}}))],
         pool=SimulatedPool(SimulatedAgentLM()),
         options=Options(
             out=str(tmp_path / "out.yaml"),

@@ -122,31 +122,33 @@ def test_a_text_is_a_step_a_line_and_a_list_names_agents(tmp_path: Path) -> None
 GOOD = {"trace": "x", "comment": "y"}
 
 
-@pytest.mark.parametrize(
-    ("lines", "line", "said"),
-    [
-        ([GOOD, "{not json"], 2, "not JSON"),
-        ([GOOD, "", "[1]"], 3, "not a JSON object"),
-        ([{"trace": "x"}], 1, "no text 'comment'"),
-        ([{"trace": "x", "comment": " "}], 1, "no text 'comment'"),
-        ([{"comment": "y"}], 1, "names no trace"),
-        ([{"trace": " ", "comment": "y"}], 1, "'trace' is empty"),
-        ([{"trace": [1], "comment": "y"}], 1, "a step of 'trace' is not a text"),
-        ([{"run": "last", "comment": "y"}], 1, "no 'row'"),
-        ([{"run": ["last"], "row": "1", "comment": "y"}], 1, "'run' is not a name"),
-        ([GOOD, {"log": "gone.json", "comment": "y"}], 2, "there is no file"),
-        ([{"log": "../gone.json", "comment": "y"}], 1, "lies outside"),
-        ([{"trace": "x", "comment": "y", "row": "1"}], 1, "'row' is not known beside 'trace'"),
-        ([{"trace": "x", "coment": "y"}], 1, "'coment' is not known.*(?s:.)*Did you mean 'comment'"),
-        ([{"log": "a\0b.json", "comment": "y"}], 1, "'log' is not a name"),
-        ([{"log": "a.json", "trace": True, "comment": "y"}], 1, "'trace' is not a name"),
-    ],
-)
-def test_a_wrong_line_is_named_with_its_number(lines: list[Any], line: int, said: str, tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=said) as raised:
-        read(tmp_path, *lines)
-    assert (raised.value.file, raised.value.line) == (str(tmp_path / "c.jsonl"), line)
-    assert raised.value.hint
+def test_a_wrong_line_is_named_with_its_number(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    for number, (lines, line, said) in enumerate(
+        [
+            ([GOOD, "{not json"], 2, "not JSON"),
+            ([GOOD, "", "[1]"], 3, "not a JSON object"),
+            ([{"trace": "x"}], 1, "no text 'comment'"),
+            ([{"trace": "x", "comment": " "}], 1, "no text 'comment'"),
+            ([{"comment": "y"}], 1, "names no trace"),
+            ([{"trace": " ", "comment": "y"}], 1, "'trace' is empty"),
+            ([{"trace": [1], "comment": "y"}], 1, "a step of 'trace' is not a text"),
+            ([{"run": "last", "comment": "y"}], 1, "no 'row'"),
+            ([{"run": ["last"], "row": "1", "comment": "y"}], 1, "'run' is not a name"),
+            ([GOOD, {"log": "gone.json", "comment": "y"}], 2, "there is no file"),
+            ([{"log": "../gone.json", "comment": "y"}], 1, "lies outside"),
+            ([{"trace": "x", "comment": "y", "row": "1"}], 1, "'row' is not known beside 'trace'"),
+            ([{"trace": "x", "coment": "y"}], 1, "'coment' is not known.*(?s:.)*Did you mean 'comment'"),
+            ([{"log": "a\0b.json", "comment": "y"}], 1, "'log' is not a name"),
+            ([{"log": "a.json", "trace": True, "comment": "y"}], 1, "'trace' is not a name"),
+        ]
+    ):
+        with subtests.test(lines=lines):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            with pytest.raises(SpecError, match=said) as raised:
+                read(folder, *lines)
+            assert (raised.value.file, raised.value.line) == (str(folder / "c.jsonl"), line)
+            assert raised.value.hint
 
 
 def test_a_log_that_is_no_log_is_named_at_the_line_of_the_comment(tmp_path: Path) -> None:

@@ -82,12 +82,6 @@ def test_beats_random_search_at_equal_calls(world: str) -> None:
     assert lower_bound([f.accuracy - o.accuracy for f, o in zip(found, others, strict=True)]) > 0, (found, others)
 
 
-@pytest.mark.slow
-def test_claims_nothing_where_nothing_helps() -> None:
-    found = [run_world(WORLDS["null_rules"], "fgo", calls=500, seed=s) for s in range(8)]
-    assert sum(r.claimed for r in found) <= 1
-
-
 @pytest.mark.parametrize("divide", [{"divide": "failures"}, {"divide": "type", "by": "topic"}])
 def test_other_ways_to_divide(divide: dict[str, Any]) -> None:
     found = run_world(WORLDS["rules"], {"fgo": divide}, calls=900, seed=1)

@@ -300,9 +300,8 @@ def test_two_functions_keep_their_own_code(tmp_path: Path) -> None:
         assert outcome.prediction["answer"] == f"{name}!"
 
 
-@pytest.mark.parametrize(
-    ("answer", "message"),
-    [
+def test_edits_that_cannot_be_used_say_why(subtests: pytest.Subtests) -> None:
+    for answer, message in [
         ("no json", "one JSON object"),
         ('{"action": "explode"}', "must be add"),
         ('{"action": "remove", "name": "x"}', "there is no function 'x'"),
@@ -335,11 +334,12 @@ def test_two_functions_keep_their_own_code(tmp_path: Path) -> None:
         ('{"action": "add", "name": "f", "source": "def f(a, /): pass"}', "remove the '/'"),
         ('{"action": "add", "name": "f", "source": "def f(): pass"}', '"example" must be'),
         ('{"action": "add", "name": "f", "source": "def f(): pass", "parameters": []}', '"example"'),
-    ],
-)
-def test_edits_that_cannot_be_used_say_why(answer: str, message: str) -> None:
-    with pytest.raises(Refused, match=message):
-        read_action(answer, [{"name": "a", "source": "", "description": "", "parameters": {}}], 8, tools={"search"})
+    ]:
+        with subtests.test(answer=answer):
+            with pytest.raises(Refused, match=message):
+                read_action(
+                    answer, [{"name": "a", "source": "", "description": "", "parameters": {}}], 8, tools={"search"}
+                )
 
 
 def test_edits_leave_the_given_list_as_it_is() -> None:

@@ -245,6 +245,6 @@ def test_in_a_world_of_functions_it_beats_random_search() -> None:
 
 @pytest.mark.slow
 def test_where_no_function_helps_no_gain_is_claimed() -> None:
-    found = [run_world(WORLDS["null_functions"], "forge", calls=400, seed=s) for s in range(6)]
+    found = [run_world(WORLDS["null_functions"], "forge", calls=400, seed=s) for s in range(3)]
     assert all(r.error is None and r.proposer["calls"] > 0 for r in found)
-    assert sum(r.claimed for r in found) <= 1 and all(r.accuracy >= 0.5 for r in found), found
+    assert not any(r.claimed for r in found) and all(r.accuracy >= 0.5 for r in found), found

@@ -180,49 +180,49 @@ def test_assertions_score_an_answer(assertion: dict[str, Any], answer: str, valu
 CODE = "assertion 'javascript'"
 
 
-@pytest.mark.parametrize(
-    ("cell", "taken", "left"),
-    [
-        ("Paris", [{"type": "equals", "value": "Paris"}], ""),
-        ("equals: Paris", [{"type": "equals", "value": "Paris"}], ""),
-        ("Note: read it", [{"type": "equals", "value": "Note: read it"}], ""),
-        ("well-known: yes", [{"type": "equals", "value": "well-known: yes"}], ""),
-        ("cost", [{"type": "equals", "value": "cost"}], ""),
-        ("python", [{"type": "equals", "value": "python"}], ""),
-        ("a (b): c", [{"type": "equals", "value": "a (b): c"}], ""),
-        (" icontains : y ", [{"type": "icontains", "value": "y"}], ""),
-        ("not-contains: y: z", [{"type": "not-contains", "value": "y: z"}], ""),
-        ("contains-any: a, b", [{"type": "contains-any", "value": "a, b"}], ""),
-        ("starts-with(0.5): y", [{"type": "starts-with", "value": "y"}], ""),
-        ("regex: a:b", [{"type": "regex", "value": "a:b"}], ""),
-        ("is-json", [{"type": "is-json"}], ""),
-        ("not-is-json", [{"type": "not-is-json"}], ""),
-        ("fn:output.length>2", [], f"{CODE}: output.length>2"),
-        ("eval: output.length>2", [], f"{CODE}: output.length>2"),
-        ("javascript: output\n.length", [], f"{CODE}: output\n.length"),
-        ("python: len(output)", [], "assertion 'python': len(output)"),
-        ("file://check.js", [], "assertion 'code': file://check.js"),
-        ("file://check.py:get_assert", [], "assertion 'code': file://check.py:get_assert"),
-        ("file://expected.txt", [], "assertion 'equals': file://expected.txt"),
-        ("similar: y", [], "assertion 'similar': y"),
-        ("similar(0.8): y", [], "assertion 'similar': y"),
-        ("similar:cosine(0.8): y", [], "assertion 'similar:cosine': y"),
-        ("not-similar(0.8): y", [], "assertion 'not-similar': y"),
-        ("levenshtein(5): y", [], "assertion 'levenshtein': y"),
-        ("factuality: y", [], "assertion 'factuality': y"),
-        ("is-sql", [], "assertion 'is-sql'"),
-        ("grade: is technical", [], "rubrics of tests that are also checked by rules"),
-        ("llm-rubric: is technical", [], "rubrics of tests that are also checked by rules"),
-    ],
-)
-def test_cells_of_a_table_demand_what_promptfoo_reads_in_them_O3(
-    cell: str, taken: list[dict[str, str]], left: str, tmp_path: Path
-) -> None:
-    write_table(tmp_path, [[f"x{n}", "icontains: z", cell] for n in range(4)])
-    found = Imported({})
-    tests = expand_tests({"tests": "file://tests.csv"}, tmp_path, found)
-    assert tests.rows[0][tests.field] == [{"type": "icontains", "value": "z"}, *taken]
-    assert len(found.left) == bool(left) and left in "".join(found.left)
+def test_cells_of_a_table_demand_what_promptfoo_reads_in_them_O3(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    for number, (cell, taken, left) in enumerate(
+        [
+            ("Paris", [{"type": "equals", "value": "Paris"}], ""),
+            ("equals: Paris", [{"type": "equals", "value": "Paris"}], ""),
+            ("Note: read it", [{"type": "equals", "value": "Note: read it"}], ""),
+            ("well-known: yes", [{"type": "equals", "value": "well-known: yes"}], ""),
+            ("cost", [{"type": "equals", "value": "cost"}], ""),
+            ("python", [{"type": "equals", "value": "python"}], ""),
+            ("a (b): c", [{"type": "equals", "value": "a (b): c"}], ""),
+            (" icontains : y ", [{"type": "icontains", "value": "y"}], ""),
+            ("not-contains: y: z", [{"type": "not-contains", "value": "y: z"}], ""),
+            ("contains-any: a, b", [{"type": "contains-any", "value": "a, b"}], ""),
+            ("starts-with(0.5): y", [{"type": "starts-with", "value": "y"}], ""),
+            ("regex: a:b", [{"type": "regex", "value": "a:b"}], ""),
+            ("is-json", [{"type": "is-json"}], ""),
+            ("not-is-json", [{"type": "not-is-json"}], ""),
+            ("fn:output.length>2", [], f"{CODE}: output.length>2"),
+            ("eval: output.length>2", [], f"{CODE}: output.length>2"),
+            ("javascript: output\n.length", [], f"{CODE}: output\n.length"),
+            ("python: len(output)", [], "assertion 'python': len(output)"),
+            ("file://check.js", [], "assertion 'code': file://check.js"),
+            ("file://check.py:get_assert", [], "assertion 'code': file://check.py:get_assert"),
+            ("file://expected.txt", [], "assertion 'equals': file://expected.txt"),
+            ("similar: y", [], "assertion 'similar': y"),
+            ("similar(0.8): y", [], "assertion 'similar': y"),
+            ("similar:cosine(0.8): y", [], "assertion 'similar:cosine': y"),
+            ("not-similar(0.8): y", [], "assertion 'not-similar': y"),
+            ("levenshtein(5): y", [], "assertion 'levenshtein': y"),
+            ("factuality: y", [], "assertion 'factuality': y"),
+            ("is-sql", [], "assertion 'is-sql'"),
+            ("grade: is technical", [], "rubrics of tests that are also checked by rules"),
+            ("llm-rubric: is technical", [], "rubrics of tests that are also checked by rules"),
+        ]
+    ):
+        with subtests.test(cell=cell):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            write_table(folder, [[f"x{n}", "icontains: z", cell] for n in range(4)])
+            found = Imported({})
+            tests = expand_tests({"tests": "file://tests.csv"}, folder, found)
+            assert tests.rows[0][tests.field] == [{"type": "icontains", "value": "z"}, *taken]
+            assert len(found.left) == bool(left) and left in "".join(found.left)
 
 
 def write_table(folder: Path, rows: list[list[str]], *names: str) -> None:

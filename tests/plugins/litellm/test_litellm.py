@@ -131,17 +131,18 @@ REFUSED = {
 LITELLM = {"list": "server", "error200": "bad_request"}
 
 
-@pytest.mark.parametrize("engine", ["lm15", "litellm"])
-@pytest.mark.parametrize("fault", FAULTS)
-def test_every_fault_is_one_typed_error_after_one_request(fault, engine):
-    with ChatServer(fault) as server, pytest.raises(LMError) as caught:
-        ask(server, engine)
-    assert server.requests == 1, "no retry layer but the ledger's"
-    assert caught.value.kind == ((LITELLM.get(fault) if engine == "litellm" else None) or FAULTS[fault])
-    if fault.isdigit():
-        assert caught.value.status == int(fault) and f"injected {fault}" in str(caught.value)
-    if fault in REFUSED:
-        assert str(caught.value) == f"openai/local: {REFUSED[fault]}"
+def test_every_fault_is_one_typed_error_after_one_request(subtests: pytest.Subtests) -> None:
+    for engine in ["lm15", "litellm"]:
+        for fault in FAULTS:
+            with subtests.test(engine=engine, fault=fault):
+                with ChatServer(fault) as server, pytest.raises(LMError) as caught:
+                    ask(server, engine)
+                assert server.requests == 1, "no retry layer but the ledger's"
+                assert caught.value.kind == ((LITELLM.get(fault) if engine == "litellm" else None) or FAULTS[fault])
+                if fault.isdigit():
+                    assert caught.value.status == int(fault) and f"injected {fault}" in str(caught.value)
+                if fault in REFUSED:
+                    assert str(caught.value) == f"openai/local: {REFUSED[fault]}"
 
 
 @pytest.mark.parametrize("engine", ["lm15", "litellm"])

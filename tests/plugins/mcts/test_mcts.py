@@ -108,6 +108,7 @@ def asked(script: Script) -> list[str]:
     return [t for r in script.requests if ASKED in (t := str(r.messages[0]["content"]))]
 
 
+@pytest.mark.slow
 def test_edits_alone_find_the_structure_that_pays(tmp_path: Path) -> None:
     """No language model proposes, and there is no design space: edits by operators, ranked by the surrogate."""
     cheap = {"rounds": 16, "edits": ["insert", "remove", "reason", "refine", "rewire"], "patience": 16}
@@ -195,12 +196,6 @@ def test_every_policy_and_surrogate_gets_better_than_the_start(change: dict[str,
     found = run_world(WORLDS["topology"], {"mcts": {**SMALL, **change}}, calls=9000, seed=1)
     start = {name: words[0] for name, words in topology._PLACES.items()}
     assert found.error is None and found.accuracy > topology.score_structure(start, 1) + 0.05
-
-
-@pytest.mark.slow
-def test_where_nothing_pays_nothing_is_claimed() -> None:
-    results = [run_world(WORLDS["null_topology"], {"mcts": SMALL}, calls=6000, seed=s) for s in range(6)]
-    assert sum(r.claimed for r in results) <= 1 and {r.accuracy for r in results} == {0.5}, results
 
 
 @pytest.mark.slow

@@ -56,9 +56,8 @@ def test_target_names_another_field():
     assert metric(Example("1", {"labels": {"text": "b"}, "answer": "c"}), {"answer": "b"}, None) == Score(1.0)
 
 
-@pytest.mark.parametrize(
-    ("given", "wanted", "right"),
-    [
+def test_exact_match(subtests):
+    for answer, wanted, right in [
         ("tech", "tech", True),
         (" tech\n", "tech", True),
         ("Tech", "tech", False),
@@ -75,10 +74,9 @@ def test_target_names_another_field():
         (None, "x", False),
         ({"a": 1}, {"a": 1}, True),
         ("", [], False),
-    ],
-)
-def test_exact_match(given, wanted, right):
-    assert value("exact_match", given, wanted) == right
+    ]:
+        with subtests.test(answer=answer):
+            assert value("exact_match", answer, wanted) == right
 
 
 def test_feedback_is_short_and_says_what_was_expected():
@@ -146,9 +144,8 @@ def test_f1_takes_the_best_of_several_answers():
     assert value("f1", "in the big city", ["town", "big city"]) == pytest.approx(0.8)
 
 
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [
+def test_the_number_of_an_answer(subtests):
+    for text, number in [
         ("The answer is 42.", 42),
         ("#### 1,234,567", 1234567),
         ("-$3.50", -3.5),
@@ -182,10 +179,9 @@ def test_f1_takes_the_best_of_several_answers():
         (10**400, None),
         (None, None),
         ("is.5", 5),
-    ],
-)
-def test_the_number_of_an_answer(text, number):
-    assert Numeric("x")._number(text) == number
+    ]:
+        with subtests.test(text=text):
+            assert Numeric("x")._number(text) == number
 
 
 @settings(max_examples=200, deadline=None)
@@ -208,9 +204,8 @@ def test_numeric_tolerances():
             value("numeric", "5", wrong)
 
 
-@pytest.mark.parametrize(
-    ("given", "wanted", "whole", "partial"),
-    [
+def test_json_match(subtests):
+    for answer, wanted, whole, partial in [
         ('{"a": 1, "b": [1, 2]}', {"b": [1, 2], "a": 1.0}, 1, 1),
         ('```json\n{"a": 1}\n```', {"a": 1}, 1, 1),
         ({"a": 1, "b": [1, 2]}, '{"a": 1, "b": [1, 3]}', 0, 2 / 3),
@@ -224,11 +219,10 @@ def test_numeric_tolerances():
         ("[" * 100_000, {"a": 1}, 0, 0),
         ("[" * 400 + "]" * 400, {"a": 1}, 0, 0),
         ("9" * 5000, {"a": 1}, 0, 0),
-    ],
-)
-def test_json_match(given, wanted, whole, partial):
-    assert value("json_match", given, wanted) == whole
-    assert value("json_match(x, partial=True)", given, wanted) == pytest.approx(partial)
+    ]:
+        with subtests.test(answer=answer):
+            assert value("json_match", answer, wanted) == whole
+            assert value("json_match(x, partial=True)", answer, wanted) == pytest.approx(partial)
 
 
 @pytest.mark.parametrize("call", ["json_match", "tool_call_match"])
@@ -241,9 +235,8 @@ def f(**arguments):
     return {"name": "f", "arguments": arguments}
 
 
-@pytest.mark.parametrize(
-    ("given", "wanted", "any_order", "in_order"),
-    [
+def test_tool_call_match(subtests):
+    for answer, wanted, any_order, in_order in [
         (f(x=1), f(x=1), 1, 1),
         ('{"name": "f", "arguments": "{\\"x\\": 1}"}', f(x=1), 1, 1),
         ([{"type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}], f(x=1), 1, 1),
@@ -268,11 +261,10 @@ def f(**arguments):
         ({"name": "f", "arguments": [1]}, f(), 0, 0),
         ("f(x=1)", f(x=1), 1, 1),
         ([1], f(x=1), 0, 0),
-    ],
-)
-def test_tool_call_match(given, wanted, any_order, in_order):
-    assert value("tool_call_match", given, wanted) == any_order
-    assert value("tool_call_match(x, ordered=True)", given, wanted) == in_order
+    ]:
+        with subtests.test(answer=answer):
+            assert value("tool_call_match", answer, wanted) == any_order
+            assert value("tool_call_match(x, ordered=True)", answer, wanted) == in_order
 
 
 def test_tool_call_feedback_names_the_missing_call():

@@ -145,9 +145,8 @@ def error(message: str = "", **more: Any) -> dict[str, Any]:
     return {"error": {"message": message, **more}}
 
 
-@pytest.mark.parametrize(
-    ("status", "answer", "kind"),
-    [
+def test_r4_r5_r6_r7_errors_by_their_codes_words_and_status(subtests: pytest.Subtests) -> None:
+    for status, answer, kind in [
         (413, error("Request too large for model", code="rate_limit_exceeded"), "rate_limit"),  # R4
         (413, error("too large"), "too_long"),
         (429, error("quota", code="insufficient_quota"), "auth"),
@@ -178,11 +177,10 @@ def error(message: str = "", **more: Any) -> dict[str, Any]:
         (500, error("tools param requires --jinja flag", type="server_error"), "unsupported"),
         (500, "<html>", "server"),
         (400, error("no such thing"), "bad_request"),
-    ],
-)
-def test_r4_r5_r6_r7_errors_by_their_codes_words_and_status(status: int, answer: Any, kind: str) -> None:
-    raw = answer.encode() if isinstance(answer, str) else json.dumps(answer).encode()
-    assert wire.error_for(status, {}, raw).kind == kind
+    ]:
+        with subtests.test(status=status):
+            raw = answer.encode() if isinstance(answer, str) else json.dumps(answer).encode()
+            assert wire.error_for(status, {}, raw).kind == kind
 
 
 def test_r8_a_stream_that_nobody_asked_for_is_read() -> None:

@@ -133,9 +133,8 @@ def test_an_error_with_a_long_message_is_read_at_once(words: str) -> None:
     assert time.process_time() - begun < 1, "a square of the length takes ten seconds"
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
+def test_a_retry_after_that_means_harm_is_bounded_or_nothing(subtests: pytest.Subtests) -> None:
+    for value in [
         "1e9",
         "inf",
         "1e400",
@@ -151,14 +150,12 @@ def test_an_error_with_a_long_message_is_read_at_once(words: str) -> None:
         "Mon, 01 Jan 2026 " + "0:" * 50_000,
         "a" * 100_000,
         "\0",
-    ],
-    ids=lambda value: value[:30],
-)
-def test_a_retry_after_that_means_harm_is_bounded_or_nothing(value: str) -> None:
-    begun = time.process_time()
-    found = wire.retry_after({"Retry-After": value})
-    assert found is None or (0 <= found <= wire.MAX_RETRY_AFTER and math.isfinite(found))
-    assert time.process_time() - begun < 1
+    ]:
+        with subtests.test(value=value):
+            begun = time.process_time()
+            found = wire.retry_after({"Retry-After": value})
+            assert found is None or (0 <= found <= wire.MAX_RETRY_AFTER and math.isfinite(found))
+            assert time.process_time() - begun < 1
 
 
 @pytest.mark.parametrize(

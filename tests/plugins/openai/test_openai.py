@@ -67,9 +67,8 @@ def test_answers_and_is_an_lm():
     assert isinstance(client.openai("m", settings(api_base=server.base)), LM)
 
 
-@pytest.mark.parametrize(
-    ("fault", "kind"),
-    [
+def test_every_fault_is_one_typed_error(subtests):
+    for fault, kind in [
         ("429", "rate_limit"),
         ("500", "server"),
         ("503", "server"),
@@ -96,15 +95,14 @@ def test_answers_and_is_an_lm():
         ("huge", "bad_body"),
         ("hugechunked", "bad_body"),
         ("redirect", "bad_request"),
-    ],
-)
-def test_every_fault_is_one_typed_error(fault, kind):
-    with ChatServer(fault) as server:
-        error = fail(server)
-    assert error.kind == kind
-    if fault.isdigit():
-        assert error.status == int(fault) and f"status {fault}" in str(error) and "injected" in str(error)
-    assert len(str(error)) < 500
+    ]:
+        with subtests.test(fault=fault):
+            with ChatServer(fault) as server:
+                error = fail(server)
+            assert error.kind == kind
+            if fault.isdigit():
+                assert error.status == int(fault) and f"status {fault}" in str(error) and "injected" in str(error)
+            assert len(str(error)) < 500
 
 
 @pytest.mark.parametrize(

@@ -139,6 +139,7 @@ def test_where_nothing_helps_no_gain_is_claimed(tmp_path: Path) -> None:
         assert not report.gain_shown
 
 
+@pytest.mark.slow
 def test_settings_of_training_are_tuned(tmp_path: Path) -> None:
     """Two trainings of a tiny model with their own weights; the better one is proved like any candidate."""
     pytest.importorskip("torch")

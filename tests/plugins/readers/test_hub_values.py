@@ -40,9 +40,8 @@ def never(field: str, value: Any, problem: str) -> None:
 NOON = datetime.datetime(2024, 1, 5, 12)
 
 
-@pytest.mark.parametrize(
-    ("value", "wanted"),
-    [
+def test_every_value_is_json_also_inside_others_I4(subtests: pytest.Subtests) -> None:
+    for value, wanted in [
         (NOON, "2024-01-05 12:00:00"),
         (datetime.date(2024, 1, 5), "2024-01-05"),
         (datetime.time(12), "12:00:00"),
@@ -59,18 +58,17 @@ NOON = datetime.datetime(2024, 1, 5, 12)
         (numpy.array([[1, 2]]), [[1, 2]]),
         ([("k", NOON), ("l", None)], {"k": "2024-01-05 12:00:00", "l": None}),
         ({1: [NOON]}, {"1": ["2024-01-05 12:00:00"]}),
-    ],
-)
-def test_every_value_is_json_also_inside_others_I4(value: Any, wanted: Any) -> None:
-    shapes = [
-        (value, wanted),
-        ([value], [wanted]),
-        ({"a": [value]}, {"a": [wanted]}),
-        ([{"a": value}], [{"a": wanted}]),
-    ]
-    for given, expected in shapes:
-        assert as_json(given, never) == expected
-        assert json.loads(json.dumps(as_json(given, never))) == expected
+    ]:
+        with subtests.test(value=value):
+            shapes = [
+                (value, wanted),
+                ([value], [wanted]),
+                ({"a": [value]}, {"a": [wanted]}),
+                ([{"a": value}], [{"a": wanted}]),
+            ]
+            for given, expected in shapes:
+                assert as_json(given, never) == expected
+                assert json.loads(json.dumps(as_json(given, never))) == expected
 
 
 def test_times_of_parquet_are_texts_also_in_lists_structs_and_maps_I4(tmp_path: Path) -> None:
@@ -109,31 +107,33 @@ def test_what_is_no_number_is_null_and_noted_I3(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("feature", "value", "wanted"),
-    [
-        (LABELS, 1, "technical"),
-        (LABELS, None, None),
-        (LABELS, "billing", "billing"),
-        ({"_type": "List", "feature": LABELS}, [1, 0], ["technical", "billing"]),
-        ({"_type": "Sequence", "feature": LABELS, "length": -1}, [1, None], ["technical", None]),
-        ([LABELS], [0], ["billing"]),
-        ({"x": LABELS}, {"x": 0, "y": 0}, {"x": "billing", "y": 0}),
-        ([{"x": LABELS}], [{"x": 0}], [{"x": "billing"}]),
-        ({"_type": "Sequence", "feature": {"x": LABELS}}, {"x": [0, 1]}, {"x": ["billing", "technical"]}),
-        ({"_type": "List", "feature": {"_type": "List", "feature": LABELS}}, [[0]], [["billing"]]),
-        ({"_type": "Image"}, {"bytes": PNG, "path": None}, URI),
-        ({"_type": "Image"}, {"bytes": None, "path": "a.png"}, "a.png"),
-        ({"_type": "List", "feature": {"_type": "Image"}}, [{"bytes": PNG, "path": "a"}], [URI]),
-        ({"_type": "Translation", "languages": ["de", "en"]}, {"de": "x", "en": "y"}, {"de": "x", "en": "y"}),
-        ({"_type": "Value", "dtype": "int64"}, 1, 1),
-        ({"_type": "Json"}, '{"a": [1]}', {"a": [1]}),
-        ({"_type": "ClassLabel"}, 1, 1),
-        ("odd", 1, 1),
-    ],
-)
-def test_features_of_a_hub_say_what_a_value_is_I2(feature: Any, value: Any, wanted: Any, tmp_path: Path) -> None:
-    assert as_json(value, never, "f", feature) == wanted
+def test_features_of_a_hub_say_what_a_value_is_I2(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    for number, (feature, value, wanted) in enumerate(
+        [
+            (LABELS, 1, "technical"),
+            (LABELS, None, None),
+            (LABELS, "billing", "billing"),
+            ({"_type": "List", "feature": LABELS}, [1, 0], ["technical", "billing"]),
+            ({"_type": "Sequence", "feature": LABELS, "length": -1}, [1, None], ["technical", None]),
+            ([LABELS], [0], ["billing"]),
+            ({"x": LABELS}, {"x": 0, "y": 0}, {"x": "billing", "y": 0}),
+            ([{"x": LABELS}], [{"x": 0}], [{"x": "billing"}]),
+            ({"_type": "Sequence", "feature": {"x": LABELS}}, {"x": [0, 1]}, {"x": ["billing", "technical"]}),
+            ({"_type": "List", "feature": {"_type": "List", "feature": LABELS}}, [[0]], [["billing"]]),
+            ({"_type": "Image"}, {"bytes": PNG, "path": None}, URI),
+            ({"_type": "Image"}, {"bytes": None, "path": "a.png"}, "a.png"),
+            ({"_type": "List", "feature": {"_type": "Image"}}, [{"bytes": PNG, "path": "a"}], [URI]),
+            ({"_type": "Translation", "languages": ["de", "en"]}, {"de": "x", "en": "y"}, {"de": "x", "en": "y"}),
+            ({"_type": "Value", "dtype": "int64"}, 1, 1),
+            ({"_type": "Json"}, '{"a": [1]}', {"a": [1]}),
+            ({"_type": "ClassLabel"}, 1, 1),
+            ("odd", 1, 1),
+        ]
+    ):
+        with subtests.test(feature=feature):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            assert as_json(value, never, "f", feature) == wanted
 
 
 def test_a_parquet_file_of_a_hub_has_its_labels_names_I2(tmp_path: Path) -> None:

@@ -256,12 +256,12 @@ def test_a_saved_dataset(tmp_path):
 def test_a_million_columns_are_read_or_refused_in_seconds(file, twice):
     names = ",".join(f"c{n}" for n in range(1_000_000)) + (f",{twice}" if twice else "")
     cells = ",".join("1" for _ in range(1_000_000 + bool(twice)))
-    begun = time.monotonic()
+    begun = time.process_time()
     if twice:
         assert "'c7' occurs twice" in refusal(read_csv, file(f"{names}\n{cells}\n", "r.csv")).message
     else:
         assert len(read_csv(file(f"{names}\n{cells}\n", "r.csv"), {})[0]) == 1_000_000
-    assert time.monotonic() - begun < 30
+    assert time.process_time() - begun < 30
 
 
 def test_columns_with_names_of_python_are_data(file):

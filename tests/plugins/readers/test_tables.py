@@ -28,28 +28,29 @@ def refusal(folder: Path, content: str | bytes, reader: Any = read_csv, **option
     return caught.value
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "text,label\na,x\n,\nb,y\n,\n,\n",
-        ",\n\ntext,label\na,x\n , \t\nb,y\n",
-        'text,label\na,x\n"",""\nb,y\n   \n',
-        "text,label\r\na,x\r\n,,,,\r\nb,y,,\r\n\r\n",
-        "text,label,,\na,x,,\nb,y, ,\n,,,\n",
-        "text,label,,\na,x\nb,y\n",
-        "text,,label\na,,x\nb, ,y\n",
-        ",text,label\n,a,x\n,b,y\n",
-        " text , label \na,x\nb,y\n",
-        '" text",\u00a0label\na,x\nb,y\n',
-        "sep=,\ntext,label\na,x\nb,y\n",
-        "sep=;\r\ntext;label\r\na;x\r\nb;y\r\n",
-        '"sep=|"\ntext|label\na|x\nb|y\n',
-        "SEP=\t\ntext\tlabel\na\tx\nb\ty\n",
-    ],
-    ids=lambda text: repr(text)[:40],
-)
-def test_what_a_spreadsheet_adds_is_no_row_and_no_column_I1_I6(text: str, tmp_path: Path) -> None:
-    assert read(tmp_path, text) == WANTED
+def test_what_a_spreadsheet_adds_is_no_row_and_no_column_I1_I6(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    for number, text in enumerate(
+        [
+            "text,label\na,x\n,\nb,y\n,\n,\n",
+            ",\n\ntext,label\na,x\n , \t\nb,y\n",
+            'text,label\na,x\n"",""\nb,y\n   \n',
+            "text,label\r\na,x\r\n,,,,\r\nb,y,,\r\n\r\n",
+            "text,label,,\na,x,,\nb,y, ,\n,,,\n",
+            "text,label,,\na,x\nb,y\n",
+            "text,,label\na,,x\nb, ,y\n",
+            ",text,label\n,a,x\n,b,y\n",
+            " text , label \na,x\nb,y\n",
+            '" text",\u00a0label\na,x\nb,y\n',
+            "sep=,\ntext,label\na,x\nb,y\n",
+            "sep=;\r\ntext;label\r\na;x\r\nb;y\r\n",
+            '"sep=|"\ntext|label\na|x\nb|y\n',
+            "SEP=\t\ntext\tlabel\na\tx\nb\ty\n",
+        ]
+    ):
+        with subtests.test(text=text):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            assert read(folder, text) == WANTED
 
 
 @pytest.mark.parametrize(

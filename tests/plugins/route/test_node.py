@@ -147,36 +147,42 @@ def test_it_survives_a_file(tmp_path: Path) -> None:
         assert loaded(text="easy").label == "small" and loaded(text="hard").label == "large"
 
 
-@pytest.mark.parametrize(
-    ("node", "said", "path"),
-    [
-        ({"route": {"small": SMALL}}, "at least 2", ()),
-        ({"route": {"a.b": SMALL, "large": LARGE}}, "cannot be called 'a.b'", ("candidates", "a.b")),
-        (route(reference="big"), "reference names no candidate: 'big'", ("reference",)),
-        (route(always="smal"), "Did you mean 'small'", ("always",)),
-        (route(samples={"smal": [2]}), "samples of no candidate", ("samples", "smal")),
-        (route(samples={"small": [0]}), "numbers from 1 to 64", ("samples", "small")),
-        (route(samples={"small": []}), "numbers from 1 to 64", ("samples", "small")),
-        (route(samples={"small": 3}), "samples", ()),
-        (route(on=["label"]), "cannot read 'label'", ("on",)),
-        (route(learned="{}"), "not a learned router", ("learned",)),
-        (route(learned="weights.pkl"), "not a learned router", ("learned",)),
-        (route(learned=easy_router(candidates=["small*3", "large"]).dump()), "learned for small\\*3", ("learned",)),
-        (route(learned=easy_router().dump(), embedder="openai/e"), "without an embedder", ("embedder",)),
-        (route(threshold=-1.0), "threshold", ()),
-        (
-            {"route": {"small": SMALL, "large": {**LARGE, "predict": "text -> other"}}},
-            "no field in common",
-            ("candidates",),
-        ),
-        ({"route": {"small": SMALL, "large": {"predct": "text -> label"}}}, "no node kind", ("candidates", "large")),
-        ({"route": [SMALL, LARGE]}, "candidates", ()),
-    ],
-)
-def test_what_is_written_wrongly_is_named(node: Any, said: str, path: tuple[str, ...], tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=said) as caught:
-        make_workflow({"n": node}, tmp_path)
-    assert caught.value.path[: 2 + len(path)] == ("nodes", "n", *path)
+def test_what_is_written_wrongly_is_named(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    for number, (node, said, path) in enumerate(
+        [
+            ({"route": {"small": SMALL}}, "at least 2", ()),
+            ({"route": {"a.b": SMALL, "large": LARGE}}, "cannot be called 'a.b'", ("candidates", "a.b")),
+            (route(reference="big"), "reference names no candidate: 'big'", ("reference",)),
+            (route(always="smal"), "Did you mean 'small'", ("always",)),
+            (route(samples={"smal": [2]}), "samples of no candidate", ("samples", "smal")),
+            (route(samples={"small": [0]}), "numbers from 1 to 64", ("samples", "small")),
+            (route(samples={"small": []}), "numbers from 1 to 64", ("samples", "small")),
+            (route(samples={"small": 3}), "samples", ()),
+            (route(on=["label"]), "cannot read 'label'", ("on",)),
+            (route(learned="{}"), "not a learned router", ("learned",)),
+            (route(learned="weights.pkl"), "not a learned router", ("learned",)),
+            (route(learned=easy_router(candidates=["small*3", "large"]).dump()), "learned for small\\*3", ("learned",)),
+            (route(learned=easy_router().dump(), embedder="openai/e"), "without an embedder", ("embedder",)),
+            (route(threshold=-1.0), "threshold", ()),
+            (
+                {"route": {"small": SMALL, "large": {**LARGE, "predict": "text -> other"}}},
+                "no field in common",
+                ("candidates",),
+            ),
+            (
+                {"route": {"small": SMALL, "large": {"predct": "text -> label"}}},
+                "no node kind",
+                ("candidates", "large"),
+            ),
+            ({"route": [SMALL, LARGE]}, "candidates", ()),
+        ]
+    ):
+        with subtests.test(node=node):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            with pytest.raises(SpecError, match=said) as caught:
+                make_workflow({"n": node}, folder)
+            assert caught.value.path[: 2 + len(path)] == ("nodes", "n", *path)
 
 
 def test_candidates_may_be_whole_workflows(tmp_path: Path) -> None:

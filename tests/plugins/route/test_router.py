@@ -181,9 +181,9 @@ def test_a_decision_takes_less_than_a_millisecond(tables: dict[str, Table]) -> N
     text = " ".join(f"word{i} and" for i in range(120))
     taken = []
     for _ in range(50):
-        begun = time.perf_counter()
+        begun = time.process_time()
         router.choose(router.scores(text), router.estimated_costs(text))
-        taken.append(time.perf_counter() - begun)
+        taken.append(time.process_time() - begun)
     assert min(taken) < 0.001
 
 

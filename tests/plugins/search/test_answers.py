@@ -44,16 +44,17 @@ def test_findings_count_once_and_only_above_the_threshold() -> None:
         metric(Example("r", {"findings": []}), {"findings": "x"})
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_matches_are_those_of_an_assignment_among_the_best_pairs(seed: int) -> None:
-    import numpy as np
-    from scipy.optimize import linear_sum_assignment
+def test_matches_are_those_of_an_assignment_among_the_best_pairs(subtests: pytest.Subtests) -> None:
+    for seed in range(20):
+        with subtests.test(seed=seed):
+            import numpy as np
+            from scipy.optimize import linear_sum_assignment
 
-    draw = random.Random(seed)
-    alike = np.array([[draw.random() for _ in range(draw.randint(5, 5))] for _ in range(6)])
-    kept = np.where((alike == alike.max(axis=0)) & (alike >= 0.75), alike, 0.0)
-    pairs = zip(*linear_sum_assignment(1 - kept), strict=True)
-    assert count_matches(alike.tolist(), 0.75) == sum(kept[i, j] >= 0.75 for i, j in pairs)
+            draw = random.Random(seed)
+            alike = np.array([[draw.random() for _ in range(draw.randint(5, 5))] for _ in range(6)])
+            kept = np.where((alike == alike.max(axis=0)) & (alike >= 0.75), alike, 0.0)
+            pairs = zip(*linear_sum_assignment(1 - kept), strict=True)
+            assert count_matches(alike.tolist(), 0.75) == sum(kept[i, j] >= 0.75 for i, j in pairs)
 
 
 def test_the_diversity_of_items_is_that_of_tfidf_vectors_of_another_library() -> None:

@@ -1,6 +1,6 @@
 """The gallery's machine for SQL: its transitions, its tool, its metric, and what scripted policies reach with it.
 
-No model is behind these tests: the policies are simulations. Recorded models are in test_intercode_replay.py.
+No model is behind these tests: the policies are simulations.
 """
 
 from __future__ import annotations

@@ -96,126 +96,150 @@ def test_a_chain_keeps_its_calls_with_values_and_with_references(tmp_path: Path)
     assert "one after the other" in str(script.requests[0].messages[0]["content"])
 
 
-@pytest.mark.parametrize(
-    ("line", "reason", "why"),
-    [
-        (said("cancel order of anna", call("find_order", name="anna")), "format", "two to 3 calls, not 1"),
-        (
-            said("cancel order of anna", call("find_order", name="anna"), {"name": "cancel"}),
-            "format",
-            "call 2: the arguments are not an object",
-        ),
-        (said("cancel order of anna", call("find_order", name="anna"), "cancel"), "format", "no list of calls"),
-        (
-            said("cancel order of anna", call("find_order", name="anna"), call("pay", id=ref("1"))),
-            "format",
-            'call 2: the call names "pay"',
-        ),
-        (
-            said("cancel order 4 of anna", call("find_order", name="anna"), call("cancel", order_id=4, reason="anna")),
-            "format",
-            "no call takes a value",
-        ),
-        (
-            said("anna", call("find_order", name="anna"), call("cancel", order_id=ref("1.order.id"), reason=3)),
-            "format",
-            "of type string",
-        ),
-        (
-            said("anna", call("cancel", order_id=ref("2.order.id"), reason="anna"), call("find_order", name=ref("1"))),
-            "format",
-            "call 1 refers to call 2, which is none before it",
-        ),
-        (
-            said("anna", call("find_order", name=ref("1")), call("cancel", order_id=ref("1.order.id"), reason="anna")),
-            "format",
-            "call 1 refers to call 1",
-        ),
-        (
-            said("anna", call("find_order", name="anna"), call("cancel", order_id=ref("9.id"), reason="anna")),
-            "format",
-            "refers to call 9",
-        ),
-        (
-            said("anna", call("find_order", name="anna"), call("cancel", order_id=ref("order.id"), reason="anna")),
-            "format",
-            "a reference is written",
-        ),
-        (
-            said("anna", call("find_order", name="anna"), call("cancel", order_id=ref(1), reason="anna")),
-            "format",
-            "a reference is written",
-        ),
-        (
-            said(
-                "anna in rome",
-                call("find_order", name="anna"),
-                call("cancel", order_id=ref("1.order.id"), reason="anna"),
-                call("weather", city="rome"),
+def test_what_is_wrong_with_a_chain_is_said(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    for number, (line, reason, why) in enumerate(
+        [
+            (said("cancel order of anna", call("find_order", name="anna")), "format", "two to 3 calls, not 1"),
+            (
+                said("cancel order of anna", call("find_order", name="anna"), {"name": "cancel"}),
+                "format",
+                "call 2: the arguments are not an object",
             ),
-            "format",
-            "call 3 has nothing to do",
-        ),
-        (
-            said(
-                "anna", call("find_order", name="anna"), call("cancel", order_id=ref("1.order.number"), reason="anna")
+            (said("cancel order of anna", call("find_order", name="anna"), "cancel"), "format", "no list of calls"),
+            (
+                said("cancel order of anna", call("find_order", name="anna"), call("pay", id=ref("1"))),
+                "format",
+                'call 2: the call names "pay"',
             ),
-            "reference",
-            "call 1 returned no order.number",
-        ),
-        (
-            said("anna", call("find_order", name="anna"), call("cancel", order_id=ref("1.items.1.sku"), reason="anna")),
-            "reference",
-            "no items.1.sku",
-        ),
-        (
-            said("anna", call("find_order", name="anna"), call("cancel", order_id=ref("1.items.0.sku"), reason="anna")),
-            "reference",
-            'order_id must be of type integer, not "ANNA"',
-        ),
-        (
-            said("anna", call("find_order", name="anna"), call("cancel", order_id=4, reason=ref("1.items.0.sku"))),
-            "reference",
-            'order_id is 4, which the question does not say: write {"$ref": "1.order.id"}',
-        ),
-        (
-            said(
-                "anna",
-                call("find_order", name="anna"),
-                call("weather", city=ref("1.items.0.sku")),
-                call("cancel", order_id=ref("1.order.id"), reason="rain in ANNA"),
+            (
+                said(
+                    "cancel order 4 of anna", call("find_order", name="anna"), call("cancel", order_id=4, reason="anna")
+                ),
+                "format",
+                "no call takes a value",
             ),
-            "reference",
-            'which the question does not say: write {"$ref": "2"}',
-        ),
-        (
-            said("a" * 91, call("find_order", name="a" * 91), call("cancel", order_id=ref("1.order.id"), reason="a")),
-            "failed",
-            "call 2, .*too late",
-        ),
-        (
-            said(
-                "nobody", call("find_order", name="nobody"), call("cancel", order_id=ref("1.order.id"), reason="nobody")
+            (
+                said("anna", call("find_order", name="anna"), call("cancel", order_id=ref("1.order.id"), reason=3)),
+                "format",
+                "of type string",
             ),
-            "failed",
-            "call 1, .*no such person",
-        ),
-        (
-            said(
-                "too deep",
-                call("find_order", name="anna"),
-                call("cancel", order_id=ref("1"), reason=json.loads("[" * 60 + "]" * 60)),
+            (
+                said(
+                    "anna", call("cancel", order_id=ref("2.order.id"), reason="anna"), call("find_order", name=ref("1"))
+                ),
+                "format",
+                "call 1 refers to call 2, which is none before it",
             ),
-            "format",
-            "nested too deeply",
-        ),
-    ],
-)
-def test_what_is_wrong_with_a_chain_is_said(tmp_path: Path, line: str, reason: str, why: str) -> None:
-    found, _ = found_in(tmp_path, line, CANCEL, kinds=["chain"])
-    assert len(found.rows) == 1, "the right one after it is kept"
-    assert {r: n for r, n in found.rejected.items() if n} == {reason: 1}
-    assert re.search(why.replace("{", r"\{").replace("$", r"\$"), found.examples[reason]), found.examples[reason]
+            (
+                said(
+                    "anna", call("find_order", name=ref("1")), call("cancel", order_id=ref("1.order.id"), reason="anna")
+                ),
+                "format",
+                "call 1 refers to call 1",
+            ),
+            (
+                said("anna", call("find_order", name="anna"), call("cancel", order_id=ref("9.id"), reason="anna")),
+                "format",
+                "refers to call 9",
+            ),
+            (
+                said("anna", call("find_order", name="anna"), call("cancel", order_id=ref("order.id"), reason="anna")),
+                "format",
+                "a reference is written",
+            ),
+            (
+                said("anna", call("find_order", name="anna"), call("cancel", order_id=ref(1), reason="anna")),
+                "format",
+                "a reference is written",
+            ),
+            (
+                said(
+                    "anna in rome",
+                    call("find_order", name="anna"),
+                    call("cancel", order_id=ref("1.order.id"), reason="anna"),
+                    call("weather", city="rome"),
+                ),
+                "format",
+                "call 3 has nothing to do",
+            ),
+            (
+                said(
+                    "anna",
+                    call("find_order", name="anna"),
+                    call("cancel", order_id=ref("1.order.number"), reason="anna"),
+                ),
+                "reference",
+                "call 1 returned no order.number",
+            ),
+            (
+                said(
+                    "anna",
+                    call("find_order", name="anna"),
+                    call("cancel", order_id=ref("1.items.1.sku"), reason="anna"),
+                ),
+                "reference",
+                "no items.1.sku",
+            ),
+            (
+                said(
+                    "anna",
+                    call("find_order", name="anna"),
+                    call("cancel", order_id=ref("1.items.0.sku"), reason="anna"),
+                ),
+                "reference",
+                'order_id must be of type integer, not "ANNA"',
+            ),
+            (
+                said("anna", call("find_order", name="anna"), call("cancel", order_id=4, reason=ref("1.items.0.sku"))),
+                "reference",
+                'order_id is 4, which the question does not say: write {"$ref": "1.order.id"}',
+            ),
+            (
+                said(
+                    "anna",
+                    call("find_order", name="anna"),
+                    call("weather", city=ref("1.items.0.sku")),
+                    call("cancel", order_id=ref("1.order.id"), reason="rain in ANNA"),
+                ),
+                "reference",
+                'which the question does not say: write {"$ref": "2"}',
+            ),
+            (
+                said(
+                    "a" * 91, call("find_order", name="a" * 91), call("cancel", order_id=ref("1.order.id"), reason="a")
+                ),
+                "failed",
+                "call 2, .*too late",
+            ),
+            (
+                said(
+                    "nobody",
+                    call("find_order", name="nobody"),
+                    call("cancel", order_id=ref("1.order.id"), reason="nobody"),
+                ),
+                "failed",
+                "call 1, .*no such person",
+            ),
+            (
+                said(
+                    "too deep",
+                    call("find_order", name="anna"),
+                    call("cancel", order_id=ref("1"), reason=json.loads("[" * 60 + "]" * 60)),
+                ),
+                "format",
+                "nested too deeply",
+            ),
+        ]
+    ):
+        with subtests.test(line=line):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            found, _ = found_in(folder, line, CANCEL, kinds=["chain"])
+            assert len(found.rows) == 1, "the right one after it is kept"
+            assert {r: n for r, n in found.rejected.items() if n} == {reason: 1}
+            assert re.search(why.replace("{", r"\{").replace("$", r"\$"), found.examples[reason]), found.examples[
+                reason
+            ]
 
 
 def test_duplicates_are_whole_lists_of_calls(tmp_path: Path) -> None:

@@ -56,27 +56,30 @@ def test_a_name_that_looks_like_a_tool_calls_none(name: str, tmp_path: Path) -> 
     assert "there is no tool" in str(lm.requests[1].messages[-1]["content"])
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        "[" * 20_000,
-        '{"amount": 1' + "0" * 5000 + "}",
-        '{"amount": ' * 2000,
-        "[1, 2]",
-        "5",
-        "null",
-        '{"amount": 5',
-        [1, 2],
-        5,
-        {"amount": 5, "self": 1},
-        {"__class__": 1},
-        {"amount": 5, "amount ": 6},
-        {},
-    ],
-    ids=lambda value: str(value)[:20],
-)
-def test_arguments_that_nothing_can_read_are_told_to_the_model_and_call_nothing(arguments: Any, tmp_path: Path) -> None:
-    outcome, lm, called = outcome_of(tmp_path, "pay", arguments)
-    assert not called and outcome.prediction == {"answer": "told"}, outcome
-    told = str(lm.requests[1].messages[-1]["content"])
-    assert told and len(told) < 3000
+def test_arguments_that_nothing_can_read_are_told_to_the_model_and_call_nothing(
+    tmp_path: Path, subtests: pytest.Subtests
+) -> None:
+    for number, arguments in enumerate(
+        [
+            "[" * 20_000,
+            '{"amount": 1' + "0" * 5000 + "}",
+            '{"amount": ' * 2000,
+            "[1, 2]",
+            "5",
+            "null",
+            '{"amount": 5',
+            [1, 2],
+            5,
+            {"amount": 5, "self": 1},
+            {"__class__": 1},
+            {"amount": 5, "amount ": 6},
+            {},
+        ]
+    ):
+        with subtests.test(arguments=arguments):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            outcome, lm, called = outcome_of(folder, "pay", arguments)
+            assert not called and outcome.prediction == {"answer": "told"}, outcome
+            told = str(lm.requests[1].messages[-1]["content"])
+            assert told and len(told) < 3000

@@ -376,9 +376,9 @@ def test_a_report_of_two_thousand_rows_is_small_and_quick(tmp_path: Path) -> Non
     import time
 
     store = Store(improve(tmp_path, rows=(12, 40, 2000)))
-    begun = time.monotonic()
+    begun = time.process_time()
     found = read_facts(store, "last")
     page = write_page(found)
     store.close()
     assert found.report["gain"]["rows"] == 2000 and len(found.changed) > 200
-    assert len(page.encode()) < 5_000_000 and time.monotonic() - begun < 60
+    assert len(page.encode()) < 5_000_000 and time.process_time() - begun < 60

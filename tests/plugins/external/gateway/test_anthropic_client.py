@@ -202,21 +202,3 @@ def test_a_rate_limit_is_tried_again_and_a_spent_budget_is_not() -> None:
     with pytest.raises(anthropic.RateLimitError, match="budget"):
         ask(spent, lambda c: c.messages.create(model="m", max_tokens=9, messages=USER), retries=2)
     assert len(spent.asked) == 1
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "place"),
-    [
-        ("tools", [{"type": "web_search_20250305", "name": "web_search"}], r"tools\[0\]\.type"),
-        ("mcp_servers", [{"type": "url", "url": "x", "name": "y"}], "mcp_servers"),
-        (
-            "messages",
-            [{"role": "user", "content": [{"type": "document", "source": {}}]}],
-            r"messages\[0\]\.content\[0\]",
-        ),
-    ],
-)
-def test_what_cannot_be_served_is_refused_by_its_place(field: str, value: Any, place: str) -> None:
-    body: dict[str, Any] = {"model": "m", "max_tokens": 9, "messages": USER, field: value}
-    with pytest.raises(anthropic.BadRequestError, match=place):
-        ask(ScriptedSession(), lambda c: c.post("/v1/messages", body=body, cast_to=object))

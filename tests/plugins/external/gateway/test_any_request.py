@@ -199,9 +199,8 @@ def test_any_object_is_read_or_refused(path: str, body: dict[str, Any]) -> None:
     check(path, body)
 
 
-@pytest.mark.parametrize(
-    ("path", "change", "place"),
-    [
+def test_what_cannot_be_served_is_refused_by_its_place(subtests: pytest.Subtests) -> None:
+    for path, change, place in [
         ("/chat/completions", {"messages": []}, "messages"),
         ("/chat/completions", {"messages": [{"role": "robot", "content": ""}]}, "messages[0].role"),
         ("/chat/completions", {"messages": [{"role": "user"}]}, "messages[0].content"),
@@ -228,14 +227,20 @@ def test_any_object_is_read_or_refused(path: str, body: dict[str, Any]) -> None:
         ("/messages", {"max_tokens": None}, "max_tokens"),
         ("/messages", {"temperature": 1.5}, "temperature"),
         ("/messages", {"container": "c"}, "container"),
+        ("/messages", {"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools[0].type"),
+        ("/messages", {"mcp_servers": [{"type": "url", "url": "x", "name": "y"}]}, "mcp_servers"),
+        (
+            "/messages",
+            {"messages": [{"role": "user", "content": [{"type": "document", "source": {}}]}]},
+            "messages[0].content[0].type",
+        ),
         ("/embeddings", {"input": [[1, 2]]}, "input[0]"),
         ("/embeddings", {"input": []}, "input"),
         ("/embeddings", {"dimensions": 8}, "dimensions"),
-    ],
-)
-def test_what_cannot_be_served_is_refused_by_its_place(path: str, change: dict[str, Any], place: str) -> None:
-    found = answered(path, {**FULL[path], **change})
-    assert isinstance(found, Refused) and found.field == place
+    ]:
+        with subtests.test(path=path, place=place):
+            found = answered(path, {**FULL[path], **change})
+            assert isinstance(found, Refused) and found.field == place
 
 
 #: The fields of each API that are numbers.
@@ -246,12 +251,17 @@ NUMBERS = {
 }
 
 
-@pytest.mark.parametrize(("path", "field"), [(path, field) for path, names in NUMBERS.items() for field in names])
-@pytest.mark.parametrize("value", [True, False, "1", [1], float("inf"), float("nan")])
-def test_a_number_is_a_number_and_nothing_that_python_takes_for_one(path: str, field: str, value: Any) -> None:
-    plain = {name: given for name, given in FULL[path].items() if name not in NUMBERS[path] or name == "max_tokens"}
-    found = answered(path, {**plain, field: value})
-    assert isinstance(found, Refused) and found.field == field, found
+def test_a_number_is_a_number_and_nothing_that_python_takes_for_one(subtests: pytest.Subtests) -> None:
+    for path, field in [(path, field) for path, names in NUMBERS.items() for field in names]:
+        for value in [True, False, "1", [1], float("inf"), float("nan")]:
+            with subtests.test(path=path, field=field, value=value):
+                plain = {
+                    name: given
+                    for name, given in FULL[path].items()
+                    if name not in NUMBERS[path] or name == "max_tokens"
+                }
+                found = answered(path, {**plain, field: value})
+                assert isinstance(found, Refused) and found.field == field, found
 
 
 @pytest.mark.parametrize(("path", "field"), [("/chat/completions", "stop"), ("/messages", "stop_sequences")])
@@ -267,9 +277,10 @@ def test_the_texts_that_stop_a_model_are_so_many_and_none_is_empty(path: str, fi
 PRIVATE = "http://10.0.0.1/?key=sk-private"
 
 
-@pytest.mark.parametrize(
-    ("error", "status"),
-    [
+def test_the_status_says_whose_fault_it_is_and_whether_to_wait(subtests: pytest.Subtests) -> None:
+    """4xx: the agent asks otherwise; 429: it waits or ends; 500: ours; 502 to 504: the model's server. None names what
+    only we should know."""
+    for error, status in [
         (BudgetSpent("calls", 5, 6, 0), 429),
         (Interrupted(PRIVATE), 429),
         (LMError("rate_limit", PRIVATE), 429),
@@ -283,14 +294,10 @@ PRIVATE = "http://10.0.0.1/?key=sk-private"
         (NodeError("refused", PRIVATE), 400),
         (NodeError("policy", PRIVATE), 403),
         (RuntimeError(PRIVATE), 500),
-    ],
-    ids=lambda value: f"{type(value).__name__} {getattr(value, 'kind', '')}" if isinstance(value, Exception) else "",
-)
-def test_the_status_says_whose_fault_it_is_and_whether_to_wait(error: Exception, status: int) -> None:
-    """4xx: the agent asks otherwise; 429: it waits or ends; 500: ours; 502 to 504: the model's server. None names what
-    only we should know."""
-    refused = refusal_of(error)
-    assert refused.status == status and PRIVATE not in refused.message
+    ]:
+        with subtests.test(error=error):
+            refused = refusal_of(error)
+            assert refused.status == status and PRIVATE not in refused.message
 
 
 def test_the_same_request_is_the_same_ask_whatever_its_api() -> None:

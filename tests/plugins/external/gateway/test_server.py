@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -221,14 +220,13 @@ def test_a_session_that_is_dismissed_has_no_request_left(
 
 
 def test_a_gateway_that_is_closed_has_no_request_left() -> None:
-    session = ScriptedSession(seconds=60)
+    session = ScriptedSession(seconds=3600)
 
     async def use(gateway: Gateway, secret: str) -> None:
         asking = asyncio.ensure_future(send(gateway, f"/s/{secret}{CHAT}", CHAT_BODY))
         await asyncio.sleep(0.3)
-        begun = time.monotonic()
         await gateway.aclose()
-        assert session.cancelled == 1 and time.monotonic() - begun < 5
+        assert session.cancelled == 1
         await asyncio.wait({asking})
 
     serve(session, use)
