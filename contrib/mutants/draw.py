@@ -121,12 +121,20 @@ def command(folder: Path, tests: Sequence[str], marked: str) -> str:
     return shlex.join(words)
 
 
+def _differs(before: str, after: str) -> bool:
+    """False for what is no Python, such as another operator in the place of a bare `*`."""
+    try:
+        return ast.dump(ast.parse(after)) != ast.dump(ast.parse(before))
+    except SyntaxError:
+        return False
+
+
 def try_mutant(folder: Path, mutant: Mutant) -> tuple[str, str]:
     """(how it ended, its line before and after)."""
     file = folder / mutant.file
     before = file.read_text(encoding="utf-8")
     after = mutate_code(before, get_operator(mutant.operator)(), mutant.occurrence)
-    if after is None or ast.dump(ast.parse(after)) == ast.dump(ast.parse(before)):
+    if after is None or not _differs(before, after):
         return "nothing changed", ""
     pairs = zip(before.splitlines(), after.splitlines(), strict=False)
     change = next((f"{a.strip()}  ->  {b.strip()}" for a, b in pairs if a != b), "")
