@@ -12,6 +12,7 @@ from workbench.errors import SpecError
 from workbench.kit.logs import Log, load_logs
 
 ROOT = Path(__file__).parents[3]
+SHARED = ROOT.parent / "shared/data/who_and_when"
 WHO: dict[str, Any] = {
     "question": "How many?",
     "ground_truth": 7,
@@ -378,3 +379,15 @@ def test_lines_of_json_may_hold_what_other_texts_end_lines_with(tmp_path: Path) 
     line = json.dumps({**WHO, "question": "one\u2028two"}, ensure_ascii=False)
     logs = load_logs(write(tmp_path, f"{line}\n{line}\n", "logs.jsonl"))
     assert [log.question for log in logs] == ["one\u2028two"] * 2
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the shared data are not here")
+def test_every_shared_log_is_read_as_its_index_says() -> None:
+    logs = {log.id: log for log in load_logs(SHARED)}
+    index = [json.loads(line) for line in (SHARED / "index.jsonl").read_text().splitlines()]
+    assert len(logs) == len(index) == 123
+    for row in index:
+        log = logs[row["file"]]
+        assert (log.gold_agent, log.gold_step) == (row["mistake_agent"], row["mistake_step"])
+        assert len(log.steps) == row["n_steps"]
+        assert (log.steps[row["mistake_step"]].agent == row["mistake_agent"]) == row["actor_matches"]

@@ -1,11 +1,12 @@
-"""Forging with proposers that write right, wrong, slow and hostile code.
+"""Forging with proposers that write right, wrong, slow and hostile code, on mbpp, gsm8k and bbh, and on small data.
 
-No model is behind it: a script plays the proposer and gives the programs of a pool in order. The right ones are written
-here, so this tests the workbench and says nothing about any model.
+No model is behind it: a script plays the proposer and gives the programs of a pool in order. The right ones are the
+data's own (mbpp) or written here (gsm8k, bbh), so this tests the workbench and says nothing about any model.
 """
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import json
 import os
@@ -13,6 +14,7 @@ import random
 import re
 import sqlite3
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -31,6 +33,9 @@ from workbench_sandbox.linux import LinuxSandbox
 pytestmark = pytest.mark.skipif(bool(_kernel_features()), reason=_kernel_features() or "-")
 
 ROOT = Path(__file__).parents[3]
+DATA = next((p for p in (ROOT / "shared/data", ROOT.parent / "shared/data") if p.is_dir()), None)
+real = pytest.mark.skipif(DATA is None, reason="the shared data are not here")
+
 CANARY = "CANARY" + "-7c1e09d2b5"
 CUT = 0.6  # seconds that a program may take
 
@@ -55,6 +60,11 @@ def leaked(folder: Path, report: Report) -> list[str]:
     said = json.dumps(report.as_dict(), default=str).encode() + "\n".join(report.lines()).encode()
     places = {p.name: p.read_bytes() for p in folder.rglob("*") if p.is_file()} | {"report": said}
     return [name for name, text in places.items() if any(form in text for form in written(CANARY))]
+
+
+def rows_of(name: str, split: str) -> list[dict[str, Any]]:
+    assert DATA is not None
+    return [json.loads(line) for line in (DATA / name / f"{split}.jsonl").read_text().split("\n") if line]
 
 
 def forge(
@@ -117,6 +127,7 @@ def check_programs(
     left = iter(pool)
     start = f"def {function}({parameters}):\n    return None\n"
     node = {"code": signature, "source": start, "function": function, "timeout": CUT}
+    begun = time.monotonic()
     report, _ = forge(
         folder,
         node,
@@ -125,6 +136,7 @@ def check_programs(
         {"programs": len(pool), "finalists": 3, "tries": 1},
         metric,
     )
+    seconds = time.monotonic() - begun
     assert report.winner.get("nodes.solve.source").strip() == right.strip()
     score = report.best["test"]["score"]  # none where nothing helped: the sealed rows stay unused
     assert score >= least if report.changes else least == 0.0
@@ -132,7 +144,106 @@ def check_programs(
     recorded = outcomes(folder)
     for source, enemy in enemies.items():
         assert recorded[source.strip()] <= set(enemy.kinds), (source, recorded[source.strip()])
+    slow = sum("timeout" in h.kinds for h in trap.values()) * len(splits["train"]) * CUT
+    assert seconds < 20 + 2 * slow, f"{seconds:.1f} s: the slow ones were not cut"
     assert leaked(folder, report) == []
+
+
+# mbpp
+
+
+def mbpp_tasks() -> Iterator[tuple[str, str, list[dict[str, Any]]]]:
+    """(function, gold program, rows a0, a1, ... and answer) of the tasks whose three asserts JSON can carry."""
+    for row in rows_of("mbpp", "train"):
+        rows, name = [], ""
+        try:
+            for text in row["labels"]["tests"]:
+                test: Any = ast.parse(text.strip()).body[0].test  # type: ignore[attr-defined]
+                assert isinstance(test.ops[0], ast.Eq) and isinstance(test.left, ast.Call)
+                values = [ast.literal_eval(a) for a in [*test.left.args, test.comparators[0]]]
+                assert json.loads(json.dumps(values)) == values and type(values[-1]) in (int, str, bool, list)
+                name = ast.unparse(test.left.func)
+                rows.append({**{f"a{i}": v for i, v in enumerate(values[:-1])}, "answer": values[-1]})
+        except (AssertionError, AttributeError, ValueError, SyntaxError, TypeError):
+            continue
+        if len({json.dumps(r["answer"]) for r in rows}) == 3 == len({json.dumps(sorted(r)) for r in rows}) + 2:
+            yield name, row["labels"]["canonical_solution"].replace("\r\n", "\n"), rows
+
+
+def renamed(name: str, gold: str, row: dict[str, Any]) -> tuple[str, str]:
+    """The gold program behind a function whose parameters are the fields of the rows, and its signature."""
+    fields = [f for f in row if f != "answer"]
+    right = f"{gold}\n\ndef solve({', '.join(fields)}):\n    return {name}({', '.join(fields)})\n"
+    types = ", ".join(f"{f}: Any" for f in fields)
+    return right, f"{types} -> answer: {type(row['answer']).__name__}"
+
+
+@pytest.mark.slow
+@real
+@pytest.mark.parametrize("index", range(4))
+def test_mbpp_keeps_the_gold_program(index: int, tmp_path: Path, trap: dict[str, Hostile]) -> None:
+    name, gold, rows = list(mbpp_tasks())[index * 40]
+    right, signature = renamed(name, gold, rows[0])
+    fields = signature.split(" ->")[0].replace(": Any", "")
+    learned = f"def solve({fields}):\n    return {rows[0]['answer']!r}\n"  # right on train, by heart
+    splits = {n: [r] for n, r in zip(("train", "val", "test"), rows, strict=True)}
+    check_programs(tmp_path, trap, signature, "solve", splits, right, [learned])
+
+
+# bbh
+
+BOOLEAN = """
+def solve(input):
+    import ast
+    def value(node):
+        if isinstance(node, ast.BoolOp):
+            values = [value(v) for v in node.values]
+            return all(values) if isinstance(node.op, ast.And) else any(values)
+        return not value(node.operand) if isinstance(node, ast.UnaryOp) else bool(node.value)
+    return str(value(ast.parse(input.removesuffix(" is").strip(), mode="eval").body))
+"""
+WORDS = """
+def solve(input):
+    return " ".join(sorted(input.split("List:")[1].lower().split()))
+"""
+COUNTING = """
+def solve(input):
+    import re
+    numbers = dict(zip("two three four five six seven eight nine ten".split(), range(2, 11)))
+    things = re.split(r",\\s*(?:and\\s+)?|\\s+and\\s+", re.search(r"I have (.*?)\\. How", input).group(1))
+    return str(sum(numbers.get(thing.split()[0], 1) for thing in things))
+"""
+
+
+@pytest.mark.slow
+@real
+@pytest.mark.parametrize(
+    ("task", "right", "wrong", "least"),
+    [
+        ("boolean_expressions", BOOLEAN, "def solve(input):\n    return 'True'", 1.0),
+        ("word_sorting", WORDS, "def solve(input):\n    return input.split('List:')[1].strip()", 1.0),
+        ("object_counting", COUNTING, "def solve(input):\n    return str(input.count(',') + 1)", 0.6),
+    ],
+)
+def test_bbh_keeps_the_program_that_generalises(
+    task: str, right: str, wrong: str, least: float, tmp_path: Path, trap: dict[str, Hostile]
+) -> None:
+    """object_counting also asks for the vegetables among other things: that program is not right for all rows."""
+    rows = {
+        s: [
+            {"input": r["inputs"]["input"], "answer": r["labels"]["target"]}
+            for r in rows_of("bbh", s)
+            if r["meta"]["task"] == task
+        ]
+        for s in ("train", "dev")
+    }
+    splits = {"train": rows["train"][:4], "val": rows["train"][10:40], "test": rows["dev"]}
+    check_programs(
+        tmp_path, trap, "input -> answer", "solve", splits, right, [wrong], "normalized_match(answer)", least
+    )
+
+
+# The same on small data of our own
 
 
 def made_rows(seed: int, count: int) -> list[dict[str, Any]]:
@@ -215,7 +326,7 @@ def test_labels_never_enter_the_sandbox(tmp_path: Path, monkeypatch: pytest.Monk
         assert own and not [t for t in texts if t != own[1] and t in said], "it sees no other example either"
 
 
-# An agent with forged arithmetic
+# gsm8k: an agent with forged arithmetic
 
 CALCULATE = """
 import ast, operator
@@ -273,6 +384,7 @@ def check_functions(
     imports = added("loud", "import os\ndef loud(expression):\n    return 12")
     right = added("calculate", CALCULATE)
     pool = [*bad[::2], imports, wrong, '{"action": "terminate"}', *bad[1::2], right]
+    begun = time.monotonic()
     report, script = forge(
         folder,
         {"agent": "question -> answer: float", "instructions": "Solve it.", "max_steps": 3},
@@ -284,9 +396,25 @@ def check_functions(
     functions = report.winner.get("nodes.solve.functions")
     assert [f["name"] for f in functions] == ["calculate"] and functions[0]["source"].strip() == CALCULATE.strip()
     assert report.best["test"]["score"] == 1.0
+    assert time.monotonic() - begun < 30
     task = [r for r in script.requests if "You improve" not in str(r.messages[0]["content"])]
     assert not any(re.search(r"- (f\d+|loud)\(", str(r.messages[0]["content"])) for r in task)
     assert leaked(folder, report) == []
+
+
+@pytest.mark.slow
+@real
+def test_gsm8k_keeps_the_calculator(tmp_path: Path, trap: dict[str, Hostile]) -> None:
+    """Questions whose worked solution is one sum: the marks <<48/2=24>> say which."""
+    plans, rows = {}, []
+    for row in rows_of("gsm8k", "train"):
+        sums = re.findall(r"<<([^=<>]+)=([^<>]+)>>", row["labels"]["solution"])
+        question, answer = " ".join(row["inputs"]["question"].split()), row["labels"]["answer"]
+        if sums and sums[-1][1] == answer and re.fullmatch(r"[\d.+\-*/()]+", sums[-1][0]):
+            plans[question] = sums[-1][0]
+            rows.append({"question": question, "answer": float(answer)})
+    splits = {"train": rows[:20], "val": rows[20:60], "test": rows[60:160]}
+    check_functions(tmp_path, trap, splits, plans)
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from workbench.errors import LMError, SpecError
 from workbench.kit.answers import read_objects
 from workbench.lm import Request
 from workbench_synthesize.apis import find_misfit, load_apis
+from workbench_synthesize.chains import Links
 from workbench_synthesize.settings import load_synthesis
 from workbench_synthesize.synthesize import Found, synthesize, write_rows
 
@@ -240,6 +241,25 @@ def test_objects_are_found_in_prose() -> None:
 def test_what_is_wrong_with_the_file_is_said(tmp_path: Path, settings: Any, message: str) -> None:
     with pytest.raises(SpecError, match=message):
         synthesize(write(tmp_path, **settings), database=str(tmp_path / "a.db"), pool=Writer().script)
+
+
+def test_documents_of_the_shared_data_are_read(tmp_path: Path) -> None:
+    """API-Bank and ToolE as they are, where they are at hand."""
+    shared = Path(__file__).parents[4] / "shared/data"
+    if not shared.exists():
+        pytest.skip("the shared data are not here")
+    docs = load_apis(str(shared / "api_bank/api_docs.json"), [], tmp_path)
+    token = next(a for a in docs if a.name == "GetUserToken")
+    assert find_misfit({"username": "a", "password": "b"}, token.schema) is None
+    assert find_misfit({"username": "a"}, token.schema) == "arguments lacks 'password'"
+    links = Links(docs)
+    users = {a.name for a in docs if "token" in a.parameters}
+    assert {a.name for a in docs if links.rank("GetUserToken", a.name) == 2} == users and len(users) == 18
+    assert sum(links.rank(a.name, b.name) == 2 for a in docs for b in docs if a is not b) == 167, "as the README says"
+    (tmp_path / "toole.json").write_text(
+        json.dumps(json.loads((shared / "toole/tools.json").read_text())["plugin_des"])
+    )
+    assert all(a.description for a in load_apis("toole.json", [], tmp_path))
 
 
 def test_rows_that_cannot_be_written_are_not_paid_for_again(tmp_path: Path) -> None:
