@@ -1,14 +1,16 @@
-"""The optimizers `grpo`, `self_play`, `sft` and `dpo`, which train the workflow's language model, and a metric."""
+"""The optimizers `grpo`, `sft` and `dpo`, which train the workflow's language model, those of papers, and a metric."""
 
 from workbench import hookimpl
+from workbench_training.extension import paper_optimizers
 
 
 @hookimpl
 def register_optimizers(register):
     register("grpo", "workbench_training.grpo:GRPO")
-    register("self_play", "workbench_training.self_play.optimizer:SelfPlay")
     register("sft", "workbench_training.sft:SFT")
     register("dpo", "workbench_training.dpo:DPO")
+    for name, address in paper_optimizers().items():
+        register(name, address)
 
 
 @hookimpl

@@ -66,8 +66,8 @@ SAMPLING: list[Mutant] = [
     *changes_of(
         "plugins/workbench_training/trainer.py",
         CORRECTED,
-        ("not gap <= self.course.off_policy_gap", "gap > 1e9", "sampling far from training is no alarm"),
-        ("not apart <= self.course.off_policy_kl", "apart > 1e9", "a divergence of sampling is no alarm"),
+        ("not gap <= self.schedule.off_policy_gap", "gap > 1e9", "sampling far from training is no alarm"),
+        ("not apart <= self.schedule.off_policy_kl", "apart > 1e9", "a divergence of sampling is no alarm"),
     ),
     *changes_of(
         "plugins/workbench_training/objective.py",

@@ -1,4 +1,4 @@
-"""Search environments: the corpus, live tools, the simulated engine, schedules, and what answers earn."""
+"""Search environments: the corpus, live tools, the simulated engine, ramps, and what answers earn."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ ENGINE = ("tests/plugins/search/test_simulated_engine.py",)
 ANSWERS = ("tests/plugins/search/test_answers.py",)
 LIVE = ("tests/plugins/tools/test_live_calls.py",)
 SCHEDULES = nodes_of(
-    "tests/plugins/training/test_schedules.py",
+    "tests/plugins/training/test_ramps.py",
     "test_the_curve_is_that_of_zerosearch",
     "test_any_numeric_setting_of_a_node_may_change_and_whole_ones_stay_whole",
     "test_addresses_and_values_of_no_use_are_refused",
     "test_what_the_engine_writes_is_not_learned_and_does_not_count_as_said",
 )
 NOISE = nodes_of(
-    "tests/plugins/training/test_schedules.py",
+    "tests/plugins/training/test_ramps.py",
     "test_the_noise_is_what_the_schedule_says_and_the_same_in_a_resumed_run",
 )
-TERMS = nodes_of("tests/plugins/training/test_schedules.py", "test_rewards_may_name_further_metrics_of_the_file")
+TERMS = nodes_of("tests/plugins/training/test_ramps.py", "test_rewards_may_name_further_metrics_of_the_file")
 
 SEARCHED: list[Mutant] = [
     *changes_of(
@@ -87,7 +87,7 @@ SEARCHED: list[Mutant] = [
         ),
     ),
     *changes_of(
-        "plugins/workbench_training/schedules.py",
+        "plugins/workbench_training/ramps.py",
         SCHEDULES,
         ("done = (self.base**done - 1) / (self.base - 1)", "pass", "noise rises in a straight line"),
         ("return round(value) if", "return value if", "whole numbers become fractions"),
@@ -97,9 +97,9 @@ SEARCHED: list[Mutant] = [
         "plugins/workbench_training/rollouts/study_rollouts.py",
         NOISE,
         (
-            "        changes |= scheduled_values(self.schedules, self.study.workflow, step, course.steps)\n",
+            "        changes |= ramped_values(self.ramps, self.study.workflow, step, schedule.steps)\n",
             "",
-            "schedules reach no rollout",
+            "ramps reach no rollout",
         ),
     ),
     *changes_of(

@@ -25,7 +25,7 @@ SELF_PLAY: list[Mutant] = [
             "tests/plugins/training/test_self_play.py",
             "test_both_are_trained_and_the_solver_learns_written_rows",
         ),
-        ("        self.source.earlier += self.course.steps\n", "", "versions of a later turn answer from the journal"),
+        ("        self.source.earlier += self.schedule.steps\n", "", "versions of a later turn answer from the journal"),
     ),
     *changes_of(
         "plugins/workbench_training/self_play/turns.py",
@@ -59,7 +59,7 @@ SELF_PLAY: list[Mutant] = [
     *changes_of(
         "plugins/workbench_training/trainer.py",
         ("tests/plugins/training/test_roles.py",),
-        ("step % self.course.swap_every == 0", "False", "roles are never exchanged"),
+        ("step % self.schedule.swap_every == 0", "False", "roles are never exchanged"),
         ("if trains is not None and name not in trains:", "if False:", "all policies learn in every stage"),
     ),
     *changes_of(

@@ -266,7 +266,7 @@ TRAINING: list[Mutant] = [
         "plugins/workbench_training/trainer.py",
         RESUMED,
         ('self.source.restore(saved["position"])', "pass", "a resumed training forgets what was spent"),
-        ("self.source.pass_over(self.course, step)", "pass", "candidates of a resumed training are numbered anew"),
+        ("self.source.pass_over(self.schedule, step)", "pass", "candidates of a resumed training are numbered anew"),
     ),
     *changes_of(
         "plugins/workbench_training/serving/policy_lm.py",
@@ -300,7 +300,7 @@ TRAINING: list[Mutant] = [
         "plugins/workbench_training/trainer.py",
         MEMORY_HELD,
         (
-            'if self.course.on_alarm == "rollback":  # nothing',
+            'if self.schedule.on_alarm == "rollback":  # nothing',
             "if True:  # nothing",
             "best weights are kept for nothing",
         ),

@@ -1,7 +1,7 @@
 """The LM `policy:NAME@VERSION`: a policy in training in this process, at one version of its weights.
 
 A call for another version than the live one is refused, so an answer of stale weights is never taken for a fresh one.
-The version is the step that draws. Its weights are those before the step's update; with `course.staleness` 1 those
+The version is the step that draws. Its weights are those before the step's update; with `schedule.staleness` 1 those
 before the update of the step before, if that was not yet made when the drawing began.
 Conversations are token-in, token-out: where a request continues an answer that this policy sampled, its prompt begins
 with exactly the tokens of that answer; only new text is tokenized.

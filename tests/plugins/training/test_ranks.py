@@ -27,7 +27,7 @@ from tests.plugins.training.test_learner import ADVANTAGES, some_rows  # noqa: E
 from workbench.kit.generation import Generator, Row  # noqa: E402
 from workbench.lm import Request  # noqa: E402
 from workbench_training.model.policy import Policy  # noqa: E402
-from workbench_training.objective import make_objective  # noqa: E402
+from workbench_training.presets import make_objective  # noqa: E402
 from workbench_training.scale import distributed, orders  # noqa: E402
 from workbench_training.scale.drawing import SpreadEngine, cut_batch, unless_one_dies  # noqa: E402
 from workbench_training.serving.policy_lm import LocalEngine  # noqa: E402
@@ -204,7 +204,7 @@ def a_death(base: str, out: Path) -> dict[str, Any]:
     engine = SpreadEngine(made.policy, 0, continuous=continuous)
     ended = list[str]()
 
-    async def course() -> None:
+    async def schedule() -> None:
         try:
             await draw(
                 engine,
@@ -220,7 +220,7 @@ def a_death(base: str, out: Path) -> dict[str, Any]:
             await engine.aclose()
 
     try:
-        asyncio.run(unless_one_dies(course(), [engine]))
+        asyncio.run(unless_one_dies(schedule(), [engine]))
     except orders.ProcessDied as error:
         facts = {"error": str(error), "calls": ended}
     made.close()
@@ -235,7 +235,7 @@ def learned_on_three_seeds(base: str, out: Path) -> dict[str, Any]:
             sevens,
             seed=seed,
             steps=40,
-            checkpoints=f"course{seed}",
+            checkpoints=f"schedule{seed}",
             engine_of=partial(SpreadEngine, continuous=seed == 2),
         )
         late = [sevens(text) for step, text in made.source.drawn if step >= 35]  # type: ignore[attr-defined]
@@ -394,11 +394,11 @@ def candidates_of(folder: Path) -> list[Path]:
 
 
 def test_a_run_whose_second_process_is_killed_says_so_and_resumes_to_the_same_weights(tmp_path: Path) -> None:
-    course = {"steps": 3, "tasks": 2, "rollouts": 4, "evaluate_every": 2, "save_every": 1}
+    schedule = {"steps": 3, "tasks": 2, "rollouts": 4, "evaluate_every": 2, "save_every": 1}
     common: dict[str, Any] = {
         **COMMON,
         "lm": f"hf:{save(tmp_path / 'base', 0, positions=512)}",
-        "optimizers": [{"grpo": {**DRAWS, "course": course, "learning": {"rate": 1e-3}}}],
+        "optimizers": [{"grpo": {**DRAWS, "schedule": schedule, "learning": {"rate": 1e-3}}}],
     }
     whole, killed = (str(write(tmp_path / name, **common)) for name in ("whole", "killed"))
     ends = [end(job) for job in begin(tmp_path / "whole", "optimize", whole)]

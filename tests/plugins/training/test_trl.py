@@ -21,7 +21,7 @@ from workbench_training.loss import policy_loss, preference_loss  # noqa: E402
 from workbench_training.model import logprobs  # noqa: E402
 from workbench_training.model.layer_checkpointing import LayerCheckpointing  # noqa: E402
 from workbench_training.model.logprobs import log_probabilities  # noqa: E402
-from workbench_training.objective import make_objective  # noqa: E402
+from workbench_training.presets import make_objective  # noqa: E402
 from workbench_training.rollouts.token_rows import Row, collate  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # TRL and torch warn of what they will change some day

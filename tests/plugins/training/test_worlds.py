@@ -51,12 +51,10 @@ def test_values_of_states_tell_roles_apart_whose_rewards_differ_in_scale(capsys:
     assert min(found) > 0.9
 
 
-@pytest.mark.parametrize(("world", "algorithm"), [("door", "poad"), ("door", "archer"), ("subgoals", "vsc_rl")])
-def test_the_door_is_found_with_values_of_states(
-    world: str, algorithm: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.parametrize("algorithm", ["poad", "archer"])
+def test_the_door_is_found_with_values_of_states(algorithm: str, capsys: pytest.CaptureFixture[str]) -> None:
     needs_torch()
-    found = last(world, algorithm, 3)
+    found = last("door", algorithm, 3)
     with capsys.disabled():
-        print(f"\n{world}: {algorithm} {found}")
+        print(f"\ndoor: {algorithm} {found}")
     assert min(found) > 0.9

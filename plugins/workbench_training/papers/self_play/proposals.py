@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any
 
 from workbench.task import content_id
-from workbench_training.self_play.settings import Proposer
+from workbench_training.papers.self_play.settings import ALIKE, BAND, MOST_TOOLS, Proposer
 
 
 @dataclass
@@ -65,9 +65,9 @@ def reward_proposals(proposals: Sequence[Proposal], known: frozenset[str], setti
     Args:
         proposals: all of a step, since what is alike in them earns less.
         known: names (`name_task`) of rows that the proposer is shown.
-        settings: weights and bounds.
+        settings: weights of tools and repetition.
     """
-    alike = _share_alike([_text(proposal) for proposal in proposals], settings.alike)
+    alike = _share_alike([_text(proposal) for proposal in proposals], ALIKE)
     return [
         0.0 if not proposal.fields or name_task(proposal.fields) in known else _earned(proposal, share, settings)
         for proposal, share in zip(proposals, alike, strict=True)
@@ -76,7 +76,7 @@ def reward_proposals(proposals: Sequence[Proposal], known: frozenset[str], setti
 
 def _earned(proposal: Proposal, alike: float, settings: Proposer) -> float:
     uncertainty = 1.0 - 2.0 * abs(proposal.agreement - 0.5)
-    calls = [min(n, settings.most_tools) / settings.most_tools for n in proposal.tools]
+    calls = [min(n, MOST_TOOLS) / MOST_TOOLS for n in proposal.tools]
     tools = sum(calls) / max(1, len(calls))
     return max(0.0, uncertainty + settings.tools * tools - settings.repetition * alike)
 
@@ -104,9 +104,9 @@ def _pairs(text: str) -> set[tuple[str, ...]]:
     return set(pairwise(words)) or {(word,) for word in words}
 
 
-def choose_rows(proposals: Sequence[Proposal], known: frozenset[str], settings: Proposer) -> list[Proposal]:
+def choose_rows(proposals: Sequence[Proposal], known: frozenset[str]) -> list[Proposal]:
     """The proposals that the solver learns: each once, read, new, answered, and of an agreement within the band."""
-    (low, high), found = settings.band, dict[str, Proposal]()
+    (low, high), found = BAND, dict[str, Proposal]()
     for proposal in proposals:
         agreement = proposal.agreement
         if proposal.fields and agreement > 0 and low <= agreement <= high:

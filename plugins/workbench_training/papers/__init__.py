@@ -1,0 +1,2 @@
+"""Algorithms and recipes of single papers, a file each (`extension.py`). Delete a file, and the rest works as
+before."""
