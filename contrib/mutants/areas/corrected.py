@@ -64,13 +64,7 @@ SAMPLING: list[Mutant] = [
         ("weight=terms.weight,", "weight=None,", "weights do not reach the loss"),
     ),
     *changes_of(
-        "plugins/workbench_training/trainer.py",
-        CORRECTED,
-        ("not gap <= self.schedule.off_policy_gap", "gap > 1e9", "sampling far from training is no alarm"),
-        ("not apart <= self.schedule.off_policy_kl", "apart > 1e9", "a divergence of sampling is no alarm"),
-    ),
-    *changes_of(
-        "plugins/workbench_training/objective.py",
+        "plugins/workbench_training/presets.py",
         PRESETS,
         ('{"clip_high": 0.28, "aggregate"', '{"clip_high": 0.2, "aggregate"', "dapo clips as grpo does"),
         ('{"clip_high": 0.4, "aggregate"', '{"clip_high": 0.28, "aggregate"', "prorl clips as dapo does"),
@@ -119,5 +113,11 @@ SAMPLING: list[Mutant] = [
         ),
         ("if most != learning.max_tokens", "if False", "a divisor is not what nodes may write"),
         ("if not o.beta:\n        unread", "if False:\n        unread", "the form of no divergence is taken"),
+    ),
+    *changes_of(
+        "plugins/workbench_training/alarms.py",
+        ("tests/plugins/training/test_correction.py",),
+        ("not gap <= OFF_POLICY_GAP", "gap > 1e9", "sampling far from training is no alarm"),
+        ("not apart <= OFF_POLICY_KL", "apart > 1e9", "a divergence of sampling is no alarm"),
     ),
 ]

@@ -1,4 +1,4 @@
-"""Training: critics, and subgoals."""
+"""Training: critics."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from areas.mutant import Mutant, changes_of, nodes_of
 CRITIC = "plugins/workbench_training/critic/"
 BY_HAND = "tests/plugins/training/test_returns.py"
 TESTS = "tests/plugins/training/test_critic.py"
-SUBGOALS = "tests/plugins/training/test_subgoals.py"
 TOKENS = nodes_of(
     TESTS,
     "test_values_become_what_states_are_worth",
@@ -25,39 +24,32 @@ CRITICS: list[Mutant] = [
     *changes_of(
         CRITIC + "returns.py",
         BY_HAND,
-        ("discount = gamma if ends[t] else within", "discount = gamma", "POAD discounts within a turn, as PPO does"),
-        ("discount = gamma if ends[t] else within", "discount = within", "turns are not discounted"),
+        ("discount = gamma if ends[t] else 1.0", "discount = gamma", "POAD discounts within a turn, as PPO does"),
+        ("discount = gamma if ends[t] else 1.0", "discount = 1.0", "turns are not discounted"),
         ("error + discount * lam * later", "error + lam * later", "later errors are not discounted"),
         ("+ discount * following - values[t]", "+ discount * following", "GAE knows no value of the state"),
         ("np.diff(drawn) > 1", "np.diff(drawn) > 9", "tokens of others end no turn"),
-        ("np.where(turns.final, 0.0, np.roll", "np.where(False, 0.0, np.roll", "something follows the final turn"),
         ("rollout in stepped else row.agent", "True else row.agent", "an agent earns what another one earned"),
         ("return row.task, row.rollout, row.version", "return row.task, row.rollout, 0", "steps share rollouts"),
-        ("if subgoals else found", "", "every critic takes what earns for the end of a subgoal"),
-        ("(whole.rewards != 0.0)", "(whole.rewards > 1.0)", "VSC-RL: no subgoal is reached"),
     ),
     *changes_of(
         CRITIC + "token_critic.py",
         TOKENS,
-        ("errors = torch.maximum(errors,", "errors = torch.minimum(errors,", "the clip of values is optimistic"),
+        ("torch.maximum((values", "torch.minimum((values", "the clip of values is optimistic"),
         ("self._returns.append(found[1])", "self._returns.append(found[0])", "values become advantages"),
         ("t.rewards - penalty[t.rows, t.places]", "t.rewards", "a divergence in the reward is lost"),
     ),
     *changes_of(
-        CRITIC + "turn_critic.py",
+        "plugins/workbench_training/papers/archer/turn_critic.py",
         TURNS,
-        (
-            "self.targets[name].lerp_(p, self.settings.tau)",
-            "pass",
-            "ArCHer: targets stay those of the beginning",
-        ),
+        ("self.targets[name].lerp_(p, TAU)", "pass", "ArCHer: targets stay those of the beginning"),
         ("worth[turns.ends] - value[turns.starts]", "worth[turns.ends]", "ArCHer: no baseline"),
         (
             "goals = [_place(turns.starts, found[turns.ends], found)",
             "goals = [_place(turns.starts, 0 * found[turns.ends], found)",
             "ArCHer: values of states learn nothing",
         ),
-        ("[-self.settings.replay :]", "[-1:]", "ArCHer: no buffer"),
+        ("[-REPLAY:]", "[-1:]", "ArCHer: no buffer"),
     ),
     *changes_of(
         CRITIC + "value_model.py",
@@ -72,7 +64,7 @@ CRITICS: list[Mutant] = [
         ('self.model.restore(tensors["critic"])', "pass", "the critic is forgotten"),
     ),
     *changes_of(
-        CRITIC + "turn_critic.py",
+        "plugins/workbench_training/papers/archer/turn_critic.py",
         KILLED,
         ("self.buffer = [[Row.from_dict", "_ = [[Row.from_dict", "the buffer is forgotten"),
         ("self.targets = {name: t.to(", "_ = {name: t.to(", "targets are forgotten"),
@@ -83,33 +75,13 @@ CRITICS: list[Mutant] = [
         ("if self.critic.steps > self.critic.settings.warmup:", "if True:", "there is no warm-up"),
     ),
     *changes_of(
-        "plugins/workbench_training/objective.py",
-        CONSTANTS,
-        ('"gamma": 0.95, "within": 1.0}', '"gamma": 0.95, "within": 0.95}', "poad discounts within turns"),
-        ('"epochs": 50, "minibatches": 1', '"epochs": 5, "minibatches": 1', "archer's critic has 5 updates a step"),
-    ),
-    *changes_of(
-        "plugins/workbench_training/learner.py",
-        SUBGOALS,
-        (
-            "self._log_probabilities(self._of_reference(batch, rows), rows)",
-            "self._log_probabilities(batch, rows)",
-            "VSC-RL: the reference is asked for the subgoal",
-        ),
-    ),
-    *changes_of(
-        "plugins/workbench_training/rollouts/token_rows.py",
-        SUBGOALS,
-        ("text.replace(whole, whole[:start] + goal + whole[end:])", "text", "VSC-RL: the prompt keeps its subgoal"),
-    ),
-    *changes_of(
-        "plugins/workbench_training/no_effect.py",
-        REFUSED,
-        ('if critic.of == "turn":', "if False:", "settings of tokens are taken for a critic of turns"),
-    ),
-    *changes_of(
         "plugins/workbench_training/model/memory_count.py",
         nodes_of("tests/plugins/training/test_memory_count.py", "test_the_weights_of_a_critic_are_counted"),
-        ("heads = len(HEADS[shape.critic.of]) * head", "heads = head", "one head is counted"),
+        ("heads = len(kind.heads) * head", "heads = head", "one head is counted"),
+    ),
+    *changes_of(
+        "plugins/workbench_training/papers/archer/turn_critic.py",
+        ("tests/plugins/training/test_returns.py",),
+        ("np.where(turns.final, 0.0, np.roll", "np.where(False, 0.0, np.roll", "something follows the final turn"),
     ),
 ]

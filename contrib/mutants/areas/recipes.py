@@ -46,7 +46,7 @@ RECIPES: list[Mutant] = [
         ),
     ),
     *changes_of(
-        "plugins/workbench_training/recipes/feedback_markers.py",
+        "plugins/workbench_training/papers/faft.py",
         "tests/plugins/training/test_feedback_markers.py",
         ("if rollout.reward >= threshold:", "if True:", "all runs are marked as right"),
         ("before + marker + after", "before + feedback.positive + after", "wrong runs stand behind success"),
@@ -55,39 +55,17 @@ RECIPES: list[Mutant] = [
     *changes_of(
         "plugins/workbench_training/rollouts/study_rollouts.py",
         nodes_of("tests/plugins/training/test_feedback_markers.py", "test_rollouts_and_candidates_ask_for_success"),
-        (
-            "patch = {**self.nodes, **self.changes, **named}",
-            "patch = {**self.nodes, **named}",
-            "in use nothing asks for success",
-        ),
+        ("patch = {**self.changes, **named}", "patch = {**named}", "in use nothing asks for success"),
         ("changes: dict[str, Any] = dict(self.changes)", "changes: dict[str, Any] = {}", "rollouts have no marker"),
     ),
     *changes_of(
-        "plugins/workbench_training/recipes/pvi.py",
-        "tests/plugins/training/test_pvi.py",
-        ("return [given - alone for given, alone", "return [given for given, alone", "PVI is the likelihood alone"),
-        (
-            "if start is not None:\n            _fine_tune",
-            "if False:\n            _fine_tune",
-            "PVI is measured untrained",
-        ),
-        ("            policy.restore(start)\n", "            pass\n", "training starts from the models of PVI"),
-        ('reverse=settings.order == "easy_first"', "reverse=False", "hard rows come first"),
-        ("settings.least is None or found >= settings.least", "True", "rows that tell nothing are learned"),
-    ),
-    *changes_of(
-        "plugins/workbench_training/sft.py",
-        nodes_of("tests/plugins/training/test_pvi.py", "test_the_file_leaves_out_and_orders_rows"),
-        ('if self.pvi is None or self.pvi.order == "random":', "if True:", "passes are shuffled all the same"),
-    ),
-    *changes_of(
-        "plugins/workbench_training/recipes/listener.py",
+        "plugins/workbench_training/papers/lacie.py",
         "tests/plugins/training/test_listener.py",
         ("(False, True): -1.0}", "(False, True): 1.0}", "to mislead a listener is worth as much as to be right"),
         ("(True, False): -0.5", "(True, False): -1.5", "to be doubted is worse than to mislead"),
         ("heard.chance > threshold", "True", "the listener accepts everything"),
         ("statistics.median(chances)", "0.5 * bool(chances)", "the threshold is not the listener's median"),
-        ("abs(a.chance - b.chance) >= settings.margin", "True", "chance differences of the listener make pairs"),
+        ("abs(a.chance - b.chance) >= MARGIN", "True", "chance differences of the listener make pairs"),
         (
             "text = re.sub(re.escape(answer), HIDDEN, rollout.text, flags=re.IGNORECASE) if answer",
             "text = rollout.text if answer",
@@ -95,17 +73,7 @@ RECIPES: list[Mutant] = [
         ),
     ),
     *changes_of(
-        "plugins/workbench_training/dpo.py",
-        nodes_of("tests/plugins/training/test_listener.py", "test_the_file_pairs_by_what_the_listener_says"),
-        (
-            "if self.listener is None:\n            chosen = await",
-            "if True:\n            chosen = await",
-            "nobody listens",
-        ),
-        ('f"{a.rollout.example.id} pair {n}"', "a.rollout.example.id", "pairs of a row are mixed"),
-    ),
-    *changes_of(
-        "plugins/workbench_training/recipes/odds_ratio.py",
+        "plugins/workbench_training/papers/orpo.py",
         "tests/plugins/training/test_preflexor.py",
         ("logp - torch.log(-torch.expm1(logp))", "logp", "odds are probabilities"),
         ("(-better - weight", "(-weight", "the better answer's likelihood is left out"),
@@ -113,10 +81,9 @@ RECIPES: list[Mutant] = [
         ("/ mask.sum(-1).clamp(min=1.0)", "", "the odds are those of whole answers"),
     ),
     *changes_of(
-        "plugins/workbench_training/recipes/thinking.py",
+        "plugins/workbench_training/papers/preflexor.py",
         "tests/plugins/training/test_preflexor.py",
         ("            mask[place] = 0\n", "            pass\n", "thoughts are compared"),
-        ("int(len(tokens) * settings.share)", "len(tokens)", "all of a thought is left out"),
         (
             "last = text.rfind(settings.end)",
             "last = text.find(settings.end)",
@@ -125,20 +92,8 @@ RECIPES: list[Mutant] = [
         ("if all(row.drawn for row in rows)", "", "pairs without an answer are compared"),
     ),
     *changes_of(
-        "plugins/workbench_training/dpo.py",
-        "tests/plugins/training/test_preflexor.py",
-        ('if self.loss == "odds_ratio":', "if False:", "odds are never compared"),
-    ),
-    *changes_of(
-        "plugins/workbench_training/recipes/solo_chain.py",
-        ("tests/plugins/training/test_solo_chain.py",),
-        (", solo.chain: describe_chain(trace)}", ', solo.chain: ""}', "the chain is empty"),
-        ('any(span.notes.get("tools") for span in trace.spans)', "False", "what tools said is learned"),
-        ("if span.outputs and span.calls:", "if span.outputs:", "code speaks in the chain"),
-    ),
-    *changes_of(
-        "plugins/workbench_training/rollouts/study_rollouts.py",
-        ("tests/plugins/training/test_solo_chain.py",),
-        ("{**self.nodes, **self.changes, **named}", "{**self.changes, **named}", "the team stays"),
+        "plugins/workbench_training/papers/lacie.py",
+        ("tests/plugins/training/test_listener.py",),
+        ('f"{a.rollout.example.id} pair {n}"', "a.rollout.example.id", "pairs of a row are mixed"),
     ),
 ]

@@ -47,7 +47,7 @@ ROLLOUTS: list[Mutant] = [
             "current = version",
             "rows drawn ahead are taken for fresh ones without a correction",
         ),
-        (" and self._affords(step + 1):", ":", "rollouts are drawn ahead beyond the budget"),
+        (" and self._affords(step):", ":", "rollouts are drawn ahead beyond the budget"),
         ("if dropped := await self.collector.drain():", "if dropped := 0:", "paid rollouts vanish without a word"),
     ),
     *changes_of(
