@@ -18,8 +18,9 @@ from workbench.hashing import digest
 from workbench.lm import HasWeights
 from workbench.spec import LMSpec, lm_spec
 from workbench.task import Example
-from workbench_training.extension import Recipe, RecipeField
+from workbench_training.extension import RecipeField
 from workbench_training.objective import Critic
+from workbench_training.recipe import Recipe
 from workbench_training.rewards import Guards, RewardTerm, check_targets
 from workbench_training.rollouts.node_outputs import check_metrics, check_outputs
 from workbench_training.rollouts.study_rollouts import StudyRolloutSource, TrainedPolicy

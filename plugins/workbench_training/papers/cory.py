@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from workbench.errors import SpecError
-from workbench_training.extension import Paper, Recipe, RecipeField
+from workbench_training.extension import Paper, RecipeField
+from workbench_training.recipe import Recipe
 
 if TYPE_CHECKING:
     from workbench import Study

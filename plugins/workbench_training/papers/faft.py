@@ -20,7 +20,8 @@ from workbench.kit.plain_adapter import default_instructions
 from workbench.patterns import Pattern
 from workbench.study import Study
 from workbench.workflow import Workflow
-from workbench_training.extension import Paper, Recipe, RecipeField
+from workbench_training.extension import Paper, RecipeField
+from workbench_training.recipe import Recipe
 from workbench_training.rewards import Rollout
 from workbench_training.rollouts.sft_data import SFTExample, extract_examples
 from workbench_training.rollouts.study_rollouts import find_settings

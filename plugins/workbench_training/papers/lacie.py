@@ -28,7 +28,8 @@ from workbench.errors import NodeError, SpecError, suggest
 from workbench.kit.answers import as_text, convert
 from workbench.lm import Response
 from workbench.workflow import Field as OutputField
-from workbench_training.extension import Paper, Recipe, RecipeField
+from workbench_training.extension import Paper, RecipeField
+from workbench_training.recipe import Recipe
 from workbench_training.rewards import Rollout
 from workbench_training.rollouts.token_rows import Row
 

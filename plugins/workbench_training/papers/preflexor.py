@@ -15,7 +15,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from workbench_training.extension import Paper, Recipe, RecipeField
+from workbench_training.extension import Paper, RecipeField
+from workbench_training.recipe import Recipe
 from workbench_training.rollouts.token_rows import Row
 
 

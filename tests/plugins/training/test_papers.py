@@ -20,7 +20,7 @@ PAPERS = sorted(path for path in (PLUGIN / "papers").iterdir() if path.stem != "
 SMOKE = """
 import workbench_training
 from workbench_training.dpo import DPO
-from workbench_training.extension import load, paper_optimizers, papers
+from workbench_training.extension import load, papers
 from workbench_training.grpo import GRPO
 from workbench_training.objective import critic_kinds, pair_losses
 from workbench_training.presets import PRESETS
@@ -31,10 +31,10 @@ workbench_training.register_optimizers(names.__setitem__)
 for name in PRESETS:
     made = GRPO.model_validate({"algorithm": name})
     made.resolve_objective(), made.resolve_schedule(), made.identify()
-for cls in (SFT, DPO, *map(load, paper_optimizers().values())):
+for cls in (SFT, DPO, *map(load, workbench_training.paper_optimizers().values())):
     cls().identify()
 assert workbench_training.__file__.startswith(FOLDER), workbench_training.__file__
-print(*sorted([*papers(), *paper_optimizers()]))
+print(*sorted([*papers(), *workbench_training.paper_optimizers()]))
 """
 
 
