@@ -132,6 +132,9 @@ class SFT(ImitationOptimizer):
         if self.mixture is not None:
             self._general_chats(study, self.mixture)
 
+    def identify(self) -> dict[str, Any]:
+        return {**super().identify(), "revision": REVISION}
+
     def changes(self, workflow: Workflow) -> dict[str, Any]:
         nodes = find_trained_nodes(workflow, self.address)
         return {k: v for recipe in self.recipes.values() for k, v in recipe.changes(workflow, nodes).items()}

@@ -319,13 +319,13 @@ def test_small_drift_does_no_harm(tmp_path: Path, sampler: str) -> None:
 
 
 def test_with_noise_in_the_sampler_only_corrected_training_learns(tmp_path: Path) -> None:
-    """Noise of deviation 2 on all logits: with correction three of three seeds learn, without it not all do."""
+    """Noise of deviation 2 on all logits: with correction both seeds learn, without it not both do."""
     from tests.helpers.drifting_samplers import PerturbedSampler, sample_policy
 
     earned: dict[bool, list[float]] = {True: [], False: []}
     for corrected in earned:
         objective = make_objective("grpo", {} if corrected else {"correction": None})
-        for seed in range(3):
+        for seed in range(2):
             made = bandit(
                 tmp_path / str(corrected),
                 sevens,

@@ -108,7 +108,7 @@ def test_less_is_spent_on_rows_that_teach_nothing_and_as_much_is_learned(tmp_pat
 
     world, shares, late = half_impossible(), {}, {}
     for name, schedule in (("uniform", {}), ("curriculum", {"curriculum": True})):
-        for seed in range(3):
+        for seed in range(2):
             made = bandit(
                 tmp_path,
                 sevens,

@@ -227,16 +227,16 @@ def a_death(base: str, out: Path) -> dict[str, Any]:
     return facts
 
 
-def learned_on_three_seeds(base: str, out: Path) -> dict[str, Any]:
+def learned_on_two_seeds(base: str, out: Path) -> dict[str, Any]:
     shares = []
-    for seed in range(3):
+    for seed in range(2):
         made = bandit(
             out,
             sevens,
             seed=seed,
             steps=40,
             checkpoints=f"schedule{seed}",
-            engine_of=partial(SpreadEngine, continuous=seed == 2),
+            engine_of=partial(SpreadEngine, continuous=seed == 1),
         )
         late = [sevens(text) for step, text in made.source.drawn if step >= 35]  # type: ignore[attr-defined]
         early = [sevens(text) for step, text in made.source.drawn if step < 2]  # type: ignore[attr-defined]
@@ -253,7 +253,7 @@ CASES: dict[str, Callable[[str, Path], dict[str, Any]]] = {
         drawn_from_shares,
         a_row_that_cannot_be_drawn,
         a_death,
-        learned_on_three_seeds,
+        learned_on_two_seeds,
     )
 }
 
@@ -444,7 +444,7 @@ def test_sft_learns_and_draws_on_both_what_it_does_on_one(tmp_path: Path) -> Non
 # Learning
 
 
-def test_the_bandit_is_learned_on_three_of_three_seeds(base: str, tmp_path: Path) -> None:
-    facts, seen = facts_of(learned_on_three_seeds, base, tmp_path)
+def test_the_bandit_is_learned_on_two_of_two_seeds(base: str, tmp_path: Path) -> None:
+    facts, seen = facts_of(learned_on_two_seeds, base, tmp_path)
     assert all(late > 0.8 > 0.2 > early for early, late in facts["shares"]), facts
-    assert seen[0]["rows"] == seen[1]["rows"] == 3 * 40 * 4 * 8 / 2
+    assert seen[0]["rows"] == seen[1]["rows"] == 2 * 40 * 4 * 8 / 2
