@@ -29,7 +29,7 @@ MOST = 5.0
 def compute_advantages(
     rows: Sequence[Row], objective: Objective, multipliers: Mapping[str, float] | None = None
 ) -> Array:
-    """One advantage for each row (float64). Rows without a finite reward get 0 and do not affect others.
+    """The advantage of each row (float64). Rows without a finite reward get 0 and do not affect others.
 
     With constraints: the advantage of the reward, less that of each cost times its multiplier, divided by one plus all
     multipliers, so that growing multipliers do not enlarge the step (Moskovitz et al., arXiv 2310.04373). Departure:
@@ -205,7 +205,7 @@ def _moved(
 
 
 def _excess(name: str, constraint: Constraint, rows: Sequence[Row]) -> float:
-    """How far the mean cost of a rollout is above its budget, in budgets; 0 where no cost is known."""
+    """The excess of the mean cost of a rollout over its budget, in budgets; 0 where no cost is known."""
     costs = {(r.task, r.rollout): float(r.costs[name]) for r in rows if name in r.costs}
     if not costs:
         return 0.0

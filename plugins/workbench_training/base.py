@@ -224,7 +224,7 @@ class TrainingOptimizer(Optimizer):
 
     @property
     def keeps_reference(self) -> bool:
-        """Whether the weights at the start are kept beside those that are trained."""
+        """True if the weights at the start are kept beside those that are trained."""
         return False
 
     @property

@@ -68,7 +68,7 @@ def describe_step(groups: Sequence[Sequence[Rollout]], rows: Sequence[Row], step
 
 
 def find_advantages(rows: Sequence[Row], objective: Objective, multipliers: Mapping[str, float]) -> list[float] | None:
-    """One advantage for each row; None where nothing can be learned from them."""
+    """The advantage of each row; None where nothing can be learned from them."""
     if not rows:
         return None
     advantages = compute_advantages(rows, objective, multipliers)

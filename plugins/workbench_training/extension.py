@@ -62,7 +62,7 @@ class RecipeField:
 
 @dataclass(frozen=True)
 class Paper:
-    """What one paper adds, by name. Losses and critics import torch, so they are addresses here."""
+    """Additions of one paper, by name. Losses and critics import torch, so they are addresses here."""
 
     presets: Mapping[str, Preset] = field(default_factory=dict)
     pair_losses: Mapping[str, PairLoss] = field(default_factory=dict)

@@ -88,7 +88,7 @@ class ImitationOptimizer(TrainingOptimizer):
 
     @property
     def draws(self) -> bool:
-        """Whether rollouts of the workflow are sampled."""
+        """True if rollouts of the workflow are sampled."""
         return True
 
     @property

@@ -1,4 +1,4 @@
-"""One step of learning: from rows and advantages to updated weights, independent of the source of rows."""
+"""A step of learning: from rows and advantages to updated weights, independent of the source of rows."""
 
 from __future__ import annotations
 

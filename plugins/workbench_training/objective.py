@@ -1,4 +1,4 @@
-"""What is maximised, as one typed value: which rewards are compared, how they are scaled, how far a step may go.
+"""The objective, as one typed value: which rewards are compared, how they are scaled, how far a step may go.
 
 `advantages.py` and `loss.py` read it. Named algorithms are rows of the table in `presets.py`.
 """
@@ -98,7 +98,7 @@ def pair_losses() -> dict[str, PairLoss]:
 
 
 class Objective(BaseModel):
-    """How advantages and the loss are computed."""
+    """Settings of advantages and loss."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -146,7 +146,7 @@ class Objective(BaseModel):
 
     @property
     def is_corrected(self) -> bool:
-        """Whether the loss has a policy term that weights of sampling can multiply: one over rows, by their ratios."""
+        """True if the loss has a policy term that weights of sampling can multiply: one over rows, by their ratios."""
         return self.correction is not None and self.surrogate in ("clip", "cispo")
 
     @field_validator("constraints")

@@ -1,4 +1,4 @@
-"""What a paper's setting of `sft`, `dpo` or `grpo` may change, as methods that those call."""
+"""Base of the settings that papers add to `sft`, `dpo` and `grpo`."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ LEARNING_CONSTANTS = {"betas": list(BETAS), "weight_decay": WEIGHT_DECAY}
 
 
 class Learning(BaseModel):
-    """How weights are changed."""
+    """Settings of the update: rate, passes, memory."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -98,7 +98,7 @@ def server_powers(setting: Written) -> Found:
 
 
 class PolicySettings(BaseModel):
-    """One of several policies that are trained together. What is not given is as for all."""
+    """Settings of a policy among several. Those not given are the shared ones."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -109,7 +109,7 @@ class PolicySettings(BaseModel):
 
 
 class Stage(BaseModel):
-    """What changes at a step of training, until the next stage. What is not given is as it would be without stages."""
+    """Settings that change at a step, until the next stage. Those not given are as without stages."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

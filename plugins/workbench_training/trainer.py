@@ -116,7 +116,7 @@ class Trainer:
             await self._submit()
 
     def _affords(self, step: int) -> bool:
-        """Whether the schedule and the budget allow another step."""
+        """True if the schedule and the budget allow another step."""
         return not self._limited() and self.source.affords(self.schedule, step)
 
     async def _step(self, step: int) -> None:
@@ -160,7 +160,7 @@ class Trainer:
         await asyncio.to_thread(self._load, tensors, saved)
 
     def _limited(self) -> bool:
-        """Whether a ceiling of the schedule forbids another step."""
+        """True if a ceiling of the schedule forbids another step."""
         c, s = self.schedule, self.state
         samples = s.samples + c.rollouts * min(c.tasks, len(self.tasks))
         if c.samples is not None and samples > c.samples:

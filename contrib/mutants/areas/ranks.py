@@ -77,7 +77,11 @@ RANKS: list[Mutant] = [
     *changes_of(
         "plugins/workbench_training/scale/distributed.py",
         BOTH,
-        ("self.told, policy.number = True, self.number", "self.told = True", "no other process is asked to draw"),
+        (
+            "self.announced, policy.number = True, self.number",
+            "self.announced = True",
+            "no other process is asked to draw",
+        ),
         ("        self.policy.number = None\n", "", "others are asked to draw with weights that they dropped"),
     ),
     *changes_of(

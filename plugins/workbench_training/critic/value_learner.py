@@ -168,7 +168,7 @@ class ValueLearner(ABC):
         self.optimizer.load_state_dict({"state": state, "param_groups": groups})
 
     def record(self) -> dict[str, Any]:
-        """What a checkpoint holds besides weights, as JSON."""
+        """The state besides weights, as JSON for a checkpoint."""
         return {"steps": self.steps}
 
     def restore_record(self, record: Mapping[str, Any]) -> None:

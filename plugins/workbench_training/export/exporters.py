@@ -173,14 +173,14 @@ def _rewards(task: Task, settings: GRPO, node: NodeKind) -> list[dict[str, Any]]
     """The parts of the reward as a cluster computes them, the workflow's metric by its rule. Raises SpecError."""
     if settings.guards.duplicates != "keep":
         raise SpecError(
-            "verl scores each answer by itself, so it cannot be told the guard against duplicates",
+            "verl scores each answer by itself, so it has no place for the guard against duplicates",
             hint="Write guards: {duplicates: keep}.",
         )
     found = []
     for part in settings.rewards:
         if part.kind not in ("metric", "tool_n1", "exact_match") or part.field:
             raise SpecError(
-                f"verl cannot be told the reward {part.kind}{' of a field' if part.field else ''}",
+                f"verl has no place for the reward {part.kind}{' of a field' if part.field else ''}",
                 hint="Give grpo `rewards` of tool_n1 or exact_match, of the whole answer.",
             )
         found.append(part.model_dump() | (_metric(task, node) if part.kind == "metric" else {}))
@@ -191,7 +191,7 @@ def _metric(task: Task, node: NodeKind) -> dict[str, str]:
     """The rule and the target of the workflow's metric."""
     name, hint = str(task.spec.metrics[0]).partition("(")[0], "Give grpo `rewards` of tool_n1 or exact_match."
     if name not in ("tool_n1", "exact_match"):
-        raise SpecError(f"verl cannot be told the metric {name}", hint=hint)
+        raise SpecError(f"verl has no place for the metric {name}", hint=hint)
     field = str(getattr(task.metric, "field", "label"))
     target = str(getattr(task.metric, "target", field))
     rights = [e[target] for e in (*task.dataset.train, *task.dataset.val)] if name == "exact_match" else []

@@ -62,7 +62,7 @@ class MemoryCount:
 
     @property
     def resting(self) -> int:
-        """What is always there."""
+        """Bytes that are always allocated."""
         return self.base + self.weights + self.optimizer + self.reference
 
     @property

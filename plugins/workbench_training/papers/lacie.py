@@ -57,7 +57,7 @@ Ask = Callable[..., Awaitable[Response | None]]
 
 
 class Listener(Recipe):
-    """Who listens, and which pairs follow."""
+    """Settings of the listener."""
 
     field: str = Field(description="the output that is hidden from the listener: the fact, as the answer words it")
     samples: int = Field(8, ge=2, le=64, description="draws of the listener for each answer")

@@ -59,11 +59,11 @@ class Collector:
 
     @property
     def is_ahead(self) -> bool:
-        """Whether the next step is being drawn, or is drawn and not yet taken."""
+        """True if the next step is being drawn, or is drawn and not yet taken."""
         return self._ahead is not None
 
     def overlaps(self, step: int) -> bool:
-        """Whether a step is to be drawn during the step before."""
+        """True if a step is to be drawn during the step before."""
         c = self.schedule
         return bool(c.staleness and 0 < step < c.steps and step % c.evaluate_every and step % c.save_every)
 

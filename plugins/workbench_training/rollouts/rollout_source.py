@@ -1,4 +1,4 @@
-"""What a trainer asks of the source of its rollouts."""
+"""The source of a trainer's rollouts."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class RolloutSource(Protocol):
         ...
 
     def rows(self, rollout: Rollout, version: int) -> list[Row]:
-        """What to learn from a rollout. version: of the weights that drew it, which is that of the rows."""
+        """The rows of a rollout. version: of the weights that drew it, which is that of the rows."""
         ...
 
     def limit(self, tokens: Mapping[str, int]) -> None:
         """The most tokens that a conversation may have after its first prompt from now on, by policy."""
 
     def affords(self, schedule: TrainingSchedule, step: int) -> bool:
-        """Whether the budget allows another step, and a candidate after it."""
+        """True if the budget allows another step, and a candidate after it."""
         ...
 
     async def submit(self, folders: Mapping[str, Path], step: int, *, current: bool) -> float | None:
@@ -46,7 +46,7 @@ class RolloutSource(Protocol):
 
     @property
     def remembers(self) -> bool:
-        """Whether `recall` finds what was submitted, and only the best candidates are ever asked for."""
+        """True if `recall` finds what was submitted, and only the best candidates are ever asked for."""
         return False
 
     async def recall(self, folders: Path | Mapping[str, Path], step: int) -> float | None:

@@ -63,7 +63,7 @@ class PolicyRollout(Rollout):
 
 
 def earned(rollout: Rollout, role: str = "") -> float | None:
-    """What a rollout earned, for a role with rewards of its own or for all."""
+    """The reward of a rollout, for a role with rewards of its own or for all."""
     own = getattr(rollout, "by_role", {})
     return own.get(role, rollout.reward)
 
@@ -249,7 +249,7 @@ class StudyRolloutSource:
 
     @property
     def remembers(self) -> bool:
-        """Whether `recall` finds what was submitted, and only the best candidates are ever asked for."""
+        """True if `recall` finds what was submitted, and only the best candidates are ever asked for."""
         return self.study.progress.stored is not None and tuple(self.study.objectives) == ("score",)
 
     def pass_over(self, schedule: TrainingSchedule, step: int) -> None:
@@ -305,12 +305,12 @@ def _score(evaluation: Evaluation) -> float:
 
 
 def describe_skipped(updates: float, of: str) -> str:
-    """What is told of updates that changed nothing."""
+    """The message about updates that changed nothing."""
     return f"{updates:.0f} updates of {of} were left out: their loss or gradient was not finite"
 
 
 def hash_state(agent: str, call: CallRecord) -> str:
-    """The name of the state that an agent is in: that of the environment, if the node told one; else by the last
+    """The name of the state that an agent is in: that of the environment, if the node reported one; else by the last
     message: what a tool showed, or the question. (GiGPO's anchor states, arXiv 2505.10978, section 4.2, are
     observations; whole prompts differ as soon as histories do.)"""
     if call.state is not None:
@@ -372,7 +372,7 @@ def _named(role: TrainedPolicy, folder: Path) -> dict[str, Any]:
 
 
 def rewards_differ(group: Sequence[Rollout]) -> bool:
-    """Whether a group teaches anything: two of its rollouts earned differently, for some role."""
+    """True if a group teaches anything: two of its rollouts earned differently, for some role."""
     roles = {"", *(name for r in group for name in getattr(r, "by_role", {}))}
     return any(len({e for r in group if (e := earned(r, role)) is not None and math.isfinite(e)}) > 1 for role in roles)
 

@@ -70,7 +70,7 @@ class CandidateEngine(Protocol):
         ...
 
     async def answer(self, request: Request) -> Response:
-        """One answer, as a checkpoint of these weights would answer. Raises LMError."""
+        """Answer, as a checkpoint of these weights would answer. Raises LMError."""
         ...
 
 
@@ -96,7 +96,7 @@ class PolicyLM:
         self.identity = f"policy:{name}@{version}"
 
     async def complete(self, request: Request) -> Response:
-        """One answer with token ids and log-probabilities. Raises LMError."""
+        """Answer with token ids and log-probabilities. Raises LMError."""
         engine = LIVE.get(self.name)
         if engine is None:
             raise LMError("unsupported", f"{self.identity} is not being trained in this process")
@@ -165,7 +165,7 @@ class Conversations:
         return min(request.max_tokens, self.limit - so_far)
 
     def _first(self, request: Request, prompt: tuple[int, ...]) -> int:
-        """How many tokens of a prompt are the first prompt of its conversation."""
+        """The length of the first prompt of a conversation, in tokens."""
         for end in range(len(request.messages) - 1, 0, -1):
             known = self._known.get(self._key(request.messages[:end], request.replica))
             if known is not None and prompt[: len(known.ids)] == known.ids:

@@ -142,7 +142,7 @@ def _seen(row: Row) -> list[Any]:
 
 
 def _holds(folder: Path, sizes: Mapping[str, int]) -> bool:
-    """Whether all recorded files exist with their sizes; other files are ignored."""
+    """True if all recorded files exist with their sizes; other files are ignored."""
     found = _sizes(folder)
     return all(found.get(name) == size for name, size in sizes.items())
 

@@ -1,4 +1,4 @@
-"""What a `grpo` training keeps besides weights."""
+"""The state of a `grpo` training besides weights."""
 
 from __future__ import annotations
 

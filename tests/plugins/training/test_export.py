@@ -262,7 +262,7 @@ def test_exported_clips_mean_in_verl_what_they_mean_here(algorithm: str, objecti
         ({"schedule": {"dynamic_sampling": 2}}, {}, "no place for dynamic_sampling"),
         ({"schedule": {"on_alarm": "rollback"}}, {}, "no place for `on_alarm: rollback`"),
         ({"algorithm": "gspo", "objective": {"delta": 2.0}}, {}, "no place for a cap of the ratio"),
-        ({"guards": {"duplicates": "zero"}}, {}, "cannot be told the guard against duplicates"),
+        ({"guards": {"duplicates": "zero"}}, {}, "has no place for the guard against duplicates"),
         (
             {"rewards": [{"kind": "metric"}]},
             {"metric": "exact_match(call, target=calls)"},
@@ -279,7 +279,7 @@ def test_exported_clips_mean_in_verl_what_they_mean_here(algorithm: str, objecti
         ({"algorithm": "trpa"}, {}, "no loss for the algorithm trpa"),
         ({"algorithm": "gigpo"}, {}, "no loss for the algorithm gigpo"),
         ({"algorithm": "ppo"}, {}, "no loss for the algorithm ppo"),
-        ({"rewards": [{"kind": "metric"}]}, {"metric": "f1(call, target=text)"}, "cannot be told the metric f1"),
+        ({"rewards": [{"kind": "metric"}]}, {"metric": "f1(call, target=text)"}, "has no place for the metric f1"),
         (
             {},
             {"nodes": {"a": {"predict": "text -> hint"}, "b": {"predict": "hint -> call"}}},

@@ -100,7 +100,7 @@ class TurnCritic(ValueLearner):
 
 
 def compute_turn_targets(turns: Turns, values: Array, gamma: float) -> Array:
-    """What the worth of each turn should be: its reward, and the discounted value of the next state (Zhou et al., arXiv
+    """Targets of the worth of each turn: its reward, and the discounted value of the next state (Zhou et al., arXiv
     2402.19446, section 3.1). values: (turns,), of the states before them; nothing follows the final one."""
     return turns.rewards + gamma * np.where(turns.final, 0.0, np.roll(values, -1))
 

@@ -1,4 +1,5 @@
-"""What a proposed task earns: the solver should be about half sure of its answer (Agent0, arXiv 2511.16043, section 3).
+"""The reward of a proposed task: the solver should be about half sure of its answer (Agent0, arXiv 2511.16043, section
+3).
 
 The solver answers a task several times. The share of its answers that agree with the most frequent one is its
 agreement p. A proposal earns 1 - 2 |p - 1/2|, more if the answers called tools, less if it is like others of its step,
@@ -60,7 +61,7 @@ def _normal(answer: Any) -> str:
 
 
 def reward_proposals(proposals: Sequence[Proposal], known: frozenset[str], settings: Proposer) -> list[float]:
-    """What the proposals of one step earn.
+    """The rewards of the proposals of one step.
 
     Args:
         proposals: all of a step, since what is alike in them earns less.

@@ -26,7 +26,7 @@ PROPOSER_CONSTANTS = {
 
 
 class Proposer(BaseModel):
-    """How tasks are written, what they earn, and which of them the solver learns."""
+    """Settings of the proposer: how tasks are written, what they earn, and which the solver learns."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

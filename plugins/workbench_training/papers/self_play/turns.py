@@ -26,7 +26,8 @@ from workbench_training.trainer import Trainer
 
 @dataclass(frozen=True)
 class Plan:
-    """What is played. fields, output, target: the inputs of a task, the output that answers it, the row's field for it.
+    """The plan of a self-play. fields, output, target: the inputs of a task, the output that answers it, the row's
+    field for it.
 
     schedule: of the solver, in each turn. own_rows: whether the solver learns the rows of train, too.
     """
