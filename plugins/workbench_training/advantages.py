@@ -114,7 +114,9 @@ def compute_step_advantages(rows: Sequence[Row], objective: Objective) -> Array:
     found = np.zeros(len(rows))
     for group in by_state.values():
         if len(group) > 1:
-            found[group] = returns[group] - returns[group].mean()
+            below = returns[group] - returns[group].mean()
+            scale = np.std(returns[group], ddof=1) + EPS if objective.step_scale == "std" else 1.0
+            found[group] = below / scale
     return found
 
 

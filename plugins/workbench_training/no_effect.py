@@ -79,7 +79,7 @@ def _unread(o: Objective) -> dict[str, str]:
     if o.kl_place == "reward":
         unread("in the reward the divergence is that of the log-ratio (k1)", "kl")
     if not o.step_weight:
-        unread("step_weight is 0", "gamma")
+        unread("step_weight is 0", "gamma", "step_scale")
     return found
 
 

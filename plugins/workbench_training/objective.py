@@ -118,6 +118,7 @@ class Objective(BaseModel):
         "of all centred rewards of the batch",
     )
     step_weight: float = Field(0.0, ge=0, description="weight of the step term of GiGPO")
+    step_scale: Literal["std", "none"] = Field("none", description="deviation that the step term is divided by")
     gamma: float = Field(0.95, gt=0, le=1, description="discount of later step rewards in the step term")
     constraints: dict[str, Constraint] = Field(default_factory=dict, description="costs with ceilings, by their names")
     critic: Critic | None = Field(None, description="values of states in place of comparisons; null: none")

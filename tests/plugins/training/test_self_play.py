@@ -68,13 +68,13 @@ def test_proposals_that_are_alike_share_a_penalty() -> None:
 def test_a_row_that_is_known_earns_nothing() -> None:
     known, copy = frozenset({name_task({"text": " One  two\n"})}), proposal("one two", "ab")
     assert reward_proposals([copy], known, proposer(repetition=0)) == [0.0]
-    assert choose_rows([copy], known) == []
+    assert choose_rows([copy], known, proposer()) == []
     assert name_task({"n": 5}) == name_task({"n": "5"}) != name_task({"n": "6"})
 
 
 def test_the_solver_learns_new_proposals_within_the_band_with_the_most_frequent_answer() -> None:
     found = [proposal("sure", "aaaaa"), proposal("fair", "bBb -"), proposal("fair", "abbb-"), proposal("lost", "abcde")]
-    chosen = choose_rows([*found, Proposal({})], frozenset())
+    chosen = choose_rows([*found, Proposal({})], frozenset(), proposer())
     assert [(row.fields["text"], row.label) for row in chosen] == [("fair", "b")]
 
 
@@ -264,6 +264,8 @@ def test_killed_in_either_half_and_resumed_it_ends_with_the_same_weights(tmp_pat
 
 
 def test_what_cannot_be_played_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValidationError, match="no number of 2 samples is a share between 0.6 and 0.8"):
+        proposer(samples=2, band=(0.6, 0.8))
     with pytest.raises(ValidationError, match="remove `stages`"):
         SelfPlay.model_validate({"stages": [{"start": 0}]})
     with pytest.raises(ValidationError, match="the proposer has 15 in all its turns"):

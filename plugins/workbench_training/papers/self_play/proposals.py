@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Any
 
 from workbench.task import content_id
-from workbench_training.papers.self_play.settings import ALIKE, BAND, MOST_TOOLS, Proposer
+from workbench_training.papers.self_play.settings import ALIKE, MOST_TOOLS, Proposer
 
 
 @dataclass
@@ -105,9 +105,9 @@ def _pairs(text: str) -> set[tuple[str, ...]]:
     return set(pairwise(words)) or {(word,) for word in words}
 
 
-def choose_rows(proposals: Sequence[Proposal], known: frozenset[str]) -> list[Proposal]:
+def choose_rows(proposals: Sequence[Proposal], known: frozenset[str], settings: Proposer) -> list[Proposal]:
     """The proposals that the solver learns: each once, read, new, answered, and of an agreement within the band."""
-    (low, high), found = BAND, dict[str, Proposal]()
+    (low, high), found = settings.band, dict[str, Proposal]()
     for proposal in proposals:
         agreement = proposal.agreement
         if proposal.fields and agreement > 0 and low <= agreement <= high:

@@ -8,9 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from workbench_training.settings import Learning
 
-#: The solver learns proposals on which a share of its answers within this band agrees (ADPO's bounds in the authors'
-#: code; their selection takes 0.3 to 0.7).
-BAND = (0.3, 0.8)
 #: Calls of a tool that earn the whole of `tools`: the authors' cap.
 MOST_TOOLS = 4
 #: Two proposals are alike from this share of common pairs of words. Ours: the authors cluster at a BLEU distance of
@@ -18,7 +15,6 @@ MOST_TOOLS = 4
 ALIKE = 0.5
 #: They decide what is learned: a training is continued only with the same ones.
 PROPOSER_CONSTANTS = {
-    "band": list(BAND),
     "most_tools": MOST_TOOLS,
     "alike": ALIKE,
     "shown": "any",
@@ -44,12 +40,17 @@ class Proposer(BaseModel):
     tools: float = Field(0.0, ge=0, description="weight of the share of tool calls that the answers made")
     repetition: float = Field(1.0, ge=0, description="weight of the share of a step's proposals that are alike")
     pool: int = Field(32, ge=1, description="proposals that the trained proposer writes for the solver's turn")
+    band: tuple[float, float] = Field(
+        (0.3, 0.8), description="the solver learns proposals on which so large a share of its answers agree"
+    )
 
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
-        low, high = BAND
+        low, high = self.band
+        if not 0 <= low <= high <= 1:
+            raise ValueError(f"band must be two shares, the smaller one first, not {low:g} and {high:g}")
         if not any(low <= n / self.samples <= high for n in range(1, self.samples + 1)):
             raise ValueError(
-                f"no number of {self.samples} samples is a share between {low:g} and {high:g}: give more samples"
+                f"no number of {self.samples} samples is a share between {low:g} and {high:g}: widen `band`"
             )
         return self
