@@ -17,7 +17,7 @@ from tests.plugins.training.test_losses import ours, tensors  # noqa: E402
 
 from workbench_training.advantages import compute_advantages, compute_token_advantages  # noqa: E402
 from workbench_training.dpo import DPO  # noqa: E402
-from workbench_training.loss import policy_loss, preference_loss  # noqa: E402
+from workbench_training.loss import Pairs, policy_loss, preference_loss  # noqa: E402
 from workbench_training.model import logprobs  # noqa: E402
 from workbench_training.model.layer_checkpointing import LayerCheckpointing  # noqa: E402
 from workbench_training.model.logprobs import log_probabilities  # noqa: E402
