@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 import click
 from writers.agents import agents
-from writers.tables import bundled, fields
+from writers.tables import bundled, fields, fields_apart
 from writers.works_with import works_with
 
 from workbench.cli import cli
@@ -87,11 +87,28 @@ def nodes() -> str:
 
 
 def optimizers() -> str:
-    parts = ["# Optimizers\n"]
-    for name in bundled("optimizers"):
-        cls = plugins().get("optimizers", name)
-        parts += [f"## {name}\n", doc(cls), fields(cls)]
-    return "\n".join(parts)
+    """Each optimizer with its settings; those that optimizers of one plugin share stand once, at the end."""
+    parts, ends = ["# Optimizers\n"], list[str]()
+    found = {name: plugins().get("optimizers", name) for name in bundled("optimizers")}
+    by_plugin: dict[str, dict[str, Any]] = {}
+    for name, cls in found.items():
+        by_plugin.setdefault(cls.__module__.split(".")[0], {})[name] = cls
+    own: dict[str, str] = {}
+    places: dict[str, list[str]] = {}
+    for models in by_plugin.values():
+        alone, shared = fields_apart(models)
+        own |= alone
+        for of, table in shared.items():
+            title = f"Settings of {', '.join(of[:-1])} and {of[-1]}"
+            ends += [f"## {title}\n", table]
+            for name in of:
+                place = re.sub(r"[^\w -]", "", title).lower().replace(" ", "-")
+                places.setdefault(name, []).append(f"[{title}](#{place})")
+    for name, cls in found.items():
+        parts += [f"## {name}\n", doc(cls)]
+        parts += [own[name]] if name in own else []
+        parts += [f"Also: {'; '.join(places[name])}.\n"] if name in places else []
+    return "\n".join([*parts, *ends])
 
 
 def metrics() -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -20,11 +20,30 @@ def bundled(kind: str) -> list[str]:
 
 
 def fields(model: Any) -> str:
-    """A table of a pydantic model's fields, those of models inside it too: `course.steps`, `rewards[].kind`."""
-    return "\n".join(["| key | type | default | what it is |", "| --- | --- | --- | --- |", *_rows(model)]) + "\n"
+    """A table of a pydantic model's fields, those of models inside it too: `schedule.steps`, `rewards[].kind`."""
+    return _table(_rows(model))
 
 
-def _rows(model: Any, prefix: str = "", inside: tuple[Any, ...] = ()) -> Iterator[str]:
+def fields_apart(models: Mapping[str, Any]) -> tuple[dict[str, str], dict[tuple[str, ...], str]]:
+    """Tables of the fields of several models, each field once: those of one model alone by its name, and those that
+    several have by their names. A model that several fields hold is written out at the first."""
+    held: dict[str, list[str]] = {}
+    for name, model in models.items():
+        for row in _rows(model, shown=set()):
+            held.setdefault(row, []).append(name)
+    owners = dict.fromkeys(tuple(names) for names in held.values())
+    tables = {of: _table(row for row, names in held.items() if tuple(names) == of) for of in owners}
+    return {of[0]: table for of, table in tables.items() if len(of) == 1}, {
+        of: table for of, table in tables.items() if len(of) > 1
+    }
+
+
+def _table(rows: Iterable[str]) -> str:
+    return "\n".join(["| key | type | default | what it is |", "| --- | --- | --- | --- |", *rows]) + "\n"
+
+
+def _rows(model: Any, prefix: str = "", inside: tuple[Any, ...] = (), shown: set[Any] | None = None) -> Iterator[str]:
+    """shown: models that are not written out again, to which those found are added; None: each is, where it is held."""
     for name, field in model.model_fields.items():
         kind = str(inspect.formatannotation(field.annotation)).replace("typing.", "").replace("|", "or")
         kind = re.sub(r"Annotated\[(.+?), FieldInfo\(.*?\)\]\)\]", r"\1", kind)
@@ -33,8 +52,10 @@ def _rows(model: Any, prefix: str = "", inside: tuple[Any, ...] = ()) -> Iterato
         key = f"{prefix}{field.alias or name}"
         yield f"| `{key}` | {_short_type(kind)} | {default} | {text} |"
         for inner, mark in _models(field.annotation):
-            if inner not in (model, *inside) and not _told_elsewhere(inner):
-                yield from _rows(inner, f"{key}{mark}.", (*inside, model))
+            if inner not in (model, *inside, *(shown or ())) and not _told_elsewhere(inner):
+                if shown is not None:
+                    shown.add(inner)
+                yield from _rows(inner, f"{key}{mark}.", (*inside, model), shown)
 
 
 def _told_elsewhere(model: Any) -> bool:

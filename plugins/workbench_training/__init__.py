@@ -1,14 +1,23 @@
-"""The optimizers `grpo`, `self_play`, `sft` and `dpo`, which train the workflow's language model, and a metric."""
+"""The optimizers `grpo`, `sft` and `dpo`, which train the workflow's language model, those of papers, and a metric."""
+
+from pathlib import Path
 
 from workbench import hookimpl
+
+
+def paper_optimizers() -> dict[str, str]:
+    """`module:class` of each optimizer in `papers/`, by its name. Imports none: `workbench --help` asks, too."""
+    names = sorted(path.parent.name for path in Path(__file__).parent.glob("papers/*/optimizer.py"))
+    return {name: f"workbench_training.papers.{name}.optimizer:OPTIMIZER" for name in names}
 
 
 @hookimpl
 def register_optimizers(register):
     register("grpo", "workbench_training.grpo:GRPO")
-    register("self_play", "workbench_training.self_play.optimizer:SelfPlay")
     register("sft", "workbench_training.sft:SFT")
     register("dpo", "workbench_training.dpo:DPO")
+    for name, address in paper_optimizers().items():
+        register(name, address)
 
 
 @hookimpl

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,17 +17,25 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
+#: Added to deviations that advantages are divided by, as in verl; TRL has 1e-4.
+EPS = 1e-6
+#: Added to a multiplier at once for a mean cost one budget too high (Stooke et al., arXiv 2007.03964). Without it the
+#: multiplier overshoots: the small bandit's answers went from 8 tokens past their budget of 4 to 1, without any reward.
+GAIN = 1.0
+#: A multiplier never exceeds this, nor its sum with what the gain adds.
+MOST = 5.0
+
 
 def compute_advantages(
     rows: Sequence[Row], objective: Objective, multipliers: Mapping[str, float] | None = None
 ) -> Array:
-    """One advantage for each row (float64). Rows without a finite reward get 0 and do not affect others.
+    """The advantage of each row (float64). Rows without a finite reward get 0 and do not affect others.
 
     With constraints: the advantage of the reward, less that of each cost times its multiplier, divided by one plus all
     multipliers, so that growing multipliers do not enlarge the step (Moskovitz et al., arXiv 2310.04373). Departure:
     the costs' advantages are group-relative, where theirs come from value functions, which are not trained here.
 
-    The step's own excess times `gain` is added to each multiplier: the proportional term of Stooke et al. (arXiv
+    The step's own excess times `GAIN` is added to each multiplier: the proportional term of Stooke et al. (arXiv
     2007.03964). Where costs and rewards are correlated, group-relative advantages change their sign at a multiplier of
     1, however far the cost is from its budget; a multiplier with the integral term alone overshoots, and the policy
     ends without reward.
@@ -36,7 +44,7 @@ def compute_advantages(
     found = subtract_baseline(reward, rows, objective)
     if objective.step_weight:
         found = found + objective.step_weight * compute_step_advantages(rows, objective)
-    weights = _moved(multipliers or {}, rows, objective.constraints, "gain")
+    weights = _moved(multipliers or {}, rows, objective.constraints, dict.fromkeys(objective.constraints, GAIN))
     for name, weight in weights.items():
         if weight:
             cost = np.array([_number(row.costs.get(name)) for row in rows], np.float64)
@@ -57,13 +65,13 @@ def subtract_baseline(values: Array, rows: Sequence[Row], objective: Objective) 
     base, scale, counts = np.zeros(len(units)), np.ones(len(units)), np.zeros(len(units), bool)
     for group in by_group.values():
         base[group] = _baseline(amounts[group], objective)
-        counts[group] = len(group) > 1 or objective.singleton == "raw"
+        counts[group] = len(group) > 1
         if objective.scale == "std" and len(group) > 1:
-            scale[group] = np.std(amounts[group], ddof=1) + objective.eps
+            scale[group] = np.std(amounts[group], ddof=1) + EPS
     finite = np.isfinite(amounts)
     if objective.scale in ("batch_std", "batch_centred_std") and finite.sum() > 1:
         of = amounts if objective.scale == "batch_std" else amounts - base
-        scale[:] = np.std(of[finite], ddof=1) + objective.eps
+        scale[:] = np.std(of[finite], ddof=1) + EPS
     found = np.zeros(len(rows))
     for unit, indices in enumerate(members):
         if counts[unit]:
@@ -107,7 +115,7 @@ def compute_step_advantages(rows: Sequence[Row], objective: Objective) -> Array:
     for group in by_state.values():
         if len(group) > 1:
             below = returns[group] - returns[group].mean()
-            scale = np.std(returns[group], ddof=1) + objective.eps if objective.step_scale == "std" else 1.0
+            scale = np.std(returns[group], ddof=1) + EPS if objective.step_scale == "std" else 1.0
             found[group] = below / scale
     return found
 
@@ -178,71 +186,28 @@ def _kl_without_baseline(log_ratio: torch.Tensor, rows: Sequence[Row], objective
     return log_ratio.new_tensor(subtract_baseline(known, rows, objective.model_copy(update={"scale": "none"})))
 
 
-def group_answers(rows: Sequence[Row], objective: Objective) -> list[tuple[Hashable, Hashable]]:
-    """(group, answer) of each row, for losses over pairs of whole answers.
-
-    All rows of one rollout in a group are one answer, or each row is (`count`). The group of an unscored answer is
-    None.
-    """
-    found: list[tuple[Hashable, Hashable]] = []
-    for i, row in enumerate(rows):
-        key = tuple(getattr(row, name) for name in objective.group)
-        scored = math.isfinite(_number(row.reward))
-        found.append((key if scored else None, i if objective.count == "row" else (key, row.task, row.rollout)))
-    return found
-
-
-def compute_answer_rewards(
-    values: torch.Tensor,
-    mask: torch.Tensor,
-    answers: Sequence[tuple[Hashable, Hashable]],
-    objective: Objective,
-    old: torch.Tensor | None = None,
-    ref: torch.Tensor | None = None,
-) -> torch.Tensor:
-    """For each row (rows,) the reward of its whole answer, less the KL of all tokens sampled for that answer.
-
-    Args:
-        old, ref: log-probabilities (rows, tokens) of the policy and of the reference; needed where `beta` is above 0.
-    """
-    import torch
-
-    names: dict[Hashable, int] = {}
-    which = torch.tensor([names.setdefault(name, len(names)) for _, name in answers], device=values.device)
-
-    def total(of_rows: torch.Tensor) -> torch.Tensor:
-        return of_rows.new_zeros(len(names)).index_add(0, which, of_rows)[which]
-
-    earned = total(values) / total(torch.ones_like(values))
-    if not objective.beta:
-        return earned
-    if old is None or ref is None:
-        raise ValueError("a divergence in the reward needs log-probabilities of the policy and of the reference")
-    return earned - objective.beta * total(((old - ref) * mask).sum(-1))
-
-
 def update_multipliers(
     multipliers: Mapping[str, float], rows: Sequence[Row], constraints: Mapping[str, Constraint]
 ) -> dict[str, float]:
     """The multipliers after a step: up where the mean cost of a rollout is above its budget, down to 0 where below."""
-    return _moved(multipliers, rows, constraints, "rate")
+    return _moved(multipliers, rows, constraints, {name: c.rate for name, c in constraints.items()})
 
 
 def _moved(
     multipliers: Mapping[str, float],
     rows: Sequence[Row],
     constraints: Mapping[str, Constraint],
-    by: Literal["rate", "gain"],
+    factors: Mapping[str, float],
 ) -> dict[str, float]:
-    """The multipliers, each moved by its excess times that factor, within 0 and its most."""
+    """The multipliers, each moved by its excess times its factor, within 0 and `MOST`."""
     return {
-        name: min(max(multipliers.get(name, 0.0) + getattr(c, by) * _excess(name, c, rows), 0.0), c.most)
+        name: min(max(multipliers.get(name, 0.0) + factors[name] * _excess(name, c, rows), 0.0), MOST)
         for name, c in constraints.items()
     }
 
 
 def _excess(name: str, constraint: Constraint, rows: Sequence[Row]) -> float:
-    """How far the mean cost of a rollout is above its budget, in budgets; 0 where no cost is known."""
+    """The excess of the mean cost of a rollout over its budget, in budgets; 0 where no cost is known."""
     costs = {(r.task, r.rollout): float(r.costs[name]) for r in rows if name in r.costs}
     if not costs:
         return 0.0

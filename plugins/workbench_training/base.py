@@ -7,22 +7,31 @@ import re
 from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import Field, PrivateAttr, model_validator
 
 from workbench import BudgetSpent, Optimizer, Study, Workflow
 from workbench.base.distribution import pip_install
 from workbench.base.hashing import digest
-from workbench.errors import PluginError, SpecError
+from workbench.errors import PluginError, SpecError, errors_at
 from workbench.lm import HasWeights
 from workbench.spec import LMSpec, lm_spec
 from workbench.task import Example
+from workbench_training.extension import RecipeField
 from workbench_training.objective import Critic
+from workbench_training.recipe import Recipe
 from workbench_training.rewards import Guards, RewardTerm, check_targets
 from workbench_training.rollouts.node_outputs import check_metrics, check_outputs
 from workbench_training.rollouts.study_rollouts import StudyRolloutSource, TrainedPolicy
-from workbench_training.settings import Learning, Lora, PolicySettings, ServerSettings, server_powers
+from workbench_training.settings import (
+    LEARNING_CONSTANTS,
+    Learning,
+    Lora,
+    PolicySettings,
+    ServerSettings,
+    server_powers,
+)
 
 if TYPE_CHECKING:
     from workbench_training.model.policy import Policy
@@ -59,7 +68,21 @@ class TrainingOptimizer(Optimizer):
         True, description="stop the evaluation of candidates that are clearly worse than the best so far"
     )
 
+    #: Settings that papers add to this optimizer.
+    recipe_fields: ClassVar[Sequence[RecipeField]] = ()
     _counted: str = PrivateAttr("")  # what takes the memory of a GPU
+
+    @property
+    def recipes(self) -> dict[str, Recipe]:
+        """The recipes that are given, by the names of their settings."""
+        given = {taken.name: getattr(self, taken.name) for taken in self.recipe_fields}
+        return {name: recipe for name, recipe in given.items() if recipe is not None}
+
+    @model_validator(mode="after")
+    def _recipes_fit(self) -> Self:
+        for recipe in self.recipes.values():
+            recipe.check(self)
+        return self
 
     @model_validator(mode="after")
     def _fsdp_fits(self) -> Self:
@@ -94,9 +117,8 @@ class TrainingOptimizer(Optimizer):
         return self.server
 
     async def ready(self, study: Study) -> None:
-        found = [self._role(study, name, settings) for name, settings in self.resolve_policies().items()]
-        roles = [role for role in found if isinstance(role, TrainedPolicy)]
-        if len(roles) < len(found):
+        roles = self.trained_policies(study)
+        if len(roles) < len(self.resolve_policies()):
             return  # there is nothing to train, which `optimize` will log
         for place, parts in self.list_rewards():
             try:
@@ -105,6 +127,9 @@ class TrainingOptimizer(Optimizer):
                 check_metrics(study, parts)
             except SpecError as error:
                 raise SpecError(error.message, hint=error.hint, path=(*place, *error.path)) from None
+        for name, recipe in self.recipes.items():
+            with errors_at(name):
+                recipe.ready(self, study)
         check_extra(any(role.lora for role in roles))
         self._check_devices(roles)
         if (server := self.server_settings) is not None:
@@ -185,9 +210,13 @@ class TrainingOptimizer(Optimizer):
             "policies": {"__all__": spread},
             "server": True,
             "batching": True,
-            "course": {"samples", "gpu_seconds", "keep"},
+            "schedule": {"samples", "gpu_seconds", "keep"},
         }
-        return self.model_dump(mode="json", exclude=without)
+        found = self.model_dump(mode="json", exclude=without)
+        policies = found.get("policies", {}).values()
+        for learning in (found["learning"], *(p["learning"] for p in policies if p["learning"] is not None)):
+            learning |= LEARNING_CONSTANTS
+        return found
 
     def resolve_policies(self) -> dict[str, PolicySettings]:
         """The settings of each policy by role; a single policy has the role ''."""
@@ -195,7 +224,7 @@ class TrainingOptimizer(Optimizer):
 
     @property
     def keeps_reference(self) -> bool:
-        """Whether the weights at the start are kept beside those that are trained."""
+        """True if the weights at the start are kept beside those that are trained."""
         return False
 
     @property
@@ -208,6 +237,11 @@ class TrainingOptimizer(Optimizer):
         yield ("rewards",), self.rewards
         for name, policy in self.resolve_policies().items():
             yield ("policies", name, "rewards"), policy.rewards or ()
+
+    def trained_policies(self, study: Study) -> list[TrainedPolicy]:
+        """The policies whose weights are local."""
+        found = [self._role(study, name, settings) for name, settings in self.resolve_policies().items()]
+        return [role for role in found if isinstance(role, TrainedPolicy)]
 
     def _calls(self, workflow: Workflow, val: Sequence[Example], runs: int, calls: int, candidates: int) -> int:
         """The maximum calls of training: `calls` for its runs, calls of judges, and `candidates` passes over val."""
@@ -239,7 +273,7 @@ class TrainingOptimizer(Optimizer):
         return shared if node is not None and "lm" in type(node.config).model_fields else None
 
     async def _train(self, study: Study, roles: dict[str, TrainedPolicy], number: int) -> None:
-        """Load the policies and their engines, run the course, and close both."""
+        """Load the policies and their engines, run the schedule, and close both."""
         from workbench.kit.lms import free_device_memory
         from workbench_training.scale.drawing import unless_one_dies
         from workbench_training.serving.policy_lm import LIVE

@@ -63,7 +63,7 @@ def measure_gap(log_ratios: Any) -> tuple[float, float]:
 
 @dataclass
 class Drift:
-    """How far sampler and trainer were apart on the rows of a step that the current version drew."""
+    """The distance of sampler and trainer on the rows of a step that the current version drew."""
 
     log_ratios: list[Any] = field(default_factory=list)  # of tokens, as arrays
     truncated: int = 0  # tokens

@@ -17,26 +17,35 @@ from workbench import Study, Workflow
 from workbench.errors import SpecError, suggest
 from workbench.task import Example
 from workbench_training.base import TrainingOptimizer
+from workbench_training.curriculum import CURRICULUM
+from workbench_training.extension import with_recipes
 from workbench_training.no_effect import (
     check_divisor,
-    find_idle_course,
-    find_idle_critic,
     find_idle_learning,
     find_idle_objective,
+    find_idle_schedule,
     find_limits,
 )
-from workbench_training.objective import PRESETS, Critic, Objective, make_objective
+from workbench_training.objective import Critic, Objective
+from workbench_training.presets import PRESETS, make_objective
+from workbench_training.ramps import Ramp, check_ramps, final_values
 from workbench_training.rewards import RewardTerm
 from workbench_training.rollouts.study_rollouts import (
     StudyRolloutSource,
-    TrainedPolicy,
     check_horizons,
     set_max_steps,
 )
-from workbench_training.schedules import Schedule, check_schedules, final_values
-from workbench_training.settings import Course, Learning, PolicySettings, Stage, server_powers
+from workbench_training.settings import (
+    SCHEDULE_CONSTANTS,
+    Learning,
+    PolicySettings,
+    Stage,
+    TrainingSchedule,
+    server_powers,
+)
 
 
+@with_recipes("grpo")
 class GRPO(TrainingOptimizer):
     """Trains the language model by reinforcement learning on train, and keeps the weights that are best on val.
 
@@ -50,16 +59,18 @@ class GRPO(TrainingOptimizer):
         Objective.model_validate({}),
         description="changes to the algorithm's objective; the defaults shown are those of `grpo`",
     )
-    course: Course = Field(Course.model_validate({}), description="steps, rollouts, candidates, alarms")
+    schedule: TrainingSchedule = Field(
+        TrainingSchedule.model_validate({}), description="training schedule: steps, rollouts, candidates, alarms"
+    )
     policies: dict[str, PolicySettings] = Field(
         default_factory=dict, description="policies trained together, by role, instead of `address`"
     )
     stages: list[Stage] = Field(
         default_factory=list, description="rewards, learning rate and max_steps that change at given steps"
     )
-    schedules: list[Schedule] = Field(
+    ramps: list[Ramp] = Field(
         default_factory=list,
-        exclude_if=lambda schedules: not schedules,
+        exclude_if=lambda ramps: not ramps,
         description="numeric settings of nodes that change from step to step; candidates have those of the file",
     )
 
@@ -73,21 +84,21 @@ class GRPO(TrainingOptimizer):
     @model_validator(mode="after")
     def _fits(self) -> GRPO:
         try:
-            objective, course = self.resolve_objective(), self.resolve_course()
+            objective, schedule = self.resolve_objective(), self.resolve_schedule()
         except ValidationError as error:  # its paths start within `objective`
             found = [
                 InitErrorDetails(type=e["type"], loc=("objective", *e["loc"]), input=e["input"], ctx=e.get("ctx", {}))
                 for e in error.errors()
             ]
             raise ValidationError.from_exception_data(error.title, found) from None
-        compared = "task" in objective.group and objective.baseline != "none" and objective.singleton == "zero"
-        if course.rollouts == 1 and compared and not course.replay and not objective.step_weight:
+        compared = "task" in objective.group and objective.baseline != "none"
+        if schedule.rollouts == 1 and compared and not schedule.replay and not objective.step_weight:
             raise ValueError(
-                f"{self.algorithm} compares the rollouts of a row with each other: give course.rollouts of 2 or more"
+                f"{self.algorithm} compares the rollouts of a row with each other: give schedule.rollouts of 2 or more"
             )
-        scheduled = [schedule.address for schedule in self.schedules]
+        scheduled = [ramp.address for ramp in self.ramps]
         if twice := {a for a in scheduled if scheduled.count(a) > 1}:
-            raise ValueError(f"two schedules have the address {', '.join(sorted(twice))}; remove one")
+            raise ValueError(f"two ramps have the address {', '.join(sorted(twice))}; remove one")
         starts = [stage.start for stage in self.stages]
         if starts != sorted(set(starts)):
             raise ValueError(f"stages must begin at increasing steps, not at {starts}")
@@ -96,118 +107,92 @@ class GRPO(TrainingOptimizer):
             raise ValueError(f"two policies have the address {', '.join(sorted(twice))}; give each an LM of its own")
         if wrong := [name for name in self.policies if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name)]:
             raise ValueError(f"'{wrong[0]}' is not a name for a policy: letters, digits and _, beginning with a letter")
-        self._check_roles(course)
+        self._check_stages()
         learnings = [self.learning, *(p.learning for p in self.policies.values() if p.learning)]
-        if course.replay and any(s.temperature != 1.0 for s in learnings):
+        if schedule.replay and any(s.temperature != 1.0 for s in learnings):
             raise ValueError("replay needs `learning: {temperature: 1}`: stored probabilities are those at 1")
-        if course.straggler_cut is not None and (objective.step_weight or objective.critic is not None):
+        if schedule.straggler_cut is not None and (objective.step_weight or objective.critic is not None):
             raise ValueError(
-                f"course.straggler_cut counts the tokens of a conversation, and {self.algorithm} learns from each step "
-                "by itself: remove either"
+                f"schedule.straggler_cut counts the tokens of a conversation, and {self.algorithm} learns from "
+                "each step by itself: remove either"
             )
-        if course.staleness:
+        if schedule.staleness:
             self._check_staleness(learnings)
         if objective.critic is not None and any(s.fsdp for s in learnings):
             raise ValueError("a critic is trained in one process: remove `learning.fsdp`, or the critic")
-        steps = course.steps * getattr(self, "turns", 1)  # of self_play
-        if objective.critic is not None and objective.critic.warmup >= steps:
+        if objective.critic is not None and objective.critic.warmup >= self.all_steps:
             raise ValueError(
-                f"the first {objective.critic.warmup} steps train the critic alone (critic.warmup), and the course has "
-                f"{steps}: lower it"
+                f"the first {objective.critic.warmup} steps train the critic alone (critic.warmup), and there are "
+                f"{self.all_steps}: lower it"
             )
         if self.policies and self.address != "lm":
             raise ValueError("give either `address` or `policies`, each of which has its own address")
         return self
 
-    def _check_roles(self, course: Course) -> None:
-        """Raises ValueError for a stage or an exchange of roles without the policies that it needs."""
+    @property
+    def all_steps(self) -> int:
+        """The steps of the training, at most."""
+        return self.resolve_schedule().steps
+
+    def _check_stages(self) -> None:
+        """Raises ValueError for a stage that trains a policy which is not there."""
         for stage in self.stages:
             if unknown := [name for name in stage.train or () if name not in self.policies]:
                 raise ValueError(
                     f"the stage from step {stage.start} trains '{unknown[0]}', which is none of `policies`. "
                     f"{suggest(unknown[0], self.policies)}"
                 )
-        if course.swap_every and (len(self.policies) != 2 or len({str(p.lora) for p in self.policies.values()}) != 1):
-            raise ValueError(
-                "course.swap_every exchanges the weights of two policies: give two `policies`, both with the same "
-                "`lora` or both without"
-            )
-        if course.swap_every and course.staleness:
-            raise ValueError("roles cannot be exchanged while rollouts are drawn ahead: remove swap_every or staleness")
 
     def _check_staleness(self, learnings: Sequence[Learning]) -> None:
         """Raise ValueError where rollouts cannot be drawn during an update, or not be corrected for their age."""
         if (server := self.server_settings) is None:
             raise ValueError(
-                "course.staleness draws with old weights while they are updated, and this process has them once: "
+                "schedule.staleness draws with old weights while they are updated, and this process has them once: "
                 "write `server: {}`, whose GPU memory holds the old ones, or remove staleness"
             )
         if server.sleep:
             raise ValueError(
-                "course.staleness draws during updates, when a server with `sleep: true` has no memory: remove either"
+                "schedule.staleness draws during updates, when a server with `sleep: true` has no memory: remove either"
             )
         if any(s.temperature != 1.0 for s in learnings):
             raise ValueError(
-                "course.staleness needs `learning: {temperature: 1}`: samplers report log-probabilities at 1, by which "
-                "rows of older weights are corrected"
+                "schedule.staleness needs `learning: {temperature: 1}`: samplers report log-probabilities at 1, "
+                "by which rows of older weights are corrected"
             )
 
     async def ready(self, study: Study) -> None:
         await super().ready(study)
-        self._check_one_base(study)
         if self.critic is not None:
             from workbench_training.scale.distributed import check_single_process  # imports torch
 
             check_single_process()
         self._check_effects(study)
-        if (goals := self.resolve_objective().subgoals) is not None:
-            lacking = [row for row in study.train if goals.field not in row]
-            if lacking:
-                raise SpecError(
-                    f"subgoals serve the goal in the field '{goals.field}', which the row {lacking[0].id} of train "
-                    "lacks",
-                    hint=suggest(goals.field, lacking[0]),
-                    path=("objective", "subgoals", "field"),
-                )
         stages = [(("stages", i, "max_steps"), stage.max_steps) for i, stage in enumerate(self.stages)]
-        horizons = [(("course", "horizon"), most) for most in self.course.horizon]
+        horizons = [(("schedule", "horizon"), most) for most in self.schedule.horizon]
         check_horizons(study.workflow, [*horizons, *((place, most) for place, most in stages if most is not None)])
-        check_schedules(self.schedules, study.workflow)
-        course = self.resolve_course()
+        check_ramps(self.ramps, study.workflow)
+        schedule = self.resolve_schedule()
         if (
-            "dynamic_sampling" in self.course.model_fields_set
-            and course.dynamic_sampling
-            and 0 < len(study.train) <= course.tasks
+            "dynamic_sampling" in self.schedule.model_fields_set
+            and schedule.dynamic_sampling
+            and 0 < len(study.train) <= schedule.tasks
         ):
             raise SpecError(
-                f"dynamic_sampling has no effect: a step has {course.tasks} tasks, but train has only "
+                f"dynamic_sampling has no effect: a step has {schedule.tasks} tasks, but train has only "
                 f"{len(study.train)} rows",
                 hint=f"Write fewer tasks, e.g. tasks: {max(1, len(study.train) // 2)}, or remove dynamic_sampling.",
-                path=("course", "dynamic_sampling"),
+                path=("schedule", "dynamic_sampling"),
             )
-
-    def _check_one_base(self, study: Study) -> None:
-        if self.resolve_course().swap_every:
-            roles = [self._role(study, name, settings) for name, settings in self.resolve_policies().items()]
-            bases = {role.lm.weights for role in roles if isinstance(role, TrainedPolicy)}
-            if len(bases) > 1:
-                raise SpecError(
-                    f"policies of different models cannot exchange their roles: {', '.join(sorted(map(str, bases)))}",
-                    hint="Give both the same `lm`, or remove swap_every.",
-                    path=("course", "swap_every"),
-                )
 
     def _check_effects(self, study: Study) -> None:
         """Raises SpecError for a setting that does nothing."""
-        objective, course, policies = self.resolve_objective(), self.resolve_course(), self.resolve_policies()
+        objective, schedule, policies = self.resolve_objective(), self.resolve_schedule(), self.resolve_policies()
         learnings = [policy.learning or self.learning for policy in policies.values()]
         places = {("learning",): self.learning}
         places |= {("policies", name, "learning"): p.learning for name, p in self.policies.items() if p.learning}
-        critic = self.objective.critic
         idle = [
-            *find_idle_objective(self.objective.model_fields_set, objective, learnings, course),
-            *(find_idle_critic(critic.model_fields_set, objective.critic) if critic and objective.critic else ()),
-            *find_idle_course(self.course.model_fields_set, course, objective),
+            *find_idle_objective(self.objective.model_fields_set, objective, learnings, schedule),
+            *find_idle_schedule(self.schedule.model_fields_set, schedule),
             *(found for place, given in places.items() for found in find_idle_learning(place, given, objective)),
         ]
         if idle:
@@ -218,8 +203,8 @@ class GRPO(TrainingOptimizer):
 
     def _tell_idle(self, study: Study) -> None:
         """Log what the algorithm's own defaults cannot do in this run."""
-        course, objective = self.resolve_course(), self.resolve_objective()
-        if course.dynamic_sampling and len(study.train) <= course.tasks:
+        schedule, objective = self.resolve_schedule(), self.resolve_objective()
+        if schedule.dynamic_sampling and len(study.train) <= schedule.tasks:
             study.log(
                 f"{self.algorithm}: dynamic_sampling has no effect, since a step takes all {len(study.train)} rows of "
                 "train. Write fewer `tasks`."
@@ -240,25 +225,31 @@ class GRPO(TrainingOptimizer):
             )
 
     def most_calls(self, workflow: Workflow, train: Sequence[Example], val: Sequence[Example]) -> int:
-        course, longest = self.resolve_course(), [stage.max_steps for stage in self.stages if stage.max_steps]
-        rows = min(course.tasks, len(train))
-        rows += course.dynamic_sampling * min(course.tasks, len(train) - rows)  # others in their place
-        runs = course.steps * rows * course.rollouts
-        runs = min(runs, course.samples or runs)
+        schedule, longest = self.resolve_schedule(), [stage.max_steps for stage in self.stages if stage.max_steps]
+        rows = min(schedule.tasks, len(train))
+        rows += schedule.dynamic_sampling * min(schedule.tasks, len(train) - rows)  # others in their place
+        runs = schedule.steps * rows * schedule.rollouts
+        runs = min(runs, schedule.samples or runs)
         run = max(
             workflow.patched({**set_max_steps(workflow, n), **end}).max_calls
-            for n in (*longest, *course.horizon, None)
-            for end in final_values(self.schedules, workflow)
+            for n in (*longest, *schedule.horizon, None)
+            for end in final_values(self.ramps, workflow)
         )
-        return self._calls(workflow, val, runs, runs * run, -(-course.steps // course.evaluate_every))
+        return self._calls(workflow, val, runs, runs * run, -(-schedule.steps // schedule.evaluate_every))
 
     def identify(self) -> dict[str, Any]:
         """Also the algorithm's own settings of `learning`: they change what later rollouts are drawn with. The
         objective only as far as it is given, and so without the default correction of sampling: a run stored before
         there was one continues with it, since it corrects as well what the change of the update brings."""
         found = {**super().identify(), "objective": self.objective.model_dump(mode="json", exclude_unset=True)}
-        for name in {"off_policy_kl", "swap_every", "staleness", "straggler_cut"} - self.course.model_fields_set:
-            del found["course"][name]  # later additions
+        found["course"] = schedule = found.pop("schedule") | SCHEDULE_CONSTANTS  # its first name
+        schedule["curriculum"] = CURRICULUM if schedule["curriculum"] else None
+        if "ramps" in found:
+            found["schedules"] = found.pop("ramps")  # its first name
+        for name in {"staleness", "straggler_cut"} - self.schedule.model_fields_set:
+            del schedule[name]  # later additions
+        for name in {taken.name for taken in self.recipe_fields} - self.recipes.keys():
+            del found[name]
         for stage in found["stages"]:
             if stage["train"] is None:  # a later addition, too
                 del stage["train"]
@@ -303,10 +294,10 @@ class GRPO(TrainingOptimizer):
     def resolve_objective(self) -> Objective:
         return make_objective(self.algorithm, self.objective.model_dump(exclude_unset=True))
 
-    def resolve_course(self) -> Course:
-        """The course, with the algorithm's settings as defaults."""
-        given = {name: getattr(self.course, name) for name in self.course.model_fields_set}
-        return Course.model_validate({**PRESETS[self.algorithm].trainer, **given})
+    def resolve_schedule(self) -> TrainingSchedule:
+        """The schedule, with the algorithm's settings as defaults."""
+        given = {name: getattr(self.schedule, name) for name in self.schedule.model_fields_set}
+        return TrainingSchedule.model_validate({**PRESETS[self.algorithm].schedule, **given})
 
     async def train_policies(
         self, study: Study, source: StudyRolloutSource, folder: Path, weights: Path, number: int
@@ -321,8 +312,7 @@ class GRPO(TrainingOptimizer):
         # Step-level credit and what a turn earned need a row for each step.
         source.merge = not objective.step_weight and objective.critic is None
         source.observed = bool(objective.step_weight)
-        source.subgoals = objective.subgoals
-        source.stages, source.schedules = self.stages, self.schedules
+        source.stages, source.ramps = self.stages, self.ramps
         learners: dict[str, Learner] = {}
         for name, role in roles.items():
             learners[name] = learner_for(role.policy, objective, role.learning, [*learners.values()])
@@ -339,7 +329,7 @@ class GRPO(TrainingOptimizer):
             learners,
             source,
             study.train,
-            self.resolve_course(),
+            self.resolve_schedule(),
             folder,
             weights=weights,
             seed=number,
@@ -347,6 +337,7 @@ class GRPO(TrainingOptimizer):
             rest=rest,
             rate=lambda step: source.at(step, "rate"),
             trains=lambda step: source.at(step, "train"),
+            before=[recipe.before_step for recipe in self.recipes.values()],
             log=study.log,
         )
         if study.best_evaluation is not None:

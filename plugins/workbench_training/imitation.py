@@ -17,7 +17,7 @@ from workbench_training.objective import Objective
 from workbench_training.rewards import RewardTerm, Rollout
 from workbench_training.rollouts.rollout_trees import RolloutTree, average_answers
 from workbench_training.rollouts.study_rollouts import StudyRolloutSource, describe_skipped, draw_one_action
-from workbench_training.settings import Course, server_powers
+from workbench_training.settings import TrainingSchedule, server_powers
 
 if TYPE_CHECKING:
     from workbench_training.learner import Learner
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from workbench_training.state.resume_record import TrainingRecord
 
 #: Settings that came after the first stored runs. With their defaults they are no part of a training's identity.
-LATER = frozenset({"feedback", "first_thought", "listener", "loss", "pvi", "solo", "thinking"})
+LATER = frozenset({"first_thought", "loss"})
 
 
 class ImitationOptimizer(TrainingOptimizer):
-    """Base of `sft` and `dpo`: sample, select, train, offer a candidate, and repeat."""
+    """Base of `sft` and `dpo`: sample, select, train, submit a candidate, and repeat."""
 
     powers = {"server": server_powers}
 
@@ -79,7 +79,7 @@ class ImitationOptimizer(TrainingOptimizer):
 
     def identify(self) -> dict[str, Any]:
         settings = super().identify()
-        for name in LATER & settings.keys():
+        for name in (LATER | {taken.name for taken in self.recipe_fields}) & settings.keys():
             if getattr(self, name) == type(self).model_fields[name].default:
                 del settings[name]
         del settings["keep"]  # what is learned does not depend on it
@@ -88,13 +88,13 @@ class ImitationOptimizer(TrainingOptimizer):
 
     @property
     def draws(self) -> bool:
-        """Whether rollouts of the workflow are sampled."""
+        """True if rollouts of the workflow are sampled."""
         return True
 
     @property
     def calls_beside(self) -> int:
         """Calls for each run besides the workflow's and those of rewards."""
-        return 0
+        return sum(recipe.extra_calls for recipe in self.recipes.values())
 
     def changes(self, workflow: Workflow) -> dict[str, Any]:
         """Changes of the workflow beside the weights, for rollouts and for use."""
@@ -125,11 +125,11 @@ class ImitationOptimizer(TrainingOptimizer):
         policy: Policy,
         source: StudyRolloutSource,
         tasks: Sequence[Example],
-        course: Course,
+        schedule: TrainingSchedule,
         round_: int,
     ) -> list[list[Row]]:
         """The token rows of a round, grouped by training row."""
-        groups = await source.rollouts(tasks, course, round_)
+        groups = await source.rollouts(tasks, schedule, round_)
         found = [_rows(source, group, round_) for group in groups]
         chosen = [
             some for rows in found if (some := self.choose(average_answers(rows) if self.tree else drop_repeats(rows)))
@@ -188,12 +188,12 @@ class ImitationOptimizer(TrainingOptimizer):
         if record.epochs:
             study.log(f"{record.epochs} epochs were trained before and are not trained again", epochs=record.epochs)
         held = True  # whether the weights are those after the epochs so far
-        course = Course.model_validate(
+        schedule = TrainingSchedule.model_validate(
             {"tasks": self.tasks, "rollouts": self.tree.leaves if self.tree else self.rollouts}
         )
         self._configure(source, study.workflow)
         for round_ in range(self.rounds):
-            if not self.affords(study, source, course, round_):
+            if not self.affords(study, source, schedule, round_):
                 return
             # With other weights, nothing may be sampled: all answers come from the journal, or the policy refuses.
             if held:
@@ -201,7 +201,7 @@ class ImitationOptimizer(TrainingOptimizer):
             tasks = random.Random(f"{number}: tasks {round_}").sample(
                 list(study.train), min(self.tasks, len(study.train))
             )
-            chosen = await self.chosen(study, policy, source, tasks, course, round_)
+            chosen = await self.chosen(study, policy, source, tasks, schedule, round_)
             if not chosen:
                 return
             if held:
@@ -220,17 +220,17 @@ class ImitationOptimizer(TrainingOptimizer):
                 if (epoch + 1) % self.evaluate_every == 0 or epoch + 1 == self.epochs:
                     if computed:
                         await asyncio.to_thread(record.write, learner, done, updates)
-                    await self._offer(source, record, done, known=not computed, current=computed or held)
+                    await self._submit(source, record, done, known=not computed, current=computed or held)
 
-    async def _offer(
+    async def _submit(
         self, source: StudyRolloutSource, record: TrainingRecord, epoch: int, *, known: bool, current: bool
     ) -> None:
         """Let the study evaluate the weights after an epoch, and delete those that lost. known: an earlier process
-        offered them, and may have deleted them since."""
+        submitted them, and may have deleted them since."""
         folder = record.candidate(epoch)
         score = await source.recall(folder, epoch) if known else None
         if score is None:
-            score = await source.offer(folder, epoch, current=current)
+            score = await source.submit(folder, epoch, current=current)
         if score is not None:
             record.scores[str(epoch)] = score
         if self.keep and source.remembers:
@@ -265,8 +265,8 @@ class ImitationOptimizer(TrainingOptimizer):
             updates += 1
         return updates
 
-    def affords(self, study: Study, source: StudyRolloutSource, course: Course, round_: int) -> bool:
-        return source.affords(course, round_)
+    def affords(self, study: Study, source: StudyRolloutSource, schedule: TrainingSchedule, round_: int) -> bool:
+        return source.affords(schedule, round_)
 
 
 def _rows(source: StudyRolloutSource, group: Sequence[Rollout], round_: int) -> list[Row]:

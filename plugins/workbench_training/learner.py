@@ -1,4 +1,4 @@
-"""One step of learning: from rows and advantages to updated weights, independent of the source of rows."""
+"""A step of learning: from rows and advantages to updated weights, independent of the source of rows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,14 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from workbench_training.advantages import compute_answer_rewards, compute_token_advantages, group_answers
+from workbench_training.advantages import compute_token_advantages
 from workbench_training.correction import Drift, compute_log_ratio, find_correction, gather_drift, weigh_tokens
 from workbench_training.model.micro_batches import CudaMeter, MicroTokens, split_rows
 from workbench_training.model.policy import Policy, Weights
 from workbench_training.model.split_pass import SplitPass
 from workbench_training.objective import Objective
 from workbench_training.rollouts.token_rows import Batch, Row, collate
-from workbench_training.settings import Learning
+from workbench_training.settings import BETAS, WEIGHT_DECAY, Learning
 from workbench_training.step_loss import StepLoss, Terms
 
 
@@ -62,8 +62,8 @@ class Learner:
         self.optimizer = torch.optim.AdamW(
             list(self.policy.trained.values()),
             lr=self.rate,
-            betas=self.learning.betas,
-            weight_decay=self.learning.weight_decay,
+            betas=BETAS,
+            weight_decay=WEIGHT_DECAY,
         )
 
     def reset_reference(self) -> None:
@@ -113,7 +113,7 @@ class Learner:
         ref = None
         if self.reference is not None and (self.objective.beta or self.objective.surrogate == "pairs"):
             with self.policy.having(self.reference):
-                ref = self._log_probabilities(self._of_reference(batch, rows), rows)
+                ref = self._log_probabilities(batch, rows)
         spread = self._spread(values, batch, rows, old, ref)
         drift = Drift()
         if not several:
@@ -144,12 +144,8 @@ class Learner:
         old: torch.Tensor | None,
         ref: torch.Tensor | None,
     ) -> torch.Tensor:
-        """The advantages of rows on their tokens; for pairwise one number an answer, the same on all of its tokens."""
-        if self.objective.surrogate != "pairwise":
-            return compute_token_advantages(values, batch.mask, self.objective, old, ref, rows)
-        answers = group_answers(rows, self.objective)
-        earned = compute_answer_rewards(values, batch.mask, answers, self.objective, old, ref)
-        return earned[:, None].expand_as(batch.mask)
+        """The advantages of rows on their tokens."""
+        return compute_token_advantages(values, batch.mask, self.objective, old, ref, rows)
 
     def _update(self, step: _Step, chosen: list[int], figures: dict[str, list[float]], drift: Drift) -> None:
         """One step of the optimizer on some rows."""
@@ -247,7 +243,7 @@ class Learner:
 
     def _micro_batches(self, rows: Sequence[Row], chosen: list[int], spread: torch.Tensor) -> list[list[int]]:
         """Micro-batches of rows of similar length. Rows without effect are left out, though they are counted."""
-        if self.objective.surrogate in ("pairs", "pairwise"):
+        if self.objective.surrogate == "pairs":
             return self._inseparable(rows, chosen)[self.rank :: self.processes]
         silent = self.objective.beta == 0.0
         moving = [i for i in chosen if rows[i].drawn and not (silent and not bool(spread[i].any()))]
@@ -258,20 +254,12 @@ class Learner:
     def _inseparable(self, rows: Sequence[Row], chosen: Iterable[int]) -> list[list[int]]:
         """Sets of rows that must share a micro-batch: single rows, or whole groups if the loss compares pairs in
         them."""
-        if self.objective.surrogate not in ("pairs", "pairwise"):
+        if self.objective.surrogate != "pairs":
             return [[i] for i in chosen]
-        names = ("task",) if self.objective.surrogate == "pairs" else self.objective.group
-        groups: dict[Any, list[int]] = defaultdict(list)
+        groups: dict[str, list[int]] = defaultdict(list)
         for i in chosen:
-            groups[tuple(getattr(rows[i], name) for name in names)].append(i)
+            groups[rows[i].task].append(i)
         return list(groups.values())
-
-    def _of_reference(self, batch: Batch, rows: Sequence[Row]) -> Batch:
-        """The batch with the prompts of the reference; tokens and places after them are the same."""
-        if all(row.reference_ids is None for row in rows):
-            return batch
-        asked = [r if r.reference_ids is None else replace(r, prompt_ids=r.reference_ids) for r in rows]
-        return collate(asked, self.policy.device)
 
     @torch.no_grad()
     def _log_probabilities(self, batch: Batch, rows: Sequence[Row]) -> torch.Tensor:

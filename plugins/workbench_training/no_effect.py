@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from workbench.errors import SpecError
-from workbench_training.objective import Critic, Objective
-from workbench_training.settings import Course, Learning
+from workbench_training.objective import Objective, pair_losses
+from workbench_training.settings import Learning, TrainingSchedule
 
 ONE_UPDATE = "a step has one update, in which every ratio is 1"
 
@@ -24,37 +24,26 @@ class NoEffect(NamedTuple):
 
 
 def find_idle_objective(
-    given: Collection[str], objective: Objective, learnings: Sequence[Learning], course: Course
+    given: Collection[str], objective: Objective, learnings: Sequence[Learning], schedule: TrainingSchedule
 ) -> Iterator[NoEffect]:
     """Settings of the objective that were given and that its loss does not read.
 
     Args:
         given: names of the settings in the file.
-        objective, learnings, course: as the algorithm resolves them; learnings: of all policies.
+        objective, learnings, schedule: as the algorithm resolves them; learnings: of all policies.
     """
-    aged = course.replay > 0 or (course.staleness > 0 and not objective.is_corrected)  # rows of older weights
+    aged = schedule.replay > 0 or (schedule.staleness > 0 and not objective.is_corrected)  # rows of older weights
     several = any(s.epochs * s.minibatches > 1 for s in learnings) or aged
     for name, reason in _unread(objective).items():
         if name in given:
             yield NoEffect(("objective", name), reason, f"Remove {name}, or choose another algorithm.")
-    for name in ("clip_low", "clip_high", "delta", "sapo_temperatures", "ratio", "pair_clip"):
+    for name in ("clip_low", "clip_high", "delta", "ratio"):
         if name in given and name not in _unread(objective) and not several:
             yield NoEffect(("objective", name), ONE_UPDATE, "Write e.g. `learning: {minibatches: 4}`.")
     if "correction" in given and objective.correction is not None and objective.is_corrected:
         if all(s.temperature != 1.0 for s in learnings):
             reason = "log-probabilities that samplers report are those at temperature 1"
             yield NoEffect(("objective", "correction"), reason, "Write `learning: {temperature: 1}`.")
-
-
-def find_idle_critic(given: Collection[str], critic: Critic) -> Iterator[NoEffect]:
-    """Settings of a critic that were given and that its kind does not read."""
-    unread: dict[str, str] = dict.fromkeys(("tau", "replay"), "only a critic of turns has it")
-    if critic.of == "turn":
-        unread = dict.fromkeys(("within", "lam", "normalise", "clip"), "a critic of turns learns no values of tokens")
-    elif critic.epochs * critic.minibatches == 1:
-        unread["clip"] = "a step has one update of the critic, before which nothing has moved"
-    for name in sorted(unread.keys() & set(given)):
-        yield NoEffect(("objective", "critic", name), unread[name], f"Remove {name}, or write another `of`.")
 
 
 def _unread(o: Objective) -> dict[str, str]:
@@ -67,56 +56,41 @@ def _unread(o: Objective) -> dict[str, str]:
 
     if o.surrogate == "pairs":
         compared = "compares the answers to one prompt by their rewards"
-        advantages = ("group", "count", "baseline", "scale", "singleton", "eps", "step_weight", "constraints")
-        unread(f"{form} {compared}", *advantages, "ratio", "aggregate", "kl", "kl_place", "kl_corrected")
-        if o.pair_form == "odds_ratio":
-            unread(
-                "`pair_form: odds_ratio` has no reference and no gains", "beta", "pair_mean", "pair_best", "pair_trust"
-            )
+        advantages = ("group", "count", "baseline", "scale", "step_weight", "constraints")
+        unread(f"{form} {compared}", *advantages, "ratio", "aggregate", "kl", "kl_place")
+        if not pair_losses()[o.pair_loss].reads_reference:
+            unread(f"`pair_loss: {o.pair_loss}` has no reference", "beta")
     else:
-        pairs = ("pair_form", "pair_beta", "pair_mean", "pair_best", "pair_trust")
-        unread(f"{form} compares no pairs with each other", *pairs)
+        unread(f"{form} compares no pairs with each other", "pair_loss", "pair_beta")
     if o.critic is not None:
-        unread("a critic gives the advantages", "group", "count", "baseline", "scale", "singleton", "eps")
-    if o.surrogate != "pairwise":
-        unread(f"{form} has no ratios of pairs", "pair_clip")
-    if o.surrogate not in ("clip", "pairwise"):
+        unread("a critic gives the advantages", "group", "count", "baseline", "scale")
+    if o.surrogate != "clip":
         unread(f"{form} has no lower clip", "clip_low")
-    if o.surrogate not in ("clip", "pairwise", "cispo"):
+    if o.surrogate not in ("clip", "cispo"):
         unread(f"{form} has no clip", "clip_high")
     if o.surrogate != "clip":
         unread(f"{form} has no second clip", "delta")
-    if o.surrogate != "sapo":
-        unread(f"{form} has no temperatures", "sapo_temperatures")
     if o.surrogate == "likelihood":
         unread(f"{form} has no ratio", "ratio")
-    if o.surrogate not in ("clip", "cispo", "sapo") and o.correction is not None:
+    if o.surrogate not in ("clip", "cispo") and o.correction is not None:
         unread(f"{form} has no policy term over rows that weights of sampling could multiply", "correction")
     if not o.beta:
-        unread("beta is 0", "kl", "kl_place", "kl_corrected")
+        unread("beta is 0", "kl", "kl_place")
     if o.kl_place == "reward":
-        unread("in the reward the divergence is that of the log-ratio (k1)", "kl", "kl_corrected")
+        unread("in the reward the divergence is that of the log-ratio (k1)", "kl")
     if not o.step_weight:
         unread("step_weight is 0", "gamma", "step_scale")
-    if o.scale == "none" and o.step_scale == "none":
-        unread("nothing is divided by a deviation", "eps")
     return found
 
 
-def find_idle_course(given: Collection[str], course: Course, objective: Objective) -> Iterator[NoEffect]:
-    """Settings of the course that were given and that nothing reads."""
-    if not course.reset_after:
-        for name in {"reset_patience", "reset_kl"} & set(given):
-            yield NoEffect(("course", name), "reset_after is 0", "Write e.g. `reset_after: 200`.")
-    if not course.horizon and "horizon_steps" in given:
-        yield NoEffect(("course", "horizon_steps"), "there is no horizon", "Write e.g. `horizon: [5, 10]`.")
+def find_idle_schedule(given: Collection[str], schedule: TrainingSchedule) -> Iterator[NoEffect]:
+    """Settings of the schedule that were given and that nothing reads."""
+    if not schedule.horizon and "horizon_steps" in given:
+        yield NoEffect(("schedule", "horizon_steps"), "there is no horizon", "Write e.g. `horizon: [5, 10]`.")
     for name in ("evaluate_every", "save_every"):
-        if course.staleness and getattr(course, name) == 1:
+        if schedule.staleness and getattr(schedule, name) == 1:
             reason = f"with `{name}: 1` each step begins after a candidate or a checkpoint, with the current weights"
-            yield NoEffect(("course", "staleness"), reason, f"Write e.g. `{name}: 10`.")
-    if (not objective.beta or objective.kl_place == "reward" or objective.surrogate == "pairs") and "kl" in given:
-        reason = "the loss measures no divergence from a reference"
-        yield NoEffect(("course", "kl"), reason, "Write e.g. `objective: {beta: 0.001}`, or remove it.")
+            yield NoEffect(("schedule", "staleness"), reason, f"Write e.g. `{name}: 10`.")
 
 
 def find_idle_learning(place: tuple[str, ...], learning: Learning, objective: Objective) -> Iterator[NoEffect]:
@@ -127,7 +101,7 @@ def find_idle_learning(place: tuple[str, ...], learning: Learning, objective: Ob
 
 
 def _divides(objective: Objective) -> bool:
-    return objective.aggregate == "constant" and objective.surrogate not in ("pairs", "pairwise")
+    return objective.aggregate == "constant" and objective.surrogate != "pairs"
 
 
 def check_divisor(place: tuple[str, ...], learning: Learning, objective: Objective, longest: Mapping[str, int]) -> None:

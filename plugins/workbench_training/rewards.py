@@ -32,7 +32,7 @@ Kind = Literal["metric", "exact_match", "tool_n1", "format", "length", "overlong
 
 
 class RewardTerm(BaseModel):
-    """One term of a reward."""
+    """A term of a reward."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -75,7 +75,7 @@ class Guards(BaseModel):
 
 @dataclass
 class Rollout:
-    """One run of the workflow on one example, with its reward."""
+    """A run of the workflow on one example, with its reward."""
 
     example: Example
     result: Result

@@ -20,20 +20,24 @@ class Lora(BaseModel):
     alpha: float = Field(32.0, gt=0, description="scale of the adapter: alpha / rank")
 
 
+#: AdamW's betas as torch has them, and no decay: the defaults of TRL's trainers.
+BETAS, WEIGHT_DECAY = (0.9, 0.999), 0.0
+#: They decide what is learned: a training is continued only with the same ones.
+LEARNING_CONSTANTS = {"betas": list(BETAS), "weight_decay": WEIGHT_DECAY}
+
+
 class Learning(BaseModel):
-    """How weights are changed."""
+    """Settings of the update: rate, passes, memory."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     rate: float | None = Field(None, gt=0, description="learning rate; by default 1e-6, and 1e-5 for an adapter")
     warmup: int = Field(0, ge=0, description="warm-up steps of the learning rate")
-    weight_decay: float = Field(0.0, ge=0, description="of AdamW")
-    betas: tuple[float, float] = Field((0.9, 0.999), description="of AdamW")
     epochs: int = Field(1, ge=1, description="times that the rows of a step are used; ppo: 4")
     minibatches: int = Field(
         1,
         ge=1,
-        description="updates in one pass over the rows of a step; dapo, lite_ppo, gspo, cispo, prorl, poad: their own",
+        description="updates in one pass over the rows of a step; by default as the algorithm has it",
     )
     micro_tokens: int = Field(16384, ge=1, description="tokens in one forward pass, padding included")
     checkpointing: bool | Literal["auto"] = Field(
@@ -71,12 +75,6 @@ class ServerSettings(BaseModel):
     candidates: bool = Field(True, description="it also draws for the evaluation of candidates")
     seeds: bool = Field(False, description="send a seed with each request; vLLM then samples row by row, slowly")
     start: float = Field(900.0, gt=0, description="seconds until it must be ready")
-    probe_gap: float = Field(
-        0.2,
-        gt=0,
-        description="most that log-probabilities of the tokens that test new weights may differ by on average",
-    )
-    probe_kl: float = Field(0.1, gt=0, description="most divergence of the server from the policy on these tokens")
     arguments: list[str] = Field(default_factory=list, description="further arguments, e.g. [--max-model-len, '4096']")
 
     @model_validator(mode="after")
@@ -100,7 +98,7 @@ def server_powers(setting: Written) -> Found:
 
 
 class PolicySettings(BaseModel):
-    """One of several policies that are trained together. What is not given is as for all."""
+    """Settings of a policy among several. Those not given are the shared ones."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -111,7 +109,7 @@ class PolicySettings(BaseModel):
 
 
 class Stage(BaseModel):
-    """What changes at a step of training, until the next stage. What is not given is as it would be without stages."""
+    """Settings that change at a step, until the next stage. Those not given are as without stages."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -126,20 +124,24 @@ class Stage(BaseModel):
     )
 
 
-class Curriculum(BaseModel):
-    """Draw training rows by what is known of them: those solved about half of the time most often."""
+#: ProRL's reset of the reference: after so many candidates that were not better, or above this divergence. Ours, where
+#: the paper gives no numbers.
+RESET_PATIENCE, RESET_KL = 3, 0.1
+#: Alarms: the band of the mean entropy in nats, the divergence from the reference, the mean difference of sampling and
+#: training, and their divergence. A policy beyond them has collapsed or left its model, or something else draws.
+ENTROPY, KL, OFF_POLICY_GAP, OFF_POLICY_KL = (0.01, 8.0), 1.0, 0.05, 0.01
+#: They decide what is learned: a training is continued only with the same ones.
+SCHEDULE_CONSTANTS = {
+    "reset_patience": RESET_PATIENCE,
+    "reset_kl": RESET_KL,
+    "entropy": list(ENTROPY),
+    "kl": KL,
+    "off_policy_gap": OFF_POLICY_GAP,
+}
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
-    floor: float = Field(0.05, gt=0, le=1, description="least weight of a row (the largest is 1)")
-    memory: float = Field(0.5, ge=0, le=1, description="decay of a row's record at each visit")
-    patience: int = Field(
-        2, ge=1, description="consecutive visits with identical rollouts that reduce a row to the floor"
-    )
-
-
-class Course(BaseModel):
-    """The course of training: how much is drawn in a step, what is kept, and what is watched."""
+class TrainingSchedule(BaseModel):
+    """The schedule of training: how much is drawn in a step, what is kept, and what is watched."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -185,28 +187,11 @@ class Course(BaseModel):
         "(ScalingInter-RL)",
     )
     horizon_steps: int = Field(100, ge=1, description="training steps at each horizon")
-    curriculum: Curriculum | None = Field(None, description="draw rows by their recent success; {} takes the defaults")
-    swap_every: int = Field(
-        0, ge=0, description="steps after which two policies of one base exchange their roles; 0: never (CORY)"
+    curriculum: bool = Field(
+        False, description="draw rows by their recent success: those solved about half of the time most often"
     )
     replay: int = Field(0, ge=0, description="successes kept for each row, for groups that all but fail (ARPO)")
     reset_after: int = Field(0, ge=0, description="least steps between two resets of the reference; 0: never (ProRL)")
-    reset_patience: int = Field(3, ge=1, description="reset after so many candidates in a row that were not better")
-    reset_kl: float = Field(0.1, gt=0, description="reset when the smoothed divergence is above this")
-    entropy: tuple[float, float] = Field(
-        (0.01, 8.0), description="alarm when the mean entropy leaves this band, in nats"
-    )
-    kl: float = Field(1.0, gt=0, description="alarm when the divergence is above this")
-    off_policy_gap: float = Field(
-        0.05,
-        gt=0,
-        description="alarm when log-probabilities differ by more than this on average between sampling and training",
-    )
-    off_policy_kl: float = Field(
-        0.01,
-        gt=0,
-        description="alarm when the divergence of the sampler from the policy is above this, in nats a token",
-    )
     on_alarm: Literal["tell", "rollback", "stop"] = Field(
         "tell", description="log it, go back to the best weights, or end training"
     )

@@ -1,7 +1,7 @@
 """The optimizer `sft`: learning from examples, without a policy gradient.
 
 It raises the likelihood of rollouts that scored well (rejection sampling), of labels, or of a teacher's runs; see
-`rollouts/sft_data.py`, and `recipes` for what is learned from besides. With `tree`, runs share their first calls, and
+`rollouts/sft_data.py`. Recipes in `papers/` change what is learned from. With `tree`, runs share their first calls, and
 single answers are chosen by the rewards of the runs through them; see `rollouts/rollout_trees.py`.
 
 Departure from common practice: TRL's trainers tokenize texts again; here exactly the tokens that were sampled are
@@ -10,8 +10,6 @@ learned, and those of tools are masked.
 
 from __future__ import annotations
 
-import asyncio
-import math
 import random
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
@@ -21,14 +19,12 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from workbench import Patch, Study, Workflow
 from workbench.errors import SpecError, errors_at, suggest
-from workbench.spec import NODE, PATH, Pattern, check_pattern, inside
+from workbench.spec import PATH, Pattern, check_pattern, inside
 from workbench.task import Example, read_rows
+from workbench_training.extension import with_recipes
 from workbench_training.imitation import ImitationOptimizer, drop_repeats
 from workbench_training.judge_calls import JudgeCalls
 from workbench_training.objective import Objective
-from workbench_training.recipes.feedback_markers import Feedback, feedback_examples, mark_instructions
-from workbench_training.recipes.pvi import PVI, measure_information, select_informative
-from workbench_training.recipes.solo_chain import Solo, chain_examples, replace_nodes
 from workbench_training.rewards import Rollout, score
 from workbench_training.rollouts.node_outputs import score_output
 from workbench_training.rollouts.sft_data import (
@@ -43,11 +39,15 @@ from workbench_training.rollouts.sft_data import (
     tokenize_example,
 )
 from workbench_training.rollouts.study_rollouts import StudyRolloutSource, find_settings
-from workbench_training.settings import Course, server_powers
+from workbench_training.settings import TrainingSchedule, server_powers
 
 if TYPE_CHECKING:
     from workbench_training.model.policy import Policy
     from workbench_training.rollouts.token_rows import Row
+
+
+#: The words where the right way begins, with `splice`.
+REVISION = "That did not work. I try another way.\n"
 
 
 class Mixture(BaseModel):
@@ -59,10 +59,11 @@ class Mixture(BaseModel):
     share: float = Field(0.2, gt=0, le=1, description="share of training rows that are the task's own")
 
 
+@with_recipes("sft")
 class SFT(ImitationOptimizer):
     """Trains the language model on tokens of runs that scored well, on labels, or on a teacher's runs."""
 
-    powers = {"server": server_powers, "mixture": inside(file=PATH), "solo": inside(node=NODE)}
+    powers = {"server": server_powers, "mixture": inside(file=PATH)}
 
     threshold: float = Field(1.0, description="least reward of a rollout that is learned from")
     source: Literal["own", "labels", "teacher"] = Field(
@@ -86,21 +87,6 @@ class SFT(ImitationOptimizer):
     splice: bool = Field(
         False, description="also learn from wrong rollouts, continued by a right one after their first error (Agent-R)"
     )
-    revision: str = Field(
-        "That did not work. I try another way.\n", description="splice: words where the right way begins"
-    )
-    feedback: Feedback | None = Field(
-        None, description="learn from wrong runs too, behind a marker in the instructions (FAFT); {} takes the defaults"
-    )
-    pvi: PVI | None = Field(
-        None,
-        description="source labels: order and leave out rows by what their questions tell of their labels (PVI); {} "
-        "takes the defaults",
-    )
-    solo: Solo | None = Field(
-        None,
-        description="learn to do alone, as one node, what the workflow's nodes do together (Chain-of-Agents)",
-    )
     error: str = Field(
         r"(?i)^\s*error\b|Give the answer in the form asked for",
         description="regular expression: a message that tells of an error",
@@ -114,21 +100,11 @@ class SFT(ImitationOptimizer):
             raise ValueError("`labels` name fields of the data to learn from: give `source: labels` as well")
         if self.first_thought and self.source != "teacher":
             raise ValueError("`first_thought` is of the teacher's runs: give `source: teacher` as well")
-        if self.feedback is not None and self.source == "labels":
-            raise ValueError(
-                "`feedback` tells right runs from wrong ones, and labels are all right: give another source"
-            )
-        if self.pvi is not None and (self.source != "labels" or self.rounds > 1):
-            raise ValueError("`pvi` measures labels, once and before training: give `source: labels`, and `rounds: 1`")
-        if self.feedback is not None and self.splice:
-            raise ValueError("`feedback` and `splice` both learn from wrong runs, in different ways: remove one")
-        if self.solo is not None:
-            self._check_solo()
         others = {
             "source": self.source != "own",
             "errors": self.errors != "learn",
             "splice": self.splice,
-            "feedback": self.feedback is not None,
+            **dict.fromkeys(self.recipes, True),
         }
         if self.tree is not None and any(others.values()):
             raise ValueError(
@@ -136,29 +112,8 @@ class SFT(ImitationOptimizer):
             )
         return self
 
-    def _check_solo(self) -> None:
-        """Raises ValueError for settings of the nodes that the one node replaces."""
-        others = {
-            "source: labels": self.source == "labels",
-            "rounds": self.rounds > 1,
-            "tree": self.tree is not None,
-            "errors": self.errors != "learn",
-            "splice": self.splice,
-            "feedback": self.feedback is not None,
-            "first_thought": self.first_thought,
-            "address": self.address != "lm",
-        }
-        if any(others.values()):
-            given = max(others, key=others.__getitem__)
-            raise ValueError(f"`solo` learns whole runs, once, with the workflow's `lm`: remove `{given}`")
-
     async def ready(self, study: Study) -> None:
         await super().ready(study)
-        if self.solo is not None:
-            try:
-                replace_nodes(study.workflow, self.solo)
-            except SpecError as error:
-                raise SpecError(error.message, hint=error.hint, path=("solo", *error.path)) from None
         if self.source == "labels":
             self._check_labels(study)
         if self.source == "teacher" and study.role_spec("teacher") is None:
@@ -173,19 +128,15 @@ class SFT(ImitationOptimizer):
                 hint="Remove it, or write the node as an agent.",
                 path=("first_thought",),
             )
-        if self.feedback is not None and not self.changes(study.workflow):
-            raise SpecError(
-                "`feedback` marks the instructions of trained nodes, and none has any",
-                hint="Remove it, or write the node as a predict or an agent.",
-                path=("feedback",),
-            )
         if self.mixture is not None:
             self._general_chats(study, self.mixture)
 
+    def identify(self) -> dict[str, Any]:
+        return {**super().identify(), "revision": REVISION}
+
     def changes(self, workflow: Workflow) -> dict[str, Any]:
-        if self.feedback is None:
-            return {}
-        return mark_instructions(workflow, find_trained_nodes(workflow, self.address), self.feedback.positive)
+        nodes = find_trained_nodes(workflow, self.address)
+        return {k: v for recipe in self.recipes.values() for k, v in recipe.changes(workflow, nodes).items()}
 
     def drawn(self, workflow: Workflow) -> Workflow:
         drawn = super().drawn(workflow)
@@ -208,9 +159,9 @@ class SFT(ImitationOptimizer):
     def choose(self, rows: Sequence[Row]) -> list[Row]:
         return [row for row in rows if (row.reward or 0.0) >= self.threshold]
 
-    def affords(self, study: Study, source: StudyRolloutSource, course: Course, round_: int) -> bool:
+    def affords(self, study: Study, source: StudyRolloutSource, schedule: TrainingSchedule, round_: int) -> bool:
         if self.source == "own":
-            return source.affords(course, round_)
+            return source.affords(schedule, round_)
         calls = study.worst_calls(study.workflow, study.val)
         if self.source == "teacher":
             rows = list(study.train)[: self.tasks]
@@ -223,14 +174,12 @@ class SFT(ImitationOptimizer):
         policy: Policy,
         source: StudyRolloutSource,
         tasks: Sequence[Example],
-        course: Course,
+        schedule: TrainingSchedule,
         round_: int,
     ) -> list[list[Row]]:
         tokens, nodes = make_chat_tokenizer(policy), find_trained_nodes(study.workflow, self.address)
         if self.source == "labels":
             lessons = [label_examples(study.workflow, task, {**study.targets, **self.labels}, nodes) for task in tasks]
-            if self.pvi is not None:
-                lessons = await self._informative(study, policy, lessons, self.pvi)
             rows = [[row for lesson in some for row in tokenize_example(lesson, tokens)] for some in lessons]
             chosen = [drop_repeats(some) for some in rows]
             count = sum(map(len, chosen))
@@ -238,50 +187,14 @@ class SFT(ImitationOptimizer):
             return [rows for rows in chosen if rows]
         if self.source == "teacher":
             groups = await self._taught(study, tasks)
-        elif self.errors == "learn" and not self.splice and self.feedback is None and self.solo is None:
-            return await super().chosen(study, policy, source, tasks, course, round_)
+        elif self.errors == "learn" and not self.splice and not self.recipes:
+            return await super().chosen(study, policy, source, tasks, schedule, round_)
         else:
-            groups = await source.rollouts(tasks, course, round_)
-        if self.solo is not None:
-            source.nodes = replace_nodes(study.workflow, self.solo)
-            groups = [[r for r in group if r.reward is not None and r.reward >= self.threshold] for group in groups]
-            lessons = [chain_examples(study.workflow, self.solo, group) for group in groups]
-            chosen = [drop_repeats(row for one in some for row in tokenize_example(one, tokens)) for some in lessons]
-            study.log(f"{sum(map(len, chosen))} chains of {sum(map(len, groups))} good runs to learn from")
-            return [rows for rows in chosen if rows]
+            groups = await source.rollouts(tasks, schedule, round_)
         chosen = [drop_repeats(self._of_group(group, tokens, nodes, round_)) for group in groups]
         count = sum(map(len, chosen))
         study.log(f"round {round_ + 1}: {count} rows of {sum(map(len, groups))} rollouts to learn from", rows=count)
         return [rows for rows in chosen if rows]
-
-    async def _informative(
-        self, study: Study, policy: Policy, lessons: Sequence[list[SFTExample]], settings: PVI
-    ) -> list[list[SFTExample]]:
-        """The worked examples that are informative enough, each for itself, in the order in which they are learned."""
-        every = [lesson for some in lessons for lesson in some]
-        bits = await asyncio.to_thread(
-            measure_information,
-            policy,
-            make_chat_tokenizer(policy),
-            every,
-            epochs=settings.epochs,
-            objective=self.objective(),
-            learning=self.learning,
-            batch=self.batch,
-            seed=f"{study.name}: pvi",
-        )
-        kept = select_informative(settings, bits)
-        mean = math.fsum(bits) / max(len(bits), 1)
-        study.log(f"{len(kept)} of {len(every)} worked examples are learned; their PVI is {mean:.2f} bits on average")
-        return [[every[i]] for i in kept]
-
-    def arrange(self, chosen: Sequence[list[Row]], more: Sequence[list[Row]], rng: random.Random) -> list[list[Row]]:
-        if self.pvi is None or self.pvi.order == "random":
-            return super().arrange(chosen, more, rng)
-        order = list(chosen)
-        for rows in more:
-            order.insert(rng.randrange(len(order) + 1), rows)
-        return order
 
     def _check_labels(self, study: Study) -> None:
         outputs = sorted({output for node in study.workflow.enabled_nodes.values() for output in node.outputs})
@@ -300,10 +213,11 @@ class SFT(ImitationOptimizer):
     ) -> Iterator[Row]:
         """Rows of the runs on one training row: of the good ones, and of wrong ones that a good one mends."""
         masked = Pattern(self.error if self.errors == "mask" else r"(?!)")
-        if self.feedback is not None:
-            for lesson in feedback_examples(group, nodes, self.feedback, self.threshold, masked):
-                yield from tokenize_example(lesson, tokens)
-            return
+        for recipe in self.recipes.values():
+            if (lessons := recipe.lessons(group, nodes, self.threshold, masked)) is not None:
+                for lesson in lessons:
+                    yield from tokenize_example(lesson, tokens)
+                return
         good = [r for r in group if r.reward is not None and r.reward >= self.threshold]
         for rollout in good:
             assert rollout.result.trace is not None
@@ -327,7 +241,7 @@ class SFT(ImitationOptimizer):
             if rollout.reward is None or rollout.reward >= self.threshold or rollout.result.trace is None:
                 continue
             for a, b in zip(extract_examples(rollout.result.trace, nodes), right, strict=False):
-                if a.agent == b.agent and (made := splice_examples(a, b, Pattern(self.error), self.revision)):
+                if a.agent == b.agent and (made := splice_examples(a, b, Pattern(self.error), REVISION)):
                     yield from tokenize_example(made, tokens)
 
     async def _taught(self, study: Study, tasks: Sequence[Example]) -> list[list[Rollout]]:

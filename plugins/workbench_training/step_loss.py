@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
-from workbench_training.advantages import group_answers
-from workbench_training.loss import find_pairs, pairwise_loss, policy_loss, preference_loss
-from workbench_training.objective import Objective
-from workbench_training.recipes.odds_ratio import odds_ratio_loss
+from workbench_training.extension import load
+from workbench_training.loss import Pairs, find_pairs, policy_loss
+from workbench_training.objective import Objective, pair_losses
 from workbench_training.rollouts.token_rows import Row
 
 
@@ -38,38 +37,18 @@ class StepLoss:
         """chosen: the rows of this update. tokens: that they hold. max_tokens: for the aggregate `constant`."""
         self.objective, self.rows, self.count = objective, rows, len(chosen)
         self.tokens, self.max_tokens = tokens, max_tokens
-        self.pairs, self.scored = 0, 0
-        self.answers: Sequence[tuple[Hashable, Hashable]] = ()
+        self.pairs = 0
         if objective.surrogate == "pairs":
             self.pairs = len(find_pairs(self._rewards(chosen), self._groups(chosen)))
-        elif objective.surrogate == "pairwise":
-            self.answers = group_answers(rows, objective)
-            self.scored = len({self.answers[i] for i in chosen if self.answers[i][0] is not None})
+            self.pair_loss = load(pair_losses()[objective.pair_loss].address)
 
     def compute(self, terms: Terms) -> tuple[torch.Tensor, dict[str, float]]:
         """(loss, figures) of a micro-batch."""
         logp, mask, indices = terms.logp, terms.mask, terms.indices
-        if self.objective.surrogate == "pairs" and self.objective.pair_form == "odds_ratio":
-            rewards, groups, weight = self._rewards(indices), self._groups(indices), self.objective.pair_beta
-            return odds_ratio_loss(logp, mask, rewards, groups, weight=weight, pairs=self.pairs)
         if self.objective.surrogate == "pairs":
-            assert terms.ref is not None
-            return preference_loss(
-                logp,
-                terms.ref,
-                mask,
-                self._rewards(indices),
-                self._groups(indices),
-                self.objective,
-                old=terms.old,
-                pairs=self.pairs,
-                tokens=self.tokens,
-            )
-        if self.objective.surrogate == "pairwise":
-            answers = [self.answers[i] for i in indices]
-            return pairwise_loss(
-                logp, terms.spread[:, 0], mask, answers, self.objective, old=terms.old, count=self.scored
-            )
+            rewards, groups = self._rewards(indices), self._groups(indices)
+            pairs = Pairs(logp, mask, terms.old, terms.ref, rewards, groups, self.pairs, self.tokens)
+            return self.pair_loss(pairs, self.objective.pair_beta)
         return policy_loss(
             logp,
             terms.spread,

@@ -1,8 +1,13 @@
-"""The training loop: sample rollouts, score them, compute advantages, update the weights; at intervals, offer a
-candidate.
+"""The training loop: `collect; learn; submit; save`.
 
-`Trainer.train` runs it. One step: `Collector.take` (rollouts, dynamic sampling), and by method: `_learn` (rows,
-advantages, update), `_alarmed` (signs of collapse), `_offer` (a candidate on val), `_save` (a checkpoint).
+    rollouts    Collector.collect      runs of the workflow on training rows, in groups    rollouts/collector.py
+    rewards     score                  of each rollout, when it is drawn                  rewards.py
+    rows        source.rows            the tokens that a policy drew, in each rollout      rollouts/token_rows.py
+    advantages  compute_advantages     how much better each row did than its group         advantages.py
+    loss        policy_loss            of log-probabilities, advantages and a mask        loss.py
+    step        Learner.step           gradients by micro-batches, then AdamW              learner.py
+    candidate   source.submit          the weights, evaluated on val                      rollouts/study_rollouts.py
+    checkpoint  write_checkpoint       weights, AdamW's memory, the state below            model/policy.py
 
 A killed run restarts at its last checkpoint: what lies before counts as spent, and of the steps before only the
 candidates are evaluated again, from the journal. From there on, rollouts come from the journal as far as the first run
@@ -21,17 +26,18 @@ from typing import Any
 
 from workbench.errors import StoreError
 from workbench.task import Example
-from workbench_training.advantages import compute_advantages, update_multipliers
+from workbench_training.advantages import update_multipliers
+from workbench_training.alarms import find_alarms, name_figure
+from workbench_training.batch import describe_step, find_advantages, replay_success
 from workbench_training.learner import Learner, count_devices
 from workbench_training.model.policy import Weights, is_digest, last_checkpoint, write_checkpoint
 from workbench_training.rewards import Rollout
-from workbench_training.role_exchange import exchange_roles
 from workbench_training.rollouts.collector import Collected, Collector
 from workbench_training.rollouts.rollout_source import RolloutSource
-from workbench_training.rollouts.study_rollouts import describe_skipped, rewards_differ
+from workbench_training.rollouts.study_rollouts import describe_skipped
 from workbench_training.rollouts.token_rows import Row
 from workbench_training.serving.policy_lm import wait_if_any
-from workbench_training.settings import Course
+from workbench_training.settings import RESET_KL, RESET_PATIENCE, TrainingSchedule
 from workbench_training.state.checkpoints import claim_weights, drop_weights, list_losers
 from workbench_training.state.training_state import State
 
@@ -51,7 +57,7 @@ class Trainer:
         learners: Learner | Mapping[str, Learner],
         source: RolloutSource,
         tasks: Sequence[Example],
-        course: Course,
+        schedule: TrainingSchedule,
         folder: Path,
         *,
         weights: Path,
@@ -60,6 +66,7 @@ class Trainer:
         rest: Callable[[], Awaitable[None] | None] = lambda: None,
         rate: Callable[[int], float | None] = lambda step: None,
         trains: Callable[[int], Collection[str] | None] = lambda step: None,
+        before: Sequence[Callable[[int, Mapping[str, Learner]], None]] = (),
         log: Callable[..., None] = lambda message, **figures: None,
     ):
         """Prepare a training.
@@ -68,7 +75,7 @@ class Trainer:
             learners: of one policy, or of several by name.
             source: of rollouts.
             tasks: training rows.
-            course: steps, rollouts, candidates, alarms.
+            schedule: steps, rollouts, candidates, alarms.
             folder: for checkpoints.
             weights: folder for candidates.
             seed: of the order of tasks.
@@ -76,17 +83,18 @@ class Trainer:
             rest: frees what drawing needs, until the next step is drawn.
             rate: the learning rate at a step; None for the learners' own.
             trains: the policies that learn at a step; None for all.
+            before: called before each step with its number and the learners.
             log: receives messages.
         """
         self.learners = {"": learners} if isinstance(learners, Learner) else dict(learners)
-        self.source, self.tasks, self.course = source, tasks, course
+        self.source, self.tasks, self.schedule = source, tasks, schedule
         self.folder, self.weights, self.rest, self.log = folder, weights, rest, log
-        self.rate, self.trains = rate, trains
+        self.rate, self.trains, self.before = rate, trains, before
         self.state, self.seed, self.rng = State(), seed, random.Random(f"{seed}: order")
-        self.collector = Collector(source, tasks, course, self.state, self.rng, at)
+        self.collector = Collector(source, tasks, schedule, self.state, self.rng, at)
         self.best_weights: dict[str, Weights] = {}
         self.history: list[dict[str, float]] = []
-        self._offered: set[int] = set()  # by this process
+        self._submitted: set[int] = set()  # by this process
 
     async def train(self) -> None:
         """Train until the steps or the budget end. Raises BudgetSpent only if the end was not foreseeable."""
@@ -95,7 +103,7 @@ class Trainer:
         if saved is not None:
             await self._resume(*saved)
         try:
-            for step in range(self.state.step, self.course.steps):
+            for step in range(self.state.step, self.schedule.steps):
                 if self.state.ended or not (self.collector.is_ahead or self._affords(step)):
                     break
                 await self._step(step)
@@ -103,50 +111,57 @@ class Trainer:
                 self.log(f"{dropped} rollouts that were drawn ahead are not learned from")
         finally:
             await self.collector.cancel()
-        if self.state.step and self.state.step not in self._offered:
+        if self.state.step and self.state.step not in self._submitted:
             await self._save()  # before the candidate: a resumed training must end here, even if a time limit ended it
-            await self._offer()
+            await self._submit()
 
     def _affords(self, step: int) -> bool:
-        """Whether the course and the budget allow another step."""
-        return not self._limited() and self.source.affords(self.course, step)
+        """True if the schedule and the budget allow another step."""
+        return not self._limited() and self.source.affords(self.schedule, step)
 
     async def _step(self, step: int) -> None:
         begun = time.monotonic()
-        if self.course.swap_every and step and step % self.course.swap_every == 0:
-            await asyncio.to_thread(exchange_roles, *self.learners.values())
-        collected = await self.collector.take(step)
+        for call in self.before:
+            await asyncio.to_thread(call, step, self.learners)
+        collected = await self.collector.collect(step)
         self.state.step = step + 1
-        if self.collector.overlaps(step + 1) and self._affords(step + 1):
-            await self.collector.start(step + 1)
+        await self._draw_ahead(step + 1)
+        figures = await asyncio.to_thread(self._learn, collected, step)
+        self._report(figures, step)
+        self.state.ended = self._alarmed(figures, step)
+        self.state.gpu_seconds += (time.monotonic() - begun) * count_devices()
+        if (step + 1) % self.schedule.evaluate_every == 0:
+            await self._submit()
+        if (step + 1) % self.schedule.save_every == 0:
+            await self._save()
+
+    async def _draw_ahead(self, step: int) -> None:
+        """Begin to draw a step during the update before it, or let the engines rest."""
+        if self.collector.overlaps(step) and self._affords(step):
+            await self.collector.start(step)
         else:
             await wait_if_any(self.rest())
-        figures = await asyncio.to_thread(self._learn, collected, step)
+
+    def _report(self, figures: dict[str, float], step: int) -> None:
         self.history.append(figures)
         silent = f"{figures['silent']:.0%} of the groups without differences"
         self.log(f"step {step + 1}: reward {figures['reward']:.3f}, {silent}", **figures)
         skipped = sum(value for key, value in figures.items() if key.rpartition(".")[2] == "skipped")
         if skipped:
             self.log(describe_skipped(skipped, f"step {step + 1}"), **figures)
-        self.state.ended = self._alarmed(figures, step)
-        self.state.gpu_seconds += (time.monotonic() - begun) * count_devices()
-        if (step + 1) % self.course.evaluate_every == 0:
-            await self._offer()
-        if (step + 1) % self.course.save_every == 0:
-            await self._save()
 
     async def _resume(self, ready: int, tensors: dict[str, Weights], saved: dict[str, Any]) -> None:
         """Proceed from a checkpoint after `ready` steps: their candidates become known again, their rollouts do not."""
         for step in range(ready):
-            self.source.pass_over(self.course, step)
-            if (step + 1) % self.course.evaluate_every == 0:
-                await self._offer_again(str(step + 1), saved["state"])
+            self.source.pass_over(self.schedule, step)
+            if (step + 1) % self.schedule.evaluate_every == 0:
+                await self._resubmit(str(step + 1), saved["state"])
         self.source.restore(saved["position"])
         await asyncio.to_thread(self._load, tensors, saved)
 
     def _limited(self) -> bool:
-        """Whether a ceiling of the course forbids another step."""
-        c, s = self.course, self.state
+        """True if a ceiling of the schedule forbids another step."""
+        c, s = self.schedule, self.state
         samples = s.samples + c.rollouts * min(c.tasks, len(self.tasks))
         if c.samples is not None and samples > c.samples:
             self.log(f"training ends: {s.samples} of {c.samples} samples are drawn")
@@ -156,132 +171,95 @@ class Trainer:
             return False
         return True
 
-    # Learning
-
     def _learn(self, collected: Collected, step: int) -> dict[str, float]:
+        """Update the policies that learn at this step. Returns figures about it."""
         groups, version, cut = collected
-        rows = [row for group in groups for row in self._rows_of_group(group, step, version)]
-        scored = [r for group in groups for r in group if r.reward is not None]
-        figures = {
-            "step": float(step),
-            "rollouts": float(len(scored)),
-            "rows": float(len(rows)),
-            "reward": sum(r.reward or 0.0 for r in scored) / max(1, len(scored)),
-            "silent": sum(not rewards_differ(group) for group in groups) / max(1, len(groups)),
-            "guarded": float(sum(bool(r.guarded) for r in scored)),
-            "tokens": float(sum(r.drawn for r in rows)),
-        }
-        if self.course.staleness:
+        rows = [row for group in groups for row in self._rows(group, step, version)]
+        figures = describe_step(groups, rows, step)
+        if self.schedule.staleness:
             figures["stale"] = float(step - version)
-        if self.course.straggler_cut is not None:
+        if self.schedule.straggler_cut is not None:
             figures["cut"] = float(cut)
         trains = self.trains(step)
         for name, learner in self.learners.items():
-            if trains is not None and name not in trains:
-                continue
-            mine = [row for row in rows if row.policy == name and row.token_ids]
-            found = self._learn_one(name, learner, mine, step, version)
-            figures |= {_joined(name, key): value for key, value in found.items()}
+            if trains is None or name in trains:
+                own = [row for row in rows if row.policy == name and row.token_ids]
+                found = self._update(name, learner, own, step, version)
+                figures |= {name_figure(name, key): value for key, value in found.items()}
         return figures
 
-    def _learn_one(self, name: str, learner: Learner, rows: list[Row], step: int, version: int) -> dict[str, float]:
-        """Update one policy with its own rows, drawn by this version but for replayed ones. Returns figures about the
-        step."""
-        objective, figures = learner.objective, dict[str, float]()
-        weights, skipped = self.state.multipliers.get(name, {}), learner.skipped
-        if rows:
-            values = compute_advantages(rows, objective, weights)
-            if values.any() or objective.beta or objective.critic is not None:
-                # Without a correction only a row's own log-probabilities, as of an older version, make up for its age.
-                current = version if learner.correction is not None else step
-                figures |= learner.step(rows, values.tolist(), current, self.rate(step), done=step)
+    def _rows(self, group: list[Rollout], step: int, version: int) -> list[Row]:
+        """The rows of a group of rollouts, with replay."""
+        found, replay = [self.source.rows(rollout, version) for rollout in group], self.state.replay
+        if self.schedule.replay and group:
+            task, draw = group[0].example.id, f"{self.seed}: replay {step}"
+            found, replay[task] = replay_success(
+                group, found, replay.get(task, []), version=version, draw=draw, most=self.schedule.replay
+            )
+        return [row for rows in found for row in rows]
+
+    def _update(self, name: str, learner: Learner, rows: list[Row], step: int, version: int) -> dict[str, float]:
+        """Update one policy with its own rows, drawn by this version but for replayed ones. Returns figures."""
+        objective, figures, skipped = learner.objective, dict[str, float](), learner.skipped
+        multipliers = self.state.multipliers.get(name, {})
+        if (advantages := find_advantages(rows, objective, multipliers)) is not None:
+            # Without a correction only a row's own log-probabilities, as of an older version, make up for its age.
+            current = version if learner.correction is not None else step
+            figures |= learner.step(rows, advantages, current, self.rate(step), done=step)
         if objective.constraints:
-            weights = self.state.multipliers[name] = update_multipliers(weights, rows, objective.constraints)
-            figures |= {f"multiplier_{cost}": value for cost, value in weights.items()}
+            multipliers = self.state.multipliers[name] = update_multipliers(multipliers, rows, objective.constraints)
+            figures |= {f"multiplier_{cost}": value for cost, value in multipliers.items()}
         self.state.kl[name] = 0.9 * self.state.kl.get(name, 0.0) + 0.1 * figures.get("kl", 0.0)
         self.state.skipped[name] = learner.skipped
         if learner.skipped > skipped:
             figures["skipped"] = float(learner.skipped - skipped)
         return figures
 
-    def _rows_of_group(self, group: list[Rollout], step: int, version: int) -> list[Row]:
-        """The rows of a group. In a group that nearly fails, a stored success replaces the first rollout (ARPO). Its
-        tokens keep the log-probabilities of their sampling, so that the ratio corrects for their age."""
-        made = [self.source.rows(rollout, version) for rollout in group]
-        if not self.course.replay or not group:
-            return [row for rows in made for row in rows]
-        rewards = [r.reward or 0.0 for r in group]
-        stored = self.state.replay.setdefault(group[0].example.id, [])
-        mean = sum(rewards) / len(rewards)
-        if stored and mean < 0.2 and max(rewards) - min(rewards) < 0.1:
-            chosen = random.Random(f"{self.seed}: replay {step}").choice(stored)
-            made[0] = [Row.from_dict({**row, "rollout": group[0].replica}) for row in chosen]
-        for rollout, rows in zip(group, made, strict=True):
-            if (rollout.reward or 0.0) > 0.1 and rows and all(row.version == version for row in rows):
-                stored.append([row.as_dict() for row in rows])
-        del stored[: -self.course.replay]
-        return [row for rows in made for row in rows]
-
     def _alarmed(self, figures: dict[str, float], step: int) -> bool:
         """Check for signs of collapse and react to them. Returns True if training should end."""
-        found = [what for name in self.learners for what in self._signs(name, figures)]
+        found = [alarm for name in self.learners for alarm in find_alarms(figures, name)]
         if not found:
             return False
         self.log(f"alarm at step {step + 1}: {'; '.join(found)}", **figures)
-        if self.course.on_alarm == "rollback" and self.best_weights:
+        if self.schedule.on_alarm == "rollback" and self.best_weights:
             for name, learner in self.learners.items():
                 learner.go_back(self.best_weights[name])
             self.log(f"step {step + 1}: back to the best weights")
-        return self.course.on_alarm == "stop"
-
-    def _signs(self, name: str, figures: Mapping[str, float]) -> list[str]:
-        (low, high), of = self.course.entropy, f" of {name}" if name else ""
-        keys = ("entropy", "kl", "off_policy_gap", "off_policy_kl")
-        entropy, kl, gap, apart = (figures.get(_joined(name, key)) for key in keys)
-        found = []
-        if entropy is not None and not low <= entropy <= high:
-            found.append(f"entropy{of} {entropy:.3g} outside {low:g} to {high:g}")
-        if kl is not None and not kl <= self.course.kl:
-            found.append(f"divergence{of} {kl:.3g} above {self.course.kl:g}")
-        if gap is not None and not gap <= self.course.off_policy_gap:
-            found.append(f"log-probabilities{of} of sampling and training differ by {gap:.3g} on average")
-        if apart is not None and not apart <= self.course.off_policy_kl:
-            found.append(f"divergence of sampling{of} from training {apart:.3g} above {self.course.off_policy_kl:g}")
-        return found
+        return self.schedule.on_alarm == "stop"
 
     # Candidates and checkpoints
 
-    async def _offer(self) -> None:
+    async def _submit(self) -> None:
         """Let the study evaluate the weights."""
         if not self.source.has_candidates:
             return
         key = str(self.state.step)
-        self._offered.add(self.state.step)
+        self._submitted.add(self.state.step)
         folders = await asyncio.to_thread(self._write)
-        self.state.offered[key] = {name: folder.name for name, folder in folders.items()}
-        score = await self.source.offer(folders, self.state.step, current=True)
+        self.state.submitted[key] = {name: folder.name for name, folder in folders.items()}
+        score = await self.source.submit(folders, self.state.step, current=True)
         if score is None:
             self.state.unscored.append(key)
             return
         self.state.scores[key] = score
         if score > self.state.best:
             self.state.best, self.state.stale = score, 0
-            if self.course.on_alarm == "rollback":  # nothing else reads them
+            if self.schedule.on_alarm == "rollback":  # nothing else reads them
                 self.best_weights = {name: learner.snapshot() for name, learner in self.learners.items()}
         else:
             self.state.stale += 1
         self._reset_reference()
-        if self.course.keep and self.source.remembers:
-            offered = {step: folders.values() for step, folders in self.state.offered.items()}
-            for name in list_losers(offered, self.state.scores, self.course.keep):
+        if self.schedule.keep and self.source.remembers:
+            submitted = {step: folders.values() for step, folders in self.state.submitted.items()}
+            for name in list_losers(submitted, self.state.scores, self.schedule.keep):
                 await asyncio.to_thread(drop_weights, self.weights / name, self.folder.name)
 
-    async def _offer_again(self, key: str, state: Mapping[str, Any]) -> None:
+    async def _resubmit(self, key: str, state: Mapping[str, Any]) -> None:
         """Let the study know a candidate of an earlier process. Its evaluation is stored, or else in the journal."""
-        known = state["offered"].get(key)
+        known = state["submitted"].get(key)
         if known is None:
             return
-        self._offered.add(int(key))
+        self._submitted.add(int(key))
         if key in state["unscored"]:
             return
         if not all(map(is_digest, known.values())):
@@ -291,7 +269,7 @@ class Trainer:
             return
         if gone := [folder for folder in folders.values() if not folder.exists()]:
             raise StoreError(f"the weights {gone[0]} of this run are gone; start a new run")
-        await self.source.offer(folders, int(key), current=False)
+        await self.source.submit(folders, int(key), current=False)
 
     def _write(self) -> dict[str, Path]:
         """Write the weights of all policies."""
@@ -302,10 +280,10 @@ class Trainer:
 
     def _reset_reference(self) -> None:
         """ProRL: a policy that stalls, or has moved far, becomes its own reference, with a fresh optimizer."""
-        c, s = self.course, self.state
+        c, s = self.schedule, self.state
         due, kl = c.reset_after and s.step - s.last_reset >= c.reset_after, max(s.kl.values(), default=0.0)
-        if due and (s.stale >= c.reset_patience or kl > c.reset_kl):
-            why = f"{s.stale} candidates without a gain" if s.stale >= c.reset_patience else f"divergence {kl:.3g}"
+        if due and (s.stale >= RESET_PATIENCE or kl > RESET_KL):
+            why = f"{s.stale} candidates without a gain" if s.stale >= RESET_PATIENCE else f"divergence {kl:.3g}"
             s.last_reset, s.stale, s.kl = s.step, 0, {}
             for learner in self.learners.values():
                 learner.reset_reference()
@@ -320,28 +298,23 @@ class Trainer:
 
     def _write_checkpoint(self, state: Mapping[str, Any]) -> None:
         tensors = {
-            _joined(name, part): found
+            name_figure(name, part): found
             for name, learner in self.learners.items()
             for part, found in learner.tensors().items()
         }
-        tensors |= {_joined(name, "best"): weights for name, weights in self.best_weights.items()}
+        tensors |= {name_figure(name, "best"): weights for name, weights in self.best_weights.items()}
         write_checkpoint(self.folder, self.state.step, tensors, state)
 
     def _load(self, tensors: dict[str, Weights], saved: dict[str, Any]) -> None:
         self.state = self.collector.state = State(**saved["state"])
         for name, learner in self.learners.items():
-            parts = {part: tensors[_joined(name, part)] for part in PARTS if _joined(name, part) in tensors}
+            parts = {part: tensors[name_figure(name, part)] for part in PARTS if name_figure(name, part) in tensors}
             learner.load(parts)
             learner.skipped = self.state.skipped.get(name, 0)
-            if "best" in parts and self.course.on_alarm == "rollback":
+            if "best" in parts and self.schedule.on_alarm == "rollback":
                 self.best_weights[name] = parts["best"]
         version, numbers, gauss = self.state.rng
         self.rng.setstate((version, tuple(numbers), gauss))
-
-
-def _joined(policy: str, name: str) -> str:
-    """The name of a policy's figure or tensor; a single policy adds no prefix."""
-    return f"{policy}.{name}" if policy else name
 
 
 def _plain(state: tuple[Any, ...]) -> list[Any]:

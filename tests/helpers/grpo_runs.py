@@ -67,7 +67,7 @@ def write(
 
 
 SMALL = {
-    "course": {"steps": 4, "tasks": 4, "rollouts": 4, "evaluate_every": 2, "save_every": 1},
+    "schedule": {"steps": 4, "tasks": 4, "rollouts": 4, "evaluate_every": 2, "save_every": 1},
     "learning": {"rate": 1e-3},
 }
 

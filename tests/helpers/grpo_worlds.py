@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 from tests.helpers.tiny_lm import save
@@ -16,13 +17,14 @@ from workbench.study import Result
 from workbench.task import Example
 from workbench.workflow import CallRecord, Span, Trace
 from workbench_training.model.policy import Policy
-from workbench_training.objective import Objective, make_objective
+from workbench_training.objective import Objective
+from workbench_training.presets import make_objective
 from workbench_training.rewards import Rollout
 from workbench_training.rollouts.rollout_source import RolloutSource
 from workbench_training.rollouts.token_rows import Row, build_rows
 from workbench_training.scale.distributed import learner_for
 from workbench_training.serving.policy_lm import LocalEngine
-from workbench_training.settings import Course, Learning
+from workbench_training.settings import Learning, TrainingSchedule
 from workbench_training.trainer import Trainer
 
 torch.set_num_threads(1)  # tiny models are slower with more, and tests share the cores
@@ -48,9 +50,9 @@ class TextSource(RolloutSource):
 
     def __init__(self, engine: LocalEngine, reward: Reward, max_tokens: int = 8, seed: int = 0):
         self.engine, self.reward, self.max_tokens, self.seed = engine, reward, max_tokens, seed
-        self.steps_left, self.drawn, self.offers = 10**9, list[tuple[int, str]](), list[tuple[int, Path]]()
+        self.steps_left, self.drawn, self.submissions = 10**9, list[tuple[int, str]](), list[tuple[int, Path]]()
 
-    async def rollouts(self, tasks: Sequence[Example], course: Course, step: int) -> list[list[Rollout]]:
+    async def rollouts(self, tasks: Sequence[Example], schedule: TrainingSchedule, step: int) -> list[list[Rollout]]:
         async def one(task: Example, k: int) -> Rollout:
             request = Request(
                 ({"role": "user", "content": task["text"]},), 1.0, self.max_tokens, replica=k + 1000 * self.seed
@@ -61,7 +63,7 @@ class TextSource(RolloutSource):
             trace = Trace(task.id, [Span("n", "N", {}, calls=[call])])
             return Rollout(task, Result(task, 0.0, trace=trace), k, self.reward(response.text))
 
-        return [list(await asyncio.gather(*(one(task, k) for k in range(course.rollouts)))) for task in tasks]
+        return [list(await asyncio.gather(*(one(task, k) for k in range(schedule.rollouts)))) for task in tasks]
 
     def rows(self, rollout: Rollout, version: int) -> list[Row]:
         assert rollout.result.trace is not None
@@ -76,12 +78,12 @@ class TextSource(RolloutSource):
     def limit(self, tokens: Mapping[str, int]) -> None:
         self.engine.conversations.limit = tokens.get("")
 
-    def affords(self, course: Course, step: int) -> bool:
+    def affords(self, schedule: TrainingSchedule, step: int) -> bool:
         self.steps_left -= 1
         return self.steps_left >= 0
 
-    async def offer(self, folders: Mapping[str, Path], step: int, *, current: bool) -> float | None:
-        self.offers.append((step, folders[""]))
+    async def submit(self, folders: Mapping[str, Path], step: int, *, current: bool) -> float | None:
+        self.submissions.append((step, folders[""]))
         return 0.0
 
 
@@ -94,20 +96,21 @@ def bandit(
     rate: float = 3e-3,
     tasks: int = 4,
     objective: Objective | None = None,
-    course: dict[str, Any] | None = None,
+    schedule: dict[str, Any] | None = None,
     crash: int | None = None,
-    checkpoints: str = "course",
+    checkpoints: str = "schedule",
     affords: int = 10**9,
     texts: str = "abcd",
     learning: dict[str, Any] | None = None,
     world: type[TextSource] = TextSource,
     sampler: Callable[[Policy], Generator] = lambda policy: policy.generator,
     engine_of: Callable[[Policy], LocalEngine] | None = None,
+    constants: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> Trainer:
     """Train a tiny model. crash: stop at this step, as a kill would. affords: steps within the budget. sampler:
-    what draws, by default the policy itself. engine_of: makes the engine, in place of one with the sampler. more:
-    further arguments of the trainer."""
+    what draws, by default the policy itself. engine_of: makes the engine, in place of one with the sampler. constants:
+    of training, by module and name. more: further arguments of the trainer."""
     base = folder / f"base{seed}"
     if not base.exists():
         save(base, seed)
@@ -118,8 +121,8 @@ def bandit(
     learner = learner_for(
         policy, objective or make_objective("grpo"), Learning.model_validate({"rate": rate, **(learning or {})})
     )
-    settings = Course.model_validate(
-        {"steps": steps, "tasks": tasks, "rollouts": 8, "evaluate_every": 1000, "save_every": 1000, **(course or {})}
+    settings = TrainingSchedule.model_validate(
+        {"steps": steps, "tasks": tasks, "rollouts": 8, "evaluate_every": 1000, "save_every": 1000, **(schedule or {})}
     )
     told: list[str] = []
 
@@ -148,7 +151,10 @@ def bandit(
         finally:
             await engine.aclose()
 
-    asyncio.run(run())
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (constants or {}).items():
+            patch.setattr(f"workbench_training.{name}", value)
+        asyncio.run(run())
     return trainer
 
 

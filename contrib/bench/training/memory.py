@@ -29,7 +29,7 @@ from tests.helpers.tiny_lm import save
 from workbench_training.learner import Learner
 from workbench_training.model.memory_count import GIB, PolicyShape, count_memory
 from workbench_training.model.policy import Policy
-from workbench_training.objective import make_objective
+from workbench_training.presets import make_objective
 from workbench_training.rollouts.token_rows import Row
 from workbench_training.settings import Learning, Lora
 

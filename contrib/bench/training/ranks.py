@@ -32,7 +32,7 @@ def count(place: Path, lengths: list[list[int]], continuous: bool) -> None:
 
     from workbench.kit.lms import Generator, Row
     from workbench_training.model.policy import Policy
-    from workbench_training.objective import make_objective
+    from workbench_training.presets import make_objective
     from workbench_training.scale import distributed
     from workbench_training.scale.drawing import SpreadEngine
     from workbench_training.serving.policy_lm import LocalEngine

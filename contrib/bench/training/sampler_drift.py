@@ -34,7 +34,8 @@ from workbench_nano.provider import WEIGHTS
 from workbench_training.correction import Drift, compute_log_ratio, measure_gap
 from workbench_training.model.logprobs import log_probabilities
 from workbench_training.model.policy import Policy
-from workbench_training.objective import Correction, make_objective
+from workbench_training.objective import Correction
+from workbench_training.presets import make_objective
 from workbench_training.rollouts.token_rows import Row, collate
 
 TICKETS = Path(__file__).parents[3] / "workflows/data/tickets.jsonl"

@@ -67,7 +67,7 @@ def weights_of(report: Report) -> Any:
 
 
 def written(folder: Path) -> list[str]:
-    """Names of all weights that were offered."""
+    """Names of all weights that were submitted."""
     return sorted(p.name for p in (folder / "run-weights").glob("[0-9a-f]" * 16))
 
 
@@ -81,13 +81,13 @@ def measure(work: Path, seed: int, data: Path | None, steps: int | None) -> dict
     start = run(work / "start", spec, sft)
     spec["lm"] = start["lm"]
     if steps is not None:
-        grpo["grpo"]["course"]["steps"] = steps
+        grpo["grpo"]["schedule"]["steps"] = steps
     found = {"seed": seed, "start": start, "grpo": run(work / "grpo", spec, grpo)}
-    (part,), course = grpo["grpo"]["rewards"], grpo["grpo"]["course"]
+    (part,), schedule = grpo["grpo"]["rewards"], grpo["grpo"]["schedule"]
     nothing = {
         **grpo["grpo"],
         "rewards": [{**part, "weight": 0.0}],
-        "course": {**course, "steps": CONTROL_STEPS, "evaluate_every": CONTROL_STEPS},
+        "schedule": {**schedule, "steps": CONTROL_STEPS, "evaluate_every": CONTROL_STEPS},
     }
     return found | {"control": run(work / "control", spec, {"grpo": nothing})}
 

@@ -265,17 +265,17 @@ def one(task: str, options: argparse.Namespace, seed: int) -> dict[str, Any]:
     learning = {"rate": options.rate}
     start = train(folder, spec, base, "sft", {"sft": {"source": "labels", "epochs": 1, "learning": {"rate": 2e-5}}})
     rewards = [{"kind": "metric"}] if task == "gsm8k" else [{"kind": "tool_n1", "target": "calls"}]
-    course = {
+    schedule = {
         "steps": ENDLESS if options.minutes else sizes.steps,
         "tasks": sizes.tasks,
         "rollouts": sizes.rollouts,
         "evaluate_every": max(1, sizes.steps // 5),
     }
-    course |= {"reset_after": max(1, sizes.steps // 20), "reset_patience": 1} if options.resets else {}
+    schedule |= {"reset_after": max(1, sizes.steps // 20)} if options.resets else {}
     grpo = {
         "algorithm": "prorl" if options.resets else "grpo",
         "rewards": rewards,
-        "course": course,
+        "schedule": schedule,
         "learning": learning,
     }
     grpo |= {"server": {"memory": options.memory}} if options.vllm else {}

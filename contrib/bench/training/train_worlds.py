@@ -15,11 +15,7 @@ door: a corridor of four places, the key at one end and the door at the other. S
 ones to the right; 1 for coming to the door with the key, else 0. States recur, so moves can be compared in the same
 state (gigpo), not only whole walks (grpo).
 
-subgoals: the same corridor, where the prompt names the subgoal in place of the key, and each of the two earns 0.5. Here
-values of tokens learn from what the whole walk earns later (poad), or from what each subgoal earns, with a reference
-that is asked for the goal (vsc_rl).
-
-Elsewhere, too, values of states replace comparisons: of tokens (ppo, poad; turns have one token), of turns (archer).
+Values of states replace comparisons: of tokens (ppo, poad; turns have one token), of turns (archer).
 Their critics have narrow heads and a rate for tiny models; archer trains its critic alone for 5 steps, in place of 20.
 """
 
@@ -46,13 +42,13 @@ from workbench.study import Result
 from workbench.task import Example
 from workbench.workflow import CallRecord, Span, Trace
 from workbench_training.model.policy import Policy
-from workbench_training.objective import PRESETS, make_objective
+from workbench_training.presets import PRESETS, make_objective
 from workbench_training.rewards import Rollout
 from workbench_training.rollouts.rollout_source import RolloutSource
 from workbench_training.rollouts.token_rows import Row, build_rows
 from workbench_training.scale.distributed import learner_for
 from workbench_training.serving.policy_lm import LocalEngine
-from workbench_training.settings import Course, Learning, Lora
+from workbench_training.settings import Learning, Lora, TrainingSchedule
 from workbench_training.trainer import Trainer
 
 
@@ -75,14 +71,14 @@ class World(RolloutSource):
     async def play(self, task: str, replica: int) -> tuple[list[Span], dict[str, float], bool]:
         raise NotImplementedError
 
-    async def rollouts(self, tasks: Sequence[Example], course: Course, step: int) -> list[list[Rollout]]:
+    async def rollouts(self, tasks: Sequence[Example], schedule: TrainingSchedule, step: int) -> list[list[Rollout]]:
         async def one(task: Example, k: int) -> Rollout:
             spans, rewards, won = await self.play(task["text"], k)
             made = Rollout(task, Result(task, float(won), trace=Trace(task.id, spans)), k, sum(rewards.values()))
             self.rewards[id(made)] = rewards
             return made
 
-        groups = [list(await asyncio.gather(*(one(t, k) for k in range(course.rollouts)))) for t in tasks]
+        groups = [list(await asyncio.gather(*(one(t, k) for k in range(schedule.rollouts)))) for t in tasks]
         self.success.append(statistics.mean(r.result.score or 0.0 for group in groups for r in group))
         return groups
 
@@ -101,10 +97,10 @@ class World(RolloutSource):
         )
         return rows if "" in self.engines else [replace(row, policy=row.agent) for row in rows]
 
-    def affords(self, course: Course, step: int) -> bool:
+    def affords(self, schedule: TrainingSchedule, step: int) -> bool:
         return True
 
-    async def offer(self, folders: Mapping[str, Path], step: int, *, current: bool) -> float | None:
+    async def submit(self, folders: Mapping[str, Path], step: int, *, current: bool) -> float | None:
         return None
 
 
@@ -147,28 +143,9 @@ class Door(World):
         return {"walker": float(opened)}
 
 
-class Subgoals(Door):
-    """`n` asks for the key, `k` for the door; the reference is asked for `g`, both."""
-
-    def passed(self, span: Span, found: bool, opened: bool) -> None:
-        span.calls[0].earned = 0.5 * (found + opened)
-
-    def earned(self, key: bool, opened: bool) -> dict[str, float]:
-        return {"walker": 0.5 * (key + opened)}
-
-    def rows(self, rollout: Rollout, step: int) -> list[Row]:
-        assert rollout.result.trace is not None
-        goal, *subgoals = self.engines[""].generator.tokenizer.convert_tokens_to_ids(["g", "n", "k"])
-        found = []
-        for row, walked in zip(super().rows(rollout, step), rollout.result.trace.spans, strict=True):
-            asked = tuple(goal if token in subgoals else token for token in row.prompt_ids)
-            found.append(replace(row, step_reward=walked.calls[0].earned, reference_ids=asked))
-        return found
-
-
 CRITIC = {"rate": 3e-3, "widths": (64,)}
 CRITICS: dict[str, dict[str, Any]] = {
-    **dict.fromkeys(("ppo", "poad", "vsc_rl"), CRITIC),
+    **dict.fromkeys(("ppo", "poad"), CRITIC),
     "archer": {**CRITIC, "warmup": 5},
 }
 
@@ -179,7 +156,6 @@ WORLDS: dict[str, tuple[type[World], tuple[str, ...], dict[str, Any]]] = {
         {"steps": 60, "tasks": 4, "rollouts": 16},
     ),
     "door": (Door, ("grpo", "gigpo", "ppo", "poad", "archer"), {"steps": 40, "tasks": 1, "rollouts": 32}),
-    "subgoals": (Subgoals, ("grpo", "gigpo", "poad", "vsc_rl"), {"steps": 40, "tasks": 1, "rollouts": 32}),
 }
 
 
@@ -187,8 +163,8 @@ def train(
     world: str, algorithm: str, seed: int, rate: float, *, steps: int = 0, lora: Lora | None = None
 ) -> list[float]:
     """Success in each step. steps: in place of the world's; lora: for `policies`, adapters on one base."""
-    made, _, course = WORLDS[world]
-    course = {**course, **({"steps": steps} if steps else {})}
+    made, _, schedule = WORLDS[world]
+    schedule = {**schedule, **({"steps": steps} if steps else {})}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         base, several = str(save(folder / "base", seed)), algorithm in ("policies", "swapped")
@@ -205,7 +181,7 @@ def train(
         learned = PRESETS[algorithm].learning if algorithm in CRITICS else {}
         learning = Learning.model_validate({"rate": rate, **learned})
         learners = {name: learner_for(policy, objective, learning) for name, policy in policies.items()}
-        settings = Course.model_validate({**course, "evaluate_every": 10_000, "save_every": 10_000})
+        settings = TrainingSchedule.model_validate({**schedule, "evaluate_every": 10_000, "save_every": 10_000})
         tasks = [Example(t, {"text": t}) for t in made.tasks]
 
         def at(version: int) -> None:
@@ -213,7 +189,7 @@ def train(
                 engine.at(version)
 
         trainer = Trainer(
-            learners, source, tasks, settings, folder / "course", weights=folder / "weights", seed=seed, at=at
+            learners, source, tasks, settings, folder / "schedule", weights=folder / "weights", seed=seed, at=at
         )
 
         async def run() -> None:

@@ -187,7 +187,7 @@ def ours(
         "optimize": [
             {
                 "grpo": {
-                    "course": {
+                    "schedule": {
                         "steps": steps,
                         "tasks": case.tasks,
                         "rollouts": ROLLOUTS,

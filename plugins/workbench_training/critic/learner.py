@@ -6,28 +6,23 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from workbench.errors import PluginError
-from workbench_training.critic.token_critic import TokenCritic
-from workbench_training.critic.turn_critic import TurnCritic
 from workbench_training.critic.value_learner import ValueLearner
+from workbench_training.extension import load
 from workbench_training.learner import Learner
 from workbench_training.model.policy import Policy, Weights
-from workbench_training.objective import Objective
+from workbench_training.objective import Objective, critic_kinds
 from workbench_training.rollouts.token_rows import Batch, Row
 from workbench_training.settings import Learning
 
-KINDS: Mapping[str, type[ValueLearner]] = {"token": TokenCritic, "turn": TurnCritic}
-
 
 class CriticLearner(Learner):
-    """Values of states in place of comparisons within groups: PPO, POAD, ArCHer."""
+    """Values of states in place of comparisons within groups, as in PPO."""
 
     def __init__(self, policy: Policy, objective: Objective, learning: Learning):
         assert objective.critic is not None
         super().__init__(policy, objective, learning)
-        self.critic = KINDS[objective.critic.of](
-            policy, objective.critic, learning, subgoals=objective.subgoals is not None
-        )
+        kind: type[ValueLearner] = load(critic_kinds()[objective.critic.of].address)
+        self.critic = kind(policy, objective.critic, learning)
 
     def step(
         self,
@@ -37,14 +32,7 @@ class CriticLearner(Learner):
         rate: float | None = None,
         done: int | None = None,
     ) -> dict[str, float]:
-        """As of a Learner. advantages: not used, since the critic gives them. Raises PluginError where no prompt has a
-        subgoal."""
-        goals = self.objective.subgoals
-        if goals is not None and all(row.reference_ids is None for row in rows):
-            raise PluginError(
-                f"no prompt of this step has a message with `{goals.pattern}`: write a pattern that finds subgoals as "
-                "`objective: {subgoals: {pattern: ...}}`, or another algorithm"
-            )
+        """As of a Learner. advantages: not used, since the critic gives them."""
         self.critic.start_step(rows)
         if self.critic.steps > self.critic.settings.warmup:
             found = super().step(rows, advantages, version, rate, done)

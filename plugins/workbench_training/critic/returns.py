@@ -35,13 +35,10 @@ class Trajectory:
     rewards: Array
 
 
-def split_trajectories(rows: Sequence[Row], *, subgoals: bool = False) -> list[Trajectory]:
+def split_trajectories(rows: Sequence[Row]) -> list[Trajectory]:
     """The trajectories of rows that were scored; rows of others are in none.
 
     A turn earns its row's `step_reward`. In a rollout without any, an agent's last token earns its reward.
-
-    subgoals: a trajectory ends with each turn that earns, so that nothing later counts for what led there (Wu et al.,
-    arXiv 2502.07949).
     """
     stepped = {_rollout_of(row) for row in rows if row.step_reward is not None}
     members: dict[tuple[Any, str], list[int]] = defaultdict(list)
@@ -49,11 +46,10 @@ def split_trajectories(rows: Sequence[Row], *, subgoals: bool = False) -> list[T
         if row.drawn and row.reward is not None and math.isfinite(row.reward):
             rollout = _rollout_of(row)
             members[rollout, "" if rollout in stepped else row.agent].append(i)
-    found = [
+    return [
         _join(rows, sorted(mine, key=lambda i: rows[i].turn), rollout in stepped)
         for (rollout, _), mine in members.items()
     ]
-    return [part for t in found for part in _split_subgoals(t)] if subgoals else found
 
 
 def _rollout_of(row: Row) -> tuple[str, int, int]:
@@ -77,14 +73,8 @@ def _join(rows: Sequence[Row], order: Sequence[int], stepped: bool) -> Trajector
     return Trajectory(*(np.concatenate(parts) for parts in (which, places, ends, rewards)))
 
 
-def _split_subgoals(whole: Trajectory) -> list[Trajectory]:
-    reached = np.flatnonzero(whole.ends & (whole.rewards != 0.0)) + 1
-    parts = (np.split(values, reached) for values in (whole.rows, whole.places, whole.ends, whole.rewards))
-    return [Trajectory(*part) for part in zip(*parts, strict=True) if len(part[0])]
-
-
 def compute_gae(
-    rewards: Array, values: Array, ends: np.ndarray[Any, np.dtype[np.bool_]], *, gamma: float, within: float, lam: float
+    rewards: Array, values: Array, ends: np.ndarray[Any, np.dtype[np.bool_]], *, gamma: float, lam: float
 ) -> tuple[Array, Array]:
     """(advantages, returns) of a trajectory's tokens, by generalized advantage estimation (Schulman et al., arXiv
     1506.02438).
@@ -92,14 +82,13 @@ def compute_gae(
     Args:
         rewards, values: (tokens,); values are those of the states before the tokens.
         ends: (tokens,), whether a turn ends with the token.
-        gamma: discount from a turn to the next.
-        within: discount from a token to the next of its turn. With 1, as in POAD (Wen et al., arXiv 2405.15821), how
-            long a turn is does not change what it is worth; with `gamma` it is PPO over tokens.
+        gamma: discount from a turn to the next. Tokens of one turn are not discounted, so that its length does not
+            change what it is worth.
         lam: decay of the estimate over tokens; at the end of a turn it is multiplied by gamma, too.
     """
     advantages, later, following = np.zeros(len(values)), 0.0, 0.0
     for t in reversed(range(len(values))):
-        discount = gamma if ends[t] else within
+        discount = gamma if ends[t] else 1.0
         error = rewards[t] + discount * following - values[t]
         later = advantages[t] = error + discount * lam * later
         following = values[t]
@@ -136,12 +125,6 @@ def gather_turns(trajectories: Sequence[Trajectory]) -> Turns:
         final=np.isin(last, finals),
         lengths=last - first + 1,
     )
-
-
-def compute_turn_targets(turns: Turns, values: Array, gamma: float) -> Array:
-    """What the worth of each turn should be: its reward, and the discounted value of the next state (Zhou et al., arXiv
-    2402.19446, section 3.1). values: (turns,), of the states before them; nothing follows the final one."""
-    return turns.rewards + gamma * np.where(turns.final, 0.0, np.roll(values, -1))
 
 
 def normalise(values: Array, eps: float = 1e-8) -> Array:

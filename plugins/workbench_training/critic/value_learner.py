@@ -14,7 +14,7 @@ import torch
 from workbench_training.critic.returns import Array, Trajectory, gather_turns, split_trajectories
 from workbench_training.critic.value_model import ValueModel
 from workbench_training.model.policy import Policy, Weights
-from workbench_training.objective import HEADS, Critic
+from workbench_training.objective import Critic, critic_kinds
 from workbench_training.rollouts.token_rows import Row
 from workbench_training.settings import Learning
 
@@ -35,11 +35,9 @@ class _Marked:
 class ValueLearner(ABC):
     """AdamW on a model of values. One step: `start_step`, `compute_advantages`, the policy's update, `end_step`."""
 
-    def __init__(self, policy: Policy, settings: Critic, learning: Learning, *, subgoals: bool = False):
-        """subgoals: see `split_trajectories`."""
-        self.subgoals = subgoals
+    def __init__(self, policy: Policy, settings: Critic, learning: Learning):
         self.policy, self.settings, self.learning, self.steps = policy, settings, learning, 0
-        self.model = ValueModel(policy, HEADS[settings.of], settings.widths, settings.model)
+        self.model = ValueModel(policy, critic_kinds()[settings.of].heads, settings.widths, settings.model)
         self.optimizer = torch.optim.AdamW(self.model.trained.values(), lr=settings.rate, weight_decay=0.0)
         self.figures: dict[str, float] = {}
         # By the identity of rows, in one step.
@@ -68,7 +66,7 @@ class ValueLearner(ABC):
 
     def trajectories(self, rows: Sequence[Row]) -> list[Trajectory]:
         if id(rows) not in self._split:
-            self._split[id(rows)] = rows, split_trajectories(rows, subgoals=self.subgoals)
+            self._split[id(rows)] = rows, split_trajectories(rows)
         return self._split[id(rows)][1]
 
     def read(self, rows: Sequence[Row], marks: str, *heads: str) -> list[Array]:
@@ -170,7 +168,7 @@ class ValueLearner(ABC):
         self.optimizer.load_state_dict({"state": state, "param_groups": groups})
 
     def record(self) -> dict[str, Any]:
-        """What a checkpoint holds besides weights, as JSON."""
+        """The state besides weights, as JSON for a checkpoint."""
         return {"steps": self.steps}
 
     def restore_record(self, record: Mapping[str, Any]) -> None:

@@ -22,6 +22,7 @@ from workbench.task import Example, Task, dump_yaml
 from workbench.workflow import NodeKind, Workflow, task_lm
 from workbench_training.grpo import GRPO
 from workbench_training.objective import Objective
+from workbench_training.settings import BETAS, WEIGHT_DECAY
 
 _AGGREGATE = {"sequence": "seq-mean-token-mean", "token": "token-mean"}
 _KL = {"k1": "kl", "k2": "mse", "k3": "low_var_kl"}
@@ -172,14 +173,14 @@ def _rewards(task: Task, settings: GRPO, node: NodeKind) -> list[dict[str, Any]]
     """The parts of the reward as a cluster computes them, the workflow's metric by its rule. Raises SpecError."""
     if settings.guards.duplicates != "keep":
         raise SpecError(
-            "verl scores each answer by itself, so it cannot be told the guard against duplicates",
+            "verl scores each answer by itself, so it has no place for the guard against duplicates",
             hint="Write guards: {duplicates: keep}.",
         )
     found = []
     for part in settings.rewards:
         if part.kind not in ("metric", "tool_n1", "exact_match") or part.field:
             raise SpecError(
-                f"verl cannot be told the reward {part.kind}{' of a field' if part.field else ''}",
+                f"verl has no place for the reward {part.kind}{' of a field' if part.field else ''}",
                 hint="Give grpo `rewards` of tool_n1 or exact_match, of the whole answer.",
             )
         found.append(part.model_dump() | (_metric(task, node) if part.kind == "metric" else {}))
@@ -190,7 +191,7 @@ def _metric(task: Task, node: NodeKind) -> dict[str, str]:
     """The rule and the target of the workflow's metric."""
     name, hint = str(task.spec.metrics[0]).partition("(")[0], "Give grpo `rewards` of tool_n1 or exact_match."
     if name not in ("tool_n1", "exact_match"):
-        raise SpecError(f"verl cannot be told the metric {name}", hint=hint)
+        raise SpecError(f"verl has no place for the metric {name}", hint=hint)
     field = str(getattr(task.metric, "field", "label"))
     target = str(getattr(task.metric, "target", field))
     rights = [e[target] for e in (*task.dataset.train, *task.dataset.val)] if name == "exact_match" else []
@@ -276,7 +277,7 @@ def verl_settings(
     settings: GRPO, objective: Objective, weights: str, folder: Path, prompt_tokens: int, longest: int, name: str
 ) -> dict[str, Any]:
     """verl's settings for ours. Raises SpecError for what verl's losses do not have."""
-    course, learning, mode = settings.resolve_course(), settings.resolve_learning(), _loss_mode(settings, objective)
+    schedule, learning, mode = settings.resolve_schedule(), settings.resolve_learning(), _loss_mode(settings, objective)
     model: dict[str, Any] = {"path": weights}
     if settings.lora:
         model |= {"lora_rank": settings.lora.rank, "lora_alpha": settings.lora.alpha, "target_modules": "all-linear"}
@@ -286,7 +287,7 @@ def verl_settings(
         "data": {
             "train_files": str(folder / "train.parquet"),
             "val_files": str(folder / "val.parquet"),
-            "train_batch_size": course.tasks,
+            "train_batch_size": schedule.tasks,
             "max_prompt_length": -(-prompt_tokens // 64) * 64 or 64,
             "max_response_length": longest,
             "truncation": "error",
@@ -296,7 +297,7 @@ def verl_settings(
             "actor": _actor_settings(settings, objective, mode),
             "rollout": {
                 "name": "vllm",
-                "n": course.rollouts,
+                "n": schedule.rollouts,
                 "temperature": learning.temperature,
                 "tensor_model_parallel_size": 1,
                 "log_prob_use_dynamic_bsz": True,
@@ -310,9 +311,9 @@ def verl_settings(
         },
         "custom_reward_function": {"path": str(folder / "workbench_verl.py"), "name": "compute_score"},
         "trainer": {
-            "total_training_steps": course.steps,
-            "test_freq": course.evaluate_every,
-            "save_freq": course.save_every,
+            "total_training_steps": schedule.steps,
+            "test_freq": schedule.evaluate_every,
+            "save_freq": schedule.save_every,
             "logger": ["console"],
             "nnodes": 1,
             "n_gpus_per_node": 1,
@@ -332,24 +333,23 @@ def _loss_mode(settings: GRPO, objective: Objective) -> str:
             f"verl has no loss for the algorithm {settings.algorithm} as it is set",
             hint="Take grpo, dapo, lite_ppo, gspo or cispo.",
         )
-    course = settings.resolve_course()
+    schedule = settings.resolve_schedule()
     lost = [
         name
         for name, there in (
             ("a divergence in the reward", objective.beta and objective.kl_place == "reward"),
-            ("a divergence times the ratio", objective.beta and objective.kl_corrected),
             ("a cap of the ratio `delta` beside this loss", objective.delta is not None and mode == "gspo"),
-            ("resets of the reference", course.reset_after),
-            ("dynamic_sampling", course.dynamic_sampling),
-            ("replay", course.replay),
-            ("staleness", course.staleness),
-            ("straggler_cut", course.straggler_cut),
-            ("a growing horizon", course.horizon),
-            ("a curriculum", course.curriculum),
+            ("resets of the reference", schedule.reset_after),
+            ("dynamic_sampling", schedule.dynamic_sampling),
+            ("replay", schedule.replay),
+            ("staleness", schedule.staleness),
+            ("straggler_cut", schedule.straggler_cut),
+            ("a growing horizon", schedule.horizon),
+            ("a curriculum", schedule.curriculum),
             ("stages", settings.stages),
-            ("schedules", settings.schedules),
+            ("ramps", settings.ramps),
             ("policies", settings.policies),
-            (f"`on_alarm: {course.on_alarm}`", course.on_alarm != "tell"),
+            (f"`on_alarm: {schedule.on_alarm}`", schedule.on_alarm != "tell"),
         )
         if there
     ]
@@ -357,21 +357,21 @@ def _loss_mode(settings: GRPO, objective: Objective) -> str:
         raise SpecError(
             f"verl's settings have no place for {', '.join(lost)}",
             hint="Leave them out to export the rest; what the algorithm itself sets is left out by a 0, as in "
-            "course: {dynamic_sampling: 0}.",
+            "schedule: {dynamic_sampling: 0}.",
         )
     return mode
 
 
 def _actor_settings(settings: GRPO, objective: Objective, mode: str) -> dict[str, Any]:
-    course, learning = settings.resolve_course(), settings.resolve_learning()
+    schedule, learning = settings.resolve_schedule(), settings.resolve_learning()
     return {
         "optim": {
             "lr": learning.rate or (1e-5 if settings.lora else 1e-6),
-            "weight_decay": learning.weight_decay,
-            "betas": list(learning.betas),
+            "weight_decay": WEIGHT_DECAY,
+            "betas": list(BETAS),
             "lr_warmup_steps": learning.warmup or -1,
         },
-        "ppo_mini_batch_size": max(1, course.tasks // learning.minibatches),
+        "ppo_mini_batch_size": max(1, schedule.tasks // learning.minibatches),
         "ppo_epochs": learning.epochs,
         "use_dynamic_bsz": True,
         "ppo_max_token_len_per_gpu": learning.micro_tokens,

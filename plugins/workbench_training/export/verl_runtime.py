@@ -23,8 +23,8 @@ def advantages_for(
     """(advantages, returns), each (rows, tokens): one number a row on the tokens of its mask, as verl wants it.
 
     token_level_rewards, response_mask: (rows, tokens). index: rows with equal values answer one prompt. longest: tokens
-    of the longest answer. Departure: why an answer ended is not told here, so one that takes all tokens counts as cut,
-    also where the last of them is its end.
+    of the longest answer. Departure: why an answer ended is not reported here, so one that takes all tokens counts as
+    cut, also where the last of them is its end.
     """
     import torch
 

@@ -36,7 +36,7 @@ class LayerCheckpointing:
             layer.forward = partial(self._forward, layer.forward)
 
     def resolve(self, setting: bool | Literal["auto"]) -> bool:
-        """Whether a policy with this setting recomputes layers. Raises PluginError if it asks for what the model does
+        """True if a policy with this setting recomputes layers. Raises PluginError if it asks for what the model does
         not offer."""
         if setting is True and not self.layers:
             raise PluginError(

@@ -20,7 +20,7 @@ from transformers import AutoModelForCausalLM
 
 from workbench_training.model.layer_checkpointing import LayerCheckpointing
 from workbench_training.model.logprobs import score_states
-from workbench_training.objective import HEADS, Critic
+from workbench_training.objective import Critic, critic_kinds
 from workbench_training.settings import Lora
 
 GIB = 1 << 30
@@ -62,7 +62,7 @@ class MemoryCount:
 
     @property
     def resting(self) -> int:
-        """What is always there."""
+        """Bytes that are always allocated."""
         return self.base + self.weights + self.optimizer + self.reference
 
     @property
@@ -135,16 +135,16 @@ def count_critic(shape: PolicyShape, trained: int, *, rows: int, tokens: int) ->
         rows, tokens: of one forward pass.
     """
     assert shape.critic is not None
-    copied, config = shape.critic.of == "turn", shape.trunk or shape.config
+    kind, config = critic_kinds()[shape.critic.of], shape.trunk or shape.config
     sizes = [config.get_text_config().hidden_size, *shape.critic.widths, 1]
     head = sum(4 * (a + 1) * b for a, b in pairwise(sizes))
-    heads = len(HEADS[shape.critic.of]) * head
+    heads = len(kind.heads) * head
     if shape.trunk is None:
-        return MemoryCount(0, heads, heads, 2 * heads, trained + (heads if copied else 0), 0, 0, 0, 0)
-    trunk = PolicyShape(shape.trunk, checkpointing=False, reference=copied, dtype="float32")
+        return MemoryCount(0, heads, heads, 2 * heads, trained + (heads if kind.copied else 0), 0, 0, 0, 0)
+    trunk = PolicyShape(shape.trunk, checkpointing=False, reference=kind.copied, dtype="float32")
     counted = count_memory(trunk, rows=rows, tokens=tokens)
     weights, passed = heads + counted.weights, counted.activations  # no logits are computed
-    return MemoryCount(0, weights, weights, 2 * weights, weights if copied else 0, passed, 0, passed, 0)
+    return MemoryCount(0, weights, weights, 2 * weights, weights if kind.copied else 0, passed, 0, passed, 0)
 
 
 def _build(shape: PolicyShape) -> tuple[Any, Any]:

@@ -1,4 +1,4 @@
-"""How many tokens go through the model at once: rows in micro-batches, whose size follows the memory of the device."""
+"""Micro-batches: the tokens of one pass, which follow the memory of the device."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class MemoryMeter(Protocol):
     """The memory of a device, in bytes."""
 
     def room(self) -> int:
-        """What this process may still allocate."""
+        """Bytes that this process may still allocate."""
         ...
 
     def restart(self) -> None:
@@ -72,7 +72,7 @@ class MicroTokens:
         self._measured = 0, 0.0  # of the largest micro-batch: tokens, and bytes of a token
 
     def takes(self, tokens: int) -> bool:
-        """Whether a pass may have so many tokens; else it must be split into passes of `limit`."""
+        """True if a pass may have so many tokens; else it must be split into passes of `limit`."""
         whole = tokens <= self.limit or self.fixed
         self._running = tokens if whole else self.limit
         return whole

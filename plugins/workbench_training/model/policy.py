@@ -133,7 +133,7 @@ class Policy(TrainedWeights):
         return torch.autocast(self.device.type, torch.bfloat16, enabled=on, cache_enabled=cached)
 
     def describe(self) -> str:
-        """What is trained, and how it is computed."""
+        """Describe the trained weights and how they are computed."""
         trained = sum(p.numel() for p in self.trained.values())
         kept = "computed again in the backward pass" if self.checkpointing else "kept for the backward pass"
         attention = getattr(self.inner.config, "_attn_implementation", "its own")
@@ -158,7 +158,7 @@ class Policy(TrainedWeights):
         return {name: t.to(self.device) if t.dim() else t for name, t in weights.items()}
 
     def outline(self, weights: Mapping[str, torch.Tensor]) -> Weights:
-        """What other processes must be sent to make their part of these weights."""
+        """Shapes and types from which other processes make their part of these weights."""
         return {name: t.cpu() for name, t in weights.items()}
 
     def digest(self) -> str:
@@ -260,7 +260,7 @@ def digest_of(weights: Mapping[str, torch.Tensor]) -> str:
 
 
 def is_digest(name: object) -> bool:
-    """Whether a name from a record is one that `digest_of` gives. Any other may lead out of the folder of weights."""
+    """True if a name from a record is one that `digest_of` gives. Any other may lead out of the folder of weights."""
     return isinstance(name, str) and re.fullmatch("[0-9a-f]{16}", name) is not None
 
 

@@ -48,7 +48,7 @@ class Plan:
         return self.count(apart=False).most
 
     def count(self, apart: bool = True) -> MemoryCount:
-        """What the policies take together. Adapters on one model share its other weights."""
+        """Bytes of all policies together. Adapters on one model share its other weights."""
         found: list[MemoryCount] = []
         for i, shape in enumerate(self.policies):
             row = min(self.tokens, getattr(shape.config.get_text_config(), "max_position_embeddings", self.tokens))
@@ -68,11 +68,11 @@ class Plan:
         return self.count(apart=False).resting
 
     def room(self, memory: int) -> int:
-        """What is left for an update on a device with so many bytes."""
+        """Bytes left for an update on a device with so many bytes."""
         return memory - SLEEPING - RESERVE if self.sleeps else self.drawing_room(memory)
 
     def drawing_room(self, memory: int) -> int:
-        """What is left for training while the server draws."""
+        """Bytes left for training while the server draws."""
         return int(memory * (1 - self.server)) - RESERVE
 
     def fits(self, memory: int) -> bool:
@@ -175,7 +175,7 @@ def make_plan(
 
 
 def _shares_gpu(server: ServerSettings, roles: Sequence[TrainedPolicy]) -> bool:
-    """Whether it has no GPUs of its own, as one started elsewhere and one that takes weights over NCCL have."""
+    """True if it has no GPUs of its own, as one started elsewhere and one that takes weights over NCCL have."""
     over_nccl = server.transfer == "nccl" and not all(role.lora for role in roles)
     return not server.url and not over_nccl
 

@@ -59,7 +59,7 @@ def of_rows(prompts: torch.Tensor, which: torch.Tensor) -> torch.Tensor:
 
 
 def is_plain(config: Any) -> bool:
-    """Whether every layer of a model with this config keeps all keys and values."""
+    """True if every layer of a model with this config keeps all keys and values."""
     return all(type(layer) is DynamicLayer for layer in DynamicCache(config=config).layers)
 
 

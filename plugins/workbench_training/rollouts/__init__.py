@@ -1,1 +1,1 @@
-"""What is learned from: rollouts of the study, their tokens as rows, trees of them, and data for `sft` and `dpo`."""
+"""Data of training: rollouts of the study, their tokens as rows, trees of them, and data for `sft` and `dpo`."""

@@ -1,4 +1,4 @@
-"""What a trainer asks of the source of its rollouts."""
+"""The source of a trainer's rollouts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from workbench.task import Example
 from workbench_training.rewards import Rollout
-from workbench_training.settings import Course
+from workbench_training.settings import TrainingSchedule
 
 if TYPE_CHECKING:
     from workbench_training.rollouts.token_rows import Row
@@ -22,22 +22,22 @@ class RolloutSource(Protocol):
 
     has_candidates: bool = True
 
-    async def rollouts(self, tasks: Sequence[Example], course: Course, step: int) -> list[list[Rollout]]:
+    async def rollouts(self, tasks: Sequence[Example], schedule: TrainingSchedule, step: int) -> list[list[Rollout]]:
         """The scored rollouts of each task for a step, drawn by the weights that the engines hold for it."""
         ...
 
     def rows(self, rollout: Rollout, version: int) -> list[Row]:
-        """What to learn from a rollout. version: of the weights that drew it, which is that of the rows."""
+        """The rows of a rollout. version: of the weights that drew it, which is that of the rows."""
         ...
 
     def limit(self, tokens: Mapping[str, int]) -> None:
         """The most tokens that a conversation may have after its first prompt from now on, by policy."""
 
-    def affords(self, course: Course, step: int) -> bool:
-        """Whether the budget allows another step, and a candidate after it."""
+    def affords(self, schedule: TrainingSchedule, step: int) -> bool:
+        """True if the budget allows another step, and a candidate after it."""
         ...
 
-    async def offer(self, folders: Mapping[str, Path], step: int, *, current: bool) -> float | None:
+    async def submit(self, folders: Mapping[str, Path], step: int, *, current: bool) -> float | None:
         """Evaluate the weights of all policies as one candidate. current: the policies have these weights now. Returns
         its score on val; None if the budget does not suffice."""
         ...
@@ -46,14 +46,14 @@ class RolloutSource(Protocol):
 
     @property
     def remembers(self) -> bool:
-        """Whether `recall` finds what was offered, and only the best candidates are ever asked for."""
+        """True if `recall` finds what was submitted, and only the best candidates are ever asked for."""
         return False
 
     async def recall(self, folders: Path | Mapping[str, Path], step: int) -> float | None:
         """Make a candidate that an earlier process evaluated known again. Its score; None if that is not stored."""
         return None
 
-    def pass_over(self, course: Course, step: int) -> None:
+    def pass_over(self, schedule: TrainingSchedule, step: int) -> None:
         """Note a step whose rollouts a checkpoint already contains."""
 
     def position(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The end of rollouts that draw far more tokens than others, on which all else would wait (`course.straggler_cut`).
+"""The end of rollouts that draw far more tokens than others, on which all else would wait (`schedule.straggler_cut`).
 
 A conversation may grow to a multiple of what was usual in the step before: the median, over its rollouts, of the tokens
 of the longest conversation after its first prompt. There its last answer ends, or its next call is refused. Such a
@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from workbench_training.rewards import Rollout
 from workbench_training.rollouts.rollout_source import RolloutSource
 from workbench_training.rollouts.token_rows import Row
-from workbench_training.settings import Course
+from workbench_training.settings import TrainingSchedule
 from workbench_training.state.training_state import State
 
 #: How the message of a refused call begins.
@@ -25,13 +25,13 @@ CUT = "straggler_cut"
 
 
 class StragglerCut:
-    """The limits of a step, and what was cut in it. Without `course.straggler_cut` it cuts nothing.
+    """The limits of a step, and what was cut in it. Without `schedule.straggler_cut` it cuts nothing.
 
     lengths: tokens of the longest conversation of each rollout, by policy.
     """
 
-    def __init__(self, source: RolloutSource, course: Course, state: State):
-        self.source, self.multiple = source, course.straggler_cut
+    def __init__(self, source: RolloutSource, schedule: TrainingSchedule, state: State):
+        self.source, self.multiple = source, schedule.straggler_cut
         self.limits: dict[str, int] = {}
         if self.multiple is not None:
             self.limits = {policy: math.ceil(self.multiple * usual) for policy, usual in state.usual_length.items()}

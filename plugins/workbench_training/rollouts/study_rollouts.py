@@ -19,12 +19,11 @@ from workbench.study import Evaluation, read_position, recall_evaluation, restor
 from workbench.task import Example
 from workbench.workflow import CallRecord, NodeKind
 from workbench_training.judge_calls import JudgeCalls
-from workbench_training.objective import Subgoals
+from workbench_training.ramps import Ramp, ramped_values
 from workbench_training.rewards import Guards, RewardTerm, Rollout, score
 from workbench_training.rollouts.node_outputs import score_output
 from workbench_training.rollouts.rollout_trees import RolloutTree
-from workbench_training.schedules import Schedule, scheduled_values
-from workbench_training.settings import Course, Learning, Lora, Stage
+from workbench_training.settings import Learning, Lora, Stage, TrainingSchedule
 
 if TYPE_CHECKING:
     from workbench_training.model.policy import Policy
@@ -64,7 +63,7 @@ class PolicyRollout(Rollout):
 
 
 def earned(rollout: Rollout, role: str = "") -> float | None:
-    """What a rollout earned, for a role with rewards of its own or for all."""
+    """The reward of a rollout, for a role with rewards of its own or for all."""
     own = getattr(rollout, "by_role", {})
     return own.get(role, rollout.reward)
 
@@ -90,24 +89,22 @@ class StudyRolloutSource:
         self.stages = stages
         self.study, self.roles, self.rewards, self.guards = study, roles, rewards, guards
         self.merge, self.race = merge, race
-        self.schedules: Sequence[Schedule] = ()
+        self.ramps: Sequence[Ramp] = ()
         self.tasks: Sequence[Example] | None = None  # that the training draws from; None: train
-        self.subgoals: Subgoals | None = None
         self.observed = False  # states are what was seen last, not all that was said before
         self.tree: RolloutTree | None = None  # in place of runs that share nothing
         self.changes: Mapping[str, Any] = {}  # of the workflow, in rollouts and candidates
-        self.nodes: Mapping[str, Any] = {}  # {"nodes": ...}, in place of the workflow's in candidates; {}: its own
         self.largest_tokens, self.longest_seconds = 0.0, 0.0
         self.judge_calls = JudgeCalls(study.lm("judge"), study.workflow.input_fields)
 
-    async def rollouts(self, tasks: Sequence[Example], course: Course, step: int) -> list[list[Rollout]]:
-        study, workflow = self.study, self.workflow_at(step, course)
+    async def rollouts(self, tasks: Sequence[Example], schedule: TrainingSchedule, step: int) -> list[list[Rollout]]:
+        study, workflow = self.study, self.workflow_at(step, schedule)
         tokens, seconds = study.ledger.spent.tokens, study.seconds
         runs = [
             study.evaluate(
                 workflow, tasks, traces=True, replica=k, call_replicas=self.tree.draws(k) if self.tree else ()
             )
-            for k in range(course.rollouts)
+            for k in range(schedule.rollouts)
         ]
         found = await gather_all(runs, last=BudgetSpent)
         groups: list[list[Rollout]] = [
@@ -138,7 +135,7 @@ class StudyRolloutSource:
                     rollout.by_role[role.name] = copy.reward
         self.judge_calls.report(self.study.log)
 
-    def workflow_at(self, step: int, course: Course) -> Workflow:
+    def workflow_at(self, step: int, schedule: TrainingSchedule) -> Workflow:
         """The workflow with the policies in place of its LMs, drawing at the training temperature."""
         changes: dict[str, Any] = dict(self.changes)
         for role in self.roles.values():
@@ -159,10 +156,10 @@ class StudyRolloutSource:
         for address, key in _decoding(self.study.workflow.nodes, "nodes"):
             changes[address] = self._temperature_at(address) if key == "temperature" else 1.0
         most = self.at(step, "max_steps")
-        if most is None and course.horizon:
-            most = course.horizon[min(step // course.horizon_steps, len(course.horizon) - 1)]
+        if most is None and schedule.horizon:
+            most = schedule.horizon[min(step // schedule.horizon_steps, len(schedule.horizon) - 1)]
         changes |= set_max_steps(self.study.workflow, most) | draw_one_action(self.study.workflow)
-        changes |= scheduled_values(self.schedules, self.study.workflow, step, course.steps)
+        changes |= ramped_values(self.ramps, self.study.workflow, step, schedule.steps)
         return self.study.workflow.patched(Patch(changes, note=f"rollouts of step {step + 1}"))
 
     def _temperature_at(self, address: str) -> float:
@@ -199,7 +196,6 @@ class StudyRolloutSource:
                             "truncated": r.finish == "length",
                             "step_reward": None if rollout.guarded else call.earned,
                             "anchor": hash_state(span.agent or span.node, call) if self.observed else None,
-                            "reference_ids": self._reference_ids(self.roles[name], call, rollout.example),
                         }
                     )
                     turn += 1
@@ -222,23 +218,14 @@ class StudyRolloutSource:
         for name, role in self.roles.items():
             role.engine.conversations.limit = tokens.get(name)
 
-    def _reference_ids(self, role: TrainedPolicy, call: CallRecord, row: Example) -> tuple[int, ...] | None:
-        """The call's prompt with the row's goal in place of subgoals; None where there are none."""
-        if self.subgoals is None or call.response.prompt_ids is None:
-            return None
-        from workbench_training.rollouts.token_rows import replace_subgoals
-
-        goal, prompt = str(row[self.subgoals.field]), call.response.prompt_ids
-        return replace_subgoals(call.messages, prompt, self.subgoals.pattern, goal, role.policy.tokenizer)
-
-    def affords(self, course: Course, step: int) -> bool:
+    def affords(self, schedule: TrainingSchedule, step: int) -> bool:
         """Room for another step, and for a candidate after it: weights that nobody evaluates are worth nothing."""
         study, rows = self.study, self.study.train if self.tasks is None else self.tasks
-        drawn, workflow = min(course.tasks, len(rows)), self.workflow_at(step, course)
+        drawn, workflow = min(schedule.tasks, len(rows)), self.workflow_at(step, schedule)
         if self.tree is not None:
             calls = drawn * self.tree.calls_of(workflow)
         else:
-            calls = study.worst_calls(workflow, rows[:1]) * drawn * course.rollouts
+            calls = study.worst_calls(workflow, rows[:1]) * drawn * schedule.rollouts
         best = study.best_evaluation
         tokens = best.objectives["tokens"] * len(study.val) if best else 0.0
         return (
@@ -248,11 +235,11 @@ class StudyRolloutSource:
         )
 
     def _candidate(self, folders: Path | Mapping[str, Path], step: int) -> Workflow:
-        """folders: as of `offer`."""
+        """folders: as of `submit`."""
         if not isinstance(folders, Mapping):
             folders = dict.fromkeys(self.roles, folders)
         named = {role.address: _named(role, folders[name]) for name, role in self.roles.items()}
-        patch = {**self.nodes, **self.changes, **named}
+        patch = {**self.changes, **named}
         return self.study.workflow.patched(Patch(patch, note=f"trained for {step} steps"))
 
     async def recall(self, folders: Path | Mapping[str, Path], step: int) -> float | None:
@@ -262,12 +249,12 @@ class StudyRolloutSource:
 
     @property
     def remembers(self) -> bool:
-        """Whether `recall` finds what was offered, and only the best candidates are ever asked for."""
+        """True if `recall` finds what was submitted, and only the best candidates are ever asked for."""
         return self.study.progress.stored is not None and tuple(self.study.objectives) == ("score",)
 
-    def pass_over(self, course: Course, step: int) -> None:
+    def pass_over(self, schedule: TrainingSchedule, step: int) -> None:
         """Note a step whose rollouts a checkpoint already contains: its workflow is numbered among the candidates."""
-        self.study.progress.on_candidate(self.workflow_at(step, course), self.study.name)
+        self.study.progress.on_candidate(self.workflow_at(step, schedule), self.study.name)
 
     def position(self) -> dict[str, Any]:
         own = {"largest_tokens": self.largest_tokens, "judge_answers": self.judge_calls.answered}
@@ -278,7 +265,7 @@ class StudyRolloutSource:
         self.largest_tokens = float(position.get("largest_tokens", 0.0))
         self.judge_calls.answered = int(position.get("judge_answers", 0))
 
-    async def offer(self, folders: Path | Mapping[str, Path], step: int, *, current: bool = False) -> float | None:
+    async def submit(self, folders: Path | Mapping[str, Path], step: int, *, current: bool = False) -> float | None:
         """Evaluate weights as one candidate: a folder for each role, or the folder of the only one.
 
         current: the policies have these weights now. A server that draws for them then answers the candidate's calls,
@@ -318,12 +305,12 @@ def _score(evaluation: Evaluation) -> float:
 
 
 def describe_skipped(updates: float, of: str) -> str:
-    """What is told of updates that changed nothing."""
+    """The message about updates that changed nothing."""
     return f"{updates:.0f} updates of {of} were left out: their loss or gradient was not finite"
 
 
 def hash_state(agent: str, call: CallRecord) -> str:
-    """The name of the state that an agent is in: that of the environment, if the node told one; else by the last
+    """The name of the state that an agent is in: that of the environment, if the node reported one; else by the last
     message: what a tool showed, or the question. (GiGPO's anchor states, arXiv 2505.10978, section 4.2, are
     observations; whole prompts differ as soon as histories do.)"""
     if call.state is not None:
@@ -385,7 +372,7 @@ def _named(role: TrainedPolicy, folder: Path) -> dict[str, Any]:
 
 
 def rewards_differ(group: Sequence[Rollout]) -> bool:
-    """Whether a group teaches anything: two of its rollouts earned differently, for some role."""
+    """True if a group teaches anything: two of its rollouts earned differently, for some role."""
     roles = {"", *(name for r in group for name in getattr(r, "by_role", {}))}
     return any(len({e for r in group if (e := earned(r, role)) is not None and math.isfinite(e)}) > 1 for role in roles)
 

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from workbench.spec import Pattern
-
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -18,7 +16,7 @@ class Row:
     policy drew, 0 for others. logprobs: of the drawn tokens when they were drawn, 0.0 elsewhere. reward: that of the
     rollout (for this agent), None where it could not be scored: such a row teaches nothing. step_reward: what the step
     itself earned; None: the rollout's reward at its last step, 0 before. costs: of the whole rollout, by name.
-    reference_ids: the prompt of the reference, where it is another one. anchor: equal for steps that began in the same
+    anchor: equal for steps that began in the same
     state. policy, version: what drew the tokens.
     """
 
@@ -38,7 +36,6 @@ class Row:
     truncated: bool = False
     text: str = ""
     policy: str = ""
-    reference_ids: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         lengths = {len(self.token_ids), len(self.mask), len(self.logprobs)}
@@ -57,7 +54,6 @@ class Row:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Row:
         lists = {"prompt_ids", "token_ids", "mask", "logprobs"}
-        lists |= {"reference_ids"} if values.get("reference_ids") is not None else set()
         plain: dict[str, Any] = {k: tuple(v) if k in lists else v for k, v in values.items()}
         return cls(**plain)
 
@@ -134,30 +130,9 @@ def build_rows(
                 truncated=bool(step.get("truncated")),
                 text=str(step.get("text", "")),
                 policy=policy,
-                reference_ids=None if merge else step.get("reference_ids"),
             )
         )
     return rows
-
-
-def replace_subgoals(
-    messages: Iterable[Mapping[str, Any]], prompt_ids: Sequence[int], pattern: str, goal: str, tokenizer: Any
-) -> tuple[int, ...] | None:
-    """A prompt with the goal in place of all subgoals, or None where it has none.
-
-    Args:
-        messages: those of the prompt.
-        prompt_ids: its tokens, which also hold what a template writes besides.
-        pattern: of a subgoal, which is its only group.
-    """
-    before = text = tokenizer.decode(list(prompt_ids), skip_special_tokens=False)
-    found = [
-        match for m in messages if isinstance(m["content"], str) for match in Pattern(pattern).finditer(m["content"])
-    ]
-    for match in found:
-        whole, (start, end) = match.group(), (k - match.start() for k in match.span(1))
-        text = text.replace(whole, whole[:start] + goal + whole[end:])
-    return tuple(tokenizer(text, add_special_tokens=False)["input_ids"]) if text != before else None
 
 
 @dataclass

@@ -73,7 +73,7 @@ class LeadingLearner(Learner):
     """The learner of the first process. It announces every change of its weights to the others in advance."""
 
     _count = 0
-    told = False  # what making a learner does, making the others' does, too
+    announced = False  # what making a learner does, making the others' does, too
 
     def __init__(self, policy: Policy, objective: Objective, learning: Learning, beside: LeadingLearner | None = None):
         self.number = LeadingLearner._count
@@ -81,7 +81,7 @@ class LeadingLearner(Learner):
         shared = beside.number if beside is not None and beside.policy.model is policy.model else None
         orders.tell("make", self.number, shared, policy.made_with, objective, learning)
         super().__init__(policy, objective, learning, shared=True)
-        self.told, policy.number = True, self.number
+        self.announced, policy.number = True, self.number
 
     def _together(self, what: str, *args: Any) -> AbstractContextManager[None]:
         return orders.together(what, self.number, *args)
@@ -90,7 +90,7 @@ class LeadingLearner(Learner):
         return self._together(what, *args) if self.policy.sharded else nullcontext()
 
     def renew(self) -> None:
-        if self.told:
+        if self.announced:
             orders.tell("renew", self.number)
         super().renew()
 
@@ -118,9 +118,9 @@ class LeadingLearner(Learner):
         parts = ("weights", "optimizer", "reference")
         tensors = {part: tensors[part] for part in parts if part in tensors}
         with self._together("load", {part: self.policy.outline(weights) for part, weights in tensors.items()}):
-            self.told = False  # loading renews the optimizer, there as here
+            self.announced = False  # loading renews the optimizer, there as here
             super().load(tensors)
-            self.told = True
+            self.announced = True
 
     def tensors(self) -> dict[str, Weights]:
         with self._if_sharded("tensors"):

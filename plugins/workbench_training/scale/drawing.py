@@ -250,12 +250,12 @@ class SpreadEngine(LocalEngine):
             await asyncio.to_thread(remote.wait)
 
 
-async def unless_one_dies(course: Coroutine[Any, Any, None], engines: Iterable[Engine]) -> None:
+async def unless_one_dies(schedule: Coroutine[Any, Any, None], engines: Iterable[Engine]) -> None:
     """Await a training. Raises ProcessDied, having cancelled it, where an engine has lost a process."""
     lost = [asyncio.wrap_future(engine.lost) for engine in engines if isinstance(engine, SpreadEngine)]
     if not lost:
-        return await course
-    task = asyncio.ensure_future(course)
+        return await schedule
+    task = asyncio.ensure_future(schedule)
     try:
         await asyncio.wait([task, *lost], return_when=asyncio.FIRST_COMPLETED)
     finally:

@@ -60,7 +60,7 @@ def release() -> None:
 
 
 def is_broken() -> bool:
-    """Whether the others can no longer be told anything."""
+    """True if the others no longer listen."""
     return _line.broken
 
 

@@ -1,7 +1,7 @@
 """The LM `policy:NAME@VERSION`: a policy in training in this process, at one version of its weights.
 
 A call for another version than the live one is refused, so an answer of stale weights is never taken for a fresh one.
-The version is the step that draws. Its weights are those before the step's update; with `course.staleness` 1 those
+The version is the step that draws. Its weights are those before the step's update; with `schedule.staleness` 1 those
 before the update of the step before, if that was not yet made when the drawing began.
 Conversations are token-in, token-out: where a request continues an answer that this policy sampled, its prompt begins
 with exactly the tokens of that answer; only new text is tokenized.
@@ -79,7 +79,7 @@ class CandidateEngine(Protocol):
         ...
 
     async def answer(self, request: Request) -> Response:
-        """One answer, as a checkpoint of these weights would answer. Raises LMError."""
+        """Answer, as a checkpoint of these weights would answer. Raises LMError."""
         ...
 
 
@@ -105,7 +105,7 @@ class PolicyLM:
         self.identity = f"policy:{name}@{version}"
 
     async def complete(self, request: Request) -> Response:
-        """One answer with token ids and log-probabilities. Raises LMError."""
+        """Answer with token ids and log-probabilities. Raises LMError."""
         engine = LIVE.get(self.name)
         if engine is None:
             raise LMError("unsupported", f"{self.identity} is not being trained in this process")
@@ -174,7 +174,7 @@ class Conversations:
         return min(request.max_tokens, self.limit - so_far)
 
     def _first(self, request: Request, prompt: tuple[int, ...]) -> int:
-        """How many tokens of a prompt are the first prompt of its conversation."""
+        """The length of the first prompt of a conversation, in tokens."""
         for end in range(len(request.messages) - 1, 0, -1):
             known = self._known.get(self._key(request.messages[:end], request.replica))
             if known is not None and prompt[: len(known.ids)] == known.ids:

@@ -62,8 +62,6 @@ def make_engine(
     given = "timeout" in role.spec.model_fields_set
     limits = Limits(
         timeout=role.spec.timeout if given else LONGEST_CALL,
-        probe_gap=settings.probe_gap,
-        probe_kl=settings.probe_kl,
         concurrency=role.spec.concurrency or CONCURRENCY,
     )
     return ServerEngine(

@@ -40,7 +40,8 @@ CONCURRENCY = 256
 @dataclass
 class Limits:
     """Of a server's engine. timeout, sync_timeout: seconds for an answer, and for each step of taking weights.
-    probe_gap, probe_kl: as in `ServerSettings`. concurrency: requests in flight."""
+    probe_gap, probe_kl: on the tokens that test new weights, the most that log-probabilities may differ by on average,
+    and the most divergence of the server from the policy. concurrency: requests in flight."""
 
     timeout: float = 600.0
     sync_timeout: float = 300.0

@@ -1,4 +1,4 @@
-"""How a policy's weights reach a running vLLM server, over its HTTP routes and without vLLM in this process.
+"""Transfer of a policy's weights to a running vLLM server, over its HTTP routes and without vLLM in this process.
 
 - `AdapterTransfer`: an adapter from a folder, loaded under a name of its own beside the base.
 - `IpcTransfer`: all weights in place, from the GPU that both processes use: the server opens CUDA IPC handles of the
@@ -55,14 +55,17 @@ class WeightTransfer(ABC):
             return
         try:
             found = await client.get("/version", timeout)
-            told = Version(str(found["version"]))
+            reported = Version(str(found["version"]))
         except (LMError, KeyError, TypeError, InvalidVersion):
             return
-        built_from_source = told.is_devrelease and told.release[:2] == (0, 1)  # without the tags of its repository
-        if told.release < Version(self.since).release and not built_from_source:
+        built_from_source = reported.is_devrelease and reported.release[:2] == (
+            0,
+            1,
+        )  # without the tags of its repository
+        if reported.release < Version(self.since).release and not built_from_source:
             raise SyncError(
-                f"the server at {client.url} is vLLM {told}, and {type(self).__name__} needs {self.since} or newer: "
-                f"{pip_install('vllm')} where it runs, or write `transfer: reload`"
+                f"the server at {client.url} is vLLM {reported}, and {type(self).__name__} needs {self.since} or "
+                f"newer: {pip_install('vllm')} where it runs, or write `transfer: reload`"
             )
 
     async def connect(self, client: VLLMClient, timeout: float) -> None:
@@ -206,7 +209,7 @@ def check_transfer(kind: Kind, device: torch.device) -> None:
 
 
 def resolve_transfer(settings: ServerSettings, *, lora: bool, device: str | None) -> Kind:
-    """How weights reach a server. device: as the optimizer's setting."""
+    """The transfer that a server takes. device: as the optimizer's setting."""
     if lora:
         return "adapter"
     if settings.transfer != "auto":

@@ -1,1 +1,1 @@
-"""What a training leaves on disk, to resume from and to clean up."""
+"""Files of a training: to resume from, and to clean up."""

@@ -35,27 +35,27 @@ def removable_files(database: Path, runs: Collection[int], kept: Collection[str]
     return found
 
 
-def list_losers(offered: Mapping[str, Collection[str]], scores: Mapping[str, float], keep: int) -> set[str]:
+def list_losers(submitted: Mapping[str, Collection[str]], scores: Mapping[str, float], keep: int) -> set[str]:
     """The folders of scored candidates that are not among the best `keep`; of equal ones the earlier is better, as in
     the study. A folder that a better one, or one without a score, uses, too, is none of them.
 
     Args:
-        offered: the folders of each candidate, by its step.
+        submitted: the folders of each candidate, by its step.
         scores: of candidates on val, by step.
         keep: how many stay.
     """
     best = sorted(scores, key=lambda key: (-scores[key], int(key)))[:keep]
-    kept = {name for key, names in offered.items() if key in best or key not in scores for name in names}
-    return {name for names in offered.values() for name in names} - kept
+    kept = {name for key, names in submitted.items() if key in best or key not in scores for name in names}
+    return {name for names in submitted.values() for name in names} - kept
 
 
 def claim_weights(folder: Path, training: str) -> None:
-    """Note that a training, by the name of its record, offers the weights of a folder."""
+    """Note that a training, by the name of its record, submits the weights of a folder."""
     _claim(folder, training).touch()
 
 
 def drop_weights(folder: Path, training: str) -> None:
-    """Delete the weights of a candidate that lost, unless another training offers them, too."""
+    """Delete the weights of a candidate that lost, unless another training submits them, too."""
     _claim(folder, training).unlink(missing_ok=True)
     if not _claims(folder):
         shutil.rmtree(folder, ignore_errors=True)

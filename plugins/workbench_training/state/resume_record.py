@@ -43,12 +43,12 @@ class TrainingRecord:
             saved = last_checkpoint(place)
             if saved is not None:
                 self.epochs, self._tensors, state = saved
-                self.updates, self._keys, self._offered = _checked(state)
+                self.updates, self._keys, self._submitted = _checked(state)
         except (OSError, ValueError, KeyError, TypeError, RecursionError, SafetensorError) as error:
             self.drop()
             self.dropped = f"its record cannot be read ({type(error).__name__}: {error})"
         gone = {name for name in self._lost() if not (weights / name).exists()}
-        expected = [(name, sizes) for name, sizes in self._offered.values() if name not in gone]
+        expected = [(name, sizes) for name, sizes in self._submitted.values() if name not in gone]
         if broken := [name for name, sizes in expected if not _holds(weights / name, sizes)]:
             for name in broken:
                 _put_aside(weights / name)
@@ -58,7 +58,7 @@ class TrainingRecord:
     def _clear(self) -> None:
         self.epochs, self.updates = 0, 0
         self._keys: list[str] = []  # by round: what was learned from
-        self._offered: dict[str, tuple[str, dict[str, int]]] = {}  # by epoch: the folder, and the sizes of its files
+        self._submitted: dict[str, tuple[str, dict[str, int]]] = {}  # by epoch: the folder, and the sizes of its files
         self._tensors: Mapping[str, Weights] = {}
         self.scores: dict[str, float] = {}
 
@@ -89,12 +89,12 @@ class TrainingRecord:
 
     def candidate(self, epoch: int) -> Path:
         """The folder of the weights after an epoch."""
-        return self.weights / self._offered[str(epoch)][0]
+        return self.weights / self._submitted[str(epoch)][0]
 
     def delete_losers(self, keep: int) -> None:
         """Delete the weights of candidates that are not among the best `keep`."""
-        offered = {epoch: (name,) for epoch, (name, _) in self._offered.items()}
-        gone = list_losers(offered, self.scores, keep) - self._lost()
+        submitted = {epoch: (name,) for epoch, (name, _) in self._submitted.items()}
+        gone = list_losers(submitted, self.scores, keep) - self._lost()
         if not gone:
             return
         with (self.place / _LOST).open("a", encoding="utf-8") as file:
@@ -113,27 +113,27 @@ class TrainingRecord:
         folder = learner.policy.save(self.weights)
         claim_weights(folder, self.place.parent.name)
         self.epochs, self.updates = epoch, updates
-        self._offered[str(epoch)] = (folder.name, _sizes(folder))
-        state = {"updates": updates, "keys": self._keys, "offered": self._offered}
+        self._submitted[str(epoch)] = (folder.name, _sizes(folder))
+        state = {"updates": updates, "keys": self._keys, "submitted": self._submitted}
         write_checkpoint(self.place, epoch, learner.tensors(), state)
 
 
 def _checked(state: Any) -> tuple[int, list[str], dict[str, tuple[str, dict[str, int]]]]:
-    """updates, keys and offered of a stored state. Raises KeyError, TypeError and ValueError for any other form than
+    """updates, keys and submitted of a stored state. Raises KeyError, TypeError and ValueError for any other form than
     `TrainingRecord.write` gives them: a name leads to a folder, and must not lead out of that of the weights."""
     if not isinstance(state, dict):
         raise TypeError("its state is not an object")
-    updates, keys, offered = state["updates"], state["keys"], state["offered"]
-    if type(updates) is not int or not isinstance(keys, list) or not isinstance(offered, dict):
-        raise TypeError("its updates, keys or offered folders have a wrong type")
+    updates, keys, submitted = state["updates"], state["keys"], state["submitted"]
+    if type(updates) is not int or not isinstance(keys, list) or not isinstance(submitted, dict):
+        raise TypeError("its updates, keys or submitted folders have a wrong type")
     if not all(isinstance(key, str) for key in keys):
         raise TypeError("one of its keys is not text")
-    for epoch, (name, sizes) in offered.items():
+    for epoch, (name, sizes) in submitted.items():
         if not epoch.isdecimal() or not is_digest(name):
             raise ValueError(f"the folder of epoch {epoch!r:.40} is none that workbench names")
         if not isinstance(sizes, dict) or not all(type(size) is int for size in sizes.values()):
             raise TypeError("the sizes of its files are no numbers")
-    return updates, keys, {epoch: (name, sizes) for epoch, (name, sizes) in offered.items()}
+    return updates, keys, {epoch: (name, sizes) for epoch, (name, sizes) in submitted.items()}
 
 
 def _seen(row: Row) -> list[Any]:
@@ -142,7 +142,7 @@ def _seen(row: Row) -> list[Any]:
 
 
 def _holds(folder: Path, sizes: Mapping[str, int]) -> bool:
-    """Whether all recorded files exist with their sizes; other files are ignored."""
+    """True if all recorded files exist with their sizes; other files are ignored."""
     found = _sizes(folder)
     return all(found.get(name) == size for name, size in sizes.items())
 

@@ -1,4 +1,4 @@
-"""What a `grpo` training keeps besides weights."""
+"""The state of a `grpo` training besides weights."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class State:
     step: int = 0
     multipliers: dict[str, dict[str, float]] = field(default_factory=dict)  # by policy
     replay: dict[str, list[list[dict[str, Any]]]] = field(default_factory=dict)  # by task: rows of successes
-    offered: dict[str, dict[str, str]] = field(default_factory=dict)  # by step: the folder of each policy's weights
+    submitted: dict[str, dict[str, str]] = field(default_factory=dict)  # by step: the folder of each policy's weights
     scores: dict[str, float] = field(default_factory=dict)  # by step, of candidates on val
     unscored: list[str] = field(default_factory=list)  # steps whose candidate was beyond the budget
     best: float = -1.0

@@ -152,7 +152,7 @@ def test_settings_of_training_are_tuned(tmp_path: Path) -> None:
         "rewards": [{"kind": "length", "tokens": 3}],
         "guards": {"truncated": "keep", "repeated": 1.0},
         "device": "cpu",
-        "course": {"steps": 2, "tasks": 2, "rollouts": 2, "evaluate_every": 1},
+        "schedule": {"steps": 2, "tasks": 2, "rollouts": 2, "evaluate_every": 1},
         "learning": {"rate": 1e-3},
     }
     spec = json.loads((tmp_path / "rows" / "workflow.yaml").read_text()) | {

@@ -15,40 +15,36 @@ from pydantic import ValidationError
 
 from workbench_training.curriculum import draw_rows, row_weight, update_record
 from workbench_training.grpo import GRPO
-from workbench_training.settings import Course, Curriculum
-
-DEFAULT = Curriculum.model_validate({})
+from workbench_training.settings import TrainingSchedule
 
 
-def known(*visits: Sequence[float], settings: Curriculum = DEFAULT) -> list[float] | None:
+def known(*visits: Sequence[float]) -> list[float] | None:
     record = None
     for scores in visits:
-        record = update_record(record, scores, settings)
+        record = update_record(record, scores)
     return record
 
 
 def test_weights_by_hand() -> None:
-    assert row_weight(None, DEFAULT) == 1.0
-    assert known([1, 0, 1, 0]) == [2.0, 4.0, 0.0] and row_weight([2.0, 4.0, 0.0], DEFAULT) == 1.0
+    assert row_weight(None) == 1.0
+    assert known([1, 0, 1, 0]) == [2.0, 4.0, 0.0] and row_weight([2.0, 4.0, 0.0]) == 1.0
     assert known([0, 0, 0, 0]) == [0.0, 4.0, 1.0]
-    assert row_weight([0.0, 4.0, 1.0], DEFAULT) == pytest.approx(0.05 + 0.95 * 4 * 0.1 * 0.9)
-    assert known([1, 1], [1, 1]) == [3.0, 3.0, 2.0] and row_weight([3.0, 3.0, 2.0], DEFAULT) == 0.05
+    assert row_weight([0.0, 4.0, 1.0]) == pytest.approx(0.05 + 0.95 * 4 * 0.1 * 0.9)
+    assert known([1, 1], [1, 1]) == [3.0, 3.0, 2.0] and row_weight([3.0, 3.0, 2.0]) == 0.05
     assert known([0, 0], [0, 0], [0, 1]) == [1.0, 3.5, 0.0]  # what comes alive is drawn again
-    assert row_weight([1.0, 3.5, 0.0], DEFAULT) > 0.8
-    assert update_record([1.0, 2.0, 1.0], [], DEFAULT) == [1.0, 2.0, 1.0]  # nothing could be scored: nothing is known
+    assert row_weight([1.0, 3.5, 0.0]) > 0.8
+    assert update_record([1.0, 2.0, 1.0], []) == [1.0, 2.0, 1.0]  # nothing could be scored: nothing is known
 
 
 def test_draws_follow_weights_and_no_row_dies() -> None:
     rows = {"dead": [0.0, 8.0, 5.0], "half": [4.0, 8.0, 0.0], "easy": [8.0, 8.0, 5.0]}
     rng = random.Random(0)
-    counts = Counter(i for _ in range(2000) for i in draw_rows(rng, list(rows), rows, 1, DEFAULT))
+    counts = Counter(i for _ in range(2000) for i in draw_rows(rng, list(rows), rows, 1))
     assert counts[1] / 2000 == pytest.approx(1 / 1.1, abs=0.03)
     assert 40 < counts[0] < 160 and 40 < counts[2] < 160
-    assert all(len(set(draw_rows(rng, list(rows), rows, 2, DEFAULT))) == 2 for _ in range(50))
-    assert draw_rows(random.Random(7), list(rows), rows, 3, DEFAULT) == draw_rows(
-        random.Random(7), list(rows), rows, 3, DEFAULT
-    )
-    assert len(draw_rows(rng, list(rows), rows, 9, DEFAULT)) == 3
+    assert all(len(set(draw_rows(rng, list(rows), rows, 2))) == 2 for _ in range(50))
+    assert draw_rows(random.Random(7), list(rows), rows, 3) == draw_rows(random.Random(7), list(rows), rows, 3)
+    assert len(draw_rows(rng, list(rows), rows, 9)) == 3
 
 
 def test_wrong_stages_are_refused() -> None:
@@ -83,8 +79,8 @@ def half_impossible() -> Any:
     class HalfImpossible(TextSource):
         """Nothing that is said to e, f, g and h earns anything."""
 
-        async def rollouts(self, tasks: Any, course: Course, step: int) -> Any:
-            groups = await super().rollouts(tasks, course, step)
+        async def rollouts(self, tasks: Any, schedule: TrainingSchedule, step: int) -> Any:
+            groups = await super().rollouts(tasks, schedule, step)
             for group in groups:
                 for rollout in group:
                     if rollout.example["text"] in "efgh":
@@ -111,8 +107,8 @@ def test_less_is_spent_on_rows_that_teach_nothing_and_as_much_is_learned(tmp_pat
     from tests.helpers.grpo_worlds import bandit, sevens
 
     world, shares, late = half_impossible(), {}, {}
-    for name, course in (("uniform", {}), ("curriculum", {"curriculum": {}})):
-        for seed in range(3):
+    for name, schedule in (("uniform", {}), ("curriculum", {"curriculum": True})):
+        for seed in range(2):
             made = bandit(
                 tmp_path,
                 sevens,
@@ -120,7 +116,7 @@ def test_less_is_spent_on_rows_that_teach_nothing_and_as_much_is_learned(tmp_pat
                 steps=24,
                 texts="abcdefgh",
                 world=world,
-                course=course,
+                schedule=schedule,
                 tasks=2,
                 checkpoints=f"{name}{seed}",
             )
@@ -143,7 +139,7 @@ def test_a_curriculum_and_stages_survive_a_kill(tmp_path: Path) -> None:
 
     world = half_impossible()
     settings: dict[str, Any] = {
-        "course": {"save_every": 2, "curriculum": {}, "dynamic_sampling": 1},
+        "schedule": {"save_every": 2, "curriculum": True, "dynamic_sampling": 1},
         "steps": 7,
         "tasks": 2,
         "texts": "abcdefgh",

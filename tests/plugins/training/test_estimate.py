@@ -51,24 +51,24 @@ def calls(folder: Path, optimizer: Any, **settings: Any) -> int:
 
 def test_settings_count(tmp_path: Path) -> None:
     nodes = {"guess": {"predict": f"text -> first: {TOPICS}"}, "sort": {"predict": f"text, first -> label: {TOPICS}"}}
-    course = {"steps": 5, "tasks": 4, "rollouts": 3, "evaluate_every": 2}  # three candidates, the last at the end
-    assert calls(tmp_path, {"grpo": {"course": course}}) == 5 * 4 * 3 + 3 * 12
-    assert calls(tmp_path, {"grpo": {"course": {**course, "tasks": 40}}}) == 5 * 16 * 3 + 3 * 12
-    assert calls(tmp_path, {"grpo": {"course": course}}, nodes=nodes) == 2 * (5 * 4 * 3 + 3 * 12)
-    assert calls(tmp_path, {"grpo": {"course": {**course, "dynamic_sampling": 2}}}) == 5 * 4 * 3 * 3 + 3 * 12
+    schedule = {"steps": 5, "tasks": 4, "rollouts": 3, "evaluate_every": 2}  # three candidates, the last at the end
+    assert calls(tmp_path, {"grpo": {"schedule": schedule}}) == 5 * 4 * 3 + 3 * 12
+    assert calls(tmp_path, {"grpo": {"schedule": {**schedule, "tasks": 40}}}) == 5 * 16 * 3 + 3 * 12
+    assert calls(tmp_path, {"grpo": {"schedule": schedule}}, nodes=nodes) == 2 * (5 * 4 * 3 + 3 * 12)
+    assert calls(tmp_path, {"grpo": {"schedule": {**schedule, "dynamic_sampling": 2}}}) == 5 * 4 * 3 * 3 + 3 * 12
     judged = [{"kind": "metric"}, {"kind": "judge"}]
-    assert calls(tmp_path, {"grpo": {"course": course, "rewards": judged}}) == 5 * 4 * 3 * 2 + 3 * 12
+    assert calls(tmp_path, {"grpo": {"schedule": schedule, "rewards": judged}}) == 5 * 4 * 3 * 2 + 3 * 12
     tree = {"branches": 2, "depth": 2}
     assert calls(tmp_path, {"dpo": {"tasks": 8, "epochs": 1, "tree": tree}}, nodes=nodes) == 8 * (2 + 4) + 12 * 2
     assert calls(tmp_path, {"sft": {"source": "labels", "epochs": 3, "evaluate_every": 2}}) == 2 * 12
     agent = {"solve": {"agent": f"text -> label: {TOPICS}", "max_steps": 2}}
-    short = calls(tmp_path, {"grpo": {"course": course}}, nodes=agent)
-    grown = calls(tmp_path, {"grpo": {"course": {**course, "horizon": [2, 6]}}}, nodes=agent)
+    short = calls(tmp_path, {"grpo": {"schedule": schedule}}, nodes=agent)
+    grown = calls(tmp_path, {"grpo": {"schedule": {**schedule, "horizon": [2, 6]}}}, nodes=agent)
     assert short < grown
 
 
 def test_rounds_and_metrics_that_ask_count(tmp_path: Path) -> None:
-    optimizer = {"grpo": {"course": {"steps": 2, "tasks": 4, "rollouts": 3}}}
+    optimizer = {"grpo": {"schedule": {"steps": 2, "tasks": 4, "rollouts": 3}}}
     once, thrice = (estimated(tmp_path, optimizer, rounds=n) for n in (1, 3))
     assert (once["most_calls"], thrice["most_calls"]) == (12 + 40 + 36, 12 + 40 + 3 * 36)
     asks = estimated(tmp_path, optimizer, metric="judge(label)")
@@ -77,9 +77,9 @@ def test_rounds_and_metrics_that_ask_count(tmp_path: Path) -> None:
 
 
 def test_what_does_not_say_leaves_the_rest_of_the_budget(tmp_path: Path) -> None:
-    course = {"grpo": {"course": {"steps": 2, "tasks": 4, "rollouts": 3}}}  # 24 and 12
-    found = estimated(tmp_path, {"random": {}}, course, budget={"calls": 1000})
+    schedule = {"grpo": {"schedule": {"steps": 2, "tasks": 4, "rollouts": 3}}}  # 24 and 12
+    found = estimated(tmp_path, {"random": {}}, schedule, budget={"calls": 1000})
     assert found["most_calls"] is None and found["optimizer_calls"][0] == {"optimizer": "random", "calls": None}
     assert "Of 1000 calls, 912 are left for search: about 76 candidates." in found["lines"]  # less 12, 40 and 36
-    small = estimated(tmp_path, course, budget={"calls": 60})
+    small = estimated(tmp_path, schedule, budget={"calls": 60})
     assert "Warning: of 60 calls, 8 are left for search, which may take 36." in small["lines"]

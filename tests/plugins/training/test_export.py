@@ -109,8 +109,10 @@ def test_rows_settings_and_reward_of_verl(tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     from workbench_nano.model import Nano
 
-    course = {"steps": 7, "tasks": 4, "rollouts": 3, "dynamic_sampling": 0}
-    task = task_of(tmp_path, {"algorithm": "dapo", "course": course, "lora": {"rank": 4}, "objective": {"beta": 0.01}})
+    schedule = {"steps": 7, "tasks": 4, "rollouts": 3, "dynamic_sampling": 0}
+    task = task_of(
+        tmp_path, {"algorithm": "dapo", "schedule": schedule, "lora": {"rank": 4}, "objective": {"beta": 0.01}}
+    )
     verl(task.workflow, tmp_path / "out", task=task)
     rows = parquet.read_table(tmp_path / "out/train.parquet").to_pylist()
     assert [r["extra_info"]["task"] for r in rows] == [e.id for e in task.dataset.train]
@@ -227,7 +229,9 @@ def test_exported_clips_mean_in_verl_what_they_mean_here(algorithm: str, objecti
     from workbench_training.grpo import GRPO
     from workbench_training.loss import policy_loss
 
-    settings = GRPO.model_validate({"algorithm": algorithm, "objective": objective, "course": {"dynamic_sampling": 0}})
+    settings = GRPO.model_validate(
+        {"algorithm": algorithm, "objective": objective, "schedule": {"dynamic_sampling": 0}}
+    )
     made = settings.resolve_objective()
     actor = verl_settings(settings, made, "w", Path("."), 64, 64, "x")["actor_rollout_ref"]["actor"]
     ratio = torch.tensor([[0.01, 0.5, 0.9, 1.0, 1.1, 1.4, 2.5, 4.0, 8.0, 50.0]]).repeat(2, 1)
@@ -255,11 +259,10 @@ def test_exported_clips_mean_in_verl_what_they_mean_here(algorithm: str, objecti
     ("grpo", "settings", "message"),
     [
         ({"algorithm": "dapo"}, {}, "no place for dynamic_sampling"),  # the algorithm's own
-        ({"course": {"dynamic_sampling": 2}}, {}, "no place for dynamic_sampling"),
-        ({"course": {"on_alarm": "rollback"}}, {}, "no place for `on_alarm: rollback`"),
-        ({"objective": {"beta": 0.1, "kl_corrected": True}}, {}, "no place for a divergence times the ratio"),
+        ({"schedule": {"dynamic_sampling": 2}}, {}, "no place for dynamic_sampling"),
+        ({"schedule": {"on_alarm": "rollback"}}, {}, "no place for `on_alarm: rollback`"),
         ({"algorithm": "gspo", "objective": {"delta": 2.0}}, {}, "no place for a cap of the ratio"),
-        ({"guards": {"duplicates": "zero"}}, {}, "cannot be told the guard against duplicates"),
+        ({"guards": {"duplicates": "zero"}}, {}, "has no place for the guard against duplicates"),
         (
             {"rewards": [{"kind": "metric"}]},
             {"metric": "exact_match(call, target=calls)"},
@@ -274,10 +277,9 @@ def test_exported_clips_mean_in_verl_what_they_mean_here(algorithm: str, objecti
             "verl the whole answer, in which more stands",
         ),
         ({"algorithm": "trpa"}, {}, "no loss for the algorithm trpa"),
-        ({"algorithm": "p3o"}, {}, "no loss for the algorithm p3o"),
         ({"algorithm": "gigpo"}, {}, "no loss for the algorithm gigpo"),
         ({"algorithm": "ppo"}, {}, "no loss for the algorithm ppo"),
-        ({"rewards": [{"kind": "metric"}]}, {"metric": "f1(call, target=text)"}, "cannot be told the metric f1"),
+        ({"rewards": [{"kind": "metric"}]}, {"metric": "f1(call, target=text)"}, "has no place for the metric f1"),
         (
             {},
             {"nodes": {"a": {"predict": "text -> hint"}, "b": {"predict": "hint -> call"}}},

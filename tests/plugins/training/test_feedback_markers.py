@@ -15,7 +15,7 @@ from workbench.errors import SpecError
 from workbench.lm import Response
 from workbench.study import Result
 from workbench.task import Example
-from workbench_training.recipes.feedback_markers import Feedback, feedback_examples, mark_instructions
+from workbench_training.papers.faft import Feedback, feedback_examples, mark_instructions
 from workbench_training.rewards import Rollout
 from workbench_training.rollouts.sft_data import ChatTokenizer
 from workbench_training.sft import SFT

@@ -30,7 +30,7 @@ from workbench_training.grpo import GRPO  # noqa: E402
 from workbench_training.learner import Learner  # noqa: E402
 from workbench_training.model import logprobs  # noqa: E402
 from workbench_training.model.policy import Policy, Weights, digest_of, last_checkpoint, write_checkpoint  # noqa: E402
-from workbench_training.objective import make_objective  # noqa: E402
+from workbench_training.presets import make_objective  # noqa: E402
 from workbench_training.scale import distributed as processes  # noqa: E402
 from workbench_training.scale.orders import ProcessDied  # noqa: E402
 from workbench_training.settings import Learning  # noqa: E402
@@ -44,7 +44,6 @@ NONE = [0.0] * 7
 CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any], list[list[float]]]] = {
     "grpo": ("grpo", {"beta": 0.1}, {"epochs": 2, "minibatches": 3, "micro_tokens": 24}, [ADVANTAGES[:7]] * 2),
     "pairs": ("trpa", {}, {"epochs": 2}, [ADVANTAGES + ADVANTAGES[:1]] * 2),
-    "pairwise": ("p3o", {}, {"epochs": 2}, [ADVANTAGES + ADVANTAGES[:1]] * 2),
     "few": ("dapo", {}, {"minibatches": 2}, [[0, 0, 1.0, 0, 0, 0, 0], ADVANTAGES[:7]]),
     "none": ("dapo", {}, {}, [ADVANTAGES[:7], NONE]),
     "recomputed": (
@@ -60,7 +59,7 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any], list[list[float]]]] 
 
 
 def worker(base: str, out: str) -> None:
-    """In the first process the course of `lead`; the other serves it, and notes what it sees."""
+    """In the first process the schedule of `lead`; the other serves it, and notes what it sees."""
     torch.set_num_threads(1)
     rank = int(os.environ["RANK"])
     seen: dict[str, Any] = {"batches": [], "skipped": [], "bytes": {}}
@@ -130,12 +129,12 @@ def weigh(made: Learner, step: Callable[[], Any]) -> dict[str, int]:
 
 def sharded(base: str, algorithm: str, changes: dict[str, Any], **learning: Any) -> Learner:
     settings = Learning.model_validate({"rate": SGD, "fsdp": True, **learning})
-    # In the course whose bytes are counted, a server would draw.
+    # In the schedule whose bytes are counted, a server would draw.
     policy = processes.make_policy(settings, base, device="cpu", everywhere=settings.max_norm != 2.0)
     return processes.learner_for(policy, make_objective(algorithm, changes), settings)
 
 
-def course(made: Learner, advantages: list[list[float]]) -> None:
+def schedule(made: Learner, advantages: list[list[float]]) -> None:
     for version, values in enumerate(advantages):
         made.step(some_rows(len(values), seed=version), values, version)
 
@@ -144,7 +143,7 @@ def lead(base: str, out: Path, seen: dict[str, Any]) -> int:
     facts: dict[str, Any] = {}
     for name, (algorithm, changes, learning, advantages) in CASES.items():
         made = sharded(base, algorithm, changes, **learning)
-        course(made, advantages)
+        schedule(made, advantages)
         save_file(made.snapshot(), out / f"{name}.safetensors")
         made.close()
     made = sharded(base, "dapo", {}, rate=1e-2, max_norm=2.0)
@@ -166,9 +165,9 @@ def lead(base: str, out: Path, seen: dict[str, Any]) -> int:
     made.close()
     # A checkpoint holds all that the next step depends on.
     made, again = (sharded(base, "grpo", {"beta": 0.1}, rate=1e-2) for _ in range(2))
-    course(made, [ADVANTAGES] * 2)
-    write_checkpoint(out / "course", 2, made.tensors(), {"state": {}})
-    saved = last_checkpoint(out / "course")
+    schedule(made, [ADVANTAGES] * 2)
+    write_checkpoint(out / "schedule", 2, made.tensors(), {"state": {}})
+    saved = last_checkpoint(out / "schedule")
     assert saved is not None
     facts["parts"] = {part: sum(t.numel() for t in tensors.values()) for part, tensors in saved[1].items()}
     again.load(saved[1])
@@ -230,7 +229,7 @@ def test_two_processes_with_half_of_the_weights_step_as_one_does(base: str, out:
     algorithm, changes, learning, advantages = CASES[name]
     alone = learner(base, algorithm, changes=changes, rate=SGD, **learning)
     alone.optimizer = torch.optim.SGD(list(alone.policy.trained.values()), lr=SGD)
-    course(alone, advantages)
+    schedule(alone, advantages)
     found = load_file(out / f"{name}.safetensors")
     apart = max(float((found[k] - p).abs().max()) for k, p in alone.policy.snapshot().items())
     moved = max(float((found[k] - p).abs().max()) for k, p in learner(base).policy.snapshot().items())
@@ -304,7 +303,7 @@ def test_a_run_on_two_processes_is_that_of_one_and_survives_kill_9(tmp_path: Pat
     torch.set_num_threads(1)
     nodes = {"sort": {"predict": "text -> label: Literal['billing', 'technical']", "decoding": {"max_tokens": 6}}}
     grpo = {
-        "course": {"steps": 3, "tasks": 2, "rollouts": 4, "evaluate_every": 2, "save_every": 1},
+        "schedule": {"steps": 3, "tasks": 2, "rollouts": 4, "evaluate_every": 2, "save_every": 1},
         "device": "cpu",
         "guards": {"truncated": "keep"},
         "rewards": [{"kind": "length", "tokens": 8}],

@@ -25,7 +25,7 @@ COURSE = {
 }
 LEARNING = {"rate": 1e-3}
 OPTIMIZERS: dict[str, dict[str, Any]] = {
-    "grpo": {"grpo": {"course": COURSE, "learning": LEARNING}},
+    "grpo": {"grpo": {"schedule": COURSE, "learning": LEARNING}},
     "sft": {"sft": {"tasks": 6, "rollouts": 2, "rounds": 2, "epochs": 1, "learning": LEARNING}},
     "sft on labels": {"sft": {"source": "labels", "epochs": 1, "learning": LEARNING}},
     "dpo": {"dpo": {"tasks": 8, "rollouts": 4, "epochs": 1, "learning": LEARNING}},

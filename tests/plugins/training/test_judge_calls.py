@@ -17,7 +17,7 @@ from tests.plugins.training.test_rewards import rollout
 from workbench.errors import LMError
 from workbench.lm import Response
 from workbench_training.judge_calls import JudgeCalls
-from workbench_training.recipes.listener import read_verdict
+from workbench_training.papers.lacie import read_verdict
 from workbench_training.rewards import Guards, RewardTerm, score
 
 PART = RewardTerm(kind="judge", rubric="Be kind.")

@@ -106,10 +106,10 @@ elif phase == "checkpoint":
     before(policy, "save_file")  # one file of several is written
 elif phase == "candidate":
     before(Path, "rename")  # all files of a folder are written, under its other name
-elif phase == "offer":
-    before(StudyRolloutSource, "offer")
+elif phase == "submit":
+    before(StudyRolloutSource, "submit")
 else:
-    after(StudyRolloutSource, "offer")
+    after(StudyRolloutSource, "submit")
 run(Path({folder!r}), again={again}, optimizers=CONSTRAINED)
 """
 #: Multipliers, a reference and what AdamW remembers: all of it must come back.
@@ -133,7 +133,7 @@ def timeless(value: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("phase", "after"), [("update", 1), ("checkpoint", 5), ("candidate", 2), ("offer", 0), ("offered", 1)]
+    ("phase", "after"), [("update", 1), ("checkpoint", 5), ("candidate", 2), ("submit", 0), ("submitted", 1)]
 )
 def test_killed_in_any_phase_of_training_and_resumed_it_ends_with_the_same_weights(
     phase: str, after: int, whole: tuple[Path, Report], tmp_path: Path
@@ -184,7 +184,7 @@ def numbered(folder: Path) -> list[Any]:
 def test_weights_that_lost_are_deleted_and_not_needed_to_resume(whole: tuple[Path, Report], tmp_path: Path) -> None:
     """One candidate is kept. The run is killed after the first, whose weights are deleted by hand, as a better
     candidate would have them deleted: its scores are stored."""
-    keep = [{"grpo": {**CONSTRAINED[0]["grpo"], "course": {**SMALL["course"], "keep": 1}}}]
+    keep = [{"grpo": {**CONSTRAINED[0]["grpo"], "schedule": {**SMALL["schedule"], "keep": 1}}}]
     code = PHASES.format(root=str(WORKFLOWS.parent), folder=str(tmp_path), again=False, phase="update", after=2)
     code = code.replace("optimizers=CONSTRAINED", f"optimizers={keep!r}")
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], stderr=subprocess.DEVNULL, timeout=200)

@@ -26,7 +26,7 @@ from workbench.task import Example  # noqa: E402
 from workbench.workflow import Trace  # noqa: E402
 from workbench_training.learner import Learner  # noqa: E402
 from workbench_training.model.policy import Policy, last_checkpoint, write_checkpoint  # noqa: E402
-from workbench_training.objective import make_objective  # noqa: E402
+from workbench_training.presets import make_objective  # noqa: E402
 from workbench_training.rewards import Rollout  # noqa: E402
 from workbench_training.rollouts.token_rows import Row, collate  # noqa: E402
 from workbench_training.serving import policy_lm as serve  # noqa: E402
@@ -78,7 +78,7 @@ def moved(a: Learner, b: Learner) -> float:
 # A step
 
 
-@pytest.mark.parametrize("algorithm", ["dapo", "grpo", "gspo", "dr_grpo", "reinforce++", "rloo", "p3o"])
+@pytest.mark.parametrize("algorithm", ["dapo", "grpo", "gspo", "dr_grpo", "reinforce++", "rloo"])
 def test_micro_batches_give_the_same_weights(base: str, algorithm: str) -> None:
     # SGD in place of AdamW, whose first step is the gradient's sign: it would make noise of rounding large.
     made = [learner(base, algorithm, micro_tokens=size) for size in (10_000, 24)]
@@ -253,7 +253,7 @@ def test_a_policy_answers_at_its_own_version_alone() -> None:
     async def ask(name: str) -> Any:
         return await serve.policy(name, type("S", (), {"concurrency": None})()).complete(request)
 
-    async def course() -> None:
+    async def schedule() -> None:
         first = await ask("p@3")
         assert first.token_ids and len(first.logprobs) == len(first.token_ids) and first.prompt_ids
         for name in ("p@2", "p@4", "q@3"):
@@ -265,7 +265,7 @@ def test_a_policy_answers_at_its_own_version_alone() -> None:
         await engine.aclose()
 
     try:
-        asyncio.run(course())
+        asyncio.run(schedule())
     finally:
         del serve.LIVE["p"]
 
@@ -327,14 +327,15 @@ def test_without_reward_nothing_is_learned(tmp_path: Path) -> None:
 
 def test_killed_and_resumed_from_a_checkpoint_it_ends_with_the_same_bits(tmp_path: Path) -> None:
     settings: dict[str, Any] = {
-        "course": {"save_every": 3, "replay": 2, "evaluate_every": 4, "reset_after": 3, "reset_patience": 1},
+        "schedule": {"save_every": 3, "replay": 2, "evaluate_every": 4, "reset_after": 3},
+        "constants": {"trainer.RESET_PATIENCE": 1},
         "steps": 10,
     }
     objective = make_objective("grpo", {"beta": 0.01})
     whole = bandit(tmp_path, sevens, objective=objective, checkpoints="whole", **settings)
     with pytest.raises(KeyboardInterrupt):
         bandit(tmp_path, sevens, objective=objective, crash=8, **settings)
-    assert sorted(p.name for p in (tmp_path / "course").glob("step-*")) == ["step-000003", "step-000006"]
+    assert sorted(p.name for p in (tmp_path / "schedule").glob("step-*")) == ["step-000003", "step-000006"]
     again = bandit(tmp_path, sevens, objective=objective, **settings)
     assert [f["step"] for f in again.history] == [6.0, 7.0, 8.0, 9.0]  # nothing before the checkpoint was computed
     assert again.learners[""].policy.digest() == whole.learners[""].policy.digest()
@@ -346,11 +347,11 @@ def test_killed_and_resumed_from_a_checkpoint_it_ends_with_the_same_bits(tmp_pat
 def test_a_run_whose_weights_are_gone_says_so(tmp_path: Path) -> None:
     import shutil
 
-    course = {"save_every": 2, "evaluate_every": 2}
-    bandit(tmp_path, sevens, steps=2, course=course)
+    schedule = {"save_every": 2, "evaluate_every": 2}
+    bandit(tmp_path, sevens, steps=2, schedule=schedule)
     shutil.rmtree(tmp_path / "weights")
     with pytest.raises(StoreError, match="are gone"):
-        bandit(tmp_path, sevens, steps=4, course=course)
+        bandit(tmp_path, sevens, steps=4, schedule=schedule)
 
 
 def test_a_stalled_policy_becomes_its_own_reference(tmp_path: Path) -> None:
@@ -359,7 +360,8 @@ def test_a_stalled_policy_becomes_its_own_reference(tmp_path: Path) -> None:
         lambda text: float(len(set(text))),
         steps=8,
         objective=make_objective("prorl"),
-        course={"evaluate_every": 1, "reset_after": 3, "reset_patience": 2},
+        schedule={"evaluate_every": 1, "reset_after": 3},
+        constants={"trainer.RESET_PATIENCE": 2},
     )
     resets = [text for text in made.told if "reference is reset" in text]  # type: ignore[attr-defined]
     # Every candidate scores 0.0: the first is the best, and two in a row that are no better are a stall.
@@ -371,7 +373,7 @@ def test_dynamic_sampling_replaces_groups_without_differences(tmp_path: Path) ->
     def reward(text: str) -> float:
         return 0.0
 
-    made = bandit(tmp_path, reward, steps=4, tasks=2, course={"dynamic_sampling": 1})
+    made = bandit(tmp_path, reward, steps=4, tasks=2, schedule={"dynamic_sampling": 1})
     counts = [sum(s == step for s, _ in made.source.drawn) for step in range(4)]  # type: ignore[attr-defined]
     assert counts == [32, 32, 32, 32]  # two tasks, and two more in their place, eight rollouts each
     plain = bandit(tmp_path, reward, steps=1, tasks=2, checkpoints="other")
@@ -379,50 +381,51 @@ def test_dynamic_sampling_replaces_groups_without_differences(tmp_path: Path) ->
 
 
 def test_alarms_are_told_and_stop_or_roll_back(tmp_path: Path) -> None:
-    band = {"entropy": (0.0, 0.1), "on_alarm": "stop"}
-    stopped = bandit(tmp_path, sevens, steps=5, course=band)
+    band: dict[str, Any] = {"schedule": {"on_alarm": "stop"}, "constants": {"alarms.ENTROPY": (0.0, 0.1)}}
+    stopped = bandit(tmp_path, sevens, steps=5, **band)
     assert len(stopped.history) == 1 and any("alarm at step 1: entropy" in t for t in stopped.told)  # type: ignore[attr-defined]
-    resumed = bandit(tmp_path, sevens, steps=5, course=band)
+    resumed = bandit(tmp_path, sevens, steps=5, **band)
     assert resumed.history == []  # what an alarm ended stays ended
     back = bandit(
         tmp_path,
         sevens,
         steps=4,
         checkpoints="back",
-        course={"entropy": (0.0, 0.1), "on_alarm": "rollback", "evaluate_every": 2},
+        schedule={"on_alarm": "rollback", "evaluate_every": 2},
+        constants={"alarms.ENTROPY": (0.0, 0.1)},
     )
     assert sum("back to the best" in t for t in back.told) == 2  # type: ignore[attr-defined]
 
 
 def test_the_budget_ends_training_with_a_last_candidate(tmp_path: Path) -> None:
-    made = bandit(tmp_path, sevens, steps=7, course={"evaluate_every": 3}, affords=5)
+    made = bandit(tmp_path, sevens, steps=7, schedule={"evaluate_every": 3}, affords=5)
     assert len(made.history) == 5
-    assert [step for step, _ in made.source.offers] == [3, 5]  # type: ignore[attr-defined]
+    assert [step for step, _ in made.source.submissions] == [3, 5]  # type: ignore[attr-defined]
 
 
 def test_ceilings_of_samples_and_gpu_seconds_end_training_with_a_last_candidate(tmp_path: Path) -> None:
     """Refills count as samples, too; a resumed training goes on from what was used."""
     few = {"samples": 100, "save_every": 1, "dynamic_sampling": 2}
     with pytest.raises(KeyboardInterrupt):
-        bandit(tmp_path, sevens, steps=9, tasks=2, texts="abcdefgh", course=few, crash=2)
-    again = bandit(tmp_path, sevens, steps=9, tasks=2, texts="abcdefgh", course=few)
-    whole = bandit(tmp_path, sevens, steps=9, tasks=2, texts="abcdefgh", course=few, checkpoints="whole")
+        bandit(tmp_path, sevens, steps=9, tasks=2, texts="abcdefgh", schedule=few, crash=2)
+    again = bandit(tmp_path, sevens, steps=9, tasks=2, texts="abcdefgh", schedule=few)
+    whole = bandit(tmp_path, sevens, steps=9, tasks=2, texts="abcdefgh", schedule=few, checkpoints="whole")
     for one in (again, whole):
-        assert len(one.source.drawn) <= 100 < one.state.samples + 16 and len(one.source.offers) == 1
+        assert len(one.source.drawn) <= 100 < one.state.samples + 16 and len(one.source.submissions) == 1
         assert one.told[-1] == f"training ends: {one.state.samples} of 100 samples are drawn"
     assert again.state.samples == whole.state.samples and again.state.step == whole.state.step < 9
-    timed = bandit(tmp_path, sevens, steps=9, course={"gpu_seconds": 1e-3}, checkpoints="timed")
-    assert timed.state.step == 1 and len(timed.source.offers) == 1 and "GPU seconds of 0.001" in timed.told[-1]
+    timed = bandit(tmp_path, sevens, steps=9, schedule={"gpu_seconds": 1e-3}, checkpoints="timed")
+    assert timed.state.step == 1 and len(timed.source.submissions) == 1 and "GPU seconds of 0.001" in timed.told[-1]
 
 
 def test_replay_puts_an_old_success_into_a_failing_group(tmp_path: Path) -> None:
     """Successes are scarce: with replay their rows come back, at the version that drew them."""
-    made = bandit(tmp_path, lambda text: float("7" in text), steps=6, course={"replay": 4})
+    made = bandit(tmp_path, lambda text: float("7" in text), steps=6, schedule={"replay": 4})
     stored = [row for rows in made.state.replay.values() for kept in rows for row in kept]
     assert stored and all(row["reward"] == 1.0 and "7" in row["text"] for row in stored)
     assert all(len(rows) <= 4 for rows in made.state.replay.values())
     task = next(iter(made.state.replay))
     example = Example(task, {"text": "a"})
     failing = [Rollout(example, Result(example, 0.0, trace=Trace(task)), k, 0.0) for k in range(3)]
-    rows = made._rows_of_group(failing, 99, 99)
+    rows = made._rows(failing, 99, 99)
     assert len(rows) == 1 and rows[0].reward == 1.0 and rows[0].version < 99 and rows[0].rollout == 0

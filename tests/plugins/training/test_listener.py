@@ -16,7 +16,7 @@ from workbench.study import Result
 from workbench.task import Example
 from workbench.workflow import CallRecord, Span, Trace
 from workbench_training.dpo import DPO
-from workbench_training.recipes.listener import Heard, Listener, hide_answer, listen, pair_heard, pair_rows
+from workbench_training.papers.lacie import Heard, Listener, hide_answer, listen, pair_heard, pair_rows
 from workbench_training.rewards import Rollout
 from workbench_training.rollouts.token_rows import Row
 
@@ -87,7 +87,7 @@ TRUE_ACCEPT, FALSE_REJECT, FALSE_ACCEPT, TRUE_REJECT = (
     heard(True, 0.9),
     heard(True, 0.2),
     heard(False, 0.8),
-    heard(False, 0.1),
+    heard(False, 0.15),
 )
 
 
@@ -103,17 +103,18 @@ TRUE_ACCEPT, FALSE_REJECT, FALSE_ACCEPT, TRUE_REJECT = (
     ],
 )
 def test_pairs_by_hand(a: Heard, b: Heard, preferred: int | None) -> None:
-    found = pair_heard([[a, b]], settings(threshold=0.5, margin=0.15))
-    assert found == [[] if preferred is None else [(a, b) if preferred == 0 else (b, a)]]
+    others = [[heard(True, 0.5)], [heard(True, 0.5)]]  # so that the median is between the two
+    found = pair_heard([[a, b], *others])
+    assert found == [[] if preferred is None else [(a, b) if preferred == 0 else (b, a)], [], []]
 
 
 def test_the_median_of_the_round_is_the_threshold_and_pairs_are_bounded() -> None:
     """A listener that says yes to almost all: 0.8 is then a rejection."""
     keen = [heard(True, 1.0), heard(True, 0.8)]
-    assert pair_heard([keen], settings(threshold=0.5)) == [[]]
-    assert pair_heard([keen], settings()) == [[(keen[0], keen[1])]]
+    assert pair_heard([keen, [heard(True, 0.5)], [heard(True, 0.5)]])[0] == []
+    assert pair_heard([keen]) == [[(keen[0], keen[1])]]
     many = [heard(True, 0.9)] * 3 + [heard(True, 0.1)] * 3
-    assert [len(group) for group in pair_heard([many, [None]], settings())] == [3, 0]
+    assert [len(group) for group in pair_heard([many, [None]])] == [3, 0]
 
 
 def row(ids: tuple[int, ...], agent: str = "n") -> Row:
@@ -158,7 +159,7 @@ def test_wording_comes_to_tell_right_from_wrong(listens: bool, tmp_path: Path) -
     if listens:
         groups = [[Heard(answered(SURE, float(r)), r, 0.9 if s else 0.1) for s in (True, False)] for r in (True, False)]
         rows = []
-        for right, group, pairs in zip((True, False), groups, pair_heard(groups, settings(threshold=0.5)), strict=True):
+        for right, group, pairs in zip((True, False), groups, pair_heard(groups), strict=True):
             for n, (a, b) in enumerate(pairs):
                 sides = [[row_of(right, side is group[0])] for side in (a, b)]
                 rows += pair_rows(*sides, f"{right} {n}")
@@ -190,7 +191,7 @@ def test_the_file_pairs_by_what_the_listener_says(tmp_path: Path) -> None:
     from tests.helpers.tiny_lm import save_taught
 
     listener = save_taught(tmp_path / "listener", ["yes", "no"], longest=40)
-    dpo = {"tasks": 4, "rollouts": 4, "epochs": 1, "listener": {"field": "answer", "samples": 4, "margin": 0.2}}
+    dpo = {"tasks": 4, "rollouts": 4, "epochs": 1, "listener": {"field": "answer", "samples": 4}}
     common: dict[str, Any] = {
         "roles": {"judge": f"hf:{listener}"},
         "nodes": {"solve": {"predict": "question -> steps, answer", "decoding": {"max_tokens": 40}}},
@@ -216,6 +217,6 @@ def test_the_file_pairs_by_what_the_listener_says(tmp_path: Path) -> None:
 def test_what_cannot_go_together_is_refused() -> None:
     with pytest.raises(ValueError, match="compares single calls"):
         DPO.model_validate({"listener": {"field": "a"}, "tree": {}})
-    with pytest.raises(ValueError, match="no median lies between"):
+    with pytest.raises(ValueError, match="greater than or equal to 2"):
         DPO.model_validate({"listener": {"field": "a", "samples": 1}})
-    assert DPO.model_validate({"listener": {"field": "a", "samples": 1, "threshold": 0.5}}).calls_beside == 1
+    assert DPO.model_validate({"listener": {"field": "a", "samples": 3}}).calls_beside == 3

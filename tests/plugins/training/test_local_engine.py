@@ -42,14 +42,14 @@ async def converse(engine: LocalEngine, rollout: int, turns: Sequence[int]) -> l
 def drawn(
     turns: Sequence[Sequence[int]], most: int, generator: Generator, continuous: bool | None = True
 ) -> list[list[tuple[int, ...]]]:
-    async def course() -> list[Any]:
+    async def schedule() -> list[Any]:
         engine = LocalEngine(generator, 0, most, continuous=continuous)
         try:
             return await asyncio.gather(*(converse(engine, i, each) for i, each in enumerate(turns)))
         finally:
             await engine.aclose()
 
-    return asyncio.run(course())
+    return asyncio.run(schedule())
 
 
 def test_turns_of_rollouts_do_not_wait_for_the_longest_turn_of_another() -> None:
@@ -67,7 +67,7 @@ def test_turns_of_rollouts_do_not_wait_for_the_longest_turn_of_another() -> None
 def test_a_static_batch_answers_all_its_calls_together() -> None:
     """So that what follows them shares a batch again, whatever is faster."""
 
-    async def course() -> int:
+    async def schedule() -> int:
         generator = CountingGenerator()
         engine = LocalEngine(generator, 0, 4, continuous=False)
         calls = [asyncio.create_task(converse(engine, i, [most])) for i, most in enumerate((2, 200))]
@@ -77,7 +77,7 @@ def test_a_static_batch_answers_all_its_calls_together() -> None:
         await engine.aclose()
         return steps
 
-    assert asyncio.run(course()) == 199
+    assert asyncio.run(schedule()) == 199
 
 
 @pytest.mark.parametrize(("batching", "expected"), [("auto", False), ("static", False), ("continuous", True)])
@@ -112,7 +112,7 @@ class Broken(CountingGenerator):
 
 
 def test_an_error_of_the_model_reaches_all_that_wait_for_the_batch_and_nobody_else() -> None:
-    async def course() -> tuple[list[Any], Any]:
+    async def schedule() -> tuple[list[Any], Any]:
         engine = LocalEngine(Broken(), 0, 4, continuous=True)
         lost = await asyncio.gather(
             *(converse(engine, i, [most]) for i, most in enumerate((1, 3, 9))), return_exceptions=True
@@ -121,7 +121,7 @@ def test_an_error_of_the_model_reaches_all_that_wait_for_the_batch_and_nobody_el
         await engine.aclose()
         return lost, after
 
-    (first, second, third), after = asyncio.run(course())
+    (first, second, third), after = asyncio.run(schedule())
     assert len(first[0]) == 1 and isinstance(second, ValueError) and isinstance(third, ValueError)
     assert len(after[0]) == 2
 
@@ -173,11 +173,11 @@ def test_a_conversation_is_limited_by_what_follows_its_first_prompt(from_journal
 
 
 def test_an_answer_ends_at_the_limit() -> None:
-    async def course() -> Any:
+    async def schedule() -> Any:
         engine = LocalEngine(CountingGenerator(), 0, 4, continuous=True)
         engine.conversations.limit = 7
         found = await asyncio.gather(*(converse(engine, i, [most]) for i, most in enumerate((3, 30))))
         await engine.aclose()
         return [len(answer) for (answer,) in found]
 
-    assert asyncio.run(course()) == [3, 7]
+    assert asyncio.run(schedule()) == [3, 7]

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
-from workbench_training.objective import PRESETS, Objective, make_objective
+from workbench_training.objective import Objective
+from workbench_training.presets import PRESETS, make_objective
 from workbench_training.rollouts.token_rows import Row
 
 torch = pytest.importorskip("torch")
 
-from workbench_training.loss import divergence, find_pairs, policy_loss, preference_loss  # noqa: E402
+from workbench_training.loss import Pairs, divergence, find_pairs, policy_loss, preference_loss  # noqa: E402
+from workbench_training.papers.trpa import trust_region_loss  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # TRL and torch warn of what they will change some day
 
@@ -76,7 +78,7 @@ def theirs(trainer: Any, data: dict[str, Any], loss_type: str, objective: Object
     logp = data["logp"].clone().requires_grad_()
     trainer.loss_type, trainer.importance_sampling_level = loss_type, objective.ratio
     trainer.beta, trainer.epsilon_low, trainer.epsilon_high = objective.beta, objective.clip_low, objective.clip_high
-    trainer.args.delta, trainer.args.use_bias_correction_kl = objective.delta, objective.kl_corrected
+    trainer.args.delta, trainer.args.use_bias_correction_kl = objective.delta, False
     trainer._get_per_token_logps_and_entropies = lambda *a, **k: (logp, torch.zeros_like(logp), None)
     rows, width = logp.shape
     long = torch.ones(rows, width, dtype=torch.long)
@@ -109,21 +111,19 @@ LOSSES = {
     "dapo": {"aggregate": "token"},
     "bnpo": {"aggregate": "local"},
     "cispo": {"surrogate": "cispo", "aggregate": "token"},
-    "sapo": {"surrogate": "sapo", "aggregate": "sequence"},
 }
 
 
 @pytest.mark.parametrize("loss_type", LOSSES)
 @pytest.mark.parametrize("ratio", ["token", "sequence"])
 def test_loss_and_gradient_equal_trls(trl_trainer: Any, loss_type: str, ratio: str) -> None:
-    cases = itertools.product((0.0, 0.05), (False, True), (0.2, 0.28, 5.0), (None, 1.5), range(3))
-    for beta, corrected, high, delta, seed in cases:
+    cases = itertools.product((0.0, 0.05), (0.2, 0.28, 5.0), (None, 1.5), range(3))
+    for beta, high, delta, seed in cases:
         objective = Objective.model_validate(
             {
                 **LOSSES[loss_type],
                 "ratio": ratio,
                 "beta": beta,
-                "kl_corrected": corrected,
                 "clip_high": high,
                 "delta": delta,
             }
@@ -131,7 +131,7 @@ def test_loss_and_gradient_equal_trls(trl_trainer: Any, loss_type: str, ratio: s
         data = tensors(seed)
         value, gradient = ours(data, objective, max_tokens=9)
         expected, wanted = theirs(trl_trainer, data, loss_type, objective)
-        where = f"{loss_type} {ratio} beta={beta} corrected={corrected} high={high} delta={delta} seed={seed}"
+        where = f"{loss_type} {ratio} beta={beta} high={high} delta={delta} seed={seed}"
         assert abs(value - expected) <= 1e-6 * max(1.0, abs(float(expected))), where
         assert (gradient - wanted).abs().max() <= 1e-5, where
         assert wanted.abs().max() > 1e-3, f"{where}: nothing to compare"
@@ -233,7 +233,7 @@ def whole_gradient(data: dict[str, Any], objective: Objective, parts: list[list[
 
 
 #: Where a row needs no other.
-ALONE = [a for a in PRESETS if PRESETS[a].objective.get("surrogate") not in ("pairs", "pairwise")]
+ALONE = [a for a in PRESETS if PRESETS[a].objective.get("surrogate") != "pairs"]
 SHAPES = [make_objective(a, {"beta": 0.05, "kl_place": "loss"}) for a in ALONE]
 
 
@@ -275,12 +275,16 @@ def test_kl_forms_estimate_the_same_divergence() -> None:
 # Pairs
 
 
+def pairs(logp: Any, ref: Any, mask: Any, rewards: list[float]) -> Pairs:
+    """All rows are of one group, and the whole step."""
+    return Pairs(logp, mask, logp.detach(), ref, rewards, ["t"] * len(rewards), 0, float(mask.sum()))
+
+
 def test_preferences_by_hand() -> None:
     logp = torch.tensor([[-1.0, -1.0], [-2.0, -4.0], [-1.0, -3.0]], requires_grad=True)
     ref = torch.tensor([[-1.5, -1.5], [-2.0, -2.0], [-1.0, -1.0]])
     mask = torch.tensor([[1.0, 1.0], [1.0, 1.0], [1.0, 0.0]])
-    objective = make_objective("trpa")
-    loss, figures = preference_loss(logp, ref, mask, [1.0, 0.0, 0.5], ["t", "t", "t"], objective)
+    loss, figures = trust_region_loss(pairs(logp, ref, mask, [1.0, 0.0, 0.5]), 0.1)
     gained = [0.5, -1.0, 0.0]
     h = [2.5 * 0.1 * (gained[0] - gained[1]), 2.5 * 0.1 * (gained[0] - gained[2]), 0.1 * (gained[2] - gained[1])]
     assert float(loss) == pytest.approx(sum(math.log1p(math.exp(-x)) for x in h) / 3, abs=1e-6)
@@ -288,7 +292,7 @@ def test_preferences_by_hand() -> None:
     loss.backward()
     assert logp.grad is not None
     assert (logp.grad[0] < 0).all() and (logp.grad[1] > 0).all() and logp.grad[2, 1] == 0
-    same, _ = preference_loss(logp, ref, mask, [1.0, 1.0, 1.0], ["t", "t", "t"], objective)
+    same, _ = trust_region_loss(pairs(logp, ref, mask, [1.0, 1.0, 1.0]), 0.1)
     assert float(same.detach()) == 0.0
 
 
@@ -299,7 +303,7 @@ def test_dpo_by_hand() -> None:
 
     logp = torch.tensor([[-1.0, -1.0], [-2.0, -4.0]], requires_grad=True)
     ref = torch.tensor([[-1.5, -1.5], [-2.0, -2.0]])
-    loss, _ = preference_loss(logp, ref, torch.ones(2, 2), [1.0, 0.0], ["t", "t"], DPO(beta=0.2).objective())
+    loss, _ = preference_loss(pairs(logp, ref, torch.ones(2, 2), [1.0, 0.0]), DPO(beta=0.2).objective().pair_beta)
     assert float(loss.detach()) == pytest.approx(math.log1p(math.exp(-0.2 * (1.0 + 2.0))), abs=1e-6)
     mask = torch.tensor([[1.0, 1.0], [1.0, 0.0]])
     value, _ = policy_loss(logp, torch.ones(2), mask, SFT().objective())

@@ -265,7 +265,7 @@ def test_what_takes_the_memory_is_told_and_how_it_is_computed(tmp_path: Path, mo
     monkeypatch.setattr(base, "version", lambda package: "9.9")
     monkeypatch.setattr(preflight, "gpu_memory", lambda device: 4 * GIB)
     heard: list[Any] = []
-    run(tmp_path, heard=heard, optimizers=[{"grpo": {**SMALL, "course": {"steps": 1, "tasks": 2, "rollouts": 2}}}])
+    run(tmp_path, heard=heard, optimizers=[{"grpo": {**SMALL, "schedule": {"steps": 1, "tasks": 2, "rollouts": 2}}}])
     told = [message for message, *_ in heard]
     assert any("GiB are counted for passes of" in m and "AdamW" in m and "keys and values" in m for m in told)
     assert any("trained weights on cpu, attention sdpa, activations kept for the backward pass" in m for m in told)

@@ -64,9 +64,9 @@ def test_without_autocast_keys_and_values_stay_as_they_are() -> None:
 
 
 def test_best_weights_are_kept_in_the_host_and_only_for_a_rollback(tmp_path: Path) -> None:
-    course = {"evaluate_every": 1}
-    assert bandit(tmp_path, sevens, steps=2, course=course, checkpoints="told").best_weights == {}
-    made = bandit(tmp_path, sevens, steps=2, course={**course, "on_alarm": "rollback"})
+    schedule = {"evaluate_every": 1}
+    assert bandit(tmp_path, sevens, steps=2, schedule=schedule, checkpoints="told").best_weights == {}
+    made = bandit(tmp_path, sevens, steps=2, schedule={**schedule, "on_alarm": "rollback"})
     (kept,) = made.best_weights.values()
     trained = made.learners[""].policy.trained
     assert kept.keys() == trained.keys() and all(t.device.type == "cpu" for t in kept.values())
@@ -127,12 +127,12 @@ def test_drawing_is_halved_where_memory_runs_out(monkeypatch: pytest.MonkeyPatch
             raise torch.OutOfMemoryError("CUDA out of memory")
         real(self, rows, refill)
 
-    async def course() -> tuple[list[Any], list[Any]]:
+    async def schedule() -> tuple[list[Any], list[Any]]:
         whole = await answers()
         monkeypatch.setattr(Generator, "generate", generate)
         halved = await answers()
         await engine.aclose()
         return whole, halved
 
-    whole, halved = asyncio.run(course())
+    whole, halved = asyncio.run(schedule())
     assert whole == halved and len(set(whole)) > 1

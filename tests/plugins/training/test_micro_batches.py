@@ -55,7 +55,7 @@ def apart(a: dict[str, Any], b: dict[str, Any]) -> float:
 
 @pytest.mark.parametrize("checkpointing", [False, True])
 @pytest.mark.parametrize("size", [24, 7, 1])
-@pytest.mark.parametrize("algorithm", ["dapo", "gspo", "rloo", "trpa", "p3o"])
+@pytest.mark.parametrize("algorithm", ["dapo", "gspo", "rloo", "trpa"])
 def test_split_groups_and_rows_give_the_same_gradient(
     base: str, algorithm: str, size: int, checkpointing: bool
 ) -> None:
@@ -82,7 +82,7 @@ def test_what_later_stretches_say_of_earlier_keys_counts(base: str, monkeypatch:
 
 
 def test_no_pass_has_more_tokens_than_the_limit(base: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    made, sizes = learner(base, "p3o", micro_tokens=7), list[int]()
+    made, sizes = learner(base, "trpa", micro_tokens=7), list[int]()
     decoder = made.policy.model.get_decoder()
     real = decoder.forward
 
@@ -96,7 +96,7 @@ def test_no_pass_has_more_tokens_than_the_limit(base: str, monkeypatch: pytest.M
 
 
 def test_log_probabilities_of_a_split_row_are_those_of_the_whole(base: str) -> None:
-    made, rows = learner(base, "p3o"), some_rows()
+    made, rows = learner(base, "trpa"), some_rows()
     whole = made._log_probabilities(collate(rows), rows)
     made.micro.limit = 3
     assert (made._log_probabilities(collate(rows), rows) - whole).abs().max() < 1e-5 < whole.abs().max()
@@ -143,7 +143,7 @@ class Exhausted:
 
 
 @pytest.mark.parametrize("backward", [False, True])
-@pytest.mark.parametrize(("algorithm", "room"), [("dapo", 40), ("dapo", 9), ("p3o", 12), ("rloo", 6)])
+@pytest.mark.parametrize(("algorithm", "room"), [("dapo", 40), ("dapo", 9), ("trpa", 12), ("rloo", 6)])
 def test_memory_that_runs_out_halves_micro_batches_and_counts_no_gradient_twice(
     base: str, monkeypatch: pytest.MonkeyPatch, algorithm: str, room: int, backward: bool
 ) -> None:

@@ -59,7 +59,7 @@ def test_a_conversation_with_calls_is_one_row_whose_tool_texts_are_masked() -> N
     engine = policy_lm.LocalEngine(Scripted([SAID, "answer: 3"]))
     tokenizer = engine.generator.tokenizer
 
-    async def course() -> tuple[Response, Response]:
+    async def schedule() -> tuple[Response, Response]:
         ask = ({"role": "user", "content": "1 + 2"},)
         first = await engine.complete(Request(ask, 1.0, 64, tools=(ADD,)))
         told = {"role": "tool", "tool_call_id": first.tool_calls[0]["id"], "content": "result: 3"}
@@ -69,7 +69,7 @@ def test_a_conversation_with_calls_is_one_row_whose_tool_texts_are_masked() -> N
         await engine.aclose()
         return first, second
 
-    first, second = asyncio.run(course())
+    first, second = asyncio.run(schedule())
     assert first.finish == "tool_calls" and first.tool_calls[0]["name"] == "add"
     assert first.prompt_ids is not None and first.token_ids is not None and second.prompt_ids is not None
     assert tokenizer.decode(first.prompt_ids) == "<u>add <end><u>1 + 2<end><a>"
@@ -89,7 +89,7 @@ def test_calls_that_the_agent_changed_are_tokenized_as_they_stand() -> None:
     engine = policy_lm.LocalEngine(Scripted([SAID]))
     ask = ({"role": "user", "content": "1 + 2"},)
 
-    async def course() -> tuple[Response, list[int]]:
+    async def schedule() -> tuple[Response, list[int]]:
         first = await engine.complete(Request(ask, 1.0, 64, tools=(ADD,)))
         said = to_message(first)
         said["tool_calls"][0]["function"]["arguments"] = '{"a": 2}'
@@ -97,7 +97,7 @@ def test_calls_that_the_agent_changed_are_tokenized_as_they_stand() -> None:
         await engine.aclose()
         return first, engine.conversations.prompt_ids(Request((*ask, said, told), tools=(ADD,)))
 
-    first, later = asyncio.run(course())
+    first, later = asyncio.run(schedule())
     assert first.prompt_ids is not None and first.token_ids is not None
     drawn = [*first.prompt_ids, *first.token_ids]
     assert later[: len(drawn)] != drawn and '"a": 2' in engine.generator.tokenizer.decode(later)
@@ -115,8 +115,8 @@ def test_an_agent_with_native_tools_is_trained_and_evaluated(tmp_path: Path) -> 
         "max_steps": 2,
         "max_tokens": 8,
     }
-    course = {"steps": 1, "tasks": 2, "rollouts": 2, "evaluate_every": 1}
-    settings = {"course": course, "device": "cpu", "guards": {"truncated": "keep"}, "rewards": [{"kind": "length"}]}
+    schedule = {"steps": 1, "tasks": 2, "rollouts": 2, "evaluate_every": 1}
+    settings = {"schedule": schedule, "device": "cpu", "guards": {"truncated": "keep"}, "rewards": [{"kind": "length"}]}
     report = run(tmp_path, lm=f"hf:{base}", nodes={"solve": agent}, optimizers=[{"grpo": settings}], rows=(4, 2, 2))
     assert report.status == "finished"
     import sqlite3

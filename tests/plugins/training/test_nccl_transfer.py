@@ -34,17 +34,19 @@ from workbench_training.serving.weight_transfer import check_transfer  # noqa: E
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-Course = Callable[[Server, ServerEngine, Policy], Awaitable[None]]
+TrainingSchedule = Callable[[Server, ServerEngine, Policy], Awaitable[None]]
 
 
-def play(folder: Path, course: Course, *, gpus: int = 1, join: Join = join_over_gloo, patience: float = 20.0) -> None:
+def play(
+    folder: Path, schedule: TrainingSchedule, *, gpus: int = 1, join: Join = join_over_gloo, patience: float = 20.0
+) -> None:
     async def run() -> None:
         base = str(save(folder / "base", 1))
         policy, server = Policy(base, device="cpu"), Server(base, gpus=gpus)
         async with serving(server) as url:
             engine = ServerEngine(url, "p", policy, NcclTransfer(policy, join), Limits(sync_timeout=patience))
             try:
-                await course(server, engine, policy)
+                await schedule(server, engine, policy)
             finally:
                 await engine.aclose()
                 for group in server.groups:
@@ -56,7 +58,7 @@ def play(folder: Path, course: Course, *, gpus: int = 1, join: Join = join_over_
 def test_every_gpu_of_a_server_receives_each_version(tmp_path: Path) -> None:
     """The group is made once: of this process, which listens, and two GPUs."""
 
-    async def course(server: Server, engine: ServerEngine, policy: Policy) -> None:
+    async def schedule(server: Server, engine: ServerEngine, policy: Policy) -> None:
         for version in range(2):
             with torch.no_grad():
                 for p in policy.trained.values():
@@ -71,7 +73,7 @@ def test_every_gpu_of_a_server_receives_each_version(tmp_path: Path) -> None:
         assert finished == ["v0", "v1"]
         assert [group.sent for group in server.groups] == [2 * len(own)] * 2
 
-    play(tmp_path, course, gpus=2)
+    play(tmp_path, schedule, gpus=2)
 
 
 def test_a_server_that_refuses_is_not_waited_for_in_the_group(tmp_path: Path) -> None:
@@ -82,7 +84,7 @@ def test_a_server_that_refuses_is_not_waited_for_in_the_group(tmp_path: Path) ->
         waiting.append(given)
         time.sleep(15)
 
-    async def course(server: Server, engine: ServerEngine, policy: Policy) -> None:
+    async def schedule(server: Server, engine: ServerEngine, policy: Policy) -> None:
         async def refuse(**given: Any) -> Any:
             raise Refused("no such backend")
 
@@ -92,7 +94,7 @@ def test_a_server_that_refuses_is_not_waited_for_in_the_group(tmp_path: Path) ->
             await engine.at(0)
         assert time.monotonic() - began < 10 and len(waiting) == 1 and engine.version == -1
 
-    play(tmp_path, course, join=join)
+    play(tmp_path, schedule, join=join)
 
 
 def test_gpus_that_take_no_part_and_a_group_that_breaks_end_the_update(tmp_path: Path) -> None:
@@ -128,7 +130,7 @@ def test_gpus_that_take_no_part_and_a_group_that_breaks_end_the_update(tmp_path:
 def test_weights_that_a_group_swallows_are_found_out(tmp_path: Path) -> None:
     """vLLM's communicator does nothing where it is disabled: an update that arrives nowhere must not pass."""
 
-    async def course(server: Server, engine: ServerEngine, policy: Policy) -> None:
+    async def schedule(server: Server, engine: ServerEngine, policy: Policy) -> None:
         async def unchanged(**told: Any) -> dict[str, Any]:
             return {}
 
@@ -148,7 +150,7 @@ def test_weights_that_a_group_swallows_are_found_out(tmp_path: Path) -> None:
         join_over_gloo(*given)
         return Nothing()
 
-    play(tmp_path, course, join=join)
+    play(tmp_path, schedule, join=join)
 
 
 @pytest.mark.parametrize("disabled", [False, True])

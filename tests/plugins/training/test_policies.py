@@ -32,7 +32,7 @@ COURSE = {"steps": 3, "tasks": 2, "rollouts": 4, "evaluate_every": 2, "save_ever
 def settings(lora: bool, **more: Any) -> dict[str, Any]:
     extra = {"lora": {"rank": 2, "alpha": 4}} if lora else {}
     return {
-        "course": COURSE,
+        "schedule": COURSE,
         "device": "cpu",
         "learning": {"rate": 1e-2},
         "guards": {"truncated": "keep"},
@@ -181,7 +181,7 @@ def test_two_processes_train_as_one_does(tmp_path: Path) -> None:
     from tests.helpers.grpo_runs import write
 
     grpo = {
-        "course": COURSE,
+        "schedule": COURSE,
         "device": "cpu",
         "learning": {"rate": 1e-3},
         "guards": {"truncated": "keep"},

@@ -20,9 +20,10 @@ from workbench.study import Result  # noqa: E402
 from workbench.task import Example  # noqa: E402
 from workbench_training.dpo import DPO  # noqa: E402
 from workbench_training.learner import Learner  # noqa: E402
+from workbench_training.loss import Pairs  # noqa: E402
 from workbench_training.model.policy import Policy  # noqa: E402
-from workbench_training.recipes.odds_ratio import log_odds, odds_ratio_loss  # noqa: E402
-from workbench_training.recipes.thinking import Thinking, find_thoughts, mask_pairs, mask_thoughts  # noqa: E402
+from workbench_training.papers.orpo import log_odds, odds_ratio_loss  # noqa: E402
+from workbench_training.papers.preflexor import Thinking, find_thoughts, mask_pairs, mask_thoughts  # noqa: E402
 from workbench_training.rewards import Rollout  # noqa: E402
 from workbench_training.rollouts.token_rows import Row, collate  # noqa: E402
 from workbench_training.settings import Learning  # noqa: E402
@@ -41,18 +42,24 @@ def row(text: str, reward: float = 1.0, task: str = "t", prompt: str = "<u>q<end
 # Odds ratios
 
 
+def pairs(logp: Any, mask: Any, rewards: list[float], count: int = 0) -> Pairs:
+    """Two rows a group."""
+    groups = [k // 2 for k in range(len(rewards))]
+    return Pairs(logp, mask, logp.detach(), None, rewards, groups, count, float(mask.sum()))
+
+
 def test_odds_by_hand() -> None:
     """One pair: probabilities per token of 0.5 and 0.25, so odds of 1 and 1/3."""
     logp = torch.log(torch.tensor([[0.5, 0.5, 9.0], [0.25, 0.25, 0.25]])).requires_grad_()
     mask = torch.tensor([[1.0, 1.0, 0.0], [1.0, 1.0, 1.0]])
-    loss, figures = odds_ratio_loss(logp, mask, [1.0, 0.0], ["t", "t"], weight=0.5)
+    loss, figures = odds_ratio_loss(pairs(logp, mask, [1.0, 0.0]), 0.5)
     assert float(loss.detach()) == pytest.approx(-math.log(0.5) + 0.5 * math.log(1 + 1 / 3), abs=1e-6)
     loss.backward()
     assert logp.grad is not None and logp.grad[0, 2] == 0 and (logp.grad[0, :2] < 0).all() and (logp.grad[1] > 0).all()
     assert figures == {"pairs": 1.0}
-    half, _ = odds_ratio_loss(logp, mask, [1.0, 0.0], ["t", "t"], weight=0.5, pairs=2)
+    half, _ = odds_ratio_loss(pairs(logp, mask, [1.0, 0.0], count=2), 0.5)
     assert float(half.detach()) == pytest.approx(float(loss.detach()) / 2)
-    alone, none = odds_ratio_loss(logp, mask, [1.0, math.nan], ["t", "t"], weight=0.5)
+    alone, none = odds_ratio_loss(pairs(logp, mask, [1.0, math.nan]), 0.5)
     assert float(alone.detach()) == 0.0 and none == {"pairs": 0.0}
     assert float(log_odds(torch.tensor(math.log(0.8)))) == pytest.approx(math.log(4.0), rel=1e-5)
     assert torch.isfinite(log_odds(torch.zeros(1))).all()  # an answer that is certain
@@ -65,7 +72,7 @@ def test_odds_and_their_gradient_equal_trls() -> None:
         mine = (-3 * torch.rand(8, 5)).requires_grad_()
         theirs = mine.detach().clone().requires_grad_()
         mask = (torch.arange(5) < torch.tensor([[5], [2], [3], [5], [1], [4], [5], [5]])).float()
-        found, _ = odds_ratio_loss(mine, mask, [1.0, 0.0] * 4, [k // 2 for k in range(8)], weight=weight)
+        found, _ = odds_ratio_loss(pairs(mine, mask, [1.0, 0.0] * 4), weight)
         mean = (theirs * mask).sum(-1) / mask.sum(-1)
         self = SimpleNamespace(beta=weight, accelerator=SimpleNamespace(device="cpu"))
         losses = orpo.ORPOTrainer.odds_ratio_loss(self, mean[0::2], mean[1::2])[0]
@@ -124,14 +131,6 @@ def test_thoughts_are_left_out(text: str, settings: dict[str, Any], left: str) -
     assert masked.token_ids == row(text).token_ids  # they are still seen
 
 
-def test_a_share_of_each_thought_is_left_out_and_always_the_same_one() -> None:
-    thinking = Thinking.model_validate({**MARKS, "share": 0.5})
-    text = "ab[" + "c" * 18 + "]ef"
-    masked = mask_thoughts(row(text), thinking, TOKENIZER)
-    assert masked.drawn == len(text) - 10 and masked == mask_thoughts(row(text), thinking, TOKENIZER)
-    assert masked.mask[:2] == masked.mask[-2:] == (1, 1)
-
-
 def test_what_others_said_is_no_thought() -> None:
     """A tool's result with a marker in it; and markers of several tokens, one of which also ends the answer's word."""
     whole = row("a[b]c", mask="x-x-x")
@@ -153,14 +152,14 @@ class Source:
         self.drawn = [Rollout(example, Result(example, float(i == 0)), i, float(i == 0)) for i in range(len(texts))]
         self.texts = texts
 
-    async def rollouts(self, tasks: Any, course: Any, step: int) -> list[list[Rollout]]:
+    async def rollouts(self, tasks: Any, schedule: Any, step: int) -> list[list[Rollout]]:
         return [self.drawn]
 
     def rows(self, rollout: Rollout, step: int) -> list[Row]:
         return [row(self.texts[rollout.replica], rollout.reward or 0.0)]
 
 
-@pytest.mark.parametrize("thinking", [{"thinking": {**MARKS, "share": 1.0}}, {}], ids=["masked", "control"])
+@pytest.mark.parametrize("thinking", [{"thinking": MARKS}, {}], ids=["masked", "control"])
 def test_what_was_thought_is_not_what_is_preferred(thinking: dict[str, Any], tmp_path: Path) -> None:
     dpo = DPO.model_validate({"rollouts": 2, **thinking})
     policy = Policy(str(save(tmp_path / "base", 0)), device="cpu", seed=0)
@@ -200,15 +199,10 @@ def test_the_file_chooses_loss_and_masks(tmp_path: Path) -> None:
         real = Learner.__init__
 
         def watched(self: Learner, policy: Any, objective: Any, *args: Any, **more: Any) -> None:
-            forms.append(objective.pair_form)
+            forms.append(objective.pair_loss)
             real(self, policy, objective, *args, **more)
 
         patch.setattr(Learner, "__init__", watched)
         run(tmp_path, optimizers=stages, nodes={"sort": {"predict": "text -> label", "decoding": {"max_tokens": 8}}})
-    assert forms == ["odds_ratio", "gain"] and seen
+    assert forms == ["odds_ratio", "dpo"] and seen
     assert any(0 in r.mask for r in seen) and any(0 not in r.mask for r in seen)
-
-
-def test_a_share_of_all_before_the_answer_is_refused() -> None:
-    with pytest.raises(ValueError, match="`share` has no effect"):
-        Thinking.model_validate({"mask": "before_answer", "share": 0.5})

@@ -56,9 +56,9 @@ def learn(folder: Path, name: str = "sft", *, again: bool = False, kill: int = 0
     """Run, and stop dead in front of the candidate of this number."""
     from workbench_training.rollouts.study_rollouts import StudyRolloutSource
 
-    real, count = StudyRolloutSource.offer, 0
+    real, count = StudyRolloutSource.submit, 0
 
-    async def offer(self: StudyRolloutSource, folders: Any, step: int, **how: Any) -> float | None:
+    async def submit(self: StudyRolloutSource, folders: Any, step: int, **how: Any) -> float | None:
         nonlocal count
         count += 1
         if count == kill:
@@ -66,7 +66,7 @@ def learn(folder: Path, name: str = "sft", *, again: bool = False, kill: int = 0
         return await real(self, folders, step, **how)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(StudyRolloutSource, "offer", offer)
+        patch.setattr(StudyRolloutSource, "submit", submit)
         return run(folder, again=again, rows=(8, 8, 10), optimizers=[{name: {**SETTINGS, **settings}}])
 
 
@@ -103,10 +103,10 @@ def test_only_the_best_weights_stay_and_a_resumed_run_misses_none(tmp_path: Path
     steps.clear()
     with pytest.raises(Killed):
         learn(tmp_path / "killed", name, keep=1, kill=4)
-    assert len(only(tmp_path / "killed", pattern)) == 2  # the best of three, and the one that is offered
-    with watched_offers() as offers:
+    assert len(only(tmp_path / "killed", pattern)) == 2  # the best of three, and the one that is submitted
+    with watched_offers() as submissions:
         report = learn(tmp_path / "killed", name, keep=1, again=True)
-    assert offers == [4], "the others are known, two of them without their weights"
+    assert submissions == [4], "the others are known, two of them without their weights"
     (kept,) = only(tmp_path / "killed", pattern)
     assert steps == updates and candidates(tmp_path / "killed") == candidates(tmp_path / "whole")
     assert winner(report) == winner(whole)
@@ -123,14 +123,14 @@ def watched_offers() -> Iterator[list[int]]:
     from workbench_training.rollouts.study_rollouts import StudyRolloutSource
 
     seen: list[int] = []
-    real = StudyRolloutSource.offer
+    real = StudyRolloutSource.submit
 
-    async def offer(self: StudyRolloutSource, folders: Any, step: int, **how: Any) -> float | None:
+    async def submit(self: StudyRolloutSource, folders: Any, step: int, **how: Any) -> float | None:
         seen.append(step)
         return await real(self, folders, step, **how)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(StudyRolloutSource, "offer", offer)
+        patch.setattr(StudyRolloutSource, "submit", submit)
         yield seen
 
 
@@ -272,7 +272,7 @@ def test_killed_by_a_signal_between_epochs(tmp_path: Path, steps: list[int]) -> 
 
 
 @pytest.mark.parametrize(
-    "offered",
+    "submitted",
     [
         {"1": ["../../precious", {"no-such-file": 1}]},
         {"1": ["/etc", {"no-such-file": 1}]},
@@ -287,7 +287,7 @@ def test_killed_by_a_signal_between_epochs(tmp_path: Path, steps: list[int]) -> 
         7,
     ],
 )
-def test_a_strangers_record_moves_nothing_and_is_dropped(tmp_path: Path, offered: Any) -> None:
+def test_a_strangers_record_moves_nothing_and_is_dropped(tmp_path: Path, submitted: Any) -> None:
     needs_torch()
     import torch
 
@@ -297,7 +297,7 @@ def test_a_strangers_record_moves_nothing_and_is_dropped(tmp_path: Path, offered
     (tmp_path / "precious").mkdir()
     (tmp_path / "runs/weights").mkdir(parents=True)
     write_checkpoint(
-        tmp_path / "record", 1, {"w": {"a": torch.zeros(1)}}, {"updates": 1, "keys": ["k"], "offered": offered}
+        tmp_path / "record", 1, {"w": {"a": torch.zeros(1)}}, {"updates": 1, "keys": ["k"], "submitted": submitted}
     )
     record = TrainingRecord(tmp_path / "record", tmp_path / "runs/weights")
     assert record.epochs == 0 and record.dropped is not None and "cannot be read" in record.dropped
@@ -305,7 +305,7 @@ def test_a_strangers_record_moves_nothing_and_is_dropped(tmp_path: Path, offered
     assert sorted(p.name for p in tmp_path.iterdir()) == ["precious", "runs"]
 
 
-@pytest.mark.parametrize("state", [[], {"updates": "1", "keys": [], "offered": {}}, {"updates": 1, "keys": 3}])
+@pytest.mark.parametrize("state", [[], {"updates": "1", "keys": [], "submitted": {}}, {"updates": 1, "keys": 3}])
 def test_a_record_of_another_form_is_dropped(tmp_path: Path, state: Any) -> None:
     needs_torch()
     import torch

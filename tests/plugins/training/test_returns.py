@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+pytest.importorskip("torch")
+
 from workbench_training.critic.returns import (
     compute_gae,
-    compute_turn_targets,
     gather_turns,
     normalise,
     split_trajectories,
 )
+from workbench_training.papers.archer.turn_critic import compute_turn_targets
 from workbench_training.rollouts.token_rows import Row
 
 
@@ -66,59 +68,44 @@ def test_a_rollout_of_an_earlier_step_is_another_one() -> None:
     assert len(split_trajectories([row((1,), version=0), row((1,), version=1)])) == 2
 
 
-def test_a_turn_that_earns_ends_a_subgoal_and_what_comes_later_does_not_count_for_it() -> None:
-    earned = (0.0, 0.5, 0.0, 0.0, 0.25, 0.0)
-    rows = [row((1, 1), turn=k, step_reward=step) for k, step in enumerate(earned)]
-    parts = split_trajectories(rows, subgoals=True)
-    assert [t.rows.tolist() for t in parts] == [[0, 0, 1, 1], [2, 2, 3, 3, 4, 4], [5, 5]]
-    returns = [
-        compute_gae(t.rewards, np.zeros(len(t.rows)), t.ends, gamma=0.5, within=1.0, lam=1.0)[1].tolist() for t in parts
-    ]
-    assert returns == [[0.25, 0.25, 0.5, 0.5], [0.0625, 0.0625, 0.125, 0.125, 0.25, 0.25], [0.0, 0.0]]
-    assert len(split_trajectories(rows)) == 1
-
-
 ENDS = np.array([False, True, False, False, True])
 
 
 def test_gae_by_hand() -> None:
-    """Two turns of two and three tokens; discounts 0.5 between turns, 1 within (POAD), and 0.5 everywhere (PPO)."""
+    """Two turns of two and three tokens; a discount of 0.5 between turns, none within (POAD)."""
     rewards, values = np.array([0.0, 1.0, 0.0, 0.0, 2.0]), np.array([1.0, 2.0, 3.0, 4.0, 5.0])
-    found, returns = compute_gae(rewards, values, ENDS, gamma=0.5, within=1.0, lam=0.5)
+    found, returns = compute_gae(rewards, values, ENDS, gamma=0.5, lam=0.5)
     last = 2 - 5
     fourth = (5 - 4) + 0.5 * last
     third = (4 - 3) + 0.5 * fourth
     second = (1 + 0.5 * 3 - 2) + 0.25 * third
     first = (2 - 1) + 0.5 * second
     assert found.tolist() == [first, second, third, fourth, last] and (returns - values).tolist() == found.tolist()
-    flat, _ = compute_gae(rewards, values, ENDS, gamma=0.5, within=0.5, lam=0.5)
-    assert flat[3] == (0.5 * 5 - 4) + 0.25 * last and flat[3] != found[3]
 
 
-@pytest.mark.parametrize(("gamma", "within", "lam"), [*itertools.product((1.0, 0.9), (1.0, 0.8), (0.0, 0.7, 1.0))])
-def test_gae_is_the_sum_of_later_errors(gamma: float, within: float, lam: float) -> None:
+@pytest.mark.parametrize(("gamma", "lam"), [*itertools.product((1.0, 0.9), (0.0, 0.7, 1.0))])
+def test_gae_is_the_sum_of_later_errors(gamma: float, lam: float) -> None:
     """By the definition: errors of later tokens, each discounted by all that lies between."""
     rng = np.random.default_rng(0)
     rewards, values = rng.normal(size=5), rng.normal(size=5)
-    discounts = np.where(ENDS, gamma, within)
+    discounts = np.where(ENDS, gamma, 1.0)
     errors = rewards + discounts * np.append(values[1:], 0.0) - values
     wanted = [sum(errors[k] * np.prod(discounts[t:k] * lam) for k in range(t, 5)) for t in range(5)]
-    found, returns = compute_gae(rewards, values, ENDS, gamma=gamma, within=within, lam=lam)
+    found, returns = compute_gae(rewards, values, ENDS, gamma=gamma, lam=lam)
     assert np.allclose(found, wanted) and np.allclose(returns, found + values)
     if lam == 1.0:  # the returns are then what was earned, whatever the values
         earned = [sum(rewards[k] * np.prod(discounts[t:k]) for k in range(t, 5)) for t in range(5)]
         assert np.allclose(returns, earned)
 
 
-def test_the_length_of_a_turn_changes_nothing_where_tokens_are_not_discounted() -> None:
-    """POAD, against PPO over tokens: a long turn and a short one that earn the same are worth the same."""
-    for within, same in ((1.0, True), (0.9, False)):
-        worth = []
-        for length in (2, 20):
-            ends = np.append(np.zeros(length - 1, bool), True)
-            rewards = np.append(np.zeros(length - 1), 1.0)
-            worth.append(compute_gae(rewards, np.zeros(length), ends, gamma=0.9, within=within, lam=1.0)[0][0])
-        assert (worth[0] == worth[1]) == same
+def test_the_length_of_a_turn_changes_nothing() -> None:
+    """POAD: a long turn and a short one that earn the same are worth the same."""
+    worth = []
+    for length in (2, 20):
+        ends = np.append(np.zeros(length - 1, bool), True)
+        rewards = np.append(np.zeros(length - 1), 1.0)
+        worth.append(compute_gae(rewards, np.zeros(length), ends, gamma=0.9, lam=1.0)[0][0])
+    assert worth[0] == worth[1]
 
 
 def test_worths_of_turns_by_hand() -> None:

@@ -29,15 +29,15 @@ POLICIES = {"pioneer": {"address": "nodes.pioneer.lm"}, "observer": {"address": 
 
 
 def settings(**more: Any) -> dict[str, Any]:
-    course = {**COURSE, **more.pop("course", {})}
-    return {"course": course, "device": "cpu", "learning": {"rate": 1e-2}, "policies": POLICIES, **more}
+    schedule = {**COURSE, **more.pop("schedule", {})}
+    return {"schedule": schedule, "device": "cpu", "learning": {"rate": 1e-2}, "policies": POLICIES, **more}
 
 
 def weights(folder: Path) -> list[dict[str, str]]:
     """The digest of each role's weights after each step."""
     last = max(folder.glob("run-weights/run-*/step-*/state.json"))
-    offered = json.loads(last.read_text())["state"]["offered"]
-    return [offered[step] for step in sorted(offered, key=int)]
+    submitted = json.loads(last.read_text())["state"]["submitted"]
+    return [submitted[step] for step in sorted(submitted, key=int)]
 
 
 def base(folder: Path) -> str:
@@ -53,7 +53,9 @@ def test_a_stage_trains_the_policies_that_it_names(tmp_path: Path) -> None:
     """First who acts on the plan, then who plans, then both (PilotRL, arXiv 2508.00344)."""
     needs_torch()
     stages = [{"start": 0, "train": ["observer"]}, {"start": 1, "train": ["pioneer"]}, {"start": 2}]
-    optimizers = [{"grpo": settings(stages=stages, rewards=LENGTHS, guards={"truncated": "keep"}, course={"steps": 3})}]
+    optimizers = [
+        {"grpo": settings(stages=stages, rewards=LENGTHS, guards={"truncated": "keep"}, schedule={"steps": 3})}
+    ]
     report = run(tmp_path, lm=base(tmp_path), nodes=NODES, optimizers=optimizers, rows=(8, 3, 3))
     assert report.status == "finished"
     first, second, third = weights(tmp_path)
@@ -66,7 +68,7 @@ def tiny_learner(folder: Path, seed: int, name: str, lora: bool) -> Any:
 
     from workbench_training.learner import Learner
     from workbench_training.model.policy import Policy
-    from workbench_training.objective import make_objective
+    from workbench_training.presets import make_objective
     from workbench_training.settings import Learning, Lora
 
     path = folder / "base"
@@ -84,7 +86,7 @@ def test_an_exchange_gives_each_the_weights_and_the_memory_of_the_other(tmp_path
     needs_torch()
     import torch
 
-    from workbench_training.role_exchange import exchange_roles
+    from workbench_training.papers.cory import exchange_roles
 
     def read(learner: Any) -> list[Any]:
         return [value.detach().clone() for part in learner.tensors().values() for value in part.values()]
@@ -102,7 +104,7 @@ def test_two_policies_exchange_their_roles(tmp_path: Path) -> None:
     needs_torch()
     silent = [{"kind": "length", "tokens": 12, "weight": 0.0}]
     stages = [{"start": 0, "rewards": LENGTHS}, {"start": 1, "rewards": silent}]
-    grpo = settings(stages=stages, rewards=LENGTHS, guards={"truncated": "keep"}, course={"swap_every": 2})
+    grpo = settings(stages=stages, rewards=LENGTHS, guards={"truncated": "keep"}, cory={"every": 2})
     run(tmp_path, lm=base(tmp_path), nodes=NODES, optimizers=[{"grpo": grpo}], rows=(8, 3, 3))
     after = weights(tmp_path)
     assert after[0] == after[1] and after[0]["pioneer"] != after[0]["observer"]
@@ -149,11 +151,11 @@ def test_both_earn_the_sum_of_what_their_answers_earn(tmp_path: Path) -> None:
 def test_roles_that_cannot_be_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValidationError, match="trains 'pilot', which is none of `policies`. Known: observer"):
         GRPO.model_validate({"policies": POLICIES, "stages": [{"start": 0, "train": ["pilot"]}]})
-    with pytest.raises(ValidationError, match="swap_every exchanges the weights of two policies"):
-        GRPO.model_validate({"course": {"swap_every": 2}})
+    with pytest.raises(ValidationError, match="`cory` exchanges the weights of two policies"):
+        GRPO.model_validate({"cory": {"every": 2}})
     lora = {"pioneer": {**POLICIES["pioneer"], "lora": {}}, "observer": POLICIES["observer"]}
     with pytest.raises(ValidationError, match="both with the same `lora`"):
-        GRPO.model_validate({"course": {"swap_every": 2}, "policies": lora})
+        GRPO.model_validate({"cory": {"every": 2}, "policies": lora})
     wrong = [{"grpo": settings(rewards=[{"kind": "metric", "field": "drafts"}])}]
     with pytest.raises(SpecError, match="no node writes 'drafts'") as caught:
         run(tmp_path, nodes=NODES, optimizers=wrong, rows=(8, 3, 3))
@@ -171,9 +173,10 @@ def test_a_pair_learns_while_it_exchanges_roles(tmp_path: Path) -> None:
     from workbench.task import Example
     from workbench_training.learner import Learner
     from workbench_training.model.policy import Policy
-    from workbench_training.objective import make_objective
+    from workbench_training.papers.cory import RoleExchange
+    from workbench_training.presets import make_objective
     from workbench_training.serving.policy_lm import LocalEngine
-    from workbench_training.settings import Course, Learning
+    from workbench_training.settings import Learning, TrainingSchedule
     from workbench_training.trainer import Trainer
 
     class Pair(World):
@@ -198,7 +201,9 @@ def test_a_pair_learns_while_it_exchanges_roles(tmp_path: Path) -> None:
         learning, objective = Learning.model_validate({"rate": 3e-3}), make_objective("grpo")
         learners = {role: Learner(policy, objective, learning) for role, policy in policies.items()}
         every = {"evaluate_every": 1000, "save_every": 1000}
-        course = Course.model_validate({"steps": 60, "tasks": 1, "rollouts": 16, "swap_every": 5, **every})
+        schedule = TrainingSchedule.model_validate({"steps": 60, "tasks": 1, "rollouts": 16, **every})
+
+        exchange = RoleExchange(every=5).before_step
 
         def at(version: int) -> None:
             for engine in engines.values():
@@ -206,7 +211,9 @@ def test_a_pair_learns_while_it_exchanges_roles(tmp_path: Path) -> None:
 
         folder = tmp_path / f"{world.__name__}{seed}"
         rows = [Example(task, {"text": task}) for task in world.tasks]
-        trainer = Trainer(learners, source, rows, course, folder, weights=tmp_path / "w", seed=seed, at=at)
+        trainer = Trainer(
+            learners, source, rows, schedule, folder, weights=tmp_path / "w", seed=seed, at=at, before=[exchange]
+        )
 
         async def run() -> None:
             try:
@@ -218,7 +225,7 @@ def test_a_pair_learns_while_it_exchanges_roles(tmp_path: Path) -> None:
         asyncio.run(run())
         return sum(source.success[-5:]) / 5
 
-    learned = [train(Pair, seed) for seed in range(3)]
+    learned = [train(Pair, seed) for seed in range(2)]
     unpaid = train(Unpaid, 0)
     print({"learned": learned, "unpaid": unpaid})
     assert min(learned) > 0.8, learned

@@ -50,7 +50,7 @@ def leaves(folder: Path, nodes: dict[str, Any], tree: RolloutTree, say: Say = an
     """What each leaf's run was answered, call by call, and the requests that were sent."""
     script = Script(say)
 
-    async def course() -> list[list[str]]:
+    async def schedule() -> list[list[str]]:
         store = Store(folder / "run.db")
         store.execute("insert into runs (run, status, started, spec, options) values ('r', '', '', '', '')")
         spec = lm_spec({"model": "openai/scripted", "temperature": 1.0, "attempts": 1})
@@ -66,7 +66,7 @@ def leaves(folder: Path, nodes: dict[str, Any], tree: RolloutTree, say: Say = an
         store.close()
         return found
 
-    return run_in_loop(course()), script
+    return run_in_loop(schedule()), script
 
 
 def test_shared_calls_are_made_once(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def learn(folder: Path, seed: int, *, facts: bool) -> list[float]:
         "look": {"search": "corpus.jsonl", "k": 1},
     }
     grpo = {
-        "course": {"steps": 12, "tasks": 2, "rollouts": 12, "evaluate_every": 12, "save_every": 12},
+        "schedule": {"steps": 12, "tasks": 2, "rollouts": 12, "evaluate_every": 12, "save_every": 12},
         "learning": {"rate": 3e-3},
         "device": "cpu",
     }

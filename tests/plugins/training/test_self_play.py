@@ -7,7 +7,6 @@ import json
 import sqlite3
 from collections import Counter
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,9 +16,9 @@ from tests.helpers.grpo_runs import candidates, kill_after, needs_torch, run
 from workbench import SpecError
 from workbench.task import Example
 from workbench.workflow import CallRecord, ExampleRun, Span, Trace
-from workbench_training.self_play.optimizer import SelfPlay
-from workbench_training.self_play.proposals import Proposal, choose_rows, name_task, reward_proposals
-from workbench_training.self_play.settings import Proposer
+from workbench_training.papers.self_play.optimizer import SelfPlay
+from workbench_training.papers.self_play.proposals import Proposal, choose_rows, name_task, reward_proposals
+from workbench_training.papers.self_play.settings import Proposer
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -55,7 +54,7 @@ def test_tools_add_to_what_a_proposal_earns_up_to_a_bound() -> None:
         proposal("d e f", "aabb", (2, 2, 2, 2)),
         proposal("g h i", "aabb", (9, 4, 4, 4)),
     ]
-    assert reward_proposals(found, frozenset(), proposer(repetition=0, tools=0.5, most_tools=4)) == [1.0, 1.25, 1.5]
+    assert reward_proposals(found, frozenset(), proposer(repetition=0, tools=0.5)) == [1.0, 1.25, 1.5]
 
 
 def test_proposals_that_are_alike_share_a_penalty() -> None:
@@ -77,7 +76,6 @@ def test_the_solver_learns_new_proposals_within_the_band_with_the_most_frequent_
     found = [proposal("sure", "aaaaa"), proposal("fair", "bBb -"), proposal("fair", "abbb-"), proposal("lost", "abcde")]
     chosen = choose_rows([*found, Proposal({})], frozenset(), proposer())
     assert [(row.fields["text"], row.label) for row in chosen] == [("fair", "b")]
-    assert choose_rows(found, frozenset(), proposer(band=(0.9, 1.0)))[0].fields == {"text": "sure"}
 
 
 def test_equal_answers_in_other_words_agree() -> None:
@@ -105,10 +103,10 @@ def train_proposer(folder: Path, seed: int, hard: str, **settings: Any) -> list[
     from workbench.lm import Request
     from workbench_training.learner import Learner
     from workbench_training.model.policy import Policy
-    from workbench_training.objective import make_objective
-    from workbench_training.self_play.proposal_source import ProposalSource
+    from workbench_training.papers.self_play.proposal_source import ProposalSource
+    from workbench_training.presets import make_objective
     from workbench_training.serving.policy_lm import LocalEngine
-    from workbench_training.settings import Course, Learning
+    from workbench_training.settings import Learning, TrainingSchedule
     from workbench_training.trainer import Trainer
 
     base = folder / f"base{seed}"
@@ -125,9 +123,16 @@ def train_proposer(folder: Path, seed: int, hard: str, **settings: Any) -> list[
     p = proposer(samples=4, **settings)
     source = ProposalSource(write, ScriptedSolver(hard), p, fields=["text"], output="label")
     learner = Learner(policy, make_objective("grpo"), Learning.model_validate({"rate": 3e-3}))
-    course = Course.model_validate({"steps": 50, "tasks": 1, "rollouts": 32, "save_every": 1000})
+    schedule = TrainingSchedule.model_validate({"steps": 50, "tasks": 1, "rollouts": 32, "save_every": 1000})
     trainer = Trainer(
-        learner, source, [Example("p", {})], course, folder / f"c{seed}", weights=folder / "w", seed=seed, at=engine.at
+        learner,
+        source,
+        [Example("p", {})],
+        schedule,
+        folder / f"c{seed}",
+        weights=folder / "w",
+        seed=seed,
+        at=engine.at,
     )
 
     async def both() -> list[float]:
@@ -143,14 +148,14 @@ def train_proposer(folder: Path, seed: int, hard: str, **settings: Any) -> list[
     return found
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_proposer_learns_to_write_what_the_solver_is_unsure_of(tmp_path: Path, seed: int) -> None:
     """Two of fifty letters are hard. A random proposer earns 0.04; where nothing is hard (the control), all earn 0."""
     needs_torch()
     earned = train_proposer(tmp_path, seed, "km", repetition=0)
     assert sum(earned[:3]) / 3 < 0.2 and sum(earned[-5:]) / 5 > 0.8, earned
-    control = train_proposer(tmp_path / "control", seed, "", repetition=0)
-    assert max(control) == 0.0
+    if seed == 0:
+        assert max(train_proposer(tmp_path / "control", seed, "", repetition=0)) == 0.0
 
 
 DATA = Path(__file__).parents[3] / "workflows" / "data" / "tickets.jsonl"
@@ -171,7 +176,7 @@ NODES = {"sort": {"predict": "text -> label", "decoding": {"max_tokens": 60}}}
 def settings(**more: Any) -> dict[str, Any]:
     return {
         "turns": 2,
-        "course": {**COURSE},
+        "schedule": {**COURSE},
         "device": "cpu",
         "learning": {"rate": 1e-3},
         "guards": {"truncated": "keep", "empty": False},
@@ -258,169 +263,19 @@ def test_killed_in_either_half_and_resumed_it_ends_with_the_same_weights(tmp_pat
     assert report.as_dict()["spent"]["calls"] == total
 
 
-def judged(rows: int, right: Any) -> list[Any]:
-    """Runs of rows: the answers 0 and 1 to each of them."""
-    from workbench_training.self_play.outcome_model import JudgedRun
-
-    return [JudgedRun(str(i), f"task {i}\n\n{a}", right(i, a)) for i in range(rows) for a in (0, 1)]
-
-
-def outcome_model(folder: Path, seed: int, epochs: int = 10) -> Any:
-    from tests.helpers.tiny_lm import save
-
-    from workbench_training.model.policy import Policy
-    from workbench_training.self_play.outcome_model import OutcomeModel
-    from workbench_training.self_play.settings import Verdicts
-
-    save(folder / f"base{seed}", seed, positions=256)
-    policy = Policy(str(folder / f"base{seed}"), device="cpu", seed=seed)
-    verdicts = Verdicts.model_validate({"epochs": epochs, "learning": {"rate": 3e-3}})
-    return OutcomeModel(policy, verdicts, seed)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_a_model_of_outcomes_learns_what_is_right(tmp_path: Path, seed: int) -> None:
-    """The answer 1 is right, to one row in four. Where chance decides (the control) it tells nothing on new rows."""
-    needs_torch()
-    import random
-
-    made, rng = outcome_model(tmp_path, seed), random.Random(seed)
-    fit = made.fit(judged(32, lambda row, answer: answer == 1))
-    assert fit.accuracy > 0.9 and fit.runs == 16
-    assert made.judge("task 99\n\n1") > 0.5 > made.judge("task 99\n\n0")
-    chance = made.fit(judged(32, lambda row, answer: rng.random() < 0.5))
-    assert chance.accuracy < 0.75
-    again = made.fit(judged(32, lambda row, answer: answer == 0))
-    assert again.accuracy > 0.9, "each fit begins anew"
-    assert made.fit(judged(32, lambda row, answer: True)).runs == 0, "one outcome alone teaches nothing"
-
-
-def test_a_rare_outcome_weighs_as_much_as_a_frequent_one(tmp_path: Path) -> None:
-    """One run in sixteen is right. Counted as often as it occurs, no is said to all of them after so few updates."""
-    needs_torch()
-    from workbench_training.self_play.outcome_model import JudgedRun
-
-    made = outcome_model(tmp_path, 0, epochs=8)
-    fit = made.fit([JudgedRun(str(i), f"task {i}\n\n{k == 0:d}", k == 0) for i in range(16) for k in range(16)])
-    assert fit.accuracy > 0.9, fit
-
-
-def test_a_model_of_outcomes_decides_what_written_rows_earn_and_the_metric_what_others_do(tmp_path: Path) -> None:
-    needs_torch()
-    from workbench_training.rewards import Guards, RewardTerm, Rollout
-    from workbench_training.self_play.turns import SolverSource
-
-    class Says:
-        """A simulated model of outcomes: yes to answers with an x."""
-
-        def judge(self, text: str) -> float:
-            return 0.9 if text.endswith("x") else 0.1
-
-    class Small:
-        class workflow:
-            input_fields = ["text"]
-
-        def lm(self, role: str) -> None:
-            return None
-
-        def log(self, message: str) -> None:
-            raise AssertionError(message)
-
-    def rollout(name: str, said: str, score: float) -> Rollout:
-        from workbench.lm import Response
-        from workbench.study import Result
-
-        row = Example(name, {"text": "t", "label": "x"})
-        call = CallRecord((), Response(said, "stop", 1, 1), "task", "m", False, 0.0)
-        trace = Trace(name, [Span("n", "predict", {}, {"label": said}, calls=[call])])
-        return Rollout(row, Result(row, score, prediction={"label": said}, trace=trace), 0)
-
-    study: Any = Small()
-    terms = [RewardTerm.model_validate({"weight": 2.0}), RewardTerm.model_validate({"kind": "length", "tokens": 1})]
-    source = SolverSource(study, {}, terms, Guards.model_validate({}))
-    model: Any = Says()
-    source.judge, source.written = model, {"new"}
-
-    def earned(judging: bool) -> list[float | None]:
-        made = [rollout("new", "x", 0.0), rollout("new", "y", 1.0), rollout("own", "x", 0.0), rollout("new", "", 1.0)]
-        source.judging = judging
-        asyncio.run(source._score(made, terms))
-        return [r.reward for r in made]
-
-    assert earned(True) == [3.0, 1.0, 1.0, 0.0], "what is guarded stays at 0"
-    assert earned(False) == [1.0, 3.0, 1.0, 0.0], "one that tells nothing decides nothing"
-
-
-def test_failed_rows_are_shown_and_a_model_of_outcomes_is_fitted_in_each_turn(tmp_path: Path) -> None:
-    needs_torch()
-    heard: list[Any] = []
-    more = settings(
-        proposer={"shown": "failed", "steps": 0},
-        verdicts={"rollouts": 2, "epochs": 1},
-        rewards=[{"kind": "metric"}, {"kind": "length", "tokens": 60}],
-    )
-    report = run(
-        tmp_path,
-        lm=base(tmp_path),
-        nodes=NODES,
-        optimizers=[{"self_play": more}],
-        rows=(8, 3, 3),
-        heard=heard,
-        budget={"calls": 4000},
-    )
-    assert report.status == "finished"
-    told = [message for message, _ in heard]
-    assert sum("model of outcomes has a balanced accuracy of 0.00 on 0 runs" in m for m in told) == 2, told
-    assert not any("proposer, turn" in message for message in told), "with no steps it is not trained"
-
-
-@pytest.mark.parametrize(("accuracy", "judging"), [(0.59, False), (0.6, True)])
-def test_rows_that_failed_are_shown_and_verdicts_count_only_from_an_accuracy_on(accuracy: float, judging: bool) -> None:
-    """WebRL: the proposer sees what the solver just failed, and a model of outcomes has to show that it knows any."""
-    needs_torch()
-    from workbench.study import Result
-    from workbench_training.objective import Objective
-    from workbench_training.self_play.outcome_model import Fit
-    from workbench_training.self_play.settings import Verdicts
-    from workbench_training.self_play.turns import Plan, Turns
-    from workbench_training.settings import Course
-
-    train = [Example(name, {"text": name, "label": "x"}) for name in ("right", "wrong", "half", "unscored")]
-    scores, asked = [1.0, 0.0, 0.5, None], list[int]()
-
-    async def evaluate(workflow: Any, rows: Any, *, traces: bool, replica: int) -> Any:
-        asked.append(replica)
-        return SimpleNamespace(results=[Result(row, score) for row, score in zip(rows, scores, strict=True)])
-
-    learned: list[Any] = []
-    judge = SimpleNamespace(fit=lambda runs: learned.append(runs) or Fit(accuracy, 4))
-    study = SimpleNamespace(train=train, evaluate=evaluate, log=lambda *_, **more: None, best_evaluation=None)
-    source = SimpleNamespace(roles={"": None}, judge=judge, judging=None, workflow_at=lambda step, course: None)
-    course, proposer = Course.model_validate({}), Proposer.model_validate({"shown": "failed"})
-    verdicts, objective = Verdicts.model_validate({"rollouts": 2}), Objective.model_validate({})
-    plan = Plan(1, proposer, verdicts, True, course, objective, ["text"], "label", "label")
-    made: Any = Turns
-    shown = asyncio.run(made(plan, study, source, None, Path(), Path(), 0)._try_train(0))
-    assert [row.id for row in shown] == ["wrong", "half"] and asked == [0, 1]
-    assert source.judging is judging
-    assert [run.right for run in learned[0]] == [True, False, False] * 2, "runs without a score teach it nothing"
-
-
 def test_what_cannot_be_played_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValidationError, match="no number of 2 samples is a share between 0.6 and 0.8"):
         proposer(samples=2, band=(0.6, 0.8))
     with pytest.raises(ValidationError, match="remove `stages`"):
         SelfPlay.model_validate({"stages": [{"start": 0}]})
-    with pytest.raises(ValidationError, match="take the place of the metric in `rewards`, and there is none"):
-        SelfPlay.model_validate({"verdicts": {}, "rewards": [{"kind": "length"}]})
     with pytest.raises(ValidationError, match="the proposer has 15 in all its turns"):
         SelfPlay.model_validate({"algorithm": "archer"})
-    with pytest.raises(ValidationError, match="and the course has 20"):
-        SelfPlay.model_validate({"algorithm": "archer", "turns": 2, "course": {"steps": 10}, "proposer": {"steps": 0}})
+    with pytest.raises(ValidationError, match="and there are 20"):
+        SelfPlay.model_validate(
+            {"algorithm": "archer", "turns": 2, "schedule": {"steps": 10}, "proposer": {"steps": 0}}
+        )
     with pytest.raises(ValidationError, match="remove `sleep`"):
         SelfPlay.model_validate({"server": {"sleep": True}, "lora": {}})
-    with pytest.raises(ValidationError, match="loaded as the solver is: write `attention`"):
-        SelfPlay.model_validate({"verdicts": {"learning": {"attention": "eager"}}})
     with pytest.raises(SpecError, match="rows that the proposer writes have no field 'gold'"):
         gold = {"self_play": {"device": "cpu", "rewards": [{"kind": "exact_match", "target": "gold"}]}}
         rows = [{"text": str(i), "label": "a", "gold": "b"} for i in range(14)]

@@ -271,11 +271,11 @@ def test_sft_masks_and_splices_as_it_is_told(tmp_path: Path, tokens: ChatTokeniz
     assert "".join(group.learned(errors="mask")) == CALL % 8 + "answer: 4"
     everything = "".join(group.learned())
     assert everything == "".join(good)
-    both = group.learned(errors="mask", splice=True, revision="no ")
+    both = group.learned(errors="mask", splice=True)
     spliced_part = "".join(both[len(group.learned(errors="mask")) :])
     # The right way from where the two part, which here holds its own error; the wrong one is only shown.
     assert (
-        spliced_part.startswith("no call: ")
+        "try another way.\ncall: " in spliced_part
         and '"n": 9' not in spliced_part
         and spliced_part.endswith("answer: 4<end>")
     )
@@ -284,7 +284,7 @@ def test_sft_masks_and_splices_as_it_is_told(tmp_path: Path, tokens: ChatTokeniz
 
 @pytest.mark.parametrize(
     ("settings", "calls", "mended"),
-    [({"errors": "mask"}, False, False), ({"splice": True, "revision": "no "}, True, True)],
+    [({"errors": "mask"}, False, False), ({"splice": True}, True, True)],
     ids=["errors", "splice"],
 )
 def test_what_the_file_says_of_errors_reaches_the_trainer(
@@ -301,7 +301,7 @@ def test_what_the_file_says_of_errors_reaches_the_trainer(
         "".join(json.dumps({"q": str(n), "answer": str(n // 2)}) + "\n" for n in range(12))
     )
 
-    async def rollouts(self: Any, tasks: Any, course: Any, step: int) -> list[list[Rollout]]:
+    async def rollouts(self: Any, tasks: Any, schedule: Any, step: int) -> list[list[Rollout]]:
         results = [Result(tasks[0], reward, trace=trace) for trace, reward in zip(traces, (1.0, 0.0), strict=True)]
         return [[Rollout(tasks[0], result, k, reward=result.score) for k, result in enumerate(results)]]
 
@@ -320,7 +320,7 @@ def test_what_the_file_says_of_errors_reaches_the_trainer(
     assert "".join(drawn) == (CALL % 7 if calls else "") + CALL % 8 + "answer: 4"
     decode = Nano.load().tokenizer.decode
     made = [decode([t for t, m in zip(r.token_ids, r.mask, strict=True) if m]) for r in seen if not any(r.logprobs)]
-    assert bool(made) is mended and all("no " in text for text in made[:1])
+    assert bool(made) is mended and all("I try another way." in text for text in made[:1])
 
 
 def test_a_teacher_is_learned_from_where_it_earned_enough(tmp_path: Path) -> None:

@@ -33,8 +33,8 @@ def test_steps_in_an_environment_earn_what_they_changed_and_are_compared_in_its_
         "max_tokens": 4,
         "history": 2,
     }
-    course = {**SMALL["course"], "steps": 2, "tasks": 1, "rollouts": 12}
-    grpo = {"algorithm": "gigpo", "course": course, "device": "cpu", "learning": {"rate": 1e-3}}
+    schedule = {**SMALL["schedule"], "steps": 2, "tasks": 1, "rollouts": 12}
+    grpo = {"algorithm": "gigpo", "schedule": schedule, "device": "cpu", "learning": {"rate": 1e-3}}
     report = run(
         tmp_path,
         lm=f"hf:{save_taught(tmp_path / 'base', list('abcd'))}",
@@ -86,7 +86,7 @@ def test_a_walk_that_was_not_scored_counts_for_none_and_a_guarded_one_earns_noth
     from workbench.task import Example
     from workbench.workflow import CallRecord, Span, Trace
     from workbench_training.advantages import compute_advantages
-    from workbench_training.objective import make_objective
+    from workbench_training.presets import make_objective
     from workbench_training.rewards import Guards, Rollout
     from workbench_training.rollouts.study_rollouts import StudyRolloutSource
 
@@ -138,7 +138,7 @@ def test_a_training_with_a_simulated_user_learns_from_the_agent_alone(
         "temperature": 1.0,
     }
     grpo = {
-        "course": {**SMALL["course"], "steps": 2, "tasks": 2},
+        "schedule": {**SMALL["schedule"], "steps": 2, "tasks": 2},
         "device": "cpu",
         "guards": {"truncated": "keep"},
         "rewards": [{"kind": "length", "tokens": 40}],
@@ -165,7 +165,7 @@ def test_rollouts_draw_one_action_where_an_agent_votes_training_6(tmp_path: Path
     from workbench.spec import lm_spec
     from workbench_training.rewards import Guards
     from workbench_training.rollouts.study_rollouts import StudyRolloutSource, TrainedPolicy
-    from workbench_training.settings import Course, Learning
+    from workbench_training.settings import Learning, TrainingSchedule
 
     (tmp_path / "tools.py").write_text("def half(n: int) -> int:\n    return n // 2\n")
     agent = {"agent": "q -> answer", "tools": ["python:tools.half"], "actions": 3}
@@ -173,6 +173,6 @@ def test_rollouts_draw_one_action_where_an_agent_votes_training_6(tmp_path: Path
     study = SimpleNamespace(lm=lambda role: None, workflow=workflow)
     role = TrainedPolicy("", "lm", lm_spec("bundled/nano"), None, None, Learning(), key="k")  # type: ignore[arg-type]
     source = StudyRolloutSource(study, {"": role}, [], Guards())  # type: ignore[arg-type]
-    drawn = source.workflow_at(0, Course())
+    drawn = source.workflow_at(0, TrainingSchedule())
     assert (workflow.get("nodes.solve.actions"), drawn.get("nodes.solve.actions")) == (3, 1)
     assert drawn.get("lm")["model"] == "policy:k@0" and "actions" not in drawn.get("nodes.say")

@@ -25,7 +25,7 @@ from workbench_training.rewards import Rollout  # noqa: E402
 from workbench_training.rollouts.rollout_source import RolloutSource  # noqa: E402
 from workbench_training.rollouts.stragglers import StragglerCut  # noqa: E402
 from workbench_training.rollouts.token_rows import Row  # noqa: E402
-from workbench_training.settings import Course  # noqa: E402
+from workbench_training.settings import TrainingSchedule  # noqa: E402
 from workbench_training.state.training_state import State  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -56,7 +56,7 @@ def rollout(rows: str, failure: str | None = None, message: str | None = None) -
 
 def cut(state: State, multiple: float | None = 2.0) -> tuple[StragglerCut, Lengths]:
     source = Lengths()  # type: ignore[abstract]
-    return StragglerCut(source, Course(straggler_cut=multiple), state), source
+    return StragglerCut(source, TrainingSchedule(straggler_cut=multiple), state), source
 
 
 def test_the_limit_is_a_multiple_of_the_median_of_the_longest_conversations() -> None:
@@ -91,8 +91,8 @@ def short(text: str) -> float:
 
 def trained(folder: Path, *, multiple: float | None = 1.5, **more: Any) -> Any:
     """Answers of up to 110 tokens, of which most end earlier."""
-    course = {"straggler_cut": multiple, "save_every": 2, **more.pop("course", {})}
-    return bandit(folder, short, steps=4, course=course, world=Long, rate=1e-2, **more)
+    schedule = {"straggler_cut": multiple, "save_every": 2, **more.pop("schedule", {})}
+    return bandit(folder, short, steps=4, schedule=schedule, world=Long, rate=1e-2, **more)
 
 
 class Long(TextSource):
@@ -100,8 +100,8 @@ class Long(TextSource):
         super().__init__(*args, max_tokens=110, **more)
         self.made: list[list[int]] = []  # tokens by step
 
-    async def rollouts(self, tasks: Sequence[Example], course: Course, step: int) -> list[list[Rollout]]:
-        groups = await super().rollouts(tasks, course, step)
+    async def rollouts(self, tasks: Sequence[Example], schedule: TrainingSchedule, step: int) -> list[list[Rollout]]:
+        groups = await super().rollouts(tasks, schedule, step)
         self.made.append([len(row.token_ids) for group in groups for r in group for row in self.rows(r, step)])
         return groups
 
@@ -139,9 +139,9 @@ def test_a_call_beyond_the_limit_ends_the_rollout_and_not_the_training(tmp_path:
     from tests.helpers.tiny_lm import save_taught
 
     agent = {"agent": "text -> label: Literal['billing', 'technical']", "max_steps": 5, "max_tokens": 8}
-    course = {"steps": 2, "tasks": 2, "rollouts": 2, "evaluate_every": 2, "horizon": [1, 5], "horizon_steps": 1}
+    schedule = {"steps": 2, "tasks": 2, "rollouts": 2, "evaluate_every": 2, "horizon": [1, 5], "horizon_steps": 1}
     heard: list[Any] = []
-    settings = {"course": {**course, "straggler_cut": 1.5}, "device": "cpu", "guards": {"truncated": "keep"}}
+    settings = {"schedule": {**schedule, "straggler_cut": 1.5}, "device": "cpu", "guards": {"truncated": "keep"}}
     lm = f"hf:{save_taught(tmp_path / 'base', ['abc'])}"
     report = run(tmp_path, lm=lm, nodes={"solve": agent}, optimizers=[{"grpo": settings}], rows=(4, 2, 2), heard=heard)
     assert report.status == "finished"
@@ -152,7 +152,7 @@ def test_a_call_beyond_the_limit_ends_the_rollout_and_not_the_training(tmp_path:
 def test_it_is_refused_where_each_step_is_learned_by_itself() -> None:
     for algorithm in ("gigpo", "ppo"):
         with pytest.raises(ValidationError, match="counts the tokens of a conversation"):
-            GRPO.model_validate({"algorithm": algorithm, "course": {"straggler_cut": 3}})
+            GRPO.model_validate({"algorithm": algorithm, "schedule": {"straggler_cut": 3}})
     with pytest.raises(ValidationError, match="greater than 1"):
-        GRPO.model_validate({"course": {"straggler_cut": 1}})
-    assert "straggler_cut" not in GRPO().identify()["course"]
+        GRPO.model_validate({"schedule": {"straggler_cut": 1}})
+    assert "straggler_cut" not in GRPO().identify()["schedule"]

@@ -18,10 +18,10 @@ from tests.helpers.grpo_worlds import TextSource, bandit, sevens  # noqa: E402
 
 from workbench.task import Example  # noqa: E402
 from workbench_training.model.policy import Policy  # noqa: E402
-from workbench_training.objective import make_objective  # noqa: E402
+from workbench_training.presets import make_objective  # noqa: E402
 from workbench_training.rewards import Rollout  # noqa: E402
 from workbench_training.rollouts.token_rows import Row  # noqa: E402
-from workbench_training.settings import Course  # noqa: E402
+from workbench_training.settings import TrainingSchedule  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -33,8 +33,8 @@ class Costly(TextSource):
         super().__init__(*args, **more)
         self.lengths: list[float] = []  # by step
 
-    async def rollouts(self, tasks: Sequence[Example], course: Course, step: int) -> list[list[Rollout]]:
-        groups = await super().rollouts(tasks, course, step)
+    async def rollouts(self, tasks: Sequence[Example], schedule: TrainingSchedule, step: int) -> list[list[Rollout]]:
+        groups = await super().rollouts(tasks, schedule, step)
         drawn = [rollout.drawn for group in groups for rollout in group]
         self.lengths.append(sum(drawn) / len(drawn))
         return groups
@@ -55,16 +55,16 @@ def test_horizons_and_rewards_of_stages_reach_the_rollouts(tmp_path: Path, monke
     drawn: dict[int, set[tuple[int, tuple[str, ...]]]] = {}
     real = StudyRolloutSource.rollouts
 
-    async def watched(self: StudyRolloutSource, tasks: Any, course: Course, step: int) -> Any:
-        groups = await real(self, tasks, course, step)
+    async def watched(self: StudyRolloutSource, tasks: Any, schedule: TrainingSchedule, step: int) -> Any:
+        groups = await real(self, tasks, schedule, step)
         drawn[step] = {(r.result.calls, tuple(r.parts)) for group in groups for r in group}
         return groups
 
     monkeypatch.setattr(StudyRolloutSource, "rollouts", watched)
     agent = {"agent": "text -> label: Literal['billing', 'technical']", "max_steps": 5, "max_tokens": 8}
-    course = {"steps": 5, "tasks": 2, "rollouts": 2, "evaluate_every": 5, "horizon": [1, 2], "horizon_steps": 2}
+    schedule = {"steps": 5, "tasks": 2, "rollouts": 2, "evaluate_every": 5, "horizon": [1, 2], "horizon_steps": 2}
     stages = [{"start": 3, "rewards": [{"kind": "length", "tokens": 8}]}, {"start": 4, "max_steps": 3}]
-    settings = {"course": course, "stages": stages, "device": "cpu", "guards": {"truncated": "keep"}}
+    settings = {"schedule": schedule, "stages": stages, "device": "cpu", "guards": {"truncated": "keep"}}
     base = save(tmp_path / "base", 0, positions=2048)
     report = run(tmp_path, lm=f"hf:{base}", nodes={"solve": agent}, optimizers=[{"grpo": settings}], rows=(4, 2, 2))
     assert report.status == "finished"
@@ -89,10 +89,11 @@ def test_a_rollback_restores_the_best_weights_and_forgets_the_optimizer(tmp_path
             sevens,
             steps=4,
             checkpoints=on_alarm,
-            course={"entropy": (0.0, 0.1), "on_alarm": on_alarm, "evaluate_every": 2},
+            schedule={"on_alarm": on_alarm, "evaluate_every": 2},
+            constants={"alarms.ENTROPY": (0.0, 0.1)},
         )
         learner = made.learners[""]
-        first, last = (folder for _, folder in made.source.offers)  # type: ignore[attr-defined]
+        first, last = (folder for _, folder in made.source.submissions)  # type: ignore[attr-defined]
         best = dict(Policy(str(first), device="cpu").trained)
         same = all(torch.equal(best[name], p) for name, p in learner.policy.trained.items())
         ends[on_alarm] = (first == last, same, bool(learner.optimizer.state))
@@ -106,7 +107,7 @@ def told(made: Any, what: str) -> list[str]:
 
 def test_a_divergence_above_its_limit_is_an_alarm(tmp_path: Path) -> None:
     objective = make_objective("grpo", {"beta": 0.01})
-    made = bandit(tmp_path, sevens, steps=4, objective=objective, course={"kl": 1e-6}, checkpoints="low")
+    made = bandit(tmp_path, sevens, steps=4, objective=objective, constants={"alarms.KL": 1e-6}, checkpoints="low")
     assert made.history[0]["kl"] <= 1e-6 < made.history[1]["kl"]
     assert [text.split(":")[0] for text in told(made, "divergence")] == [f"alarm at step {n}" for n in (2, 3, 4)]
     calm = bandit(tmp_path, sevens, steps=4, objective=objective, checkpoints="high")
@@ -122,7 +123,7 @@ class Misremembered(TextSource):
 
 
 def test_drawing_and_training_apart_is_an_alarm(tmp_path: Path) -> None:
-    made = bandit(tmp_path, sevens, steps=3, world=Misremembered, course={"on_alarm": "stop"})
+    made = bandit(tmp_path, sevens, steps=3, world=Misremembered, schedule={"on_alarm": "stop"})
     assert [text.split(":")[0] for text in told(made, "sampling and training differ by 0.2")] == ["alarm at step 2"]
     assert len(made.history) == 2 and made.history[0]["off_policy_gap"] < 1e-3
 
@@ -150,33 +151,32 @@ def test_updates_that_are_not_finite_are_told(tmp_path: Path) -> None:
 def test_a_large_divergence_resets_reference_and_optimizer(tmp_path: Path) -> None:
     """Of the smoothed divergence, not of stalls, which are out of reach here."""
     objective = make_objective("grpo", {"beta": 0.01})
-    course = {"evaluate_every": 1, "reset_after": 2, "reset_patience": 1000, "reset_kl": 1e-6}
-    made = bandit(tmp_path, sevens, steps=2, objective=objective, course=course, checkpoints="reset")
+    common: dict[str, Any] = {"objective": objective, "schedule": {"evaluate_every": 1, "reset_after": 2}}
+    low, high = ({"trainer.RESET_PATIENCE": 1000, "trainer.RESET_KL": most} for most in (1e-6, 10.0))
+    made = bandit(tmp_path, sevens, steps=2, checkpoints="reset", constants=low, **common)
     (reset,) = told(made, "reference is reset")
     assert reset.startswith("step 2: the reference is reset (divergence ") and made.state.last_reset == 2
     learner = made.learners[""]
     assert learner.reference is not None and not learner.optimizer.state and made.state.kl == {}
     assert all(torch.equal(learner.reference[name], p) for name, p in learner.policy.trained.items())
-    kept = bandit(
-        tmp_path, sevens, steps=2, objective=objective, course={**course, "reset_kl": 10.0}, checkpoints="kept"
-    )
+    kept = bandit(tmp_path, sevens, steps=2, checkpoints="kept", constants=high, **common)
     other = kept.learners[""]
     assert not told(kept, "reference is reset") and other.optimizer.state and kept.state.kl[""] > 1e-6
     assert other.reference is not None
     assert any(not torch.equal(other.reference[name], p) for name, p in other.policy.trained.items())
-    longer = bandit(tmp_path, sevens, steps=3, objective=objective, course=course, checkpoints="longer")
+    longer = bandit(tmp_path, sevens, steps=3, checkpoints="longer", constants=low, **common)
     assert abs(longer.history[2]["kl"]) < 1e-6 < longer.history[1]["kl"]
 
 
 # Constraints
 
 
-def constrained(rate: float = 0.1, gain: float = 1.0) -> Any:
-    return make_objective("constrained", {"constraints": {"tokens": {"budget": 4.0, "rate": rate, "gain": gain}}})
+def constrained(rate: float = 0.1) -> Any:
+    return make_objective("constrained", {"constraints": {"tokens": {"budget": 4.0, "rate": rate}}})
 
 
 def test_multipliers_survive_a_kill(tmp_path: Path) -> None:
-    common: dict[str, Any] = {"steps": 6, "objective": constrained(), "course": {"save_every": 3}, "world": Costly}
+    common: dict[str, Any] = {"steps": 6, "objective": constrained(), "schedule": {"save_every": 3}, "world": Costly}
     whole = bandit(tmp_path, sevens, checkpoints="whole", **common)
     with pytest.raises(KeyboardInterrupt):
         bandit(tmp_path, sevens, crash=5, **common)
@@ -205,8 +205,8 @@ class Remembering(TextSource):
     def remembers(self) -> bool:
         return True
 
-    async def offer(self, folders: Any, step: int, **how: Any) -> float | None:
-        await super().offer(folders, step, **how)
+    async def submit(self, folders: Any, step: int, **how: Any) -> float | None:
+        await super().submit(folders, step, **how)
         return step / 10
 
 
@@ -214,8 +214,8 @@ def test_a_longer_training_does_not_delete_the_weights_of_a_shorter_one(tmp_path
     """Its first steps are the same, to the bit. Alone it keeps the best only."""
 
     def train(folder: Path, steps: int, name: str) -> set[str]:
-        course = {"evaluate_every": 2, "keep": 1}
-        bandit(folder, sevens, steps=steps, course=course, checkpoints=name, world=Remembering)
+        schedule = {"evaluate_every": 2, "keep": 1}
+        bandit(folder, sevens, steps=steps, schedule=schedule, checkpoints=name, world=Remembering)
         return {path.name for path in (folder / "weights").iterdir() if path.is_dir()}
 
     (short,) = train(tmp_path / "both", 2, "short")
@@ -223,8 +223,8 @@ def test_a_longer_training_does_not_delete_the_weights_of_a_shorter_one(tmp_path
     assert train(tmp_path / "both", 6, "long") == {short, alone} and short != alone
     # Whoever was first: where the shorter one comes later, the longer one may not take it away.
     later = tmp_path / "later"
-    course = {"evaluate_every": 2, "keep": 1, "save_every": 2}
-    bandit(later, sevens, steps=2, course=course, checkpoints="long", world=Remembering)
+    schedule = {"evaluate_every": 2, "keep": 1, "save_every": 2}
+    bandit(later, sevens, steps=2, schedule=schedule, checkpoints="long", world=Remembering)
     train(later, 2, "short")
-    bandit(later, sevens, steps=6, course=course, checkpoints="long", world=Remembering)
+    bandit(later, sevens, steps=6, schedule=schedule, checkpoints="long", world=Remembering)
     assert {path.name for path in (later / "weights").iterdir() if path.is_dir()} == {short, alone}

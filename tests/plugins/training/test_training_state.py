@@ -6,11 +6,11 @@ from workbench_training.state.checkpoints import list_losers
 
 
 def test_the_best_stay_and_of_equal_ones_the_earlier() -> None:
-    offered = {step: {f"w{step}"} for step in ("2", "4", "6", "10", "12")}
+    submitted = {step: {f"w{step}"} for step in ("2", "4", "6", "10", "12")}
     scores = {"2": 0.5, "4": 0.7, "6": 0.5, "10": 0.7}
-    assert list_losers(offered, scores, 1) == {"w2", "w6", "w10"}
-    assert list_losers(offered, scores, 3) == {"w6"}, "the weights of step 12 are not scored yet"
-    assert list_losers(offered, scores, 9) == set()
+    assert list_losers(submitted, scores, 1) == {"w2", "w6", "w10"}
+    assert list_losers(submitted, scores, 3) == {"w6"}, "the weights of step 12 are not scored yet"
+    assert list_losers(submitted, scores, 9) == set()
 
 
 def test_weights_that_a_better_candidate_shares_stay() -> None:

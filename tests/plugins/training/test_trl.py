@@ -17,11 +17,11 @@ from tests.plugins.training.test_losses import ours, tensors  # noqa: E402
 
 from workbench_training.advantages import compute_advantages, compute_token_advantages  # noqa: E402
 from workbench_training.dpo import DPO  # noqa: E402
-from workbench_training.loss import policy_loss, preference_loss  # noqa: E402
+from workbench_training.loss import Pairs, policy_loss, preference_loss  # noqa: E402
 from workbench_training.model import logprobs  # noqa: E402
 from workbench_training.model.layer_checkpointing import LayerCheckpointing  # noqa: E402
 from workbench_training.model.logprobs import log_probabilities  # noqa: E402
-from workbench_training.objective import make_objective  # noqa: E402
+from workbench_training.presets import make_objective  # noqa: E402
 from workbench_training.rollouts.token_rows import Row, collate  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # TRL and torch warn of what they will change some day
@@ -180,7 +180,8 @@ def test_loss_and_gradient_of_dpo_equal_trls(tmp_path: Path, computed: Any, beta
     logp = computed(policy, batch)
     ref = log_probabilities(make_model(5), batch)[0].detach()
     rewards, groups = [row.reward or 0.0 for row in rows], [row.task for row in rows]
-    loss, figures = preference_loss(logp, ref, batch.mask, rewards, groups, DPO(beta=beta).objective())  # type: ignore[call-arg]
+    whole = Pairs(logp, batch.mask, logp.detach(), ref, rewards, groups, 0, float(batch.mask.sum()))
+    loss, figures = preference_loss(whole, DPO.model_validate({"beta": beta}).objective().pair_beta)
     loss.backward()
     assert figures == {"pairs": 3.0} and abs(loss.detach() - expected.detach()) < 1e-6
     theirs = [*trainer.model.parameters()]

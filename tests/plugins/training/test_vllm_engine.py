@@ -30,14 +30,14 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 ASK = Request(({"role": "user", "content": "abc"},), temperature=1.0, max_tokens=5)
 
 
-def with_server(folder: Path, course: Callable[[Server, ServerEngine, Policy], Any], **limits: Any) -> None:
+def with_server(folder: Path, schedule: Callable[[Server, ServerEngine, Policy], Any], **limits: Any) -> None:
     async def run() -> None:
         base = str(save(folder / "base", 1))
         policy, server = Policy(base, lora=Lora(rank=2), device="cpu"), Server(base)
         async with serving(server) as url:
             engine = adapter_engine(f"{url}/v1", policy, folder, **limits)
             try:
-                await course(server, engine, policy)
+                await schedule(server, engine, policy)
             finally:
                 await engine.aclose()
 
@@ -58,7 +58,7 @@ def change(policy: Policy) -> None:
 
 
 def test_each_version_is_loaded_under_its_name_and_draws_as_the_policy_would(tmp_path: Path) -> None:
-    async def course(server: Server, engine: ServerEngine, policy: Policy) -> None:
+    async def schedule(server: Server, engine: ServerEngine, policy: Policy) -> None:
         await engine.at(0)
         first = await engine.complete(ASK)
         assert 1 <= len(first.token_ids or ()) == len(first.logprobs or ()) <= 5
@@ -73,23 +73,23 @@ def test_each_version_is_loaded_under_its_name_and_draws_as_the_policy_would(tmp
         assert server.asked[-1]["model"] == "p-v1" and again.token_ids != first.token_ids
         assert server.asked[-1]["seed"] != sent["seed"]
 
-    with_server(tmp_path, course)
+    with_server(tmp_path, schedule)
 
 
 def test_a_version_may_be_sent_again(tmp_path: Path) -> None:
     """As in self-play, whose solver answers before it is trained: a server refuses a name that it holds."""
 
-    async def course(server: Server, engine: ServerEngine, policy: Policy) -> None:
+    async def schedule(server: Server, engine: ServerEngine, policy: Policy) -> None:
         await engine.at(3)
         await engine.at(3)
         assert list(server.adapters) == ["p-v3"]
         assert (await engine.complete(ASK)).token_ids
 
-    with_server(tmp_path, course)
+    with_server(tmp_path, schedule)
 
 
 def test_the_limit_of_a_conversation_reaches_the_server(tmp_path: Path) -> None:
-    async def course(server: Server, engine: ServerEngine, policy: Policy) -> None:
+    async def schedule(server: Server, engine: ServerEngine, policy: Policy) -> None:
         await engine.at(0)
         engine.conversations.limit = 3
         answer = await engine.complete(ASK)
@@ -98,13 +98,13 @@ def test_the_limit_of_a_conversation_reaches_the_server(tmp_path: Path) -> None:
         await engine.complete(ASK)
         assert server.asked[-1]["max_tokens"] == 5
 
-    with_server(tmp_path, course)
+    with_server(tmp_path, schedule)
 
 
 def test_weights_that_did_not_arrive_are_found_out(tmp_path: Path) -> None:
     """The server says it loaded the new adapter, and goes on with the old one."""
 
-    async def course(server: Server, engine: ServerEngine, policy: Policy) -> None:
+    async def schedule(server: Server, engine: ServerEngine, policy: Policy) -> None:
         await engine.at(0)
         change(policy)
         old = server.adapters["p-v0"]
@@ -113,7 +113,7 @@ def test_weights_that_did_not_arrive_are_found_out(tmp_path: Path) -> None:
             await engine.at(1)
         assert engine.version == -1  # nothing is drawn from it
 
-    with_server(tmp_path, course)
+    with_server(tmp_path, schedule)
 
 
 def test_a_probe_is_compared_by_its_mean_and_its_divergence(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_a_probe_is_compared_by_its_mean_and_its_divergence(tmp_path: Path) -> N
 
         return twisted
 
-    async def course(server: Server, engine: ServerEngine, policy: Policy) -> None:
+    async def schedule(server: Server, engine: ServerEngine, policy: Policy) -> None:
         server.twist = twist(0.5, 1)
         await engine.at(0)
         server.twist = twist(0.3, 8)
@@ -138,13 +138,13 @@ def test_a_probe_is_compared_by_its_mean_and_its_divergence(tmp_path: Path) -> N
         with pytest.raises(SyncError, match="with a divergence of 0.2"):
             await engine.at(2)
 
-    with_server(tmp_path, course)
+    with_server(tmp_path, schedule)
 
 
 def test_a_probe_that_is_far_apart_by_one_token_is_drawn_again_and_all_tokens_count(tmp_path: Path) -> None:
     """One such token in some thousands must not end a training of a thousand steps; wrong weights always are apart."""
 
-    async def course(server: Server, engine: ServerEngine, policy: Policy) -> None:
+    async def schedule(server: Server, engine: ServerEngine, policy: Policy) -> None:
         probes = list[int]()
 
         def twisted(path: str, answer: Any) -> Any:
@@ -158,14 +158,14 @@ def test_a_probe_that_is_far_apart_by_one_token_is_drawn_again_and_all_tokens_co
         await engine.at(0)
         assert engine.version == 0 and len(probes) in (2, 3) and 2.5 / probes[0] > engine.limits.probe_gap
 
-    with_server(tmp_path, course)
+    with_server(tmp_path, schedule)
 
 
 def test_a_server_that_refuses_or_stalls_is_told_in_its_own_words_and_in_time(tmp_path: Path) -> None:
     async def stall(path: str, answer: Any) -> Any:
         await asyncio.sleep(300)
 
-    async def course(server: Server, engine: ServerEngine, policy: Policy) -> None:
+    async def schedule(server: Server, engine: ServerEngine, policy: Policy) -> None:
         loop = asyncio.get_running_loop()
         server.twist = lambda path, answer: 500
         with pytest.raises(SyncError, match="500 planted"):
@@ -187,7 +187,7 @@ def test_a_server_that_refuses_or_stalls_is_told_in_its_own_words_and_in_time(tm
             await engine.complete(ASK)
         assert (limited.value.kind, limited.value.retry_after) == ("rate_limit", 7.0)
 
-    with_server(tmp_path, course, timeout=100.0, sync_timeout=100.0)
+    with_server(tmp_path, schedule, timeout=100.0, sync_timeout=100.0)
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_a_server_that_refuses_or_stalls_is_told_in_its_own_words_and_in_time(tm
 def test_an_answer_of_another_version_or_with_other_tokens_is_refused(
     tmp_path: Path, field: str, value: Any, kind: str
 ) -> None:
-    async def course(server: Server, engine: ServerEngine, policy: Policy) -> None:
+    async def schedule(server: Server, engine: ServerEngine, policy: Policy) -> None:
         await engine.at(0)
 
         def twist(path: str, answer: dict[str, Any]) -> dict[str, Any]:
@@ -215,18 +215,18 @@ def test_an_answer_of_another_version_or_with_other_tokens_is_refused(
             await engine.complete(ASK)
         assert error.value.kind == kind
 
-    with_server(tmp_path, course)
+    with_server(tmp_path, schedule)
 
 
 def test_a_version_that_the_server_has_dropped_is_a_bad_request(tmp_path: Path) -> None:
-    async def course(server: Server, engine: ServerEngine, policy: Policy) -> None:
+    async def schedule(server: Server, engine: ServerEngine, policy: Policy) -> None:
         await engine.at(0)
         server.adapters.clear()
         with pytest.raises(LMError, match="does not exist") as error:
             await engine.complete(ASK)
         assert error.value.kind == "bad_request"
 
-    with_server(tmp_path, course)
+    with_server(tmp_path, schedule)
 
 
 def test_a_body_without_an_end_is_read_to_its_bound(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def optimized(folder: Path, *, optimizer: str = "grpo", lora: bool = True, **ser
     for name in ("train", "val", "test"):
         rows = [{"text": f"{name} {i}", "label": "ab"[i % 2]} for i in range(4)]
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    own = {"course": {"steps": 2, "tasks": 2, "rollouts": 2, "evaluate_every": 2}}
+    own = {"schedule": {"steps": 2, "tasks": 2, "rollouts": 2, "evaluate_every": 2}}
     if optimizer == "sft":
         own = {"rounds": 2, "epochs": 2, "rollouts": 2, "tasks": 2}
     settings = {
@@ -238,7 +238,7 @@ def test_a_program_that_is_not_there_is_found_before_anything_is_paid(tmp_path: 
 def test_weights_spread_over_two_processes_are_drawn_on_a_server(tmp_path: Path) -> None:
     """The first process sends the copy that it keeps for drawing; the probe compares it with what the server says."""
     grpo = {
-        "course": {"steps": 2, "tasks": 2, "rollouts": 2, "evaluate_every": 2},
+        "schedule": {"steps": 2, "tasks": 2, "rollouts": 2, "evaluate_every": 2},
         "device": "cpu",
         "guards": {"truncated": "keep"},
         "rewards": [{"kind": "length", "tokens": 8}],

@@ -44,11 +44,17 @@ IPC = [
     "/resume",
 ]
 
-Course = Callable[[Server, ServerEngine, Policy], Awaitable[None]]
+TrainingSchedule = Callable[[Server, ServerEngine, Policy], Awaitable[None]]
 
 
 def play(
-    folder: Path, course: Course, *, transfer: str = "reload", lora: Lora | None = None, gpus: int = 1, **how: Any
+    folder: Path,
+    schedule: TrainingSchedule,
+    *,
+    transfer: str = "reload",
+    lora: Lora | None = None,
+    gpus: int = 1,
+    **how: Any,
 ) -> None:
     async def run() -> None:
         base = str(save(folder / "base", 1))
@@ -62,7 +68,7 @@ def play(
         async with serving(server) as url:
             engine = ServerEngine(url, "p", policy, sender, limits, **how)
             try:
-                await course(server, engine, policy)
+                await schedule(server, engine, policy)
             finally:
                 await engine.aclose()
 
@@ -96,7 +102,7 @@ def own_log_probabilities(policy: Policy, prompt: Any, ids: Any) -> list[float]:
 
 @pytest.mark.parametrize(("transfer", "steps"), [("reload", RELOAD), ("ipc", IPC), ("nccl", IPC)])
 def test_each_version_replaces_the_servers_weights_in_order(tmp_path: Path, transfer: str, steps: list[str]) -> None:
-    async def course(server: Server, engine: ServerEngine, policy: Policy) -> None:
+    async def schedule(server: Server, engine: ServerEngine, policy: Policy) -> None:
         change(policy)
         await engine.at(0)
         started = ["/v1/models"] + (
@@ -117,18 +123,18 @@ def test_each_version_replaces_the_servers_weights_in_order(tmp_path: Path, tran
         if transfer == "reload":
             assert [path.name for path in (tmp_path / "sent").iterdir()] == ["v1"]
 
-    play(tmp_path, course, transfer=transfer)
+    play(tmp_path, schedule, transfer=transfer)
 
 
 @pytest.mark.parametrize("version", ["0.25.0", "0.30.9", "0.10.2.post1"])
 def test_training_8_a_server_that_is_too_old_is_told_before_any_weight_is_sent(tmp_path: Path, version: str) -> None:
-    async def course(server: Server, engine: ServerEngine, policy: Policy) -> None:
+    async def schedule(server: Server, engine: ServerEngine, policy: Policy) -> None:
         server.version = version
         with pytest.raises(SyncError, match=rf"is vLLM {version}, and IpcTransfer needs 0.31 or newer: pip install"):
             await engine.at(1)
         assert not any("weight" in route for route in server.routes) and engine.version == -1
 
-    play(tmp_path, course, transfer="ipc")
+    play(tmp_path, schedule, transfer="ipc")
 
 
 @pytest.mark.parametrize(
@@ -143,14 +149,14 @@ def test_training_8_a_server_that_is_too_old_is_told_before_any_weight_is_sent(t
     ],
 )
 def test_training_8_other_servers_are_tried(tmp_path: Path, transfer: str, version: str | None) -> None:
-    async def course(server: Server, engine: ServerEngine, policy: Policy) -> None:
+    async def schedule(server: Server, engine: ServerEngine, policy: Policy) -> None:
         server.version = version
         if version is None:
             server.missing = {"/version"}
         await engine.at(1)
         assert engine.version == 1
 
-    play(tmp_path, course, transfer=transfer)
+    play(tmp_path, schedule, transfer=transfer)
 
 
 def test_only_where_it_is_asked_a_request_has_a_seed(tmp_path: Path) -> None:
@@ -177,7 +183,7 @@ def test_only_where_it_is_asked_a_request_has_a_seed(tmp_path: Path) -> None:
 def test_an_answer_is_of_one_version_whatever_is_in_flight(tmp_path: Path) -> None:
     """The update waits for the draw that is under way, and a draw that began before and ended after it is refused."""
 
-    async def course(server: Server, engine: ServerEngine, policy: Policy) -> None:
+    async def schedule(server: Server, engine: ServerEngine, policy: Policy) -> None:
         await engine.at(0)
         begun, go = asyncio.Event(), asyncio.Event()
 
@@ -202,13 +208,13 @@ def test_an_answer_is_of_one_version_whatever_is_in_flight(tmp_path: Path) -> No
             old = own_log_probabilities(policy, answer.prompt_ids, answer.token_ids)
         assert old == pytest.approx(answer.logprobs, abs=1e-5)
 
-    play(tmp_path, course)
+    play(tmp_path, schedule)
 
 
 def test_an_answer_that_spans_an_update_is_refused(tmp_path: Path) -> None:
     """Of a server that says that it is paused, and is not."""
 
-    async def course(server: Server, engine: ServerEngine, policy: Policy) -> None:
+    async def schedule(server: Server, engine: ServerEngine, policy: Policy) -> None:
         await engine.at(0)
         begun, go, real = asyncio.Event(), asyncio.Event(), server.manage
 
@@ -235,7 +241,7 @@ def test_an_answer_that_spans_an_update_is_refused(tmp_path: Path) -> None:
             await draw
         assert error.value.kind == "broken"
 
-    play(tmp_path, course)
+    play(tmp_path, schedule)
 
 
 @pytest.mark.parametrize(
@@ -243,7 +249,7 @@ def test_an_answer_that_spans_an_update_is_refused(tmp_path: Path) -> None:
     [(transfer, path) for transfer, paths in (("reload", RELOAD), ("ipc", IPC), ("nccl", IPC)) for path in paths],
 )
 def test_a_step_that_fails_ends_the_update_in_the_servers_words(tmp_path: Path, transfer: str, path: str) -> None:
-    async def course(server: Server, engine: ServerEngine, policy: Policy) -> None:
+    async def schedule(server: Server, engine: ServerEngine, policy: Policy) -> None:
         await engine.at(0)
         server.twist = lambda at, answer: 500 if at == path.partition("?")[0] else answer
         with pytest.raises(SyncError, match=rf"did not take version 1: {path.partition('?')[0]}.*500 planted"):
@@ -252,31 +258,31 @@ def test_a_step_that_fails_ends_the_update_in_the_servers_words(tmp_path: Path, 
         with pytest.raises(LMError, match="holds no weights"):
             await engine.complete(ASK)
 
-    play(tmp_path, course, transfer=transfer)
+    play(tmp_path, schedule, transfer=transfer)
 
 
 def test_a_step_that_stalls_has_a_deadline_of_its_own(tmp_path: Path) -> None:
-    async def course(server: Server, engine: ServerEngine, policy: Policy) -> None:
+    async def schedule(server: Server, engine: ServerEngine, policy: Policy) -> None:
         await engine.at(0)
         server.twist = lambda path, answer: asyncio.sleep(300) if path == "/collective_rpc" else answer
         engine.limits.sync_timeout = 0.3
         with pytest.raises(SyncError, match="/collective_rpc: no answer within 0.3 s"):
             await engine.at(1)
 
-    play(tmp_path, course)
+    play(tmp_path, schedule)
 
 
 def test_keys_and_values_of_old_weights_that_stay_are_an_error(tmp_path: Path) -> None:
-    async def course(server: Server, engine: ServerEngine, policy: Policy) -> None:
+    async def schedule(server: Server, engine: ServerEngine, policy: Policy) -> None:
         server.twist = lambda path, answer: {"success": False} if path == "/reset_prefix_cache" else answer
         with pytest.raises(SyncError, match="the weights before are still held"):
             await engine.at(0)
 
-    play(tmp_path, course)
+    play(tmp_path, schedule)
 
 
 def test_weights_that_did_not_arrive_are_found_out(tmp_path: Path) -> None:
-    async def course(server: Server, engine: ServerEngine, policy: Policy) -> None:
+    async def schedule(server: Server, engine: ServerEngine, policy: Policy) -> None:
         await engine.at(0)
         change(policy)
         server.put = lambda weights: None  # type: ignore[method-assign]
@@ -284,23 +290,23 @@ def test_weights_that_did_not_arrive_are_found_out(tmp_path: Path) -> None:
             await engine.at(1)
         assert engine.version == -1
 
-    play(tmp_path, course)
+    play(tmp_path, schedule)
 
 
 def test_a_server_without_the_route_is_told_what_it_needs(tmp_path: Path) -> None:
-    async def course(server: Server, engine: ServerEngine, policy: Policy) -> None:
+    async def schedule(server: Server, engine: ServerEngine, policy: Policy) -> None:
         server.missing = {"/pause"}
         with pytest.raises(SyncError, match="/pause.*404.*VLLM_SERVER_DEV_MODE=1"):
             await engine.at(0)
 
-    play(tmp_path, course)
+    play(tmp_path, schedule)
 
 
 @pytest.mark.parametrize("transfer", ["reload", "ipc", "nccl"])
 def test_a_server_that_sleeps_wakes_for_weights_then_for_drawing(tmp_path: Path, transfer: str) -> None:
     """Between two versions it has neither weights nor keys and values."""
 
-    async def course(server: Server, engine: ServerEngine, policy: Policy) -> None:
+    async def schedule(server: Server, engine: ServerEngine, policy: Policy) -> None:
         await engine.at(0)
         await engine.rest()
         await engine.rest()  # asleep already
@@ -314,11 +320,11 @@ def test_a_server_that_sleeps_wakes_for_weights_then_for_drawing(tmp_path: Path,
         assert server.routes == ["/wake_up?tags=weights", *taken[:-2], "/wake_up?tags=kv_cache", *taken[-2:]]
         assert (await engine.complete(ASK)).token_ids and engine.version == 1
 
-    play(tmp_path, course, transfer=transfer, sleep=True)
+    play(tmp_path, schedule, transfer=transfer, sleep=True)
 
 
 def test_an_adapters_base_stays_in_memory_while_the_server_sleeps(tmp_path: Path) -> None:
-    async def course(server: Server, engine: ServerEngine, policy: Policy) -> None:
+    async def schedule(server: Server, engine: ServerEngine, policy: Policy) -> None:
         await engine.at(0)
         await engine.rest()
         await engine.at(1)
@@ -329,35 +335,35 @@ def test_an_adapters_base_stays_in_memory_while_the_server_sleeps(tmp_path: Path
             "/v1/unload_lora_adapter",
         ]
 
-    play(tmp_path, course, lora=Lora(rank=2), sleep=True)
+    play(tmp_path, schedule, lora=Lora(rank=2), sleep=True)
 
 
 def test_a_server_that_cannot_sleep_says_so(tmp_path: Path) -> None:
-    async def course(server: Server, engine: ServerEngine, policy: Policy) -> None:
+    async def schedule(server: Server, engine: ServerEngine, policy: Policy) -> None:
         await engine.at(0)
         server.sleeps = False
         with pytest.raises(SyncError, match="does not sleep: /sleep.*Sleep mode is not enabled"):
             await engine.rest()
 
-    play(tmp_path, course, sleep=True)
+    play(tmp_path, schedule, sleep=True)
 
 
 def test_as_many_draws_are_in_flight_as_the_concurrency_says(tmp_path: Path) -> None:
     """aiohttp's own pool would hold 100 back, within their deadlines."""
 
-    async def course(server: Server, engine: ServerEngine, policy: Policy) -> None:
+    async def schedule(server: Server, engine: ServerEngine, policy: Policy) -> None:
         await engine.at(0)
         server.pace = lambda: asyncio.sleep(0.5)
         few = Request(ASK.messages, temperature=1.0, max_tokens=1)
         await asyncio.gather(*(engine.complete(few) for _ in range(130)))
         assert server.most_drawing == min(130, engine.concurrency)
 
-    play(tmp_path / "a", course, concurrency=130)
-    play(tmp_path / "b", course, concurrency=7)
+    play(tmp_path / "a", schedule, concurrency=130)
+    play(tmp_path / "b", schedule, concurrency=7)
 
 
 def test_an_answer_fits_in_the_servers_context(tmp_path: Path) -> None:
-    async def course(server: Server, engine: ServerEngine, policy: Policy) -> None:
+    async def schedule(server: Server, engine: ServerEngine, policy: Policy) -> None:
         await engine.at(0)
         long = Request(({"role": "user", "content": "a" * 110},), max_tokens=64)
         await engine.complete(long)
@@ -367,11 +373,11 @@ def test_an_answer_fits_in_the_servers_context(tmp_path: Path) -> None:
             await engine.complete(Request(({"role": "user", "content": "a" * 128},)))
         assert error.value.kind == "too_long"
 
-    play(tmp_path, course)
+    play(tmp_path, schedule)
 
 
 def test_a_candidate_is_drawn_with_its_weights_and_no_version_with_them(tmp_path: Path) -> None:
-    async def course(server: Server, engine: ServerEngine, policy: Policy) -> None:
+    async def schedule(server: Server, engine: ServerEngine, policy: Policy) -> None:
         await engine.at(0)
         change(policy)
         await engine.hold_candidate(1)
@@ -387,7 +393,7 @@ def test_a_candidate_is_drawn_with_its_weights_and_no_version_with_them(tmp_path
         await engine.at(1)
         await engine.complete(ASK)
 
-    play(tmp_path, course)
+    play(tmp_path, schedule)
 
 
 def test_handles_are_sent_once_the_gpu_of_the_weights_has_computed_them(
@@ -407,8 +413,8 @@ def test_ipc_needs_a_gpu_and_one_that_the_whole_server_is_on(tmp_path: Path) -> 
     with pytest.raises(PluginError, match="needs weights on a GPU, and they are on cpu: write `transfer: reload`"):
         IpcTransfer(policy)
 
-    async def course(server: Server, engine: ServerEngine, policy: Policy) -> None:
+    async def schedule(server: Server, engine: ServerEngine, policy: Policy) -> None:
         with pytest.raises(SyncError, match="over 2 GPUs.*`transfer: reload`"):
             await engine.at(0)
 
-    play(tmp_path / "b", course, transfer="ipc", gpus=2)
+    play(tmp_path / "b", schedule, transfer="ipc", gpus=2)

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 from tests.helpers.grpo_runs import needs_torch
-from tests.helpers.planted import lower_bound
 
-pytestmark = pytest.mark.timeout(900)  # ten trainings each, on a machine that other tests share
+pytestmark = pytest.mark.timeout(900)  # up to six trainings each, on a machine that other tests share
 sys.path.insert(0, str(Path(__file__).parents[3] / "contrib/bench/training"))
 
 
-def last(world: str, algorithm: str, seeds: int = 5) -> list[float]:
+def last(world: str, algorithm: str, seeds: int) -> list[float]:
     """Success in the last five steps, by seed."""
     from train_worlds import train
 
@@ -26,17 +25,17 @@ def test_roles_whose_rewards_differ_in_scale_learn_where_each_is_compared_with_i
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     needs_torch()
-    by_role, together = last("relay", "dr_mas"), last("relay", "grpo")
+    by_role, together = last("relay", "dr_mas", 3), last("relay", "grpo", 3)
     with capsys.disabled():
         print(f"\nrelay: dr_mas {by_role}, grpo {together}")
-    assert lower_bound([a - b for a, b in zip(by_role, together, strict=True)]) > 0
-    assert statistics.mean(by_role) > 0.7
+    assert all(a > b for a, b in zip(by_role, together, strict=True))
+    assert statistics.mean(by_role) > max(0.7, statistics.mean(together) + 0.2)
 
 
 def test_the_door_is_found_with_credit_for_steps_and_without(capsys: pytest.CaptureFixture[str]) -> None:
     """No claim that one is better: on this world a few seeds do not tell them apart."""
     needs_torch()
-    by_step, by_walk = last("door", "gigpo", 3), last("door", "grpo", 3)
+    by_step, by_walk = last("door", "gigpo", 1), last("door", "grpo", 1)
     with capsys.disabled():
         print(f"\ndoor: gigpo {by_step}, grpo {by_walk}")
     assert min(by_step) > 0.9 and min(by_walk) > 0.9
@@ -45,18 +44,16 @@ def test_the_door_is_found_with_credit_for_steps_and_without(capsys: pytest.Capt
 def test_values_of_states_tell_roles_apart_whose_rewards_differ_in_scale(capsys: pytest.CaptureFixture[str]) -> None:
     """Rollouts of one group do not (above)."""
     needs_torch()
-    found = last("relay", "ppo", 3)
+    found = last("relay", "ppo", 1)
     with capsys.disabled():
         print(f"\nrelay: ppo {found}")
     assert min(found) > 0.9
 
 
-@pytest.mark.parametrize(("world", "algorithm"), [("door", "poad"), ("door", "archer"), ("subgoals", "vsc_rl")])
-def test_the_door_is_found_with_values_of_states(
-    world: str, algorithm: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.parametrize("algorithm", ["poad", "archer"])
+def test_the_door_is_found_with_values_of_states(algorithm: str, capsys: pytest.CaptureFixture[str]) -> None:
     needs_torch()
-    found = last(world, algorithm, 3)
+    found = last("door", algorithm, 1)
     with capsys.disabled():
-        print(f"\n{world}: {algorithm} {found}")
+        print(f"\ndoor: {algorithm} {found}")
     assert min(found) > 0.9

@@ -1,4 +1,5 @@
-"""What a proposed task earns: the solver should be about half sure of its answer (Agent0, arXiv 2511.16043, section 3).
+"""The reward of a proposed task: the solver should be about half sure of its answer (Agent0, arXiv 2511.16043, section
+3).
 
 The solver answers a task several times. The share of its answers that agree with the most frequent one is its
 agreement p. A proposal earns 1 - 2 |p - 1/2|, more if the answers called tools, less if it is like others of its step,
@@ -15,7 +16,7 @@ from itertools import pairwise
 from typing import Any
 
 from workbench.task import content_id
-from workbench_training.self_play.settings import Proposer
+from workbench_training.papers.self_play.settings import ALIKE, MOST_TOOLS, Proposer
 
 
 @dataclass
@@ -60,14 +61,14 @@ def _normal(answer: Any) -> str:
 
 
 def reward_proposals(proposals: Sequence[Proposal], known: frozenset[str], settings: Proposer) -> list[float]:
-    """What the proposals of one step earn.
+    """The rewards of the proposals of one step.
 
     Args:
         proposals: all of a step, since what is alike in them earns less.
         known: names (`name_task`) of rows that the proposer is shown.
-        settings: weights and bounds.
+        settings: weights of tools and repetition.
     """
-    alike = _share_alike([_text(proposal) for proposal in proposals], settings.alike)
+    alike = _share_alike([_text(proposal) for proposal in proposals], ALIKE)
     return [
         0.0 if not proposal.fields or name_task(proposal.fields) in known else _earned(proposal, share, settings)
         for proposal, share in zip(proposals, alike, strict=True)
@@ -76,7 +77,7 @@ def reward_proposals(proposals: Sequence[Proposal], known: frozenset[str], setti
 
 def _earned(proposal: Proposal, alike: float, settings: Proposer) -> float:
     uncertainty = 1.0 - 2.0 * abs(proposal.agreement - 0.5)
-    calls = [min(n, settings.most_tools) / settings.most_tools for n in proposal.tools]
+    calls = [min(n, MOST_TOOLS) / MOST_TOOLS for n in proposal.tools]
     tools = sum(calls) / max(1, len(calls))
     return max(0.0, uncertainty + settings.tools * tools - settings.repetition * alike)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field, model_validator
 
@@ -17,33 +18,28 @@ from workbench import Study, Workflow
 from workbench.errors import SpecError
 from workbench.task import Example
 from workbench_training.grpo import GRPO
+from workbench_training.papers.self_play.settings import PROPOSER_CONSTANTS, Proposer
 from workbench_training.rollouts.study_rollouts import StudyRolloutSource, set_max_steps
-from workbench_training.self_play.settings import Proposer, Verdicts
 from workbench_training.settings import PolicySettings, server_powers
 
-PROPOSER, JUDGE = "proposer", "judge"
+PROPOSER = "proposer"
 
 
 class SelfPlay(GRPO):
     """Trains a proposer of tasks and the workflow's LM, which solves them, in turn. Labels are majority votes.
 
-    `course` is that of the solver in each turn. The weights must be local: `hf:PATH-or-hub-id` or `bundled/nano`.
+    `schedule` is that of the solver in each turn. The weights must be local: `hf:PATH-or-hub-id` or `bundled/nano`.
     """
 
     powers = {"server": server_powers}
 
     turns: int = Field(3, ge=1, description="turns of the proposer and of the solver")
     proposer: Proposer = Field(Proposer.model_validate({}), description="how tasks are written and chosen")
-    verdicts: Verdicts | None = Field(
-        None,
-        description="a trained model of outcomes decides what answers to written rows earn (WebRL); {} takes the "
-        "defaults; null: whether they equal the most frequent one",
-    )
     own_rows: bool = Field(True, description="the solver also learns the rows of train, with their labels")
 
     @model_validator(mode="after")
     def _plays_alone(self) -> SelfPlay:
-        for name in ("policies", "stages", "schedules"):
+        for name in ("policies", "stages", "ramps"):
             if getattr(self, name):
                 raise ValueError(f"self_play has two policies of its own, in turns: remove `{name}`")
         if (server := self.server_settings) is not None and server.sleep:
@@ -54,13 +50,11 @@ class SelfPlay(GRPO):
                 f"the first {critic.warmup} steps train the critic alone (critic.warmup), and the proposer has {steps} "
                 "in all its turns: lower it"
             )
-        if self.resolve_objective().subgoals is not None:
-            raise ValueError("a proposer writes no subgoals: choose another algorithm")
-        if self.verdicts is not None and (self.learning.fsdp or self.verdicts.learning.fsdp):
-            raise ValueError("a model of outcomes is not sharded: remove either `verdicts` or `fsdp`")
-        if self.verdicts is not None and not any(term.kind == "metric" and not term.field for term in self.rewards):
-            raise ValueError("verdicts take the place of the metric in `rewards`, and there is none")
         return self
+
+    @property
+    def all_steps(self) -> int:
+        return self.turns * super().all_steps
 
     async def ready(self, study: Study) -> None:
         await super().ready(study)
@@ -95,35 +89,33 @@ class SelfPlay(GRPO):
     def resolve_policies(self) -> dict[str, PolicySettings]:
         (solver,) = super().resolve_policies().values()
         learning = self.resolve_learning(self.proposer.learning) if self.proposer.learning else solver.learning
-        found = {"": solver, PROPOSER: solver.model_copy(update={"learning": learning})}
-        return found if self.verdicts is None else {**found, JUDGE: solver.model_copy()}
+        return {"": solver, PROPOSER: solver.model_copy(update={"learning": learning})}
+
+    def identify(self) -> dict[str, Any]:
+        found = super().identify()
+        return {**found, "proposer": found["proposer"] | PROPOSER_CONSTANTS, "verdicts": None}
 
     def most_calls(self, workflow: Workflow, train: Sequence[Example], val: Sequence[Example]) -> int:
-        course, p = self.resolve_course(), self.proposer
-        calls = max(workflow.patched(set_max_steps(workflow, n)).max_calls for n in (*course.horizon, None))
+        schedule, p = self.resolve_schedule(), self.proposer
+        calls = max(workflow.patched(set_max_steps(workflow, n)).max_calls for n in (*schedule.horizon, None))
         proposals = p.steps * p.tasks * p.rollouts + p.pool
-        runs = course.steps * course.tasks * course.rollouts * (1 + course.dynamic_sampling)
-        candidates = -(-course.steps // course.evaluate_every)
-        tried = self.verdicts.rollouts if self.verdicts else int(p.shown == "failed")
+        runs = schedule.steps * schedule.tasks * schedule.rollouts * (1 + schedule.dynamic_sampling)
+        candidates = -(-schedule.steps // schedule.evaluate_every)
         return self.turns * (
-            tried * len(train) * calls
-            + proposals * (1 + p.samples * calls)
-            + self._calls(workflow, val, runs, runs * calls, candidates)
+            proposals * (1 + p.samples * calls) + self._calls(workflow, val, runs, runs * calls, candidates)
         )
 
     async def train_policies(
         self, study: Study, source: StudyRolloutSource, folder: Path, weights: Path, number: int
     ) -> None:
-        from workbench_training.self_play.outcome_model import OutcomeModel  # imports torch
-        from workbench_training.self_play.turns import Plan, SolverSource, Turns
+        from workbench_training.papers.self_play.turns import Plan, SolverSource, Turns  # with torch
 
         objective, (fields, output, target) = self.resolve_objective(), self.find_fields(study)
         plan = Plan(
             self.turns,
             self.proposer,
-            self.verdicts,
             self.own_rows,
-            self.resolve_course(),
+            self.resolve_schedule(),
             objective,
             fields,
             output,
@@ -132,6 +124,7 @@ class SelfPlay(GRPO):
         merge = not objective.step_weight and objective.critic is None
         solving = SolverSource(study, {"": source.roles[""]}, self.rewards, self.guards, merge=merge, race=self.race)
         solving.observed = bool(objective.step_weight)
-        if self.verdicts is not None:
-            solving.judge = OutcomeModel(source.roles[JUDGE].policy, self.verdicts, number)
         await Turns(plan, study, solving, source.roles[PROPOSER], folder, weights, number).play()
+
+
+OPTIMIZER = SelfPlay

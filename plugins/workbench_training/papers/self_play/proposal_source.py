@@ -11,11 +11,11 @@ from workbench.base.concurrency import gather_all
 from workbench.study import Result
 from workbench.task import Example
 from workbench.workflow import ExampleRun
+from workbench_training.papers.self_play.proposals import Proposal, reward_proposals
+from workbench_training.papers.self_play.settings import Proposer
 from workbench_training.rewards import Rollout
 from workbench_training.rollouts.rollout_source import RolloutSource
-from workbench_training.self_play.proposals import Proposal, reward_proposals
-from workbench_training.self_play.settings import Proposer
-from workbench_training.settings import Course
+from workbench_training.settings import TrainingSchedule
 
 if TYPE_CHECKING:
     from workbench_training.rollouts.token_rows import Row
@@ -57,8 +57,8 @@ class ProposalSource(RolloutSource):
         self.fields, self.output, self.known, self.room = fields, output, known, room
         self.agreements: list[float] = []
 
-    async def rollouts(self, tasks: Sequence[Example], course: Course, step: int) -> list[list[Rollout]]:
-        drawn = [(task, k) for task in tasks for k in range(course.rollouts)]
+    async def rollouts(self, tasks: Sequence[Example], schedule: TrainingSchedule, step: int) -> list[list[Rollout]]:
+        drawn = [(task, k) for task in tasks for k in range(schedule.rollouts)]
         # Prompts may be equal, and equal draws of one version are one call: each has a replica of its own.
         runs = await gather_all((self.write(task, i, step) for i, (task, _) in enumerate(drawn)), last=BudgetSpent)
         proposals = await self.judge(runs)
@@ -68,7 +68,7 @@ class ProposalSource(RolloutSource):
             for (task, k), run, reward in zip(drawn, runs, rewards, strict=True)
         ]
         self.agreements += [p.agreement for p in proposals if p.fields]
-        return [made[i : i + course.rollouts] for i in range(0, len(made), course.rollouts)]
+        return [made[i : i + schedule.rollouts] for i in range(0, len(made), schedule.rollouts)]
 
     async def judge(self, runs: Sequence[ExampleRun]) -> list[Proposal]:
         """The proposals of these runs with the solver's answers. Equal tasks are answered once."""
@@ -105,8 +105,8 @@ class ProposalSource(RolloutSource):
             version=step,
         )
 
-    def affords(self, course: Course, step: int) -> bool:
-        return self.room(course.tasks * course.rollouts)
+    def affords(self, schedule: TrainingSchedule, step: int) -> bool:
+        return self.room(schedule.tasks * schedule.rollouts)
 
-    async def offer(self, folders: Mapping[str, Path], step: int, *, current: bool) -> float | None:
+    async def submit(self, folders: Mapping[str, Path], step: int, *, current: bool) -> float | None:
         return None

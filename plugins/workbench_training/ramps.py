@@ -17,7 +17,7 @@ from workbench.errors import SpecError
 from workbench.workflow import setting_at
 
 
-class Schedule(BaseModel):
+class Ramp(BaseModel):
     """A numeric setting of a node that goes from one value to another."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -32,11 +32,11 @@ class Schedule(BaseModel):
     @model_validator(mode="after")
     def _rises(self) -> Self:
         if self.end is not None and self.end <= self.start:
-            raise ValueError(f"a schedule must end after it starts, not at {self.end} after {self.start}")
+            raise ValueError(f"a ramp must end after it starts, not at {self.end} after {self.start}")
         return self
 
     def value_at(self, step: int, steps: int) -> float:
-        """The value at a step of a course of so many steps."""
+        """The value at a step of a schedule of so many steps."""
         end = max(self.start + 1, steps - 1) if self.end is None else self.end
         done = min(1.0, max(0.0, (step - self.start) / (end - self.start)))
         if self.base != 1:
@@ -44,42 +44,42 @@ class Schedule(BaseModel):
         return self.initial + done * (self.final - self.initial)
 
 
-def scheduled_values(schedules: Sequence[Schedule], workflow: Workflow, step: int, steps: int) -> dict[str, Any]:
+def ramped_values(ramps: Sequence[Ramp], workflow: Workflow, step: int, steps: int) -> dict[str, Any]:
     """The settings at a step, by address."""
-    return {s.address: _fit(workflow, s.address, s.value_at(step, steps)) for s in schedules}
+    return {s.address: _fit(workflow, s.address, s.value_at(step, steps)) for s in ramps}
 
 
-def final_values(schedules: Sequence[Schedule], workflow: Workflow) -> list[dict[str, Any]]:
+def final_values(ramps: Sequence[Ramp], workflow: Workflow) -> list[dict[str, Any]]:
     """The settings before and after all of their changes."""
-    ends = ({s.address: s.initial for s in schedules}, {s.address: s.final for s in schedules})
+    ends = ({s.address: s.initial for s in ramps}, {s.address: s.final for s in ramps})
     return [{address: _fit(workflow, address, value) for address, value in end.items()} for end in ends]
 
 
-def check_schedules(schedules: Sequence[Schedule], workflow: Workflow) -> None:
+def check_ramps(ramps: Sequence[Ramp], workflow: Workflow) -> None:
     """Raise SpecError for an address that is no numeric setting of a node, or values that the node does not take."""
-    for index, schedule in enumerate(schedules):
-        place = ("schedules", index, "address")
-        if schedule.address.rpartition(".")[2] in ("temperature", "top_p"):
+    for index, ramp in enumerate(ramps):
+        place = ("ramps", index, "address")
+        if ramp.address.rpartition(".")[2] in ("temperature", "top_p"):
             raise SpecError(
-                f"what is learned is drawn at the training temperature, so '{schedule.address}' cannot change",
+                f"what is learned is drawn at the training temperature, so '{ramp.address}' cannot change",
                 hint="Write `learning: {temperature: ...}`.",
                 path=place,
             )
         try:
-            value = setting_at(workflow, schedule.address)
+            value = setting_at(workflow, ramp.address)
         except KeyError:
             value = None
-        if not schedule.address.startswith("nodes.") or not isinstance(value, int | float) or isinstance(value, bool):
+        if not ramp.address.startswith("nodes.") or not isinstance(value, int | float) or isinstance(value, bool):
             raise SpecError(
-                f"'{schedule.address}' is not a numeric setting of a node",
+                f"'{ramp.address}' is not a numeric setting of a node",
                 hint="Write its address, e.g. nodes.NAME.max_steps, or nodes.NAME.nodes.search.noise.",
                 path=place,
             )
-        for end in final_values([schedule], workflow):
+        for end in final_values([ramp], workflow):
             try:
                 workflow.patched(end)
             except SpecError as error:
-                raise SpecError(error.message, hint=error.hint, path=("schedules", index)) from None
+                raise SpecError(error.message, hint=error.hint, path=("ramps", index)) from None
 
 
 def _fit(workflow: Workflow, address: str, value: float) -> float | int:

@@ -12,32 +12,32 @@ from tests.helpers.scripted import make_workflow
 
 from workbench.errors import SpecError
 from workbench_training.grpo import GRPO
-from workbench_training.schedules import Schedule, check_schedules, final_values, scheduled_values
+from workbench_training.ramps import Ramp, check_ramps, final_values, ramped_values
 
 NOISE = "nodes.solve.nodes.search.noise"
 
 
-def schedule(**settings: Any) -> Schedule:
-    return Schedule.model_validate({"address": NOISE, "initial": 0.0, "final": 0.5, **settings})
+def ramp(**settings: Any) -> Ramp:
+    return Ramp.model_validate({"address": NOISE, "initial": 0.0, "final": 0.5, **settings})
 
 
 def test_the_curve_is_that_of_zerosearch() -> None:
     """p_s + (4^(i/m) - 1) / 3 * (p_e - p_s), by numbers worked out beforehand."""
-    curve = schedule(initial=0.25, final=0.75)
+    curve = ramp(initial=0.25, final=0.75)
     assert [curve.value_at(step, 5) for step in range(5)] == pytest.approx(
         [0.25, 0.3190355937, 0.4166666667, 0.5547378541, 0.75]
     )
     assert curve.value_at(2, 5) == pytest.approx(0.25 + 0.5 * (2 - 1) / 3)
-    straight = schedule(base=1.0, start=2, end=6)
+    straight = ramp(base=1.0, start=2, end=6)
     assert [straight.value_at(step, 99) for step in (0, 2, 4, 6, 9)] == pytest.approx([0, 0, 0.25, 0.5, 0.5])
-    assert schedule().value_at(0, 1) == 0.0
+    assert ramp().value_at(0, 1) == 0.0
 
 
 def test_any_numeric_setting_of_a_node_may_change_and_whole_ones_stay_whole(tmp_path: Path) -> None:
     agent = {"agent": "text -> label", "max_steps": 2}
     workflow = make_workflow({"solve": agent}, tmp_path)
-    steps = Schedule.model_validate({"address": "nodes.solve.max_steps", "initial": 1, "final": 4, "base": 1})
-    found = [scheduled_values([steps], workflow, i, 7)["nodes.solve.max_steps"] for i in range(7)]
+    steps = Ramp.model_validate({"address": "nodes.solve.max_steps", "initial": 1, "final": 4, "base": 1})
+    found = [ramped_values([steps], workflow, i, 7)["nodes.solve.max_steps"] for i in range(7)]
     assert found[0] == 1 and found[-1] == 4 and found == sorted(found) and all(isinstance(v, int) for v in found)
     assert [end["nodes.solve.max_steps"] for end in final_values([steps], workflow)] == [1, 4]
 
@@ -56,17 +56,17 @@ def test_any_numeric_setting_of_a_node_may_change_and_whole_ones_stay_whole(tmp_
 def test_addresses_and_values_of_no_use_are_refused(settings: dict[str, Any], said: str, tmp_path: Path) -> None:
     workflow = make_workflow({"solve": {"agent": "text -> label", "temperature": 1.0}}, tmp_path)
     with pytest.raises(SpecError, match=said) as found:
-        check_schedules([schedule(**settings)], workflow)
-    assert found.value.path[:2] == ("schedules", 0)
+        check_ramps([ramp(**settings)], workflow)
+    assert found.value.path[:2] == ("ramps", 0)
 
 
 def test_two_schedules_of_one_setting_and_backward_ones_are_refused() -> None:
     one = {"address": NOISE, "initial": 0, "final": 1}
-    with pytest.raises(ValueError, match="two schedules have the address"):
-        GRPO.model_validate({"schedules": [one, one]})
+    with pytest.raises(ValueError, match="two ramps have the address"):
+        GRPO.model_validate({"ramps": [one, one]})
     with pytest.raises(ValueError, match="must end after it starts"):
-        GRPO.model_validate({"schedules": [{**one, "start": 3, "end": 3}]})
-    assert "schedules" not in GRPO.model_validate({}).identify(), "stored runs keep their identity"
+        GRPO.model_validate({"ramps": [{**one, "start": 3, "end": 3}]})
+    assert "ramps" not in GRPO.model_validate({}).identify(), "stored runs keep their identity"
 
 
 # In whole runs
@@ -89,12 +89,12 @@ def write_engine(folder: Path) -> dict[str, Any]:
 
 def settings(final: float = 1.0) -> dict[str, Any]:
     return {
-        "course": {"steps": 4, "tasks": 8, "rollouts": 8, "evaluate_every": 4, "save_every": 1},
+        "schedule": {"steps": 4, "tasks": 8, "rollouts": 8, "evaluate_every": 4, "save_every": 1},
         "learning": {"rate": 1e-4},
         "rewards": [{"kind": "length", "tokens": 8}],
         "guards": {"truncated": "keep"},
         "device": "cpu",
-        "schedules": [{"address": "nodes.find.noise", "initial": 0.0, "final": final}],
+        "ramps": [{"address": "nodes.find.noise", "initial": 0.0, "final": final}],
     }
 
 
@@ -105,8 +105,8 @@ def noise_by_step(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[tuple[str, 
     found: dict[int, list[tuple[str, int, bool]]] = defaultdict(list)
     real = StudyRolloutSource.rollouts
 
-    async def watched(self: StudyRolloutSource, tasks: Any, course: Any, step: int) -> Any:
-        groups = await real(self, tasks, course, step)
+    async def watched(self: StudyRolloutSource, tasks: Any, schedule: Any, step: int) -> Any:
+        groups = await real(self, tasks, schedule, step)
         for group in groups:
             for r in group:
                 spans = r.result.trace.spans if r.result.trace else []
@@ -143,7 +143,7 @@ def test_the_noise_is_what_the_schedule_says_and_the_same_in_a_resumed_run(
     whole = start(tmp_path / "whole", base, nodes)
     assert whole.status == "finished" and whole.spent["by_role"]["engine"]["calls"] > 0
     first = {step: sorted(found) for step, found in seen.items()}
-    curve = Schedule.model_validate(settings()["schedules"][0])
+    curve = Ramp.model_validate(settings()["ramps"][0])
     for step in range(4):
         drawn = [noisy for *_, noisy in first[step]]
         share, expected = sum(drawn) / len(drawn), curve.value_at(step, 4)
@@ -200,7 +200,7 @@ def test_rewards_may_name_further_metrics_of_the_file(tmp_path: Path, monkeypatc
     monkeypatch.setattr(StudyRolloutSource, "rollouts", watched)
     third = "python:third.py:third"
     grpo = {
-        "course": {"steps": 1, "tasks": 2, "rollouts": 2},
+        "schedule": {"steps": 1, "tasks": 2, "rollouts": 2},
         "rewards": [{"kind": "metric"}, {"kind": "metric", "metric": third, "weight": 0.5}],
     }
     metrics = ["exact_match(label)", third]

@@ -1,27 +1,27 @@
-"""Masked thinking: what stands between markers of thoughts is shown, and only the rest is compared.
+"""PRefLexOR: what stands between markers of thoughts is shown, and only the rest is compared (Buehler, arXiv
+2410.12375).
 
-Source: PRefLexOR (Buehler, arXiv 2410.12375), as in the authors' code at github.com/lamm-mit/PRefLexOR
-(`active_trainer.py`): `mask_thinking_tokens`, with a share of the tokens between each pair of markers, the markers
-included, and `dynamic_answer_comparison`, which compares what follows the last end of a thought. Its first stage is
-`loss: odds_ratio`. Not here: its pairs by retrieval from documents, its recursion between two models, and EXO's loss.
+Read: the authors' code at github.com/lamm-mit/PRefLexOR (`active_trainer.py`): `mask_thinking_tokens`, with all tokens
+between each pair of markers (theirs takes a share of them), the markers included, and `dynamic_answer_comparison`,
+which compares what follows the last end of a thought. Its first stage is `loss: odds_ratio`. Not here: its pairs by
+retrieval from documents, its recursion between two models, and EXO's loss.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field
 
+from workbench_training.extension import Paper, RecipeField
+from workbench_training.recipe import Recipe
 from workbench_training.rollouts.token_rows import Row
 
 
-class Thinking(BaseModel):
+class Thinking(Recipe):
     """Markers of thoughts, and what of them is left out of the comparison."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     start: str = Field("<|thinking|>", min_length=1, description="text where a thought begins")
     end: str = Field("<|/thinking|>", min_length=1, description="text where it ends")
@@ -29,17 +29,9 @@ class Thinking(BaseModel):
         "thoughts",
         description="left out: what stands between the markers, or everything up to the last end of a thought",
     )
-    share: float = Field(
-        1.0, gt=0, le=1, description="share of each thought's tokens that is left out, drawn at random"
-    )
 
-    @model_validator(mode="after")
-    def _share_counts(self) -> Self:
-        if self.mask == "before_answer" and "share" in self.model_fields_set:
-            raise ValueError(
-                "`share` has no effect: `mask: before_answer` leaves out all that stands before the answer"
-            )
-        return self
+    def mask_pairs(self, pairs: Sequence[Sequence[Row]], tokenizer: Any) -> list[list[Row]]:
+        return mask_pairs(pairs, self, tokenizer)
 
 
 def mask_thoughts(row: Row, settings: Thinking, tokenizer: Any) -> Row:
@@ -47,7 +39,7 @@ def mask_thoughts(row: Row, settings: Thinking, tokenizer: Any) -> Row:
     places = [i for i, drawn in enumerate(row.mask) if drawn]
     texts = [tokenizer.decode([row.token_ids[i]]) for i in places]
     whole = "".join(texts)
-    mask, rng, at = list(row.mask), random.Random(f"{row.task} {row.token_ids}"), 0
+    mask, at = list(row.mask), 0
     spans = find_thoughts(whole, settings)
     inside: list[list[int]] = [[] for _ in spans]
     for place, text in zip(places, texts, strict=True):
@@ -56,7 +48,7 @@ def mask_thoughts(row: Row, settings: Thinking, tokenizer: Any) -> Row:
                 tokens.append(place)
         at += len(text)
     for tokens in inside:
-        for place in rng.sample(tokens, int(len(tokens) * settings.share)):
+        for place in tokens:
             mask[place] = 0
     return replace(row, mask=tuple(mask))
 
@@ -80,3 +72,15 @@ def mask_pairs(chosen: Sequence[Sequence[Row]], settings: Thinking, tokenizer: A
     """All rows without their thoughts; groups in which one has nothing left are left out."""
     masked = [[mask_thoughts(row, settings, tokenizer) for row in rows] for rows in chosen]
     return [rows for rows in masked if all(row.drawn for row in rows)]
+
+
+PAPER = Paper(
+    recipes=[
+        RecipeField(
+            "dpo",
+            "thinking",
+            Thinking,
+            "compare answers without the thoughts in them (PRefLexOR); {} takes the defaults",
+        )
+    ]
+)

@@ -1,4 +1,4 @@
-"""A critic of turns (ArCHer): values before and after each turn of the policy, learned by temporal differences."""
+"""The critic of turns: what each turn was worth, and what the states before turns are."""
 
 from __future__ import annotations
 
@@ -10,37 +10,32 @@ from typing import Any
 import numpy as np
 import torch
 
-from workbench_training.critic.returns import Array, Indices, Turns, compute_turn_targets, gather_turns
+from workbench_training.critic.returns import Array, Indices, Turns, gather_turns
 from workbench_training.critic.value_learner import Loss, Tensor, ValueLearner
 from workbench_training.model.policy import Policy, Weights
-from workbench_training.objective import HEADS, Critic
+from workbench_training.objective import Critic
 from workbench_training.rollouts.token_rows import Row
 from workbench_training.settings import Learning
 
-VALUES, WORTHS = HEADS["turn"][:2], HEADS["turn"][2:]
+VALUES, WORTHS = ("v1", "v2"), ("q1", "q2")
+#: The share of the critic that its copy takes over after each pass (theirs), and the steps whose turns are learned from
+#: (theirs all, ours few: an old policy's turns say little of this one's).
+TAU, REPLAY = 0.1, 4
 
 
 class TurnCritic(ValueLearner):
-    """The critic is updated first, on turns of this step and of some before, against a copy of itself that follows it
-    slowly: the worth q of a turn becomes its reward and the discounted value v of the next state, the value of a state
-    the worth of the turn that was drawn there. There are two of each, and a turn's advantage is min(q) - min(v), on all
-    of its tokens (Zhou et al., arXiv 2402.19446; their code at 1bcbf80).
+    """Values before and after each turn of the policy, by temporal differences. The critic is updated first, on turns
+    of this step and of some before, against a copy of itself that follows it slowly."""
 
-    Departures: v is learned from the turns of this step alone, which this policy drew, where the authors draw new ones
-    for states of their buffer. The buffer has `replay` steps, theirs all of them. A turn is judged by the decoder's
-    state after its last token, where theirs encodes question and answer apart. A pass uses each turn once, where they
-    draw some from the buffer.
-    """
-
-    def __init__(self, policy: Policy, settings: Critic, learning: Learning, *, subgoals: bool = False):
-        super().__init__(policy, settings, learning, subgoals=subgoals)
+    def __init__(self, policy: Policy, settings: Critic, learning: Learning):
+        super().__init__(policy, settings, learning)
         self.targets = self.model.snapshot()
         self.buffer: list[list[Row]] = []  # rows of the last steps, the newest last
 
     def start_step(self, rows: Sequence[Row]) -> None:
         super().start_step(rows)
         apart = [replace(row, version=self.steps) for row in rows]  # from those of other steps, whatever drew them
-        self.buffer = [*self.buffer, apart][-self.settings.replay :]
+        self.buffer = [*self.buffer, apart][-REPLAY:]
         recent = [row for some in self.buffer for row in some]
         losses = [self._update(recent, rows, number) for number in range(self.settings.epochs)]
         self.figures["value_loss"] = math.fsum(losses) / len(losses)
@@ -61,7 +56,7 @@ class TurnCritic(ValueLearner):
             total += self.fit(fresh, "start", self._squared(VALUES, goals), number)
         with torch.no_grad():
             for name, p in self.model.trained.items():
-                self.targets[name].lerp_(p, self.settings.tau)
+                self.targets[name].lerp_(p, TAU)
         return total
 
     def _turns(self, rows: Sequence[Row]) -> Turns | None:
@@ -102,6 +97,12 @@ class TurnCritic(ValueLearner):
     def restore_record(self, record: Mapping[str, Any]) -> None:
         super().restore_record(record)
         self.buffer = [[Row.from_dict(row) for row in rows] for rows in record["buffer"]]
+
+
+def compute_turn_targets(turns: Turns, values: Array, gamma: float) -> Array:
+    """Targets of the worth of each turn: its reward, and the discounted value of the next state (Zhou et al., arXiv
+    2402.19446, section 3.1). values: (turns,), of the states before them; nothing follows the final one."""
+    return turns.rewards + gamma * np.where(turns.final, 0.0, np.roll(values, -1))
 
 
 def _place(places: tuple[Indices, Indices], values: Array, like: Array) -> Array:

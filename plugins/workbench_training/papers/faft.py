@@ -1,10 +1,10 @@
-"""Feedback markers: right and wrong runs are learned, each behind words that say which it is.
+"""FAFT: right and wrong runs are learned, each behind words that say which it is (Chen et al., arXiv 2408.06318).
 
-Source: feedback-aware fine-tuning (FAFT; Chen et al., arXiv 2408.06318, section 4 and appendix A.4), read in a
-translation: training prompts are the question, the feedback on the plan that follows, and the plan, right or wrong; in
-use the feedback in the prompt is that of success. Departures: the marker is the last line of the node's instructions
-rather than a line behind the question; rollouts are drawn behind the marker of success, as in use; the paper's feedback
-is a list of constraints with success or failure, here one line, with the metric's own words if `detail` is set.
+Read: section 4 and appendix A.4, in a translation: training prompts are the question, the feedback on the plan that
+follows, and the plan, right or wrong; in use the feedback in the prompt is that of success. Departures: the marker is
+the last line of the node's instructions rather than a line behind the question; rollouts are drawn behind the marker of
+success, as in use; the paper's feedback is a list of constraints with success or failure, here one line, with the
+metric's own words if `detail` is set.
 """
 
 from __future__ import annotations
@@ -13,20 +13,22 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from workbench.errors import SpecError
 from workbench.kit.prompting import default_instructions
 from workbench.spec import Pattern
+from workbench.study import Study
 from workbench.workflow import Workflow
+from workbench_training.extension import Paper, RecipeField
+from workbench_training.recipe import Recipe
 from workbench_training.rewards import Rollout
 from workbench_training.rollouts.sft_data import SFTExample, extract_examples
 from workbench_training.rollouts.study_rollouts import find_settings
 
 
-class Feedback(BaseModel):
+class Feedback(Recipe):
     """Markers in the instructions of the trained nodes."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     positive: str = Field("feedback: success", min_length=1, description="last line of the instructions, also in use")
     negative: str = Field("feedback: failure", min_length=1, description="stands there where a wrong run is learned")
@@ -39,6 +41,29 @@ class Feedback(BaseModel):
         if self.positive == self.negative:
             raise ValueError(f"`positive` and `negative` are both '{self.positive}', so that they tell nothing apart")
         return self
+
+    def check(self, optimizer: Any) -> None:
+        if optimizer.source == "labels":
+            raise ValueError(
+                "`feedback` tells right runs from wrong ones, and labels are all right: give another source"
+            )
+        if optimizer.splice:
+            raise ValueError("`feedback` and `splice` both learn from wrong runs, in different ways: remove one")
+
+    def ready(self, optimizer: Any, study: Study) -> None:
+        if not optimizer.changes(study.workflow):
+            raise SpecError(
+                "`feedback` marks the instructions of trained nodes, and none has any",
+                hint="Remove it, or write the node as a predict or an agent.",
+            )
+
+    def changes(self, workflow: Workflow, nodes: Collection[str]) -> dict[str, Any]:
+        return mark_instructions(workflow, nodes, self.positive)
+
+    def lessons(
+        self, group: Sequence[Rollout], nodes: Collection[str], threshold: float, errors: Pattern
+    ) -> Iterator[SFTExample]:
+        return feedback_examples(group, nodes, self, threshold, errors)
 
     def of(self, rollout: Rollout, threshold: float) -> str:
         """The marker of a scored run."""
@@ -78,3 +103,15 @@ def feedback_examples(
             if found:
                 marked = [{**first, "content": before + marker + after}, *rest]
                 yield replace(example, messages=marked, reward=rollout.reward)
+
+
+PAPER = Paper(
+    recipes=[
+        RecipeField(
+            "sft",
+            "feedback",
+            Feedback,
+            "learn from wrong runs too, behind a marker in the instructions (FAFT); {} takes the defaults",
+        )
+    ]
+)

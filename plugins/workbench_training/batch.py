@@ -1,0 +1,78 @@
+"""From the rollouts of a step to the rows and advantages that a learner takes: pure functions."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from workbench_training.advantages import compute_advantages
+from workbench_training.objective import Objective
+from workbench_training.rewards import Rollout
+from workbench_training.rollouts.study_rollouts import rewards_differ
+from workbench_training.rollouts.token_rows import Row
+
+#: ARPO (arXiv 2505.16282), as in its authors' code: a group nearly fails below this mean reward, with rewards closer
+#: than this (theirs: a standard deviation below 0.05); a rollout that earns more than the last is a success.
+FAILED_MEAN, FAILED_SPREAD, SUCCESS = 0.2, 0.1, 0.1
+
+#: A stored success: its rows as JSON values.
+Success = list[dict[str, Any]]
+
+
+def replay_success(
+    group: Sequence[Rollout],
+    rows: Sequence[list[Row]],
+    stored: Sequence[Success],
+    *,
+    version: int,
+    draw: str,
+    most: int,
+) -> tuple[list[list[Row]], list[Success]]:
+    """The rows of a group's rollouts, and the successes to keep. In a group that nearly fails, a stored success
+    replaces the first rollout (ARPO). Its tokens keep the log-probabilities of their sampling, so that the ratio
+    corrects for their age.
+
+    Args:
+        group, rows: the rollouts of a training row, and the rows of each.
+        stored: earlier successes on this training row.
+        version: of the weights that drew the group.
+        draw: seed of the choice among successes.
+        most: successes to keep.
+    """
+    rewards, found = [r.reward or 0.0 for r in group], list(rows)
+    mean, spread = sum(rewards) / len(rewards), max(rewards) - min(rewards)
+    if stored and mean < FAILED_MEAN and spread < FAILED_SPREAD:
+        chosen = random.Random(draw).choice(stored)
+        found[0] = [Row.from_dict({**row, "rollout": group[0].replica}) for row in chosen]
+    fresh = [
+        [row.as_dict() for row in own]
+        for rollout, own in zip(group, found, strict=True)
+        if (rollout.reward or 0.0) > SUCCESS and own and all(row.version == version for row in own)
+    ]
+    return found, [*stored, *fresh][-most:]
+
+
+def describe_step(groups: Sequence[Sequence[Rollout]], rows: Sequence[Row], step: int) -> dict[str, float]:
+    """Figures about the rollouts of a step."""
+    scored = [rollout for group in groups for rollout in group if rollout.reward is not None]
+    return {
+        "step": float(step),
+        "rollouts": float(len(scored)),
+        "rows": float(len(rows)),
+        "reward": sum(rollout.reward or 0.0 for rollout in scored) / max(1, len(scored)),
+        "silent": sum(not rewards_differ(group) for group in groups) / max(1, len(groups)),
+        "guarded": float(sum(bool(rollout.guarded) for rollout in scored)),
+        "tokens": float(sum(row.drawn for row in rows)),
+    }
+
+
+def find_advantages(rows: Sequence[Row], objective: Objective, multipliers: Mapping[str, float]) -> list[float] | None:
+    """The advantage of each row; None where nothing can be learned from them."""
+    if not rows:
+        return None
+    advantages = compute_advantages(rows, objective, multipliers)
+    # A divergence from the reference and a critic learn also where all rollouts earned the same.
+    if not (advantages.any() or objective.beta or objective.critic is not None):
+        return None
+    return advantages.tolist()
