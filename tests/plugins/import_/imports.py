@@ -1,4 +1,4 @@
-"""What the tests of `workbench import` share."""
+"""What the tests of `workbench data import` share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`workbench import` of programs of DSPy."""
+"""`workbench data import` of programs of DSPy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`workbench import`: what other tools wrote becomes a workflow that validates; what is left out is named."""
+"""`workbench data import`: what other tools wrote becomes a workflow that validates; what is left out is named."""
 
 from __future__ import annotations
 

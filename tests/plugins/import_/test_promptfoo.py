@@ -1,4 +1,4 @@
-"""`workbench import` of configurations of promptfoo, and their assertions."""
+"""`workbench data import` of configurations of promptfoo, and their assertions."""
 
 from __future__ import annotations
 
