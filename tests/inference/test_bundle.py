@@ -203,7 +203,7 @@ def test_finding_6_a_folder_is_carried_without_links_that_lead_out_of_it(tmp_pat
 def test_finding_6_keys_of_agents_are_not_handed_on(tmp_path: Path, change: dict[str, Any]) -> None:
     node = {"external": "text -> answer", **change}
     (tmp_path / "w.yaml").write_text(yaml.safe_dump({"lm": "bundled/nano", "nodes": {"n": node}}))
-    with pytest.raises(SpecError, match="a bundle is handed on"):
+    with pytest.raises(SpecError, match="a bundle is passed on"):
         bundle_file(tmp_path / "w.yaml", tmp_path / "out")
 
 
@@ -373,6 +373,6 @@ def test_a_key_that_is_written_in_the_file_is_not_handed_on(
     if refused is None:
         assert bundle_file(path, tmp_path / "out").folder.exists()
         return
-    with pytest.raises(SpecError, match=f"{refused} of openai/x (is written in the file|holds a password)"):
+    with pytest.raises(SpecError, match=f"{refused} of openai/x (is written in the file|contains a password)"):
         bundle_file(path, tmp_path / "out")
     assert not (tmp_path / "out").exists()

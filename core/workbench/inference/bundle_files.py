@@ -248,7 +248,7 @@ def check_secret(name: str, value: str, place: str) -> None:
     """Raise SpecError for a value that is a key itself, by its name or by its look, and not the name of a variable."""
     if not VARIABLE.search(value) and (_SECRET.search(name) or _LIKE_A_KEY.search(value)):
         raise SpecError(
-            f"{place} is written in the file and may be a key, and a bundle is handed on",
+            f"{place} is written in the file and may be a key, and a bundle is passed on",
             hint="Name a variable of the environment instead: api_key_env: NAME, or $NAME in a header.",
         )
 

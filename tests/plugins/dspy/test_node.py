@@ -265,7 +265,7 @@ def test_failures_have_their_kinds(name: str, answer: Response, kind: str, words
 def test_a_module_that_hangs_is_a_failure_of_its_row(folder: Path) -> None:
     (folder / "slow.py").write_text(
         "import time, dspy\n\n\nclass Slow(dspy.Module):\n    signature = 'question -> answer'\n\n"
-        "    def forward(self, question):\n        time.sleep(20)\n        open(__file__ + '.late', 'w')\n"
+        "    def forward(self, question):\n        time.sleep(20)\n        open(__file__ + '.late', 'w').close()\n"
         "        return dspy.Prediction(answer='late')\n",
         encoding="utf-8",
     )
