@@ -9,9 +9,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from workbench._version import __version__
-from workbench.plugins import hookimpl
 
 _EXPORTS = {
+    "hookimpl": "workbench.plugins",
     "BudgetSpent": "workbench.errors",
     "Context": "workbench.runtime",
     "Dataset": "workbench.task",
@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from workbench.evaluation import EvalReport
     from workbench.inference import Prediction, PredictionError, load
     from workbench.lm import LM, Request, Response
+    from workbench.plugins import hookimpl
     from workbench.proof import Report
     from workbench.run import resume
     from workbench.runtime import Context
