@@ -158,6 +158,18 @@ def test_friction_31_the_contents_lead_to_each_page_and_plugin() -> None:
     assert rest.partition("<!-- end")[0].count("](") == 10
 
 
+def test_the_page_of_each_plugin_says_near_its_head_where_its_code_is() -> None:
+    """One to four files. `test_every_link_leads_somewhere` holds that they are there."""
+    wrong = dict[str, str]()
+    for page in (ROOT / "plugins").glob("*/README.md"):
+        head = "\n".join(page.read_text(encoding="utf-8").splitlines()[:30])
+        found = re.search(r"^In the code: (.+?)\n\n", head, re.MULTILINE | re.DOTALL)
+        named = re.findall(r"\]\(([^)]+\.py)\)", found.group(1)) if found else []
+        if not 1 <= len(named) <= 4:
+            wrong[page.parent.name] = found.group(0) if found else "no line"
+    assert not wrong, wrong
+
+
 def test_every_link_leads_somewhere() -> None:
     broken = []
     for page in PAGES:
