@@ -123,14 +123,12 @@ def contents() -> dict[str, list[tuple[str, str]]]:
 
 
 def with_contents(page: Path) -> str:
-    """docs/index.md with all links: a heading for each group, a line for each page."""
+    """docs/index.md with links to all pages but those of plugins, which the catalogue has."""
     lines = list[str]()
     for group, links in CONTENTS.items():
         lines += ["", f"## {group}", "", *(_line(page, link) for link in links)]
     lines += ["", "## Workflows to try", ""]
     lines += [f"- {_link(page, name, f'workflows/{name}.yaml')}" for name in WORKFLOWS]
-    lines += ["", "## Plugins", "", "[The catalogue](reference/plugins.md) says what each provides.", ""]
-    lines += [f"- {_link(page, *link)}" for link in plugin_links()]
     return _between_marks(page, [*lines, ""])
 
 
