@@ -67,8 +67,8 @@ CONTENTS: dict[str, Links] = {
     ],
     "Reference": [
         ("Workflow file", "docs/reference/workflow-file.md", "every key"),
-        ("Nodes", "docs/reference/nodes.md", "every kind"),
-        ("Optimizers", "docs/reference/optimizers.md", "every setting"),
+        ("Nodes", "docs/reference/nodes.md", "every kind, and how they are wired"),
+        ("Optimizers", "docs/reference/optimizers.md", "every one, and where its settings are"),
         ("Metrics and readers", "docs/reference/metrics.md", "every name"),
         ("Commands", "docs/reference/cli.md", "and the environment"),
         ("Exit codes", "docs/reference/exit-codes.md", "for scripts"),
