@@ -1,5 +1,5 @@
 """Writes docs/reference, the lists of contents, and the parameter tables of the plugins' READMEs, from the
-code; and schema.json beside them, which git ignores.
+code; the tests of each fault, from their markers; and schema.json, which git ignores.
 
 Usage: python docs/generate.py [--check]
 """
@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 
 from writers.contents import with_contents, with_next
+from writers.faults import PAGE as FAULTS
+from writers.faults import with_faults
 from writers.gateway import with_fields
 from writers.reference import pages, schema
 from writers.tables import with_parameters
@@ -41,6 +43,7 @@ def main() -> None:
     wanted = {FOLDER / name: text for name, text in pages().items()}
     wanted |= {path: included(path) for path in sorted((ROOT / "docs").glob("*/*.md")) if path not in wanted}
     wanted[FOLDER / "gateway.md"] = with_fields(FOLDER / "gateway.md")
+    wanted[FAULTS] = with_faults()
     wanted[ROOT / "README.md"] = with_next(ROOT / "README.md")
     wanted[ROOT / "docs" / "index.md"] = with_contents(ROOT / "docs" / "index.md")
     wanted |= {path: with_parameters(path) for path in sorted((ROOT / "plugins").glob("*/README.md"))}

@@ -271,6 +271,7 @@ def test_only_the_command_line_knows_click() -> None:
 UNSAFE = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal", "jsonpickle"}
 
 
+@pytest.mark.fault("foreign-code")
 def test_nothing_of_ours_reads_pickles_or_runs_code_of_a_checkpoint() -> None:
     """A run, a checkpoint and a cache of somebody else are JSON, SQL and safetensors."""
     found = []

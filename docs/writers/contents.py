@@ -67,8 +67,8 @@ CONTENTS: dict[str, Links] = {
     ],
     "Reference": [
         ("Workflow file", "docs/reference/workflow-file.md", "every key"),
-        ("Nodes", "docs/reference/nodes.md", "every kind"),
-        ("Optimizers", "docs/reference/optimizers.md", "every setting"),
+        ("Nodes", "docs/reference/nodes.md", "every kind, and how they are wired"),
+        ("Optimizers", "docs/reference/optimizers.md", "every one, and where its settings are"),
         ("Metrics and readers", "docs/reference/metrics.md", "every name"),
         ("Commands", "docs/reference/cli.md", "and the environment"),
         ("Exit codes", "docs/reference/exit-codes.md", "for scripts"),
@@ -123,14 +123,12 @@ def contents() -> dict[str, list[tuple[str, str]]]:
 
 
 def with_contents(page: Path) -> str:
-    """docs/index.md with all links: a heading for each group, a line for each page."""
+    """docs/index.md with links to all pages but those of plugins, which the catalogue has."""
     lines = list[str]()
     for group, links in CONTENTS.items():
         lines += ["", f"## {group}", "", *(_line(page, link) for link in links)]
     lines += ["", "## Workflows to try", ""]
     lines += [f"- {_link(page, name, f'workflows/{name}.yaml')}" for name in WORKFLOWS]
-    lines += ["", "## Plugins", "", "[The catalogue](reference/plugins.md) says what each provides.", ""]
-    lines += [f"- {_link(page, *link)}" for link in plugin_links()]
     return _between_marks(page, [*lines, ""])
 
 

@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 import click
 from writers.agents import agents
-from writers.tables import bundled, fields, fields_apart
+from writers.tables import bundled, fields, places
 from writers.works_with import works_with
 
 from workbench.cli import cli
@@ -78,7 +78,7 @@ def nodes() -> str:
     parts = ["# Node kinds\n", _WIRING]
     for kind in bundled("node_kinds"):
         cls = node_class(kind)
-        parts += [f"## {kind}\n", doc(cls), fields(cls.Config)]
+        parts += [f"## {kind}\n", doc(cls), _settings("node_kinds", kind)]
         if cls.learnable:
             parts.append(
                 "Optimizers may change: " + ", ".join(f"`{n}` ({w})" for n, w in cls.learnable.items()) + ".\n"
@@ -87,28 +87,16 @@ def nodes() -> str:
 
 
 def optimizers() -> str:
-    """Each optimizer with its settings; those that optimizers of one plugin share stand once, at the end."""
-    parts, ends = ["# Optimizers\n"], list[str]()
-    found = {name: plugins().get("optimizers", name) for name in bundled("optimizers")}
-    by_plugin: dict[str, dict[str, Any]] = {}
-    for name, cls in found.items():
-        by_plugin.setdefault(cls.__module__.split(".")[0], {})[name] = cls
-    own: dict[str, str] = {}
-    places: dict[str, list[str]] = {}
-    for models in by_plugin.values():
-        alone, shared = fields_apart(models)
-        own |= alone
-        for of, table in shared.items():
-            title = f"Settings of {', '.join(of[:-1])} and {of[-1]}"
-            ends += [f"## {title}\n", table]
-            for name in of:
-                place = re.sub(r"[^\w -]", "", title).lower().replace(" ", "-")
-                places.setdefault(name, []).append(f"[{title}](#{place})")
-    for name, cls in found.items():
-        parts += [f"## {name}\n", doc(cls)]
-        parts += [own[name]] if name in own else []
-        parts += [f"Also: {'; '.join(places[name])}.\n"] if name in places else []
-    return "\n".join([*parts, *ends])
+    parts = ["# Optimizers\n"]
+    for name in bundled("optimizers"):
+        parts += [f"## {name}\n", doc(plugins().get("optimizers", name)), _settings("optimizers", name)]
+    return "\n".join(parts)
+
+
+def _settings(kind: str, name: str) -> str:
+    """A link to the page of the plugin, where the settings stand."""
+    place = places()[kind, name]
+    return f"[Settings](../../{place}), on the page of the plugin `{place.split('/')[1].removeprefix('workbench_')}`.\n"
 
 
 def metrics() -> str:

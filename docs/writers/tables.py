@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -14,48 +15,38 @@ from pydantic import BaseModel
 from workbench.plugins import plugins
 from workbench.workflow import node_class
 
+ROOT = Path(__file__).parents[2]
+
 
 def bundled(kind: str) -> list[str]:
     return plugins().names(kind)
 
 
-def fields(model: Any) -> str:
-    """A table of a pydantic model's fields, those of models inside it too: `schedule.steps`, `rewards[].kind`."""
-    return _table(_rows(model))
+Row = tuple[str, str, str, str]
+HEAD = "| key | type | default | what it is |\n| --- | --- | --- | --- |\n"
 
 
-def fields_apart(models: Mapping[str, Any]) -> tuple[dict[str, str], dict[tuple[str, ...], str]]:
-    """Tables of the fields of several models, each field once: those of one model alone by its name, and those that
-    several have by their names. A model that several fields hold is written out at the first."""
-    held: dict[str, list[str]] = {}
-    for name, model in models.items():
-        for row in _rows(model, shown=set()):
-            held.setdefault(row, []).append(name)
-    owners = dict.fromkeys(tuple(names) for names in held.values())
-    tables = {of: _table(row for row, names in held.items() if tuple(names) == of) for of in owners}
-    return {of[0]: table for of, table in tables.items() if len(of) == 1}, {
-        of: table for of, table in tables.items() if len(of) > 1
-    }
+def fields(model: Any, shown: set[Any] | None = None) -> str:
+    """A table of a pydantic model's fields, those of models inside it too: `schedule.steps`, `rewards[].kind`.
+
+    shown: models that are not written out again, to which those found are added; None: each is, where it is held.
+    """
+    return HEAD + "".join(f"| {' | '.join(row)} |\n" for row in _rows(model, shown))
 
 
-def _table(rows: Iterable[str]) -> str:
-    return "\n".join(["| key | type | default | what it is |", "| --- | --- | --- | --- |", *rows]) + "\n"
-
-
-def _rows(model: Any, prefix: str = "", inside: tuple[Any, ...] = (), shown: set[Any] | None = None) -> Iterator[str]:
-    """shown: models that are not written out again, to which those found are added; None: each is, where it is held."""
+def _rows(model: Any, shown: set[Any] | None, prefix: str = "", inside: tuple[Any, ...] = ()) -> Iterator[Row]:
     for name, field in model.model_fields.items():
         kind = str(inspect.formatannotation(field.annotation)).replace("typing.", "").replace("|", "or")
         kind = re.sub(r"Annotated\[(.+?), FieldInfo\(.*?\)\]\)\]", r"\1", kind)
         default = "required" if field.is_required() else _default(field)
         text = (field.description or "").replace("|", "\\|")
         key = f"{prefix}{field.alias or name}"
-        yield f"| `{key}` | {_short_type(kind)} | {default} | {text} |"
+        yield f"`{key}`", _short_type(kind), default, text
         for inner, mark in _models(field.annotation):
             if inner not in (model, *inside, *(shown or ())) and not _told_elsewhere(inner):
                 if shown is not None:
                     shown.add(inner)
-                yield from _rows(inner, f"{key}{mark}.", (*inside, model), shown)
+                yield from _rows(inner, shown, f"{key}{mark}.", (*inside, model))
 
 
 def _told_elsewhere(model: Any) -> bool:
@@ -105,41 +96,43 @@ def with_parameters(path: Path) -> str:
     shown = set[Any]()
 
     def fill(match: re.Match[str]) -> str:
-        node, names = match.groups()
-        found = {}
-        for name in names.split():
-            optimizer = not node and name in bundled("optimizers")
-            found[name] = plugins().get("optimizers", name) if optimizer else node_class(name).Config
-        table = parameters(next(iter(found.values())), shown) if len(found) == 1 else shared_parameters(found)
-        return f"<!-- parameters of {node or ''}{names} -->\n{table}\n<!-- end of parameters -->"
+        found = _named(match)
+        models = {
+            name: plugins().get(kind, name) if kind == "optimizers" else node_class(name).Config for kind, name in found
+        }
+        table = fields(models.popitem()[1], shown) if len(models) == 1 else shared_fields(models)
+        return f"<!-- parameters of {match.group(1) or ''}{match.group(2)} -->\n{table}<!-- end of parameters -->"
 
     return _TABLE.sub(fill, path.read_text(encoding="utf-8"))
 
 
-def parameters(model: Any, shown: set[Any]) -> str:
-    """A table of a model's fields, without types; models in `shown` are left out, and others added to it."""
-    rows = [f"| `{name}` | {default} | {text} |" for name, default, text in _fields(model, shown)]
-    return "\n".join(["| parameter | default | what it is |", "| --- | --- | --- |", *rows])
+@cache
+def places() -> dict[tuple[str, str], str]:
+    """The section with the settings of each optimizer and node kind, by ("optimizers" or "node_kinds", name)."""
+    found = dict[tuple[str, str], str]()
+    for page in sorted((ROOT / "plugins").glob("*/README.md")):
+        text = page.read_text(encoding="utf-8")
+        for match in _TABLE.finditer(text):
+            title = re.findall(r"^## (.+)$", text[: match.start()], re.MULTILINE)[-1]
+            anchor = re.sub(r"[^\w -]", "", title).lower().replace(" ", "-")
+            found |= dict.fromkeys(_named(match), f"plugins/{page.parent.name}/README.md#{anchor}")
+    return found
 
 
-def shared_parameters(models: Mapping[str, Any]) -> str:
+def _named(match: re.Match[str]) -> list[tuple[str, str]]:
+    """The kind and the name of all that a mark names; `node` tells a node kind from an optimizer of the same name."""
+    node, names = match.groups()
+    optimizers = () if node else bundled("optimizers")
+    return [("optimizers" if name in optimizers else "node_kinds", name) for name in names.split()]
+
+
+def shared_fields(models: Mapping[str, Any]) -> str:
     """One table of the fields of several optimizers; a field that differs between them has a row for each form."""
-    held: dict[tuple[str, str, str], list[str]] = {}
+    held: dict[Row, list[str]] = {}
     for name, model in models.items():
-        for row in _fields(model, set()):
+        for row in _rows(model, set()):
             held.setdefault(row, []).append(name)
-    lines = ["| parameter | of | default | what it is |", "| --- | --- | --- | --- |"]
-    for (field, default, text), of in held.items():
-        lines.append(f"| `{field}` | {'all' if len(of) == len(models) else ', '.join(of)} | {default} | {text} |")
-    return "\n".join(lines)
-
-
-def _fields(model: Any, shown: set[Any], prefix: str = "") -> Iterator[tuple[str, str, str]]:
-    """(name, default, description) of a model's fields and of those of the models that they hold."""
-    for name, field in model.model_fields.items():
-        default = "required" if field.is_required() else _default(field)
-        yield f"{prefix}{field.alias or name}", default, (field.description or "").replace("|", "\\|")
-        for inner, mark in _models(field.annotation):
-            if inner not in shown and not _told_elsewhere(inner):
-                shown.add(inner)
-                yield from _fields(inner, shown, f"{prefix}{name}{mark}.")
+    lines = ["| key | of | type | default | what it is |", "| --- | --- | --- | --- | --- |"]
+    for (key, *rest), of in held.items():
+        lines.append(f"| {' | '.join([key, 'all' if len(of) == len(models) else ', '.join(of), *rest])} |")
+    return "\n".join([*lines, ""])

@@ -358,6 +358,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.fault("hostile-plugins")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken_plugin_is_named_and_set_aside(name: str, folder: Path) -> None:

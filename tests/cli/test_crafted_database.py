@@ -71,6 +71,7 @@ def test_a_journal_that_names_another_file_deletes_nothing(database: Path) -> No
     assert not victim.exists(), "the attack is real: plain SQLite deletes it"
 
 
+@pytest.mark.fault("foreign-paths")
 @pytest.mark.parametrize("end", ["wal", "shm", "journal", "intents-1", "{run}.lock"])
 @pytest.mark.parametrize("kind", ["link", "dangling link", "pipe", "folder"])
 def test_what_is_no_file_beside_a_database_is_neither_followed_nor_opened(end: str, kind: str, database: Path) -> None:

@@ -91,6 +91,7 @@ def lines(shown: str | StoreError, inputs: bool = True) -> set[str]:
     return {line for line in str(shown).splitlines() if inputs or not re.match(r"    \w+: ", line)}
 
 
+@pytest.mark.fault("damaged-database")
 @pytest.mark.slow
 def test_flipped_bits_never_change_what_is_shown_as_paid_for(database: Path) -> None:
     """Report, tree and answers; numbers and notes beside them have no checksum. What has a damaged key may be missing,
@@ -289,6 +290,7 @@ def test_a_look_changes_nothing(database: Path, words: list[str]) -> None:
     assert listing(database.parent) == before
 
 
+@pytest.mark.fault("no-rights")
 def test_a_read_only_database_can_be_looked_at(database: Path) -> None:
     folder = database.parent
     expected = look(database, "show")

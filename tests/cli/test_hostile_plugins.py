@@ -69,6 +69,7 @@ def test_a_bundled_plugin_keeps_its_names(folder: Path) -> None:
     assert "set aside" in line and "has registered already" in line
 
 
+@pytest.mark.fault("hostile-plugins")
 @pytest.mark.slow
 def test_no_plugins_loads_the_bundled_ones_alone(folder: Path) -> None:
     """Not even one that ends the process of each command."""
@@ -78,7 +79,7 @@ def test_no_plugins_loads_the_bundled_ones_alone(folder: Path) -> None:
     assert "LOADED" not in done.stdout and "is valid" in done.stdout and done.returncode == 0
 
 
-# Row 17 of the fault matrix: what a plugin does when it is imported
+# What a plugin does when it is imported
 
 IMPORTS = {
     "raises": ("1 / 0", "ZeroDivisionError"),
@@ -125,6 +126,7 @@ def test_a_command_goes_on_without_plugins_whose_import_raises_anything(folder: 
         assert f"plugin '{name}' was set aside: " in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.fault("hostile-plugins")
 @pytest.mark.parametrize(
     ("when", "status", "code"), [("", 3, 3), ("@hookimpl\ndef register_optimizers(register):\n    ", 0, 1)]
 )
@@ -191,6 +193,7 @@ def call(hook: str, hostile: Plugin) -> tuple[Plugins, Plugin]:
     return found, healthy
 
 
+@pytest.mark.fault("hostile-plugins")
 @pytest.mark.parametrize("how", RAISED)
 @pytest.mark.parametrize("hook", HOOKS)
 def test_a_hook_that_raises_is_named_and_called_no_more(hook: str, how: str) -> None:
@@ -209,6 +212,7 @@ def test_a_hook_that_raises_is_named_and_called_no_more(hook: str, how: str) -> 
     assert reason in found.set_aside["hostile"] and list(found.set_aside) == ["hostile"]
 
 
+@pytest.mark.fault("hostile-plugins")
 @pytest.mark.parametrize("hook", HOOKS)
 def test_a_hook_that_does_not_return_is_named(hook: str, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []

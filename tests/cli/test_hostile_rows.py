@@ -1,6 +1,5 @@
-"""Row 16 of the fault matrix: rows of data made to control a terminal, a spreadsheet, a parser or a database. They are
-shown with escapes, given to models as they are, and come out of `--json` as they were; NaN is refused at its line if it
-is read."""
+"""Rows of data made to control a terminal, a spreadsheet, a parser or a database. They are shown with escapes, given to
+models as they are, and come out of `--json` as they were; NaN is refused at its line if it is read."""
 
 from __future__ import annotations
 
@@ -68,6 +67,7 @@ def write(path: Path, cells: Sequence[str], repeated: int = 9) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
+@pytest.mark.fault("hostile-rows")
 @pytest.mark.slow
 @pytest.mark.parametrize("names", [pytest.param(["1 MB"] * 3, marks=pytest.mark.slow), list(CELLS)[1:]], ids=len)
 def test_hostile_cells_are_shown_with_escapes_and_kept_as_they_are(names: list[str], folder: Path) -> None:

@@ -50,6 +50,7 @@ def evil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.fault("foreign-code")
 @pytest.mark.parametrize("words", LOOKS, ids=" ".join)
 def test_looking_runs_no_code(evil: Path, words: list[str]) -> None:
     done = invoke(*words)
@@ -133,6 +134,7 @@ def test_resume_writes_over_nothing_that_the_run_did_not_write(evil: Path, keep:
     assert (evil / keep).read_text() == "precious" and not (evil / "RAN").exists()
 
 
+@pytest.mark.fault("foreign-paths")
 @pytest.mark.parametrize("out", ["../stolen.yaml", "/etc/workbench-stolen.yaml", "sub/../../stolen.yaml"])
 def test_resume_writes_nowhere_else(evil: Path, out: str) -> None:
     change(evil, "update runs set options = json_set(options, '$.out', ?)", out)
@@ -141,6 +143,7 @@ def test_resume_writes_nowhere_else(evil: Path, out: str) -> None:
     assert "--out " in str(refused.exception) and not (evil / "RAN").exists()
 
 
+@pytest.mark.fault("foreign-paths")
 def test_resume_does_not_follow_a_link_out_of_the_folder(evil: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     (evil / "out.yaml").symlink_to(tmp_path_factory.mktemp("elsewhere") / "new.yaml")
     change(evil, "update runs set options = json_set(options, '$.out', 'out.yaml')")

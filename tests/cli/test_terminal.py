@@ -1,6 +1,6 @@
 """Text of models, servers, rows, files and databases cannot control the terminal, wherever it is shown.
 
-Row 16 of the fault matrix for what is shown; `tests/plugins/readers` has what is read.
+The fault `hostile-rows` for what is shown; `tests/plugins/readers` has what is read.
 """
 
 from __future__ import annotations

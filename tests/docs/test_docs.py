@@ -134,28 +134,66 @@ def test_generated_pages_are_up_to_date() -> None:
 
 
 def test_every_key_has_a_description_and_a_type_that_a_user_knows() -> None:
-    rows = [
-        line
-        for file in (ROOT / "docs/reference").glob("*.md")
-        for line in file.read_text().splitlines()
-        if line.startswith("| `")
-    ]
+    written = [page.read_text(encoding="utf-8") for page in (ROOT / "docs/reference").glob("*.md")]
+    for page in (ROOT / "plugins").glob("*/README.md"):
+        written += re.findall(r"<!-- parameters of .*?<!-- end of", page.read_text(encoding="utf-8"), re.DOTALL)
+    rows = [line for text in written for line in text.splitlines() if line.startswith("| `")]
     assert len(rows) > 500
     assert [row for row in rows if row.endswith("|  |") or "workbench_" in row] == []
 
 
 def leads(page: Path) -> set[Path]:
-    links = re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8"))
+    links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
     return {(page.parent / to).resolve() for to in links if "://" not in to}
 
 
 def test_friction_31_the_contents_lead_to_each_page_and_plugin() -> None:
-    index, readme = ROOT / "docs/index.md", ROOT / "README.md"
-    wanted = {*(ROOT / "plugins").glob("*/README.md"), *(ROOT / "docs").rglob("*.md")} - {index}
-    assert wanted <= leads(index), wanted - leads(index)
+    """The pages of plugins stand in the catalogue alone."""
+    index, readme, catalogue = ROOT / "docs/index.md", ROOT / "README.md", ROOT / "docs/reference/plugins.md"
+    pages = {*(ROOT / "docs").rglob("*.md")} - {index}
+    assert pages <= leads(index), pages - leads(index)
+    assert {*(ROOT / "plugins").glob("*/README.md")} <= leads(catalogue)
     assert index in leads(readme), "the README is short, and leads there"
     _, _, rest = readme.read_text(encoding="utf-8").partition("<!-- contents")
     assert rest.partition("<!-- end")[0].count("](") == 10
+
+
+#: What a reader of the code looks for, and the page or file that has it.
+LOOKED_FOR = {
+    "how a gain is tested": "core/workbench/proof/statistics.py",
+    "what an optimizer gets": "core/workbench/study/study.py",
+    "where a call is paid": "core/workbench/ledger/ledger.py",
+    "the SQL of a call": "core/workbench/store/journal.py",
+    "what is retried": "core/workbench/errors/failures.py",
+    "what a plugin may add": "docs/reference/hooks.md",
+    "which flag wins over which setting": "docs/reference/cli.md",
+    "where optimized.yaml is written": "core/workbench/task/write.py",
+    "the prompt of predict": "core/workbench/kit/prompting/plain_adapter.py",
+    "the loss of grpo": "plugins/workbench_training/loss.py",
+    "what the gateway refuses": "plugins/workbench_external/gateway/access.py",
+}
+
+
+def test_what_one_looks_for_is_two_or_three_links_from_the_readme() -> None:
+    steps, now = {ROOT / "README.md": 0}, {ROOT / "README.md"}
+    for step in range(1, 4):
+        found = {to for page in now if page.suffix == ".md" and page.is_file() for to in leads(page)}
+        now = found - {*steps}
+        steps |= dict.fromkeys(now, step)
+    counts = [steps.get(ROOT / file, 9) for file in LOOKED_FOR.values()]
+    assert max(counts) <= 3 and sum(counts) <= 2.5 * len(counts), dict(zip(LOOKED_FOR, counts, strict=True))
+
+
+def test_the_page_of_each_plugin_says_near_its_head_where_its_code_is() -> None:
+    """One to four files. `test_every_link_leads_somewhere` holds that they are there."""
+    wrong = dict[str, str]()
+    for page in (ROOT / "plugins").glob("*/README.md"):
+        head = "\n".join(page.read_text(encoding="utf-8").splitlines()[:30])
+        found = re.search(r"^In the code: (.+?)\n\n", head, re.MULTILINE | re.DOTALL)
+        named = re.findall(r"\]\(([^)]+\.py)\)", found.group(1)) if found else []
+        if not 1 <= len(named) <= 4:
+            wrong[page.parent.name] = found.group(0) if found else "no line"
+    assert not wrong, wrong
 
 
 def test_every_link_leads_somewhere() -> None:
@@ -165,12 +203,3 @@ def test_every_link_leads_somewhere() -> None:
             if "://" not in target and not (page.parent / target).exists():
                 broken.append(f"{page.relative_to(ROOT)}: {target}")
     assert not broken, broken
-
-
-def test_the_files_that_the_architecture_page_leads_to_are_there() -> None:
-    page = (ROOT / "docs/explanation/architecture.md").read_text(encoding="utf-8")
-    named = re.findall(r"`((?:\w+/)*\w+\.py)`", page)
-    assert len(named) >= 15
-    for name in named:
-        places = (ROOT / name, ROOT / "core" / "workbench" / name)
-        assert any(place.exists() for place in places), name

@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
+from docs.writers.faults import fault_tests, faults
 
 DOCS = Path(__file__).parents[2] / "docs"
 LINK = re.compile(r"\[([^\]]+)\]\(([^)]*tests/[^)]+\.py)\)")
@@ -29,23 +29,26 @@ def functions_in(file: Path) -> set[str]:
     return {n.name for n in tree.body if isinstance(n, ast.FunctionDef) and n.name.startswith("test_")}
 
 
-def test_every_row_of_the_fault_matrix_has_a_test_that_is_there() -> None:
-    page = DOCS / "explanation" / "reliability.md"
-    found = {row[0]: LINK.findall(row[-1]) for row in rows(page)}
-    assert list(found) == [*map(str, range(1, 27))]
-    for number, links in found.items():
-        assert links, number
-        for name, place in links:
-            assert name in functions_in((page.parent / place).resolve()), f"row {number}: {name} is not in {place}"
+def test_every_fault_has_a_fast_test_and_every_marker_names_a_fault() -> None:
+    """`docs/generate.py --check` holds that the page names the tests that are marked."""
+    rows, marked = list(faults()), fault_tests()
+    assert len(rows) > 20
+    assert {test.fault for test in marked} <= {*rows}
+    assert {test.fault for test in marked if not test.tier} >= {*rows}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("page", ["security.md", "explanation/reliability.md"])
-def test_every_file_of_tests_that_a_page_names_has_tests(page: str) -> None:
-    links = LINK.findall((DOCS / page).read_text(encoding="utf-8"))
+def test_a_test_of_another_tier_is_marked_so() -> None:
+    tiers = {test.name: test.tier for test in fault_tests()}
+    assert tiers["test_random_kills_change_nothing"] == "slow"
+    assert tiers["test_a_strangers_record_moves_nothing_and_is_dropped"] == "training"
+    assert tiers["test_many_calls_leave_no_memory_descriptors_or_threads"] == ""
+
+
+def test_every_file_of_tests_that_the_page_on_security_names_has_tests() -> None:
+    links = LINK.findall((DOCS / "security.md").read_text(encoding="utf-8"))
     assert len(links) > 15
     for name, place in links:
-        file = ((DOCS / page).parent / place).resolve()
+        file = (DOCS / place).resolve()
         assert functions_in(file), place
         assert name == file.name or name in functions_in(file), f"{name} is not in {place}"
 

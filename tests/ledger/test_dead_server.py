@@ -27,6 +27,7 @@ from workbench.ledger.dead_server import DEAD_AFTER
 from workbench.lm import Request
 
 
+@pytest.mark.fault("server-errors")
 @pytest.mark.parametrize(
     ("attempts", "kind"),
     [

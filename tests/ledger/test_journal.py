@@ -235,6 +235,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.fault("killed")
 def test_a_kill_leaves_requests_with_unknown_outcome_and_they_count(tmp_path: Path) -> None:
     path = tmp_path / "run.db"
     root = Path(__file__).parents[2]

@@ -241,6 +241,7 @@ def test_a_limit_holds_for_a_model_whoever_asks(tmp_path: Path) -> None:
 # No call is lost to a rate limit
 
 
+@pytest.mark.fault("rate-limits")
 @pytest.mark.parametrize("asked", [2.0, 3600.0, 0.0, None, -5.0, float("nan")])
 def test_200_calls_of_8_workers_outlast_every_rate_limit(asked: float | None, tmp_path: Path) -> None:
     """After each 40 answers the server refuses for 5 minutes: longer than four attempts would last."""
@@ -272,6 +273,7 @@ def test_200_calls_of_8_workers_outlast_every_rate_limit(asked: float | None, tm
     assert len(pauses) == 5 and len(lm.requests) < 200 + 4 * 40, "all workers wait together"
 
 
+@pytest.mark.fault("rate-limits")
 def test_a_server_that_only_refuses_pauses_the_run_and_a_resumed_one_asks_again(tmp_path: Path) -> None:
     async def no(request: Any) -> Any:
         await asyncio.sleep(0.01)

@@ -86,6 +86,7 @@ def test_a_metric_that_does_not_return_ends_the_run_with_its_reason(tmp_path: Pa
     assert "no score within 0.2 s" in said and process.returncode == 2
 
 
+@pytest.mark.fault("signals")
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 @pytest.mark.parametrize(

@@ -91,6 +91,7 @@ def test_the_calls_of_a_judge_are_set_aside_for_the_proof(tmp_path: Path) -> Non
     )
 
 
+@pytest.mark.fault("signals")
 def test_to_stop_while_a_judge_is_asked_makes_no_zeros(tmp_path: Path) -> None:
     """The signal comes with the first answer of the test; no judge has been asked about it yet."""
     armed = True

@@ -165,6 +165,7 @@ def test_u9_a_result_of_another_workflow_or_one_that_was_edited_is_not_replaced(
     assert optimized("two", overwrite=True)
 
 
+@pytest.mark.fault("signals")
 @pytest.mark.parametrize(
     ("named", "said"),
     [
@@ -185,6 +186,7 @@ def test_a_signal_before_the_run_catches_it_says_how_to_resume(
         plant(tmp_path, lambda r: 0.3, {"random": {"trials": 2}}, calls=400)
 
 
+@pytest.mark.fault("signals")
 @pytest.mark.parametrize("moment", ["start", "__init__"])
 def test_a_signal_while_the_row_is_written_loses_nothing(
     moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -36,6 +36,7 @@ def test_the_file_without_an_attack_is_taken() -> None:
     assert check_spec(load_yaml(HEAD, "w.yaml"))[0].name == "w"
 
 
+@pytest.mark.fault("hostile-yaml")
 def test_a_file_that_means_harm_is_refused_at_its_place(subtests: pytest.Subtests) -> None:
     for name in REFUSED:
         with subtests.test(name=name):

@@ -188,6 +188,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.fault("hostile-yaml")
 def test_wrong_files_are_refused_at_once(parser, subtests):
     for name in HOSTILE:
         with subtests.test(name=name):
@@ -213,6 +214,7 @@ def test_a_mistake_at_the_end_of_a_large_file_is_found_in_time():
     assert time.process_time() - start < 1 + 20 * once
 
 
+@pytest.mark.fault("hostile-yaml")
 def test_hostile_files_cost_no_memory(parser):
     tracemalloc.start()
     try:

@@ -22,6 +22,7 @@ from workbench.testing import SimulatedLM, SimulatedPool, write_task
 # Opening
 
 
+@pytest.mark.fault("damaged-database")
 def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "run.db"
     Store(path).close()
@@ -114,6 +115,7 @@ def test_processes_that_make_one_database_at_the_same_time_all_succeed(tmp_path:
 # Full disks
 
 
+@pytest.mark.fault("full-disk")
 def test_a_full_disk_loses_nothing_and_says_what_to_do(store: Store) -> None:
     pages = store.conn.execute("pragma page_count").fetchone()[0]
     store.conn.execute(f"pragma max_page_count={pages + 40}")
@@ -171,6 +173,7 @@ def tables_take(folder: Path) -> int:
     return largest
 
 
+@pytest.mark.fault("full-disk")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "room", [55_000, *(pytest.param(40_000 + 24_000 * n, marks=pytest.mark.slow) for n in range(9))]

@@ -24,6 +24,7 @@ with RunLock(Store(sys.argv[1]), "r"):
 """
 
 
+@pytest.mark.fault("several-processes")
 def test_a_run_is_held_against_other_processes_until_its_holder_dies(store: Store) -> None:
     holder = subprocess.Popen([sys.executable, "-c", HOLD, str(store.path)], stdout=subprocess.PIPE, text=True)
     try:

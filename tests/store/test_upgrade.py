@@ -33,6 +33,7 @@ def version_of(path: Path) -> int:
     return sqlite3.connect(path).execute("pragma user_version").fetchone()[0]
 
 
+@pytest.mark.fault("damaged-database")
 def test_an_older_database_is_copied_before_its_upgrade(tmp_path: Path, update: Callable[[], None]) -> None:
     path = restore("bootstrap", tmp_path)
     Store(path).close()
@@ -47,6 +48,7 @@ def test_an_older_database_is_copied_before_its_upgrade(tmp_path: Path, update: 
     assert kept.stat().st_mtime_ns == stamp, "once"
 
 
+@pytest.mark.fault("damaged-database")
 def test_an_upgrade_that_is_cut_short_leaves_a_database_that_is_upgraded_next_time(
     tmp_path: Path, update: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""A server that fails, through the real client and the ledger: rows 4 to 9 of the fault matrix."""
+"""A server that fails, through the real client and the ledger."""
 
 from __future__ import annotations
 
@@ -45,6 +45,7 @@ def call_all(
     return asyncio.run(course())
 
 
+@pytest.mark.fault("server-errors")
 @pytest.mark.parametrize("count", [100, pytest.param(1000, marks=pytest.mark.slow)])
 def test_all_calls_end_against_a_server_that_fails_in_four_ways(count: int, tmp_path: Path) -> None:
     """10% each of 500, 503, resets and stalls."""
@@ -63,6 +64,7 @@ def test_all_calls_end_against_a_server_that_fails_in_four_ways(count: int, tmp_
     assert settled == count and failed == sum(one.attempts for one in found) - count + len(lost)
 
 
+@pytest.mark.fault("refused-requests")
 @pytest.mark.parametrize("status", ["400", "404"])
 def test_what_the_server_refuses_for_good_is_sent_once(status: str, tmp_path: Path) -> None:
     with ChatServer(status) as server:
@@ -87,6 +89,7 @@ def write_files(folder: Path, base: str, **lm: Any) -> list[str]:
     return ["eval", str(folder / "w.yaml"), "--db", str(folder / "run.db"), "--json"]
 
 
+@pytest.mark.fault("refused-requests")
 @pytest.mark.parametrize("status", ["401", "403"])
 def test_a_refused_key_ends_a_run_with_what_is_in_flight(status: str, tmp_path: Path) -> None:
     with ChatServer(status) as server:
@@ -111,6 +114,7 @@ class Alternating(ChatServer):
 BROKEN = ("truncated", "html", "badutf8", "list", "nochoices", "empty", "error200", "deep", "huge", "hugechunked")
 
 
+@pytest.mark.fault("broken-bodies")
 @pytest.mark.parametrize("fault", BROKEN)
 def test_a_broken_body_is_a_failure_by_name_and_no_answer(fault: str, tmp_path: Path) -> None:
     """10 of 20 rows. Nothing of it is journalled as an answer, and its row has no score."""
@@ -126,6 +130,7 @@ def test_a_broken_body_is_a_failure_by_name_and_no_answer(fault: str, tmp_path: 
     assert report["spent"]["maybe_tokens"] > 0, "the server may bill it"
 
 
+@pytest.mark.fault("empty-answers")
 @pytest.mark.parametrize(
     ("fault", "named", "outcome"),
     [
@@ -148,6 +153,7 @@ def test_refused_cut_and_empty_answers_are_told_apart_from_wrong_ones(
     assert shown.exit_code == 1, "no server is left, and nothing of another run is reused"
 
 
+@pytest.mark.fault("stalled-answers")
 @pytest.mark.parametrize("fault", ["slowloris", "stall"])
 def test_20_calls_that_trickle_or_stall_end_by_their_deadline_and_leave_no_thread(fault: str, tmp_path: Path) -> None:
     threads, begun = threading.active_count(), time.monotonic()
@@ -160,6 +166,7 @@ def test_20_calls_that_trickle_or_stall_end_by_their_deadline_and_leave_no_threa
     assert threading.active_count() <= threads
 
 
+@pytest.mark.fault("odd-usage")
 @pytest.mark.parametrize("told", [10**9, MOST_TOKENS, 10**18, 10**400])
 def test_huge_usage_passes_a_ceiling_by_no_more_than_what_was_in_flight(told: int, tmp_path: Path) -> None:
     """The first answers may say anything; after them nothing more is sent."""
@@ -183,6 +190,7 @@ def test_huge_usage_passes_a_ceiling_by_no_more_than_what_was_in_flight(told: in
     asyncio.run(course())
 
 
+@pytest.mark.fault("odd-usage")
 def test_usage_that_is_missing_or_senseless_is_estimated_and_marked(tmp_path: Path) -> None:
     for fault in ("nousage", "badusage"):
         with ChatServer(fault) as server:

@@ -39,6 +39,7 @@ def whole(server: SimulatedServer, tmp_path_factory: pytest.TempPathFactory) -> 
     return report
 
 
+@pytest.mark.fault("killed")
 @pytest.mark.slow
 def test_random_kills_change_nothing(server: SimulatedServer, whole: dict, tmp_path: Path) -> None:
     rng, done, runs = random.Random(7), 0, 0
@@ -50,6 +51,7 @@ def test_random_kills_change_nothing(server: SimulatedServer, whole: dict, tmp_p
         done += kills
 
 
+@pytest.mark.fault("killed")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "step",
@@ -77,6 +79,7 @@ def test_a_kill_at_a_named_step_changes_nothing(
     kill_resume.check(tmp_path, server, before, kills, whole)
 
 
+@pytest.mark.fault("signals")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 @pytest.mark.parametrize("moment", range(10))
@@ -98,6 +101,7 @@ def test_a_signal_ends_the_run_in_order_and_it_can_be_resumed(
     assert kill_resume.comparable(kill_resume.finish(tmp_path)) == kill_resume.comparable(whole)
 
 
+@pytest.mark.fault("odd-usage")
 @pytest.mark.slow
 @pytest.mark.parametrize("ceiling", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 10, 60))])
 def test_no_request_above_the_ceiling_with_all_faults(ceiling: int, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The hooks of workbench: what a plugin can add, and what it can watch.
+"""The hooks of workbench: what a plugin can add.
 
 A plugin is a module named by an entry point in the group `workbench`. It implements any of these functions,
 each marked with `@workbench.hookimpl`. Every `register_...` hook receives a callback

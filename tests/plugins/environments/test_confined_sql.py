@@ -45,6 +45,7 @@ def test_a_statement_reaches_no_pointer_no_file_and_no_chance(statement: str, tm
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.fault("foreign-paths")
 @pytest.mark.parametrize(
     "script",
     [

@@ -262,6 +262,7 @@ def test_made_data_keep_the_right_program(tmp_path: Path, trap: dict[str, Hostil
     check_programs(tmp_path, trap, "text, factor: int -> answer", "solve", splits, MADE, [NEAR])
 
 
+@pytest.mark.fault("hostile-code")
 @pytest.mark.slow
 def test_hostile_programs_alone_change_nothing(tmp_path: Path, trap: dict[str, Hostile]) -> None:
     """The negative control: nothing in the pool helps, so nothing is claimed."""
@@ -292,6 +293,7 @@ def test_the_hostile_programs_do_find_the_canary_where_nothing_holds_them(trap: 
         assert any(form.decode() in said for form in written(CANARY))
 
 
+@pytest.mark.fault("hostile-code")
 @pytest.mark.slow
 def test_labels_never_enter_the_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither on the way in, nor anywhere that the child can reach: it tells all that it finds, and a label is not

@@ -131,6 +131,7 @@ REFUSED = {
 LITELLM = {"list": "server", "error200": "bad_request"}
 
 
+@pytest.mark.fault("broken-bodies")
 def test_every_fault_is_one_typed_error_after_one_request(subtests: pytest.Subtests) -> None:
     for engine in ["lm15", "litellm"]:
         for fault in FAULTS:

@@ -67,6 +67,7 @@ def test_answers_and_is_an_lm():
     assert isinstance(client.openai("m", settings(api_base=server.base)), LM)
 
 
+@pytest.mark.fault("broken-bodies")
 def test_every_fault_is_one_typed_error(subtests):
     for fault, kind in [
         ("429", "rate_limit"),
@@ -124,6 +125,7 @@ def test_typed_outcomes(fault, finish, text):
     assert (response.prompt_tokens, response.completion_tokens, response.estimated) == (11, 7, False)
 
 
+@pytest.mark.fault("rate-limits")
 @pytest.mark.parametrize(
     ("value", "low", "high"),
     [
@@ -217,6 +219,7 @@ def test_extra_headers_and_seed(monkeypatch):
         client.openai("m", settings(extra={"stream": True}))
 
 
+@pytest.mark.fault("leaked-keys")
 def test_key_is_sent_and_never_shown(monkeypatch):
     monkeypatch.setenv("MY_KEY", KEY)
     echoed = f"{KEY} sk-canary%2B0123456789%2Fabc {base64.b64encode(KEY.encode()).decode()}" * 2

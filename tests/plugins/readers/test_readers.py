@@ -47,6 +47,7 @@ def test_jsonl(file):
     assert rows == [{"a": 1, "b": {"c": [None, True]}}, {"a": "\u2028x\x85"}]
 
 
+@pytest.mark.fault("hostile-rows")
 def test_odd_characters_are_data(file):
     assert read_jsonl(file(r'{"a": "\ud800\u0000\u001b[31m"}'), {}) == [{"a": "\ud800\0\x1b[31m"}]
     assert read_csv(file("a,b\n\x1b[31m,x\0\u2028y\x0cz\n", "r.csv"), {}) == [{"a": "\x1b[31m", "b": "x\0\u2028y\x0cz"}]
@@ -67,6 +68,7 @@ BAD_JSONL = {
 }
 
 
+@pytest.mark.fault("hostile-rows")
 @pytest.mark.parametrize("name", BAD_JSONL)
 def test_wrong_jsonl_names_line_and_column(file, name):
     content, message, place = BAD_JSONL[name]
@@ -154,6 +156,7 @@ def test_what_csv_writes_is_read_back(tmp_path_factory, table):
     assert (read_csv(str(path), {}) if filled else []) == filled
 
 
+@pytest.mark.fault("hostile-rows")
 def test_a_cell_of_a_megabyte(file):
     assert len(read_csv(file("a\n" + "x" * 1_000_000 + "\n", "r.csv"), {})[0]["a"]) == 1_000_000
 

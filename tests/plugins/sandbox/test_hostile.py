@@ -196,6 +196,7 @@ AFTERWARDS = {
 }
 
 
+@pytest.mark.fault("hostile-code")
 @pytest.mark.slow
 @pytest.mark.parametrize("level", LEVELS)
 def test_what_code_does_around_its_answer_ends_its_own_call_alone(level: str) -> None:

@@ -79,6 +79,7 @@ def call(level: str, source: str, timeout: float = 5.0, **arguments: Any) -> San
     return inside(level, lambda s: s.call(source, "f", arguments, timeout=timeout))
 
 
+@pytest.mark.fault("hostile-code")
 @pytest.mark.parametrize("level", LEVELS)
 def test_every_attack_is_stopped(level: str) -> None:
     assert inside(level, self_test) == []
@@ -379,6 +380,7 @@ def test_the_strongest_of_all_sandboxes_is_taken_and_the_others_closed(monkeypat
     assert [f.name for f in fakes if f.name in tried and not f.closed] == ["strong"]
 
 
+@pytest.mark.fault("no-sandbox")
 def test_a_resumed_run_refuses_a_weaker_level_than_it_began_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

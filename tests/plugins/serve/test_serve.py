@@ -248,6 +248,7 @@ def test_a_token_is_asked_for(tmp_path: Path) -> None:
     assert codes == [401, 401, 401, 401, 200, 200, 401, 401, 200], "probes of health need none"
 
 
+@pytest.mark.fault("dns-rebinding")
 @pytest.mark.parametrize(
     ("host", "headers", "status"),
     [
@@ -270,12 +271,14 @@ def test_without_a_token_pages_of_others_are_refused(
     assert found.status_code == status and bool(script.requests) == (status == 200)
 
 
+@pytest.mark.fault("foreign-pages")
 def test_a_form_of_another_page_is_not_json(tmp_path: Path) -> None:
     """A browser sends text/plain to any address without asking first."""
     found = ask(tmp_path, "POST", "/predict", content='{"text": "x"}', headers={"Content-Type": "text/plain"})
     assert error(found)[:2] == (415, "unsupported_media_type")
 
 
+@pytest.mark.fault("other-machines")
 @pytest.mark.parametrize(("host", "refused"), [("0.0.0.0", True), ("::", True), ("", True), ("127.0.0.2", False)])
 def test_listening_beyond_this_machine_needs_a_token(host: str, refused: bool) -> None:
     if refused:

@@ -271,6 +271,7 @@ def test_killed_by_a_signal_between_epochs(tmp_path: Path, steps: list[int]) -> 
     assert candidates(folder) == candidates(tmp_path / "whole")
 
 
+@pytest.mark.fault("foreign-paths")
 @pytest.mark.parametrize(
     "submitted",
     [

@@ -47,6 +47,7 @@ def test_names_of_this_machine_are_answered(client: TestClient, host: str) -> No
     assert client.get("/", headers={"host": host}).status_code == 200
 
 
+@pytest.mark.fault("dns-rebinding")
 def test_other_names_are_refused(client: TestClient, subtests: pytest.Subtests) -> None:
     for host in [
         *(
@@ -109,6 +110,7 @@ def test_a_request_without_a_name_or_with_two_is_refused(site: Site) -> None:
     assert raw_answer(app, [(b"host", b"localhost")])[0]["status"] == 200
 
 
+@pytest.mark.fault("foreign-pages")
 def test_web_sockets_are_closed(site: Site) -> None:
     sent = raw_answer(make_app(site, Access()), [(b"host", b"localhost")], scope_type="websocket")
     assert [message["type"] for message in sent] == ["websocket.close"]
@@ -181,6 +183,7 @@ def test_a_form_of_our_own_page_changes_tags_and_note(client: TestClient, runs: 
     assert run in client.get("/?tag=tried").text and runs["optimize"] not in client.get("/?tag=tried").text
 
 
+@pytest.mark.fault("foreign-pages")
 @pytest.mark.parametrize(
     "headers",
     [
@@ -224,6 +227,7 @@ def test_a_form_has_its_limits(client: TestClient, runs: dict[str, Any]) -> None
     assert client.post("/runs/nobody/tags", data=form, headers={"origin": BASE}).status_code == 404
 
 
+@pytest.mark.fault("foreign-pages")
 def test_reading_changes_nothing(client: TestClient, runs: dict[str, Any]) -> None:
     database, run = Path(runs["database"]), runs["optimize"]
     before = database.read_bytes()
@@ -309,6 +313,7 @@ def view(*words: Any) -> Any:
     return CliRunner().invoke(cli, ["view", *map(str, words)])
 
 
+@pytest.mark.fault("other-machines")
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "localhost.evil.com", "127.0.0.1.evil"])
 def test_listening_beyond_this_machine_needs_a_token(runs: dict[str, Any], host: str) -> None:
     done = view("--db", runs["database"], "--host", host)

@@ -74,6 +74,7 @@ def test_nothing_else_does(path: str, headers: dict[str, str]) -> None:
     assert (status, error["code"]) == (401, "invalid_api_key")
 
 
+@pytest.mark.fault("dns-rebinding")
 @pytest.mark.parametrize(
     "headers",
     [
@@ -143,6 +144,7 @@ def test_a_secret_must_be_long_and_fit_for_an_address(secret: str) -> None:
     serve(ScriptedSession(), use)
 
 
+@pytest.mark.fault("other-machines")
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.0.1", "127.evil.example", ""])
 def test_no_other_machine_can_reach_a_gateway(host: str) -> None:
     with pytest.raises(SpecError, match="cannot listen"):
