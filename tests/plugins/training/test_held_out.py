@@ -21,7 +21,7 @@ COURSE = {
     "evaluate_every": 2,
     "dynamic_sampling": 1,
     "replay": 2,
-    "curriculum": {},
+    "curriculum": True,
 }
 LEARNING = {"rate": 1e-3}
 OPTIMIZERS: dict[str, dict[str, Any]] = {

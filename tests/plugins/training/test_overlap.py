@@ -137,17 +137,17 @@ def test_the_weights_do_not_depend_on_what_is_faster(tmp_path: Path, monkeypatch
     for first in ("draw", "update"):
         Timed.first = first
         Timed.drawn_steps, Timed.updated_steps = ({i: threading.Event() for i in range(4)} for _ in range(2))
-        made = trained(tmp_path, steps=4, world=Timed, schedule={"curriculum": {}}, tasks=2, checkpoints=first)
+        made = trained(tmp_path, steps=4, world=Timed, schedule={"curriculum": True}, tasks=2, checkpoints=first)
         found[first] = (weights(made), sorted(made.source.drawn), made.state)
     assert found["draw"] == found["update"]
     monkeypatch.undo()
-    fresh = trained(tmp_path, 0, steps=4, schedule={"curriculum": {}}, tasks=2, checkpoints="fresh")
+    fresh = trained(tmp_path, 0, steps=4, schedule={"curriculum": True}, tasks=2, checkpoints="fresh")
     assert weights(fresh) != found["draw"][0], "the weights that draw matter"
 
 
 @pytest.mark.parametrize("crash", [2, 3, 4])
 def test_a_training_that_died_ends_with_the_same_weights(tmp_path: Path, crash: int) -> None:
-    schedule = {"save_every": 3, "curriculum": {}}
+    schedule = {"save_every": 3, "curriculum": True}
     whole = trained(tmp_path, steps=6, checkpoints="whole", schedule=schedule)
     with pytest.raises(KeyboardInterrupt):
         trained(tmp_path, steps=6, checkpoints="died", schedule=schedule, crash=crash)
