@@ -51,7 +51,7 @@ _ROUNDS = 4
 SAMPLE, ALPHA, MIX = 4, 0.2, 0.3
 #: Convergence: candidates in the mean, and standard errors above which a change counts. AFlow's, too.
 TOP, Z = 3, 0.0
-#: With `policy: uct`, a workflow visited N times has up to 2 N**WIDENING children (Coulom 2007).
+#: With `policy: uct`, a workflow visited N times has up to 2 N**WIDENING children.
 WIDENING = 0.5
 #: Most nodes of a workflow, inner nodes included.
 MOST_NODES = 10
