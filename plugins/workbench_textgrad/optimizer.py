@@ -43,7 +43,6 @@ class TextGrad(Optimizer):
     batch: int = Field(12, ge=1, le=256, description="training rows per step")
     patience: int = Field(5, ge=1, le=100, description="consecutive steps without a lasting change before it ends")
     tools: bool = Field(True, description="rewrite the descriptions of agents' `functions`, too")
-    structure: bool = Field(True, description="also enable and disable optional nodes")
     edits: list[str] = Field(
         default_factory=list,
         description="structural edits that the proposer may choose, e.g. insert, remove, refine; none: keep the graph",
@@ -137,7 +136,6 @@ class _Descent:
             step,
             frozenset(self.study.targets),
             settings.tools,
-            settings.structure,
             settings.chars,
             spared=await self.spared(current, now),
         )
@@ -152,7 +150,7 @@ class _Descent:
                     values |= await self.rewritten(backward, address, gradient)
                 for address in backward.layers[name].functions:
                     values |= await self.described(backward, address, gradient)
-        base = await self.restructured(backward, loss, gradients, now) if settings.structure else current
+        base = await self.restructured(backward, loss, gradients, now)
         if settings.edits and base is current:
             base = await self.edited_by(loss, current, now, step)
         values = {a: text for a, text in values.items() if _there(a, base, current)}
