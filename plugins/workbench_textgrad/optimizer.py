@@ -26,8 +26,8 @@ from workbench_textgrad.prompts import Gradient
 
 #: Worst failures of a batch that the loss is written from.
 WRONG = 8
-#: The descent ends after so many batches in a row that score above this.
-STREAK, ENOUGH = 3, 0.9
+#: Score above which a batch is a good one.
+ENOUGH = 0.9
 
 
 class TextGrad(Optimizer):
@@ -41,6 +41,7 @@ class TextGrad(Optimizer):
 
     steps: int = Field(20, ge=1, le=1000, description="batches at most")
     batch: int = Field(12, ge=1, le=256, description="training rows per step")
+    streak: int = Field(3, ge=1, le=100, description="consecutive batches above 0.9 before it ends")
     patience: int = Field(5, ge=1, le=100, description="consecutive steps without a lasting change before it ends")
     tools: bool = Field(True, description="rewrite the descriptions of agents' `functions`, too")
     edits: list[str] = Field(
@@ -108,7 +109,7 @@ class _Descent:
             idle = idle + 1 if old is None or current is old else 0
             good = good + 1 if now.score > ENOUGH else 0
             self.kept.append((current, now.score))
-            if good >= STREAK or idle > self.settings.patience:
+            if good >= self.settings.streak or idle > self.settings.patience:
                 return
             new = await self.stepped(current, now, step)
             old, last = (current if new != current else None), now.score

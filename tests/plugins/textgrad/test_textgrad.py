@@ -182,8 +182,8 @@ def test_what_scores_no_less_than_the_last_batch_stays_even_if_the_old_would_do_
 def test_good_batches_end_it_and_steps_without_effect_do(tmp_path: Path) -> None:
     for name in ("good", "idle"):
         (tmp_path / name).mkdir()
-    _, script = run(tmp_path / "good", ONE, versions(lambda v, r: True), batch=6)
-    assert not asked(script, REWRITE) and len(script.requests) <= 16 + 3 * 6 + 16
+    _, script = run(tmp_path / "good", ONE, versions(lambda v, r: True), streak=2, batch=6)
+    assert not asked(script, REWRITE) and len(script.requests) <= 16 + 2 * 6 + 16
     _, script = run(
         tmp_path / "idle", ONE, lambda r: "a" if text_of(r).endswith("label:") else "step: none", patience=2
     )
