@@ -60,25 +60,25 @@ class Entry:
     evaluation: Evaluation
 
 
+#: Archived agents are drawn with p ~ exp(score / temperature). Ours: the paper shows the whole archive.
+SELECTION_TEMPERATURE = 0.1
+
+
 class Adas(Optimizer):
     """Has a language model (role `proposer`) write whole agents as code, for one node (Meta Agent Search)."""
 
     powers = {}
 
     node: str = Field("", description="the node to rewrite; default: the first one with a signature")
-    generations: int = Field(10, ge=0, le=1000, description="agents to write after the seeds")
+    rounds: int = Field(10, ge=0, le=1000, description="agents to write after the seeds")
     rows: int = Field(24, ge=1, le=10_000, description="training rows on which each agent is scored")
     seeds: bool = Field(True, description="start with the seven agents of the paper")
     show: int = Field(3, ge=0, le=64, description="archived agents shown to the proposer, sampled by score")
-    selection_temperature: float = Field(
-        0.1, gt=0, description="temperature of that sampling: p ~ exp(score / selection_temperature)"
-    )
-    reviews: int = Field(1, ge=0, le=5, description="reviews of a new agent by the proposer")
-    tries: int = Field(
+    attempts: int = Field(
         3, ge=1, le=10, description="attempts to repair a failing agent, and generations that replace a lost one"
     )
     calls: int = Field(8, ge=1, le=64, description="prompts that an agent may yield for one example")
-    shown: int = Field(3000, ge=0, description="characters of examples in a prompt")
+    chars: int = Field(3000, ge=0, description="characters of examples in a prompt")
     temperature: float = Field(0.8, ge=0, le=2, description="of the proposer")
 
     def reads_search(self) -> bool:
@@ -101,7 +101,7 @@ class Adas(Optimizer):
             archive.append(Entry(title, thought, source, candidate, await study.evaluate(candidate, rows)))
         ask = Proposer(study, temperature=self.temperature, max_tokens=1500)
         number = lost = 0
-        while number < self.generations and lost < self.tries * max(1, self.generations):
+        while number < self.rounds and lost < self.attempts * max(1, self.rounds):
             entry, paid = await self._generation(study, ask, name, node, archive, rows, number + lost)
             if not paid:
                 break
@@ -151,12 +151,10 @@ class Adas(Optimizer):
             {"role": "user", "content": self._request(study, node, archive)},
         ]
         text = await ask.ask(messages, replica=number * 100)
-        for turn in range(self.reviews):
-            if text is None:
-                return None, True
+        if text is not None:
             messages += [{"role": "assistant", "content": text}, {"role": "user", "content": _REVIEW + _ANSWER}]
-            text = await ask.ask(messages, replica=number * 100 + turn + 1) or text
-        for attempt in range(self.tries):
+            text = await ask.ask(messages, replica=number * 100 + 1) or text
+        for attempt in range(self.attempts):
             if text is None:
                 return None, True
             title, thought, source = read_agent(text)
@@ -179,7 +177,7 @@ class Adas(Optimizer):
                     if found.score > 0.01:
                         return Entry(title, thought, source, candidate, found), True
                     wrong = f"all its answers are wrong:\n{show_results(found.results, 600)}"
-            if attempt < self.tries - 1:
+            if attempt < self.attempts - 1:
                 messages += [
                     {"role": "assistant", "content": text},
                     {"role": "user", "content": f"{wrong}\nMend the agent. {_ANSWER}"},
@@ -199,18 +197,18 @@ class Adas(Optimizer):
                     for e in chosen
                 )
             )
-            if self.shown:
-                shown = show_results(best.evaluation.results, self.shown)
+            if self.chars:
+                shown = show_results(best.evaluation.results, self.chars)
                 parts.append(f"How the agent '{best.name}' did:\n{shown}")
         parts.append(f"Write a new agent that does better. {_ANSWER}")
         return "\n\n".join(parts)
 
     def _drawn(self, study: Study, archive: list[Entry]) -> list[Entry]:
-        """Up to `show` distinct members, drawn without replacement with p ~ exp(score / selection_temperature)."""
+        """Up to `show` distinct members, drawn without replacement with p ~ exp(score / temperature)."""
         left, chosen = list(archive), list[Entry]()
         while left and len(chosen) < self.show:
             top = max(e.evaluation.score for e in left)
-            weights = [math.exp((e.evaluation.score - top) / self.selection_temperature) for e in left]
+            weights = [math.exp((e.evaluation.score - top) / SELECTION_TEMPERATURE) for e in left]
             entry = study.rng.choices(left, weights)[0]
             chosen.append(entry)
             left.remove(entry)

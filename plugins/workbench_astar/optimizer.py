@@ -32,7 +32,7 @@ class PlanMemory(Optimizer):
     threshold: float = Field(1.0, gt=0, le=1, description="least score of a good plan")
     size: int = Field(60, ge=1, le=1000, description="plans in a memory, the most frequent ones first")
     weights: list[float] = Field([0.5, 0.8], min_length=1, description="values of alpha and beta to compare")
-    tries: int = Field(4, ge=1, le=50, description="memories evaluated on val in a round")
+    trials: int = Field(4, ge=1, le=50, description="memories evaluated on val in a round")
 
     def reads_search(self) -> bool:
         return False
@@ -49,7 +49,7 @@ class PlanMemory(Optimizer):
             if not rows or not study.affords(study.best, [*rows, *study.val]):
                 break
             self._collect(await study.evaluate(study.best, rows, traces=True, replica=number), found)
-            left = self.tries
+            left = self.trials
             for values, note in self._memories(study, found):
                 if not left or (study.best_evaluation is not None and study.best_evaluation.score >= 1.0):
                     break
@@ -83,7 +83,7 @@ class PlanMemory(Optimizer):
         often = {a: [e for e in entries if sum(e[1] == o[1] for o in entries) > 1] for a, entries in full.items()}
         if any(often.values()):
             yield self._values(often, self.weights[0]), f"{_count(often)} plans seen more than once"
-        for _ in range(self.tries):
+        for _ in range(self.trials):
             half = {a: [e for e in entries if study.rng.random() < 0.5] for a, entries in full.items()}
             yield self._values(half, study.rng.choice(self.weights)), f"{_count(half)} plans, drawn"
 

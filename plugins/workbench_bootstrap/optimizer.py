@@ -34,7 +34,7 @@ class Bootstrap(Optimizer):
     trials: int = Field(
         30, ge=1, le=1000, description="maximum number of candidates; the budget may end the search earlier"
     )
-    draws: int = Field(6, ge=1, le=64, description="number of random samples of each kind of demos")
+    samples: int = Field(6, ge=1, le=64, description="number of random samples of each kind of demos")
     self_generated: bool = Field(
         True, description="run the workflow on train and use the steps of its successes; costs one pass over train"
     )
@@ -126,7 +126,7 @@ class Bootstrap(Optimizer):
             if source == "nearest":
                 values[address], values[retrieve] = pool, count
             else:
-                draw = trial.suggest_categorical(f"{address} {source} draw", list(range(self.draws)))
+                draw = trial.suggest_categorical(f"{address} {source} draw", list(range(self.samples)))
                 values[address] = self._draw(study, address, source, pool, count, draw)
                 if study.workflow.get(retrieve, 0):
                     values[retrieve] = 0

@@ -157,7 +157,7 @@ class DSPyMIPRO(_ProposingOptimizer):
 
     candidates: int = Field(4, ge=1, le=64, description="instructions and sets of demos to choose from")
     trials: int = Field(8, ge=1, le=1000, description="combinations that are tried")
-    minibatch_size: int = Field(20, ge=1, description="rows of val for one trial")
+    batch: int = Field(20, ge=1, description="rows of val for one trial")
     max_bootstrapped_demos: int = Field(4, ge=0, le=64, description="demos from the workflow's own successes")
     max_labeled_demos: int = Field(4, ge=0, le=64, description="demos from labels")
 
@@ -183,8 +183,8 @@ class DSPyMIPRO(_ProposingOptimizer):
             valset=val,
             num_trials=self.trials,
             seed=seed,
-            minibatch=len(val) > self.minibatch_size,
-            minibatch_size=min(self.minibatch_size, len(val)),
+            minibatch=len(val) > self.batch,
+            minibatch_size=min(self.batch, len(val)),
             program_aware_proposer=False,
         )
         return [best, *(c["program"] for c in getattr(best, "candidate_programs", [])[:3])]
@@ -195,7 +195,7 @@ class DSPyCOPRO(_ProposingOptimizer):
 
     powers = {}
 
-    breadth: int = Field(4, ge=2, le=64, description="instructions proposed in each round")
+    width: int = Field(4, ge=2, le=64, description="instructions proposed in each round")
     depth: int = Field(3, ge=1, le=64, description="rounds")
 
     def _compile(self, bridge: Any, program: Any, rows: Any, train: list[Any], val: list[Any], seed: int) -> list[Any]:
@@ -204,7 +204,7 @@ class DSPyCOPRO(_ProposingOptimizer):
         from workbench_dspy.program import make_metric
 
         optimizer = COPRO(
-            prompt_model=bridge.lm("proposer"), metric=make_metric(bridge, rows), breadth=self.breadth, depth=self.depth
+            prompt_model=bridge.lm("proposer"), metric=make_metric(bridge, rows), breadth=self.width, depth=self.depth
         )
         # COPRO selects on what it is given as trainset; that is what val is for.
         best: Any = optimizer.compile(
@@ -224,7 +224,7 @@ class DSPySIMBA(_ProposingOptimizer):
 
     powers = {}
 
-    bsize: int = Field(16, ge=1, description="rows of train for one step")
+    batch: int = Field(16, ge=1, description="rows of train for one step")
     candidates: int = Field(3, ge=1, le=64, description="new candidates a step")
     steps: int = Field(4, ge=1, le=1000, description="steps")
     max_demos: int = Field(4, ge=0, le=64, description="demos at most")
@@ -236,7 +236,7 @@ class DSPySIMBA(_ProposingOptimizer):
 
         optimizer = SIMBA(
             metric=make_metric(bridge, rows),
-            bsize=min(self.bsize, len(train)),
+            bsize=min(self.batch, len(train)),
             num_candidates=self.candidates,
             max_steps=self.steps,
             max_demos=self.max_demos,
@@ -254,8 +254,7 @@ class DSPyGEPA(_ProposingOptimizer):
 
     proposer_adapter: ProposerAdapter = Field("plain", description=f"{_ADAPTER}; DSPy's own choice is json")
     metric_calls: int = Field(300, ge=1, description="scored runs of the workflow; the budget may end it before")
-    minibatch_size: int = Field(3, ge=1, le=64, description="rows that one reflection looks at")
-    merge: bool = Field(True, description="also merge candidates that are good at different rows")
+    batch: int = Field(3, ge=1, le=64, description="rows that one reflection looks at")
 
     def _compile(self, bridge: Any, program: Any, rows: Any, train: list[Any], val: list[Any], seed: int) -> list[Any]:
         from dspy.teleprompt import GEPA
@@ -267,10 +266,9 @@ class DSPyGEPA(_ProposingOptimizer):
             metric=make_metric(bridge, rows, feedback=True),
             max_metric_calls=self.metric_calls,
             seed=seed,
-            reflection_minibatch_size=self.minibatch_size,
+            reflection_minibatch_size=self.batch,
             reflection_lm=bridge.lm("proposer"),
             instruction_proposer=instruction_proposer(self._adapter()),
-            use_merge=self.merge,
             num_threads=bridge.study.concurrency,
             warn_on_score_mismatch=False,
         )

@@ -29,6 +29,13 @@ from workbench_evolve.operators import Breeder, list_operators
 from workbench_evolve.population import Archive, Individual, Island, compute_fitness
 from workbench_evolve.swarm import Particle
 
+#: Islands, and individuals on each: ours, small because a budget pays for a few hundred children.
+ISLANDS, POPULATION = 2, 4
+#: Turns of an island between two migrations of its best individual to the next one.
+MIGRATION = 8
+#: Share of parents drawn from the archive of diverse individuals.
+EXPLORATION = 0.5
+
 
 @dataclass
 class Credit:
@@ -53,40 +60,32 @@ class Evolve(Optimizer):
 
     powers = {}
 
-    children: int = Field(200, ge=1, le=100_000, description="maximum children; the budget may end the search earlier")
-    islands: int = Field(2, ge=1, le=32, description="populations that evolve separately")
-    population: int = Field(4, ge=2, le=256, description="individuals per island")
-    migrate: int = Field(
-        8, ge=1, description="turns of an island between two migrations of its best individual to the next"
-    )
-    explore: float = Field(
-        0.5, ge=0, le=1, description="share of parents sampled from the archive of diverse individuals"
-    )
-    screen: int = Field(
+    trials: int = Field(200, ge=1, le=100_000, description="maximum children; the budget may end the search earlier")
+    batch: int = Field(
         16,
         ge=2,
         le=256,
         description="training rows that compare a child with its parent; fewer if few calls remain",
     )
     proposals: bool = Field(True, description="let the proposer write instructions; false: search only the space")
-    shown: int = Field(6000, ge=200, description="characters of results in a prompt")
+    chars: int = Field(6000, ge=200, description="characters of results in a prompt")
     temperature: float = Field(0.9, ge=0, le=2, description="of the proposer")
     guided: bool = Field(
         False, description="spend edits on the nodes that decide failures, found by repeating failed rows"
     )
 
     async def optimize(self, study: Study) -> Workflow:
-        rows = _screening_rows(study, self.screen)
+        rows = _screening_rows(study, self.batch)
         if not rows or not study.affords(study.best, rows):
             return study.best
-        breeder = Breeder(study, study.space(), Proposer(study, self.temperature), self.shown, self.guided)
+        breeder = Breeder(study, study.space(), Proposer(study, self.temperature), self.chars, self.guided)
         ways = list_operators(breeder, self.proposals)
         first = await self._adam(study, rows)
-        islands, archive, credit = [Island(self.population, [first]) for _ in range(self.islands)], Archive(), Credit()
+        islands, archive, credit = [Island(POPULATION, [first]) for _ in range(ISLANDS)], Archive(), Credit()
         archive.add(first)
         swarm: dict[int, Particle] = {}  # one per island, at the position of its first move
-        for number in range(self.children if ways else 0):
-            here, rng = number % self.islands, study.rng
+        for number in range(self.trials if ways else 0):
+            here, rng = number % ISLANDS, study.rng
             parent = self._parent(rng, islands[here], archive)
             pool = sorted({m.workflow.hash: m for i in islands for m in i.members}.values(), key=lambda m: -m.fitness)
             made, name, particle = (_richest(study, breeder.space) if number == 0 else None), None, None
@@ -107,8 +106,8 @@ class Evolve(Optimizer):
                 archive.add(born)
                 if particle and made:
                     particle.arrive(born, made[0])
-            if (number // self.islands + 1) % self.migrate == 0:
-                islands[(number + 1) % self.islands].add(islands[here].best)
+            if (number // ISLANDS + 1) % MIGRATION == 0:
+                islands[(number + 1) % ISLANDS].add(islands[here].best)
         return study.best
 
     async def _adam(self, study: Study, rows: Sequence[Example]) -> Individual:
@@ -117,7 +116,7 @@ class Evolve(Optimizer):
         return replace(found, fitness=compute_fitness(self._scores(study, found), None))
 
     def _parent(self, rng: random.Random, island: Island, archive: Archive) -> Individual:
-        if rng.random() < self.explore:
+        if rng.random() < EXPLORATION:
             return rng.choice(list(archive.cells.values()))
         return island.tournament(rng)
 

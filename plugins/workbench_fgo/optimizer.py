@@ -1,7 +1,7 @@
 """Fine-grained optimization: divide the training rows, optimize on each part, merge progressively.
 
-Source: FGO (arXiv 2505.03973). It does not give the number of parts, the fan-in or the selection rule, which are
-parameters here. Departures: a merge must not be worse, on rows of all its parts, than the best of its inputs, because
+Source: FGO (arXiv 2505.03973). It does not give the number of parts, the fan-in or the selection rule: ours
+follow. Departures: a merge must not be worse, on rows of all its parts, than the best of its inputs, because
 an unguarded merge can lose what both had learned; and the last merge must win on val like any candidate.
 """
 
@@ -22,6 +22,9 @@ from workbench.task import Example
 from workbench_fgo.divide import classify_failure, split_at_random, split_by_group
 from workbench_fgo.merge import merge_workflows
 
+#: Workflows that one merge takes, and rows on which it is compared with them. Ours: the paper gives neither.
+FAN_IN, GUARD_ROWS = 2, 16
+
 
 @dataclass(frozen=True)
 class Module:
@@ -39,26 +42,24 @@ class Fgo(Optimizer):
     Prompts of the optimizing language model stay small however many rows there are, since each sees one part only.
     """
 
-    powers = {"inner": OPTIMIZER}
+    powers = {"optimizer": OPTIMIZER}
 
-    inner: str | dict[str, dict[str, Any]] = Field(
+    optimizer: str | dict[str, dict[str, Any]] = Field(
         {"rewrite": {"width": 1}}, description="the optimizer for each part, as under `optimize:`"
     )
-    part_size: int = Field(12, ge=1, description="maximum number of train rows per part")
+    size: int = Field(12, ge=1, description="maximum number of train rows per part")
     divide: Literal["random", "type", "failures"] = Field(
         "random", description="how: at random, by the field named in `by`, or by how the start fails on a row"
     )
     by: str | None = Field(None, description="for `divide: type`: the data field with the type")
-    fan_in: int = Field(2, ge=2, le=16, description="workflows that one merge takes")
-    guard_rows: int = Field(16, ge=2, description="rows on which a merge is compared with its inputs")
-    tries: int = Field(2, ge=1, le=10, description="attempts at a merge that is not worse than its inputs")
+    attempts: int = Field(2, ge=1, le=10, description="attempts at a merge that is not worse than its inputs")
     rounds: int = Field(
         3, ge=1, le=100, description="divisions of the training rows, each starting from the best, while calls are left"
     )
     share: float = Field(0.6, gt=0, le=1, description="share of the remaining budget for all parts together")
     temperature: float = Field(0.8, ge=0, le=2, description="of the proposer when it merges")
 
-    @field_validator("inner")
+    @field_validator("optimizer")
     @classmethod
     def _known(cls, value: Any) -> Any:
         make_optimizer(value)
@@ -71,10 +72,10 @@ class Fgo(Optimizer):
         return self
 
     def reads_search(self) -> bool:
-        return make_optimizer(self.inner).reads_search()
+        return make_optimizer(self.optimizer).reads_search()
 
     def lacking(self, workflow: Workflow) -> str | None:
-        return make_optimizer(self.inner).lacking(workflow)
+        return make_optimizer(self.optimizer).lacking(workflow)
 
     async def ready(self, study: Study) -> None:
         if self.divide == "type" and study.train and not any(self.by in row for row in study.train):
@@ -83,7 +84,7 @@ class Fgo(Optimizer):
                 path=("by",),
                 hint=suggest(str(self.by), study.train[0].fields),
             )
-        await make_optimizer(self.inner).ready(study)
+        await make_optimizer(self.optimizer).ready(study)
 
     async def optimize(self, study: Study) -> Workflow:
         for _ in range(self.rounds if study.train else 0):
@@ -108,7 +109,7 @@ class Fgo(Optimizer):
             part = study.narrow(train=rows, val=rows, workflow=start, share=share / left, name=name)
             if part.affords(start):
                 before = await part.evaluate(start)
-                made = await part.improve(make_optimizer(self.inner))
+                made = await part.improve(make_optimizer(self.optimizer))
                 after = part.best_evaluation or before
                 modules.append(Module(made, rows, after.score - before.score))
         if len(modules) < len(parts):
@@ -118,21 +119,21 @@ class Fgo(Optimizer):
                 left_out=len(parts) - len(modules),
             )
         while len(modules) > 1:
-            groups = [modules[i : i + self.fan_in] for i in range(0, len(modules), self.fan_in)]
+            groups = [modules[i : i + FAN_IN] for i in range(0, len(modules), FAN_IN)]
             modules = [await self._merge(study, start, group) for group in groups]
         return modules[0].workflow if modules else None
 
     async def _parts(self, study: Study, start: Workflow) -> list[list[Example]]:
         rows = study.train
         if self.divide == "random":
-            return split_at_random(rows, self.part_size, study.rng)
+            return split_at_random(rows, self.size, study.rng)
         if self.divide == "type":
             by = self.by or ""
-            return split_by_group(rows, self.part_size, study.rng, lambda row: row.get(by, ""))
+            return split_by_group(rows, self.size, study.rng, lambda row: row.get(by, ""))
         if not study.affords(start, rows):
-            return split_at_random(rows, self.part_size, study.rng)
+            return split_at_random(rows, self.size, study.rng)
         found = {r.example.id: classify_failure(r) for r in (await study.evaluate(start, rows)).results}
-        return split_by_group(rows, self.part_size, study.rng, lambda row: found[row.id])
+        return split_by_group(rows, self.size, study.rng, lambda row: found[row.id])
 
     async def _merge(self, study: Study, start: Workflow, group: Sequence[Module]) -> Module:
         """The merged module if it is not worse, on rows of all parts, than the best of the group; else that. Where the
@@ -144,8 +145,8 @@ class Fgo(Optimizer):
         first = Module(by_gain[0].workflow, rows, by_gain[0].gain)
         if len(distinct) == 1:
             return first
-        share = max(1, self.guard_rows // len(group))
-        guard = [row for m in group for row in study.rng.sample(m.rows, min(share, len(m.rows)))][: self.guard_rows]
+        share = max(1, GUARD_ROWS // len(group))
+        guard = [row for m in group for row in study.rng.sample(m.rows, min(share, len(m.rows)))][:GUARD_ROWS]
         if study.remaining() < (len(distinct) + 1) * study.worst_calls(start, guard) + 1:
             study.log(
                 f"too few calls are left to merge {len(distinct)} workflows: of these only the one goes on that "
@@ -157,7 +158,7 @@ class Fgo(Optimizer):
         scored = [((await study.evaluate(w, guard)).score, w) for w in distinct]
         scored.sort(key=lambda s: s[0], reverse=True)
         score, best = scored[0]
-        for number in range(self.tries):
+        for number in range(self.attempts):
             proposer = Proposer(study, self.temperature)
             made = await merge_workflows(proposer, start, scored, replica=number)
             if made is None or made in distinct or not study.affords(made, guard):

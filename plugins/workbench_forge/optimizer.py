@@ -40,6 +40,9 @@ from workbench_forge.actions import (
 
 T = TypeVar("T")
 
+#: Most functions of an agent.
+MOST_FUNCTIONS = 8
+
 
 class Forge(Optimizer):
     """Lets a language model (role `proposer`) write functions for agents, and programs for `code` nodes.
@@ -57,11 +60,12 @@ class Forge(Optimizer):
     actions: int = Field(3, ge=1, le=20, description="for agents: maximum edits per round")
     batch: int = Field(12, ge=1, le=256, description="for agents: training examples that judge a round")
     patience: int = Field(3, ge=1, le=100, description="for agents: rounds without success before it ends")
-    tries: int = Field(3, ge=1, le=10, description="maximum answers of the proposer for one edit, until one is usable")
-    max_functions: int = Field(8, ge=1, le=64, description="for agents: maximum number of functions")
-    programs: int = Field(8, ge=1, le=1000, description="for code nodes: programs to sample")
+    attempts: int = Field(
+        3, ge=1, le=10, description="maximum answers of the proposer for one edit, until one is usable"
+    )
+    samples: int = Field(8, ge=1, le=1000, description="for code nodes: programs to sample")
     finalists: int = Field(2, ge=1, le=20, description="for code nodes: programs, best on train, to evaluate on val")
-    shown: int = Field(
+    chars: int = Field(
         6000,
         ge=1000,
         description="characters of functions, failed lists and examples in a prompt, and "
@@ -153,9 +157,9 @@ class Forge(Optimizer):
         given: list[Function] = best.get(address, [])
         functions = list(given)
         tools = set(getattr(node_at(best, address), "tools", ())) - {f["name"] for f in functions}
-        system = prompts.functions_system(self.max_functions, self.imports)
+        system = prompts.functions_system(MOST_FUNCTIONS, self.imports)
         for slot in range(self.actions):
-            task = prompts.functions_task(functions, given, before, failures, slot, self.actions, self.shown)
+            task = prompts.functions_task(functions, given, before, failures, slot, self.actions, self.chars)
             messages = [{"role": "system", "content": system}, {"role": "user", "content": task}]
             action = await self._action(study, messages, functions, tools, replica=step * self.actions + slot)
             if action is None:
@@ -173,10 +177,10 @@ class Forge(Optimizer):
         tools: Collection[str],
         replica: int,
     ) -> Action | None:
-        """A usable edit; None after `tries` unusable answers."""
+        """A usable edit; None after `attempts` unusable answers."""
 
         async def read(text: str) -> Action:
-            action = read_action(text, functions, self.max_functions, self.imports, tools)
+            action = read_action(text, functions, MOST_FUNCTIONS, self.imports, tools)
             if action.kind in ("add", "revise"):
                 await check_example(study, action)
             return action
@@ -187,10 +191,10 @@ class Forge(Optimizer):
         self, study: Study, messages: list[dict[str, str]], read: Callable[[str], Awaitable[T]], replica: int
     ) -> T | None:
         """The result of `read` on an answer. If it raises Refused, the proposer gets the reason and is asked again;
-        None after `tries` answers."""
+        None after `attempts` answers."""
         said: list[tuple[str, str]] = []
-        for _ in range(self.tries):
-            asked = [*messages, *prompts.refused(said, self.tries, self.shown)]
+        for _ in range(self.attempts):
+            asked = [*messages, *prompts.refused(said, self.attempts, self.chars)]
             text = await Proposer(study, self.temperature, max_tokens=1500).ask(asked, replica)
             if text is None:
                 return None
@@ -208,8 +212,8 @@ class Forge(Optimizer):
         own_test = f"{here}.example"
         scored: list[tuple[float, int, Workflow, dict[str, Any] | None]] = []
         seen: set[str] = set()
-        for number in range(self.programs):
-            messages = prompts.program(node, study.best, study.train, study.targets, self.shown, self.imports)
+        for number in range(self.samples):
+            messages = prompts.program(node, study.best, study.train, study.targets, self.chars, self.imports)
             source = await self._program(study, messages, node.function, number)
             if source is None or source in seen:
                 continue

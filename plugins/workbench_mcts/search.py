@@ -46,6 +46,15 @@ _FEW = 8
 _GUIDES = 8
 #: Least number of rounds before convergence.
 _ROUNDS = 4
+#: Soft mixing: parents to choose from, the weight of a difference of one per cent in scores, and the share of uniform
+#: probability (lambda). AFlow (arXiv 2410.10762), the defaults of its code.
+SAMPLE, ALPHA, MIX = 4, 0.2, 0.3
+#: Convergence: candidates in the mean, and standard errors above which a change counts. AFlow's, too.
+TOP, Z = 3, 0.0
+#: With `policy: uct`, a workflow visited N times has up to 2 N**WIDENING children.
+WIDENING = 0.5
+#: Most nodes of a workflow, inner nodes included.
+MOST_NODES = 10
 
 
 @dataclass
@@ -73,10 +82,10 @@ class Convergence:
     """Convergence test of AFlow: the mean of the `top` best scores is unchanged for `patience` rounds, after at least
     four rounds.
 
-    Unchanged means by at most z standard errors of that mean; AFlow's z is 0, as is the default here.
+    Unchanged means by at most z standard errors of that mean.
     """
 
-    def __init__(self, patience: int, top: int, z: float):
+    def __init__(self, patience: int, top: int = TOP, z: float = Z):
         self.patience, self.top, self.z = patience, top, z
         self.means: list[float] = []
         self.errors: list[float] = []
@@ -109,7 +118,7 @@ class Search:
         root.reward = root.state.evaluation.score
         back_up(root.path, "leaf")
         await self.cover(root, initial)
-        ended = Convergence(self.settings.patience, self.settings.top, self.settings.z)
+        ended = Convergence(self.settings.patience)
         for _ in range(self.settings.rounds):
             parent = self.parent(root)
             if parent is None:
@@ -155,9 +164,9 @@ class Search:
         """Choose a parent by the policy, among the nodes that can have a new child; None if there is none."""
         s = self.settings
         if s.policy == "uct":
-            return select(root, lambda node: uct(node, s.exploration), Widening(2.0, s.widening))
-        found = pool(root, s.sample)
-        weights = softmix([n.reward or 0.0 for n in found], mix=s.mix, alpha=s.alpha)
+            return select(root, lambda node: uct(node, s.exploration), Widening(2.0, WIDENING))
+        found = pool(root, SAMPLE)
+        weights = softmix([n.reward or 0.0 for n in found], mix=MIX, alpha=ALPHA)
         return draw(found, weights, self.study.rng)
 
     def spares(self, before: Genome, after: Genome) -> bool:
@@ -216,7 +225,7 @@ class Search:
         if candidate.key in self.seen:
             self.counts.repeated += 1
             return None
-        small = len(list(places(candidate.workflow))) <= self.settings.max_nodes
+        small = len(list(places(candidate.workflow))) <= MOST_NODES
         return candidate if small else None
 
     def from_operators(self, root: Node[State], parent: Node[State]) -> list[Candidate]:
@@ -238,7 +247,7 @@ class Search:
         steps += [(Genome(genome.picks, (*genome.edits, edit)), describe_edit(edit)) for edit in options]
         yield from rng.sample(steps, len(steps))
         others = sorted((n for n in root.walk() if n is not parent), key=lambda n: -(n.reward or 0.0))
-        for other in others[: 2 * self.settings.sample]:
+        for other in others[: 2 * SAMPLE]:
             for _ in range(2):
                 yield self.design.recombined(genome, other.state.candidate.genome)
         for _ in range(self.settings.pool // 2):

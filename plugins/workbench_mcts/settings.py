@@ -18,13 +18,7 @@ class Settings(Optimizer):
 
     rounds: int = Field(40, ge=1, le=10_000, description="maximum evaluations after the initial design")
     policy: Literal["softmix", "uct"] = Field("softmix", description="how a parent is chosen: AFlow's rule, or UCT")
-    sample: int = Field(4, ge=1, le=64, description="softmix: parents to choose from, the start and the best others")
-    alpha: float = Field(0.2, ge=0, le=100, description="softmix: weight of a difference of one per cent in scores")
-    mix: float = Field(0.3, ge=0, le=1, description="softmix: share of uniform probability (lambda)")
     exploration: float = Field(0.5, ge=0, le=100, description="uct: weight of the bound")
-    widening: float = Field(
-        0.5, gt=0, le=1, description="uct: a workflow visited N times has up to 2 N**widening children"
-    )
     surrogate: Kind = Field("gp", description="ranks proposals: gp, trees, random (a control), or none")
     beta: float = Field(1.0, ge=0, le=10, description="weight of the uncertainty in the ranking")
     initial: int = Field(
@@ -45,10 +39,7 @@ class Settings(Optimizer):
     verifiers: list[str] = Field(
         default_factory=list, description="verifiers for the edit `verify`: python:module.name"
     )
-    max_nodes: int = Field(10, ge=1, le=1000, description="maximum nodes of a workflow, inner nodes included")
-    patience: int = Field(12, ge=1, description="rounds with an unchanged mean of the best `top` before it ends")
-    top: int = Field(3, ge=1, le=100, description="number of best candidates in the convergence test")
-    z: float = Field(0.0, ge=0, description="standard errors above which a change of that mean counts; 0: any change")
+    patience: int = Field(12, ge=1, description="rounds with an unchanged mean of the three best before it ends")
     race: bool = Field(True, description="stop candidates early if they are clearly worse than the best so far")
     batch: int = Field(6, ge=0, le=64, description="training rows whose results the proposer sees")
     temperature: float = Field(0.8, ge=0, le=2, description="of the proposer")

@@ -26,6 +26,12 @@ from workbench_memory.learned_retrieval import fit_weights
 Kind = Literal["examples", "cases", "insights", "preferences"]
 Policy = Literal["lexical", "learned", "utility", "recent", "embedding"]
 
+#: Stores evaluated in a trial, and kept between trials.
+POPULATION = 4
+#: Inputs of val that must have seen entries before these are judged.
+LEAST = 4
+#: Most causal statements.
+INSIGHTS = 8
 MARGIN = 0.1  # utilities within this margin below the average may be chance
 
 
@@ -41,7 +47,6 @@ class Memory(Optimizer):
         ["examples", "cases", "insights", "preferences"],
         description="what to build; cases, insights and preferences need a recall node",
     )
-    labelled: bool = Field(True, description="also store labelled training rows")
     policies: list[Policy] = Field(
         ["lexical", "utility", "learned"],
         min_length=1,
@@ -53,7 +58,6 @@ class Memory(Optimizer):
         200, ge=1, le=5000, description="maximum number of entries in a store; those of the highest utility stay"
     )
     trials: int = Field(3, ge=1, le=100, description="trials: passes over train, each followed by stores to try on val")
-    population: int = Field(4, ge=1, le=64, description="stores evaluated in a trial, and kept between trials")
     batch: int = Field(60, ge=1, le=1000, description="training rows in a pass")
     threshold: float = Field(1.0, gt=0, le=1, description="least score of a success")
     quarantine: float = Field(
@@ -63,13 +67,11 @@ class Memory(Optimizer):
         description="corrected p-value below which entries that do harm on val are quarantined and statements "
         "weakened; 0: never",
     )
-    least: int = Field(4, ge=2, le=1000, description="inputs of val that must have seen entries before they are judged")
-    insights: int = Field(8, ge=1, le=50, description="maximum number of causal statements")
     edited: str = Field("", description="field of train with the user's own version of the answer, for preferences")
     edits: int = Field(
         8, ge=1, le=1000, description="maximum number of edits to learn from; each is a call of the proposer"
     )
-    shown: int = Field(6000, ge=500, description="characters of traces in a prompt of the proposer")
+    chars: int = Field(6000, ge=500, description="characters of traces in a prompt of the proposer")
     temperature: float = Field(0.0, ge=0, le=2, description="of the proposer")
 
     def reads_search(self) -> bool:
@@ -115,7 +117,7 @@ class _Search:
             bank.add_given(study.workflow)
             if bank.insights:
                 self.lists[bank.site.address] = [(bank.insights, None)]
-            if s.labelled and "examples" in s.kinds:
+            if "examples" in s.kinds:
                 bank.add_labelled(study)
         if study.best_evaluation is not None:  # already evaluated, so its traces cost nothing
             self._record(await study.evaluate(study.best, traces=True))
@@ -178,12 +180,12 @@ class _Search:
         s = self.settings
         lists = self.lists.setdefault(bank.site.address, [])
         earlier = [([bank.entries[k]["text"] for k in keys], score) for keys, score in lists]
-        against = [bank.entries[key]["text"] for key in bank.contradicted(s.least, s.quarantine)]
+        against = [bank.entries[key]["text"] for key in bank.contradicted(LEAST, s.quarantine)]
         for statement in against:
             bank.doubts.contradict(statement)
-        text = await self._ask(lessons.insights_messages(trial, earlier, s.insights, s.shown, against))
+        text = await self._ask(lessons.insights_messages(trial, earlier, INSIGHTS, s.chars, against))
         now = [bank.entries[k]["text"] for k in bank.insights if bank.entries[k]["source"] != "user"]
-        statements = bank.doubts.settle(lessons.read_insights(text, s.insights) or now)
+        statements = bank.doubts.settle(lessons.read_insights(text, INSIGHTS) or now)
         if statements != now:
             bank.insights = tuple(bank.add("insight", f"trial:{number}", {}, {}, line) for line in statements)
             lists.append((bank.insights, None))
@@ -200,7 +202,7 @@ class _Search:
             if row in self.edits or not edited or draft is None or str(edited) == str(draft):
                 continue
             self.edits.add(row)
-            messages = lessons.preference_messages(context, str(draft), str(edited), s.shown)
+            messages = lessons.preference_messages(context, str(draft), str(edited), s.chars)
             preference = lessons.read_preference(await self._ask(messages))
             if preference:
                 bank.add("preference", f"user:{result.example.id}", context, {}, f"The user prefers: {preference}")
@@ -224,7 +226,7 @@ class _Search:
         """Quarantine harmful entries. Returns whether there were any."""
         s, before = self.settings, sum(len(bank.quarantine) for bank in self.banks)
         for bank in self.banks if s.quarantine else ():
-            bank.isolate(s.least, s.quarantine)
+            bank.isolate(LEAST, s.quarantine)
         return sum(len(bank.quarantine) for bank in self.banks) > before
 
     def _policies(self, bank: Bank) -> list[str]:
@@ -271,7 +273,7 @@ class _Search:
         for kind in ("insight", "case", "preference") if len(kinds) > 1 else ():
             if kind in kinds:
                 yield self._whole(0, k, without=kind)
-        for _ in range(2 * self.settings.population):
+        for _ in range(2 * POPULATION):
             yield self._perturbed()
 
     def _best_k(self) -> int:
@@ -303,11 +305,11 @@ class _Search:
         return tuple(plans)
 
     async def _try(self, stores: Iterator[Store]) -> None:
-        """Evaluate on val up to `population` stores that are new, and keep the best.
+        """Evaluate on val up to `POPULATION` stores that are new, and keep the best.
 
         When entries are quarantined, the remaining store is evaluated next.
         """
-        left = self.settings.population
+        left = POPULATION
         mended: list[Store] = []
         while left and self._entries() and not self._perfect():
             store = mended.pop() if mended else next(stores, None)
@@ -326,7 +328,7 @@ class _Search:
             self._note_lists(store, evaluation.score)
             self.population.append((evaluation.complete, evaluation.score, store))
             self.population.sort(key=lambda p: p[:2], reverse=True)
-            del self.population[self.settings.population :]
+            del self.population[POPULATION:]
             if self._isolate():
                 mended = [self._whole(0, self._best_k())]
 

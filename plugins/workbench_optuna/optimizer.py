@@ -18,6 +18,10 @@ from workbench.study import AskedTrial, Race, Searcher, objective_sign
 _STARTUP_STEPS = 8
 #: Up to so many differences SciPy's test of Wilcoxon tries all signs, where some of them tie.
 _EXACT = 13
+#: Random candidates before the sampler starts to learn: Optuna's ten are too many where a budget pays for thirty.
+STARTUP = 6
+#: The p-value below which a candidate is stopped: the default of Optuna's WilcoxonPruner.
+P_THRESHOLD = 0.1
 #: What a sampler of Optuna needs besides Optuna.
 _NEEDS = {"gp": "torch", "cmaes": "cmaes"}
 
@@ -38,12 +42,10 @@ class Optuna(Optimizer):
         description="maximum number of different candidates, the start included; the budget may end the search earlier",
     )
     sampler: Literal["tpe", "gp", "cmaes", "nsga2", "qmc", "random"] = Field("tpe", description="Optuna's sampler")
-    startup: int = Field(6, ge=1, le=1000, description="random candidates before the sampler starts to learn")
     prune: Literal["wilcoxon", "race", "none"] = Field(
         "wilcoxon",
         description="stop losers early: Optuna's WilcoxonPruner, the same test with a bound on the mean (race), or not",
     )
-    p_threshold: float = Field(0.1, gt=0, lt=1, description="p-value below which the WilcoxonPruner stops a candidate")
     patience: int = Field(
         20,
         ge=1,
@@ -67,7 +69,7 @@ class Optuna(Optimizer):
         single = len(study.objectives) == 1
         searcher = study.searcher(
             sampler=self.sampler,
-            startup=self.startup,
+            startup=STARTUP,
             directions=["maximize" if objective_sign(o) > 0 else "minimize" for o in study.objectives],
             pruner=self._pruner() if single and self.prune == "wilcoxon" else None,
             starts=True,
@@ -120,7 +122,7 @@ class Optuna(Optimizer):
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            return optuna.pruners.WilcoxonPruner(p_threshold=self.p_threshold, n_startup_steps=_STARTUP_STEPS)
+            return optuna.pruners.WilcoxonPruner(p_threshold=P_THRESHOLD, n_startup_steps=_STARTUP_STEPS)
 
     def _share(self, asked: AskedTrial, evaluation: Evaluation, single: bool) -> None:
         if single and self.prune == "wilcoxon":
@@ -147,7 +149,7 @@ class Optuna(Optimizer):
             safe = sum(best) * len(scores) <= sum(scores) * len(best)
             if (differences, safe) not in verdicts:
                 p = sign_test(differences) if len(differences) >= _STARTUP_STEPS else 1.0
-                prunes = asked.trial.should_prune if p is None else lambda: p < self.p_threshold and not safe
+                prunes = asked.trial.should_prune if p is None else lambda: p < P_THRESHOLD and not safe
                 verdicts[differences, safe] = prunes()
             return verdicts[differences, safe]
 

@@ -41,6 +41,10 @@ def _powers(settings: Written) -> Found:
             yield Part("optimizer", made, (*settings.at, "search"))
 
 
+#: Trials before the sampler learns, and before trials are stopped.
+STARTUP = 3
+
+
 class Tune(Optimizer):
     """Runs another optimizer several times, with settings that Optuna chooses, and keeps the best workflow of all."""
 
@@ -58,7 +62,6 @@ class Tune(Optimizer):
         6, ge=1, le=1000, description="runs of the optimizer; each may use an equal share of what is left"
     )
     sampler: Literal["tpe", "random", "qmc"] = Field("tpe", description="Optuna's sampler")
-    startup: int = Field(3, ge=1, description="trials before the sampler learns and trials are stopped")
     prune: bool = Field(True, description="stop trials that have reached less than the median of earlier ones")
 
     @model_validator(mode="after")
@@ -98,8 +101,8 @@ class Tune(Optimizer):
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         trials = optuna.create_study(
             direction="maximize",
-            sampler=make_sampler(self.sampler, study.rng.getrandbits(31), self.startup),
-            pruner=optuna.pruners.MedianPruner(self.startup),
+            sampler=make_sampler(self.sampler, study.rng.getrandbits(31), STARTUP),
+            pruner=optuna.pruners.MedianPruner(STARTUP),
         )
         needed, left = study.worst_calls(study.workflow, study.val), study.remaining("calls")
         count = next((n for n in range(self.trials, 0, -1) if _share(n) * left >= needed), 0)
@@ -119,7 +122,7 @@ class Tune(Optimizer):
             values = {} if number == 0 else {n: suggest_value(trial, n, d) for n, d in self.search.items()}
             made = self._with(values)
             part = study.narrow(val=study.val, workflow=study.workflow, share=share, name=f"trial {number + 1}")
-            watch = _Watch(part, trial, self.prune and number >= self.startup)
+            watch = _Watch(part, trial, self.prune and number >= STARTUP)
             part.progress.on_evaluation = watch
             await part.evaluate(part.workflow)  # paid before: from the journal, so that the trial begins with it
             try:

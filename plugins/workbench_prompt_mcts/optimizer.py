@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Literal
 
 from pydantic import Field
 
@@ -23,13 +22,18 @@ from workbench.kit.prompting import (
     runs_left,
     show_results,
 )
-from workbench.kit.searching import Node, back_up, select, uct
+from workbench.kit.searching import Backup, Node, back_up, select, uct
 from workbench.study import paired_race
 from workbench.workflow import learnable_addresses, node_at, text_at
 from workbench_prompt_mcts import prompts
 
 #: A workflow as scored on the guide rows; its action is the address of the prompt that differs from the parent's.
 State = Node[Evaluation]
+
+#: Down to this depth no branch is closed for a low reward: as in PromptAgent (arXiv 2310.16427).
+MIN_DEPTH = 2
+#: What a path backs up of its rewards. The original's is their sum.
+BACKUP: Backup = "max"
 
 
 class PromptMCTS(Optimizer):
@@ -41,16 +45,12 @@ class PromptMCTS(Optimizer):
 
     powers = {}
 
-    iterations: int = Field(12, ge=1, le=1000, description="rounds of selecting, expanding, simulating, backing up")
+    rounds: int = Field(12, ge=1, le=1000, description="rounds of selecting, expanding, simulating, backing up")
     width: int = Field(2, ge=1, le=16, description="children of a state")
     depth: int = Field(8, ge=1, le=64, description="maximum number of successive rewrites")
-    min_depth: int = Field(2, ge=0, le=64, description="no branch is closed for a low reward down to this depth")
     exploration: float = Field(0.5, ge=0, le=100, description="weight of the bound in UCT; the original's is 2.5")
-    backup: Literal["max", "mean", "sum"] = Field(
-        "max", description="value backed up to the states of a path: max, mean or sum (original) of the rewards"
-    )
     batch: int = Field(10, ge=1, le=256, description="number of train rows for the feedback of a child")
-    guide: int | None = Field(
+    rows: int | None = Field(
         None,
         ge=2,
         le=1024,
@@ -64,7 +64,7 @@ class PromptMCTS(Optimizer):
         description="states evaluated on val, the best on the guide rows; default: what a quarter of the budget"
         " pays for, 1 to 4",
     )
-    shown: int = Field(4000, ge=500, description="characters of examples in a prompt")
+    chars: int = Field(4000, ge=500, description="characters of examples in a prompt")
     temperature: float = Field(0.8, ge=0, le=2, description="of the proposer")
 
     def reads_search(self) -> bool:
@@ -74,7 +74,7 @@ class PromptMCTS(Optimizer):
         addresses = list(learnable_addresses(study.best, "text"))
         settings = self.sized(study)
         rows = study.rng.sample(list(study.train), len(study.train))
-        guide = rows[: min(settings.guide or 0, len(rows) // 2)]
+        guide = rows[: min(settings.rows or 0, len(rows) // 2)]
         if addresses and guide and study.affords(study.best, guide):
             search = _Search(settings, study, addresses, guide, rows[len(guide) :])
             evaluation = await study.evaluate(study.best, guide)
@@ -87,7 +87,7 @@ class PromptMCTS(Optimizer):
     def sized(self, study: Study) -> PromptMCTS:
         """These settings with a number where the budget decides."""
         sizes = {
-            "guide": self.guide or int(min(48, max(8, runs_left(study) / 50))),
+            "rows": self.rows or int(min(48, max(8, runs_left(study) / 50))),
             "finalists": self.finalists or finalists(study),
         }
         return self.model_copy(update=sizes)
@@ -108,11 +108,11 @@ class _Search:
         self.made = 0
 
     async def grow(self, root: State) -> None:
-        for _ in range(self.settings.iterations):
+        for _ in range(self.settings.rounds):
             leaf = select(root, lambda node: uct(node, self.settings.exploration))
             if leaf is None or not self.affords_child(leaf):
                 return
-            back_up((await self.simulated(root, leaf)).path, self.settings.backup)
+            back_up((await self.simulated(root, leaf)).path, BACKUP)
 
     async def simulated(self, root: State, node: State) -> State:
         """The end of a greedy descent from a state: each step expands, and continues from the best child."""
@@ -123,7 +123,7 @@ class _Search:
             if not open_children:
                 return max(node.children, key=lambda c: c.state.score, default=node)
             node = max(open_children, key=lambda c: c.state.score)
-            early = node.depth > self.settings.min_depth and node.state.score > best_before
+            early = node.depth > MIN_DEPTH and node.state.score > best_before
             if early or not self.affords_child(node):
                 return node
 
@@ -139,7 +139,7 @@ class _Search:
         node.closed = len(node.children) == before
 
     def terminal(self, node: State) -> bool:
-        path, least = node.path, self.settings.min_depth
+        path, least = node.path, MIN_DEPTH
         weak = node.depth > least and node.state.score < (path[0].state.score + path[-2].state.score) / 2
         return node.depth >= self.settings.depth or weak or not node.state.complete
 
@@ -156,7 +156,7 @@ class _Search:
         self.made += 1
         step, prompt = node_at(parent.state.workflow, address), texts[address]
         chosen = [r for r in results if (r.score or 0.0) < 1] or list(results)
-        shown = self.settings.shown
+        shown = self.settings.chars
         advice = await self.proposer.ask(prompts.feedback(step, prompt, chosen, shown), self.made)
         tried = [(text_at(s.state.workflow, address), s.state.score) for s in parent.path[:-1]]
         request = rewrite_request(step, prompt, evidence=show_results(chosen, shown), advice=advice or "", tried=tried)
@@ -177,7 +177,7 @@ class _Search:
         final = list(self.study.val) * (self.settings.finalists or 1)
         rows = [*self.guide, *self.lessons[: self.settings.batch], *self.guide[:2], *final]
         return self.study.affords(parent.state.workflow, rows) and room_for(
-            self.study, len(rows), 2 * (1000 + self.settings.shown // 3)
+            self.study, len(rows), 2 * (1000 + self.settings.chars // 3)
         )
 
     async def decide(self, root: State) -> None:

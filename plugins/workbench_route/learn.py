@@ -26,14 +26,12 @@ class Problem:
         candidates: in the order of the file.
         reference: the one that is taken where nothing is known; usually the best.
         rule: see `Router`.
-        tolerance: by how much a candidate may be worse than the reference and still match it.
         unit: of the costs: usd, tokens, calls or characters.
     """
 
     candidates: Sequence[Candidate]
     reference: Candidate
     rule: Rule = "value"
-    tolerance: float = 0.0
     unit: str = "usd"
     dims: int = 2048
     calibration: Calibration = "sigmoid"
@@ -93,7 +91,7 @@ def make_labels(
     if problem.rule == "value":
         return [math.fsum(drawn) / len(drawn) for drawn in own]
     pairs = zip(own, scores[problem.reference], strict=True)
-    return [match_label(drawn, others, problem.tolerance) for drawn, others in pairs]
+    return [match_label(drawn, others) for drawn, others in pairs]
 
 
 def fit_cost(rows: Sequence[Row], model: str) -> CallCost:

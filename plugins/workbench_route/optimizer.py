@@ -37,6 +37,9 @@ from workbench_route.learn import Problem, learn_router
 from workbench_route.outcomes import Row, complete_rows
 from workbench_route.router import Router, Rule
 
+#: Buckets for hashed words: more of them make a larger file.
+DIMS = 2048
+
 
 class LearnRoute(Optimizer):
     """Learns where `route` nodes send their inputs, from the outcomes of all candidates on train.
@@ -63,9 +66,6 @@ class LearnRoute(Optimizer):
     )
     margin: float = Field(0.0, ge=0, le=1, description="score that may be lost on val, with the aim to save")
     ceiling: float | None = Field(None, gt=0, description="most mean cost on val, as a share of the reference's")
-    tolerance: float = Field(
-        0.0, ge=0, le=1, description="by how much an answer may score lower and still match (rule `match`)"
-    )
     cost: Literal["auto", "usd", "tokens", "calls"] = Field(
         "auto", description="what is saved; auto: usd where calls have a price, else tokens"
     )
@@ -84,7 +84,6 @@ class LearnRoute(Optimizer):
     calibration: Calibration = Field(
         "sigmoid", description="how predictions are calibrated; isotonic needs about a thousand rows"
     )
-    dims: int = Field(2048, ge=16, le=65536, description="buckets for hashed words; more of them make a larger file")
 
     @field_validator("lms")
     @classmethod
@@ -198,7 +197,7 @@ class _Learning:
                 f"{site.name}: too few rows were answered by all candidates: {len(train)} of train, {len(val)} of val"
             )
             return None
-        problem = Problem(candidates, site.node.reference, s.rule, s.tolerance, unit, s.dims, s.calibration)
+        problem = Problem(candidates, site.node.reference, s.rule, unit=unit, dims=DIMS, calibration=s.calibration)
         router, table = await asyncio.to_thread(partial(self._fit, problem, train, val, seed))
         point = self._choose(table)
         figures = await asyncio.to_thread(partial(report.compare, problem, table, train, val, point, seed))

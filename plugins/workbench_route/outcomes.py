@@ -92,10 +92,10 @@ def draw_scores(row: Row, candidate: Candidate, pick: Pick) -> list[float]:
     return [drawn[pick(row, candidate.model, subset)].score for subset in subsets]
 
 
-def match_label(scores: Sequence[float], reference: Sequence[float], tolerance: float = 0.0) -> float:
-    """The share of pairs in which a candidate's score is at least the reference's less a tolerance."""
+def match_label(scores: Sequence[float], reference: Sequence[float]) -> float:
+    """The share of pairs in which a candidate's score is at least the reference's."""
     pairs = len(scores) * len(reference)
-    return sum(score >= other - tolerance for score in scores for other in reference) / pairs
+    return sum(score >= other for score in scores for other in reference) / pairs
 
 
 def realised(row: Row, candidate: Candidate, pick: Pick) -> Sample:

@@ -28,7 +28,7 @@ class Layer:
         return bool(self.prompts or self.functions or self.optional)
 
 
-def layers_of(workflow: Workflow, *, tools: bool = True, structure: bool = True) -> dict[str, Layer]:
+def layers_of(workflow: Workflow, *, tools: bool = True) -> dict[str, Layer]:
     """The layers by name, the last to run first."""
     import networkx
 
@@ -42,7 +42,7 @@ def layers_of(workflow: Workflow, *, tools: bool = True, structure: bool = True)
             nodes[name],
             inside(name, "text"),
             [a for a in inside(name, "functions") if workflow.get(a, [])] if tools else [],
-            structure and bool(workflow.nodes[name].get("optional")) and len(nodes) > 1,
+            bool(workflow.nodes[name].get("optional")) and len(nodes) > 1,
         )
         for name in reversed(list(order))
     }
@@ -93,16 +93,15 @@ class Backward:
     replica: int
     scored: frozenset[str] = frozenset()
     tools: bool = True
-    structure: bool = True
     shown: int = 4000
     spared: frozenset[str] = frozenset()
     layers: Mapping[str, Layer] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.layers = layers_of(self.workflow, tools=self.tools, structure=self.structure)
+        self.layers = layers_of(self.workflow, tools=self.tools)
 
     async def loss(self) -> str:
-        off = list(switched_off(self.workflow).values()) if self.structure else []
+        off = list(switched_off(self.workflow).values())
         nodes = [layer.node for layer in reversed(list(self.layers.values()))]
         request = prompts.loss(nodes, off, show_results(self.failed, self.shown))
         return await self.proposer.ask(request, self.replica) or ""

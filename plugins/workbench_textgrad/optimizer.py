@@ -24,6 +24,11 @@ from workbench_textgrad import prompts
 from workbench_textgrad.backward import Backward, layers_of, switched_off
 from workbench_textgrad.prompts import Gradient
 
+#: Worst failures of a batch that the loss is written from.
+WRONG = 8
+#: Score above which a batch is a good one.
+ENOUGH = 0.9
+
 
 class TextGrad(Optimizer):
     """Propagates a textual loss backwards through the graph, and rewrites the prompts of the blamed nodes.
@@ -36,12 +41,9 @@ class TextGrad(Optimizer):
 
     steps: int = Field(20, ge=1, le=1000, description="batches at most")
     batch: int = Field(12, ge=1, le=256, description="training rows per step")
-    wrong: int = Field(8, ge=1, le=64, description="worst failures of a batch shown for the loss")
-    enough: float = Field(0.9, ge=0, le=1, description="score of a good batch, see `streak`")
-    streak: int = Field(3, ge=1, le=100, description="consecutive good batches before it ends")
+    streak: int = Field(3, ge=1, le=100, description="consecutive batches above 0.9 before it ends")
     patience: int = Field(5, ge=1, le=100, description="consecutive steps without a lasting change before it ends")
     tools: bool = Field(True, description="rewrite the descriptions of agents' `functions`, too")
-    structure: bool = Field(True, description="also enable and disable optional nodes")
     edits: list[str] = Field(
         default_factory=list,
         description="structural edits that the proposer may choose, e.g. insert, remove, refine; none: keep the graph",
@@ -52,7 +54,7 @@ class TextGrad(Optimizer):
         le=50,
         description="solutions to evaluate on val; default: as many as a quarter of the budget pays for, 1 to 4",
     )
-    shown: int = Field(4000, ge=500, description="characters of examples in a prompt")
+    chars: int = Field(4000, ge=500, description="characters of examples in a prompt")
     temperature: float = Field(0.8, ge=0, le=2, description="of the proposer")
     guided: bool = Field(
         False, description="spend edits on the nodes that decide failures, found by repeating failed rows"
@@ -105,7 +107,7 @@ class _Descent:
                     self.current = current = old
                     now = before
             idle = idle + 1 if old is None or current is old else 0
-            good = good + 1 if now.score > self.settings.enough else 0
+            good = good + 1 if now.score > ENOUGH else 0
             self.kept.append((current, now.score))
             if good >= self.settings.streak or idle > self.settings.patience:
                 return
@@ -117,7 +119,7 @@ class _Descent:
         """Return True if the budget covers `passes` passes over a batch and then the finalists, proposals included."""
         proposals = 1 + 2 * len(learnable_addresses(workflow, "text")) + bool(self.settings.edits)
         rows = [*list(batch) * passes, *list(self.study.val) * self.finalists]
-        tokens = proposals * (1000 + self.settings.shown // 3)
+        tokens = proposals * (1000 + self.settings.chars // 3)
         return self.study.affords(workflow, [*rows, *list(self.study.val[:1]) * proposals]) and room_for(
             self.study, len(rows), tokens
         )
@@ -130,13 +132,12 @@ class _Descent:
         settings = self.settings
         backward = Backward(
             current,
-            failed[: settings.wrong],
+            failed[:WRONG],
             self.proposer,
             step,
             frozenset(self.study.targets),
             settings.tools,
-            settings.structure,
-            settings.shown,
+            settings.chars,
             spared=await self.spared(current, now),
         )
         loss = await backward.loss()
@@ -150,7 +151,7 @@ class _Descent:
                     values |= await self.rewritten(backward, address, gradient)
                 for address in backward.layers[name].functions:
                     values |= await self.described(backward, address, gradient)
-        base = await self.restructured(backward, loss, gradients, now) if settings.structure else current
+        base = await self.restructured(backward, loss, gradients, now)
         if settings.edits and base is current:
             base = await self.edited_by(loss, current, now, step)
         values = {a: text for a, text in values.items() if _there(a, base, current)}

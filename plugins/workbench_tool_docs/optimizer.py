@@ -44,10 +44,10 @@ class ToolDocs(Optimizer):
         12, ge=1, le=256, description="training rows on which a proposal is compared with the current version"
     )
     write: Literal["both", "descriptions", "wrappers"] = Field("both", description="what may be written")
-    tries: int = Field(
+    attempts: int = Field(
         2, ge=1, le=10, description="answers of the proposer for one proposal, if the first cannot be used"
     )
-    shown: int = Field(4000, ge=500, description="characters of results and examples in a prompt")
+    chars: int = Field(4000, ge=500, description="characters of results and examples in a prompt")
     temperature: float = Field(0.8, ge=0, le=2, description="of the proposer")
 
     def reads_search(self) -> bool:
@@ -116,7 +116,7 @@ class ToolDocs(Optimizer):
             {"role": "system", "content": _TASK},
             {"role": "user", "content": self._request(best, place, tool, seen, before)},
         ]
-        for attempt in range(self.tries):
+        for attempt in range(self.attempts):
             text = await ask.ask(messages, replica=replica * 10 + attempt)
             if text is None:
                 return None
@@ -178,6 +178,6 @@ class ToolDocs(Optimizer):
             f"{short(c['arguments'], 200)} gave {short(c['result'], 500)}, seen as {short(c['shown'], 200)}"
             for c in seen
         ]
-        parts.append("Calls and what the model saw:\n" + ("\n".join(lines)[: self.shown // 2] or "it was never called"))
-        parts.append(f"How tasks ended:\n{show_results(before.results, self.shown // 2)}")
+        parts.append("Calls and what the model saw:\n" + ("\n".join(lines)[: self.chars // 2] or "it was never called"))
+        parts.append(f"How tasks ended:\n{show_results(before.results, self.chars // 2)}")
         return "\n\n".join(parts)

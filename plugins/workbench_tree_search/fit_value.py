@@ -15,6 +15,9 @@ from workbench import Evaluation, Optimizer, Patch, Study, Workflow
 from workbench_tree_search import learned_value as learned
 from workbench_tree_search.node import TreeSearch
 
+#: Factor of states that a search visits on train.
+WIDENING = 4
+
 
 def _searches(workflow: Workflow) -> dict[str, TreeSearch]:
     return {name: node for name, node in workflow.enabled_nodes.items() if isinstance(node, TreeSearch)}
@@ -32,9 +35,7 @@ class FitValue(Optimizer):
 
     rounds: int = Field(2, ge=1, le=20, description="passes over train, each with the value learned so far")
     batch: int = Field(60, ge=1, le=1000, description="training rows in a pass")
-    widen: int = Field(4, ge=1, le=100, description="factor of states that a search visits on train")
     words: int = Field(200, ge=1, le=5000, description="words with a weight, the most frequent ones")
-    penalty: float = Field(1.0, gt=0, le=1000, description="L2 penalty of the weights")
 
     def reads_search(self) -> bool:
         return False
@@ -53,9 +54,7 @@ class FitValue(Optimizer):
             if not rows:
                 break
             _collect(await study.evaluate(explorer, rows, traces=True, replica=number), pairs)
-            fits = {
-                n: learned.fit_weights(list(p.items()), most=self.words, penalty=self.penalty) for n, p in pairs.items()
-            }
+            fits = {n: learned.fit_weights(list(p.items()), most=self.words) for n, p in pairs.items()}
             weights |= {n: w for n, w in fits.items() if w}
             if not weights:
                 continue
@@ -76,7 +75,7 @@ class FitValue(Optimizer):
             values[f"nodes.{name}.value"] = "learned"
             values[f"nodes.{name}.weights"] = dict(known)
             values[f"nodes.{name}.order"] = "best_first" if known else "bfs"
-            values[f"nodes.{name}.evaluations"] = min(1000, self.widen * node.config.evaluations)
+            values[f"nodes.{name}.evaluations"] = min(1000, WIDENING * node.config.evaluations)
         return values
 
     def _affordable(self, study: Study, explorer: Workflow) -> int:

@@ -153,7 +153,7 @@ def write(**changes: Any) -> Path:
         ({"nodes": {"n": {"heir": "x"}}}, "node kind 'heir'"),
         ({"search": {"nodes.sort": {"any_of": {"o": {"silent": "x"}}}}}, "node kind 'silent'"),
         ({"optimize": [{"quiet": {}}]}, "optimizer 'quiet'"),
-        ({"optimize": [{"fgo": {"inner": "quiet"}}]}, "optimizer 'quiet'"),
+        ({"optimize": [{"fgo": {"optimizer": "quiet"}}]}, "optimizer 'quiet'"),
         ({"metric": "quiet"}, "metric 'quiet'"),
         ({"metric": {"quiet": {}}}, "metric 'quiet'"),
         ({"data": "rows.quiet"}, "dataset reader 'quiet'"),

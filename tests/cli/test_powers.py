@@ -145,7 +145,7 @@ SIBLINGS: dict[str, tuple[dict[str, Any], str]] = {
         "evil:1",
     ),
     "nodes of a configuration": ({"configurations": [{"nodes": {"n": EVIL}}]}, "evil"),
-    "optimizer in an optimizer": ({"optimize": [{"fgo": {"inner": {"mcts": {"tools": ["mcp:evil#t"]}}}}]}, "evil"),
+    "optimizer in an optimizer": ({"optimize": [{"fgo": {"optimizer": {"mcts": {"tools": ["mcp:evil#t"]}}}}]}, "evil"),
     "optimizer that is tuned": (
         {"optimize": [{"tune": {"optimizer": "mcts", "search": {"verifiers": [["python:p1.py:f"]]}}}]},
         "p1.py:f",

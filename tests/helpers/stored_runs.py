@@ -88,7 +88,7 @@ _SPECS: dict[str, dict[str, Any]] = {
     "bootstrap": {
         "metric": "exact_match(label)",
         "nodes": {"sort": {"predict": _SORT, "instructions": "Sort it."}},
-        "optimize": [{"bootstrap": {"max_demos": 4, "trials": 6, "draws": 2}}],
+        "optimize": [{"bootstrap": {"max_demos": 4, "trials": 6, "samples": 2}}],
     },
     "tools": {
         "metric": "numeric(answer)",

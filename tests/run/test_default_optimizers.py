@@ -94,7 +94,7 @@ def test_a_search_that_no_optimizer_reads_is_warned_of_wherever_the_file_is_used
     database = tmp_path / "d.db"
     report = optimize(file, database=database, pool=PlantedLM(lambda r: 0.3), options=options, listener=listen)
     assert any(warning in line for line in started) and any(warning in line for line in report.warnings)
-    for searched in ("optuna", "random", "evolve", "mcts", {"fgo": {"inner": "random"}}):
+    for searched in ("optuna", "random", "evolve", "mcts", {"fgo": {"optimizer": "random"}}):
         _, _, task, optimizers = prepare(file, [("optimize", ["bootstrap", searched])])
         assert not any("not searched" in line for line in estimate(task, optimizers)["lines"]), searched
     _, _, task, optimizers = prepare(file, [("optimize", ["fgo"])])

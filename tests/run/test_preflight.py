@@ -259,7 +259,7 @@ def test_a_server_whose_name_begins_like_this_machine_has_no_known_price(model: 
         ({"forge": {"kind": "functions"}}, "an agent or external node"),
         ({"forge": {"kind": "heuristic"}}, "a code node"),
         ("forge", "an agent, external or code node"),
-        ({"fgo": {"inner": "astar"}}, "a node of the kind `astar`"),
+        ({"fgo": {"optimizer": "astar"}}, "a node of the kind `astar`"),
         ({"tune": {"optimizer": "team", "search": {"rows": {"int": [2, 8]}}}}, "a team"),
     ],
     ids=str,

@@ -71,8 +71,8 @@ def test_a_proposer_that_fails_is_told(answer: str | None, tmp_path: Path) -> No
 
 def test_a_flag_reaches_an_optimizer_that_is_named_without_parameters() -> None:
     source = load_yaml("optimize: [random, evolve]\n", "w.yaml")
-    value = apply_overrides(source, [("optimize.1.evolve.children", 3)]).value
-    assert value["optimize"] == ["random", {"evolve": {"children": 3}}]
+    value = apply_overrides(source, [("optimize.1.evolve.trials", 3)]).value
+    assert value["optimize"] == ["random", {"evolve": {"trials": 3}}]
 
 
 def test_a_model_that_refuses_every_request_ends_the_run(tmp_path: Path) -> None:

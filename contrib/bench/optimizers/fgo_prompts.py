@@ -22,7 +22,7 @@ ALL_AT_ONCE = "rewrite, all rows at once"
 UNDIVIDED = "fgo, not divided"
 RUNS: dict[str, Any] = {
     "fgo": "fgo",
-    UNDIVIDED: {"fgo": {"part_size": 1000}},
+    UNDIVIDED: {"fgo": {"size": 1000}},
     ALL_AT_ONCE: {"rewrite": {"batch": None}},
     "the same until the calls end": {"rewrite": {"batch": None, "rounds": 1000, "patience": 1000}},
     "rewrite, 16 rows": "rewrite",

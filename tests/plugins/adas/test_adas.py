@@ -141,7 +141,7 @@ def run(folder: Path, meta: Meta, how: Any = skill, seed: int = 0, calls: int = 
     original = planted.PlantedLM
     planted.PlantedLM = Both  # type: ignore[misc]
     try:
-        options = {"seeds": False, "reviews": 0, "rows": 12, "generations": 3, **settings}
+        options = {"seeds": False, "rows": 12, "rounds": 3, **settings}
         return plant(folder, how, {"adas": options}, calls=calls, seed=seed, rows=(24, 24, 40))[0]
     finally:
         planted.PlantedLM = original  # type: ignore[misc]
@@ -163,7 +163,7 @@ def test_a_broken_agent_is_repaired_and_the_good_one_wins(tmp_path: Path) -> Non
 def test_an_agent_that_is_always_wrong_does_not_enter_the_archive(tmp_path: Path) -> None:
     """Its repairs fail, too: the generation is lost, and is tried again in its place."""
     meta = Meta(SILENT, SILENT, SILENT, GOOD)
-    report = run(tmp_path, meta, generations=1)
+    report = run(tmp_path, meta, rounds=1)
     assert "carefully" in source_of(report)
     assert "all its answers are wrong" in meta.asked[1] or "fails" in meta.asked[1]
     assert not any("zebra" in asked and "Agents so far" in asked for asked in meta.asked)
@@ -171,15 +171,17 @@ def test_an_agent_that_is_always_wrong_does_not_enter_the_archive(tmp_path: Path
 
 def test_a_proposer_that_never_writes_code_ends(tmp_path: Path) -> None:
     meta = Meta("I would rather not.")
-    report = run(tmp_path, meta, generations=2, tries=2)
-    assert not source_of(report) and len(meta.asked) == 2 * 2 * 2  # lost generations, each asked twice
+    report = run(tmp_path, meta, rounds=2, attempts=2)
+    assert (
+        not source_of(report) and len(meta.asked) == 2 * 2 * 3
+    )  # lost generations, each asked, reviewed and asked again
 
 
 @pytest.mark.slow
 def test_a_few_parents_are_shown_however_large_the_archive(tmp_path: Path) -> None:
     agents = [GOOD.replace("carefully", f"way{i}") for i in range(12)]
     meta = Meta(*agents)
-    run(tmp_path, meta, calls=1500, generations=12, show=2, shown=500, rows=8)
+    run(tmp_path, meta, calls=1500, rounds=12, show=2, chars=500, rows=8)
     shown = [len(re.findall(r"^score: ", asked, re.MULTILINE)) for asked in meta.asked]
     assert max(shown) == 2 and len(meta.asked) >= 12
     assert max(map(len, meta.asked)) < 1.5 * len(meta.asked[3])
@@ -193,7 +195,7 @@ def test_the_seeds_alone_are_a_search(tmp_path: Path) -> None:
         return 0.95 if "Thoughts:" in last(request) else 0.4
 
     meta = Meta("never")
-    report = run(tmp_path, meta, second, calls=2500, seeds=True, generations=0)
+    report = run(tmp_path, meta, second, calls=2500, seeds=True, rounds=0)
     assert "Thoughts:" in source_of(report) and not meta.asked and report.gain_shown
 
 

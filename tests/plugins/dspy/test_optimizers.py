@@ -57,13 +57,13 @@ def test_peers_11_asked_in_json_the_same_model_gives_nothing(tmp_path: Path) -> 
 
 
 def test_peers_11_copro_can_be_asked_plainly_too(tmp_path: Path) -> None:
-    copro = plugins().get("optimizers", "dspy_copro")(breadth=2, depth=1, proposer_adapter="plain")
+    copro = plugins().get("optimizers", "dspy_copro")(width=2, depth=1, proposer_adapter="plain")
     run = run_simulated(copro, tmp_path, lm=Plain(), calls=400)
     assert SENTENCE in instructions(run)
 
 
 def test_a_proposal_that_cannot_be_read_ends_the_optimizer_and_not_the_run(tmp_path: Path) -> None:
-    copro = plugins().get("optimizers", "dspy_copro")(breadth=2, depth=1, proposer_adapter="plain")
+    copro = plugins().get("optimizers", "dspy_copro")(width=2, depth=1, proposer_adapter="plain")
     run = run_simulated(copro, tmp_path, lm=SimulatedLM(), calls=400)
     assert run.report.status == "finished"
 
@@ -97,7 +97,7 @@ def test_half_a_proposal_is_none(text: str, cut: bool, kind: str) -> None:
 @pytest.mark.parametrize(
     ("name", "settings"),
     [
-        ("dspy_copro", {"breadth": 2, "depth": 1}),
+        ("dspy_copro", {"width": 2, "depth": 1}),
         ("dspy_simba", {"steps": 1}),
         ("dspy_mipro", {"trials": 2, "candidates": 2}),
         ("dspy_bootstrap", {"candidates": 1}),

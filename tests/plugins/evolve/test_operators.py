@@ -223,7 +223,9 @@ def test_the_best_migrates_though_the_turn_itself_made_no_child(
         return {"once": once}
 
     monkeypatch.setattr(evolve, "list_operators", operators)
-    settings = {"migrate": 2, "islands": 2, "explore": 0.0, "children": 24, "proposals": False}
+    monkeypatch.setattr(evolve, "MIGRATION", 2)
+    monkeypatch.setattr(evolve, "EXPLORATION", 0.0)
+    settings = {"trials": 24, "proposals": False}
     plant(
         tmp_path,
         lambda r: 0.95 if "Good." in str(r.messages) else 0.05,

@@ -65,11 +65,11 @@ def test_a_union_of_demos_keeps_rows_that_share_a_name() -> None:
 
 def test_an_unknown_inner_optimizer_is_refused_with_a_suggestion() -> None:
     with pytest.raises(ValueError, match="Did you mean 'rewrite'"):
-        Fgo(inner="rewrit")
+        Fgo(optimizer="rewrit")
     with pytest.raises(ValueError, match="name one optimizer"):
-        Fgo(inner={"rewrite": {}, "random": {}})
+        Fgo(optimizer={"rewrite": {}, "random": {}})
     with pytest.raises(ValueError, match="width"):
-        Fgo(inner={"rewrite": {"width": 0}})
+        Fgo(optimizer={"rewrite": {"width": 0}})
 
 
 @pytest.mark.slow
@@ -155,7 +155,7 @@ def test_a_merge_that_loses_what_was_learned_is_not_kept(tmp_path: Path, merge: 
                 for i, t in enumerate(("Right.", "Wrong."))
             ]
             fgo_optimizer.Proposer = lambda *a, **k: Lossy(merge)
-            found.append(await Fgo(guard_rows=16)._merge(study, start, group))
+            found.append(await Fgo()._merge(study, start, group))
             return start
 
     try:
@@ -171,6 +171,7 @@ def test_where_calls_are_short_the_one_that_gained_most_goes_on_and_the_loss_is_
 ) -> None:
     lossy, told, found = Lossy("Merged."), list[tuple[Any, ...]](), list[Module]()
     monkeypatch.setattr(fgo_optimizer, "Proposer", lambda *a, **k: lossy)
+    monkeypatch.setattr(fgo_optimizer, "GUARD_ROWS", 40)
 
     class Short(Optimizer):
         """Merges three workflows with fewer calls than comparing them takes."""
@@ -185,7 +186,7 @@ def test_where_calls_are_short_the_one_that_gained_most_goes_on_and_the_loss_is_
             group = [Module(made[i][0], list(study.train[i::3]), made[i][1]) for i in order]
             assert study.remaining() < 4 * 40
             study.progress.on_note = lambda *note: told.append(note)
-            found.append(await Fgo(guard_rows=40)._merge(study, start, group))
+            found.append(await Fgo()._merge(study, start, group))
             return start
 
     plant_with(tmp_path, lambda r: 0.5, Short(), calls=250)
@@ -211,7 +212,7 @@ def test_parts_that_are_not_paid_for_are_told(calls: int, said: list[str], tmp_p
 
         async def optimize(self, study: Study) -> Workflow:
             study.progress.on_note = lambda optimizer, message, figures: told.append(message)
-            await Fgo(part_size=10, inner={"random": {"trials": 1}})._round(study, study.workflow)
+            await Fgo(size=10, optimizer={"random": {"trials": 1}})._round(study, study.workflow)
             return study.workflow
 
     plant_with(tmp_path, lambda r: 0.5, First(), calls=calls)
@@ -234,7 +235,8 @@ def merges(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[Module], Module]]
 
 def test_eight_parts_are_merged_three_at_a_time_in_two_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = merges(monkeypatch)
-    settings = {"part_size": 6, "fan_in": 3, "rounds": 1}
+    monkeypatch.setattr(fgo_optimizer, "FAN_IN", 3)
+    settings = {"size": 6, "rounds": 1}
     found = run_world(WORLDS["rules"], {"fgo": settings}, calls=1200, seed=0)
     assert found.error is None and [len(group) for group, _ in seen] == [3, 3, 2, 3]
     assert seen[3][0] == [made for _, made in seen[:3]], "the second step merges what the first one made"
@@ -255,7 +257,7 @@ def test_one_part_is_the_inner_optimizer_alone(tmp_path: Path, monkeypatch: pyte
         async def optimize(self, study: Study) -> Workflow:
             start, rows = study.workflow, len(study.train)
             study.rng = random.Random(7)
-            found.append(await Fgo(part_size=rows, inner=inner)._round(study, start))
+            found.append(await Fgo(size=rows, optimizer=inner)._round(study, start))
             study.rng = random.Random(7)
             (part,) = split_at_random(study.train, rows, study.rng)
             alone = study.narrow(train=part, val=part, workflow=start, share=0.6)

@@ -76,7 +76,7 @@ def test_dividing_finds_what_all_rows_at_once_hide(tmp_path: Path) -> None:
     """Each group by itself shows its word. Undivided, the same optimizer with the same budget learns none."""
     (tmp_path / "parts").mkdir()
     (tmp_path / "whole").mkdir()
-    divided, asked = search(tmp_path / "parts", divide="type", by="group", part_size=TRAIN // 4)
+    divided, asked = search(tmp_path / "parts", divide="type", by="group", size=TRAIN // 4)
     prompt = str(divided.winner.get("nodes.sort.instructions"))
     assert all(word in prompt for word in WORDS) and divided.best["test"]["score"] == 1.0
     merges = [set(WORDS) & set(re.findall(r"\w+", text)) for text in asked if "Merge them into one instruction" in text]
@@ -84,13 +84,13 @@ def test_dividing_finds_what_all_rows_at_once_hide(tmp_path: Path) -> None:
         "what went into merges comes from different parts, and from merges"
     )
 
-    whole, asked = search(tmp_path / "whole", part_size=1000)
+    whole, asked = search(tmp_path / "whole", size=1000)
     assert whole.best["val"] == whole.baseline["val"] == 0.0 and not whole.gain_shown
     assert not any("Merge them" in text for text in asked)
 
 
 def test_a_proposer_sees_the_rows_of_one_part_alone_and_the_parts_are_all_of_train(tmp_path: Path) -> None:
-    _, asked = search(tmp_path, part_size=8)
+    _, asked = search(tmp_path, size=8)
     shown = seen(asked)
     parts = set(shown)
     assert len(parts) == TRAIN // 8 and all(len(rows) == 8 for rows in parts)

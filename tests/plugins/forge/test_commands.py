@@ -50,7 +50,7 @@ def test_a_forged_function_is_exported_with_its_test_which_can_be_run(tmp_path: 
 
 @pytest.mark.slow
 def test_a_forged_program_gets_a_solved_training_row_as_its_test(tmp_path: Path) -> None:
-    report, _ = run(tmp_path, CODE, lambda r: RIGHT, {"forge": {"programs": 1}})
+    report, _ = run(tmp_path, CODE, lambda r: RIGHT, {"forge": {"samples": 1}})
     example = report.winner.get("nodes.count.example")
     train = [json.loads(line) for line in (tmp_path / "train.jsonl").read_text().splitlines()]
     assert {"text": example["arguments"]["text"], "answer": example["result"]} in train
@@ -182,8 +182,8 @@ def test_two_functions_of_one_name_are_served_under_their_nodes_names(library: P
 def test_a_new_program_does_not_inherit_the_old_ones_test(tmp_path: Path) -> None:
     stale = {"arguments": {"text": "zzz"}, "result": 0}
     nodes = {"count": {**CODE["count"], "example": stale}}
-    report, _ = run(tmp_path, nodes, lambda r: RIGHT, {"forge": {"programs": 1}})
+    report, _ = run(tmp_path, nodes, lambda r: RIGHT, {"forge": {"samples": 1}})
     assert report.winner.get("nodes.count.example") not in (None, stale)
     (tmp_path / "none").mkdir()
-    unchanged, _ = run(tmp_path / "none", nodes, lambda r: "no", {"forge": {"programs": 1, "tries": 1}})
+    unchanged, _ = run(tmp_path / "none", nodes, lambda r: "no", {"forge": {"samples": 1, "attempts": 1}})
     assert unchanged.winner.get("nodes.count.example") == stale

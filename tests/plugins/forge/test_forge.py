@@ -100,7 +100,7 @@ def test_the_best_program_on_train_is_found_and_kept_as_source(tmp_path: Path) -
         assert "Python function `rule(text)`" in text_of(request)
         return say(request)
 
-    report, script = run(tmp_path, CODE, counted, {"forge": {"programs": 4, "tries": 2}})
+    report, script = run(tmp_path, CODE, counted, {"forge": {"samples": 4, "attempts": 2}})
     assert report.winner.get("nodes.count.source").strip() == RIGHT
     assert report.best["test"]["score"] == 1.0 and report.gain_shown
     assert report.as_dict()["sandbox"]["level"] in ("strong", "kernel")
@@ -114,7 +114,7 @@ def test_the_best_program_on_train_is_found_and_kept_as_source(tmp_path: Path) -
 def test_a_program_whose_helper_stands_last_is_called_by_its_name(function: dict[str, str], tmp_path: Path) -> None:
     source = "def rule(text):\n    return sum(map(vowel, text))\n\ndef vowel(c):\n    return c in 'aeiou'"
     nodes = {"count": {**CODE["count"], **function}}
-    report, _ = run(tmp_path, nodes, lambda r: source, {"forge": {"programs": 1}})
+    report, _ = run(tmp_path, nodes, lambda r: source, {"forge": {"samples": 1}})
     assert report.winner.get("nodes.count.source") == source and report.winner.get("nodes.count.function") == "rule"
     assert report.best["test"]["score"] == 1.0
 
@@ -133,12 +133,12 @@ def test_a_sandbox_that_breaks_ends_the_run_and_not_just_a_program(
         return RIGHT
 
     with pytest.raises(SandboxError, match="is gone"):
-        run(tmp_path, CODE, say, {"forge": {"programs": 1}})
+        run(tmp_path, CODE, say, {"forge": {"samples": 1}})
 
 
 @pytest.mark.slow
 def test_test_rows_are_never_shown_to_the_proposer(tmp_path: Path) -> None:
-    _report, script = run(tmp_path, CODE, lambda r: RIGHT, {"forge": {"programs": 2}})
+    _report, script = run(tmp_path, CODE, lambda r: RIGHT, {"forge": {"samples": 2}})
     for split in ("val", "test"):
         for line in (tmp_path / f"{split}.jsonl").read_text().splitlines():
             row = json.dumps(json.loads(line))
@@ -156,7 +156,7 @@ def test_programs_that_do_harm_change_nothing(tmp_path: Path) -> None:
         ]
     )
     nodes = {"count": {"code": "text -> answer: int", "source": WRONG, "timeout": 0.1}}
-    report, _ = run(tmp_path, nodes, lambda r: next(answers, "nothing"), {"forge": {"programs": 4, "tries": 1}})
+    report, _ = run(tmp_path, nodes, lambda r: next(answers, "nothing"), {"forge": {"samples": 4, "attempts": 1}})
     assert report.winner.get("nodes.count.source") == WRONG and not report.gain_shown
 
 
@@ -266,7 +266,7 @@ def test_it_does_better_than_random_search_with_as_many_calls(tmp_path: Path) ->
 def test_a_function_whose_own_example_fails_costs_no_call_of_the_task(tmp_path: Path) -> None:
     lie = function("vowels", "return 1", 2)
     report, script = run(
-        tmp_path, AGENT, proposing([lie] * 20), {"forge": {"steps": 2, "actions": 1, "tries": 3, "patience": 2}}
+        tmp_path, AGENT, proposing([lie] * 20), {"forge": {"steps": 2, "actions": 1, "attempts": 3, "patience": 2}}
     )
     told = [r for r in script.requests if "That cannot be used: the example gave 1" in text_of(r)]
     assert told and not report.winner.get("nodes.solve.functions", [])
@@ -275,7 +275,7 @@ def test_a_function_whose_own_example_fails_costs_no_call_of_the_task(tmp_path: 
 
 
 def test_an_edit_is_tried_exactly_so_often_and_terminate_ends_the_round(tmp_path: Path) -> None:
-    _, script = run(tmp_path, AGENT, proposing(["nonsense"] * 3), {"forge": {"steps": 1, "actions": 3, "tries": 3}})
+    _, script = run(tmp_path, AGENT, proposing(["nonsense"] * 3), {"forge": {"steps": 1, "actions": 3, "attempts": 3}})
     asked = [r for r in script.requests if "You improve" in text_of(r)]
     assert len(asked) == 3 + 1, "three tries for the first edit, then terminate ends the round"
 
@@ -366,7 +366,9 @@ def test_what_may_be_imported_can_be_changed_and_the_proposer_is_told(tmp_path: 
     source = "def rule(text):\n    import sys\n    return sum(c in 'aeiou' for c in text)"
     for allowed, kept in ((["sys"], True), (["math"], False)):
         (folder := tmp_path / allowed[0]).mkdir()
-        report, script = run(folder, CODE, lambda r: source, {"forge": {"programs": 1, "tries": 2, "imports": allowed}})
+        report, script = run(
+            folder, CODE, lambda r: source, {"forge": {"samples": 1, "attempts": 2, "imports": allowed}}
+        )
         assert (report.winner.get("nodes.count.source") == source) is kept
         assert f"It may import {allowed[0]};" in text_of(script.requests[0])
         assert ("'sys' may not be imported; these may: math" in text_of(script.requests[-1])) is not kept
@@ -388,7 +390,7 @@ def test_kind_says_which_nodes_are_forged(kind: str, functions: bool, programs: 
             return '{"action": "terminate"}'
         return agent(request)
 
-    run(tmp_path, BOTH, say, {"forge": {"kind": kind, "steps": 1, "programs": 1, "tries": 1}})
+    run(tmp_path, BOTH, say, {"forge": {"kind": kind, "steps": 1, "samples": 1, "attempts": 1}})
     assert ("functions" in asked, "programs" in asked) == (functions, programs)
 
 

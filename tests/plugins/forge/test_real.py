@@ -133,7 +133,7 @@ def check_programs(
         node,
         splits,
         lambda r: f"```python\n{next(left)}\n```",
-        {"programs": len(pool), "finalists": 3, "tries": 1},
+        {"samples": len(pool), "finalists": 3, "attempts": 1},
         metric,
     )
     seconds = time.monotonic() - begun
@@ -315,7 +315,7 @@ def test_labels_never_enter_the_sandbox(tmp_path: Path, monkeypatch: pytest.Monk
     splits = {"train": made_rows(1, 8), "val": made_rows(2, 8), "test": made_rows(3, 8)}
     labels = [r["answer"] for rows in splits.values() for r in rows]
     node = {"code": "text, factor: int -> answer", "source": "def solve(text, factor):\n    return text\n"}
-    report, _ = forge(tmp_path, node, splits, lambda r: next(answers), {"programs": 2})
+    report, _ = forge(tmp_path, node, splits, lambda r: next(answers), {"samples": 2})
     assert report.winner.get("nodes.solve.source").strip() == MADE.strip()
     assert sent and all(set(s["arguments"]) == {"text", "factor"} for s in sent)
     assert not any(label in json.dumps(s) for s in sent for label in labels)
@@ -392,7 +392,7 @@ def check_functions(
         {"agent": "question -> answer: float", "instructions": "Solve it.", "max_steps": 3},
         splits,
         reading_agent(plans, pool),
-        {"steps": 3, "actions": 20, "tries": 1, "batch": 5, "patience": 3},
+        {"steps": 3, "actions": 20, "attempts": 1, "batch": 5, "patience": 3},
         "numeric(answer)",
     )
     functions = report.winner.get("nodes.solve.functions")

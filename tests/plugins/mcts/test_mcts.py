@@ -22,6 +22,7 @@ from workbench.store import Store
 from workbench_bench import topology
 from workbench_bench.run_world import run_world
 from workbench_bench.worlds import WORLDS
+from workbench_mcts import search
 
 
 def test_objects_are_found_in_any_words() -> None:
@@ -122,7 +123,9 @@ def test_edits_alone_find_the_structure_that_pays(tmp_path: Path) -> None:
         assert len({r["candidate"] for r in rows}) == len(rows) == 1 + found["evaluated"]
 
 
-def test_broken_proposals_cost_no_evaluation_and_become_experience(tmp_path: Path) -> None:
+def test_broken_proposals_cost_no_evaluation_and_become_experience(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of eight answers four are no workflow; each round asks twice at most before operators have to do."""
     insert = '{"edit": "insert", "node": "nodes.sort", "field": "plan", "instructions": "Write a plan."}'
     said = [
@@ -135,9 +138,8 @@ def test_broken_proposals_cost_no_evaluation_and_become_experience(tmp_path: Pat
         '{"edit": "rewire", "node": "nodes.sort", "field": "label"}',
         '{"edit": "reason", "node": "nodes.sort"}',
     ]
-    report, script = solve(
-        tmp_path, {"rounds": 4, "proposals": "lm", "surrogate": "none", "sample": 1}, said=said, seed=1
-    )
+    monkeypatch.setattr(search, "SAMPLE", 1)
+    report, script = solve(tmp_path, {"rounds": 4, "proposals": "lm", "surrogate": "none"}, said=said, seed=1)
     texts, rows, found = asked(script), evaluations(tmp_path), told(tmp_path)
     assert len(texts) == 8 and found["broken"] >= 4
     assert len(rows) == 1 + found["evaluated"] == 5, "four rounds, four sound candidates"
@@ -148,14 +150,15 @@ def test_broken_proposals_cost_no_evaluation_and_become_experience(tmp_path: Pat
     assert "plan" in str(report.winner.nodes)
 
 
-def test_a_proposer_brings_in_nothing_that_is_not_on_the_menu(tmp_path: Path) -> None:
+def test_a_proposer_brings_in_nothing_that_is_not_on_the_menu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """To load a verifier is to run its module: what a model names is refused before that."""
     tmp_path.joinpath("evil.py").write_text(
         "from pathlib import Path\nPath(__file__).with_name('ran').touch()\ndef check(label): return 1.0\n"
     )
     evil = '{"edit": "verify", "node": "nodes.sort", "verifier": "python:evil.py:check"}'
     said = [evil, '{"edit": ["insert"], "node": ["nodes.sort"]}', '{"edit": "reason", "node": "nodes.sort"}']
-    settings = {"rounds": 2, "proposals": "lm", "surrogate": "none", "sample": 1, "tools": ["python:math.sqrt"]}
+    monkeypatch.setattr(search, "SAMPLE", 1)
+    settings = {"rounds": 2, "proposals": "lm", "surrogate": "none", "tools": ["python:math.sqrt"]}
     _, script = solve(tmp_path, settings, said=said)
     assert not tmp_path.joinpath("ran").exists() and told(tmp_path)["evaluated"] == 2
     texts = asked(script)

@@ -9,17 +9,18 @@ from typing import Any
 import pytest
 
 from workbench.kit.searching import Node
+from workbench_mcts import search
 from workbench_mcts.optimizer import MCTS
 from workbench_mcts.search import Search, State
 
 
 def chosen(root: Node[Any], seed: int, **settings: Any) -> Any:
     """The action of the parent that a round would take in this tree."""
-    search = object.__new__(Search)
-    search.settings = MCTS.model_validate(settings)
+    made = object.__new__(Search)
+    made.settings = MCTS.model_validate(settings)
     study: Any = SimpleNamespace(rng=random.Random(seed))
-    search.study = study
-    parent: Node[State] | None = search.parent(root)
+    made.study = study
+    parent: Node[State] | None = made.parent(root)
     return None if parent is None else parent.action
 
 
@@ -34,17 +35,21 @@ def tree() -> Node[Any]:
 
 
 @pytest.mark.parametrize(("exploration", "expected"), [(0.0, "often"), (0.5, "once")])
-def test_uct_takes_the_highest_bound_whatever_is_drawn(exploration: float, expected: str) -> None:
+def test_uct_takes_the_highest_bound_whatever_is_drawn(
+    exploration: float, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Soft mixing draws: in twenty draws it takes more than one of them, and the start, too."""
-    settings = {"exploration": exploration, "widening": 0.01}
+    monkeypatch.setattr(search, "WIDENING", 0.01)
+    settings = {"exploration": exploration}
     assert {chosen(tree(), s, policy="uct", **settings) for s in range(20)} == {expected}
     assert len({chosen(tree(), s, policy="softmix", **settings) for s in range(20)}) > 1
 
 
 @pytest.mark.parametrize(("widening", "expected"), [(0.01, "once"), (0.5, "start")])
-def test_uct_widens_what_was_visited(widening: float, expected: str) -> None:
+def test_uct_widens_what_was_visited(widening: float, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten visits leave the start room for 2 x 10 ** 0.5 = 6 children, or for two where it hardly widens."""
-    assert chosen(tree(), 0, policy="uct", exploration=0.5, widening=widening) == expected
+    monkeypatch.setattr(search, "WIDENING", widening)
+    assert chosen(tree(), 0, policy="uct", exploration=0.5) == expected
 
 
 def test_uct_ends_where_all_is_closed() -> None:

@@ -22,6 +22,7 @@ from tests.helpers.planted import topic
 from workbench.lm import Request
 from workbench.study import Result
 from workbench.task import Example
+from workbench_memory import optimizer as memory
 from workbench_memory.entry_log import Bank, Site
 from workbench_memory.prompts import read_insights, read_preference
 
@@ -68,7 +69,7 @@ def test_failures_are_remembered_as_cases_where_nothing_says_how_it_goes_right(t
         tmp_path,
         plain_rows(0),
         World(warned),
-        {"memory": {"kinds": ["cases"], "labelled": False, "k": 4}},
+        {"memory": {"kinds": ["cases"], "k": 4}},
         nodes=RECALL,
         calls=900,
     )
@@ -80,7 +81,7 @@ def test_failures_are_remembered_as_cases_where_nothing_says_how_it_goes_right(t
         tmp_path / "none",
         plain_rows(0),
         World(warned),
-        {"memory": {"kinds": ["examples"], "labelled": False}},
+        {"memory": {"kinds": ["examples"]}},
         nodes=RECALL,
         calls=900,
     )
@@ -117,7 +118,10 @@ def knows_rule(request: Request) -> float:
     return 0.9 if RULE in str(request.messages[-1]["content"]) else 0.3
 
 
-def test_insights_are_rewritten_after_each_trial_and_kept_if_they_pay(tmp_path: Path) -> None:
+def test_insights_are_rewritten_after_each_trial_and_kept_if_they_pay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "INSIGHTS", 3)
     asked: list[str] = []
 
     def propose(request: Request) -> str:
@@ -129,7 +133,7 @@ def test_insights_are_rewritten_after_each_trial_and_kept_if_they_pay(tmp_path: 
         tmp_path,
         plain_rows(0),
         World(knows_rule, propose),
-        {"memory": {"kinds": ["insights"], "insights": 3}},
+        {"memory": {"kinds": ["insights"]}},
         nodes=RECALL,
         calls=1200,
     )

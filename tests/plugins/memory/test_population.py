@@ -15,6 +15,7 @@ from tests.helpers.memory_worlds import LABEL, RECALL
 from tests.helpers.planted import lower_bound
 from tests.helpers.scripted import make_workflow
 
+from workbench_memory import optimizer as memory
 from workbench_memory.entry_log import Bank, find_sites
 from workbench_memory.optimizer import Memory, Plan, Store, _Search
 
@@ -99,7 +100,8 @@ class Scored:
 
 
 def test_the_population_keeps_the_best_stores_each_tried_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = search(tmp_path, population=3, quarantine=0.0)
+    monkeypatch.setattr(memory, "POPULATION", 3)
+    found = search(tmp_path, quarantine=0.0)
     every = keys(found)
     scored = Scored(len, complete=lambda held: len(held) != 9)
     scored.over(found, monkeypatch)
@@ -115,7 +117,7 @@ def test_the_population_keeps_the_best_stores_each_tried_once(tmp_path: Path, mo
 
 
 def test_a_generation_is_what_is_known_then_copies_of_the_best(tmp_path: Path) -> None:
-    found = search(tmp_path, population=4)
+    found = search(tmp_path)
     every = keys(found)
     found.population = [(True, 0.8, (Plan(tuple(every[:2]), "utility", 3),))]
     stores = [store[0] for store in found._generation()]

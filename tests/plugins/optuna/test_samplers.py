@@ -69,7 +69,7 @@ def test_every_sampler_gives_a_front_of_several_objectives(sampler: str, objecti
     def by_demos(request: Request) -> float:
         return 0.25 + 0.09 * min(len(demos_of(request)), 8)
 
-    settings: dict[str, Any] = {"sampler": sampler, "trials": 12, "startup": 4, "dashboard": False}
+    settings: dict[str, Any] = {"sampler": sampler, "trials": 12, "dashboard": False}
     report, _ = plant(
         tmp_path, by_demos, {"optuna": settings}, calls=600, objectives=objectives, pick="cheapest", rows=(24, 24, 24)
     )

@@ -17,6 +17,7 @@ from workbench.run import Options, optimize
 from workbench.store import Store
 from workbench_bench.run_world import run_world
 from workbench_bench.worlds import WORLDS
+from workbench_prompt_mcts import optimizer as prompt_mcts
 
 # The search. Reward = share of the planted words that the instruction holds; the feedback names what is missing.
 
@@ -78,7 +79,7 @@ def test_prompts_are_taken_in_turns_and_a_judge_that_is_not_asked_is_left_alone(
         "team": team,
         "again": {"predict": f"text, label -> label: Literal{list(LABELS)}", "instructions": "Twice."},
     }
-    _, script = search(tmp_path, iterations=1, depth=1, width=4, batch=4, guide=4, nodes=nodes)
+    _, script = search(tmp_path, rounds=1, depth=1, width=4, batch=4, rows=4, nodes=nodes)
     asked = [str(r.messages[-1]["content"]) for r in script.requests]
     steps = [re.findall(r"The step '(\w+)'", a)[0] for a in asked if "You improve the instruction" in a]
     assert steps == ["of", "again", "of", "again"]
@@ -89,7 +90,7 @@ def said(script: Script, words: str) -> int:
 
 
 def test_the_planted_words_are_found_one_below_the_other(tmp_path: Path) -> None:
-    report, script = search(tmp_path, iterations=4, guide=16, batch=8)
+    report, script = search(tmp_path, rounds=4, rows=16, batch=8)
     prompt = report.winner.get("nodes.sort.instructions")
     assert all(word in prompt for word in WORDS) and report.best["test"]["score"] == 1.0
     assert said(script, "Tried before:"), "a rewrite sees the earlier prompts of its path"
@@ -98,7 +99,7 @@ def test_the_planted_words_are_found_one_below_the_other(tmp_path: Path) -> None
 
 def test_an_expansion_costs_what_the_readme_says(tmp_path: Path) -> None:
     """Root 8 + 16, then 2 children at batch 5 + guide 8 + 2 calls; a finalist on val and the proof."""
-    _, script = search(tmp_path, iterations=1, width=2, depth=1, guide=8, batch=5, finalists=1)
+    _, script = search(tmp_path, rounds=1, width=2, depth=1, rows=8, batch=5, finalists=1)
     assert said(script, "You improve the instruction") == said(script, "You write the instruction") == 2
     task = len(script.requests) - 4
     assert task <= (16 + 8) + 2 * (5 + 8) + 16 + 2 * 16
@@ -109,11 +110,11 @@ def test_where_all_is_right_it_asks_what_must_be_kept(tmp_path: Path) -> None:
         question = str(request.messages[-1]["content"])
         return question.split("-thing")[0][-1] if question.endswith("label:") else "keep it"
 
-    _, script = search(tmp_path, right, iterations=1, depth=1)
+    _, script = search(tmp_path, right, rounds=1, depth=1)
     assert said(script, "All of these are right") and not said(script, "For each of these failures")
 
 
-def test_a_weak_child_below_the_least_depth_is_not_expanded(tmp_path: Path) -> None:
+def test_a_weak_child_below_the_least_depth_is_not_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def worse(request: Request) -> str:
         """The first prompt is right on half of the rows, a rewrite on a quarter."""
         text, question = str(request.messages[0]["content"]), str(request.messages[-1]["content"])
@@ -123,7 +124,8 @@ def test_a_weak_child_below_the_least_depth_is_not_expanded(tmp_path: Path) -> N
             return "advice"
         return question.split("-thing")[0][-1] if text.startswith("Label.") and " wants a" in question else "d"
 
-    report, script = search(tmp_path, worse, iterations=1, width=1, min_depth=0, guide=8)
+    monkeypatch.setattr(prompt_mcts, "MIN_DEPTH", 0)
+    report, script = search(tmp_path, worse, rounds=1, width=1, rows=8)
     assert said(script, "between <prompt>") == 1, "the branch ends at its first child"
     assert report.winner.get("nodes.sort.instructions") == "Label."
 
@@ -141,7 +143,7 @@ def test_search_never_looks_at_val_and_val_alone_makes_the_winner(tmp_path: Path
         known = "train" in question if "by heart" in text else "wants a" in question
         return right if known else LABELS[(LABELS.index(right) + 1) % 4]
 
-    report, script = search(tmp_path, overfit, iterations=2)
+    report, script = search(tmp_path, overfit, rounds=2)
     assert report.winner.get("nodes.sort.instructions") == "Label."
     shown = [r for r in script.requests if not str(r.messages[-1]["content"]).endswith("label:")]
     assert shown and not any("val " in str(r.messages[-1]["content"]) for r in shown)
@@ -161,9 +163,7 @@ def test_under_a_ceiling_of_tokens_too_the_best_has_its_turn_on_val(
         labels = str(request.messages[-1]["content"]).endswith("label:")
         return Response(play(request), "stop", (answer if labels else proposal) - 1, 1, 0.0)
 
-    report, script = search(
-        tmp_path, long, iterations=100, guide=4, finalists=1, concurrency=2, budget={"tokens": tokens}
-    )
+    report, script = search(tmp_path, long, rounds=100, rows=4, finalists=1, concurrency=2, budget={"tokens": tokens})
     assert said(script, "You improve the instruction") > 4 and report.status == "finished"
     assert report.winner.get("nodes.sort.instructions") != "Label."
 

@@ -17,6 +17,7 @@ from workbench.task import Example
 from workbench.testing import optimizer_checks
 from workbench.testing.simulated import Killed
 from workbench.workflow import CallRecord, Span, Trace
+from workbench_route import optimizer as route
 from workbench_route.gather import Collector, find_sites, probe_patch, read_recorded, recorded_path, wrap_nodes
 from workbench_route.optimizer import LearnRoute
 
@@ -28,6 +29,12 @@ ROUTE = {
         "large": {"predict": SIGNATURE, "instructions": "Label it.", "lm": "openai/large"},
     }
 }
+
+
+@pytest.fixture(autouse=True)
+def few_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows and words are few."""
+    monkeypatch.setattr(route, "DIMS", 256)
 
 
 class PricedLM:
@@ -152,16 +159,14 @@ def test_killed_and_resumed_it_learns_the_same(saved: Any, tmp_path: Path) -> No
 @pytest.mark.slow
 def test_where_the_text_says_nothing_no_gain_is_claimed(tmp_path: Path) -> None:
     """Both models are alike, so that the cheap one alone is the best; no router may look better on the sealed rows."""
-    report, _ = run(
-        tmp_path, {"route": {"dims": 256, "aim": "score"}}, Pool(blind=True), objectives=["score"], pick="score"
-    )
+    report, _ = run(tmp_path, {"route": {"aim": "score"}}, Pool(blind=True), objectives=["score"], pick="score")
     assert not report.gain_shown
 
 
 @pytest.mark.slow
 def test_steps_of_a_workflow_without_a_route_are_wrapped(tmp_path: Path) -> None:
     nodes = {"sort": {"predict": SIGNATURE, "instructions": "Label it."}}
-    report, _ = run(tmp_path, {"route": {"lms": ["openai/small"], "dims": 256}}, nodes=nodes)
+    report, _ = run(tmp_path, {"route": {"lms": ["openai/small"]}}, nodes=nodes)
     tree = report.winner.nodes["sort"]
     assert tree["kind"] == "route" and set(tree["candidates"]) == {"small", "own"} and tree["learned"]
 
@@ -207,7 +212,7 @@ def test_routes_inside_other_nodes_are_learned_each_at_its_address(tmp_path: Pat
     """One stands in an ensemble, which runs it twice for each row, and one at the top."""
     (tmp_path / "score.py").write_text(BOTH, encoding="utf-8")
     nodes = {"vote": {"ensemble": OTHER, "samples": 2}, "sort": ROUTE}
-    report, told = run(tmp_path, {"route": {"dims": 256}}, nodes=nodes, calls=1500, metric="python:score.py:both")
+    report, told = run(tmp_path, "route", nodes=nodes, calls=1500, metric="python:score.py:both")
     tree, sites = report.winner.nodes, {site.name: site.node for site in find_sites(report.winner)}
     assert tree["vote"]["of"]["learned"] and tree["sort"]["learned"] and list(sites) == ["vote.of", "sort"]
     for node in sites.values():
@@ -278,7 +283,7 @@ def test_recorded_outcomes_take_no_call_on_train(tmp_path: Path) -> None:
         lines.append(json.dumps({"inputs": {"text": f"{'hard' if hard else 'plain'} {i}"}, "samples": samples}))
     tmp_path.mkdir(exist_ok=True)
     (tmp_path / "seen.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    optimizer = {"route": {"recorded": {"sort": "seen.jsonl"}, "dims": 256}}
+    optimizer = {"route": {"recorded": {"sort": "seen.jsonl"}}}
     report, _ = run(tmp_path, optimizer)
     assert report.winner.enabled_nodes["sort"].router is not None and report.spent["calls"] <= 2 * 32 + 2 * 60
 
@@ -351,7 +356,7 @@ def test_several_answers_are_drawn_once_each(tmp_path: Path) -> None:
     node = {**ROUTE, "samples": {"small": [1, 2]}}
     node["route"] = {**ROUTE["route"], "small": {**ROUTE["route"]["small"], "decoding": {"temperature": 1.0}}}
     pool = Pool()
-    report, _ = run(tmp_path, {"route": {"dims": 128, "margin": 0.5}}, pool, nodes={"sort": node}, calls=900)
+    report, _ = run(tmp_path, {"route": {"margin": 0.5}}, pool, nodes={"sort": node}, calls=900)
     assert report.status == "finished" and report.spent["calls"] <= 3 * (48 + 32) + 3 * 60
 
 
@@ -369,4 +374,4 @@ def test_a_vector_of_the_input_is_read_as_well(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("check", optimizer_checks(), ids=lambda check: check.__name__)
 def test_with_steps_to_wrap_it_keeps_the_contract_of_an_optimizer(check: Any) -> None:
-    check(LearnRoute(lms=["openai/other"], dims=64))
+    check(LearnRoute(lms=["openai/other"]))

@@ -40,12 +40,10 @@ def at_random(row: Row, model: str, positions: Sequence[int]) -> int:
     return random.Random(f"{row.id}{list(positions)}").choice(list(positions))
 
 
-@given(SCORES, SCORES, st.sampled_from([0.0, 0.25, 0.5]))
-def test_a_match_is_the_share_of_pairs_that_are_no_worse(
-    own: list[float], other: list[float], tolerance: float
-) -> None:
-    counted = [a >= b - tolerance for a, b in itertools.product(own, other)]
-    assert match_label(own, other, tolerance) == sum(counted) / len(counted)
+@given(SCORES, SCORES)
+def test_a_match_is_the_share_of_pairs_that_are_no_worse(own: list[float], other: list[float]) -> None:
+    counted = [a >= b for a, b in itertools.product(own, other)]
+    assert match_label(own, other) == sum(counted) / len(counted)
 
 
 @given(SCORES, st.integers(1, 5))
@@ -73,7 +71,6 @@ def test_labels_of_both_rules() -> None:
     row = row_of({"small": [1.0, 0.0], "large": [1.0]})
     scores = {c: [draw_scores(row, c, first_answer)] for c in (SMALL, LARGE)}
     assert make_labels(Problem([SMALL, LARGE], LARGE, "match"), scores, SMALL) == [0.5]
-    assert make_labels(Problem([SMALL, LARGE], LARGE, "match", tolerance=1.0), scores, SMALL) == [1.0]
     assert make_labels(Problem([SMALL, LARGE], LARGE, "value"), scores, SMALL) == [0.5]
 
 
