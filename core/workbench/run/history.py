@@ -191,14 +191,12 @@ def _write_text(row: Any, found: Workflow, baseline: Workflow, folder: Path | No
     return dump_yaml(file_tree(file.spec, raw, workflow, folder or file.base, search, baseline))
 
 
-def read_candidate(store: Store, run: str, candidate: str | None = None) -> Source:
-    """A candidate as a workflow file in the place of the run's, so that its paths lead where they led in the run.
+def read_candidate(store: Store, run: str) -> Source:
+    """The winner of a run as a workflow file in the place of the run's, so that its paths lead where they led there.
 
-    run, candidate: as in `export_candidate`.
-
-    Raises StoreError: there is no such run or candidate, or it is damaged.
+    Raises StoreError: there is no such run, or it is damaged.
     """
-    row, _, found, baseline = _chosen(store, run, candidate)
+    row, _, found, baseline = _chosen(store, run, None)
     with without_user_code("outlines"):
         return load_yaml(_write_text(row, found, baseline), read_stored_source(row)[0].file)
 

@@ -169,10 +169,14 @@ def _last(low: float, high: float, step: float | None) -> float:
     return float(first + (last - first) // width * width)
 
 
-def default_space(workflow: Workflow, max_demos: int = 8) -> dict[str, DomainSpec]:
+#: Demos of a node where the file names no space to search.
+MAX_DEMOS = 8
+
+
+def default_space(workflow: Workflow) -> dict[str, DomainSpec]:
     """The space to search if the file names none: the demos of every node that takes demos."""
     return {
-        address: DomainSpec.model_validate({"demos": max_demos}) for address in learnable_addresses(workflow, "demos")
+        address: DomainSpec.model_validate({"demos": MAX_DEMOS}) for address in learnable_addresses(workflow, "demos")
     }
 
 

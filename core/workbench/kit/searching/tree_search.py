@@ -365,15 +365,15 @@ def pool(root: Node[S], size: int) -> list[Node[S]]:
     return [*([] if root.closed else [root]), *others][:size]
 
 
-def softmix(scores: Sequence[float], *, mix: float = 0.3, alpha: float = 0.2, scale: float = 100.0) -> list[float]:
-    """AFlow's soft mixed probabilities: mix/n + (1 - mix) * softmax(alpha * scale * (score - best)).
+def softmix(scores: Sequence[float], *, mix: float = 0.3, alpha: float = 0.2) -> list[float]:
+    """AFlow's soft mixed probabilities: mix/n + (1 - mix) * softmax(alpha * 100 * (score - best)).
 
-    mix: lambda, the share spread evenly. alpha: inverse temperature. scale: converts scores in [0, 1] to per cent.
+    mix: lambda, the share spread evenly. alpha: inverse temperature for scores in per cent.
     """
     if not scores:
         return []
     best = max(scores)
-    weights = [math.exp(alpha * scale * (s - best)) for s in scores]
+    weights = [math.exp(alpha * 100 * (s - best)) for s in scores]
     total = math.fsum(weights)
     return [mix / len(scores) + (1 - mix) * w / total for w in weights]
 
