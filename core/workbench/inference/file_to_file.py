@@ -3,6 +3,8 @@
 Two files beside the output hold what is done: `OUT.part`, the finished rows in their order, and `OUT.calls`, a run
 database, from which calls of unfinished rows are answered. Both are removed once each row has an answer, or a failure
 that another try would not mend.
+
+One file: one job, from its rows to its output.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from workbench.store import EarlierCalls, Journal
 _ANSWERED = ("ok", "stop", "length", "refusal", "empty", "tool_calls")
 
 
-class Account(Protocol):
+class CountedRun(Protocol):
     """A ledger's view of its run."""
 
     spent: Spend
@@ -38,7 +38,7 @@ class Account(Protocol):
 class RecalledCalls:
     """The calls of one run that need not be sent."""
 
-    def __init__(self, account: Account, journal: Journal, earlier: EarlierCalls):
+    def __init__(self, account: CountedRun, journal: Journal, earlier: EarlierCalls):
         self._account, self._journal, self._earlier = account, journal, earlier
 
     def replay(self, key: str, role: str) -> Settled | None:

@@ -9,6 +9,7 @@ setting, what its value leads to.
 `powers = {}` says that no setting leads anywhere. Without the attribute nobody knows, and a file that is not trusted
 may not use the thing. A setting counts by itself, whatever the others are, as `search:` may put any value into any.
 `trust`, bundles, `validate` and the MCP server read the same declaration; nothing is imported or started for it.
+One file: the declarations of settings, and the few kinds of things that they lead to.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from workbench.attribution import Element, Rerun, bisect_steps, elements_of, most_reruns, rank_nodes, steps_of
 from workbench.runtime import Address, Draw, Repair
 from workbench.spec import LMSpec
-from workbench.study.evaluate import Evaluation, Evaluator, Result
+from workbench.study.evaluate import Evaluator
+from workbench.study.evaluation import Evaluation, Result
 from workbench.workflow import Workflow
 
 #: The share of draws that go to any node, whatever is known: a diagnosis may be wrong.

@@ -1,4 +1,7 @@
-"""The contract of an optimizer, and the study that it gets: its view of a run."""
+"""The contract of an optimizer, and the study that it gets: its view of a run.
+
+One file: an optimizer reads its whole contract here.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,8 @@ from workbench.plugins import plugins
 from workbench.runtime import Draw
 from workbench.spec import DomainSpec, LMSpec, Powers
 from workbench.study.blame import Blame, affordable_failures, replay_blame, spectrum_blame
-from workbench.study.evaluate import Evaluation, Evaluator
+from workbench.study.evaluate import Evaluator
+from workbench.study.evaluation import Evaluation
 from workbench.study.racing import Race, paired_race
 from workbench.study.sampler import Searcher
 from workbench.study.standing import Progress

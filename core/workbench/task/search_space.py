@@ -1,4 +1,7 @@
-"""Search spaces over the addresses of parameters, and demos drawn from training rows."""
+"""Search spaces over the addresses of parameters, and demos drawn from training rows.
+
+One file: a domain is suggested and checked by the same rules.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,8 @@ from workbench.task.alternatives import (
     variants,
 )
 from workbench.task.dataset import Example
-from workbench.task.load import Task, check_label_unread, check_lm, check_node_lms
+from workbench.task.lm_checks import check_lm, check_node_lms
+from workbench.task.load import Task, check_label_unread
 from workbench.workflow import NodeKind, Workflow, learnable_addresses, node_at, setting_at, task_lm
 
 #: A domain of demos is searched as a number of demos and one of this many seeded draws from train.

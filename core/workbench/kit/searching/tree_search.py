@@ -10,6 +10,8 @@ random generator. The rest is deterministic; ties go to the node that was added 
 Sources: A* (Hart, Nilsson and Raphael 1968); UCT (Kocsis and Szepesvari 2006) in the form of PromptAgent (arXiv
 2310.16427); progressive widening (Couetoux et al. 2011); softmix is AFlow's rule for parents (arXiv 2410.10762); nodes
 that are valued when they are taken from the frontier, after Tree Search for Language Model Agents (arXiv 2407.01476).
+
+One file: the searches share one node and one account of calls.
 """
 
 from __future__ import annotations
