@@ -4,9 +4,9 @@ An answer is committed before any caller sees it: `write` queues a row, and each
 queued. A committed row survives the death of the process. The commit does not wait for the disk (synchronous=NORMAL): a
 thread calls fsync at most `SYNC_EVERY` seconds later, so a power loss can lose the last moment, but never corrupts the
 database.
-
-One file: one connection, and all that guards it.
 """
+
+# One file: one connection, and all that guards it.
 
 from __future__ import annotations
 
