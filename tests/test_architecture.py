@@ -58,6 +58,8 @@ BY_FILE = ("base", "kit/dspy_seam", *SHELVES)  # without a face: each of their m
 MOST_ARROWS = 196
 
 LINES, FUNCTION = 400, 55
+#: A file of core that is longer says in its head why it is one, after these words.
+EASY, REASON = 300, "One file: "
 LONG = {"contrib/bench/training/trl_speed.py"}
 
 #: Names of plugins that are words of their own.
@@ -344,6 +346,16 @@ def test_files_and_functions_fit_in_a_head() -> None:
         for node in ast.walk(parsed(path)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not name.startswith("contrib"):
                 assert (node.end_lineno or 0) - node.lineno < FUNCTION, f"{name}: {node.name}"
+
+
+def test_long_files_of_core_say_why_they_are_one() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}: {count} lines"
+        for path in modules(CORE)
+        if (count := len((text := path.read_text(encoding="utf-8")).splitlines())) > EASY
+        and REASON not in text.partition("\nfrom __future__")[0]
+    ]
+    assert not wrong, f"split them by what they promise, or write '{REASON}...':\n" + "\n".join(wrong)
 
 
 _ASKING = re.compile(r"(What|Who|Whom|Whose|Whether|Those|One|How)\b")

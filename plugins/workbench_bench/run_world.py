@@ -245,8 +245,8 @@ def run_many(jobs: Sequence[tuple[str, Any, int, int]], processes: int = 1, keep
     keep: a file of JSON lines. Each result is appended to it, and stored ones are not computed again.
     """
     known = _kept(keep)
-    left = [job for job in dict.fromkeys(map(_named, jobs)) if job not in known]
-    by_name = {_named(job): job for job in jobs}
+    left = [job for job in dict.fromkeys(map(json.dumps, jobs)) if job not in known]
+    by_name = {json.dumps(job): job for job in jobs}
 
     def settle(name: str, result: Result) -> None:
         known[name] = result
@@ -267,11 +267,7 @@ def run_many(jobs: Sequence[tuple[str, Any, int, int]], processes: int = 1, keep
         with ProcessPoolExecutor(min(processes, len(left)), mp_context=get_context("spawn")) as pool:
             for name, result in zip(left, pool.map(_run_job, [by_name[n] for n in left]), strict=True):
                 settle(name, result)
-    return [known[_named(job)] for job in jobs]
-
-
-def _named(job: tuple[str, Any, int, int]) -> str:
-    return json.dumps(job)
+    return [known[json.dumps(job)] for job in jobs]
 
 
 def _kept(file: Path | None) -> dict[str, Result]:

@@ -11,9 +11,6 @@ from workbench.plugins import plugins
 from workbench.spec import NODE_KEYS
 from workbench.workflow import NodeKind, Signature, Tree, Workflow
 
-#: Kinds that a language model answers by a signature and instructions.
-ANSWERING = ("predict", "agent")
-
 
 def find_answering_nodes(workflow: Workflow, top: bool = False) -> Iterator[tuple[str, NodeKind]]:
     """(address, node) of the nodes with a signature and instructions. top: only those inside no other node."""

@@ -63,11 +63,11 @@ class Asking:
         settings.pop("extra", None)
         return without_places(messages), settings
 
-    async def draw(self, answer: Callable[[Asking, int], Awaitable[Response]], first: int = 0) -> Sequence[Response]:
+    async def draw(self, answer: Callable[[int], Awaitable[Response]], first: int = 0) -> Sequence[Response]:
         """All answers, each by a call with its replica. first: the replica of the first one."""
         if self.answers == 1:  # which needs no task of its own
-            return [await answer(self, first)]
-        return await asyncio.gather(*(answer(self, first + n) for n in range(self.answers)))
+            return [await answer(first)]
+        return await asyncio.gather(*(answer(first + n) for n in range(self.answers)))
 
     def _converted(self, ask: Ask) -> Request:
         """The request for a server of another API. ask: what can be carried there."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 from workbench.base.hashing import digest
@@ -12,11 +13,13 @@ from workbench.kit.acting import Forged, Tool, load_arguments, read_arguments
 from workbench.kit.answers import as_text
 from workbench.kit.lms import same_said, to_message
 from workbench.lm import Response
+from workbench_external.asking import Asking
 from workbench_external.gateway import Ask
 from workbench_external.slots.discover import texts_of
 
 Message = Mapping[str, Any]
-Definitions = Sequence[Mapping[str, Any]]
+#: Sends a request with these messages, which are its own and what was said behind them. The last is the replica.
+Send = Callable[[Asking, Sequence[Message], int], Awaitable[Response]]
 #: Characters of a result that a row's trace keeps.
 _KEPT = 500
 #: Answers of the model for which it is known what was said before them.
@@ -48,34 +51,29 @@ class OfferedFunctions:
         taken = {str(tool.get("function", {}).get("name")) for tool in ask.tools}
         return [tool.definition for tool in self.tools.values() if tool.name not in taken]
 
-    async def answer(
-        self,
-        messages: Sequence[Message],
-        offered: Definitions,
-        complete: Callable[[Sequence[Message]], Awaitable[Response]],
-        again: Callable[[], None],
-    ) -> Response:
+    async def answer(self, asking: Asking, replica: int, send: Send, again: Callable[[int], None]) -> Response:
         """The first answer of the model that calls none of the offered functions.
 
         Where an answer also calls tools of the agent, the functions are run first, and the model is asked again.
 
         Args:
-            messages: of the request. What was said behind earlier answers is put back before these.
-            offered: definitions that were added to the tools.
-            complete: asks the model, with them.
-            again: is called before each further call of the model. It raises where none is left.
+            asking: the request. What was said behind earlier answers is put back between its messages.
+            replica: of its calls.
+            send: asks the model.
+            again: is called before each further call of the model, with its number from 1. It raises where none is
+                left.
         """
-        names = {tool["function"]["name"] for tool in offered}
-        said = self._with_unseen(messages)
+        names = {tool["function"]["name"] for tool in asking.offered}
+        said = self._with_unseen(asking.messages)
         begun = len(said)
-        while True:
-            response = await complete(said)
+        for number in count(1):
+            response = await send(asking, said, replica)
             calls = tuple(call for call in response.tool_calls if call["name"] in names)
             if not calls:
                 break
             said.append(to_message(replace(response, tool_calls=calls)))
             said += [await self._result(call) for call in calls]
-            again()
+            again(number)
         if len(said) > begun:
             self._before[_identity(to_message(response))] = said[begun:]
             if len(self._before) > _REMEMBERED:

@@ -57,30 +57,23 @@ class ServedSession:
             self._missed(text)
         self.runtime.ledger.revive()  # what failed before is tried again
         try:
-            return await asking.draw(self._answer)
+            return await asking.draw(lambda n: self.functions.answer(asking, n, self._send, self._check_rounds))
         except LMError as error:
             raise in_its_words(error) from error
 
     def _choose(self, ask: Ask, offered: Sequence[Any] = ()) -> Asking:
         return choose(self._models, ask, self.node.patches.apply(ask, {}), self.runtime, offered)
 
-    async def _answer(self, asking: Asking, replica: int) -> Response:
-        left = self.node.max_calls
+    async def _send(self, asking: Asking, messages: Sequence[Message], replica: int) -> Response:
+        messages, settings = asking.request(messages)
+        request = make_request(asking.spec, messages, replica, settings)
+        found, _ = await self.runtime.complete(asking.spec, request, "task")
+        self.named.count(asking.ask.model, found, asking.spec.model)
+        return found.without_thoughts()
 
-        async def complete(messages: Sequence[Message]) -> Response:
-            messages, settings = asking.request(messages)
-            request = make_request(asking.spec, messages, replica, settings)
-            found, _ = await self.runtime.complete(asking.spec, request, "task")
-            self.named.count(asking.ask.model, found, asking.spec.model)
-            return found.without_thoughts()
-
-        def count() -> None:
-            nonlocal left
-            left -= 1
-            if left <= 0:
-                raise Refused(502, "steps", f"The model called functions in {self.node.max_calls} answers in a row.")
-
-        return await self.functions.answer(asking.messages, asking.offered, complete, count)
+    def _check_rounds(self, number: int) -> None:
+        if number >= self.node.max_calls:
+            raise Refused(502, "steps", f"The model called functions in {self.node.max_calls} answers in a row.")
 
     def note_refusal(self, error: Exception) -> None:
         """Tell of a request that got no answer."""

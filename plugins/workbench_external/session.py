@@ -58,7 +58,7 @@ class RowSession:
         """
         content = digest(ask.content)
         key = ask.model, content
-        task, pieces = self._left.pop(key, None) or (asyncio.ensure_future(self._complete(ask, content)), ask.pieces)
+        task, pieces = self._left.pop(key, None) or (asyncio.ensure_future(self._draw(ask, content)), ask.pieces)
         if pieces is not ask.pieces and pieces is not None and ask.pieces is not None:
             ask.pieces.follow(pieces)
         self._follow(task)
@@ -106,8 +106,9 @@ class RowSession:
         """Seconds in which a call was under way."""
         return self._waited + (time.monotonic() - self._since if self._tasks else 0.0)
 
-    async def _complete(self, ask: Ask, key: str) -> Sequence[Response]:
-        self._begin(ask)
+    async def _draw(self, ask: Ask, key: str) -> Sequence[Response]:
+        self._check_open()
+        self._count(ask.samples)
         first = self._drawn[key]
         self._drawn[key] += ask.samples
         self._record_sequence(digest([ask.model, key, first]))
@@ -115,16 +116,15 @@ class RowSession:
         self.missed.update(patched.missed)
         asking = choose(self._models, ask, patched, self.ctx.program.runtime, self.functions.definitions(ask))
         with self._watched():
-            return await asking.draw(self._answer, first)
+            return await asking.draw(
+                lambda replica: self.functions.answer(asking, replica, self._send, lambda number: self._count(1)), first
+            )
 
-    async def _answer(self, asking: Asking, replica: int) -> Response:
-        async def complete(messages: Sequence[Message]) -> Response:
-            messages, settings = asking.request(messages)
-            found = await self.ctx.complete(messages, lm=asking.spec, replica=replica, **settings)
-            self.named.count(asking.ask.model, found, asking.spec.model)
-            return found
-
-        return await self.functions.answer(asking.messages, asking.offered, complete, lambda: self._count(1))
+    async def _send(self, asking: Asking, messages: Sequence[Message], replica: int) -> Response:
+        messages, settings = asking.request(messages)
+        found = await self.ctx.complete(messages, lm=asking.spec, replica=replica, **settings)
+        self.named.count(asking.ask.model, found, asking.spec.model)
+        return found
 
     async def _call_function(self, tool: Tool, arguments: dict[str, Any]) -> Any:
         await check_policy(self.ctx, tool.name, arguments, tool.all_defaults)
@@ -147,10 +147,6 @@ class RowSession:
             if isinstance(error, WorkbenchError) or not isinstance(error, Exception):
                 self._end(error)
             raise
-
-    def _begin(self, ask: Ask) -> None:
-        self._check_open()
-        self._count(ask.samples)
 
     def _count(self, calls: int) -> None:
         """Count calls of models before they are made. Raises Refused, and ends the row, where they are too many."""

@@ -171,13 +171,15 @@ def _record(
     return recorder, values
 
 
-def make_covering_array(
-    options: Mapping[str, Sequence[Any]], rng: random.Random, tries: int = 24
-) -> Iterator[dict[str, Any]]:
+#: Rows of which the best is taken.
+TRIES = 24
+
+
+def make_covering_array(options: Mapping[str, Sequence[Any]], rng: random.Random) -> Iterator[dict[str, Any]]:
     """Yield rows that cover every pair of values of any two names, rows with most new pairs first.
 
     Greedy, after AETG (Cohen et al. 1997): a row starts from an uncovered pair, takes for each further name, in random
-    order, the value with most new pairs, and is the best of `tries` such rows. With fewer than two names: every value.
+    order, the value with most new pairs, and is the best of TRIES such rows. With fewer than two names: every value.
     """
     names = [n for n in options if len(options[n]) > 1]
     if len(names) < 2:
@@ -187,7 +189,7 @@ def make_covering_array(
     for (i, one), (j, two) in itertools.combinations(enumerate(names), 2):
         left |= {(i, a, j, b): None for a in range(len(options[one])) for b in range(len(options[two]))}
     while left:
-        rows = [_row(left, names, options, rng) for _ in range(tries)]
+        rows = [_row(left, names, options, rng) for _ in range(TRIES)]
         best = max(rows, key=lambda row: len(_pairs(row) & left.keys()))
         left = {pair: None for pair in left if pair not in _pairs(best)}
         yield {names[i]: options[names[i]][index] for i, index in sorted(best.items())}

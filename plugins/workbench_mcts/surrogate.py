@@ -172,12 +172,12 @@ def _tree(x: numpy.ndarray, y: numpy.ndarray, depth: int) -> Any:
     return column, threshold, _tree(x[low], y[low], depth - 1), _tree(x[~low], y[~low], depth - 1)
 
 
-def _thresholds(values: numpy.ndarray, most: int = 4) -> list[float]:
+def _thresholds(values: numpy.ndarray) -> list[float]:
     import numpy
 
     known = numpy.unique(values)
     middles = (known[:-1] + known[1:]) / 2
-    return [float(m) for m in middles[:: max(1, len(middles) // most)]]
+    return [float(m) for m in middles[:: max(1, len(middles) // 4)]]
 
 
 def _answers(tree: Any, x: numpy.ndarray) -> numpy.ndarray:

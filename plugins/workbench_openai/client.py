@@ -165,10 +165,7 @@ class OpenAIChat:
 
     def ready(self) -> None:
         """Raises LMError without the key that the server needs."""
-        self._key()
-
-    def _key(self) -> str | None:
-        return self._server.key()
+        self._server.key()
 
     async def embed(self, texts: Sequence[str]) -> tuple[list[list[float]], int]:
         """A POST {base}/embeddings: a vector for each text, and the tokens read. Raises LMError."""

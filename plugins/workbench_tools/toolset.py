@@ -135,14 +135,14 @@ def count_prompt_characters(tools: Sequence[Tool], fixed: int, used: int = 1) ->
     return steps * (fixed + len("\n".join(texts))), round((steps + used) * (fixed + names) + registered)
 
 
-def find_crossover(tools: Sequence[Tool], fixed: int, used: int = 1) -> int:
-    """The least number of tools of this mean size for which lazy registration sends less."""
+def find_crossover(tools: Sequence[Tool], fixed: int) -> int:
+    """The least number of tools of this mean size for which lazy registration sends less where one is used."""
     if not tools:
         return 0
     count = 1
     while count < 10_000:
         some = [tools[i % len(tools)] for i in range(count)]
-        full, lazy = count_prompt_characters(some, fixed, used)
+        full, lazy = count_prompt_characters(some, fixed, 1)
         if lazy < full:
             return count
         count += 1

@@ -25,16 +25,16 @@ def estimate_value(weights: Mapping[str, float], text: str) -> float:
     return 1 / (1 + math.exp(-max(-30.0, min(30.0, odds))))
 
 
-def fit_weights(pairs: Sequence[tuple[str, float]], *, most: int = 200, least: int = 2) -> dict[str, float]:
+def fit_weights(pairs: Sequence[tuple[str, float]], *, most: int = 200) -> dict[str, float]:
     """Weights for (text, worth in [0, 1]) pairs, under an L2 penalty; {} if there is nothing to learn.
 
-    Words in fewer than `least` texts get no weight; of the others the `most` most frequent ones do.
+    Words in one text alone get no weight; of the others the `most` most frequent ones do.
     """
     if len({worth for _, worth in pairs}) < 2:
         return {}
     found = [split_words(text) for text, _ in pairs]
     counts = Counter(word for words in found for word in words)
-    kept = [w for w, n in sorted(counts.items(), key=lambda c: (-c[1], c[0])) if least <= n < len(pairs)][:most]
+    kept = [w for w, n in sorted(counts.items(), key=lambda c: (-c[1], c[0])) if 2 <= n < len(pairs)][:most]
     rows = [{BIAS: 1.0, **dict.fromkeys(words, 1.0)} for words in found]
     weights = fit_logistic(rows, [worth for _, worth in pairs], [BIAS, *kept], penalty=PENALTY, bias=BIAS)
     return {word: round(w, 4) for word, w in weights.items()}

@@ -31,4 +31,4 @@ def test_nu12_what_is_written_reaches_the_server(title: str, monkeypatch: pytest
     )
     own_header = (spec.extra or {}).get("headers", {})
     sent = None if own_header or not dialect.hosted else "key of the server" if theirs else "key of OpenAI"
-    assert lm._key() == sent and list(own_header) == [dialect.key_header] * bool(dialect.key_header)
+    assert lm._server.key() == sent and list(own_header) == [dialect.key_header] * bool(dialect.key_header)

@@ -17,9 +17,9 @@ SEMICOLONS, COMMAS = "text;note\na,b;x\n", "text,note\na,x\n"
 DELIMITER = {"options": {"delimiter": ";"}}
 
 
-def read(folder: Path, name: str, content: str | bytes, data: Any, *inputs: str, **options: Any) -> Any:
+def read(folder: Path, name: str, content: str | bytes, data: Any, *inputs: str) -> Any:
     (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-    return read_rows_file(str(folder / name), data, options, inputs or ("text",))[1]
+    return read_rows_file(str(folder / name), data, inputs or ("text",))[1]
 
 
 @pytest.mark.parametrize(
@@ -51,10 +51,6 @@ def test_types_hold_for_columns_that_are_read_I7(tmp_path: Path) -> None:
     assert read(tmp_path, "a.csv", "text,n\na,1\n", data, "text", "n") == [{"text": "a", "n": 1}]
     renamed = {**data, "fields": {"count": "n", "gold": "label"}}
     assert read(tmp_path, "a.csv", "text,n\na,1\n", renamed, "count") == [{"text": "a", "n": 1, "count": 1}]
-
-
-def test_options_that_are_given_go_before_I7(tmp_path: Path) -> None:
-    assert read(tmp_path, "a.csv", COMMAS, DELIMITER, delimiter=",") == [{"text": "a", "note": "x"}]
 
 
 def test_names_of_the_data_hold_where_the_row_has_them_I7(tmp_path: Path) -> None:

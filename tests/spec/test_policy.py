@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.helpers.policies import LIMITED, policy
 
+from workbench.spec.policy import Condition
+
 
 @pytest.mark.parametrize(
     ("tool", "arguments", "verdict"),
@@ -83,6 +85,26 @@ def test_a_bound_is_itself_allowed(condition: dict, inside: object, outside: obj
 def test_without_rules_all_is_allowed_and_a_rule_for_everything_hides_what_follows(tool: str, arguments: dict) -> None:
     assert policy({}).verdict(tool, arguments) == ("allow", "")
     assert policy({"rules": [{"deny": "*", "why": "w"}, {"allow": "*"}]}).verdict(tool, arguments) == ("deny", "w")
+
+
+VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(["a", "A", "5", '"a"', "", "b"])
+VALUES |= st.lists(VALUES, max_size=2) | st.dictionaries(st.sampled_from("ab"), VALUES, max_size=2)
+PARTS = {
+    "equals": VALUES,
+    "one_of": st.lists(VALUES, max_size=3),
+    "matches": st.sampled_from(["a", "[0-9]+", ".*", ""]),
+    "min": st.integers(-3, 6),
+    "max": st.integers(-3, 6),
+    "max_length": st.integers(0, 2),
+}
+
+
+@given(st.fixed_dictionaries({}, optional=PARTS).filter(bool), VALUES)
+def test_what_surely_holds_may_hold_and_all_parts_must(parts: dict[str, object], value: object) -> None:
+    whole, each = Condition(**parts), [Condition(**{name: part}) for name, part in parts.items()]
+    assert whole.surely_holds(value) == all(one.surely_holds(value) for one in each)
+    assert whole.may_hold(value) == all(one.may_hold(value) for one in each)
+    assert whole.may_hold(value) or not whole.surely_holds(value)
 
 
 #: No engine is fast on it where the text has small letters alone.

@@ -1,4 +1,7 @@
-"""Commands that inspect one run: show, diff, export."""
+"""Commands that inspect one run: show, diff, export.
+
+One file: three commands that open a stored run in one way.
+"""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ JUNIT, MARKDOWN = r'<\?xml version="1.0"\?>\n<testsuite ', r"\| workflow \| rows
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def write_junit(report: EvalReport, rows: Sequence[Mapping[str, Any]], path: Path, passing: float = 1.0) -> None:
-    """Write an evaluation as JUnit XML: a test case for each row and repeat. One fails if its score is below `passing`,
+def write_junit(report: EvalReport, rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Write an evaluation as JUnit XML: a test case for each row and repeat. One fails if its score is below 1,
     and is an error if infrastructure failed. Raises StoreError."""
     suite = ElementTree.Element("testsuite", name=_text(f"{report.name}.{report.split}"), tests=str(len(rows)))
     properties = ElementTree.SubElement(suite, "properties")
@@ -40,7 +40,7 @@ def write_junit(report: EvalReport, rows: Sequence[Mapping[str, Any]], path: Pat
         if row["score"] is None:
             errors += 1
             ElementTree.SubElement(case, "error", type=_text(row["failure"]), message=_text(row["message"]))
-        elif row["score"] < passing:
+        elif row["score"] < 1.0:
             failed += 1
             said = row["feedback"] or row["message"] or ""
             inner = ElementTree.SubElement(case, "failure", type=_text(row["failure"] or "score"), message=_text(said))

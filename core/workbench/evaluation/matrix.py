@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -82,13 +82,10 @@ def evaluate_matrix(
     database: str | Path,
     listener: Listener | None = None,
     pool: LMPool | None = None,
-    on_report: Callable[[EvalReport], None] = lambda report: None,
 ) -> list[EvalReport]:
     """Evaluate a file once for each combination of the axes' values, under one budget: a cell gets what those before it
     left. Stops at a cell that was not finished. Takes the other arguments of `evaluate`, and raises what it raises:
     what is wrong with the settings or models of any cell, before the first one begins.
-
-    on_report: called with each finished cell.
     """
     cells = list(itertools.product(*(axis.values for axis in axes)))
     if len(cells) > MOST_CELLS:
@@ -104,7 +101,6 @@ def evaluate_matrix(
         left, spent = _left(apply_overrides(source, one.sets).value, reports)
         one = replace(one, sets=[*one.sets, *left])
         reports.append(evaluate(source, options=one, database=database, listener=listener, pool=pool, spent=spent))
-        on_report(reports[-1])
         if not reports[-1].complete:
             break
     return reports

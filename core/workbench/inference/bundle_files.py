@@ -2,6 +2,8 @@
 
 Inside the folder of the workflow file a place stays as it is. What lies elsewhere goes to `outside/`, weights go to
 `weights/`. Python files bring the modules beside them that they import. Nothing is imported or started.
+
+One file: one collector, with a method for each kind of place.
 """
 
 from __future__ import annotations

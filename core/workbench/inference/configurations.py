@@ -10,7 +10,6 @@ from typing import Any
 from workbench.errors import PluginError, SpecError
 from workbench.inference.loaded import LoadedWorkflow, load, read_workflow
 from workbench.lm import LMPool
-from workbench.runtime import Consent
 from workbench.spec import ConfigurationSpec, Source, Spec
 from workbench.task import check_lms, check_node_lms
 from workbench.workflow import Workflow
@@ -22,7 +21,6 @@ def load_configurations(
     *,
     changes: Mapping[str, Any] | None = None,
     sandbox: str | None = None,
-    consent: Consent | None = None,
     pool: LMPool | None = None,
 ) -> list[LoadedWorkflow]:
     """The workflow that was loaded from a file, and the others under `configurations:` in it. Arguments as of `load`.
@@ -34,7 +32,7 @@ def load_configurations(
     found = [wf]
     for place, one in _others(wf.spec):
         with _at(place, path):
-            other = load(path, changes={**one, **(changes or {})}, sandbox=sandbox, consent=consent, pool=pool)
+            other = load(path, changes={**one, **(changes or {})}, sandbox=sandbox, pool=pool)
             _check_fields(wf.workflow, other.workflow)
         found.append(other)
     return found

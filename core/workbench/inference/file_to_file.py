@@ -3,6 +3,8 @@
 Two files beside the output hold what is done: `OUT.part`, the finished rows in their order, and `OUT.calls`, a run
 database, from which calls of unfinished rows are answered. Both are removed once each row has an answer, or a failure
 that another try would not mend.
+
+One file: one job, from its rows to its output.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from workbench.inference.prediction import Prediction
 from workbench.inference.rows_file import read_rows_file
 from workbench.ledger import Spend
 from workbench.lm import LMPool
-from workbench.runtime import Consent, SandboxChoice
+from workbench.runtime import SandboxChoice
 from workbench.spec import Source, Spec, read_source
 from workbench.store import Journal, Store, add_run, find_started_run
 from workbench.workflow import Workflow
@@ -63,11 +65,9 @@ def predict_file(
     out: Path,
     *,
     changes: Sequence[tuple[str, Any]] = (),
-    options: Mapping[str, Any] | None = None,
     concurrency: int | None = None,
     overwrite: bool = False,
     sandbox: SandboxChoice | None = None,
-    consent: Consent | None = None,
     pool: LMPool | None = None,
     progress: Callable[[int, int], None] | None = None,
     database: str | Path = "workbench.db",
@@ -80,10 +80,9 @@ def predict_file(
         out: .jsonl or .csv: the row's fields, the outputs, and `failure`; what has no value is null, in CSV empty. A
             field of a row with the name of an output is kept as `row_NAME`.
         changes: settings of the workflow file, by address.
-        options: of the reader of rows; they go before those of the file.
         concurrency: rows at once; default: that of the workflow file.
         overwrite: whether `out` may be replaced.
-        sandbox, consent, pool: as for `load`.
+        sandbox, pool: as for `load`.
         progress: called with the number of rows that are done, and that of all.
         database: used only with `cache: true`, to take answers from and to record them in.
 
@@ -95,13 +94,13 @@ def predict_file(
     """
     _check_out(out, ((path := read_source(path)).file, rows_file))
     spec, source, workflow = read_workflow(path, changes)
-    rows, asked = _read(rows_file, source, workflow, options or {})
+    rows, asked = _read(rows_file, source, workflow)
     job, outputs = digest([workflow.hash, _settings(spec), asked]), [*workflow.output_fields, "failure"]
     check_ready(spec, workflow, pool := pool or LMPool())
     with closing(_open_part(out, job, overwrite)) as part:
         found = Predicted(len(rows), part.done, failures=part.failures, renamed=_renamed(rows, outputs))
         journal = _open_journal(out, spec, source, job, database)
-        with LoadedWorkflow(spec, workflow, sandbox, consent, pool, journal, part.done) as wf:
+        with LoadedWorkflow(spec, workflow, sandbox, None, pool, journal, part.done) as wf:
             answers = wf.batch(asked[part.done :], concurrency=concurrency)
             for row, prediction in zip(rows[part.done :], answers, strict=True):
                 part.add(_cells(row, prediction, outputs))
@@ -157,10 +156,10 @@ def _names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _read(
-    rows_file: str, source: Source, workflow: Workflow, options: Mapping[str, Any]
+    rows_file: str, source: Source, workflow: Workflow
 ) -> tuple[Sequence[Mapping[str, Any]], list[Mapping[str, Any]]]:
     """The rows as they are, and as the workflow is called with them. Raises SpecError if none has one of its inputs."""
-    rows, asked = read_rows_file(rows_file, source.value.get("data"), options, workflow.input_fields)
+    rows, asked = read_rows_file(rows_file, source.value.get("data"), workflow.input_fields)
     names = _names(asked)
     if asked and (lacking := [name for name in workflow.input_fields if name not in names]):
         hint = f"The rows have {', '.join(names)}. If these are several fields in one, name the delimiter of the file."

@@ -1,4 +1,7 @@
-"""A workflow file as a function: `wf = workbench.load("optimized.yaml")`, then `wf(question=...)`."""
+"""A workflow file as a function: `wf = workbench.load("optimized.yaml")`, then `wf(question=...)`.
+
+One file: a loaded workflow is called in four ways, over one event loop.
+"""
 
 from __future__ import annotations
 

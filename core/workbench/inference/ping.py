@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from workbench.base.concurrency import run_in_loop
 from workbench.errors import FailureKind, LMError, PluginError, ServerDead, SpecError
@@ -52,26 +51,20 @@ class Ping:
     message: str | None = None
 
 
-def ping_models(path: Path | Source, sets: Sequence[tuple[str, Any]] = (), pool: LMPool | None = None) -> list[Ping]:
+def ping_models(path: Path | Source) -> list[Ping]:
     """Call every model of a workflow file once: its task, its roles, and those of its nodes.
 
     The calls are neither recorded nor repeated, and count in no run's budget. Data and metric are not read.
 
-    Args:
-        path: the workflow file, or one that was read before.
-        sets: changed settings, as (address, value).
-        pool: language models in place of those of the plugins, for tests.
-
-    Raises:
-        SpecError: the file cannot be used.
+    path: the workflow file, or one that was read before. Raises SpecError if it cannot be used.
     """
-    spec, _, workflow = read_workflow(path, sets)
+    spec, _, workflow = read_workflow(path, ())
 
     async def course() -> list[Ping]:
         store = Store(IN_MEMORY)
         run = add_run(store, run="ping", name=spec.name, status="run", spec="", options="{}")
         ledger = Ledger(store, run, BudgetSpec.model_validate({}), recorded=False)
-        runtime = Runtime(ledger, spec.lm, spec.roles, pool or LMPool())
+        runtime = Runtime(ledger, spec.lm, spec.roles, LMPool())
         try:
             return await asyncio.gather(*(_ping(runtime, *one) for one in _models(spec, workflow)))
         finally:

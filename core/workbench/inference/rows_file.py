@@ -13,17 +13,16 @@ from workbench.task import Example, read_rows, reader_of
 Row = Mapping[str, Any]
 
 
-def read_rows_file(place: str, data: Any, options: Row, inputs: Collection[str]) -> tuple[Sequence[Row], list[Row]]:
+def read_rows_file(place: str, data: Any, inputs: Collection[str]) -> tuple[Sequence[Row], list[Row]]:
     """The rows of a file as they are, and with the names that the workflow reads. Raises SpecError.
 
     Args:
         data: the section of the workflow file, unchecked: its `options` hold for a file of the same kind, its `fields`
             for every file. What they say of columns that are not read, such as the label's, does not count.
-        options: of the reader, before those of `data`.
         inputs: what the workflow reads.
     """
     data = data if is_dict(data) else {}
-    rows = read_rows(place, Path.cwd(), {**_options(place, data, inputs), **options})
+    rows = read_rows(place, Path.cwd(), _options(place, data, inputs))
     fields = data.get("fields")
     names = {new: old for new, old in fields.items() if new in inputs} if is_dict(fields) else {}
     return rows, [_renamed(row, names) for row in rows] if names else [*rows]

@@ -10,6 +10,8 @@ Two counts are kept. `spent` is what the run has used up to this point, replayed
 this one, so a resumed run decides as the first one did. `sent` counts all requests ever sent, including those of
 earlier processes and those with unknown outcome. It guards the ceiling.
 
+One file: a call is looked up, reserved, logged, sent and settled on one page.
+
 With `reuse`, answers of earlier runs are taken over. They are in `reused`, not in `paid`; in a search they count in
 `spent`, as in the run that paid for them, so that the same run again ends the same and pays nothing.
 """
@@ -34,9 +36,10 @@ from workbench.ledger.ceilings import Ceilings
 from workbench.ledger.dead_server import FailureStreak
 from workbench.ledger.no_journal import NoJournal
 from workbench.ledger.rate_limit import AdaptiveLimiter
+from workbench.ledger.recalled import RecalledCalls, tell_recalled
 from workbench.ledger.request_log import NoLog, RequestLog, record_lost_requests
 from workbench.ledger.retry import MOST_PAUSES, Attempts, pause_before
-from workbench.ledger.spend import CallInfo, Settled, Spend, price_of, stored_outcome, stored_spend, tell_recalled
+from workbench.ledger.spend import CallInfo, Settled, Spend, price_of
 from workbench.lm import LM, MOST_TOKENS, Request, Response, check_length, estimate_tokens
 from workbench.spec import BudgetSpec, LMSpec
 from workbench.store import EarlierCalls, Journal, Store, dumps
@@ -73,6 +76,7 @@ class Ledger:
         self.paid, self.reused = Spend(), Spend()  # by this run in all its processes, and by earlier runs
         self.journal = (Journal if self.recorded else NoJournal)(self.store, self.run_id)
         self.bill, self._earlier = Bill(self.store, self.journal), EarlierCalls(self.store, self.run_id, self.source)
+        self._recalled = RecalledCalls(self, self.journal, self._earlier)
         self._flying: dict[str, asyncio.Future[Settled]] = {}
         self.touched: set[bytes] = set()  # half of the key of each call that is counted in `spent`
         self._limiters: dict[str, AdaptiveLimiter] = {}
@@ -140,7 +144,7 @@ class Ledger:
                 self._failed.pop(key, None)
         key = request.key(lm.identity)
         while True:
-            if (settled := self._replayed(key, role)) is not None:
+            if (settled := self._recalled.replay(key, role)) is not None:
                 return tell_recalled(lm, request, settled)
             flying = self._flying.get(key)
             if flying is None:
@@ -157,63 +161,20 @@ class Ledger:
         finally:
             del self._flying[key]
 
-    def _replayed(self, key: str, role: str) -> Settled | None:
-        if not self._resumed and bytes.fromhex(key[:16]) not in self.touched:
-            return None
-        if (row := self.journal.find_call(key)) is None:
-            return None
-        if first := self._touch(key):
-            self._count_stored(row, row["role"], reused=row["reused"] is not None)
-        else:
-            self.spent.cached += 1
-            self.by_role[role].cached += 1
-        self.on_call(CallInfo.of(row, row["role"], reused=row["reused"] is not None))
-        return stored_outcome(row, cached=not first)
-
     async def recall(self, key: str, role: str) -> Settled | None:
         """A call of this run or of the `source`, counted as if it were asked again; None if there is none."""
         self.open()
-        settled = self._replayed(key, role)
-        row = self._earlier.find(key) if settled is None and self.source else None
-        return settled if row is None else await self._adopt(row, key, role)
-
-    def _count_stored(self, row: Any, role: str, *, reused: bool) -> None:
-        self.retries += row["attempts"] - 1  # the reserve for the proof depends on it, replayed or not
-        if not reused:
-            return self._count(role, stored_spend(row))
-        for spend in (self.reused, self.spent) if self.searching else (self.reused,):
-            spend.add(stored_spend(row))
-
-    async def _take_over(self, key: str, lm: LM, request: Request, role: str) -> Settled | None:
-        """The answer of an earlier run, which is recorded in this one; None if there is none to take."""
-        may = (self.reuse or self.source) and getattr(lm, "reusable", True)
-        row = self._earlier.find(key, tokens=request.logprobs) if may else None
-        return None if row is None else await self._adopt(row, key, role)
-
-    async def _adopt(self, row: Any, key: str, role: str) -> Settled:
-        done = self.journal.add_reused_call(row, role)
-        self._touch(key)
-        self._count_stored(row, role, reused=True)
-        await asyncio.shield(done)
-        self.on_call(CallInfo.of(row, role, reused=True))
-        return stored_outcome(row, cached=False)
-
-    def _touch(self, key: str) -> bool:
-        """True the first time this process sees a key. Half of each key is stored, to save memory."""
-        first = (short := bytes.fromhex(key[:16])) not in self.touched
-        if self.recorded:
-            self.touched.add(short)
-        return first
+        return await self._recalled.find(key, role)
 
     async def _pay(self, lm: LM, request: Request, role: str, spec: LMSpec, key: str) -> Settled:
-        if (settled := await self._take_over(key, lm, request, role)) is not None:
+        if (settled := await self._recalled.take_over(key, lm, request, role)) is not None:
             return tell_recalled(lm, request, settled)
         if (limiter := self._limiters.get(lm.identity)) is None:
             limiter = self._limiters[lm.identity] = AdaptiveLimiter(spec.concurrency or lm.concurrency)
         if (ready := getattr(lm, "ready", None)) is not None:
             ready()  # before anything is reserved: what cannot be sent does not count
         if key not in self._failed:
-            self._failed[key] = self._failed_earlier(key, role)
+            self._failed[key] = self._recalled.count_failed_attempts(key, role)
         begun, requested, attempts = time.monotonic(), 0.0, Attempts(spec.attempts, request.pieces)
         while True:
             async with limiter:
@@ -232,7 +193,7 @@ class Ledger:
                     queued = max(0.0, time.monotonic() - begun - requested)
                     return await self._settle(key, role, lm, request, response, error, requested, queued)
             self._failed[key] += 1
-            self._count(role, Spend(1))
+            self.count(role, Spend(1))
             if error.kind == "auth":
                 self._refused[lm.identity] = error
                 raise error  # not journalled: the user can correct the key and resume
@@ -245,13 +206,6 @@ class Ledger:
         """An estimate from the texts, scaled up if it was too low for earlier prompts of this model."""
         parts = (*request.messages, *({"content": part} for part in (*request.tools, request.response_format) if part))
         return max(1, math.ceil(estimate_tokens(parts) * self.longer_prompts.get(lm.identity, 1.0)))
-
-    def _failed_earlier(self, key: str, role: str) -> int:
-        """Count the failed attempts of earlier processes at a call that they did not settle; returns their number."""
-        if failed := self.journal.count_failed_attempts(key) if self._resumed else 0:
-            self.retries += failed
-            self._count(role, Spend(failed))
-        return failed
 
     async def _reserve(self, lm: LM, request: Request, limiter: AdaptiveLimiter) -> Spend:
         """Reserve the worst case of one attempt, for which calls in flight may have to be waited for."""
@@ -347,8 +301,8 @@ class Ledger:
         self.sent.prompt_tokens += prompt
         self.sent.completion_tokens += completion
         self.sent.usd += usd
-        self._touch(key)
-        self._count(role, Spend(1, 0, prompt, completion, usd, seconds))
+        self._recalled.touch(key)
+        self.count(role, Spend(1, 0, prompt, completion, usd, seconds))
         await asyncio.shield(done)
         if (dead := self._failures.add(lm.identity, key, error, self.stopping)) is not None:
             self.stopping = dead
@@ -357,7 +311,8 @@ class Ledger:
         self.on_call(CallInfo(key, role, lm.identity, outcome, False, *cost))
         return Settled(response, error, False, attempts, usd, seconds, queued, key)
 
-    def _count(self, role: str, part: Spend) -> None:
+    def count(self, role: str, part: Spend) -> None:
+        """Add to what this run has used and paid for."""
         for spend in (self.spent, self.paid, self.by_role[role]):
             spend.add(part)
         self.largest_prompt[role] = max(part.prompt_tokens, self.largest_prompt.get(role, 0))

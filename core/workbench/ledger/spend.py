@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from contextvars import ContextVar
@@ -10,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.errors import LMError, SpecError
-from workbench.lm import LM, Request, Response, unpack_native, unpack_tokens
+from workbench.lm import LM, Response
 
 
 @dataclass
@@ -92,36 +91,6 @@ class CallInfo:
         return cls(row["key"], role, row["lm"], row["outcome"], True, *cost, row["queued"] or 0.0, reused)
 
 
-_ANSWERED = ("ok", "stop", "length", "refusal", "empty", "tool_calls")
-
-
-def stored_outcome(row: Any, cached: bool) -> Settled:
-    """The outcome in a row of `calls`, at what it cost when it was paid."""
-    failed = row["outcome"] not in _ANSWERED
-    return Settled(
-        None if row["response"] is None else stored_response(row),
-        LMError(row["outcome"], row["message"] or "") if failed else None,
-        cached,
-        row["attempts"],
-        row["usd"] or 0.0,
-        row["seconds"],
-        row["queued"] or 0.0,
-        row["key"],
-    )
-
-
-def tell_recalled(lm: LM, request: Request, settled: Settled) -> Settled:
-    """Tell a model that remembers its answers of one that it was not asked for."""
-    if settled.response is not None and (recall := getattr(lm, "recall", None)) is not None:
-        recall(request, settled.response)
-    return settled
-
-
-def stored_spend(row: Any) -> Spend:
-    """Return the original cost of the call of a row."""
-    return Spend(row["attempts"], 0, row["prompt_tokens"], row["completion_tokens"], row["usd"] or 0.0, row["seconds"])
-
-
 def describe_reused(summary: Mapping[str, Any]) -> str:
     """Describe the calls in a bill (`Ledger.summary`) that earlier runs paid for; empty if there are none."""
     reused = summary.get("reused") or {"calls": 0}
@@ -142,21 +111,6 @@ def describe_lost(summary: Mapping[str, Any]) -> str:
         kinds = ", ".join(f"{kind} {n}" for kind, n in failed.items())
         text += f"; {sum(failed.values())} requests failed ({kinds}), which count as calls"
     return text
-
-
-def stored_response(row: Any) -> Response:
-    """The answer of a row of `calls` that has one."""
-    body = json.loads(row["response"])
-    for name in ("tool_calls", "prompt_ids", "token_ids", "logprobs"):
-        if name in body:
-            body[name] = tuple(body[name])
-    if "native" in body:
-        body["native"] = unpack_native(body["native"])
-    if row["packed_tokens"] is not None:
-        body |= unpack_tokens(row["packed_tokens"])
-    return Response(
-        prompt_tokens=row["prompt_tokens"], completion_tokens=row["completion_tokens"], usd=row["usd"], **body
-    )
 
 
 def price_of(lm: LM, prompt: int, completion: int, ceiling: float | None, setting: str = "budget.usd") -> float:

@@ -1,4 +1,7 @@
-"""Builds the report of a run: proof, both sides, leaks, earlier tests on the same rows, warnings."""
+"""Builds the report of a run: proof, both sides, leaks, earlier tests on the same rows, warnings.
+
+One file: a report is built in one pass.
+"""
 
 from __future__ import annotations
 

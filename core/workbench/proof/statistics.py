@@ -2,6 +2,8 @@
 
 Both sides ran on the same rows, so everything here is paired. Nothing is drawn at random. numpy and scipy are imported
 when first needed.
+
+One file: one test, with its interval and its words.
 """
 
 from __future__ import annotations

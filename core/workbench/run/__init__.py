@@ -6,18 +6,15 @@ The only room that knows the whole order.
 from workbench.run.announce import Announcer
 from workbench.run.cost_estimate import budget_warnings, estimate
 from workbench.run.doctor import find_origins, run_checks
+from workbench.run.export import branch_run, bundle_candidate, export_candidate, read_candidate
 from workbench.run.history import (
-    branch_run,
-    bundle_candidate,
     candidate_workflow,
     candidates,
     changes_between,
     draw_winner,
-    export_candidate,
     lineage,
     origin_of,
     prune_run,
-    read_candidate,
     read_input_names,
     removable_files,
     row_inputs,
@@ -35,19 +32,17 @@ from workbench.run.preflight import (
 )
 from workbench.run.start import (
     add_started_run,
-    content_of_stored,
     find_obstacles,
     lacks_rows,
     load_optimizers,
-    name_of_stored,
     optimize,
     place_of,
     prepare,
     prepare_stored,
-    read_stored_source,
     resume,
     started_run,
 )
+from workbench.run.stored_file import content_of_stored, name_of_stored, read_stored_source
 from workbench.run.stored_scores import RowKeys, as_stored_row, train_scores
 from workbench.run.trackers import RunInfo, Tracker, check_trackers
 

@@ -203,11 +203,16 @@ def _unknown_lines(task: Task, row: Cost, models: Sequence[Model], database: str
         yield f"Duration unknown: no earlier run{where} shows how long a call to {names} takes. Add --seconds-per-call."
 
 
+#: The share of rows whose score changes.
+_DISCORDANT = 0.3
+
+
 def _smallest_gain(task: Task) -> tuple[float | None, str]:
     """The smallest gain that the test can show, and the line that says so."""
     test = task.dataset.test
     counted = len({task.cluster_of(row) for row in test.open()})
-    smallest = detectable_gain(counted)
+    gain = smallest_binary_gain(counted, _DISCORDANT)
+    smallest = None if gain is None else round(gain, 4)
     can_show = (
         f"the test can show gains of about {smallest:.2f} or more (80% power; smaller ones if fewer rows change)."
         if smallest is not None
@@ -215,15 +220,6 @@ def _smallest_gain(task: Task) -> tuple[float | None, str]:
     )
     clusters = "" if counted == len(test) else f" in {counted} clusters, each of which counts once"
     return smallest, f"With {len(test)} test rows{clusters}, {can_show}"
-
-
-def detectable_gain(n: int, discordant: float = 0.3) -> float | None:
-    """The gain in a 0/1 score that the exact paired test at 5% shows with 80% power.
-
-    discordant: the share of rows whose score changes, at least the gain itself. Returns None if n rows can show none.
-    """
-    gain = smallest_binary_gain(n, discordant)
-    return None if gain is None else round(gain, 4)
 
 
 # Whether the run can end with a proof

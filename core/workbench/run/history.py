@@ -1,36 +1,26 @@
-"""Reads stored runs: status, candidates, failures, calls; draws, exports and prunes candidates. None of it runs their
-code, but exporters of plugins if they are allowed to."""
+"""Reads stored runs: status, candidates, inputs, changes; draws and prunes them. None of it runs their code."""
 
 from __future__ import annotations
 
 import os
-import secrets
-from collections.abc import Collection, Generator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from workbench._version import __version__
-from workbench.base.files import check_output, write_whole
 from workbench.base.type_guards import walk
-from workbench.errors import PluginError, SpecError, StoreError, WorkbenchError, suggest
-from workbench.inference import Ask, Bundle, write_bundle
+from workbench.errors import PluginError, SpecError, StoreError, WorkbenchError
 from workbench.plugins import plugins
-from workbench.run.start import prepare_stored, read_stored_file, read_stored_source
-from workbench.spec import CodeRefused, Source, Spec, apply_overrides, check_spec, load_yaml, without_user_code
+from workbench.run.stored_file import read_stored_file
+from workbench.spec import Spec, without_user_code
 from workbench.store import (
     Candidates,
-    Orders,
     RunLock,
     RunRecord,
     Store,
-    add_run,
-    dumps,
-    kind_of,
     read_options,
     read_report,
 )
-from workbench.task import dump_yaml, file_tree, kept_search, load_data, written_value
+from workbench.task import load_data
 from workbench.workflow import Workflow, list_changes, mermaid
 
 
@@ -139,184 +129,6 @@ def changes_between(row: Any, before: Workflow, after: Workflow) -> list[tuple[s
         return list_changes(before, after, read_stored_file(row).spec.lm)
     except WorkbenchError:  # its file cannot be read any more
         return before.diff(after)
-
-
-def export_candidate(
-    store: Store,
-    run: str,
-    candidate: str | None,
-    form: str,
-    out: Path | None,
-    *,
-    run_code: bool = False,
-    overwrite: bool = False,
-) -> str | None:
-    """Export a candidate as YAML, or through an exporter plugin.
-
-    Args:
-        store: the run database.
-        run: name of the run, or a prefix of it.
-        candidate: its hash or a prefix of it; None: the winner.
-        form: `yaml`, or the name of an exporter.
-        out: file or folder to write. None returns YAML as text.
-        overwrite: whether a file that exists may be replaced.
-        run_code: whether an exporter may load the Python that the workflow file names. YAML never needs it.
-
-    Raises:
-        StoreError: there is no such run or candidate, or it is damaged.
-        SpecError: the candidate cannot be exported so, or `out` is another file; CodeRefused: not without its code.
-    """
-    row, _, found, baseline = _chosen(store, run, candidate)
-    if out is not None and (form == "yaml" or out.is_file()):
-        check_output(out, inputs=[row["file"] or ""], overwrite=overwrite)
-    if form != "yaml":
-        with nullcontext() if run_code else _code_refused(form):
-            _export_through_plugin(row, found, form, out)
-        return None
-    text = _write_text(row, found, baseline, out.resolve().parent if out else Path.cwd())
-    if out is None:
-        return text
-    try:
-        write_whole(out, text)
-    except OSError as error:
-        raise StoreError(f"{out} cannot be written: {error}; choose another path with --out") from None
-    return None
-
-
-def _write_text(row: Any, found: Workflow, baseline: Workflow, folder: Path | None = None) -> str:
-    """A candidate as the text of a workflow file. folder: where the file will be; None: where the run's file is."""
-    file = read_stored_file(row)
-    workflow = Workflow(found.tree, file.base)
-    raw, search = written_value(file.source), kept_search(file.spec, baseline, workflow)
-    return dump_yaml(file_tree(file.spec, raw, workflow, folder or file.base, search, baseline))
-
-
-def read_candidate(store: Store, run: str, candidate: str | None = None) -> Source:
-    """A candidate as a workflow file in the place of the run's, so that its paths lead where they led in the run.
-
-    run, candidate: as in `export_candidate`.
-
-    Raises StoreError: there is no such run or candidate, or it is damaged.
-    """
-    row, _, found, baseline = _chosen(store, run, candidate)
-    with without_user_code("outlines"):
-        return load_yaml(_write_text(row, found, baseline), read_stored_source(row)[0].file)
-
-
-def branch_run(store: Store, run: str, candidate: str | None, sets: Sequence[tuple[str, Any]] = ()) -> str:
-    """Add a run that begins where a candidate of another run is; returns its name. `resume` starts it.
-
-    The new run has the file, data, search and budget of the other one, with the candidate as its workflow: gains are
-    measured against that candidate, and the sealed rows that the other run tested count as looked at. Both runs record
-    the branch. No code of the run is run.
-
-    Args:
-        store: the run database.
-        run: name of the run, or a prefix of it; it may be going on.
-        candidate: its hash or a prefix of it; None: the winner, or `baseline`.
-        sets: settings of the new run that differ, as (address, value).
-
-    Raises:
-        StoreError: there is no such run or candidate, or it is damaged.
-        SpecError: a setting is wrong.
-    """
-    row, hash_, found, baseline = _chosen(store, run, candidate)
-    options, name = read_options(row), secrets.token_hex(4)
-    with without_user_code("outlines"):
-        text = _write_text(row, found, baseline)
-        source = apply_overrides(load_yaml(text, row["file"]), sets, options["outside"])
-        spec, _ = check_spec(source)
-    kept = {key: options[key] for key in ("outside", "keep_unproved", "sandbox") if key in options}
-    own = {"sets": [list(one) for one in sets], "out": f"optimized-{name}.yaml"}
-    origin = {"run": row["run"], "candidate": hash_}
-    add_run(
-        store,
-        run=name,
-        name=row["name"],
-        status="ready",
-        kind="optimize",
-        file=row["file"],
-        spec=text,
-        options=dumps({**kept, **own, "branched_from": origin}),
-        data_hash=row["data_hash"],
-        seed=spec.seed,
-        version=__version__,
-    )
-    Orders(store, row["id"]).add("branch", {"candidate": hash_, "run": name}, outcome="done")
-    return name
-
-
-def bundle_candidate(store: Store, run: str, candidate: str | None, out: Path, ask: Ask | None = None) -> Bundle:
-    """Write a candidate as a folder that runs elsewhere (`write_bundle`).
-
-    run, candidate: as in `export_candidate`. ask: as in `bundle_file`.
-
-    Raises:
-        StoreError: there is no such run or candidate, or it is damaged.
-        SpecError: something that it names cannot be carried.
-    """
-    row, _, found, _ = _chosen(store, run, candidate)
-    with without_user_code("outlines"):
-        file = read_stored_file(row)
-        return write_bundle(file.spec, file.source.value, Workflow(found.tree, file.base), out, ask)
-
-
-def _chosen(store: Store, run: str, candidate: str | None) -> tuple[Any, str, Workflow, Workflow]:
-    """A run, the hash and the workflow of its candidate (None: the winner), and its baseline. Raises StoreError."""
-    row = store.find_run(run, kinds=("optimize",))
-    known = Candidates(store, row["id"])
-    named = None if candidate == "winner" else candidate
-    chosen = known.find_baseline() if named == "baseline" else named or winner_of(read_report(row))
-    hash_ = next((c["hash"] for c in known.read_all() if chosen and c["hash"].startswith(chosen)), None)
-    found, baseline = candidate_workflow(store, row["id"], hash_), candidate_workflow(store, row["id"], None)
-    if hash_ is None or found is None or baseline is None:
-        none = "has no winner yet" if known.find_baseline() else "has no candidates yet"
-        lacking = none if chosen is None else f"has no candidate '{chosen}'"
-        raise StoreError(f"run {row['run']} ({kind_of(row)}) {lacking}; see workbench show {row['run']}")
-    return row, hash_, found, baseline
-
-
-@contextmanager
-def _code_refused(form: str) -> Generator[None]:
-    with without_user_code():
-        try:
-            yield
-        except CodeRefused as error:
-            error.hint = f"The format {form} needs it: read that code first, then add --run-code."
-            raise
-
-
-def _export_through_plugin(row: Any, found: Workflow, form: str, out: Path | None) -> None:
-    try:
-        exporter = plugins().get("exporters", form)
-    except PluginError:
-        known = plugins().names("exporters")
-        if form in known or plugins().set_aside:  # it names the plugins that failed
-            raise
-        raise SpecError(f"there is no format '{form}'. {suggest(form, ['yaml', *known])}") from None
-    task = prepare_stored(row) if getattr(exporter, "needs_task", False) else None
-    file = read_stored_file(row)
-    base = file.base if task is None else task.workflow.base
-    more: dict[str, Any] = {} if task is None else {"task": task}
-    if getattr(exporter, "needs_spec", False):
-        more["spec"] = file.spec
-    if check := getattr(exporter, "check", None):
-        with without_user_code("names"):  # what no flag helps is said before one is asked for
-            check(Workflow(found.tree, base), **more)
-    there = {folder for folder in ((out, *out.parents) if out else ()) if folder.exists()}
-    try:
-        exporter(Workflow(found.tree, base), out, **more)
-    except BaseException:
-        _remove_empty_folders(out, there)
-        raise
-
-
-def _remove_empty_folders(out: Path | None, there: Collection[Path]) -> None:
-    """Remove the empty folders that a failed export created. there: folders that existed before."""
-    for folder in (out, *out.parents) if out else ():
-        if folder in there or not folder.is_dir() or any(folder.iterdir()):
-            return
-        folder.rmdir()
 
 
 def removable_files(store: Store, rows: Sequence[Any]) -> list[Path]:

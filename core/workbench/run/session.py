@@ -1,4 +1,7 @@
-"""The course of one run: baseline, optimizers, winner, sealed test, report; and its events and stored records."""
+"""The course of one run: baseline, optimizers, winner, sealed test, report; and its events and stored records.
+
+One file: a run from its start to its report, in order.
+"""
 
 from __future__ import annotations
 

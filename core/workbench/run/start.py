@@ -1,4 +1,7 @@
-"""Starts and resumes runs of `workbench optimize`, and reads their files. The run itself: `workbench.run.session`."""
+"""Starts and resumes runs of `workbench optimize`, and reads their files. The run itself: `workbench.run.session`.
+
+One file: all ways into a run read, check and record the file in one order.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import os
 import secrets
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,10 +34,10 @@ from workbench.run.preflight import (
     lm_warnings,
 )
 from workbench.run.session import Session
+from workbench.run.stored_file import content_of_stored, file_of_stored, name_of_stored
 from workbench.run.trackers import check_trackers, trackers_not_ready
 from workbench.spec import (
     STAND_INS,
-    Inherited,
     Source,
     Spec,
     apply_overrides,
@@ -44,7 +47,6 @@ from workbench.spec import (
     outer_settings,
     read_source,
     spec_error,
-    without_user_code,
 )
 from workbench.store import (
     IN_MEMORY,
@@ -59,7 +61,7 @@ from workbench.store import (
     read_spec,
 )
 from workbench.study import Optimizer
-from workbench.task import Task, check_search, expand_references, load_task, section_loaders
+from workbench.task import Task, check_search, load_task, section_loaders
 
 
 def optimize(
@@ -309,27 +311,9 @@ def _stored(
     outside: Sequence[tuple[str, Any]] | None,
     chosen: Sequence[str] | None = None,
 ) -> tuple[Spec, Source, Task, list[tuple[str, Optimizer]]]:
-    file = _file_of(row)
+    file = file_of_stored(row)
     check_asked(name_of_stored(row), content_of_stored(row))
     return _prepare(load_yaml(read_spec(row), file), Path(file).parent, sets, outside, chosen)
-
-
-def name_of_stored(row: Any) -> str:
-    """The name under which the user is asked about the file of a stored run."""
-    return f"the workflow of run {row['run']}"
-
-
-def content_of_stored(row: Any) -> bytes:
-    """The file of a stored run with its flags, as the user is asked about them."""
-    stored = read_options(row)
-    found = (read_spec(row), row["file"], stored.get("sets"), stored.get("outside"))
-    return repr(found).encode("utf-8", "surrogatepass")
-
-
-def _file_of(row: Any) -> str:
-    if (file := row["file"]) is None:
-        raise StoreError(f"run {row['run']} ({kind_of(row)}) has no workflow file; name a run of optimize or eval")
-    return file
 
 
 def prepare_stored(row: Any) -> Task:
@@ -337,40 +321,6 @@ def prepare_stored(row: Any) -> Task:
     file names."""
     stored = read_options(row)
     return _stored(row, stored["sets"], stored["outside"], stored.get("chosen"))[2]
-
-
-@dataclass(frozen=True)
-class StoredFile:
-    """The workflow file of a stored run as it started: read, and nothing of what it names."""
-
-    spec: Spec
-    source: Source
-    base: Path
-
-
-def read_stored_file(row: Any) -> StoredFile:
-    """The workflow file of a stored run, with its flags and outer settings, without running any code.
-
-    Raises:
-        StoreError: the run is of no workflow file.
-        SpecError: the file cannot be read, or refers to another that cannot.
-        CodeRefused: it takes functions of a file that only its code can tell.
-    """
-    _, base, started = read_stored_source(row)
-    (spec, source), inherited = check_spec(started), list[Inherited]()
-    with without_user_code():
-        for raw in spec.nodes.values():
-            expand_references(raw, base, (), inherited)
-    return StoredFile(spec.model_copy(update={"policy": spec.policy.inherit(inherited)}), source, base)
-
-
-def read_stored_source(row: Any) -> tuple[Source, Path, Source]:
-    """The workflow file of a stored run as it was written, the folder of its paths, and the file with the flags and
-    outer settings that the run started with. Raises StoreError and SpecError."""
-    stored = read_options(row)
-    file = _file_of(row)
-    source = load_yaml(read_spec(row), file)
-    return source, Path(file).parent, apply_overrides(source, stored["sets"], stored["outside"])
 
 
 def load_optimizers(entries: Sequence[Mapping[str, Any]], source: Source) -> list[tuple[str, Optimizer]]:

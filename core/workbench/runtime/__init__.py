@@ -4,6 +4,7 @@ All effects go through `Context`.
 """
 
 from workbench.runtime.clock import NodeClock
+from workbench.runtime.context import Context, ends_run
 from workbench.runtime.draw import FIRST_DRAW, Draw
 from workbench.runtime.embedding import BATCH
 from workbench.runtime.expected_cost import (
@@ -18,9 +19,9 @@ from workbench.runtime.expected_cost import (
     prompt_tokens,
     row_cost,
 )
-from workbench.runtime.program import Context, Program, ends_run, make_request
+from workbench.runtime.program import Program
 from workbench.runtime.repair import Address, Repair, Repairs
-from workbench.runtime.requests import most_tokens
+from workbench.runtime.requests import make_request, most_tokens
 from workbench.runtime.runtime import Consent, Runtime
 from workbench.runtime.sandbox import (
     BOUNDARIES,

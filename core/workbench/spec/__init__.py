@@ -6,17 +6,10 @@ Text in, `Spec` and `Source` out. This room knows no data, no node kind and no l
 from workbench.spec.asked import check_asked, forget_asked, note_asked
 from workbench.spec.base import NODE_KEYS, Strict
 from workbench.spec.data import DataSpec
+from workbench.spec.lm import LMSpec, lm_spec
 from workbench.spec.messages import spec_error
-from workbench.spec.models import (
-    BudgetSpec,
-    ConfigurationSpec,
-    DomainSpec,
-    LMSpec,
-    ProofSpec,
-    Spec,
-    TargetsSpec,
-    lm_spec,
-)
+from workbench.spec.models import BudgetSpec, DomainSpec, Spec
+from workbench.spec.objectives import ConfigurationSpec, ProofSpec, TargetsSpec
 from workbench.spec.patterns import Pattern, TooSlow, Unmatchable, check_pattern, listed_matches, shortest_match
 from workbench.spec.policy import Inherited, PolicySpec, refusal, strictest_verdict
 from workbench.spec.powers import (

@@ -3,82 +3,25 @@
 from __future__ import annotations
 
 import math
-import re
-from functools import lru_cache
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from workbench.base.hashing import canonical
 from workbench.base.type_guards import is_dict, is_list
 from workbench.spec import defaults
 from workbench.spec.base import Strict, Track
 from workbench.spec.data import DataSpec
+from workbench.spec.lm import LMSpec
+from workbench.spec.objectives import (
+    ConfigurationSpec,
+    Objective,
+    Pick,
+    ProofSpec,
+    TargetsSpec,
+    add_limited_costs,
+    check_objectives,
+)
 from workbench.spec.policy import PolicySpec
-
-#: What no name of a variable has, and every key: many letters and digits in a row.
-_LIKE_A_KEY = re.compile(r"(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{16,}")
-
-
-class Price(Strict):
-    """US dollars for a million tokens."""
-
-    input: float = Field(ge=0)
-    output: float = Field(ge=0)
-    cached: float | None = Field(None, ge=0, description="of prompt tokens out of the provider's cache, else as input")
-    cache_write: float | None = Field(None, ge=0, description="of prompt tokens written to it, else as input")
-
-
-class LMSpec(Strict):
-    """A language model and how to reach it. API keys are not in the file: name the variable that holds one."""
-
-    model: str = Field(min_length=1, description="e.g. bundled/nano, openai/gpt-4.1-mini, hf:PATH, llm:NAME")
-    api_base: str | None = Field(None, description="address of an OpenAI-compatible server")
-    api_key_env: str | None = Field(None, description="environment variable with the key")
-    temperature: float | None = Field(
-        None,
-        ge=0,
-        le=2,
-        description="default for nodes that set none; of the role proposer, for all that optimizers ask it",
-    )
-    max_tokens: int | None = Field(
-        None, ge=1, description="default for nodes that set none; of the role proposer, likewise"
-    )
-    timeout: float = Field(60.0, gt=0, description="total seconds for one attempt, whatever arrives meanwhile")
-    attempts: int = Field(
-        4, ge=1, le=20, description="attempts for one call, rate limits aside; each request counts against the budget"
-    )
-    concurrency: int | None = Field(None, ge=1, le=4096, description="maximum number of concurrent requests")
-    price: Price | None = Field(None, description="dollars per million tokens, where they are not known")
-    extra: dict[str, Any] = Field(default_factory=dict, description="passed to the provider unchanged")
-    omit: list[str] = Field(
-        default_factory=list,
-        description="settings never sent, e.g. [temperature]; `system` puts the instructions into the user's message",
-    )
-    rename: dict[str, str] = Field(
-        default_factory=dict, description="other names for settings, e.g. {max_tokens: max_completion_tokens}"
-    )
-
-    @field_validator("api_key_env")
-    @classmethod
-    def _is_a_name(cls, name: str | None) -> str | None:
-        """The message does not show the value, which may be the key itself."""
-        if name is not None and (not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or _LIKE_A_KEY.search(name)):
-            raise ValueError(
-                "that is not the name of an environment variable. If it is the key itself, put it into a variable "
-                "(export OPENAI_API_KEY=...), and write its name: api_key_env: OPENAI_API_KEY"
-            )
-        return name
-
-    @model_validator(mode="before")
-    @classmethod
-    def _name_alone(cls, value: Any) -> Any:
-        return _with_model(value)
-
-
-def _with_model(value: Any) -> Any:
-    """The settings of a language model that may be written as its name alone."""
-    return {"model": value} if isinstance(value, str) else value
 
 
 class BudgetSpec(Strict):
@@ -92,67 +35,6 @@ class BudgetSpec(Strict):
     minutes: float | None = Field(
         None, gt=0, allow_inf_nan=False, description="time on the clock, over all parts of a resumed run"
     )
-
-
-class ProofSpec(Strict):
-    """The test of the gain on the sealed rows."""
-
-    when_unchanged: Literal["skip", "test"] = Field(
-        "skip",
-        description="if nothing beat the baseline on val: leave the sealed rows unused, or test the baseline on them",
-    )
-    margin: float = Field(
-        0.05,
-        gt=0,
-        lt=1,
-        description="the loss of score that must be ruled out where a cheaper candidate is taken: against the baseline "
-        "(`pick: cheapest`, `knee`), against the best candidate (`targets:`; where they name a score, only if it is "
-        "set)",
-    )
-    labels: str | None = Field(
-        None,
-        description="file of labels by people (`workbench label`), without which a judge proves nothing; it may "
-        "be made after the run",
-    )
-    ceiling: dict[Literal["usd", "tokens", "calls", "latency"], Annotated[float, Field(gt=0)]] = Field(
-        default={},
-        description="what a row can cost at most, where you know better than the worst case of its calls: the lower it "
-        "is, the smaller the saving that can be shown",
-    )
-
-
-class TargetsSpec(Strict):
-    """Service levels: the cheapest candidate that meets them is taken. Score, dollars, tokens and calls are means."""
-
-    score: float | None = Field(None, gt=0, le=1, description="minimum mean score")
-    usd: float | None = Field(None, gt=0, description="maximum dollars per row")
-    tokens: float | None = Field(None, gt=0, description="maximum tokens per row, input and output")
-    calls: float | None = Field(None, gt=0, description="maximum model calls per row")
-    latency: float | None = Field(None, gt=0, description="maximum average seconds per row")
-    p95_latency: float | None = Field(None, gt=0, description="maximum seconds for 95% of the rows")
-
-    @property
-    def given(self) -> dict[str, float]:
-        """The limits that are set, by their objectives."""
-        return {name: limit for name, limit in self.model_dump().items() if limit is not None}
-
-    @model_validator(mode="after")
-    def _one_at_least(self) -> TargetsSpec:
-        if not self.given:
-            raise ValueError("targets name at least one limit, e.g. {score: 0.8, usd: 0.002, p95_latency: 3}")
-        return self
-
-
-class ConfigurationSpec(Strict):
-    """Another configuration of the workflow, as `optimize` writes it, with its figures on val."""
-
-    score: float = Field(ge=0, le=1, description="mean score")
-    usd: float = Field(0.0, ge=0, description="dollars a row")
-    tokens: float = Field(0.0, ge=0, description="tokens a row")
-    latency: float = Field(gt=0, description="seconds a row, on average")
-    p95_latency: float = Field(gt=0, description="seconds that 95 of 100 rows stay below")
-    lm: LMSpec | None = Field(None, description="instead of the file's")
-    nodes: dict[str, dict[str, Any]] | None = Field(None, min_length=1, description="instead of the file's")
 
 
 class DomainSpec(Strict):
@@ -227,12 +109,6 @@ class DomainSpec(Strict):
         return bounds[0] <= value <= bounds[1] and on_step and (self.int_ is None or isinstance(value, int))
 
 
-Objective = Literal["score", "usd", "tokens", "latency", "calls", "p95_latency"]
-
-
-OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
-
-
 class Spec(Strict):
     """A whole workflow file."""
 
@@ -258,9 +134,7 @@ class Spec(Strict):
         description="what is to be good; with several, the Pareto set is kept and shown; default: score, and what "
         "`targets` limits",
     )
-    pick: Literal["score", "knee", "cheapest"] = Field(
-        "score", description="which of the Pareto set becomes the result"
-    )
+    pick: Pick = Field("score", description="which of the Pareto set becomes the result")
     targets: TargetsSpec | None = Field(
         None,
         description="service levels, instead of `pick`: the cheapest candidate that meets them becomes the "
@@ -327,28 +201,13 @@ class Spec(Strict):
     @model_validator(mode="before")
     @classmethod
     def _objectives_of_targets(cls, value: Any) -> Any:
-        """Make the limited costs objectives, too."""
-        if not is_dict(value) or not is_dict(value.get("targets")) or "objectives" in value:
-            return value
-        costs = [name for name in OBJECTIVES if name in value["targets"] and name != "score"]
-        return {**value, "objectives": ["score", *costs]}
+        return add_limited_costs(value)
 
     @model_validator(mode="after")
     def _objectives(self) -> Spec:
         if self.targets is not None and "pick" in self.model_fields_set:
             raise ValueError("targets and pick exclude each other: targets take the cheapest that meets them")
-        if "score" not in self.objectives:
-            raise ValueError("objectives must contain score: without it the cheapest nonsense is best")
-        if len(set(self.objectives)) < len(self.objectives):
-            raise ValueError("objectives must differ from each other")
-        if self.pick != "score" and len(self.objectives) == 1:
-            raise ValueError(f"pick: {self.pick} needs a second objective, e.g. objectives: [score, tokens]")
-        costs = [o for o in self.objectives if o != "score"][:1] if self.pick == "cheapest" else self.objectives[:2]
-        if self.pick != "score" and self.targets is None and "p95_latency" in costs:
-            raise ValueError(
-                f"pick: {self.pick} by p95_latency could never be proved: no row has one. Write latency, or limit it "
-                "by targets: {p95_latency: ...}"
-            )
+        check_objectives(self.objectives, self.pick)
         return self
 
     @field_validator("optimize", mode="before")
@@ -372,13 +231,3 @@ def _expand_optimizer(value: Any) -> Any:
     if isinstance(value, str):
         return {value: {}}
     return {k: dict[str, Any]() if v is None else v for k, v in value.items()} if is_dict(value) else value
-
-
-def lm_spec(value: Any) -> LMSpec:
-    """A name or a mapping of settings as an LMSpec; equal settings give the same object."""
-    return _lm_spec(canonical(_with_model(value)))
-
-
-@lru_cache(maxsize=256)
-def _lm_spec(text: str) -> LMSpec:
-    return LMSpec.model_validate_json(text)

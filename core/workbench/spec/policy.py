@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from fnmatch import fnmatchcase
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 from pydantic import Field, field_validator, model_validator
 
@@ -40,32 +40,37 @@ class Condition(Strict):
 
     _matches = field_validator("matches")(check_pattern)
 
-    def holds(self, value: Any, *, doubtful: bool = False) -> bool:
-        """Return True if a value meets the condition.
+    def surely_holds(self, value: Any) -> bool:
+        """Return True if a value meets the condition beyond doubt: as a rule that allows reads it."""
+        if "equals" in self.model_fields_set and not surely_equal(value, self.equals):
+            return False
+        if self.one_of is not None and not any(surely_equal(value, one) for one in self.one_of):
+            return False
+        if self.matches is not None and not (isinstance(value, str) and _surely_matches(self.matches, value)):
+            return False
+        if (self.min is not None or self.max is not None) and not (_is_number(value) and self._in_bounds(value)):
+            return False
+        return self.max_length is None or (_has_length(value) and len(value) <= self.max_length)
 
-        doubtful: what cannot be decided, such as whether a text is a number of at least 100, counts as met. So a rule
-        that denies cannot be evaded with another spelling or a value of another type.
+    def may_hold(self, value: Any) -> bool:
+        """Return True if a value may meet the condition: as a rule that denies or asks reads it.
+
+        What cannot be decided, such as whether a text is a number of at least 100, counts as met. So the rule cannot be
+        evaded with another spelling or a value of another type.
         """
-        alike = may_equal if doubtful else surely_equal
-        number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
-        number = math.nan if number in (math.inf, -math.inf) else number
-        unsure = doubtful and number != number  # not math.isnan, which a long integer overflows
-        length = len(value) if isinstance(value, str) or is_list(value) else None
-        texts = [value] if isinstance(value, str) else []
-        if doubtful:
-            texts = [found for text in texts for found in plain_texts(text)]
-        return (
-            ("equals" not in self.model_fields_set or alike(value, self.equals))
-            and (self.one_of is None or any(alike(value, one) for one in self.one_of))
-            and (
-                self.matches is None
-                or (doubtful and not texts)
-                or any(_matches(self.matches, text, doubtful) for text in texts)
-            )
-            and (self.min is None or unsure or number >= self.min)
-            and (self.max is None or unsure or number <= self.max)
-            and (self.max_length is None or (length <= self.max_length if length is not None else doubtful))
-        )
+        if "equals" in self.model_fields_set and not may_equal(value, self.equals):
+            return False
+        if self.one_of is not None and not any(may_equal(value, one) for one in self.one_of):
+            return False
+        texts = plain_texts(value) if isinstance(value, str) else []
+        if self.matches is not None and texts and not any(_may_match(self.matches, text) for text in texts):
+            return False
+        if _is_number(value) and not self._in_bounds(value):
+            return False
+        return self.max_length is None or not _has_length(value) or len(value) <= self.max_length
+
+    def _in_bounds(self, number: float) -> bool:
+        return (self.min is None or number >= self.min) and (self.max is None or number <= self.max)
 
     def impossible(self) -> str | None:
         """Why no value can meet the condition; None where one can, or where that is not certain."""
@@ -88,17 +93,33 @@ class Condition(Strict):
         texts = [value for value in listed[0] if isinstance(value, str)] if listed else []
         # Words alone: of numbers and JSON, values that are spelled otherwise count, too.
         words = all(text.isalpha() for text in texts) and len(texts) == len(listed[0]) if texts else False
-        if words and not any(_matches(self.matches, text, True) for text in texts):
+        if words and not any(_may_match(self.matches, text) for text in texts):
             return f"{texts[0]!r} does not match {self.matches!r}"
         return None
 
 
-def _matches(pattern: str, text: str, doubtful: bool) -> bool:
-    """doubtful: however it is spelled, and also where the search would take too long."""
+def _surely_matches(pattern: str, text: str) -> bool:
     try:
-        return bool(Pattern(pattern, re.DOTALL | re.IGNORECASE if doubtful else 0).fullmatch(text))
+        return bool(Pattern(pattern).fullmatch(text))
     except TooSlow:
-        return doubtful
+        return False
+
+
+def _may_match(pattern: str, text: str) -> bool:
+    """Match however the text is spelled, and also where the search would take too long."""
+    try:
+        return bool(Pattern(pattern, re.DOTALL | re.IGNORECASE).fullmatch(text))
+    except TooSlow:
+        return True
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    # Not math.isfinite, which a long integer overflows.
+    return isinstance(value, int | float) and not isinstance(value, bool) and -math.inf < value < math.inf
+
+
+def _has_length(value: Any) -> TypeGuard[Sized]:
+    return isinstance(value, str) or is_list(value)
 
 
 class Rule(Strict):
@@ -132,13 +153,9 @@ class Rule(Strict):
         that allows does not."""
         if not fnmatchcase(tool, self.allow or self.deny or self.ask or ""):
             return False
-        doubtful = self.allow is None
-        for name, condition in self.when.items():
-            values, sure = _arguments(arguments, name, doubtful)
-            met = [condition.holds(value, doubtful=doubtful) for value in values]
-            if not (any(met) or not sure if doubtful else met and all(met) and sure):
-                return False
-        return True
+        if self.allow is not None:
+            return all(_surely_met(condition, name, arguments) for name, condition in self.when.items())
+        return all(_may_be_met(condition, name, arguments) for name, condition in self.when.items())
 
 
 class PolicySpec(Strict):
@@ -194,6 +211,16 @@ def refusal(tool: str, verdict: Verdict, why: str) -> str | None:
     if verdict == "ask":
         return f"{tool} needs a person's consent, and nobody is here to ask{reason}"
     return f"{tool} is not allowed here{reason}" if verdict == "deny" else None
+
+
+def _surely_met(condition: Condition, name: str, arguments: Mapping[str, Any]) -> bool:
+    values, sure = _arguments(arguments, name, doubtful=False)
+    return sure and bool(values) and all(condition.surely_holds(value) for value in values)
+
+
+def _may_be_met(condition: Condition, name: str, arguments: Mapping[str, Any]) -> bool:
+    values, sure = _arguments(arguments, name, doubtful=True)
+    return not sure or any(condition.may_hold(value) for value in values)
 
 
 def _arguments(arguments: Mapping[str, Any], name: str, doubtful: bool) -> tuple[list[Any], bool]:

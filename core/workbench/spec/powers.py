@@ -9,6 +9,7 @@ setting, what its value leads to.
 `powers = {}` says that no setting leads anywhere. Without the attribute nobody knows, and a file that is not trusted
 may not use the thing. A setting counts by itself, whatever the others are, as `search:` may put any value into any.
 `trust`, bundles, `validate` and the MCP server read the same declaration; nothing is imported or started for it.
+One file: the declarations of settings, and the few kinds of things that they lead to.
 """
 
 from __future__ import annotations
@@ -246,15 +247,14 @@ def _path(setting: Written) -> Found:
     return (read_path(one, one.value) for one in setting.texts() if one.value)
 
 
-def read_path(setting: Written, text: str, what: str | None = None) -> Power:
+def read_path(setting: Written, text: str) -> Power:
     """A file or folder that is read. One within the folder of the file is not asked about."""
     if len(text) > _LONGEST_PATH:  # `a/../a/../...` leads somewhere at any length, but takes long to follow
         return Power("reads a path", f"{text[:80]}...", text, setting.at, (), True)
     found = tuple(existing(text, setting.base))
     home = setting.home or setting.base
     outside = not all(_inside(path, home) for path in (setting.base / text, *found))
-    what = _absolute(setting, text) if what is None else what
-    return Power("reads a path", text, what, setting.at, found, outside, "path")
+    return Power("reads a path", text, _absolute(setting, text), setting.at, found, outside, "path")
 
 
 def part(kind: PartKind) -> Declaration:

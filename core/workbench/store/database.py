@@ -6,6 +6,8 @@ thread calls fsync at most `SYNC_EVERY` seconds later, so a power loss can lose 
 database.
 """
 
+# One file: one connection, and all that guards it.
+
 from __future__ import annotations
 
 import asyncio

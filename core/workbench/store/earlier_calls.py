@@ -63,14 +63,14 @@ class EarlierCalls:
         return None if self.only is None else Journal(self.store, self.only).find_effect(key)
 
 
-def read_usual_calls(store: Store, lm: str, role: str = "task") -> Usual | None:
-    """The means over the newest calls that a model answered in this role; None if there are none. lm: its identity."""
+def read_usual_calls(store: Store, lm: str) -> Usual | None:
+    """The means over the newest calls that a model answered as the task's; None if there are none. lm: its identity."""
     sql = (
         "select count(*) as n, avg(prompt_tokens) as prompt, avg(completion_tokens) as completion, avg(case when "
-        "queued is not null then seconds end) as latency from (select * from calls where lm = ? and role = ? and kind "
-        "= 'lm' and response is not null and reused is null order by run_id desc limit ?)"
+        "queued is not null then seconds end) as latency from (select * from calls where lm = ? and role = 'task' and "
+        "kind = 'lm' and response is not null and reused is null order by run_id desc limit ?)"
     )
-    row = store.row(sql, lm, role, MOST_CALLS)
+    row = store.row(sql, lm, MOST_CALLS)
     if row is None or not row["n"]:
         return None
     return Usual(row["n"], row["prompt"], row["completion"], row["latency"])

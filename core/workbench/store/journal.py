@@ -1,4 +1,7 @@
-"""The journal of one run: its calls, the attempts that gave no answer, and the large texts of its requests."""
+"""The journal of one run: its calls, the attempts that gave no answer, and the large texts of its requests.
+
+One file: all SQL on calls.
+"""
 
 from __future__ import annotations
 

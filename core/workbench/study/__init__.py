@@ -4,15 +4,8 @@ Nothing here holds a test split.
 """
 
 from workbench.study.blame import Blame, node_of
-from workbench.study.evaluate import (
-    METRIC_SAID,
-    Evaluation,
-    Evaluator,
-    Result,
-    RowRun,
-    estimate_calls,
-    unanswered_error,
-)
+from workbench.study.evaluate import METRIC_SAID, Evaluator, estimate_calls
+from workbench.study.evaluation import Evaluation, Result, RowRun, unanswered_error
 from workbench.study.observation import observe_nodes
 from workbench.study.position import read_position, recall_evaluation, restore_position
 from workbench.study.racing import Race, paired_race

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from workbench.attribution import Element, Rerun, bisect_steps, elements_of, most_reruns, rank_nodes, steps_of
 from workbench.runtime import Address, Draw, Repair
 from workbench.spec import LMSpec
-from workbench.study.evaluate import Evaluation, Evaluator, Result
+from workbench.study.evaluate import Evaluator
+from workbench.study.evaluation import Evaluation, Result
 from workbench.workflow import Workflow
 
 #: The share of draws that go to any node, whatever is known: a diagnosis may be wrong.
@@ -64,11 +65,15 @@ def node_of(address: str) -> str:
     return parts[1] if len(parts) > 1 and parts[0] == "nodes" else ""
 
 
-def affordable_failures(evaluation: Evaluation, calls: float, most: int) -> list[Result]:
-    """Failed rows with traces, at most `most`, and so few that replays of all take at most `calls`."""
+#: Failed rows whose runs are repeated.
+REPEATED = 4
+
+
+def affordable_failures(evaluation: Evaluation, calls: float) -> list[Result]:
+    """Failed rows with traces, at most REPEATED, and so few that replays of all take at most `calls`."""
     failed = [r for r in evaluation.results if r.trace is not None and r.score is not None and r.score < 1]
     chosen: list[Result] = []
-    for result in failed[:most]:
+    for result in failed[:REPEATED]:
         assert result.trace is not None
         calls -= most_reruns(max(1, len(steps_of(result.trace)))) * max(1, result.calls)
         if calls < 0:

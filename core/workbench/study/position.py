@@ -18,7 +18,7 @@ from workbench.errors import StoreError
 from workbench.ledger import Spend
 
 if TYPE_CHECKING:
-    from workbench.study.evaluate import Evaluation
+    from workbench.study.evaluation import Evaluation
     from workbench.study.study import Study
     from workbench.workflow import Workflow
 

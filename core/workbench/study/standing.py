@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from workbench.study.blame import Blame
-from workbench.study.evaluate import Evaluation
+from workbench.study.evaluation import Evaluation
 from workbench.workflow import Workflow
 
 

@@ -1,4 +1,7 @@
-"""The contract of an optimizer, and the study that it gets: its view of a run."""
+"""The contract of an optimizer, and the study that it gets: its view of a run.
+
+One file: an optimizer reads its whole contract here.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,8 @@ from workbench.plugins import plugins
 from workbench.runtime import Draw
 from workbench.spec import DomainSpec, LMSpec, Powers
 from workbench.study.blame import Blame, affordable_failures, replay_blame, spectrum_blame
-from workbench.study.evaluate import Evaluation, Evaluator
+from workbench.study.evaluate import Evaluator
+from workbench.study.evaluation import Evaluation
 from workbench.study.racing import Race, paired_race
 from workbench.study.sampler import Searcher
 from workbench.study.standing import Progress
@@ -272,9 +276,7 @@ class Study:
 
         return await self.ledger.effect("code", [source, function, dict(arguments)], run)
 
-    async def attribution(
-        self, workflow: Workflow, examples: Sequence[Example] | None = None, *, most: int = 4
-    ) -> Blame:
+    async def attribution(self, workflow: Workflow, examples: Sequence[Example] | None = None) -> Blame:
         """Which nodes of a workflow decide its failures on train rows (`guided: true` of some optimizers).
 
         Where the file names a `proposer` that is another model than the task's, failed rows are repeated with steps put
@@ -284,7 +286,6 @@ class Study:
         Args:
             workflow: the candidate.
             examples: of train; default: the first 16. What was run or examined before costs nothing.
-            most: failed rows to repeat.
 
         Raises:
             BudgetSpent: at the ceiling.
@@ -293,16 +294,16 @@ class Study:
         key = (workflow.hash, *sorted(row.id for row in rows))
         known = self.progress.blames.get(key)
         if known is None:
-            known = self.progress.blames[key] = await self._attribute(workflow, rows, most)
+            known = self.progress.blames[key] = await self._attribute(workflow, rows)
             shares = ", ".join(f"{node} {share:g}" for node, share in known.decisive.items()) or "no node"
             self.log(f"failures are decided by: {shares}", examined=known.examined, method=known.method)
         return known
 
-    async def _attribute(self, workflow: Workflow, rows: Sequence[Example], most: int) -> Blame:
+    async def _attribute(self, workflow: Workflow, rows: Sequence[Example]) -> Blame:
         evaluation = await self.evaluate(workflow, rows, traces=True)
         spec, own = self.role_spec("proposer"), self.evaluator.runtime.lm_spec("task", workflow)
         if spec is not None and spec.model != own.model:
-            failed = affordable_failures(evaluation, self.remaining() / 4, most)
+            failed = affordable_failures(evaluation, self.remaining() / 4)
             found = await replay_blame(self.evaluator, workflow, failed, spec)
             if found.decisive:
                 return found

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from workbench.errors import FailureKind
 from workbench.spec import Spec, TargetsSpec
-from workbench.study.evaluate import Evaluation, Result
+from workbench.study.evaluation import Evaluation, Result
 from workbench.study.standing import objective_sign, pareto_set, pick
 from workbench.workflow import Workflow
 

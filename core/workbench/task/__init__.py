@@ -9,7 +9,8 @@ from workbench.task.dataset import Dataset, Example, Score, SealedRows, content_
 from workbench.task.found_powers import FoundPowers, choices_of, find_powers, put
 from workbench.task.known_rows import describe_rows, match_rows
 from workbench.task.lint import find_defects, lint_task
-from workbench.task.load import Task, check_lms, check_node_lms, load_task, section_loaders
+from workbench.task.lm_checks import check_lms, check_node_lms
+from workbench.task.load import Task, load_task, section_loaders
 from workbench.task.metric import Metric, MetricFaults, as_score, graded_field, highest_score
 from workbench.task.repeats import Repeats
 from workbench.task.rows import Rows, read_rows, reader_of

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from workbench.base.files import file_digest
 from workbench.base.hashing import digest
-from workbench.errors import PluginError, SpecError, collect_errors, errors_at, suggest
-from workbench.lm import check_embeds, lm_prefixes, locate_lms, make_lm, split_model
-from workbench.plugins import plugins
-from workbench.spec import DataSpec, Inherited, LMSpec, Source, Spec, code_files, lm_spec
+from workbench.errors import SpecError, collect_errors, suggest
+from workbench.lm import locate_lms
+from workbench.spec import DataSpec, Inherited, Source, Spec, code_files
 from workbench.task.clusters import cluster_rows
 from workbench.task.copies import Copies, label_fields, number_fields
 from workbench.task.data import check_holes, load_data
 from workbench.task.dataset import Dataset, Example, SealedRows
+from workbench.task.lm_checks import check_lms, check_node_lms
 from workbench.task.metric import Metric, graded_field, load_metrics, metric_files
 from workbench.task.reach import out_of_reach, wrong_demos
 from workbench.task.tokens import normalised_inputs
 from workbench.task.workflow_file import load_workflow
-from workbench.workflow import NodeKind, Workflow, forget_nodes
+from workbench.workflow import Workflow, forget_nodes
 
 
 @dataclass(frozen=True)
@@ -139,85 +139,6 @@ def section_loaders(spec: Spec, base: Path, inherited: list[Inherited]) -> dict[
         "metric": lambda: load_metrics(spec, base),
         "data": lambda: load_data(spec, base),
     }
-
-
-class HasLMs(Protocol):
-    """A spec that names language models."""
-
-    lm: LMSpec
-    roles: Any  # LMSpec by role
-
-
-def check_lms(spec: HasLMs) -> None:
-    """Refuse models that no provider serves, and settings that a provider does not take. Raises SpecError."""
-    for path, lm in ((("lm",), spec.lm), *((("roles", role), lm) for role, lm in spec.roles.items())):
-        with errors_at(*path):
-            check_lm(lm)
-
-
-def check_node_lms(workflow: Workflow, roles: Collection[str]) -> None:
-    """The same for the models that nodes, and nodes inside them, name under `lm`, `value_lm` and `embedder`.
-
-    roles: those that the file names; a node that asks another one is refused, too.
-    """
-
-    def check(name: str, node: NodeKind) -> None:
-        with errors_at("nodes", name):
-            for inner in node.walk():
-                _check_node_lms(inner, roles, inner is node)
-
-    collect_errors(partial(check, name, node) for name, node in workflow.enabled_nodes.items())
-
-
-def _check_node_lms(node: NodeKind, roles: Collection[str], top: bool) -> None:
-    for key in ("lm", "value_lm", "embedder"):
-        if value := getattr(node.config, key, None):
-            with errors_at(*((key,) if top else ())):
-                check_lm(lm_spec(value), embeds=key == "embedder")
-    for role in node.roles:
-        if role not in roles:
-            raise SpecError(
-                f"this node asks a model of the role `{role}`, and the file names none",
-                hint=f"Write e.g. roles: {{{role}: openai/gpt-4.1}}.",
-            )
-
-
-def check_lm(lm: LMSpec, embeds: bool = False) -> None:
-    """Refuse a model that no provider serves, or settings that its provider does not take. Raises SpecError.
-
-    embeds: it must be able to embed texts.
-    """
-
-    try:
-        if split_model(lm.model)[0] != "*":
-            made = make_lm(lm)
-            if embeds:
-                check_embeds(made, lm.model)
-        elif "/" not in lm.model.strip("/"):
-            raise SpecError(
-                f"no LM provider serves '{lm.model}'", hint="Write provider/model. " + suggest(lm.model, lm_prefixes())
-            )
-        else:
-            _check_provider(lm.model)
-    except PluginError as error:
-        raise SpecError(str(error)) from error
-
-
-def _check_provider(model: str) -> None:
-    """Refuse a prefix that looks like a provider's, mistyped, unless the provider of all other models knows it. That
-    one is asked only then, since it may take seconds to load. Raises SpecError."""
-    import difflib
-
-    prefix, mine = model.partition("/")[0], lm_prefixes()
-    near = difflib.get_close_matches(prefix, mine, n=1, cutoff=0.75)
-    if not near:
-        return
-    known = getattr(plugins().get("lms", "*"), "providers", set[str])()
-    if prefix not in known:
-        raise SpecError(
-            f"there is no LM provider '{prefix}'",
-            hint=f"Did you mean '{near[0]}/{model.partition('/')[2]}'? If not, write litellm/{model}.",
-        )
 
 
 def _check_fields(workflow: Workflow, dataset: Dataset, inputs: tuple[str, ...]) -> None:

@@ -1,4 +1,7 @@
-"""Search spaces over the addresses of parameters, and demos drawn from training rows."""
+"""Search spaces over the addresses of parameters, and demos drawn from training rows.
+
+One file: a domain is suggested and checked by the same rules.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,8 @@ from workbench.task.alternatives import (
     variants,
 )
 from workbench.task.dataset import Example
-from workbench.task.load import Task, check_label_unread, check_lm, check_node_lms
+from workbench.task.lm_checks import check_lm, check_node_lms
+from workbench.task.load import Task, check_label_unread
 from workbench.workflow import NodeKind, Workflow, learnable_addresses, node_at, setting_at, task_lm
 
 #: A domain of demos is searched as a number of demos and one of this many seeded draws from train.
@@ -169,10 +173,14 @@ def _last(low: float, high: float, step: float | None) -> float:
     return float(first + (last - first) // width * width)
 
 
-def default_space(workflow: Workflow, max_demos: int = 8) -> dict[str, DomainSpec]:
+#: Demos of a node where the file names no space to search.
+MAX_DEMOS = 8
+
+
+def default_space(workflow: Workflow) -> dict[str, DomainSpec]:
     """The space to search if the file names none: the demos of every node that takes demos."""
     return {
-        address: DomainSpec.model_validate({"demos": max_demos}) for address in learnable_addresses(workflow, "demos")
+        address: DomainSpec.model_validate({"demos": MAX_DEMOS}) for address in learnable_addresses(workflow, "demos")
     }
 
 

@@ -2,6 +2,8 @@
 
 A provider that talks to a server is given the address of one on this machine, which answers and fails as the checks
 need. For a model that runs in this process, what is about servers does not apply: the server sees no request.
+
+One file: one suite of checks, and the server that they need.
 """
 
 from __future__ import annotations

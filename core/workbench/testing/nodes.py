@@ -1,4 +1,7 @@
-"""Checks of a node kind's contract. Each runs a node on one row and raises AssertionError with a remedy."""
+"""Checks of a node kind's contract. Each runs a node on one row and raises AssertionError with a remedy.
+
+One file: one suite of checks.
+"""
 
 from __future__ import annotations
 

@@ -80,11 +80,11 @@ def shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def refuse_set(body: Mapping[str, Any], fields: Mapping[str, str], place: str = "") -> None:
+def refuse_set(body: Mapping[str, Any], fields: Mapping[str, str]) -> None:
     """Raise Refused for a field that would be ignored though it matters. fields: what to send instead, by name."""
     for name, instead in fields.items():
         if body.get(name) not in (None, False, [], {}):
-            raise bad(f"{place}{name}", "is not served by this gateway", instead)
+            raise bad(name, "is not served by this gateway", instead)
 
 
 def read_sampling(body: Mapping[str, Any], most_temperature: float = 2.0) -> dict[str, Any]:

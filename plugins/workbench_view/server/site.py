@@ -215,7 +215,7 @@ def find_run(store: Store, request: Request) -> Any:
     return row
 
 
-def whole_number(request: Request, name: str, default: int = 1) -> int:
+def whole_number(request: Request, name: str) -> int:
     """A number of the address, from 1."""
     text = request.query_params.get(name, "")
-    return max(1, int(text)) if text.isascii() and text.isdecimal() and len(text) < 9 else default
+    return max(1, int(text)) if text.isascii() and text.isdecimal() and len(text) < 9 else 1

@@ -245,9 +245,9 @@ def test_a_missing_key_is_named_before_anything_is_sent():
 def test_the_default_key_goes_to_no_address_from_a_workflow_file(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     for address in ("https://models.example.org/v1", "http://api.openai.com/v1", "https://api.openai.com:8443/v1"):
-        assert client.openai("m", settings(api_base=address))._key() is None, address
+        assert client.openai("m", settings(api_base=address))._server.key() is None, address
     monkeypatch.setenv("OPENAI_BASE_URL", "https://gateway.example.org/v1")
-    assert client.openai("m", settings())._key() == KEY
+    assert client.openai("m", settings())._server.key() == KEY
 
 
 def test_hanging_servers_can_be_cancelled():

@@ -6,6 +6,8 @@ from the journal and needs no environment.
 
 An agent can undo every action here. So look-ahead is a privilege: a score reached with it is a score of search with
 resets, not of an agent with a single attempt.
+
+One file: the contract of an environment, and the episode that plays it.
 """
 
 from __future__ import annotations

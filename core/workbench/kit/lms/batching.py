@@ -20,15 +20,17 @@ Result = TypeVar("Result")
 #: Times that a queue is found empty before a batch starts, with a turn of the callers' loop between each two; and
 #: seconds after which such a turn is no longer waited for.
 _TURNS, _LONGEST_TURN = 3, 1.0
+#: Seconds in which a batch may be joined.
+_WAIT = 0.002
 
 
 class BatchThread(Generic[Item, Result]):
     """A daemon thread that serves waiting items in batches of at most `max_batch`. It starts with the first call. A
-    batch starts once nothing more came for `wait` seconds and the callers' event loop has nothing left to do, so that
+    batch starts once nothing more came for _WAIT seconds and the callers' event loop has nothing left to do, so that
     concurrent calls join it, on a loaded machine too: in which batch a call is changes its last bits."""
 
-    def __init__(self, max_batch: int, wait: float = 0.002):
-        self._max_batch, self._wait = max_batch, wait
+    def __init__(self, max_batch: int):
+        self._max_batch = max_batch
         # Not SimpleQueue: with a timeout its `get` was seen to wait forever (CPython 3.11.7, on a loaded machine).
         self._queue: queue.Queue[tuple[Item, Future[Result]] | None] = queue.Queue()
         self._thread: threading.Thread | None = None
@@ -80,7 +82,7 @@ class BatchThread(Generic[Item, Result]):
                 return batch, False
             for _ in range(_TURNS):
                 try:
-                    entry = self._queue.get(timeout=self._wait)
+                    entry = self._queue.get(timeout=_WAIT)
                     break
                 except queue.Empty:
                     self._wait_for_loop()
@@ -110,8 +112,8 @@ class Batcher(BatchThread[Item, Result]):
     reaches all callers of the batch.
     """
 
-    def __init__(self, work: Callable[[list[Item]], Sequence[Result | Exception]], max_batch: int, wait: float = 0.002):
-        super().__init__(max_batch, wait)
+    def __init__(self, work: Callable[[list[Item]], Sequence[Result | Exception]], max_batch: int):
+        super().__init__(max_batch)
         self._work = work
 
     def _serve(self, batch: list[tuple[Item, Future[Result]]]) -> None:
@@ -152,9 +154,8 @@ class RefillingBatcher(BatchThread[Item, Result]):
         self,
         work: Callable[[list[Job[Item, Result]], Callable[[int], list[Job[Item, Result]]]], None],
         max_batch: int,
-        wait: float = 0.002,
     ):
-        super().__init__(max_batch, wait)
+        super().__init__(max_batch)
         self._work = work
 
     def _serve(self, batch: list[tuple[Item, Future[Result]]]) -> None:

@@ -1,4 +1,7 @@
-"""Batched generation with a KV cache; each row has its own settings and random numbers."""
+"""Batched generation with a KV cache; each row has its own settings and random numbers.
+
+One file: one loop over one cache.
+"""
 
 from __future__ import annotations
 

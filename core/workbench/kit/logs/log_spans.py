@@ -11,6 +11,8 @@ Attributes read, by the registries as of 2026: `gen_ai.operation.name`, `gen_ai.
 
 Calls of models and tools are steps. A span around them (an agent, a workflow, a chain) says whose they are; without any
 of them inside, it is a step itself.
+
+One file: two conventions, read by one table of attributes.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Rules on words find them, and no model is asked. Each rule is for a form of words that leaves no doubt; what people may
 mean otherwise is left alone, so that a workflow that works has no finding.
+
+One file: rules that share what they know of words.
 """
 
 from __future__ import annotations

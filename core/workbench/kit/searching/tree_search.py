@@ -10,6 +10,8 @@ random generator. The rest is deterministic; ties go to the node that was added 
 Sources: A* (Hart, Nilsson and Raphael 1968); UCT (Kocsis and Szepesvari 2006) in the form of PromptAgent (arXiv
 2310.16427); progressive widening (Couetoux et al. 2011); softmix is AFlow's rule for parents (arXiv 2410.10762); nodes
 that are valued when they are taken from the frontier, after Tree Search for Language Model Agents (arXiv 2407.01476).
+
+One file: the searches share one node and one account of calls.
 """
 
 from __future__ import annotations
@@ -365,15 +367,15 @@ def pool(root: Node[S], size: int) -> list[Node[S]]:
     return [*([] if root.closed else [root]), *others][:size]
 
 
-def softmix(scores: Sequence[float], *, mix: float = 0.3, alpha: float = 0.2, scale: float = 100.0) -> list[float]:
-    """AFlow's soft mixed probabilities: mix/n + (1 - mix) * softmax(alpha * scale * (score - best)).
+def softmix(scores: Sequence[float], *, mix: float = 0.3, alpha: float = 0.2) -> list[float]:
+    """AFlow's soft mixed probabilities: mix/n + (1 - mix) * softmax(alpha * 100 * (score - best)).
 
-    mix: lambda, the share spread evenly. alpha: inverse temperature. scale: converts scores in [0, 1] to per cent.
+    mix: lambda, the share spread evenly. alpha: inverse temperature for scores in per cent.
     """
     if not scores:
         return []
     best = max(scores)
-    weights = [math.exp(alpha * scale * (s - best)) for s in scores]
+    weights = [math.exp(alpha * 100 * (s - best)) for s in scores]
     total = math.fsum(weights)
     return [mix / len(scores) + (1 - mix) * w / total for w in weights]
 

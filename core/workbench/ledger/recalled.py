@@ -1,0 +1,145 @@
+"""Calls that are counted and not sent: this run's own, from its journal, and those of earlier runs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from workbench.errors import LMError
+from workbench.ledger.spend import CallInfo, Settled, Spend
+from workbench.lm import LM, Request, Response, unpack_native, unpack_tokens
+from workbench.store import EarlierCalls, Journal
+
+_ANSWERED = ("ok", "stop", "length", "refusal", "empty", "tool_calls")
+
+
+class CountedRun(Protocol):
+    """A ledger's view of its run."""
+
+    spent: Spend
+    reused: Spend
+    by_role: dict[str, Spend]
+    retries: int
+    touched: set[bytes]
+    recorded: bool
+    reuse: bool
+    searching: bool
+    source: int | None
+    on_call: Callable[[CallInfo], None]
+
+    @property
+    def resumed(self) -> bool: ...
+
+    def count(self, role: str, part: Spend) -> None: ...
+
+
+class RecalledCalls:
+    """The calls of one run that need not be sent."""
+
+    def __init__(self, account: CountedRun, journal: Journal, earlier: EarlierCalls):
+        self._account, self._journal, self._earlier = account, journal, earlier
+
+    def replay(self, key: str, role: str) -> Settled | None:
+        """The outcome in this run's journal; None if there is none."""
+        account = self._account
+        if not account.resumed and _short(key) not in account.touched:
+            return None
+        if (row := self._journal.find_call(key)) is None:
+            return None
+        reused = row["reused"] is not None
+        if first := self.touch(key):
+            self._count_stored(row, row["role"], reused=reused)
+        else:
+            account.spent.cached += 1
+            account.by_role[role].cached += 1
+        account.on_call(CallInfo.of(row, row["role"], reused=reused))
+        return _stored_outcome(row, cached=not first)
+
+    async def take_over(self, key: str, lm: LM, request: Request, role: str) -> Settled | None:
+        """The answer of an earlier run, which is recorded in this one; None if there is none to take."""
+        may = (self._account.reuse or self._account.source) and getattr(lm, "reusable", True)
+        row = self._earlier.find(key, tokens=request.logprobs) if may else None
+        return None if row is None else await self._adopt(row, key, role)
+
+    async def find(self, key: str, role: str) -> Settled | None:
+        """The outcome in this run's journal or in that of its `source`; None if there is none."""
+        settled = self.replay(key, role)
+        row = self._earlier.find(key) if settled is None and self._account.source else None
+        return settled if row is None else await self._adopt(row, key, role)
+
+    def count_failed_attempts(self, key: str, role: str) -> int:
+        """Count the failed attempts of earlier processes at a call that they did not settle; returns their number."""
+        if failed := self._journal.count_failed_attempts(key) if self._account.resumed else 0:
+            self._account.retries += failed
+            self._account.count(role, Spend(failed))
+        return failed
+
+    def touch(self, key: str) -> bool:
+        """True the first time this process sees a key. Half of each key is stored, to save memory."""
+        first = (short := _short(key)) not in self._account.touched
+        if self._account.recorded:
+            self._account.touched.add(short)
+        return first
+
+    async def _adopt(self, row: Any, key: str, role: str) -> Settled:
+        done = self._journal.add_reused_call(row, role)
+        self.touch(key)
+        self._count_stored(row, role, reused=True)
+        await asyncio.shield(done)
+        self._account.on_call(CallInfo.of(row, role, reused=True))
+        return _stored_outcome(row, cached=False)
+
+    def _count_stored(self, row: Any, role: str, *, reused: bool) -> None:
+        account = self._account
+        account.retries += row["attempts"] - 1  # the reserve for the proof depends on it, replayed or not
+        if not reused:
+            return account.count(role, _stored_spend(row))
+        for spend in (account.reused, account.spent) if account.searching else (account.reused,):
+            spend.add(_stored_spend(row))
+
+
+def tell_recalled(lm: LM, request: Request, settled: Settled) -> Settled:
+    """Tell a model that remembers its answers of one that it was not asked for."""
+    if settled.response is not None and (recall := getattr(lm, "recall", None)) is not None:
+        recall(request, settled.response)
+    return settled
+
+
+def _short(key: str) -> bytes:
+    return bytes.fromhex(key[:16])
+
+
+def _stored_outcome(row: Any, cached: bool) -> Settled:
+    """The outcome in a row of `calls`, at what it cost when it was paid."""
+    failed = row["outcome"] not in _ANSWERED
+    return Settled(
+        None if row["response"] is None else _stored_response(row),
+        LMError(row["outcome"], row["message"] or "") if failed else None,
+        cached,
+        row["attempts"],
+        row["usd"] or 0.0,
+        row["seconds"],
+        row["queued"] or 0.0,
+        row["key"],
+    )
+
+
+def _stored_spend(row: Any) -> Spend:
+    return Spend(row["attempts"], 0, row["prompt_tokens"], row["completion_tokens"], row["usd"] or 0.0, row["seconds"])
+
+
+def _stored_response(row: Any) -> Response:
+    """The answer of a row of `calls` that has one."""
+    body = json.loads(row["response"])
+    for name in ("tool_calls", "prompt_ids", "token_ids", "logprobs"):
+        if name in body:
+            body[name] = tuple(body[name])
+    if "native" in body:
+        body["native"] = unpack_native(body["native"])
+    if row["packed_tokens"] is not None:
+        body |= unpack_tokens(row["packed_tokens"])
+    return Response(
+        prompt_tokens=row["prompt_tokens"], completion_tokens=row["completion_tokens"], usd=row["usd"], **body
+    )

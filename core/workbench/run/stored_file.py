@@ -1,0 +1,76 @@
+"""The workflow file of a stored run, read without its code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workbench.errors import StoreError
+from workbench.spec import (
+    Inherited,
+    Source,
+    Spec,
+    apply_overrides,
+    check_spec,
+    load_yaml,
+    without_user_code,
+)
+from workbench.store import (
+    kind_of,
+    read_options,
+    read_spec,
+)
+from workbench.task import expand_references
+
+
+def name_of_stored(row: Any) -> str:
+    """The name under which the user is asked about the file of a stored run."""
+    return f"the workflow of run {row['run']}"
+
+
+def content_of_stored(row: Any) -> bytes:
+    """The file of a stored run with its flags, as the user is asked about them."""
+    stored = read_options(row)
+    found = (read_spec(row), row["file"], stored.get("sets"), stored.get("outside"))
+    return repr(found).encode("utf-8", "surrogatepass")
+
+
+def file_of_stored(row: Any) -> str:
+    if (file := row["file"]) is None:
+        raise StoreError(f"run {row['run']} ({kind_of(row)}) has no workflow file; name a run of optimize or eval")
+    return file
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """The workflow file of a stored run as it started: read, and nothing of what it names."""
+
+    spec: Spec
+    source: Source
+    base: Path
+
+
+def read_stored_file(row: Any) -> StoredFile:
+    """The workflow file of a stored run, with its flags and outer settings, without running any code.
+
+    Raises:
+        StoreError: the run is of no workflow file.
+        SpecError: the file cannot be read, or refers to another that cannot.
+        CodeRefused: it takes functions of a file that only its code can tell.
+    """
+    _, base, started = read_stored_source(row)
+    (spec, source), inherited = check_spec(started), list[Inherited]()
+    with without_user_code():
+        for raw in spec.nodes.values():
+            expand_references(raw, base, (), inherited)
+    return StoredFile(spec.model_copy(update={"policy": spec.policy.inherit(inherited)}), source, base)
+
+
+def read_stored_source(row: Any) -> tuple[Source, Path, Source]:
+    """The workflow file of a stored run as it was written, the folder of its paths, and the file with the flags and
+    outer settings that the run started with. Raises StoreError and SpecError."""
+    stored = read_options(row)
+    file = file_of_stored(row)
+    source = load_yaml(read_spec(row), file)
+    return source, Path(file).parent, apply_overrides(source, stored["sets"], stored["outside"])

@@ -1,0 +1,347 @@
+"""The services for a running node, and the record of what it did as a span of the trace.
+
+Everything with an effect goes through `Context`: that is what makes a run replayable, billed and traced.
+One file: each method is one service.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from bisect import bisect
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any, NamedTuple, Protocol, cast
+
+from workbench.errors import BudgetSpent, LMError, NodeError, ServerDead, SpecError, StoreError, WorkbenchError
+from workbench.ledger import Ledger, Settled
+from workbench.lm import Message, Request, Response
+from workbench.runtime.clock import NodeClock
+from workbench.runtime.draw import FIRST_DRAW, Draw
+from workbench.runtime.embedding import Vector
+from workbench.runtime.requests import make_request
+from workbench.runtime.row import RowScope
+from workbench.runtime.runtime import Runtime, S
+from workbench.spec import LMSpec, PolicySpec
+from workbench.workflow import CallRecord, EffectRecord, NodeKind, Span, Trace, Workflow
+
+
+class RunningWorkflow(Protocol):
+    """A `Program` as its contexts see it."""
+
+    workflow: Workflow
+    runtime: Runtime
+
+
+class Begun(NamedTuple):
+    """A call that has begun: its number in its span, its place in the trace, and the time."""
+
+    number: int
+    at: int
+    seconds: float
+
+
+class Context:
+    """The services for a running node.
+
+    Args:
+        program: the workflow.
+        example: the id of the example.
+        trace: takes the node's span.
+        node: its path, e.g. `vote.of`.
+        draw: which samples it draws.
+        policies: of the workflow files around it, which hold besides the run's own.
+        clocks: of the nodes around it.
+        row: what its nodes share.
+    """
+
+    def __init__(
+        self,
+        program: RunningWorkflow,
+        example: str,
+        trace: Trace,
+        node: str,
+        draw: Draw = FIRST_DRAW,
+        policies: tuple[PolicySpec, ...] = (),
+        clocks: tuple[NodeClock, ...] = (),
+        row: RowScope | None = None,
+    ):
+        self.program, self.example, self.trace, self.node = program, example, trace, node
+        self.draw, self.policies, self.row = draw, policies, row or RowScope()
+        self._span: Span | None = None
+        self._effects = 0
+        self._task_calls = Counter[int]()  # by replica
+        self._children = Counter[int]()  # by replica
+        self._begun: list[int] = []  # of the calls in the span, the number of each by its begin
+        self._calls = 0
+        self._failed: list[tuple[str, str]] = []  # key and role of calls that got no answer
+        self.clocks = (*clocks, NodeClock())
+
+    @property
+    def span(self) -> Span:
+        assert self._span is not None
+        return self._span
+
+    @property
+    def restricted(self) -> bool:
+        """Return True if a policy can refuse a call here."""
+        return any(policy.restricts for policy in (self.program.runtime.policy, *self.policies))
+
+    def note(self, **values: Any) -> None:
+        """Record something on the span, e.g. that a fallback read the answer."""
+        self.span.notes.update(values)
+
+    def step(self, state: str, earned: float) -> None:
+        """Mark the span's latest call as a step in an environment. Training assigns credit by it (GiGPO).
+
+        state: a name of the state in which it was taken, equal for equal states. earned: its reward.
+        """
+        call = self.span.calls[-1]
+        call.state, call.earned = state, earned
+
+    async def run_node(self, node: NodeKind, inputs: Mapping[str, Any], agent: str | None = None) -> Mapping[str, Any]:
+        """Run a node under its own span, and turn its errors into a NodeError with a kind."""
+        span = Span(self.node, type(node).__name__, inputs, agent=agent, order=self.draw.order, at=self.trace.tick())
+        span.began = time.time()
+        self.trace.spans.append(span)
+        self._span = span
+        try:
+            outputs = await self._outputs_of(node, inputs)
+            if not isinstance(outputs, Mapping):
+                raise TypeError(f"the node gave {type(outputs).__name__}, not a mapping of its outputs")
+            span.outputs = outputs
+            return outputs
+        except NodeError as error:
+            error.node = error.node or self.node
+            span.error = f"{error.kind}: {error}"
+            raise
+        except LMError as error:
+            if error.kind == "auth":
+                raise
+            span.error = f"{error.kind}: {error}"
+            raise NodeError(error.kind, str(error), node=self.node) from error
+        except (Exception, SystemExit, asyncio.CancelledError) as error:
+            if ends_run(error, self.program.runtime.ledger):
+                raise
+            span.error = f"code: {type(error).__name__}: {error}"
+            raise NodeError("code", f"{type(error).__name__}: {error}", node=self.node) from error
+        finally:
+            span.seconds, span.queued = self.clocks[-1].read()
+
+    async def _outputs_of(self, node: NodeKind, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        return await node.run(inputs, self)
+
+    async def run_child(
+        self,
+        node: NodeKind,
+        name: str,
+        inputs: Mapping[str, Any],
+        replica: int = 0,
+        agent: str | None = None,
+        policy: PolicySpec | None = None,
+    ) -> Mapping[str, Any]:
+        """Run a node inside this one. Different replicas draw fresh samples.
+
+        agent: its name among several. policy: applies inside it, besides those around it.
+        """
+        policies = self.policies if policy is None else (*self.policies, policy)
+        draw = self.draw.child(replica, self._children[replica])
+        self._children[replica] += 1
+        path = f"{self.node}.{name}"
+        child = type(self)(self.program, self.example, self.trace, path, draw, policies, self.clocks, self.row)
+        return await child.run_node(node, inputs, agent)
+
+    async def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        lm: LMSpec | None = None,
+        replica: int = 0,
+        role: str = "task",
+        **settings: Any,
+    ) -> Response:
+        """Ask the node's language model. Settings are those of `workbench.lm.Request`.
+
+        Raises LMError if all attempts failed, BudgetSpent at the ceiling. A refused, empty or cut answer is
+        returned with its `finish`: the node decides what it means. Thoughts are apart from its text; the trace keeps
+        both as they came.
+        """
+        spec = lm or self.program.runtime.lm_spec(role, self.program.workflow)
+        number = self._task_calls[replica]
+        if role == "task":
+            self._task_calls[replica] += 1
+        else:
+            number = max(0, number - 1)  # it belongs to the task's call before it
+        return await self._ask(self._begin_call(), spec, role, messages, self.draw.of_call(number, replica), settings)
+
+    async def _ask(
+        self,
+        begun: Begun,
+        spec: LMSpec,
+        role: str,
+        messages: Sequence[Message],
+        replica: int,
+        settings: Mapping[str, Any],
+    ) -> Response:
+        runtime = self.program.runtime
+        request = make_request(spec, messages, replica, settings)
+        sent = runtime.fit(spec, request)
+        try:
+            response, paid = await runtime.complete(spec, sent, role)
+        except LMError:
+            self._failed.append((sent.key(runtime.pool.get(spec).identity), role))
+            raise
+        most = (sent.max_tokens, paid.most_usd, spec.attempts * spec.timeout)
+        self._record(begun, _call_record(request, response, role, spec.model, paid, most))
+        return response.without_thoughts()
+
+    async def samples(self, messages: Sequence[Message], count: int, **settings: Any) -> list[Response]:
+        """Draw `count` answers to one prompt: replicas 0, 1, ..., in order, sent at once. Settings as in `complete`.
+
+        Errors are raised after all draws have ended: those in flight are paid, so they are recorded. An error that ends
+        the run takes precedence; otherwise that of the lowest replica is raised, whichever came first.
+        """
+        draws = [self.complete(messages, replica=index, **settings) for index in range(count)]
+        outcomes = await asyncio.gather(*draws, return_exceptions=True)
+        errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+        if errors:
+            raise next((e for e in errors if ends_run(e, self.program.runtime.ledger)), errors[0])
+        return cast(list[Response], outcomes)
+
+    def _begin_call(self) -> Begun:
+        self._calls += 1
+        return Begun(self._calls, self.trace.tick(), time.perf_counter())
+
+    def _record(self, begun: Begun, record: CallRecord) -> None:
+        """Insert the call in the order of beginnings, whichever was answered first."""
+        record.number, record.at = begun.number, begun.at
+        record.began = time.time() - (time.perf_counter() - begun.seconds)
+        for clock in self.clocks:
+            clock.add_call(begun.seconds, record.queued)
+        place = bisect(self._begun, begun.number)
+        self._begun.insert(place, begun.number)
+        self.span.calls.insert(place, record)
+
+    async def embed(self, texts: Sequence[str], lm: LMSpec, role: str = "task") -> list[Vector]:
+        """A vector for each text. Raises what `complete` raises, and SpecError for a model that cannot embed."""
+        begun = self._begin_call()
+        vectors, paid = await self.program.runtime.embedder(lm, role)(texts)
+        for messages, call in paid:
+            assert call.response is not None
+            seen = replace(call.response, text=f"({len(messages)} vectors)")
+            most = (0, call.usd, lm.attempts * lm.timeout)
+            record = _call_record(Request(messages), seen, role, lm.model, call, most)
+            self._record(begun, record)
+            record.number = 0  # no step: vectors are not repaired
+        return vectors
+
+    async def sandboxed(
+        self, source: str, function: str, arguments: Mapping[str, Any], *, timeout: float = 5.0
+    ) -> dict[str, Any]:
+        """Run code in the sandbox, once for this position in this example. Returns the fields of SandboxResult."""
+
+        async def run() -> dict[str, Any]:
+            sandbox = await self.program.runtime.sandbox()
+            return asdict(await sandbox.call(source, function, arguments, timeout=timeout))
+
+        return await self.effect("code", [source, function, dict(arguments)], run)
+
+    async def shared(self, name: str, open_it: Callable[[], Awaitable[S]]) -> S:
+        """Return what all examples of the run share, e.g. a server: opened at first use, closed with the run."""
+        return await self.program.runtime.shared(name, open_it)
+
+    async def recorded(self, kind: str, content: Any, run: Callable[[], Awaitable[Any]]) -> Any:
+        """Run something that makes calls by its own course, e.g. a foreign program, once for this position in this
+        example; its result must be JSON.
+
+        A replay takes result and calls from the journal and does not run it again, since it might ask otherwise the
+        second time.
+        """
+        begun, failed, ran = len(self.span.calls), len(self._failed), False
+
+        async def whole() -> dict[str, Any]:
+            nonlocal ran
+            ran = True
+            result = await run()
+            made = [call for call in self.span.calls[begun:] if call.key]
+            calls = [
+                [c.key, c.role, c.lm, None if c.number else c.response.text, c.max_tokens, c.most_usd, c.most_seconds]
+                for c in made
+            ]
+            return {"result": result, "calls": calls, "failed": self._failed[failed:]}
+
+        found = await self.effect(kind, content, whole)
+        if not ran:
+            await self._recall(found)
+        return found["result"]
+
+    async def _recall(self, recorded: Mapping[str, Any]) -> None:
+        """Count and trace the calls of something recorded."""
+        ledger = self.program.runtime.ledger
+        for key, role in recorded["failed"]:
+            await ledger.recall(key, role)
+        for key, role, model, vectors, *most in recorded["calls"]:
+            paid, asked = await ledger.recall(key, role), ledger.journal.read_call(key)
+            if paid is None or paid.response is None or asked is None:
+                raise StoreError(f"the call {key[:16]} is lost, which a recorded run of node '{self.node}' made")
+            request = Request(tuple(asked["request"]["messages"]), tools=tuple(asked["request"].get("tools", ())))
+            response = paid.response if vectors is None else replace(paid.response, text=vectors)
+            record = _call_record(request, response, role, model, paid, most)
+            self._record(self._begin_call(), record)
+            if vectors is not None:
+                record.number = 0  # as `embed` has it
+
+    async def effect(self, kind: str, content: Any, run: Callable[[], Awaitable[Any]]) -> Any:
+        """Run a tool or another effect once for this position in this example; its result must be JSON."""
+        self._effects += 1
+        record = EffectRecord(kind, content, time.time(), replayed=True)
+        self.span.effects.append(record)
+
+        async def timed() -> Any:
+            record.replayed = False
+            return await run()
+
+        try:
+            record.result = await self.program.runtime.ledger.effect(kind, [content, self._place_of_effect()], timed)
+            return record.result
+        except BaseException as error:
+            record.error = type(error).__name__
+            raise
+        finally:
+            record.seconds = time.time() - record.began
+
+    def _place_of_effect(self) -> list[Any]:
+        return [self.program.workflow.hash, self.example, self.node, self.draw.replica, self._effects]
+
+    async def shared_effect(self, kind: str, content: Any, run: Callable[[], Awaitable[Any]]) -> Any:
+        """Run an effect once in the whole run for this content, wherever it is asked for (`Runtime.shared_effect`).
+
+        What is read from it belongs inside `effect`, so that a resumed run reads what was read at this place.
+        """
+        return await self.program.runtime.shared_effect(kind, content, run)
+
+
+def _call_record(
+    request: Request, response: Response, role: str, model: str, paid: Settled, most: Sequence[Any]
+) -> CallRecord:
+    """most: max_tokens, most_usd and most_seconds of the record."""
+    cost = (paid.cached, paid.usd, paid.seconds, paid.queued)
+    asked = {"tools": request.tools, "response_format": request.response_format}
+    asked |= dict(zip(("max_tokens", "most_usd", "most_seconds"), most, strict=True))
+    # What passed as it is, the journal has.
+    return CallRecord(request.messages, replace(response, native=None), role, model, *cost, key=paid.key, **asked)
+
+
+def is_cancelled() -> bool:
+    """Return True if the running task was cancelled; otherwise a CancelledError is a bug of the code that raised it."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
+def ends_run(error: BaseException, ledger: Ledger) -> bool:
+    """Return True if an error ends the run, and not only the example: a ceiling, a dead server, a stop."""
+    if isinstance(error, asyncio.CancelledError):
+        return is_cancelled()
+    of_the_run = (BudgetSpent, StoreError, ServerDead, SpecError)
+    return isinstance(error, of_the_run) or (isinstance(error, WorkbenchError) and ledger.stopping is error)

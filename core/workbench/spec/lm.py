@@ -1,0 +1,86 @@
+"""A language model of a workflow file, and how to reach it."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any
+
+from pydantic import Field, field_validator, model_validator
+
+from workbench.base.hashing import canonical
+from workbench.spec.base import Strict
+
+#: What no name of a variable has, and every key: many letters and digits in a row.
+_LIKE_A_KEY = re.compile(r"(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{16,}")
+
+
+class Price(Strict):
+    """US dollars for a million tokens."""
+
+    input: float = Field(ge=0)
+    output: float = Field(ge=0)
+    cached: float | None = Field(None, ge=0, description="of prompt tokens out of the provider's cache, else as input")
+    cache_write: float | None = Field(None, ge=0, description="of prompt tokens written to it, else as input")
+
+
+class LMSpec(Strict):
+    """A language model and how to reach it. API keys are not in the file: name the variable that holds one."""
+
+    model: str = Field(min_length=1, description="e.g. bundled/nano, openai/gpt-4.1-mini, hf:PATH, llm:NAME")
+    api_base: str | None = Field(None, description="address of an OpenAI-compatible server")
+    api_key_env: str | None = Field(None, description="environment variable with the key")
+    temperature: float | None = Field(
+        None,
+        ge=0,
+        le=2,
+        description="default for nodes that set none; of the role proposer, for all that optimizers ask it",
+    )
+    max_tokens: int | None = Field(
+        None, ge=1, description="default for nodes that set none; of the role proposer, likewise"
+    )
+    timeout: float = Field(60.0, gt=0, description="total seconds for one attempt, whatever arrives meanwhile")
+    attempts: int = Field(
+        4, ge=1, le=20, description="attempts for one call, rate limits aside; each request counts against the budget"
+    )
+    concurrency: int | None = Field(None, ge=1, le=4096, description="maximum number of concurrent requests")
+    price: Price | None = Field(None, description="dollars per million tokens, where they are not known")
+    extra: dict[str, Any] = Field(default_factory=dict, description="passed to the provider unchanged")
+    omit: list[str] = Field(
+        default_factory=list,
+        description="settings never sent, e.g. [temperature]; `system` puts the instructions into the user's message",
+    )
+    rename: dict[str, str] = Field(
+        default_factory=dict, description="other names for settings, e.g. {max_tokens: max_completion_tokens}"
+    )
+
+    @field_validator("api_key_env")
+    @classmethod
+    def _is_a_name(cls, name: str | None) -> str | None:
+        """The message does not show the value, which may be the key itself."""
+        if name is not None and (not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or _LIKE_A_KEY.search(name)):
+            raise ValueError(
+                "that is not the name of an environment variable. If it is the key itself, put it into a variable "
+                "(export OPENAI_API_KEY=...), and write its name: api_key_env: OPENAI_API_KEY"
+            )
+        return name
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_alone(cls, value: Any) -> Any:
+        return _with_model(value)
+
+
+def _with_model(value: Any) -> Any:
+    """The settings of a language model that may be written as its name alone."""
+    return {"model": value} if isinstance(value, str) else value
+
+
+def lm_spec(value: Any) -> LMSpec:
+    """A name or a mapping of settings as an LMSpec; equal settings give the same object."""
+    return _lm_spec(canonical(_with_model(value)))
+
+
+@lru_cache(maxsize=256)
+def _lm_spec(text: str) -> LMSpec:
+    return LMSpec.model_validate_json(text)

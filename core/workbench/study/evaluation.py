@@ -1,0 +1,116 @@
+"""The outcome of an evaluation: its rows, their scores and costs."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from workbench.errors import FailureKind, LMError
+from workbench.task import Example
+from workbench.workflow import Trace, Workflow
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """An example's outcome. failure: None, or its kind; then score is 0.0, and None if infrastructure failed."""
+
+    example: Example
+    score: float | None
+    failure: str | None = None
+    message: str | None = None
+    feedback: str | None = None
+    prediction: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    trace: Trace | None = None
+    calls: int = 0
+    tokens: int = 0
+    usd: float = 0.0
+    seconds: float = 0.0  # of its calls' requests
+    queued: float = 0.0  # that its calls waited for a slot, a rate limit or another attempt
+    unreadable_calls: int = 0  # of tools, by the model (`Trace.unreadable_calls`)
+    scores: Mapping[str, float | None] = field(default_factory=dict[str, float | None])  # by further metrics
+    turn: int = 0  # of a sealed row: when this side ran, 1 being the first; 0 where no other side did
+
+
+@dataclass(frozen=True, slots=True)
+class RowRun:
+    """A run of a workflow on an example, for trackers.
+
+    number: that of its calls (`workbench.ledger.CallInfo.row`). result: with the score, unless `scored` is False.
+    began, ended: in seconds since 1970.
+    """
+
+    number: int
+    workflow: Workflow
+    split: str
+    replica: int
+    result: Result
+    trace: Trace
+    began: float
+    ended: float
+    scored: bool = True
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A workflow's results, aligned with the examples; fewer than examples if racing stopped it (complete=False)."""
+
+    workflow: Workflow
+    split: str
+    results: tuple[Result, ...]
+    complete: bool
+    replica: int = 0
+
+    @property
+    def scores(self) -> list[float]:
+        """A score per result, 0.0 for a failure: what search maximises. The proof uses `Result.score` instead."""
+        return [r.score or 0.0 for r in self.results]
+
+    @property
+    def score(self) -> float:
+        return math.fsum(self.scores) / len(self.results) if self.results else 0.0
+
+    @property
+    def failures(self) -> dict[str, int]:
+        return dict(Counter(r.failure for r in self.results if r.failure))
+
+    @property
+    def objectives(self) -> dict[str, float]:
+        """Means per example, and a percentile. Costs are those of the calls' first payment, so that a cached call
+        costs the same."""
+        n = max(1, len(self.results))
+        return {
+            "score": self.score,
+            "usd": sum(r.usd for r in self.results) / n,
+            "tokens": sum(r.tokens for r in self.results) / n,
+            "calls": sum(r.calls for r in self.results) / n,
+            "latency": sum(r.seconds for r in self.results) / n,
+            "p95_latency": self._percentile95(),
+        }
+
+    def _percentile95(self) -> float:
+        """The seconds of the row at rank ceil(0.95 n). Rows that timed out count as the slowest."""
+        seconds = [r.seconds for r in self.results]
+        slowest = max(seconds, default=0.0)
+        ranked = sorted(slowest if r.failure == FailureKind.TIMEOUT else r.seconds for r in self.results)
+        return ranked[math.ceil(0.95 * len(ranked)) - 1] if ranked else 0.0
+
+    @property
+    def queued(self) -> float:
+        """Mean seconds per example that its calls waited in our own queue, which `latency` does not hold."""
+        return sum(r.queued for r in self.results) / max(1, len(self.results))
+
+
+def unanswered_error(evaluation: Evaluation) -> LMError | None:
+    """The error to raise if no row was answered: each failed in the infrastructure, or as a bad request."""
+    kinds = evaluation.failures
+    if (
+        not evaluation.results
+        or not all(kind == FailureKind.BAD_REQUEST or FailureKind(kind).infrastructure for kind in kinds)
+        or sum(kinds.values()) < len(evaluation.results)
+    ):
+        return None
+    first = evaluation.results[0]
+    return LMError(str(first.failure), f"none of the {len(evaluation.results)} rows was answered: {first.message}")

@@ -1,0 +1,92 @@
+"""Checks that the language models of a file and of its nodes can be called."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import partial
+from typing import Any, Protocol
+
+from workbench.errors import PluginError, SpecError, collect_errors, errors_at, suggest
+from workbench.lm import check_embeds, lm_prefixes, make_lm, split_model
+from workbench.plugins import plugins
+from workbench.spec import LMSpec, lm_spec
+from workbench.workflow import NodeKind, Workflow
+
+
+class HasLMs(Protocol):
+    """A spec that names language models."""
+
+    lm: LMSpec
+    roles: Any  # LMSpec by role
+
+
+def check_lms(spec: HasLMs) -> None:
+    """Refuse models that no provider serves, and settings that a provider does not take. Raises SpecError."""
+    for path, lm in ((("lm",), spec.lm), *((("roles", role), lm) for role, lm in spec.roles.items())):
+        with errors_at(*path):
+            check_lm(lm)
+
+
+def check_node_lms(workflow: Workflow, roles: Collection[str]) -> None:
+    """The same for the models that nodes, and nodes inside them, name under `lm`, `value_lm` and `embedder`.
+
+    roles: those that the file names; a node that asks another one is refused, too.
+    """
+
+    def check(name: str, node: NodeKind) -> None:
+        with errors_at("nodes", name):
+            for inner in node.walk():
+                _check_node_lms(inner, roles, inner is node)
+
+    collect_errors(partial(check, name, node) for name, node in workflow.enabled_nodes.items())
+
+
+def _check_node_lms(node: NodeKind, roles: Collection[str], top: bool) -> None:
+    for key in ("lm", "value_lm", "embedder"):
+        if value := getattr(node.config, key, None):
+            with errors_at(*((key,) if top else ())):
+                check_lm(lm_spec(value), embeds=key == "embedder")
+    for role in node.roles:
+        if role not in roles:
+            raise SpecError(
+                f"this node asks a model of the role `{role}`, and the file names none",
+                hint=f"Write e.g. roles: {{{role}: openai/gpt-4.1}}.",
+            )
+
+
+def check_lm(lm: LMSpec, embeds: bool = False) -> None:
+    """Refuse a model that no provider serves, or settings that its provider does not take. Raises SpecError.
+
+    embeds: it must be able to embed texts.
+    """
+
+    try:
+        if split_model(lm.model)[0] != "*":
+            made = make_lm(lm)
+            if embeds:
+                check_embeds(made, lm.model)
+        elif "/" not in lm.model.strip("/"):
+            raise SpecError(
+                f"no LM provider serves '{lm.model}'", hint="Write provider/model. " + suggest(lm.model, lm_prefixes())
+            )
+        else:
+            _check_provider(lm.model)
+    except PluginError as error:
+        raise SpecError(str(error)) from error
+
+
+def _check_provider(model: str) -> None:
+    """Refuse a prefix that looks like a provider's, mistyped, unless the provider of all other models knows it. That
+    one is asked only then, since it may take seconds to load. Raises SpecError."""
+    import difflib
+
+    prefix, mine = model.partition("/")[0], lm_prefixes()
+    near = difflib.get_close_matches(prefix, mine, n=1, cutoff=0.75)
+    if not near:
+        return
+    known = getattr(plugins().get("lms", "*"), "providers", set[str])()
+    if prefix not in known:
+        raise SpecError(
+            f"there is no LM provider '{prefix}'",
+            hint=f"Did you mean '{near[0]}/{model.partition('/')[2]}'? If not, write litellm/{model}.",
+        )
