@@ -83,5 +83,7 @@ def _renamed(tensors: Mapping[str, Weights], of: Learner, to: Learner) -> dict[s
 
 
 PAPER = Paper(
-    recipes=[RecipeField("grpo", "cory", RoleExchange, "two policies of one base exchange their roles (CORY)")]
+    recipes=[
+        RecipeField("grpo", "cory", RoleExchange, "two policies of one base exchange their roles (CORY)", powers={})
+    ]
 )

@@ -112,6 +112,7 @@ PAPER = Paper(
             "feedback",
             Feedback,
             "learn from wrong runs too, behind a marker in the instructions (FAFT); {} takes the defaults",
+            powers={},
         )
     ]
 )

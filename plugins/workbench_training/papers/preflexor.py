@@ -81,6 +81,7 @@ PAPER = Paper(
             "thinking",
             Thinking,
             "compare answers without the thoughts in them (PRefLexOR); {} takes the defaults",
+            powers={},
         )
     ]
 )

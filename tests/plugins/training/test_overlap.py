@@ -321,11 +321,11 @@ def test_settings_that_do_not_go_together_are_refused(settings: dict[str, Any], 
 @pytest.mark.parametrize("name", ["evaluate_every", "save_every"])
 def test_it_has_no_effect_where_every_step_ends_in_a_candidate_or_a_checkpoint(name: str) -> None:
     schedule = TrainingSchedule.model_validate({"staleness": 1, name: 1})
-    (idle,) = find_idle_schedule(["staleness", name], schedule, make_objective("grpo"))
+    (idle,) = find_idle_schedule(["staleness", name], schedule)
     with pytest.raises(SpecError, match=f"staleness has no effect: with `{name}: 1`"):
         raise idle.error()
 
 
 def test_a_stored_run_without_the_setting_keeps_its_identity() -> None:
-    assert "staleness" not in GRPO().identify()["schedule"]
-    assert GRPO.model_validate({"server": {}, "schedule": {"staleness": 1}}).identify()["schedule"]["staleness"] == 1
+    assert "staleness" not in GRPO().identify()["course"]
+    assert GRPO.model_validate({"server": {}, "schedule": {"staleness": 1}}).identify()["course"]["staleness"] == 1
