@@ -91,7 +91,13 @@ def test_a_plugin_with_a_wrong_place_or_a_taken_name_is_set_aside(
 
 
 def test_a_command_that_is_not_there_is_suggested() -> None:
-    for words, known in ((["optimise"], "optimize"), (["runs", "lst"], "list"), (["agent", "slot"], "slots")):
+    near = (
+        (["optimise"], "optimize"),
+        (["runs", "lst"], "list"),
+        (["agent", "slot"], "slots"),
+        (["slots"], "agent slots"),
+    )
+    for words, known in near:
         assert f"Did you mean '{known}'?" in CliRunner().invoke(cli, words).output
 
 

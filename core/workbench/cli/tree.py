@@ -57,9 +57,13 @@ class CommandGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            from workbench.errors import suggest
+            raise click.UsageError(f"{error.message} {self.suggestion(ctx, args[0])}", ctx) from None
 
-            raise click.UsageError(f"{error.message} {suggest(args[0], self.list_commands(ctx))}", ctx) from None
+    def suggestion(self, ctx: click.Context, name: str) -> str:
+        """Return what to write in place of a command that does not exist."""
+        from workbench.errors import suggest
+
+        return suggest(name, self.list_commands(ctx))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands under their headings, the summaries in one column and never cut off."""
@@ -87,6 +91,14 @@ class CommandTree(CommandGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the order of the headings."""
         return [name for names in self.sections(ctx).values() for name in names]
+
+    def suggestion(self, ctx: click.Context, name: str) -> str:
+        """Return the group that has the command, or else similar names."""
+        for place in GROUPS:
+            group = self.get_command(ctx, place)
+            if isinstance(group, click.Group) and group.get_command(ctx, name):
+                return f"Did you mean '{place} {name}'?"
+        return super().suggestion(ctx, name)
 
     def sections(self, ctx: click.Context) -> dict[str, list[str]]:
         """Return the names of the commands by heading, without groups and headings that hold none."""
