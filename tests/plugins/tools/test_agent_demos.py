@@ -86,8 +86,7 @@ def course(folder: Path, optimizer: Any) -> Report:
 
 OPTIMIZERS = {
     "bootstrap": {"bootstrap": {"trials": 8}},
-    "memory": {"memory": {"labelled": False, "trials": 2}},
-    "memory with labels": {"memory": {"trials": 2}},
+    "memory": {"memory": {"trials": 2}},
     "dspy": {"dspy_bootstrap": {"candidates": 4, "max_labeled_demos": 0}},
 }
 
