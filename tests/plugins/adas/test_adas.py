@@ -153,10 +153,11 @@ def source_of(report: Any) -> str:
 
 @pytest.mark.slow
 def test_a_broken_agent_is_repaired_and_the_good_one_wins(tmp_path: Path) -> None:
-    meta = Meta(BROKEN, GOOD, GOOD)
+    meta = Meta(BROKEN, BROKEN, GOOD, GOOD)  # the review finds nothing
     report = run(tmp_path, meta)
     assert "carefully" in source_of(report) and report.gain_shown
-    assert "on a task it fails" in meta.asked[1] and "tsk" in meta.asked[1]
+    repair = next(asked for asked in meta.asked if "on a task it fails" in asked)
+    assert "tsk" in repair
 
 
 @pytest.mark.slow
@@ -165,7 +166,7 @@ def test_an_agent_that_is_always_wrong_does_not_enter_the_archive(tmp_path: Path
     meta = Meta(SILENT, SILENT, SILENT, GOOD)
     report = run(tmp_path, meta, rounds=1)
     assert "carefully" in source_of(report)
-    assert "all its answers are wrong" in meta.asked[1] or "fails" in meta.asked[1]
+    assert any("all its answers are wrong" in asked or "it fails" in asked for asked in meta.asked)
     assert not any("zebra" in asked and "Agents so far" in asked for asked in meta.asked)
 
 
@@ -184,7 +185,8 @@ def test_a_few_parents_are_shown_however_large_the_archive(tmp_path: Path) -> No
     run(tmp_path, meta, calls=1500, rounds=12, show=2, chars=500, rows=8)
     shown = [len(re.findall(r"^score: ", asked, re.MULTILINE)) for asked in meta.asked]
     assert max(shown) == 2 and len(meta.asked) >= 12
-    assert max(map(len, meta.asked)) < 1.5 * len(meta.asked[3])
+    lengths = [len(asked) for asked, agents in zip(meta.asked, shown, strict=True) if agents == 2]
+    assert max(lengths) < 1.5 * lengths[0]
 
 
 @pytest.mark.slow

@@ -163,7 +163,7 @@ def test_the_proposer_takes_over_an_advice() -> None:
 def test_optimizers_may_have_parameters(tmp_path: Path) -> None:
     flags = ["--world", "null", "--budget-calls", "200", "--seeds", "2", "--jobs", "1", "--json"]
     optimizers = (
-        "random,{optuna: {sampler: random, trials: 3}},optuna: {trials: 3},{fgo: {part_size: 8, inner: {optuna: {}}}}"
+        "random,{optuna: {sampler: random, trials: 3}},optuna: {trials: 3},{fgo: {size: 8, optimizer: {optuna: {}}}}"
     )
     found = CliRunner().invoke(cli, ["plugin", "bench", *flags, "--optimizers", optimizers])
     assert found.exit_code == 0, found.output
@@ -171,7 +171,7 @@ def test_optimizers_may_have_parameters(tmp_path: Path) -> None:
         "random",
         "optuna(sampler=random, trials=3)",
         "optuna(trials=3)",
-        "fgo(part_size=8, inner={'optuna': {}})",
+        "fgo(size=8, optimizer={'optuna': {}})",
     ]
 
 

@@ -296,4 +296,4 @@ def test_functions_are_no_text_that_can_be_written_back(tmp_path: Path) -> None:
     (tmp_path / "out.yaml").write_text(json.dumps({"name": "t", "lm": "openai/m", "nodes": {"solve": made}}))
     command = [sys.executable, "-m", "workbench", "agent", "apply", "out.yaml", "--to", "."]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 1 and "nodes.solve.functions is no text of the agent" in done.stderr
+    assert done.returncode == 1 and "nodes.solve.functions is not a text of the agent" in done.stderr

@@ -102,7 +102,7 @@ def workbench() -> str:
 @pytest.mark.slow
 def test_our_own_client_calls_what_is_served(library: Path) -> None:
     pytest.importorskip("mcp.server.lowlevel")
-    tool = f"mcp:{workbench()} functions serve library.yaml#"
+    tool = f"mcp:{workbench()} agent functions serve library.yaml#"
     twice, _ = run_node({"tool": f"{tool}double", "arguments": {"x": "x"}}, {"x": 21}, library.parent)
     assert twice.prediction["result"] == {"result": 42}, twice
     peek, _ = run_node({"tool": f"{tool}peek", "arguments": {}}, {}, library.parent)

@@ -81,7 +81,7 @@ def test_a_prompt_holds_no_more_than_shown(shown: int, tmp_path: Path) -> None:
         tmp_path,
         nodes,
         proposing(answers),
-        {"forge": {"steps": 6, "patience": 6, "actions": 2, "batch": 8, "shown": shown}},
+        {"forge": {"steps": 6, "patience": 6, "actions": 2, "batch": 8, "chars": shown}},
     )
     asked = [r for r in script.requests if proposer_asked(r)]
     assert len(asked) == 18 and sum(len(r.messages) > 2 for r in asked) == 6

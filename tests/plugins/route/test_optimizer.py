@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +32,12 @@ ROUTE = {
 }
 
 
-@pytest.fixture(autouse=True)
-def few_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows and words are few."""
-    monkeypatch.setattr(route, "DIMS", 256)
+@pytest.fixture(scope="module", autouse=True)
+def few_buckets() -> Iterator[None]:
+    """Rows and words are few, also for what the tests of this file share."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(route, "DIMS", 256)
+        yield
 
 
 class PricedLM:

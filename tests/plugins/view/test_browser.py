@@ -40,7 +40,7 @@ metric: exact_match(label)
 nodes:
   sort:
     predict: "text -> label: Literal['billing', 'technical', 'shipping', 'returns', 'account']"
-optimize: [{{rewrite: {{rounds: 4}}}}, {{bootstrap: {{max_demos: 8, draws: 12}}}}]
+optimize: [{{rewrite: {{rounds: 4}}}}, {{bootstrap: {{max_demos: 8, samples: 12}}}}]
 budget: {{calls: 4000}}
 """
 
