@@ -54,7 +54,7 @@ ROOMS = {
 }
 FLOORS = [*ROOMS]
 SHELVES = ("testing", "cli")  # no room imports these
-BY_FILE = ("base", "kit/dspy_seam", *SHELVES)  # without a face: each of their modules is one
+BY_FILE = ("base", "kit/dspy_seam", "kit/lms", *SHELVES)  # without a face: each of their modules is one
 MOST_ARROWS = 196
 
 LINES, FUNCTION = 400, 55

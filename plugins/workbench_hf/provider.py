@@ -13,7 +13,9 @@ from typing import Any
 
 from workbench.base.distribution import pip_install
 from workbench.errors import LMError, PluginError, SpecError, suggest
-from workbench.kit.lms import Batcher, check_checkpoint, check_format, check_tools, derive_seed, read_native_calls
+from workbench.kit.lms.batching import Batcher, derive_seed
+from workbench.kit.lms.checkpoint import check_checkpoint
+from workbench.kit.lms.native_calls import check_format, check_tools, read_native_calls
 from workbench.lm import Request, Response
 from workbench.spec import declares
 
@@ -133,7 +135,7 @@ class _Engine:
     def _serve(self, requests: list[Request | str]) -> list[Any]:
         """In the worker thread: one generate for prompts of similar length, so that padding stays small. A text is to
         be embedded; each by itself, so that its vector does not depend on what came with it."""
-        from workbench.kit.lms import Row, generate_within_memory, group_by_length
+        from workbench.kit.lms.generation import Row, generate_within_memory, group_by_length
 
         generator = self._generator or self._load()
         results: list[Any] = [None] * len(requests)
@@ -169,7 +171,7 @@ class _Engine:
         return [result or RuntimeError("not generated") for result in results]
 
     def _load(self) -> Any:
-        from workbench.kit.lms import Generator
+        from workbench.kit.lms.generation import Generator
 
         try:
             self._generator = Generator.load(self._source, **self._extra)

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from workbench.kit.dspy_seam.clients import http_parser
-from workbench.kit.lms import BodyError, BodyReader, bodies_are_bounded
+from workbench.kit.lms.bounded_http import BodyError, BodyReader, bodies_are_bounded
 
 
 @cache

@@ -30,7 +30,7 @@ from workbench.kit.dspy_seam.clients import (
     usd_of,
     usd_per_token,
 )
-from workbench.kit.lms import body_error, bounded_bodies
+from workbench.kit.lms.bounded_http import body_error, bounded_bodies
 from workbench.lm import (
     MOST_FORMS,
     MOST_TOKENS,

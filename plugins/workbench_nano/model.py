@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from tokenizers import Tokenizer
 
-from workbench.kit.lms import split_prefill
+from workbench.kit.lms.prefill import split_prefill
 from workbench_nano.network import Array, Cache, Network
 from workbench_nano.threads import OneThread
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import LMError, SpecError, suggest
-from workbench.kit.lms import Batcher, derive_seed
+from workbench.kit.lms.batching import Batcher, derive_seed
 from workbench.lm import Request, Response
 from workbench.spec import declares
 

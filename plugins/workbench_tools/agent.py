@@ -28,7 +28,8 @@ from workbench.kit.acting import (
     run_in_sandbox,
     unreadable_call,
 )
-from workbench.kit.lms import join_prefill, split_prefill, to_message
+from workbench.kit.lms.native_calls import to_message
+from workbench.kit.lms.prefill import join_prefill, split_prefill
 from workbench.kit.prompting import check_said, load_types, split_images
 from workbench.kit.prompting import plain_adapter as plain
 from workbench.lm import Response

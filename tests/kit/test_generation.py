@@ -15,7 +15,7 @@ pytest.importorskip("transformers")
 from tests.helpers.counting_generator import CountingGenerator  # noqa: E402
 
 from workbench.errors import LMError  # noqa: E402
-from workbench.kit.lms import Refill, Row, cache_argument, free_device_memory, generate_within_memory  # noqa: E402
+from workbench.kit.lms.generation import Refill, Row, cache_argument, free_device_memory, generate_within_memory  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from workbench.errors import LMError
-from workbench.kit.lms import check_format, check_tools, read_native_calls, same_said, to_message, to_template
+from workbench.kit.lms.native_calls import (
+    check_format,
+    check_tools,
+    read_native_calls,
+    same_said,
+    to_message,
+    to_template,
+)
 from workbench.lm import Request, Response
 
 ADD = {"type": "function", "function": {"name": "add", "description": "Adds.", "parameters": {"type": "object"}}}

@@ -18,7 +18,7 @@ from typing import Any
 from workbench.errors import NodeError
 from workbench.kit import answers
 from workbench.kit.answers import answer_text, load_loose, read_text
-from workbench.kit.lms import read_native_calls
+from workbench.kit.lms.native_calls import read_native_calls
 from workbench.kit.prompting import read_prompt
 from workbench.lm import Request, Response, split_thoughts
 from workbench.workflow import Signature, parse_signature

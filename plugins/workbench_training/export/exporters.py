@@ -14,7 +14,7 @@ from typing import Any
 
 from workbench.base.distribution import pip_install
 from workbench.errors import SpecError
-from workbench.kit.lms import render_chat
+from workbench.kit.lms.chat_template import render_chat
 from workbench.lm import HasWeights, make_lm
 from workbench.runtime import most_tokens
 from workbench.spec import LMSpec, lm_spec

@@ -11,7 +11,7 @@ import torch
 from transformers import AutoConfig
 
 from workbench.errors import SpecError
-from workbench.kit.lms import check_checkpoint
+from workbench.kit.lms.checkpoint import check_checkpoint
 from workbench_training.model.memory_count import GIB, MemoryCount, PolicyShape, count_critic, count_memory
 from workbench_training.objective import Critic
 from workbench_training.rollouts.study_rollouts import TrainedPolicy

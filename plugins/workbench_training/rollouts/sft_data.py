@@ -13,7 +13,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.kit.lms import join_prefill, render_chat, split_prefill
+from workbench.kit.lms.chat_template import render_chat
+from workbench.kit.lms.prefill import join_prefill, split_prefill
 from workbench.lm import content_text
 from workbench.spec import Pattern
 from workbench.task import Example

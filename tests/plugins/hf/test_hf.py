@@ -22,7 +22,7 @@ torch = pytest.importorskip("torch")
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     transformers = pytest.importorskip("transformers")
-    from workbench.kit.lms import Generator, Row
+    from workbench.kit.lms.generation import Generator, Row
 
 TEMPLATE = "{% for m in messages %}{{ m['role'] }} : {{ m['content'] }} ; {% endfor %}assistant :"
 WORDS = ["<pad>", "<end>", "<unk>", "user", "assistant", "system", ":", ";", *(f"w{i}" for i in range(40))]
