@@ -32,6 +32,7 @@ from workbench.kit.lms.generation import free_device_memory
 from workbench.proof import interval, paired_proof
 from workbench.run import Options, optimize, prepare
 from workbench.store import ReadOnlyStore, read_report
+from workbench_training import trainer
 
 TOOLS = (
     "You can call one function. Think in one sentence between <think> and </think>, then write one call as JSON with "
@@ -271,7 +272,9 @@ def one(task: str, options: argparse.Namespace, seed: int) -> dict[str, Any]:
         "rollouts": sizes.rollouts,
         "evaluate_every": max(1, sizes.steps // 5),
     }
-    schedule |= {"reset_after": max(1, sizes.steps // 20)} if options.resets else {}
+    if options.resets:
+        schedule["reset_after"] = max(1, sizes.steps // 20)
+        trainer.RESET_PATIENCE = 1  # a short run stalls once
     grpo = {
         "algorithm": "prorl" if options.resets else "grpo",
         "rewards": rewards,
