@@ -5,7 +5,6 @@ What comes before a repaired step is answered from the journal of the run, at no
 
 from __future__ import annotations
 
-import secrets
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -44,6 +43,7 @@ from workbench.store import (
     add_run,
     dumps,
     find_started_run,
+    new_run_name,
     read_options,
     read_report,
 )
@@ -221,7 +221,7 @@ def _run_of(
     for status in (WORKING, DONE):
         if (known := find_started_run(store, status, task.source.text, dumps(given))) is not None:
             return known["run"], known["id"], known["seconds"] or 0.0
-    name = secrets.token_hex(4)
+    name = new_run_name()
     run_id = add_run(
         store,
         run=name,

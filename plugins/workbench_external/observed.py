@@ -3,7 +3,6 @@ agent slots`."""
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from workbench.ledger import Ledger
 from workbench.lm import LMPool
 from workbench.run import add_started_run
 from workbench.runtime import Runtime
-from workbench.store import RunRecord, Store
+from workbench.store import RunRecord, Store, new_run_name
 from workbench.study import Evaluator, observe_nodes
 from workbench.task import Task
 from workbench.workflow import ExampleRun, Patch, Workflow
@@ -32,7 +31,7 @@ def observe_file(
     need not pay for them. Raises SpecError and BudgetSpent."""
     store = Store(database)
     try:
-        run_id = add_started_run(store, secrets.token_hex(4), "slots", file, task, {"sets": [], "out": None})
+        run_id = add_started_run(store, new_run_name(), "slots", file, task, {"sets": [], "out": None})
         ledger = Ledger(store, run_id, task.spec.budget, reuse=task.spec.cache)
 
         async def course() -> tuple[Workflow, Sequence[ExampleRun], str]:

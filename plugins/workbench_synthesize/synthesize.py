@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -29,7 +28,7 @@ from workbench.ledger import Ledger
 from workbench.lm import LMPool
 from workbench.runtime import Runtime, make_request
 from workbench.spec import PolicySpec, Source
-from workbench.store import RunLock, RunRecord, Store, add_run, dumps, find_started_run
+from workbench.store import RunLock, RunRecord, Store, add_run, dumps, find_started_run, new_run_name
 from workbench_synthesize.apis import Api, load_apis
 from workbench_synthesize.chains import Links
 from workbench_synthesize.checks import Call, Draft, Duplicates, Refused, read_draft, resolve_call
@@ -148,7 +147,7 @@ def _run_of(store: Store, spec: Synthesis, text: str, settings: str) -> tuple[in
     row = find_started_run(store, "synthesizing", text, settings)
     if row is not None:
         return row["id"], row["run"], row["seconds"] or 0.0
-    run = secrets.token_hex(4)
+    run = new_run_name()
     run_id = add_run(store, run=run, name=spec.name, status="synthesizing", spec=text, options=settings, seed=spec.seed)
     return run_id, run, 0.0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from workbench.lm import LMPool
 from workbench.run import prepare
 from workbench.runtime import Consent, Runtime, SandboxChoice
 from workbench.spec import Source
-from workbench.store import Store, add_run, dumps
+from workbench.store import Store, add_run, dumps, new_run_name
 from workbench.study import Evaluator, Result
 from workbench.task import Dataset, Example, Score, SealedRows, Task
 
@@ -69,7 +68,7 @@ def run_single(
 def _add_run(store: Store, task: Task) -> int:
     return add_run(
         store,
-        run=secrets.token_hex(4),
+        run=new_run_name(),
         name=task.spec.name,
         status="run",
         kind="run",

@@ -13,7 +13,6 @@ import csv
 import fcntl
 import json
 import os
-import secrets
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -31,7 +30,7 @@ from workbench.ledger import Spend
 from workbench.lm import LMPool
 from workbench.runtime import SandboxChoice
 from workbench.spec import Source, Spec, read_source
-from workbench.store import Journal, Store, add_run, find_started_run
+from workbench.store import Journal, Store, add_run, find_started_run, new_run_name
 from workbench.workflow import Workflow
 
 FORMATS = (".jsonl", ".csv")
@@ -134,7 +133,7 @@ def _open_journal(out: Path, spec: Spec, source: Source, job: str, database: str
     run of the run database, which stays: a job that continues takes the answers of the earlier process from there."""
     if spec.cache:
         store = Store(database)
-        name = secrets.token_hex(4)
+        name = new_run_name()
         return store, add_run(store, run=name, name=spec.name, status=_STATUS, spec=source.text, options="{}")
     store = Store(out.with_name(f"{out.name}.calls"))
     run = find_started_run(store, _STATUS, source.text, job)

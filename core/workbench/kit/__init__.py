@@ -1,5 +1,6 @@
-"""Shared code of plugins: a shelf, not a machine. Take what you need from its file, e.g. `workbench.kit.acting`.
+"""Shared code of plugins, in drawers: `answers` for all that a model says, `prompting`, `acting`, `lms`, `logs`,
+`searching`, `labels`, and `dspy_seam`.
 
-No room imports it, and its files stand alone (but tools takes mcp and call_parser, and that call_bodies; log_files and
-stored_logs read what agent_log holds). All that read what a model says take it from `answers`.
+A drawer is entered by its face, but `lms` and `dspy_seam` are taken by file: some of their files import torch or DSPy.
+No room imports any of them.
 """

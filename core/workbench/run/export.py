@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -24,6 +23,7 @@ from workbench.store import (
     add_run,
     dumps,
     kind_of,
+    new_run_name,
     read_options,
     read_report,
 )
@@ -109,7 +109,7 @@ def branch_run(store: Store, run: str, candidate: str | None, sets: Sequence[tup
         SpecError: a setting is wrong.
     """
     row, hash_, found, baseline = _chosen(store, run, candidate)
-    options, name = read_options(row), secrets.token_hex(4)
+    options, name = read_options(row), new_run_name()
     with without_user_code("outlines"):
         text = _write_text(row, found, baseline)
         source = apply_overrides(load_yaml(text, row["file"]), sets, options["outside"])

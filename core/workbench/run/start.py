@@ -6,7 +6,6 @@ One file: all ways into a run read, check and record the file in one order.
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -57,6 +56,7 @@ from workbench.store import (
     dumps,
     find_exact_run,
     kind_of,
+    new_run_name,
     read_options,
     read_spec,
 )
@@ -116,7 +116,7 @@ def started_run(
 ) -> Generator[tuple[str, int]]:
     """Add the row of a run that this process starts, and give its name and number. Until the run catches signals
     itself, SIGTERM is what Ctrl-C is, and a KeyboardInterrupt says how to resume."""
-    run = secrets.token_hex(4)
+    run = new_run_name()
     with interrupted_by_sigterm():
         try:
             yield run, add_started_run(store, run, kind, file, task, options)

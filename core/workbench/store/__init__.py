@@ -21,6 +21,7 @@ from workbench.store.runs import (
     is_result,
     list_attributions,
     list_run_heads,
+    new_run_name,
     remove_unused_texts,
 )
 from workbench.store.schema import SCHEMA, SCHEMA_VERSION
@@ -39,6 +40,7 @@ __all__ = [
     "RunRecord",
     "Orders",
     "add_run",
+    "new_run_name",
     "kind_of",
     "tags_of",
     "LISTED",

@@ -7,6 +7,7 @@ One file: all SQL on runs.
 from __future__ import annotations
 
 import os
+import secrets
 import sqlite3
 from collections.abc import Collection
 from contextlib import suppress
@@ -16,6 +17,11 @@ from typing import Any
 from workbench.errors import StoreError
 from workbench.store.content import checksum, parse_json, spec_checksum
 from workbench.store.database import LISTED, REMOVED, Store, dumps, kind_of, now
+
+
+def new_run_name() -> str:
+    """Return a name for a run: eight hexadecimal digits, at random."""
+    return secrets.token_hex(4)
 
 
 def add_run(
