@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ast
 import os
-import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "explanation" / "reliability.md"
+#: How a row of the page begins.
+_ROW = "| `"
 
 
 class FaultTest(NamedTuple):
@@ -34,8 +36,8 @@ def fault_tests() -> list[FaultTest]:
 
 def faults() -> dict[str, list[str]]:
     """The cells of each row of the page, by its key."""
-    rows = [_cells(line) for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
-    return {row[0].strip("`"): row for row in rows}
+    rows = [_cells(line) for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith(_ROW)]
+    return {_key(row): row for row in rows}
 
 
 def with_faults() -> str:
@@ -44,11 +46,16 @@ def with_faults() -> str:
     for test in fault_tests():
         link = f"[{test.name}]({os.path.relpath(test.file, PAGE.parent)})"
         held.setdefault(test.fault, []).append(f"{link} ({test.tier})" if test.tier else link)
-    page = PAGE.read_text(encoding="utf-8")
-    for key, cells in faults().items():
-        row = " | ".join([*cells[:-1], ", ".join(held.get(key, []))])
-        page = re.sub(rf"^\| `{key}` .*$", lambda _, row=row: f"| {row} |", page, flags=re.MULTILINE)
-    return page
+    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(lines):
+        if line.startswith(_ROW):
+            cells = _cells(line)
+            lines[number] = f"| {' | '.join([*cells[:-1], ', '.join(held.get(_key(cells), []))])} |"
+    return "\n".join(lines) + "\n"
+
+
+def _key(cells: list[str]) -> str:
+    return cells[0].strip("`")
 
 
 def _cells(line: str) -> list[str]:
@@ -68,11 +75,16 @@ def _marked(file: Path, tree: ast.Module) -> Iterator[FaultTest]:
 
 def _tier_of_file(file: Path, tree: ast.Module) -> str:
     """The tier of all tests of a file: from the table in tests/conftest.py, or the file's `pytestmark`."""
-    conftest = ast.parse((ROOT / "tests" / "conftest.py").read_text(encoding="utf-8"))
-    tiers: dict[str, str] = ast.literal_eval(_assigned(conftest, "TIERS"))
     place = file.relative_to(ROOT / "tests").as_posix()
-    of_folder = next((tier for start, tier in tiers.items() if place.startswith(start)), "")
+    of_folder = next((tier for start, tier in _tiers().items() if place.startswith(start)), "")
     return of_folder or ("slow" if "pytest.mark.slow" in _assigned(tree, "pytestmark") else "")
+
+
+@cache
+def _tiers() -> dict[str, str]:
+    """The tiers of folders and files, as tests/conftest.py has them."""
+    conftest = ast.parse((ROOT / "tests" / "conftest.py").read_text(encoding="utf-8"))
+    return ast.literal_eval(_assigned(conftest, "TIERS"))
 
 
 def _assigned(tree: ast.Module, name: str) -> str:
