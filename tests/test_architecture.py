@@ -7,18 +7,25 @@ import ast
 import re
 import subprocess
 import sys
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator
+from collections import defaultdict
+from collections.abc import Collection
 from functools import cache
-from pathlib import Path
 
 import networkx
 import pytest
 
+from tests.helpers.source import (
+    CORE,
+    ROOT,
+    files,
+    imported,
+    imports,
+    module_of,
+    modules,
+    parsed,
+    texts,
+)
 from workbench.plugins import plugins
-
-ROOT = Path(__file__).parent.parent
-CORE = ROOT / "core" / "workbench"
 
 #: From the ground up: a room imports only what stands above it in this list.
 ROOMS = {
@@ -52,55 +59,22 @@ ROOMS = {
     "testing": "suites for authors",
     "cli": "click, terminal, exit codes",
 }
+
+
 FLOORS = [*ROOMS]
+
+
 SHELVES = ("testing", "cli")  # no room imports these
+
+
 BY_FILE = ("base", "kit/dspy_seam", "kit/lms", *SHELVES)  # without a face: each of their modules is one
+
+
 MOST_ARROWS = 196
 
-LINES, FUNCTION = 400, 55
-#: A file of core that is longer says in its head why it is one, after these words.
-EASY, REASON = 300, "One file: "
-LONG = {"contrib/bench/training/trl_speed.py"}
 
 #: Names of plugins that are words of their own.
 WORDS = {"astar", "judge", "optuna", "python", "random"}
-
-
-@cache
-def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
-def modules(folder: Path) -> list[Path]:
-    return [p for p in sorted(folder.rglob("*.py")) if "template" not in p.parts]
-
-
-def statements(tree: ast.AST) -> Iterator[ast.AST]:
-    """The statements of a tree, without their expressions: a tenth of its nodes."""
-    for part in ("body", "orelse", "handlers", "finalbody", "cases"):
-        inside = getattr(tree, part, ())
-        for node in inside if isinstance(inside, list) else ():
-            yield node
-            yield from statements(node)
-
-
-def imports(tree: ast.AST) -> Iterator[str]:
-    """What is imported, wherever it stands, as dotted names."""
-    for node in statements(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
-@cache
-def imported(path: Path) -> tuple[str, ...]:
-    return tuple(imports(parsed(path)))
-
-
-def module_of(path: Path, root: Path = CORE.parent) -> str:
-    parts = path.relative_to(root).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 @cache
@@ -122,27 +96,6 @@ def known() -> frozenset[str]:
 def target(name: str, among: Collection[str]) -> str:
     """The module that an imported name comes from."""
     return name if name in among else name.rpartition(".")[0]
-
-
-def texts(path: Path) -> Iterator[str]:
-    """The strings of a file that are not documentation."""
-    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    docs = {
-        id(n.body[0].value)
-        for n in ast.walk(parsed(path))
-        if isinstance(n, documented) and n.body and isinstance(n.body[0], ast.Expr)
-    }
-    for node in ast.walk(parsed(path)):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
-            yield node.value
-
-
-def files(*folders: str) -> list[Path]:
-    return [p for folder in folders for p in modules(ROOT / folder)]
-
-
-def named(paths: list[Path]) -> dict[str, Path]:
-    return {str(p.relative_to(ROOT)): p for p in paths}
 
 
 def test_a_room_imports_only_what_stands_below_it() -> None:
@@ -256,124 +209,11 @@ def test_core_imports_no_plugin_and_no_plugin_another() -> None:
             assert not first.startswith("workbench_") or first in path.parts, f"{path}: {name}"
 
 
-def test_sql_stands_in_the_store() -> None:
-    sql = re.compile(r"\s*(select|insert|update|delete|create table)\s", re.IGNORECASE)
-    for path in modules(CORE):
-        if path.parent.name != "store" and path.name != "sql_process.py":  # whose SQL is about a model's database
-            assert not [text for text in texts(path) if sql.match(text)], path
-
-
-def test_only_the_command_line_knows_click() -> None:
-    for path in files("core", "plugins"):
-        if any(i.split(".")[0] == "click" for i in imported(path)):
-            assert CORE / "cli" in path.parents or path.name == "commands.py", path
-
-
-#: Modules that make objects, and so run code, of what they read.
-UNSAFE = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal", "jsonpickle"}
-
-
-@pytest.mark.fault("foreign-code")
-def test_nothing_of_ours_reads_pickles_or_runs_code_of_a_checkpoint() -> None:
-    """A run, a checkpoint and a cache of somebody else are JSON, SQL and safetensors."""
-    found = []
-    for path in [*modules(CORE), *modules(ROOT / "plugins")]:
-        tree = parsed(path)
-        found += [f"{path.name} imports {name}" for name in imported(path) if name.split(".")[0] in UNSAFE]
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call):
-                called = ast.unparse(node.func)
-                trusting = [
-                    k.arg
-                    for k in node.keywords
-                    if k.arg in ("trust_remote_code", "allow_pickle") and ast.unparse(k.value) != "False"
-                ]
-                if called in ("torch.load", "yaml.load", "yaml.unsafe_load", "pickle.load", "pickle.loads") or trusting:
-                    found.append(f"{path.name}: {called}")
-    # The first packs and reads sealed rows of its own process; the second is reached with `import --run-code` alone;
-    # the third only writes: a vLLM server reads handles of tensors as pickles.
-    assert found == [
-        "dataset.py imports pickle",
-        "dataset.py: pickle.loads",
-        "pickled.py: dspy.load",
-        "weight_transfer.py imports pickle",
-    ]
-
-
-#: What writes to the terminal, or asks there.
-_SPEAKS = re.compile(
-    r"click\.(echo|secho|style|confirm|prompt|echo_via_pager|pause|progressbar)|echo|secho|print|pprint|input"
-    r"|traceback\.print_\w+|(rich|console|self\.console|pprint|above)\.(print|pprint|log|print_json|rule)"
-    r"|sys\.__?std(out|err)__\.\w+|sys\.std(out|err)\.(write|writelines|buffer\.write)|Console|faulthandler\.\w+"
-)
-
-
-def test_all_output_passes_one_function() -> None:
-    """`say` makes visible what a terminal would obey; `alert` does where no command can print. Whoever prints past them
-    lets rows, models and servers control the terminal."""
-    # The last is a child process, whose output is a pipe that its parent reads.
-    allowed = {CORE / "cli" / "output.py", CORE / "base/text.py", CORE / "kit/lms/chat_template_process.py"}
-    found = [
-        f"{path.relative_to(ROOT)}:{node.lineno}: {name}"
-        for path in files("core", "plugins")
-        if path not in allowed
-        for node in ast.walk(parsed(path))
-        if isinstance(node, ast.Call) and _SPEAKS.fullmatch(name := ast.unparse(node.func))
-    ]
-    live = [line for line in found if line.startswith("core/workbench/cli/progress.py:") and line.endswith("Console")]
-    assert found == live and len(live) == 1, "use workbench.cli.say"
-    for path in files("core", "plugins"):
-        assert path in allowed or not {"click.echo", "click.style", "rich.print"} & set(imported(path)), path
-
-
 def test_core_names_plugins_in_one_place() -> None:
     names = {*plugins().names("optimizers"), *plugins().names("metrics"), "bundled"} - WORDS
     for path in modules(CORE):
         if path != CORE / "spec" / "defaults.py":
             assert not [t for t in texts(path) if re.split(r"[/:(]", t)[0] in names], path
-
-
-def test_a_noun_names_one_class() -> None:
-    classes = Counter(
-        n.name for p in modules(CORE) for n in parsed(p).body if isinstance(n, ast.ClassDef) and n.name[0] != "_"
-    )
-    assert [name for name, count in classes.items() if count > 1] == []
-
-
-def test_files_and_functions_fit_in_a_head() -> None:
-    for name, path in named(files("core", "plugins", "contrib")).items():
-        assert name in LONG or len(path.read_text(encoding="utf-8").splitlines()) <= LINES, name
-        for node in ast.walk(parsed(path)):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not name.startswith("contrib"):
-                assert (node.end_lineno or 0) - node.lineno < FUNCTION, f"{name}: {node.name}"
-
-
-def test_long_files_of_core_say_why_they_are_one() -> None:
-    wrong = [
-        f"{path.relative_to(ROOT)}: {count} lines"
-        for path in modules(CORE)
-        if (count := len((text := path.read_text(encoding="utf-8")).splitlines())) > EASY
-        and REASON not in text.partition("\nfrom __future__")[0]
-    ]
-    assert not wrong, f"split them by what they promise, or write '{REASON}...':\n" + "\n".join(wrong)
-
-
-_ASKING = re.compile(r"(What|Who|Whom|Whose|Whether|Those|One|How)\b")
-#: Plugins whose docstrings still begin with such a word.
-_ASKING_STILL = {"workbench_training", "workbench_grpo", "workbench_sft", "workbench_dpo", "workbench_hf"}
-
-
-def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
-    """A docstring says what a function does: "Return True if", "Count", "List", not "Whether", "How many", "What"."""
-    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    wrong = [
-        f"{path.relative_to(ROOT)}: {getattr(node, 'name', 'module')}: {text.splitlines()[0]}"
-        for path in files("core", "plugins")
-        if not _ASKING_STILL & set(path.parts)
-        for node in ast.walk(parsed(path))
-        if isinstance(node, documented) and (text := ast.get_docstring(node)) and _ASKING.match(text)
-    ]
-    assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.parametrize("what", ["import workbench", "from workbench.cli import main; main(['--help'])"])

@@ -16,6 +16,26 @@ from tests.helpers.stored import EVENT, NEW_RUN, kinds
 from workbench.errors import StoreError
 from workbench.lm import Request, Response, unpack_tokens
 from workbench.store import Journal, Store
+from workbench.store.background_sync import BackgroundSync
+
+
+def test_what_was_written_is_synced_though_its_thread_was_kept_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by Ctrl-C between the making of the thread and its start."""
+    synced: list[int] = []
+    (tmp_path / "run.db-wal").touch()
+    sync = BackgroundSync(tmp_path / "run.db-wal", 60.0)
+
+    def interrupted(thread: threading.Thread) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(threading.Thread, "start", interrupted)
+        sync.written()
+    monkeypatch.setattr(os, "fsync", synced.append)
+    sync.close()
+    assert len(synced) == 1 and sync.error is None
 
 
 def test_a_reader_beside_a_writer_sees_whole_commits_in_order(store: Store) -> None:

@@ -1,0 +1,140 @@
+"""The rules of the house: what a file may do, how long it is, what it is called and how it speaks (CONTRIBUTING.md)."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+
+import pytest
+
+from tests.helpers.source import (
+    CORE,
+    ROOT,
+    files,
+    imported,
+    modules,
+    named,
+    parsed,
+    texts,
+)
+
+LINES, FUNCTION = 400, 55
+#: A file of core that is longer says in its head why it is one, after these words.
+EASY, REASON = 300, "One file: "
+LONG = {"contrib/bench/training/trl_speed.py"}
+
+
+def test_sql_stands_in_the_store() -> None:
+    sql = re.compile(r"\s*(select|insert|update|delete|create table)\s", re.IGNORECASE)
+    for path in modules(CORE):
+        if path.parent.name != "store" and path.name != "sql_process.py":  # whose SQL is about a model's database
+            assert not [text for text in texts(path) if sql.match(text)], path
+
+
+def test_only_the_command_line_knows_click() -> None:
+    for path in files("core", "plugins"):
+        if any(i.split(".")[0] == "click" for i in imported(path)):
+            assert CORE / "cli" in path.parents or path.name == "commands.py", path
+
+
+#: Modules that make objects, and so run code, of what they read.
+UNSAFE = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal", "jsonpickle"}
+
+
+@pytest.mark.fault("foreign-code")
+def test_nothing_of_ours_reads_pickles_or_runs_code_of_a_checkpoint() -> None:
+    """A run, a checkpoint and a cache of somebody else are JSON, SQL and safetensors."""
+    found = []
+    for path in [*modules(CORE), *modules(ROOT / "plugins")]:
+        tree = parsed(path)
+        found += [f"{path.name} imports {name}" for name in imported(path) if name.split(".")[0] in UNSAFE]
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                called = ast.unparse(node.func)
+                trusting = [
+                    k.arg
+                    for k in node.keywords
+                    if k.arg in ("trust_remote_code", "allow_pickle") and ast.unparse(k.value) != "False"
+                ]
+                if called in ("torch.load", "yaml.load", "yaml.unsafe_load", "pickle.load", "pickle.loads") or trusting:
+                    found.append(f"{path.name}: {called}")
+    # The first packs and reads sealed rows of its own process; the second needs `data import --run-code`;
+    # the third only writes: a vLLM server reads handles of tensors as pickles.
+    assert found == [
+        "dataset.py imports pickle",
+        "dataset.py: pickle.loads",
+        "pickled.py: dspy.load",
+        "weight_transfer.py imports pickle",
+    ]
+
+
+#: What writes to the terminal, or asks there.
+_SPEAKS = re.compile(
+    r"click\.(echo|secho|style|confirm|prompt|echo_via_pager|pause|progressbar)|echo|secho|print|pprint|input"
+    r"|traceback\.print_\w+|(rich|console|self\.console|pprint|above)\.(print|pprint|log|print_json|rule)"
+    r"|sys\.__?std(out|err)__\.\w+|sys\.std(out|err)\.(write|writelines|buffer\.write)|Console|faulthandler\.\w+"
+)
+
+
+def test_all_output_passes_one_function() -> None:
+    """`say` makes visible what a terminal would obey; `alert` does where no command can print. Whoever prints past them
+    lets rows, models and servers control the terminal."""
+    # The last is a child process, whose output is a pipe that its parent reads.
+    allowed = {CORE / "cli" / "output.py", CORE / "base/text.py", CORE / "kit/lms/chat_template_process.py"}
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {name}"
+        for path in files("core", "plugins")
+        if path not in allowed
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Call) and _SPEAKS.fullmatch(name := ast.unparse(node.func))
+    ]
+    live = [line for line in found if line.startswith("core/workbench/cli/progress.py:") and line.endswith("Console")]
+    assert found == live and len(live) == 1, "use workbench.cli.say"
+    for path in files("core", "plugins"):
+        assert path in allowed or not {"click.echo", "click.style", "rich.print"} & set(imported(path)), path
+
+
+def test_a_noun_names_one_class() -> None:
+    classes = Counter(
+        n.name for p in modules(CORE) for n in parsed(p).body if isinstance(n, ast.ClassDef) and n.name[0] != "_"
+    )
+    assert [name for name, count in classes.items() if count > 1] == []
+
+
+def test_files_and_functions_fit_in_a_head() -> None:
+    for name, path in named(files("core", "plugins", "contrib")).items():
+        assert name in LONG or len(path.read_text(encoding="utf-8").splitlines()) <= LINES, name
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not name.startswith("contrib"):
+                assert (node.end_lineno or 0) - node.lineno < FUNCTION, f"{name}: {node.name}"
+
+
+def test_long_files_of_core_say_why_they_are_one() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}: {count} lines"
+        for path in modules(CORE)
+        if (count := len((text := path.read_text(encoding="utf-8")).splitlines())) > EASY
+        and REASON not in text.partition("\nfrom __future__")[0]
+    ]
+    assert not wrong, f"split them by what they promise, or write '{REASON}...':\n" + "\n".join(wrong)
+
+
+_ASKING = re.compile(r"(What|Who|Whom|Whose|Whether|Those|One|How)\b")
+
+
+#: Plugins whose docstrings still begin with such a word.
+_ASKING_STILL = {"workbench_training", "workbench_grpo", "workbench_sft", "workbench_dpo", "workbench_hf"}
+
+
+def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
+    """A docstring says what a function does: "Return True if", "Count", "List", not "Whether", "How many", "What"."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    wrong = [
+        f"{path.relative_to(ROOT)}: {getattr(node, 'name', 'module')}: {text.splitlines()[0]}"
+        for path in files("core", "plugins")
+        if not _ASKING_STILL & set(path.parts)
+        for node in ast.walk(parsed(path))
+        if isinstance(node, documented) and (text := ast.get_docstring(node)) and _ASKING.match(text)
+    ]
+    assert not wrong, "\n".join(wrong)
