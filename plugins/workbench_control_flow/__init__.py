@@ -1,10 +1,12 @@
-"""Node kinds that hold other nodes: `ensemble`, `branch`, `reflect` and `workflow`."""
+"""Node kinds that hold other nodes: `loop`, `map`, `branch`, `ensemble`, `reflect` and `workflow`."""
 
 from workbench import hookimpl
 
 
 @hookimpl
 def register_node_kinds(register):
+    register("loop", "workbench_control_flow.loop:Loop")
+    register("map", "workbench_control_flow.map:Map")
     register("ensemble", "workbench_control_flow.ensemble:Ensemble")
     register("branch", "workbench_control_flow.branch:Branch")
     register("reflect", "workbench_control_flow.reflect:Reflect")

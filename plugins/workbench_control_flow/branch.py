@@ -33,8 +33,7 @@ class Branch(NodeKind):
 
     def __init__(self, name: str, config: Any, base: Any):
         super().__init__(name, config, base)
-        outputs = {node.outputs for node in self.nodes.values()}
-        if len(outputs) > 1:
+        if len({frozenset(node.outputs) for node in self.nodes.values()}) > 1:
             shown = "; ".join(f"{key}: {', '.join(node.outputs)}" for key, node in self.nodes.items())
             raise SpecError(
                 "the cases of a branch must write the same fields", hint=f"They write {shown}.", path=("cases",)

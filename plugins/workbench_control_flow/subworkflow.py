@@ -10,11 +10,11 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from workbench.errors import SpecError
-from workbench.kit.acting import child_node
 from workbench.runtime import Context
 from workbench.spec import NODES, WORKFLOW_FILE, Inherited, PolicySpec, check_nodes, load_yaml_file
 from workbench.task import expand_references
 from workbench.workflow import NodeConfig, NodeKind, Schedule
+from workbench_control_flow.body import make_nodes
 
 
 class SubWorkflowConfig(NodeConfig):
@@ -78,14 +78,7 @@ class SubWorkflow(NodeKind):
     @cached_property
     def nodes(self) -> dict[str, NodeKind]:
         folder = self.base if self.config.file is None else (Path(self.base) / self.config.file).resolve().parent
-        settings = ("needs", "optional", "enabled")
-        return {
-            name: child_node(
-                f"nodes.{name}", {k: v for k, v in tree.items() if k not in settings}, folder, ("nodes", name)
-            )
-            for name, tree in self.trees.items()
-            if tree.get("enabled", True)
-        }
+        return make_nodes(self.trees, folder)
 
     def _in_file(self, error: SpecError) -> SpecError:
         return SpecError(f"{self.config.file}: {error.message}", hint=error.hint, path=("file",))

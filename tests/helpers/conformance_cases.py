@@ -124,6 +124,12 @@ NODES: dict[str, Callable[[Path], NodeCase]] = {
     ),
     "ensemble": _node("ensemble", {"of": _SORT, "samples": 3}, {"text": "a"}),
     "branch": _node("branch", {"on": "kind", "cases": {"a": _SORT}, "default": _SORT}, {"kind": "a", "text": "a"}),
+    "loop": _node(
+        "loop",
+        {"of": {"predict": "item, notes -> notes"}, "over": "items", "carry": {"notes": ""}},
+        {"items": ["a", "b"]},
+    ),
+    "map": _node("map", {"of": _SORT, "over": "items", "as": "text"}, {"items": ["a", "b"]}),
     "search": _node("search", {"corpus": "c.jsonl"}, {"query": "x"}, _CORPUS),
     "browse": _node("browse", {"corpus": "c.jsonl"}, {"document": "1"}, _CORPUS),
     "simulated_search": _node(

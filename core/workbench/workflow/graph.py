@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from workbench.base.concurrency import gather_all
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Trees = Mapping[str, Mapping[str, Any]]
 
 
-def build_graph(nodes: Mapping[str, NodeKind], trees: Trees) -> Graph:
+def build_graph(nodes: Mapping[str, NodeKind], trees: Trees, carried: Collection[str] = ()) -> Graph:
     """Nodes as a directed graph: an edge for each `needs`, and from the writers of a field to its readers.
 
     Where several nodes write a field, a reader gets it from the last one before it in the file, or, if that one is
@@ -29,6 +29,8 @@ def build_graph(nodes: Mapping[str, NodeKind], trees: Trees) -> Graph:
     Args:
         nodes: the enabled nodes, in the order of the file.
         trees: all nodes of the file as trees, for `needs` and `optional`.
+        carried: fields that a reader gets from outside where no node before it in the file writes them, e.g. from the
+            round before.
 
     Raises:
         SpecError: an unknown name in `needs`, a cycle, or no nodes.
@@ -55,7 +57,8 @@ def build_graph(nodes: Mapping[str, NodeKind], trees: Trees) -> Graph:
             before = [n for n in reversed(others) if place[n] < place[name]]
             if not before and others and field in node.outputs:
                 open_ends.append((name, field))
-            sources = until_required(before or ([] if field in node.outputs else others), trees)
+            later = [] if field in node.outputs or field in carried else others
+            sources = until_required(before or later, trees)
             graph.nodes[name]["sources"][field] = sources
             graph.add_edges_from((source, name) for source in sources)
     if not networkx.is_directed_acyclic_graph(graph):  # much faster than looking for a cycle that is not there
@@ -106,16 +109,23 @@ class Schedule:
         nodes: the enabled nodes, in the order of the file.
         trees: all nodes of the file as trees, for `needs` and `optional`.
         graph: theirs (`build_graph`), if it has been built already.
+        carried: fields that come from the round before (`build_graph`).
 
     `order`: the names by dependency and, where that leaves it open, by the order of the file. `inputs`: the fields that
     the nodes read from outside. `sources`: by node and field, the nodes that may have written it; the first that did
     counts.
     """
 
-    def __init__(self, nodes: Mapping[str, NodeKind], trees: Trees, graph: Graph | None = None):
+    def __init__(
+        self,
+        nodes: Mapping[str, NodeKind],
+        trees: Trees,
+        graph: Graph | None = None,
+        carried: Collection[str] = (),
+    ):
         import networkx
 
-        graph = build_graph(nodes, trees) if graph is None else graph
+        graph = build_graph(nodes, trees, carried) if graph is None else graph
         self.nodes, self.inputs = nodes, fields_from_outside(graph)
         place = {name: index for index, name in enumerate(nodes)}
         self.order: list[str] = list(networkx.lexicographical_topological_sort(graph, key=place.__getitem__))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.helpers.node_runs import run
 
+from workbench.errors import SpecError
 from workbench.lm import Request, Response
 from workbench.workflow import learnable_addresses
 
@@ -72,6 +73,16 @@ def test_branch_runs_the_case_of_the_value(folder: Path) -> None:
     assert run(nodes, {"kind": "other", "a": 1}, folder)[0].prediction == {"result": {"said": "OTHER"}}
     del nodes["b"]["default"]
     assert run(nodes, {"kind": "other", "a": 1}, folder)[0].failure == "branch"
+
+
+def test_cases_may_write_their_fields_in_any_order(folder: Path) -> None:
+    cases = {"one": {"predict": "text -> label, note"}, "other": {"predict": "text -> note, label"}}
+    node = {"branch": "kind", "cases": cases}
+    outcome, _, _ = run({"b": node}, {"kind": "other", "text": "x"}, folder, lambda r: "label: yes\nnote: n")
+    assert outcome.prediction == {"label": "yes", "note": "n"}
+    cases["third"] = {"predict": "text -> label"}
+    with pytest.raises(SpecError, match="must write the same fields"):
+        run({"b": node}, {"kind": "third", "text": "x"}, folder)
 
 
 def test_a_workflow_is_a_node_in_another_one(folder: Path) -> None:

@@ -1,0 +1,179 @@
+"""The body of `loop` and `map`: the nodes of one round, and the list whose items they are given one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from workbench.errors import Defect, DefectKind, NodeError, SpecError, suggest
+from workbench.kit.acting import child_node
+from workbench.kit.answers import convert
+from workbench.runtime import Context
+from workbench.spec import NODE_KEYS
+from workbench.workflow import Field as OfSignature
+from workbench.workflow import NodeConfig, NodeKind, Schedule, Surroundings
+
+#: The most runs of a body: each has a replica of its own (`workbench.runtime.Draw`).
+MOST = 1000
+
+
+class BodyConfig(NodeConfig):
+    """Settings that `loop` and `map` share."""
+
+    of: dict[str, Any] | None = Field(None, description="the node that is run again and again")
+    nodes: dict[str, dict[str, Any]] = Field(default_factory=dict, description="several nodes, instead of one")
+    over: str | None = Field(None, description="the field with the list")
+    as_: str | list[str] = Field(
+        "item",
+        alias="as",
+        description="the field in which a run gets its item; several: the parts of an item of these names",
+    )
+    gather: dict[str, str] = Field(
+        default_factory=dict, description="output: the field whose values of all runs it lists"
+    )
+
+    @model_validator(mode="after")
+    def _one_body(self) -> BodyConfig:
+        if (self.of is None) == (not self.nodes):
+            raise ValueError("give either `of`, a node, or `nodes`")
+        return self
+
+    @property
+    def parts(self) -> list[str]:
+        """The fields that an item fills."""
+        if self.over is None:
+            return []
+        return [self.as_] if isinstance(self.as_, str) else list(self.as_)
+
+
+class Body(NodeKind):
+    """A node that runs its body, one node or several, more than once. A subclass says when, and with what."""
+
+    Config = BodyConfig
+    primary = "of"
+    config: BodyConfig
+    #: Fields that come from the round before where no node before their reader writes them.
+    carried: Collection[str] = ()
+
+    def __init__(self, name: str, config: Any, base: Any):
+        super().__init__(name, config, base)
+        self.schedule  # bad settings are told when the file is read  # noqa: B018
+        for field, of in config.gather.items():
+            self.check_written(of, ("gather", field))
+
+    @cached_property
+    def nodes(self) -> dict[str, NodeKind]:
+        if self.config.of is not None:
+            return {"of": child_node("of", self.config.of, self.base, ("of",))}
+        return make_nodes(self.config.nodes, self.base)
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        trees = self.config.nodes or {"of": self.config.of or {}}
+        return Schedule(self.nodes, trees, carried=self.carried)
+
+    def children(self) -> Mapping[str, NodeKind]:
+        return {node.name: node for node in self.nodes.values()}
+
+    @cached_property
+    def written(self) -> tuple[str, ...]:
+        """The fields that a run of the body writes."""
+        return tuple(dict.fromkeys(field for node in self.nodes.values() for field in node.outputs))
+
+    def inputs_but(self, supplied: Iterable[str]) -> tuple[str, ...]:
+        """The list, and the fields that the body reads from outside, without those that each run is given."""
+        given = {*supplied, *self.config.parts}
+        over = [self.config.over] if self.config.over is not None else []
+        return tuple(dict.fromkeys([*over, *(field for field in self.schedule.inputs if field not in given)]))
+
+    def check_written(self, field: str, path: tuple[str, ...]) -> None:
+        """Raise SpecError for a field that no node of the body writes."""
+        if field not in self.written:
+            known = ", ".join(self.written)
+            hint = suggest(field, self.written) or f"These are written: {known}."
+            raise SpecError(f"no node inside '{self.name}' writes '{field}'", hint=hint, path=path)
+
+    def calls_of(self, runs: int) -> int:
+        return runs * sum(node.max_calls for node in self.nodes.values())
+
+    def defects(self, around: Surroundings) -> Iterable[Defect]:
+        over = self.config.over
+        if over is not None and (values := around.values.get(over)):
+            shown = ", ".join(map(str, values))
+            hint = f"Let its node write a list, e.g. `{over}: list[str]`."
+            yield Defect(DefectKind.CONTRADICTION, f"'{over}' is one of {shown}, and no list", hint, ("over",))
+
+    def items(self, inputs: Mapping[str, Any], most: int) -> list[dict[str, Any]]:
+        """The fields that the list fills, for each run. Raises NodeError for what is no list, or a longer one."""
+        over = self.config.over
+        if over is None:
+            return [{}] * most
+        items = _read_list(inputs[over], over)
+        if len(items) > most:
+            raise NodeError("steps", f"'{over}' has {len(items)} items, and '{self.name}' takes {most} at most")
+        return [self._parts_of(item, number) for number, item in enumerate(items, 1)]
+
+    def _parts_of(self, item: Any, number: int) -> dict[str, Any]:
+        if isinstance(self.config.as_, str):
+            return {self.config.as_: item}
+        if isinstance(item, Mapping) and all(part in item for part in self.config.as_):
+            return {part: item[part] for part in self.config.as_}
+        wanted = ", ".join(self.config.as_)
+        raise NodeError("unparsed", f"item {number} of '{self.config.over}' lacks one of {wanted}: {item!r:.200}")
+
+    async def run_once(self, given: Mapping[str, Any], ctx: Context, number: int) -> dict[str, Any]:
+        """The fields that one run of the body writes. number: of the run; each draws samples of its own."""
+        written: dict[str, Mapping[str, Any]] = {}
+
+        async def step(name: str, values: Mapping[str, Any]) -> Mapping[str, Any]:
+            node = self.nodes[name]
+            return await ctx.run_child(node, node.name, values, number)
+
+        await self.schedule.run(step, given, written)
+        return self.schedule.merged(written)
+
+    def diagram(self) -> Any:
+        """Return the body with the fields that pass through it, those of the next round too."""
+        import networkx
+
+        graph = networkx.DiGraph()
+        labels: dict[tuple[str, str], list[str]] = {}
+        graph.add_nodes_from(self.children())
+        if self.config.over is not None:
+            graph.add_node("over", label=f"each of {self.config.over}", shape="round")
+        for reader, fields in self.schedule.sources.items():
+            for field, writers in fields.items():
+                back = [n for n in self.nodes if field in self.nodes[n].outputs][-1:] if field in self.carried else []
+                items = ["over"] if field in self.config.parts and not writers else []
+                for before in [*(self.nodes[n].name for n in writers or back), *items]:
+                    labels.setdefault((before, self.nodes[reader].name), []).append(field)
+        for edge, fields in labels.items():
+            graph.add_edge(*edge, label=", ".join(fields))
+        return graph
+
+
+def make_nodes(trees: Mapping[str, Mapping[str, Any]], base: Path) -> dict[str, NodeKind]:
+    """The enabled nodes of a mapping in a setting `nodes`, by name. Raises SpecError at their place."""
+    return {
+        name: child_node(f"nodes.{name}", {k: v for k, v in tree.items() if k not in NODE_KEYS}, base, ("nodes", name))
+        for name, tree in trees.items()
+        if tree.get("enabled", True)
+    }
+
+
+def _read_list(value: Any, field: str) -> list[Any]:
+    if isinstance(value, list | tuple):
+        return list(value)
+    if isinstance(value, str):
+        try:
+            found, loose = convert(OfSignature(field, list), value)
+        except NodeError:
+            found, loose = [], True
+        if not loose or (found and "\n" in value.strip()):  # JSON, or a list in lines
+            return found
+    hint = f"declare it as `{field}: list[str]` where it is written"
+    raise NodeError("unparsed", f"'{field}' is no list, {hint}: {value!r:.200}")

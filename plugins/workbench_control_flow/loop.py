@@ -1,0 +1,129 @@
+"""`loop`: the same nodes again and again, until a condition holds or a list ends, with fields carried along."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from functools import cached_property
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from workbench.errors import Defect, DefectKind, SpecError, suggest
+from workbench.runtime import Context
+from workbench.spec import NODE, NODES
+from workbench.workflow import Field as OfSignature
+from workbench.workflow import Schedule, Signature, Surroundings
+from workbench_control_flow.body import MOST, Body, BodyConfig
+from workbench_control_flow.until import Condition
+
+
+class LoopConfig(BodyConfig):
+    """Settings of a `loop` node."""
+
+    rounds: int = Field(
+        5, ge=1, le=MOST, description="most rounds, which the budget counts; a longer list fails the row"
+    )
+    until: str | None = Field(
+        None, description="condition that ends it after a round, e.g. finished, score >= 0.8, verdict == 'right'"
+    )
+    carry: dict[str, Any] = Field(
+        default_factory=dict,
+        description="field that a round hands to the next: its first value; null: the field as it is before the loop",
+    )
+
+    @model_validator(mode="after")
+    def _changing(self) -> LoopConfig:
+        if self.over is None and self.until is None and not self.carry and not self.gather:
+            raise ValueError("every round would be the first one again: write carry, over, until or gather")
+        return self
+
+
+class Loop(Body):
+    """Runs its body in rounds, one after the other. Each sees what the one before carried, and the lists so far."""
+
+    Config = LoopConfig
+    powers = {"of": NODE, "nodes": NODES}
+    learnable = {"rounds": "int"}
+    config: LoopConfig
+
+    def __init__(self, name: str, config: Any, base: Any):
+        super().__init__(name, config, base)
+        for field in config.carry:
+            self.check_written(field, ("carry", field))
+        if taken := [field for field in config.gather if field in self.written]:
+            hint = f"Name it e.g. all_{taken[0]}."
+            raise SpecError(f"'{taken[0]}' is written by a round, and no list", hint=hint, path=("gather", taken[0]))
+        if self.until is not None:
+            self._check_until(self.until)
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        try:
+            return super().schedule
+        except SpecError as error:
+            if "cycle" not in error.message:
+                raise
+            hint = "What comes from the round before stands under `carry`, e.g. carry: {notes: nothing yet}."
+            raise SpecError(error.message, hint=hint, path=error.path) from None
+
+    def _check_until(self, until: Condition) -> None:
+        known = [*self.outputs, *self.inputs]
+        if unknown := [field for field in until.names if field not in known]:
+            hint = suggest(unknown[0], known) or f"These are there: {', '.join(known)}."
+            raise SpecError(f"until reads '{unknown[0]}', which no round has", hint=hint, path=("until",))
+
+    @cached_property
+    def until(self) -> Condition | None:
+        return Condition(self.config.until) if self.config.until is not None else None
+
+    @property
+    def carried(self) -> Collection[str]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.config.carry
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        c = self.config
+        before = [field for field, first in c.carry.items() if first is None]
+        return tuple(dict.fromkeys([*self.inputs_but([*c.carry, *c.gather]), *before]))
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return (*self.written, *self.config.gather)
+
+    @property
+    def max_calls(self) -> int:
+        return self.calls_of(self.config.rounds)
+
+    def defects(self, around: Surroundings) -> Iterable[Defect]:
+        yield from super().defects(around)
+        if self.until is None or self.until.wanted is None:
+            return
+        field, value = self.until.wanted
+        allowed = [one for of in self._fields() if of.name == field for one in of.allowed]
+        if allowed and value not in allowed:
+            shown = ", ".join(map(str, allowed))
+            message = f"until never holds: '{field}' is one of {shown}"
+            yield Defect(DefectKind.NO_END, message, suggest(str(value), [*map(str, allowed)]), ("until",))
+
+    def _fields(self) -> Iterable[OfSignature]:
+        for node in self.nodes.values():
+            if isinstance(signature := getattr(node, "signature", None), Signature):
+                yield from signature.outputs
+
+    async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
+        c, ended, rounds = self.config, "items" if self.config.over is not None else "rounds", 0
+        state = {field: inputs[field] if first is None else first for field, first in c.carry.items()}
+        lists: dict[str, list[Any]] = {field: [] for field in c.gather}
+        last: dict[str, Any] = {}
+        for rounds, item in enumerate(self.items(inputs, c.rounds), 1):
+            given = {**inputs, **state, **{field: [*values] for field, values in lists.items()}, **item}
+            last = await self.run_once(given, ctx, rounds - 1)
+            state |= {field: last[field] for field in state if field in last}
+            for field, of in c.gather.items():
+                lists[field].append(last.get(of))
+            if self.until is not None and self.until.holds({**given, **last, **state, **lists}):
+                ended = "until"
+                break
+        ctx.note(rounds=rounds, ended=ended)
+        # Without a round, carried fields keep their first values, and what only a round writes is null.
+        return {**dict.fromkeys(self.written), **last, **state, **lists}

@@ -1,0 +1,56 @@
+"""`map`: the same nodes for each item of a list, at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from workbench.base.concurrency import gather_all
+from workbench.runtime import Context
+from workbench.spec import NODE, NODES
+from workbench_control_flow.body import MOST, Body, BodyConfig
+
+
+class MapConfig(BodyConfig):
+    """Settings of a `map` node."""
+
+    most: int = Field(10, ge=1, le=MOST, description="most items, which the budget counts; a longer list fails the row")
+
+    @model_validator(mode="after")
+    def _list(self) -> MapConfig:
+        if self.over is None:
+            raise ValueError("over is missing: name the field with the list")
+        return self
+
+
+class Map(Body):
+    """Runs its body once for each item of a list. Each output is the list of what the runs wrote, in their order."""
+
+    Config = MapConfig
+    powers = {"of": NODE, "nodes": NODES}
+    config: MapConfig
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return self.inputs_but(())
+
+    @property
+    def _lists(self) -> Mapping[str, str]:
+        """The field of the body that each output lists; without `gather` all of them, under their own names."""
+        return self.config.gather or {field: field for field in self.written}
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return tuple(self._lists)
+
+    @property
+    def max_calls(self) -> int:
+        return self.calls_of(self.config.most)
+
+    async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
+        items = self.items(inputs, self.config.most)
+        runs = await gather_all(self.run_once({**inputs, **item}, ctx, n) for n, item in enumerate(items))
+        ctx.note(items=len(items))
+        return {field: [run.get(of) for run in runs] for field, of in self._lists.items()}
