@@ -63,6 +63,14 @@ def execute(statement: str, db: str) -> dict[str, Any]:
     return {"statement": "select", "rows": [list(map(_shown, row)) for row in rows[:ROWS]], **more}
 
 
+def told(statement: str, db: str) -> str:
+    """Runs a statement as `execute` does, and tells in words what came of it, errors too."""
+    try:
+        return str(execute(statement, db))
+    except ValueError as error:
+        return f"error: {error}"
+
+
 def schema(db: str) -> str:
     """The tables of a database with their columns, a table a line: `books(book_id INTEGER, title TEXT)`."""
     tables = [table for (table,) in _schema("SHOW TABLES", db)]

@@ -21,6 +21,9 @@ class BranchConfig(NodeConfig):
     on: str = Field(description="the field that decides")
     cases: dict[str, dict[str, Any]] = Field(min_length=1, description="node to run, by the field's value")
     default: dict[str, Any] | None = Field(None, description="node to run for any other value")
+    keep: bool = Field(
+        False, exclude_if=lambda keep: not keep, description="a field that a case does not write stays as it was"
+    )
 
 
 class Branch(NodeKind):
@@ -33,10 +36,12 @@ class Branch(NodeKind):
 
     def __init__(self, name: str, config: Any, base: Any):
         super().__init__(name, config, base)
-        if len({frozenset(node.outputs) for node in self.nodes.values()}) > 1:
+        if self.kept and not config.keep:
             shown = "; ".join(f"{key}: {', '.join(node.outputs)}" for key, node in self.nodes.items())
             raise SpecError(
-                "the cases of a branch must write the same fields", hint=f"They write {shown}.", path=("cases",)
+                "the cases of a branch must write the same fields",
+                hint=f"They write {shown}. With `keep: true` a field that a case does not write stays as it was.",
+                path=("cases",),
             )
 
     @cached_property
@@ -53,13 +58,18 @@ class Branch(NodeKind):
         return self.nodes
 
     @property
+    def kept(self) -> list[str]:
+        """The outputs that some case does not write."""
+        return [name for name in self.outputs if any(name not in node.outputs for node in self.nodes.values())]
+
+    @property
     def inputs(self) -> tuple[str, ...]:
         names = (name for node in self.nodes.values() for name in node.inputs)
-        return tuple(dict.fromkeys((self.config.on, *names)))
+        return tuple(dict.fromkeys((self.config.on, *names, *self.kept)))
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        return next(iter(self.nodes.values())).outputs
+        return tuple(dict.fromkeys(name for node in self.nodes.values() for name in node.outputs))
 
     @property
     def max_calls(self) -> int:
@@ -94,4 +104,5 @@ class Branch(NodeKind):
             known = ", ".join(self.config.cases)
             raise NodeError("branch", f"no case for {self.config.on} = {value[:80]!r} and no default; cases: {known}")
         ctx.note(case=value)
-        return await ctx.run_child(node, node.name, {name: inputs[name] for name in node.inputs})
+        kept = {name: inputs[name] for name in self.kept}
+        return kept | dict(await ctx.run_child(node, node.name, {name: inputs[name] for name in node.inputs}))

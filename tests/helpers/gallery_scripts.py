@@ -8,13 +8,13 @@ wrong.
 
 from __future__ import annotations
 
+from tests.helpers.gallery_loops import LOOPS
 from tests.helpers.gallery_speech import (
     ASKED,
     BUILDER,
     BUILT,
     COLOURS,
     LABELS,
-    LIBRARY,
     PLAN,
     RESULT,
     RIPENS,
@@ -25,7 +25,6 @@ from tests.helpers.gallery_speech import (
     add,
     call,
     chosen,
-    colour_by_notes,
     numbers,
     owner_of,
     seek,
@@ -35,6 +34,7 @@ from tests.helpers.gallery_speech import (
 )
 
 CASES: dict[str, Case] = {
+    **LOOPS,
     "adaptive_rag.yaml": Case(
         [
             ({"question": "What is one and one?"}, {"level": "simple", "answer": "two"}),
@@ -89,15 +89,6 @@ CASES: dict[str, Case] = {
             ("Name the person", r"animal of (\w+)\?", r"\1"),
             ("Which animal", r"\nsubject: (\w+)\nanimal:", owner_of),
             ("Which color", r"(?s)the (\w+) is (\w+)\b.*\nanimal: \1\n", r"\2"),
-        ],
-    ),
-    "chain_of_agents.yaml": Case(
-        COLOURS,
-        [
-            ("Note what helps", r"first_part: (.+)\nfirst_notes:", r"\1"),
-            ("Add to the notes", r"second_part: (.+)\nfirst_notes: (.+)\nsecond_notes:", r"\2 . \1"),
-            ("Add to the notes", r"third_part: (.+)\nsecond_notes: (.+)\nthird_notes:", r"\2 . \1"),
-            ("by the notes", r"animal of (\w+)\?\nthird_notes: (.+)\nanswer:", colour_by_notes),
         ],
     ),
     "codeact.yaml": Case(
@@ -161,70 +152,12 @@ CASES: dict[str, Case] = {
     "jury.yaml": Case(
         LABELS, [*TICKETS, *votes("Sort the request by its main problem.", "technical", "shipping", "returns")]
     ),
-    "mag_sql.yaml": Case(  # the first query names a missing column
-        [
-            (
-                {"question": "Titles after 2000, oldest first?", **LIBRARY},
-                {"sql": "SELECT title FROM books WHERE year > 2000 ORDER BY year, title"},
-            ),
-            ({"question": "The countries of authors?", **LIBRARY}, {"sql": "SELECT DISTINCT country FROM authors"}),
-        ],
-        [
-            (
-                "Name the tables and columns",
-                r"Titles(?s:.*)\nbooks\(.*\b(title) TEXT.*\b(year) INTEGER",
-                r"books.\1, books.\2",
-            ),
-            ("Name the tables and columns", r"countries(?s:.*)authors\(.*\b(country) TEXT", r"authors.\1"),
-            ("Cut the question", r"columns: books.(\w+), books.(\w+)\n", r"books after 2000, by \2; their \1"),
-            ("Cut the question", r"columns: authors.(\w+)\n", r"each \1 once"),
-            (
-                "Write the query",
-                r"(?s)authors\(.*columns: .*parts: books after 2000, by (\w+); their (\w+)\Z",
-                r"SELECT \2s FROM books WHERE \1 > 2000 ORDER BY \1, \2s",
-            ),
-            ("Write the query", r"parts: each (\w+) once\Z", r"SELECT DISTINCT \1 FROM authors"),
-            (
-                "write submit",
-                r"SELECT (\w+)s FROM books(.*), \1s\nerror: .*no such column.*\Z",
-                r"SELECT \1 FROM books\2, \1",
-            ),
-            ("write submit", r'\nresult: .*"rows": \[\[".*\Z', "submit"),
-        ],
-    ),
     "malt.yaml": Case(
         sums("5 + 8 + 3", "2 + 9"),
         [
             ("Add the numbers.", ASKED, total(-1)),
             ("Is the draft right?", rf"{SUM}\ndraft: \d+\n", lambda m: f"no, it is {total()(m)}"),
             ("Give the right answer.", r"draft: \d+\nverdict: no, it is (\d+)\n", r"\1"),
-        ],
-    ),
-    "mindsearch.yaml": Case(
-        [
-            ({"question": BUILDER}, {"answer": "Tessmark"}),
-            ({"question": "Which river flows through the capital?"}, {"answer": "Quill"}),
-        ],
-        [
-            ("what one must know first", "builder", "who built the lighthouse of Lorvik"),
-            ("what one must know first", "river", "capital of Ostra"),
-            (
-                "still missing",
-                r"first_query: who built .*\nfirst_pages: .*built in 1871 by (\w+ \w+)\.",
-                r"engineer \1 born",
-            ),
-            ("still missing", r"first_query: capital .*\nfirst_pages: .*(Tessmark) is the capital", r"river \1"),
-            (
-                "Answer by what was found.",
-                r"first_query: who .*\nfirst_pages: .*Ilven.*\nsecond_query: engineer .*\nsecond_pages: .*born in "
-                r"(\w+)",
-                r"\1",
-            ),
-            (
-                "Answer by what was found.",
-                r"first_query: cap.*\nfirst_pages: .*\nsecond_query: river .*\nsecond_pages: .*lies on the river (\w+)",
-                r"\1",
-            ),
         ],
     ),
     "mixture_of_agents.yaml": Case(

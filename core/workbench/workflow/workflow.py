@@ -118,7 +118,7 @@ class Workflow:
     def get(self, address: str, default: Any = GONE) -> Any:
         """The value at an address. Raises KeyError if there is none and no default is given."""
         value: Any = self.tree
-        for part in address.split("."):
+        for part in _written_path(self.tree, address):
             try:
                 value = value[int(part)] if is_list(value) else value[part]
             except (KeyError, IndexError, ValueError, TypeError):
@@ -136,10 +136,10 @@ class Workflow:
         patch = patch if isinstance(patch, Patch) else Patch(dict(patch), note=note)
         tree: Tree = self.tree
         for address in patch.unset:
-            tree = edit_tree(tree, address.split("."), GONE, address)
+            tree = edit_tree(tree, _written_path(tree, address), GONE, address)
         for address, value in patch.set.items():
             value = json.loads(json.dumps(value, ensure_ascii=False, default=str))
-            tree = edit_tree(tree, address.split("."), value, address)
+            tree = edit_tree(tree, _written_path(tree, address), value, address)
         child = Workflow(tree, self.base, self.hash, patch, self.instead)
         child.check()  # a bad value is refused here rather than where it is used
         return child
@@ -209,6 +209,25 @@ class Workflow:
         the writers before it."""
         writers = writers_of(self.enabled_nodes)
         return {field: until_required(names[::-1], self.nodes) for field, names in writers.items()}
+
+
+def _written_path(tree: Any, address: str) -> list[str]:
+    """The keys on the way to an address: where a node inside another is written `{map: {...}}`, short for
+    `{kind: map, of: {...}}`, the way to its `of` leads through `map`."""
+    found = list[str]()
+    for part in address.split("."):
+        if is_dict(tree) and part not in tree and "kind" not in tree:
+            kinds = plugins().names("node_kinds")
+            part = next((k for k in tree if k in kinds and node_class(k).primary == part), part)
+        found.append(part)
+        tree = (
+            tree.get(part)
+            if is_dict(tree)
+            else tree[int(part)]
+            if is_list(tree) and part.isdigit() and int(part) < len(tree)
+            else None
+        )
+    return found
 
 
 def node_tree(raw: Mapping[str, Any]) -> Tree:

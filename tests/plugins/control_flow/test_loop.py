@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from tests.helpers.node_runs import run
-from workbench_control_flow.until import Condition
 
 from workbench.errors import NodeError, SpecError
 from workbench.lm import Request
 from workbench.workflow import Surroundings, graph_hash, learnable_addresses, mermaid
+from workbench_control_flow.until import Condition
 
 NOTE = {"predict": "fact, notes -> notes", "instructions": "Add it."}
 

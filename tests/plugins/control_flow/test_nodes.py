@@ -75,14 +75,18 @@ def test_branch_runs_the_case_of_the_value(folder: Path) -> None:
     assert run(nodes, {"kind": "other", "a": 1}, folder)[0].failure == "branch"
 
 
-def test_cases_may_write_their_fields_in_any_order(folder: Path) -> None:
+def test_cases_may_write_their_fields_in_any_order_and_keep_one_as_it_was(folder: Path) -> None:
     cases = {"one": {"predict": "text -> label, note"}, "other": {"predict": "text -> note, label"}}
     node = {"branch": "kind", "cases": cases}
     outcome, _, _ = run({"b": node}, {"kind": "other", "text": "x"}, folder, lambda r: "label: yes\nnote: n")
     assert outcome.prediction == {"label": "yes", "note": "n"}
     cases["third"] = {"predict": "text -> label"}
-    with pytest.raises(SpecError, match="must write the same fields"):
+    with pytest.raises(SpecError, match="(?s)must write the same fields.*keep: true"):
         run({"b": node}, {"kind": "third", "text": "x"}, folder)
+    row = {"kind": "third", "text": "x", "note": "old"}
+    outcome, _, workflow = run({"b": {**node, "keep": True}}, row, folder)
+    assert outcome.prediction == {"note": "old", "label": "yes"}
+    assert workflow.input_fields == ["kind", "text", "note"]
 
 
 def test_a_workflow_is_a_node_in_another_one(folder: Path) -> None:

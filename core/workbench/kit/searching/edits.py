@@ -140,10 +140,7 @@ def _used(workflow: Workflow) -> Menu:
 
 
 def places(workflow: Workflow) -> Iterator[tuple[str, NodeKind]]:
-    """(address, node) of the enabled nodes and of the nodes inside them.
-
-    In `{ensemble: {reflect: {predict: ...}}}`, the innermost node has no address and is left out.
-    """
+    """(address, node) of the enabled nodes and of the nodes inside them."""
 
     def inside(address: str, node: NodeKind) -> Iterator[tuple[str, NodeKind]]:
         yield address, node

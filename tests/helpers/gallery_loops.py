@@ -1,0 +1,378 @@
+"""What a scripted model says in the workflows of the gallery that are made of `loop` and `map` (`gallery_scripts`)."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from tests.helpers.gallery_speech import BUILDER, COLOURS, FACTS, LIBRARY, RIPENS, Case, numbers, owner_of, sums
+
+RIVER = "Which river flows through the capital of Ostra?"
+BOTH = "Who built the lighthouse of Lorvik, and what is to be bought?"
+FOUNDER = "Who founded Port Amsel, and when?"
+#: Characters of a prompt that the model of chain_of_agents can read, and words that the one of long_writer can write.
+WINDOW, BREATH = 900, 5
+
+
+def shown(found: re.Match[str], field: str) -> str:
+    """What the prompt shows of a field; empty if it is not there."""
+    values = re.findall(rf"(?m)^{field}: (.*)$", found.string)
+    return values[-1] if values else ""
+
+
+def listed(found: re.Match[str], field: str) -> list[Any]:
+    """The list that the prompt shows of a field; empty if it is not there."""
+    return json.loads(shown(found, field) or "[]")
+
+
+# Chain of agents: notes are passed on; a prompt that is too long is not read.
+
+
+def note_facts(found: re.Match[str]) -> str:
+    name = re.findall(r"animal of (\w+)\?", found.string)[0]
+    if len(found.string) > WINDOW:
+        return "too long to read"
+    seen = f"{shown(found, 'notes').removeprefix('nothing yet')} . {shown(found, 'piece')}"
+    animals = re.findall(rf"{name} has the (\w+)", seen)
+    wanted = [name, *animals] if animals else []
+    # Which animal it is may come later: then every colour must be kept, short.
+    kept = [fact for fact in seen.split(" . ") if any(word in fact.split() for word in wanted)] if wanted else []
+    colours = [f"the {a} is {c}" for a, c in dict(re.findall(r"the (\w+) is (\w+)", seen)).items()]
+    return " . ".join(kept or colours or ["nothing yet"])
+
+
+def colour_in_notes(found: re.Match[str]) -> str:
+    name = re.findall(r"animal of (\w+)\?", found.string)[0]
+    notes = shown(found, "notes")
+    animals = re.findall(rf"{name} has the (\w+)", notes)
+    colours = re.findall(rf"the {animals[0]} is (\w+)", notes) if animals else []
+    return colours[0] if colours else "unknown"
+
+
+# MindSearch: the next questions stand only in what was found.
+
+
+def plan_searches(found: re.Match[str]) -> str:
+    asked, seen = listed(found, "asked"), shown(found, "findings")
+    if "builder" in shown(found, "question"):
+        if not asked:
+            return json.dumps(["who built the lighthouse of Lorvik"])
+        if name := re.findall(r"built in 1871 by (\w+ \w+)", seen):
+            return json.dumps([] if "born in" in seen else [f"engineer {name[0]} born"])
+        return json.dumps([])
+    wanted = [f"colour of the {thing}" for thing in re.findall(r"thing(\d)", shown(found, "question"))]
+    return json.dumps([] if asked else wanted or ["how long dorn ripens"])
+
+
+def write_findings(found: re.Match[str]) -> str:
+    seen = shown(found, "findings")
+    for pattern in (r"born in (\w+) in 1832", r"ripens for ([a-z ]+)\."):
+        if said := re.findall(pattern, seen):
+            return said[0]
+    return str(len([query for wave in listed(found, "asked") for query in wave]))
+
+
+# LongWriter: the model has breath for a few words, and knows only from the text where it is.
+
+
+def write_point(found: re.Match[str]) -> str:
+    number, words = len(listed(found, "text")) + 1, [f"{shown(found, 'point')}"] * int(shown(found, "words") or 1)
+    return f"{number}. {' '.join(words[:BREATH])}"
+
+
+def plan_points(found: re.Match[str]) -> str:
+    count = numbers(shown(found, "question"))[0]
+    return json.dumps([{"point": f"p{i}", "words": 3} for i in range(1, count + 1)])
+
+
+def long_text(count: int) -> str:
+    return "\n\n".join(f"{i}. p{i} p{i} p{i}" for i in range(1, count + 1))
+
+
+# Amber: the model reads pages apart, and a page too many confuses it.
+
+
+def rewrite_memory(found: re.Match[str]) -> str:
+    memory, sentences = shown(found, "memory").removeprefix("nothing yet"), shown(found, "sentences")
+    if len(sentences) > 120:
+        return "memory: too much to read\nenough: no"
+    memory = f"{memory} {sentences}".strip()
+    return f"memory: {memory}\nenough: {'yes' if 'born in' in memory else 'no'}"
+
+
+def ask_for_missing(found: re.Match[str]) -> str:
+    builder = re.findall(r"built in 1871 by (\w+ \w+)", shown(found, "memory"))
+    return f"{builder[0]} born engineer" if builder else "lighthouse of Lorvik built"
+
+
+def is_useful(found: re.Match[str]) -> str:
+    wanted = "born in" if "born" in shown(found, "query") else "built in"
+    return "yes" if wanted in shown(found, "page") else "no"
+
+
+def copy_sentences(found: re.Match[str]) -> str:
+    wanted = "born in" if "born" in shown(found, "query") else "built in"
+    return " ".join(s for page in listed(found, "kept") for s in page.split(": ", 1)[-1].split(". ") if wanted in s)
+
+
+# MAG-SQL: the second query is made of the first, and names a missing column at first.
+
+
+def draft_query(found: re.Match[str]) -> str:
+    part, sql, outcome = (shown(found, name) for name in ("part", "sql", "outcome"))
+    if part.startswith("books after"):
+        return "SELECT title FROM books WHERE year > 2000"
+    if part.startswith("ordered by"):
+        return f"{sql} ORDER BY years, title" if "years" not in sql else sql.replace("years", part.split()[-1])
+    return "SELECT DISTINCT country FROM authors" if part.startswith("each") else f"SELECT '{outcome}'"
+
+
+# ARIES: thoughts of more than two numbers are not solved; the policy looks at the longest.
+
+
+def next_move(found: re.Match[str]) -> str:
+    thoughts = listed(found, "thoughts")
+    lengths = [len(numbers(thought)) for thought in thoughts]
+    if max(lengths) > 2:
+        return "split"
+    if any(length > 1 for length in lengths):
+        return "solve"
+    return "merge" if len(thoughts) > 1 else "stop"
+
+
+def solve_short(found: re.Match[str]) -> str:
+    values = numbers(shown(found, "thought"))
+    return str(sum(values)) if len(values) <= 2 else "0"
+
+
+# AutoFlow: an interpreter of the three lines; without the line it always does the first.
+
+
+def interpret(found: re.Match[str]) -> str:
+    notes, line = shown(found, "notes"), shown(found, "line") or "1"
+    done = re.findall(r"added (\d+)", notes)
+    values, total = numbers(shown(found, "question")), numbers(notes.replace("total", ""))[0]
+    count = int(done[0]) if done else 0
+    if line == "1":
+        return f"notes: total {total + values[count]} added {count + 1}\nline: 2"
+    if line == "2":
+        return f"notes: {notes}\nline: {1 if count < len(values) else 3}"
+    return f"notes: {notes}\nline: 0"
+
+
+# Two heads: a turn adds one number; the checker finds the slip that is made after three, and only deep.
+
+
+def solve_turn(found: re.Match[str]) -> str:
+    values, talk = numbers(shown(found, "question")), listed(found, "talk")
+    so_far = numbers(talk[-1])[0] if talk else 0
+    step = len(talk)
+    if step >= len(values):
+        return f"{so_far + 1} now I doubt it"
+    return f"{so_far + values[step]} so far"
+
+
+def lead(found: re.Match[str]) -> str:
+    values, talk = numbers(shown(found, "question")), [*listed(found, "talk"), shown(found, "said")]
+    if "checked" in talk[-1]:
+        return "speaker: end\ndepth: shallow"
+    if len(talk) < len(values):
+        return "speaker: solver\ndepth: shallow"
+    return "speaker: checker\ndepth: deep" if len(values) > 3 else "speaker: end\ndepth: shallow"
+
+
+def check_turn(found: re.Match[str]) -> str:
+    return f"{numbers(listed(found, 'talk')[-1])[0]} checked, {shown(found, 'depth')}"
+
+
+# iAgents: each says what it knows about what is open; the list says what that is.
+
+
+def tell(found: re.Match[str]) -> str:
+    known = re.findall(r"(?m)^\w+_knows: (.*)$", found.string)[0].split(" . ")
+    open_, heard = listed(found, "open"), " ".join(listed(found, "said_so_far"))
+    words = [word for item in open_ for word in item.split()]
+    told = [fact for fact in known if any(word in fact.split() for word in words) and fact not in heard]
+    return " . ".join(told) or "nothing"
+
+
+def navigate(found: re.Match[str]) -> str:
+    name = re.findall(r"animal of (\w+)\?", found.string)[0]
+    if not listed(found, "open"):
+        return "[]"
+    heard = " . ".join([*listed(found, "said_so_far"), shown(found, "said")])
+    animals = re.findall(rf"{name} has the (\w+)", heard)
+    if not animals:
+        return json.dumps([name])
+    return json.dumps([] if re.search(rf"the {animals[0]} is", heard) else [animals[0]])
+
+
+def colour_in_talk(found: re.Match[str]) -> str:
+    name = re.findall(r"animal of (\w+)\?", found.string)[0]
+    heard = " . ".join(listed(found, "said_so_far"))
+    animals = re.findall(rf"{name} has the (\w+)", heard)
+    colours = re.findall(rf"the {animals[0]} is (\w+)", heard) if animals else []
+    return colours[0] if colours else "unknown"
+
+
+# Sibyl: the first draft is wrong in one of three ways, and one juror sees it; the others are persuaded.
+
+
+def explore(found: re.Match[str]) -> str:
+    seen = " ".join(listed(found, "workspace"))
+    builder = re.findall(r"built in 1871 by (\w+ \w+)", seen)
+    if not builder:
+        return "who built the lighthouse of Lorvik"
+    return "none" if "born in" in seen else f"engineer {builder[0]} born"
+
+
+def draft(found: re.Match[str]) -> str:
+    fault, born = shown(found, "fault"), re.findall(r"born in (\w+) in 1832", shown(found, "workspace"))
+    return born[0] if fault == "not the birthplace" and born else "Lorvik" if fault == "none" else fault
+
+
+def judge_draft(seen: str) -> Any:
+    def say(found: re.Match[str]) -> str:
+        others = shown(found, "answers_of_others") or found.string.partition("answers_of_others: ")[2]
+        wrong = shown(found, "answer") == "Lorvik"
+        return "not the birthplace" if wrong and (seen == "sources" or "birthplace" in others) else "none"
+
+    return say
+
+
+# HM-RAG: the web lies about the builder, and each source is read by itself.
+
+
+def read_source(found: re.Match[str]) -> str:
+    if "when" in shown(found, "part"):
+        return "1905" if "1905" in found.string else f"unknown {len(found.string)}"
+    for pattern in (
+        r"built (?:in 1871 )?by (?:\| )?(\w+ \w+)",
+        r"built by \| (\w+ \w+)",
+        r"founded (?:in 1905 )?by (?:\| )?(Jon Vey|a king called Otto)",
+        r"founded by \| (\w+ \w+)",
+    ):
+        if ("built" in pattern) == ("built" in shown(found, "part")) and (said := re.findall(pattern, found.string)):
+            return said[0]
+    return f"unknown {len(found.string)}"
+
+
+LOOPS: dict[str, Case] = {
+    "chain_of_agents.yaml": Case(
+        COLOURS,
+        [
+            ("Add to the notes", r"piece: ", note_facts),
+            ("Answer the question by the notes", r"notes: ", colour_in_notes),
+        ],
+    ),
+    "mindsearch.yaml": Case(
+        [
+            ({"question": BUILDER}, {"answer": "Tessmark"}),
+            ({"question": RIPENS}, {"answer": "two years"}),
+            ({"question": "How many of thing1 thing2 thing3 thing4?"}, {"answer": "4"}),
+        ],
+        [
+            ("Which short searches are open", "question: ", plan_searches),
+            ("Answer by what was found.", "findings: ", write_findings),
+        ],
+    ),
+    "long_writer.yaml": Case(
+        [({"question": f"Write {n} points."}, {"answer": long_text(n)}) for n in (1, 12)],
+        [("Which points must", "question: ", plan_points), ("Write the paragraph", "question: ", write_point)],
+    ),
+    "reaper.yaml": Case(
+        [({"question": BOTH}, {"answer": "Mara Ilven, pear"}), ({"question": RIPENS}, {"answer": "two years"})],
+        [
+            (
+                "Which look-ups answer",
+                "who|Who",
+                json.dumps(
+                    [
+                        {"source": "places", "ask": "lighthouse of Lorvik built"},
+                        {"source": "files", "ask": "cat notes.txt"},
+                    ]
+                ),
+            ),
+            ("Which look-ups answer", "ripen", '[{"source": "places", "ask": "dorn ripens"}]'),
+            ("Answer by the evidence.", r"evidence: .*built in 1871 by (\w+ \w+).*buy (\w+)", r"\1, \2"),
+            ("Answer by the evidence.", r"evidence: .*ripens for ([a-z ]+)\.", r"\1"),
+        ],
+    ),
+    "amber.yaml": Case(
+        [({"question": BUILDER}, {"answer": "Tessmark"})],
+        [
+            ("Write a short search", "memory: ", ask_for_missing),
+            ("Does the page help", "page: ", is_useful),
+            ("Copy the sentences", "kept: ", copy_sentences),
+            ("Write the memory anew", "memory: ", rewrite_memory),
+            ("Answer by the memory.", r"memory: .*born in (\w+)", r"\1"),
+        ],
+    ),
+    "mag_sql.yaml": Case(
+        [
+            (
+                {"question": "Titles after 2000, oldest first?", **LIBRARY},
+                {"sql": "SELECT title FROM books WHERE year > 2000 ORDER BY year, title"},
+            ),
+            ({"question": "The countries of authors?", **LIBRARY}, {"sql": "SELECT DISTINCT country FROM authors"}),
+        ],
+        [
+            ("Name the tables and columns", r"Titles", "books.title, books.year"),
+            ("Name the tables and columns", r"countries", "authors.country"),
+            ("Cut the question", r"columns: books", '["books after 2000, their title", "ordered by year"]'),
+            ("Cut the question", r"columns: authors", '["each country once"]'),
+            ("Write one SQL query", "part: ", draft_query),
+        ],
+    ),
+    "aries.yaml": Case(
+        sums("5 + 8", "5 + 8 + 3", "1 + 2 + 3 + 4 + 5 + 6 + 7 + 8"),
+        [("What comes next?", "thoughts: ", next_move), ("Add the numbers.", "thought: ", solve_short)],
+    ),
+    "autoflow.yaml": Case(
+        sums("5 + 8 + 3", "2 + 9", "1 + 2 + 3 + 4 + 5"),
+        [
+            ("2. If a number is left, go to line 1.", "notes: ", interpret),
+            ("Give the total in the notes.", r"notes: total (\d+)", r"\1"),
+        ],
+    ),
+    "two_heads.yaml": Case(
+        sums("5 + 8", "1 + 2 + 3 + 4 + 5"),
+        [
+            ("Solve what is still open.", "talk: ", solve_turn),
+            ("Find mistakes", "talk: ", check_turn),
+            ("Who goes on", "talk: ", lead),
+            ("Give the result of the talk.", "talk: ", lambda found: str(numbers(listed(found, "talk")[-1])[0])),
+        ],
+    ),
+    "iagents.yaml": Case(
+        COLOURS,
+        [
+            ("Say what your person knows", "open: ", tell),
+            ("What must still be learned", "open: ", navigate),
+            ("Answer by what was said.", "said_so_far: ", colour_in_talk),
+        ],
+    ),
+    "sibyl.yaml": Case(
+        [({"question": BUILDER}, {"answer": "Tessmark"})],
+        [
+            ("Write the next search", "workspace: ", explore),
+            ("Answer by the workspace.", "fault: ", draft),
+            *[(f"You check the {seen}.", "answer: ", judge_draft(seen)) for seen in ("sources", "logic", "form")],
+        ],
+    ),
+    "hm_rag.yaml": Case(
+        [
+            ({"question": "Who built the lighthouse of Lorvik?"}, {"answer": "mara ilven"}),
+            ({"question": FOUNDER}, {"answer": "jon vey, 1905"}),
+        ],
+        [
+            ("Cut the question", "built", '["who built the lighthouse of Lorvik"]'),
+            ("Cut the question", "founded", '["who founded Port Amsel", "when was Port Amsel founded"]'),
+            ("alone.", "part: ", read_source),
+            ("The sources differ.", r"1905", "1905"),
+            ("Answer by the findings.", "findings: ", lambda found: ", ".join(listed(found, "findings"))),
+        ],
+    ),
+}
+__all__ = ["FACTS", "LOOPS", "owner_of"]
