@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from tests.helpers.gallery_speech import BUILDER, COLOURS, FACTS, LIBRARY, RIPENS, Case, numbers, owner_of, sums
+from tests.helpers.gallery_speech import BUILDER, COLOURS, LIBRARY, RIPENS, Case, numbers, sums
 
 RIVER = "Which river flows through the capital of Ostra?"
 BOTH = "Who built the lighthouse of Lorvik, and what is to be bought?"
@@ -94,7 +94,8 @@ def long_text(count: int) -> str:
 
 
 def rewrite_memory(found: re.Match[str]) -> str:
-    memory, sentences = shown(found, "memory").removeprefix("nothing yet"), shown(found, "sentences")
+    memory = shown(found, "memory").removeprefix("nothing yet")
+    sentences = shown(found, "sentences") or shown(found, "kept")
     if len(sentences) > 120:
         return "memory: too much to read\nenough: no"
     memory = f"{memory} {sentences}".strip()
@@ -112,8 +113,9 @@ def is_useful(found: re.Match[str]) -> str:
 
 
 def copy_sentences(found: re.Match[str]) -> str:
-    wanted = "born in" if "born" in shown(found, "query") else "built in"
-    return " ".join(s for page in listed(found, "kept") for s in page.split(": ", 1)[-1].split(". ") if wanted in s)
+    wanted, kept = "born in" if "born" in shown(found, "query") else "built in", listed(found, "kept")
+    sentences = [sentence for page in kept for sentence in page.split(": ", 1)[-1].split(". ")]
+    return " ".join(s for s in sentences if wanted in s or len(kept) > 2)
 
 
 # MAG-SQL: the second query is made of the first, and names a missing column at first.
@@ -155,35 +157,33 @@ def interpret(found: re.Match[str]) -> str:
     values, total = numbers(shown(found, "question")), numbers(notes.replace("total", ""))[0]
     count = int(done[0]) if done else 0
     if line == "1":
-        return f"notes: total {total + values[count]} added {count + 1}\nline: 2"
+        return f"notes: total {total + values[count % len(values)]} added {count + 1}\nline: 2"
     if line == "2":
         return f"notes: {notes}\nline: {1 if count < len(values) else 3}"
     return f"notes: {notes}\nline: 0"
 
 
-# Two heads: a turn adds one number; the checker finds the slip that is made after three, and only deep.
+# Two heads: a turn adds one number, the fourth with a slip, and one too many spoils it; who checks deep sees the slip.
 
 
 def solve_turn(found: re.Match[str]) -> str:
     values, talk = numbers(shown(found, "question")), listed(found, "talk")
-    so_far = numbers(talk[-1])[0] if talk else 0
-    step = len(talk)
-    if step >= len(values):
-        return f"{so_far + 1} now I doubt it"
-    return f"{so_far + values[step]} so far"
+    so_far, step = numbers(talk[-1])[0] if talk else 0, len(talk)
+    return f"{so_far + (values[step] if step < len(values) else 1) + (step == 3)} so far"
 
 
 def lead(found: re.Match[str]) -> str:
     values, talk = numbers(shown(found, "question")), [*listed(found, "talk"), shown(found, "said")]
-    if "checked" in talk[-1]:
-        return "speaker: end\ndepth: shallow"
     if len(talk) < len(values):
         return "speaker: solver\ndepth: shallow"
-    return "speaker: checker\ndepth: deep" if len(values) > 3 else "speaker: end\ndepth: shallow"
+    if len(values) <= 3 or "checked" in talk[-1]:
+        return "speaker: end\ndepth: shallow"
+    return "speaker: checker\ndepth: deep"
 
 
 def check_turn(found: re.Match[str]) -> str:
-    return f"{numbers(listed(found, 'talk')[-1])[0]} checked, {shown(found, 'depth')}"
+    deep = shown(found, "depth") == "deep"
+    return f"{sum(numbers(shown(found, 'question'))) if deep else numbers(listed(found, 'talk')[-1])[0]} checked"
 
 
 # iAgents: each says what it knows about what is open; the list says what that is.
@@ -192,7 +192,7 @@ def check_turn(found: re.Match[str]) -> str:
 def tell(found: re.Match[str]) -> str:
     known = re.findall(r"(?m)^\w+_knows: (.*)$", found.string)[0].split(" . ")
     open_, heard = listed(found, "open"), " ".join(listed(found, "said_so_far"))
-    words = [word for item in open_ for word in item.split()]
+    words = {word for item in open_ for word in item.split()} - set("what the question asks".split())
     told = [fact for fact in known if any(word in fact.split() for word in words) and fact not in heard]
     return " . ".join(told) or "nothing"
 
@@ -245,17 +245,15 @@ def judge_draft(seen: str) -> Any:
 
 
 def read_source(found: re.Match[str]) -> str:
-    if "when" in shown(found, "part"):
-        return "1905" if "1905" in found.string else f"unknown {len(found.string)}"
-    for pattern in (
-        r"built (?:in 1871 )?by (?:\| )?(\w+ \w+)",
-        r"built by \| (\w+ \w+)",
-        r"founded (?:in 1905 )?by (?:\| )?(Jon Vey|a king called Otto)",
-        r"founded by \| (\w+ \w+)",
-    ):
-        if ("built" in pattern) == ("built" in shown(found, "part")) and (said := re.findall(pattern, found.string)):
-            return said[0]
-    return f"unknown {len(found.string)}"
+    part = shown(found, "part")
+    pattern = {
+        "when": r"in (1905)",
+        "who b": r"built (?:in 1871 )?by (?:\| )?(\w+ \w+)",
+        "who f": r"founded (?:in 1905 )?by (?:\| )?(Jon Vey|a king called Otto)",
+        "where": r"Ada Korr(?: \||, the first rector, was) born in (?:\| )?(\w+)",
+    }[next(begin for begin in ("when", "who b", "who f", "where") if part.startswith(begin))]
+    said = re.findall(pattern, found.string)
+    return said[0] if said else f"unknown {len(found.string)}"
 
 
 LOOPS: dict[str, Case] = {
@@ -349,7 +347,7 @@ LOOPS: dict[str, Case] = {
         COLOURS,
         [
             ("Say what your person knows", "open: ", tell),
-            ("What must still be learned", "open: ", navigate),
+            ("What must still be learned", "said: ", navigate),
             ("Answer by what was said.", "said_so_far: ", colour_in_talk),
         ],
     ),
@@ -365,14 +363,15 @@ LOOPS: dict[str, Case] = {
         [
             ({"question": "Who built the lighthouse of Lorvik?"}, {"answer": "mara ilven"}),
             ({"question": FOUNDER}, {"answer": "jon vey, 1905"}),
+            ({"question": "Where was the first rector born?"}, {"answer": "lorvik"}),
         ],
         [
             ("Cut the question", "built", '["who built the lighthouse of Lorvik"]'),
             ("Cut the question", "founded", '["who founded Port Amsel", "when was Port Amsel founded"]'),
+            ("Cut the question", "rector", '["where was Ada Korr born"]'),
             ("alone.", "part: ", read_source),
             ("The sources differ.", r"1905", "1905"),
             ("Answer by the findings.", "findings: ", lambda found: ", ".join(listed(found, "findings"))),
         ],
     ),
 }
-__all__ = ["FACTS", "LOOPS", "owner_of"]

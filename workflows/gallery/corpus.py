@@ -27,6 +27,7 @@ TRIPLES = [
     "Mara Ilven | born in | Tessmark",
     "Tessmark | lies on | river Quill",
     "Port Amsel | founded by | Jon Vey",
+    "Ada Korr | born in | Lorvik",
 ]
 #: Pages of a web on which some lie: the builder, and the founder.
 WEB = [
@@ -34,6 +35,7 @@ WEB = [
     "Mara Ilven, the engineer, was born in Tessmark.",
     "Tessmark lies on the river Quill, where one can fish.",
     "Port Amsel, founded by a king called Otto.",
+    "Ada Korr, the first rector, was born in Lorvik.",
 ]
 
 

@@ -158,6 +158,11 @@ def _enter(value: dict[str, Any] | list[Any], part: str, path: list[str | int], 
         settings = cast(dict[str, Any], value)
         if part == "lm" and isinstance(settings.get("lm"), str):
             settings["lm"] = {"model": settings["lm"]}
+        if part not in settings and "kind" not in settings and (kind := _kind_of_short_form(settings, part)):
+            settings |= {
+                "kind": kind,
+                part: settings.pop(kind),
+            }  # {ensemble: NODE} is short for {kind: ensemble, of: NODE}
         path.append(part)
         inner = settings.setdefault(part, {})
     if not is_dict(inner) and not is_list(inner):
@@ -166,6 +171,12 @@ def _enter(value: dict[str, Any] | list[Any], part: str, path: list[str | int], 
             hint="Addresses look like budget.calls or nodes.answer.instructions.",
         )
     return inner
+
+
+def _kind_of_short_form(node: dict[str, Any], part: str) -> str | None:
+    """The node kind under whose name the value of a setting stands; None if none does."""
+    known = plugins().names("node_kinds")
+    return next((key for key in node if key in known and plugins().get("node_kinds", key).primary == part), None)
 
 
 def _index(value: list[Any], part: str, setting: Setting) -> int:

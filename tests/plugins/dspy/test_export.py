@@ -30,7 +30,10 @@ EXTRAS = {"feedback_markers.yaml": "torch", "grpo.yaml": "torch", "tool_calls.ya
 #: What a file has that DSPy has not.
 REFUSED = {
     "adaptive_rag": "'code'",
+    "amber": "'loop'",
+    "aries": "'code'",
     "astar": "'astar'",
+    "autoflow": "'code'",
     "best_first": "'tree_search'",
     "best_route": "'route'",
     "captain": "'captain'",
@@ -42,14 +45,21 @@ REFUSED = {
     "ecoact": "'register: lazy'",
     "forge": "'code'",
     "graph_of_thoughts": "'code'",
+    "hm_rag": "'map'",
+    "iagents": "'code'",
     "intercode_sql": "'states'",
+    "long_writer": "'loop'",
     "mag_sql": "__file__",
     "memory": "'recall'",
+    "mindsearch": "'loop'",
     "plangen": "'code'",
+    "reaper": "'map'",
     "search": "'search'",
     "selforg": "'selforg'",
+    "sibyl": "'loop'",
     "small_agent": "'first_thought'",
     "stateflow_bash": "'states'",
+    "two_heads": "'loop'",
 }
 TOOLS = '''
 def lookup(order: str, year: int = 2020) -> str:
