@@ -85,6 +85,13 @@ def test_a_model_given_by_its_name_takes_settings_all_the_same() -> None:
     assert applied(("lm", "openai/b"))["lm"] == "openai/b"
 
 
+def test_a_node_written_short_takes_settings_of_the_node_inside_it() -> None:
+    node = {"ensemble": {"loop": {"predict": "a -> b"}, "rounds": 2}, "samples": 3}
+    value = applied(("nodes.new", node), ("nodes.new.of.of.instructions", "Do it."), ("nodes.new.of.rounds", 4))
+    inner = {"kind": "loop", "of": {"predict": "a -> b", "instructions": "Do it."}, "rounds": 4}
+    assert value["nodes"]["new"] == {"kind": "ensemble", "of": inner, "samples": 3}
+
+
 def test_flag_environment_file_config_default(monkeypatch: pytest.MonkeyPatch, nothing_outside: Path) -> None:
     nothing_outside.write_text("lm: openai/config\nconcurrency: 3\nname: not from here\n")
     assert applied()["lm"] == "openai/a" and applied()["concurrency"] == 3 and applied()["name"] == "good"

@@ -57,6 +57,7 @@ def facts(count: int) -> tuple[dict[str, Any], dict[str, Any]]:
     return {"facts": " . ".join([*who, *what]), "question": question}, {"answer": colours[asked]}
 
 
+@pytest.mark.slow
 def test_165_chain_of_agents_reads_any_length_because_notes_are_handed_on(tmp_path: Path) -> None:
     rows = [facts(4), facts(40), facts(400)]
     whole = tried("chain_of_agents", tmp_path, rows=rows)
@@ -80,6 +81,7 @@ def test_157_mindsearch_asks_what_was_found_and_asks_at_once_what_can_be(tmp_pat
     assert tried("mindsearch", tmp_path, one).right == [True, True, False]
 
 
+@pytest.mark.slow
 def test_180_long_writer_writes_twelve_points_because_it_sees_where_it_is(tmp_path: Path) -> None:
     assert tried("long_writer", tmp_path).right == [True, True]
     source = 'def plan(question): return [{"point": "p1", "words": 36}]'
@@ -102,6 +104,7 @@ def test_142_reaper_plans_in_one_call_what_an_agent_asks_step_by_step(tmp_path: 
     assert len(script.requests) == 3
 
 
+@pytest.mark.slow
 def test_101_amber_sifts_before_it_remembers_and_ends_when_it_suffices(tmp_path: Path) -> None:
     whole = tried("amber", tmp_path)
     assert whole.right == [True] and whole.notes("gather") == [{"rounds": 2, "ended": "until"}]
@@ -125,6 +128,7 @@ def test_172_mag_sql_builds_on_the_query_before_and_mends_what_the_database_refu
     assert tried("mag_sql", tmp_path, alone).right == [False, True]
 
 
+@pytest.mark.slow
 def test_15_aries_fits_its_moves_to_the_thoughts_where_a_schedule_fails_or_wastes(tmp_path: Path) -> None:
     def solved(one: Tried) -> int:
         return sum(span.node.endswith("solve.of") for run in one.outcomes for span in run.trace.spans)
@@ -145,6 +149,7 @@ def test_15_aries_fits_its_moves_to_the_thoughts_where_a_schedule_fails_or_waste
         assert not all(right) or solved(one) > 1.5 * solved(whole)
 
 
+@pytest.mark.slow
 def test_13_autoflow_jumps_as_its_program_says(tmp_path: Path) -> None:
     whole = tried("autoflow", tmp_path)
     assert whole.right == [True] * 3 and [notes["rounds"] for notes in whole.notes("work")] == [7, 5, 11]
@@ -153,6 +158,7 @@ def test_13_autoflow_jumps_as_its_program_says(tmp_path: Path) -> None:
     assert tried("autoflow", tmp_path, {"nodes.work.rounds": 3}).right == [False, True, False]
 
 
+@pytest.mark.slow
 def test_190_two_heads_talk_as_long_and_think_as_deep_as_the_chief_says(tmp_path: Path) -> None:
     whole = tried("two_heads", tmp_path)
     assert whole.right == [True, True] and [notes["rounds"] for notes in whole.notes("discuss")] == [2, 6]
@@ -165,6 +171,7 @@ def test_190_two_heads_talk_as_long_and_think_as_deep_as_the_chief_says(tmp_path
     assert tried("two_heads", tmp_path, shallow).right == [True, False]
 
 
+@pytest.mark.slow
 def test_196_iagents_keep_their_facts_and_talk_until_nothing_is_open(tmp_path: Path) -> None:
     whole = tried("iagents", tmp_path)
     assert whole.right == [True] * 3
@@ -189,6 +196,7 @@ def test_197_sibyl_mends_what_one_juror_finds_because_the_others_hear_it(tmp_pat
     assert tried("sibyl", tmp_path, {"nodes.explore.rounds": 1}).right == [False]
 
 
+@pytest.mark.slow
 def test_147_hm_rag_votes_over_sources_of_which_each_is_wrong_once(tmp_path: Path) -> None:
     assert tried("hm_rag", tmp_path).right == [True] * 3
     for field, right in (
@@ -220,7 +228,9 @@ POOR: dict[str, tuple[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n == "aries" else pytest.mark.slow) for n in POOR])
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n in ("mag_sql", "reaper") else pytest.mark.slow) for n in POOR]
+)
 def test_the_search_of_each_file_finds_what_makes_it_right(name: str, tmp_path: Path) -> None:
     address, poor = POOR[name]
     case, rows = LOOPS[f"{name}.yaml"], []

@@ -17,7 +17,7 @@ from workbench.base.hashing import canonical, digest
 from workbench.errors import PluginError, SpecError
 from workbench.plugins import plugins
 from workbench.run import prepare
-from workbench.workflow import Patch, Workflow, graph_hash
+from workbench.workflow import Patch, Workflow, graph_hash, learnable_addresses, setting_at
 from workbench.workflow.tree import edit_tree, leaves_of
 from workbench.workflow.workflow import _make_node
 
@@ -139,6 +139,21 @@ def test_hashes_stay_what_they_are() -> None:
 
 RECORDED = json.loads((Path(__file__).parents[1] / "data" / "workflow_hashes.json").read_text(encoding="utf-8"))
 FILES = Path(__file__).parents[2] / "workflows"
+
+
+def test_a_node_written_short_inside_others_has_addresses_as_the_normal_form_has() -> None:
+    inner = {"map": {"predict": "x -> y"}, "over": "xs", "as": "x"}
+    workflow = make_workflow({"n": {"ensemble": inner, "samples": 2}}, Path.cwd())
+    addresses = [a for a in learnable_addresses(workflow, "text") if a.endswith("instructions")]
+    assert addresses == ["nodes.n.of.of.instructions"]
+    changed = workflow.patched({addresses[0]: "Do it.", "nodes.n.of.of.decoding.temperature": 0.5})
+    assert changed.get(addresses[0]) == setting_at(changed, addresses[0]) == "Do it."
+    assert changed.get("nodes.n.of")["map"]["decoding"] == {"temperature": 0.5} and "of" not in changed.get(
+        "nodes.n.of"
+    )
+    assert changed.patched(changed.patch.inverse(workflow)) == workflow
+    assert changed.patched(Patch(unset=(addresses[0],))).get(addresses[0], None) is None
+    assert changed.get("nodes.n.of.on", None) is None and changed.get("nodes.n.samples.of", None) is None
 
 
 def test_hashes_of_the_gallery_stay_what_they_are(subtests: pytest.Subtests) -> None:
