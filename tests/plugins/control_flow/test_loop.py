@@ -76,6 +76,11 @@ def test_an_item_is_taken_apart(folder: Path) -> None:
     node = {"loop": NOTE, "over": "plan", "as": ["fact", "notes"], "gather": {"all": "notes"}}
     rows = [{"fact": "a", "notes": "x", "more": 1}, {"fact": "b", "notes": "y"}]
     assert run({"n": node}, {"plan": rows}, folder, add_fact)[0].prediction["all"] == ["x+a", "y+b"]
+    code = {"code": "fact, more -> seen", "source": "def see(fact, more): return fact + more"}
+    named = {"loop": code, "over": "plan", "as": ["fact"], "gather": {"all": "seen"}}
+    items = [{"fact": "a", "more": "of the item"}]
+    outcome = run({"n": named}, {"plan": items, "more": " of the row"}, folder)[0]
+    assert outcome.prediction["all"] == ["a of the row"], "what `as` does not name is not taken from the item"
     lost = run({"n": node}, {"plan": [{"fact": "a"}]}, folder, add_fact)[0]
     assert lost.failure == "unparsed" and "item 1 of 'plan' lacks one of fact, notes" in str(lost.message)
 
@@ -213,6 +218,8 @@ def test_a_condition_that_never_holds_and_a_list_that_is_none_are_defects(folder
         ("verdict == 'right'", {"verdict": " Right "}, True),
         ("verdict != 'right'", {"verdict": "wrong"}, True),
         ("count == 3", {"count": "3"}, True),
+        ("count == 3", {"count": "3, or perhaps 4"}, False),
+        ("count == 3", {"count": "I count 3"}, False),
         ("ok == true", {"ok": "yes"}, True),
         ("verdict in ['right', 'fine']", {"verdict": "fine"}, True),
         ("'stop' not in text", {"text": "now STOP"}, False),
