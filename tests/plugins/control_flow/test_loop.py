@@ -76,11 +76,10 @@ def test_an_item_is_taken_apart(folder: Path) -> None:
     node = {"loop": NOTE, "over": "plan", "as": ["fact", "notes"], "gather": {"all": "notes"}}
     rows = [{"fact": "a", "notes": "x", "more": 1}, {"fact": "b", "notes": "y"}]
     assert run({"n": node}, {"plan": rows}, folder, add_fact)[0].prediction["all"] == ["x+a", "y+b"]
-    code = {"code": "fact, more -> seen", "source": "def see(fact, more): return fact + more"}
-    named = {"loop": code, "over": "plan", "as": ["fact"], "gather": {"all": "seen"}}
-    items = [{"fact": "a", "more": "of the item"}]
-    outcome = run({"n": named}, {"plan": items, "more": " of the row"}, folder)[0]
-    assert outcome.prediction["all"] == ["a of the row"], "what `as` does not name is not taken from the item"
+    items = [{"fact": "a", "notes": "of the item"}]
+    row = {"plan": items, "notes": "of the row"}
+    outcome = run({"n": {**node, "as": ["fact"]}}, row, folder, add_fact)[0]
+    assert outcome.prediction["all"] == ["of the row+a"], "what `as` does not name is not taken from the item"
     lost = run({"n": node}, {"plan": [{"fact": "a"}]}, folder, add_fact)[0]
     assert lost.failure == "unparsed" and "item 1 of 'plan' lacks one of fact, notes" in str(lost.message)
 
