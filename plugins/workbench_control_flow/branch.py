@@ -54,6 +54,11 @@ class Branch(NodeKind):
             made["default"] = child_node("default", self.config.default, self.base, ("default",))
         return made
 
+    @cached_property
+    def _plain_cases(self) -> Mapping[str, str]:
+        """The cases by their names without case, as answers may write them."""
+        return {case.casefold(): case for case in self.config.cases}
+
     def children(self) -> Mapping[str, NodeKind]:
         return self.nodes
 
@@ -80,16 +85,18 @@ class Branch(NodeKind):
         values = [str(value) for value in around.values.get(on, ())]
         if not values:
             return
-        shown = ", ".join(values)
+        shown, plain = ", ".join(values), {value.strip().casefold() for value in values}
         for case in cases:
-            if case not in values:
+            if case not in values and case.casefold() not in plain:
                 yield Defect(
                     DefectKind.UNREACHABLE,
                     f"the case '{case}' never runs: '{on}' is one of {shown}",
                     suggest(case, values),
                     ("cases", case),
                 )
-        if self.config.default is None and (lost := [value for value in values if value not in cases]):
+        if self.config.default is None and (
+            lost := [v for v in values if v not in cases and v.strip().casefold() not in self._plain_cases]
+        ):
             yield Defect(
                 DefectKind.UNHANDLED_VALUE,
                 f"no case runs where '{on}' is '{lost[0]}', and there is no default: the example fails",
@@ -99,10 +106,11 @@ class Branch(NodeKind):
 
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
         value = str(inputs[self.config.on])
-        node = self.nodes.get(f"cases.{value}") or self.nodes.get("default")
+        named = value if value in self.config.cases else self._plain_cases.get(value.strip().casefold(), value)
+        node = self.nodes.get(f"cases.{named}") or self.nodes.get("default")
         if node is None:
             known = ", ".join(self.config.cases)
             raise NodeError("branch", f"no case for {self.config.on} = {value[:80]!r} and no default; cases: {known}")
-        ctx.note(case=value)
+        ctx.note(case=named)
         kept = {name: inputs[name] for name in self.kept}
         return kept | dict(await ctx.run_child(node, node.name, {name: inputs[name] for name in node.inputs}))

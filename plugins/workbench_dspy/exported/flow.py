@@ -133,7 +133,10 @@ class Branch(dspy.Module):
 
     def forward(self, **given: Any) -> dspy.Prediction:
         value = str(given[self.on])
-        case = self.cases.get(value) or self.default
+        plain = {name.casefold(): name for name in self.cases}
+        case = (
+            self.cases.get(value if value in self.cases else plain.get(value.strip().casefold(), value)) or self.default
+        )
         if case is None:
             raise NodeError("branch", f"no case for {self.on} = {value[:80]!r} and no default")
         return draw(case, 0, given)

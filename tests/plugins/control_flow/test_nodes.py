@@ -11,7 +11,7 @@ from tests.helpers.node_runs import run
 
 from workbench.errors import SpecError
 from workbench.lm import Request, Response
-from workbench.workflow import learnable_addresses
+from workbench.workflow import Surroundings, learnable_addresses
 
 YESNO = {"predict": "text -> label: Literal['yes', 'no']", "decoding": {"temperature": 1.0}}
 
@@ -71,8 +71,18 @@ def test_branch_runs_the_case_of_the_value(folder: Path) -> None:
     }
     assert run(nodes, {"kind": "sum", "a": 1}, folder)[0].prediction == {"result": 2}
     assert run(nodes, {"kind": "other", "a": 1}, folder)[0].prediction == {"result": {"said": "OTHER"}}
+    assert run(nodes, {"kind": " Sum\n", "a": 1}, folder)[0].prediction == {"result": 2}
     del nodes["b"]["default"]
     assert run(nodes, {"kind": "other", "a": 1}, folder)[0].failure == "branch"
+
+
+def test_a_case_is_named_whatever_its_case_and_so_is_no_defect(folder: Path) -> None:
+    cases = {"Sum": YESNO, "no": YESNO}
+    _, _, workflow = run({"b": {"branch": "kind", "cases": cases}}, {"kind": "sum", "text": "x"}, folder)
+    around = Surroundings(None, values={"kind": ("sum", "other")})  # type: ignore[arg-type]
+    found = {defect.kind: defect.message for defect in workflow.enabled_nodes["b"].defects(around)}
+    assert list(found) == ["unreachable", "unhandled_value"] and "'no' never runs" in found["unreachable"]
+    assert "'kind' is 'other'" in found["unhandled_value"]
 
 
 def test_cases_may_write_their_fields_in_any_order_and_keep_one_as_it_was(folder: Path) -> None:
