@@ -5,14 +5,20 @@ from __future__ import annotations
 import importlib.util
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from workbench import BudgetSpent, Evaluation, Optimizer, Study, Workflow
 from workbench.base.distribution import pip_install
-from workbench.errors import SpecError
-from workbench.study import AskedTrial, Race, Searcher, objective_sign
+from workbench.base.hashing import digest
+from workbench.errors import SpecError, StoreError
+from workbench.spec import ADDRESS, PATH, Found, Written
+from workbench.study import AskedTrial, Joining, Race, Searcher, Searchers, objective_sign
+
+if TYPE_CHECKING:
+    from workbench_optuna.searchers import SharedStudy
 
 #: Scores of a candidate before its first test.
 _STARTUP_STEPS = 8
@@ -26,6 +32,10 @@ P_THRESHOLD = 0.1
 _NEEDS = {"gp": "torch", "cmaes": "cmaes"}
 
 
+def _storage(setting: Written) -> Found:
+    return (ADDRESS if "://" in str(setting.value) else PATH)(setting)
+
+
 class Optuna(Optimizer):
     """Samples the search space with Optuna and learns from every score.
 
@@ -33,7 +43,7 @@ class Optuna(Optimizer):
     With several objectives it searches for the Pareto set (use the sampler nsga2 or tpe); pruning is then off.
     """
 
-    powers = {}
+    powers = {"storage": _storage}
 
     trials: int = Field(
         100,
@@ -52,6 +62,14 @@ class Optuna(Optimizer):
         description="number of consecutive repeats or unaffordable candidates before it ends",
     )
     dashboard: bool = Field(True, description="keep Optuna's own record in the run database, for optuna-dashboard")
+    storage: str | None = Field(
+        None,
+        min_length=1,
+        description="where several runs search one study: the path of a journal file, or postgresql://USER@HOST/DATABASE",
+    )
+    study: str | None = Field(
+        None, min_length=1, max_length=100, description="name of that study; default: that of the workflow"
+    )
 
     @field_validator("sampler")
     @classmethod
@@ -61,29 +79,74 @@ class Optuna(Optimizer):
             raise ValueError(f"the sampler {value} needs the package {needed}: {pip_install('samplers')}")
         return value
 
+    @field_validator("storage")
+    @classmethod
+    def _without_password(cls, value: str | None) -> str | None:
+        from workbench_optuna.account_log import check_address
+
+        return value if value is None else check_address(value)
+
+    @model_validator(mode="after")
+    def _study_in_storage(self) -> Optuna:
+        if self.study is not None and self.storage is None:
+            raise ValueError("study names a study in a storage: say where it is kept, e.g. storage: search.log")
+        return self
+
+    def shares_study(self) -> bool:
+        return self.storage is not None
+
+    async def join(self, study: Study, joining: Joining) -> Searchers:
+        from workbench_optuna.searchers import join_study
+
+        assert self.storage is not None
+        own = digest(self.model_dump(exclude={"storage", "study", "dashboard"}))
+        joining = replace(joining, parts={**joining.parts, "optimize": own})
+        name = self.study or joining.name
+        return await join_study(study, joining, self.storage, name, directions(study.objectives), self.trials)
+
     async def ready(self, study: Study) -> None:
         if len(study.objectives) > 1 and self.sampler == "cmaes":
             raise SpecError("the sampler cmaes takes one objective", hint="Use nsga2 or tpe.", path=("sampler",))
 
     async def optimize(self, study: Study) -> Workflow:
-        single = len(study.objectives) == 1
+        import optuna
+
+        single, shared = len(study.objectives) == 1, self._others(study)
+        settings: dict[str, Any] = {"starts": True} if shared is None else shared.settings(self.sampler)
         searcher = study.searcher(
             sampler=self.sampler,
             startup=STARTUP,
-            directions=["maximize" if objective_sign(o) > 0 else "minimize" for o in study.objectives],
+            directions=directions(study.objectives),
             pruner=self._pruner() if single and self.prune == "wilcoxon" else None,
-            starts=True,
+            **settings,
         )
         evaluated: set[int] = set()  # numbers of trials: what was tried before is told to the sampler, but is no news
         try:
-            await self._search(study, searcher, single, evaluated)
+            await self._search(study, searcher, single, evaluated, shared)
+        except (optuna.exceptions.StorageInternalError, OSError) as error:
+            if shared is None:
+                raise
+            raise StoreError(f"the storage of the study cannot be used: {str(error).splitlines()[0]}") from None
         finally:
-            if self.dashboard:
+            if self.dashboard and shared is None:
                 _keep(searcher, study, evaluated)
         return study.best
 
-    async def _search(self, study: Study, searcher: Searcher, single: bool, evaluated: set[int]) -> None:
-        tried: dict[str, Evaluation] = {}
+    def _others(self, study: Study) -> SharedStudy | None:
+        """The runs that search the same study, on which this one goes on; None if it searches alone."""
+        if self.storage is None:
+            return None
+        if study.searchers is None:
+            raise SpecError("optuna shares a study where it stands alone under optimize", path=("storage",))
+        shared = cast("SharedStudy", study.searchers)
+        shared.study = study
+        return shared
+
+    async def _search(
+        self, study: Study, searcher: Searcher, single: bool, evaluated: set[int], shared: SharedStudy | None
+    ) -> None:
+        tried = {} if shared is None else shared.tried
+        begun = [] if shared is None else await shared.repeat_own()
         verdicts: dict[Any, bool] = {}
         repeats = 0
         while len(tried) < self.trials:
@@ -94,26 +157,35 @@ class Optuna(Optimizer):
                     "try more)"
                 )
                 return
-            asked = searcher.ask()
+            if shared is not None:
+                await shared.catch_up()
+            asked = searcher.ask() if shared is None or not begun else shared.asked_before(searcher, begun.pop())
             known = tried.get(asked.workflow.hash)
             if known is not None:
                 self._share(asked, known, single)
                 searcher.tell(asked, _values(known, study.objectives), pruned=not known.complete)
                 repeats += 1
                 continue
-            if not study.affords(asked.workflow):
+            if refusal := await _refusal(study, asked, shared):
                 searcher.tell(asked, None)
+                if refusal in ("trials", "proof"):
+                    return
                 repeats += 1  # a cheaper candidate may still fit
                 continue
             try:
                 evaluation = await study.evaluate(asked.workflow, race=self._race(searcher, asked, single, verdicts))
             except BudgetSpent:
-                searcher.tell(asked, None)
+                if shared is None:  # else it stays begun: a resumed run may have a larger budget
+                    searcher.tell(asked, None)
                 raise
             tried[asked.workflow.hash], repeats = evaluation, 0
             evaluated.add(asked.number)
             self._share(asked, evaluation, single)
+            if shared is not None:
+                shared.publish(asked, evaluation)
             searcher.tell(asked, _values(evaluation, study.objectives), pruned=not evaluation.complete)
+            if shared is not None:
+                await shared.finish(evaluation)
 
     def _pruner(self) -> Any:
         import warnings
@@ -175,6 +247,19 @@ def _report(asked: AskedTrial, scores: Sequence[float]) -> None:
     for step in range(asked.reported, len(scores)):
         asked.trial.report(scores[step], step)
     asked.reported = max(asked.reported, len(scores))
+
+
+async def _refusal(study: Study, asked: AskedTrial, shared: SharedStudy | None) -> str:
+    """Why a candidate is not evaluated (`SharedStudy.begin`); "" if it is."""
+    if shared is None:
+        return "" if study.affords(asked.workflow) else "budget"
+    shared.sign(asked)
+    return await shared.begin(asked.workflow)
+
+
+def directions(objectives: Sequence[str]) -> list[str]:
+    """Optuna's word for each objective."""
+    return ["maximize" if objective_sign(one) > 0 else "minimize" for one in objectives]
 
 
 def _values(evaluation: Evaluation, objectives: Sequence[str]) -> list[float]:

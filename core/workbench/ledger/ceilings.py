@@ -8,8 +8,12 @@ from typing import Protocol
 
 from workbench.errors import BudgetSpent
 from workbench.ledger.rate_limit import AdaptiveLimiter
+from workbench.ledger.shares import Shares
 from workbench.ledger.spend import Spend
 from workbench.spec import BudgetSpec
+
+#: What runs share of a budget. Minutes pass for each of them.
+SHARED = ("calls", "tokens", "usd")
 
 
 class Account(Protocol):
@@ -33,10 +37,13 @@ class Ceilings:
 
     Nobody waits for ever: who waits does so for calls in flight, which hold slots of their own and need nothing of
     others, and each of them ends with `give_back`, answered, failed, timed out or cancelled.
+
+    shares: where several runs share the budget; a call is then covered by the share of this run before it is sent.
     """
 
     def __init__(self, account: Account):
         self._account = account
+        self.shares: Shares | None = None
         self._held_for_proof = {"calls": 0.0, "tokens": 0.0, "usd": 0.0, "minutes": 0.0}
         self.reserved, self._in_flight = Spend(), 0
         # Commands run several loops on one ledger, so nothing of asyncio that stays with its first loop.
@@ -45,6 +52,8 @@ class Ceilings:
 
     def reserve_for_proof(self, *, calls: float, tokens: float, usd: float, minutes: float) -> None:
         self._held_for_proof = {"calls": calls, "tokens": tokens, "usd": usd, "minutes": minutes}
+        if self.shares is not None:
+            self.shares.hold({what: self._held_for_proof[what] for what in SHARED})
 
     def remaining(self, what: str) -> float:
         """Return what search may still use, beside what is spent; infinite where there is no ceiling. Calls in flight
@@ -52,6 +61,8 @@ class Ceilings:
         if (ceiling := getattr(self._account.budget, what)) is None:
             return float("inf")
         used = self._account.seconds / 60 if what == "minutes" else getattr(self._account.spent, what)
+        if self.shares is not None and what in SHARED:
+            return max(0.0, self.shares.available(what) - max(used, getattr(self._account.sent, what)))
         return max(0.0, ceiling - used - self._held_for_proof[what])
 
     async def reserve(self, worst: Callable[[], Spend]) -> Spend:
@@ -62,10 +73,16 @@ class Ceilings:
         Returns what `give_back` takes. Raises BudgetSpent, or what stops the run.
         """
         async with self._turn:
-            while self._refusal(most := worst(), beside=self.reserved) is not None:
+            while True:
+                most, alone = worst(), not self._in_flight
+                if self._refusal(most, beside=self.reserved) is None and await self._share_covers(most):
+                    break
                 self.check(most)
-                self._freed = asyncio.get_running_loop().create_future()
-                await self._freed
+                if alone:
+                    raise self._share_spent(most)
+                if self._in_flight:
+                    self._freed = asyncio.get_running_loop().create_future()
+                    await self._freed
             self.reserved.add(most)
             self._in_flight += 1
         return most
@@ -97,14 +114,38 @@ class Ceilings:
         account = self._account
         if account.stopping is not None:
             return account.stopping
-        for what in ("calls", "tokens", "usd"):
-            if (ceiling := getattr(account.budget, what)) is None:
-                continue
-            used = max(getattr(account.spent, what), getattr(account.sent, what))
-            needed = used + getattr(more, what) + (0 if beside is None else getattr(beside, what))
-            if needed > ceiling - self._held_for_proof[what] + 1e-12:
-                return BudgetSpent(what, ceiling, needed, self._held_for_proof[what])
+        for what, needed in self._needed(more, beside).items():
+            ceiling = getattr(account.budget, what)
+            held = (
+                0.0 if self.shares is not None else self._held_for_proof[what]
+            )  # else it is held back for all of them
+            if needed > ceiling - held + 1e-12:
+                return BudgetSpent(what, ceiling, needed, held)
         minutes, held = account.budget.minutes, self._held_for_proof["minutes"]
         if minutes is not None and account.seconds >= (minutes - held) * 60:
             return BudgetSpent("minutes", minutes, account.seconds / 60, held)
         return None
+
+    def _needed(self, more: Spend, beside: Spend | None = None) -> dict[str, float]:
+        """What this run comes to with so much more, in total, by what has a ceiling."""
+        account, found = self._account, dict[str, float]()
+        for what in SHARED:
+            if getattr(account.budget, what) is not None:
+                used = max(getattr(account.spent, what), getattr(account.sent, what))
+                found[what] = used + getattr(more, what) + (0 if beside is None else getattr(beside, what))
+        return found
+
+    async def _share_covers(self, more: Spend) -> bool:
+        """Draw on the shared budget, if there is one, for so much more beside the calls in flight."""
+        if (shares := self.shares) is None:
+            return True
+        needed = self._needed(more, beside=self.reserved)
+        return all(n <= shares.limit(what) for what, n in needed.items()) or await shares.draw(needed)
+
+    def _share_spent(self, more: Spend) -> BudgetSpent:
+        """The error where a call does not fit beside the shares of the other runs."""
+        assert self.shares is not None
+        needed, budget = self._needed(more), self._account.budget
+        what = max(needed, key=lambda what: needed[what] - (self.shares.available(what) if self.shares else 0.0))
+        ceiling, held = getattr(budget, what), self._held_for_proof[what]
+        return BudgetSpent(what, ceiling, ceiling - held - self.shares.available(what) + needed[what], held)

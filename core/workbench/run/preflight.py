@@ -16,6 +16,7 @@ from workbench.ledger import price_of
 from workbench.lm import LMPool
 from workbench.plugins import plugins
 from workbench.run.options import Options
+from workbench.run.together import check_alone
 from workbench.runtime import Runtime
 from workbench.spec import LMSpec, defaults
 from workbench.store import RunRecord, Store, is_result
@@ -92,7 +93,7 @@ def search_warnings(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> 
 
 
 def check_optimizers(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> None:
-    """Raise SpecError for optimizers that find nothing in the workflow to change."""
+    """Raise SpecError for optimizers that find nothing in the workflow to change, or share a study beside others."""
     workflows = [task.workflow, *(changed for _, changed in variants(task.spec.search, task.workflow))]
 
     def check(index: int, name: str, optimizer: Optimizer) -> None:
@@ -105,6 +106,7 @@ def check_optimizers(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) ->
             )
 
     with task.source.locating():
+        check_alone(optimizers, task.spec.rounds)
         collect_errors(partial(check, index, *named) for index, named in enumerate(optimizers))
 
 

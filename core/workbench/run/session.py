@@ -9,8 +9,8 @@ import asyncio
 import os
 import random
 import traceback
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +26,7 @@ from workbench.errors import (
     ServerDead,
     ShareSpent,
     WorkbenchError,
+    errors_at,
     merge_errors,
 )
 from workbench.ledger import CallInfo, Ledger
@@ -39,6 +40,7 @@ from workbench.run.options import Listener, Options
 from workbench.run.result_files import write_results
 from workbench.run.sealed_test import reserve_for_proof, run_sealed_test
 from workbench.run.stored_scores import RowKeys, ScoredRows, TrainRows, find_evaluation, store_evaluation
+from workbench.run.together import joining, shared_turn
 from workbench.run.trackers import RunInfo
 from workbench.runtime import Runtime
 from workbench.steering import Steering
@@ -49,6 +51,7 @@ from workbench.study import (
     Optimizer,
     Progress,
     Result,
+    Searchers,
     Study,
     observe_nodes,
     pick_winner,
@@ -98,6 +101,7 @@ class Session:
             Orders(store, run_id), self.ledger, self.progress, task.workflow.base, self._add_by_hand, self._emit
         )
         self.steering.running = self.evaluator.running
+        self.searchers: Searchers | None = None
         self._candidates = set[str]()
         self._saved_seconds = 0.0
 
@@ -146,11 +150,29 @@ class Session:
         return await preflight.obstacles(self.task, self.runtime, studies)
 
     async def _course(self) -> Report:
-        async with self.steering:
+        async with self.steering, self._together():
             with self.task.dataset.test.sealed():
                 status, broken = await self._search()
             await self.steering.end_search()
+            elsewhere = await self.searchers.elect() if self.searchers is not None else None
+            if elsewhere is not None:
+                return self._report(status, self._pick(), None, broken, elsewhere)
             return await self._prove(status, broken)
+
+    @asynccontextmanager
+    async def _together(self) -> AsyncGenerator[None]:
+        """Search with the other runs of a shared study, if an optimizer has one. All of them share the budget."""
+        if (place := shared_turn(self.optimizers)) is None:
+            yield
+            return
+        name, optimizer = self.optimizers[place]
+        with self.task.source.locating(), errors_at("optimize", place, name):
+            study = self._study(self.task.workflow, 0, "baseline")
+            self.searchers = self.ledger.ceilings.shares = await optimizer.join(study, joining(self.task, self.run))
+        try:
+            yield
+        finally:
+            await self.searchers.leave()
 
     async def _prove(self, status: str, broken: str | None) -> Report:
         task, baseline, winner = self.task, self.task.workflow, self._pick()
@@ -169,7 +191,8 @@ class Session:
         self._reserve_for_proof()
         try:
             baseline = current = await self._observe()
-            self._check_answered(await self._study(baseline, 0, "baseline").evaluate(baseline))
+            once = self.searchers.evaluate_baseline if self.searchers is not None else None
+            self._check_answered(await (once or self._study(baseline, 0, "baseline").evaluate)(baseline))
             self._reserve_for_proof()
             turns = self.optimizers * self.task.spec.rounds
             for number, (name, optimizer) in enumerate(turns):
@@ -234,6 +257,7 @@ class Session:
             targets={label: target} if isinstance(label, str) and isinstance(target, str) else {},
             name=name,
             raced=len(spec.objectives) == 1 and spec.targets is None,
+            searchers=self.searchers,
         )
 
     async def _add_by_hand(self, workflow: Workflow) -> None:
@@ -309,6 +333,7 @@ class Session:
         winner: Workflow | None = None,
         rows: list[tuple[Result, ...]] | None = None,
         error: str | None = None,
+        elsewhere: str | None = None,
     ) -> Report:
         winner = winner or self._best()
         warnings = [
@@ -320,7 +345,7 @@ class Session:
             *self.steering.warnings(),
             *plugins().warnings(),
         ]
-        return build_report(
+        report = build_report(
             run=self.run,
             status=status,
             task=self.task,
@@ -335,10 +360,13 @@ class Session:
             warnings=warnings,
             error=error,
         )
+        if self.searchers is not None:
+            report.searchers, report.elsewhere = self.searchers.summary(), elsewhere
+        return report
 
     def _finish(self, report: Report) -> None:
         """Write the result files and store the report."""
-        if report.test_rows or report.status in ("finished", "budget"):
+        if report.elsewhere is None and (report.test_rows or report.status in ("finished", "budget")):
             write_results(report, self.task, self.options, self.record, self.progress.complete)
         stored = {**report.as_dict(), "lines": report.lines()}
         self.record.end_with_report(report.status, stored, self.ledger.seconds)

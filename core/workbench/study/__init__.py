@@ -6,12 +6,14 @@ Nothing here holds a test split.
 from workbench.study.blame import Blame, node_of
 from workbench.study.evaluate import METRIC_SAID, Evaluator, estimate_calls
 from workbench.study.evaluation import Evaluation, Result, RowRun, unanswered_error
+from workbench.study.named import make_optimizer
 from workbench.study.observation import observe_nodes
 from workbench.study.position import read_position, recall_evaluation, restore_position
 from workbench.study.racing import Race, paired_race
 from workbench.study.sampler import AskedTrial, PartialFixedTrial, RandomTrial, Searcher, make_sampler
+from workbench.study.searchers import Joining, Searchers
 from workbench.study.standing import Choice, Progress, find_undominated, objective_sign, pareto_set, pick
-from workbench.study.study import Optimizer, Study, make_optimizer
+from workbench.study.study import Optimizer, Study
 from workbench.study.targets import (
     SLOW_SHARE,
     Aims,
@@ -44,6 +46,8 @@ __all__ = [
     "Race",
     "paired_race",
     "Searcher",
+    "Joining",
+    "Searchers",
     "AskedTrial",
     "PartialFixedTrial",
     "RandomTrial",

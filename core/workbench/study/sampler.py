@@ -75,6 +75,8 @@ class Searcher:
     """Ask-and-tell on a space with an Optuna sampler: tpe, gp, cmaes, nsga2, random, qmc.
 
     starts: suggest those of `Space.starts` first. startup: number of random candidates before the sampler learns.
+    study: one of Optuna's that others search, too; default: one in memory.
+    salt: mixed into the seed, so that several searchers of one study draw different candidates.
     """
 
     SAMPLERS = ("tpe", "gp", "cmaes", "nsga2", "random", "qmc")
@@ -90,22 +92,26 @@ class Searcher:
         startup: int = 8,
         pruner: Any = None,
         starts: bool = False,
+        study: Any = None,
+        salt: str = "",
     ):
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self.space, self.workflow = space, workflow
-        self.study = optuna.create_study(
-            directions=cast(Any, list(directions)),
-            sampler=make_sampler(sampler, seed, startup),
-            pruner=pruner or optuna.pruners.NopPruner(),
-        )
+        self.study = study or optuna.create_study(directions=cast(Any, list(directions)))
+        own = random.Random(f"{seed}:{salt}").getrandbits(31) if salt else seed
+        self.study.sampler = make_sampler(sampler, own, startup)
+        self.study.pruner = pruner or optuna.pruners.NopPruner()
         for parameters in space.starts(workflow) if starts else ():
             self.study.enqueue_trial(parameters)
 
     def ask(self, note: str = "") -> AskedTrial:
         """The next candidate: the searcher's workflow with suggested values."""
-        trial = self.study.ask()
+        return self.candidate(self.study.ask(), note)
+
+    def candidate(self, trial: Any, note: str = "") -> AskedTrial:
+        """That of a trial, which has its values if it was asked for before."""
         values = self.space.suggest(trial, self.workflow)
         return AskedTrial(
             trial.number, self.workflow.patched(Patch(values, note=note or f"trial {trial.number}")), values, trial

@@ -12,12 +12,11 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
-from workbench.errors import ShareSpent, suggest
+from workbench.errors import ShareSpent
 from workbench.ledger import Ledger
 from workbench.lm import LM, Response
-from workbench.plugins import plugins
 from workbench.runtime import Draw
 from workbench.spec import DomainSpec, LMSpec, Powers
 from workbench.study.blame import Blame, affordable_failures, replay_blame, spectrum_blame
@@ -25,6 +24,7 @@ from workbench.study.evaluate import Evaluator
 from workbench.study.evaluation import Evaluation
 from workbench.study.racing import Race, paired_race
 from workbench.study.sampler import Searcher
+from workbench.study.searchers import Joining, Searchers
 from workbench.study.standing import Progress
 from workbench.task import Example, Score, Space, default_space
 from workbench.workflow import ExampleRun, Trace, Workflow
@@ -76,6 +76,17 @@ class Optimizer(BaseModel):
         """
         return None
 
+    def shares_study(self) -> bool:
+        """Return True if other runs, on other machines too, search the same study: then `join` is called first."""
+        return False
+
+    async def join(self, study: Study, joining: Joining) -> Searchers:
+        """Join the others before the run's first call. What is returned is `study.searchers` in `optimize`.
+
+        Raises SpecError where this run cannot search with them, and StoreError.
+        """
+        raise NotImplementedError
+
 
 @dataclass
 class Study:
@@ -85,6 +96,7 @@ class Study:
     domains: the `search:` space of the file (see `space`). targets: where the label of an output stands.
     limits: what the run may have spent of calls, tokens and usd when this study ends, see `narrow`.
     raced: whether the best score on val wins. Otherwise what scores worse may be cheaper, and has to be evaluated.
+    searchers: the other runs that search this study, if there are any.
     """
 
     workflow: Workflow
@@ -101,6 +113,7 @@ class Study:
     name: str = ""
     limits: Mapping[str, float] = field(default_factory=dict[str, float])
     raced: bool = True
+    searchers: Searchers | None = None
 
     async def evaluate(
         self,
@@ -375,25 +388,6 @@ class Study:
         except ShareSpent:
             pass
         return self.best
-
-
-def make_optimizer(value: str | Mapping[str, Any]) -> Optimizer:
-    """Make an optimizer as a file names it: `random`, or `{random: {trials: 5}}`. Raises ValueError, PluginError."""
-    entries: dict[str, Any] = {value: {}} if isinstance(value, str) else dict(value)
-    if len(entries) != 1:
-        raise ValueError(f"name one optimizer, not {len(entries)}")
-    ((name, parameters),) = entries.items()
-    known = plugins().names("optimizers")
-    if name not in known:
-        raise ValueError(f"there is no optimizer '{name}'. {suggest(name, known)}")
-    try:
-        return plugins().get("optimizers", name)(**(parameters or {}))
-    except ValidationError as error:  # its places are those of this optimizer, not of who names it
-        first = error.errors()[0]
-        message, where = first["msg"].removeprefix("Value error, "), ".".join(map(str, first["loc"]))
-        if not where:  # about several settings together
-            raise ValueError(f"{name}: {message}") from None
-        raise ValueError(f"{name} does not take {where}: {message}, given {first['input']!r}") from None
 
 
 async def _unrecorded(evaluation: Evaluation) -> None:
