@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 Amounts = dict[str, float]
+#: Stands for the start of the search among the candidates, of which it is none.
+BASELINE = "baseline"
 #: Rounding of sums of dollars.
 _TINY = 1e-9
 
@@ -97,7 +99,7 @@ class Account:
             return "known"
         if self.prover is not None:
             return "proof"
-        if candidate not in self.begun and len(self.begun) >= trials:
+        if candidate not in (*self.begun, BASELINE) and len({*self.begun} - {BASELINE}) >= trials:
             return "trials"
         if not self._fits({w: member.mark.get(w, 0.0) + need.get(w, 0.0) - member.share.get(w, 0.0) for w in need}):
             return "budget"
@@ -140,13 +142,13 @@ class Account:
         self._drop(member)
         return ""
 
-    def elect(self, by: str, final: bool) -> str:
-        """Take the proof if nobody has it, and nobody else searches. final: else go."""
+    def elect(self, by: str) -> str:
+        """Take the proof if nobody has it, and nobody else searches; else go."""
         if self.prover not in (None, by):
             self.members[by].searching = False
             return self.prover
         if any(one.searching for run, one in self.members.items() if run != by):
-            self.members[by].searching = not final
+            self.members[by].searching = False
             return "others"
         self.prover = by
         return ""

@@ -54,11 +54,11 @@ class FileLog:
         answer = ""
         try:
             for line in self._backend.read_logs(self._next):
-                self._next += 1
                 key = line.pop("key")
                 if line.pop("study") == self._study:
                     said = self._account.apply(line)
                     answer = said if key == wanted else answer
+                self._next += 1
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StoreError(
                 f"{self._path}, line {self._next + 1}, is not an account of searchers ({type(error).__name__}: "
@@ -128,11 +128,23 @@ def open_storage(storage: str, base: Path, study: str) -> tuple[Any, AccountLog]
         return _open_database(storage, study)
     path = base / storage
     try:
+        _check_journal(path)
         opened = JournalStorage(JournalFileBackend(str(path)))
         return opened, FileLog(f"{path}{BESIDE}", study)
     except OSError as error:
         raise StoreError(f"the journal file {path} cannot be used: {error}") from None
-    except (ValueError, KeyError, TypeError) as error:
+
+
+def _check_journal(path: Path) -> None:
+    """Raise StoreError for a file that Optuna did not write, before it appends a line."""
+    first = b""
+    if path.exists():
+        with path.open("rb") as file:
+            first = file.readline(1 << 20)
+    try:
+        if first and "op_code" not in json.loads(first):
+            raise ValueError("its first line has no op_code")
+    except (ValueError, TypeError) as error:
         raise StoreError(f"{path} is not a journal file of Optuna ({error}): name another one") from None
 
 

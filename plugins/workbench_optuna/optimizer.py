@@ -151,6 +151,9 @@ class Optuna(Optimizer):
         repeats = 0
         while len(tried) < self.trials:
             if repeats >= self.patience:
+                if shared is not None and await shared.hear_others():
+                    repeats = 0  # for what the dead have left
+                    continue
                 study.log(
                     f"{len(tried)} of {self.trials} trials: the last {repeats} samples were tried before or "
                     "cost more than is left, so the space seems to be exhausted (raise patience, or widen search: to "
@@ -159,6 +162,8 @@ class Optuna(Optimizer):
                 return
             if shared is not None:
                 await shared.catch_up()
+                if shared.over:
+                    return
             asked = searcher.ask() if shared is None or not begun else shared.asked_before(searcher, begun.pop())
             known = tried.get(asked.workflow.hash)
             if known is not None:
@@ -168,7 +173,7 @@ class Optuna(Optimizer):
                 continue
             if refusal := await _refusal(study, asked, shared):
                 searcher.tell(asked, None)
-                if refusal in ("trials", "proof"):
+                if refusal == "trials" and not (shared and await shared.hear_others()):
                     return
                 repeats += 1  # a cheaper candidate may still fit
                 continue
@@ -185,7 +190,7 @@ class Optuna(Optimizer):
                 shared.publish(asked, evaluation)
             searcher.tell(asked, _values(evaluation, study.objectives), pruned=not evaluation.complete)
             if shared is not None:
-                await shared.finish(evaluation)
+                await shared.finish(asked.workflow.hash)
 
     def _pruner(self) -> Any:
         import warnings

@@ -14,11 +14,11 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, cast
 
-from workbench import Evaluation, Result, Study, Workflow
+from workbench import Evaluation, Study, Workflow
 from workbench.errors import SpecError, StoreError
-from workbench.study import AskedTrial, Joining, Searcher, unanswered_error
+from workbench.study import AskedTrial, Joining, Result, Searcher, unanswered_error
 from workbench.workflow import Patch
-from workbench_optuna.account import Account, Amounts
+from workbench_optuna.account import BASELINE, Account, Amounts
 from workbench_optuna.account_log import AccountLog, open_storage
 
 #: Seconds between two signs of life.
@@ -148,9 +148,14 @@ class SharedStudy:
                 self._heard[run] = member.operations, time.monotonic()
         return answer
 
+    def _others(self) -> list[str]:
+        """The other runs that search."""
+        return [run for run, member in self.account.members.items() if member.searching and run != self.run]
+
     async def _expire_silent(self) -> None:
-        for run, (operations, since) in [*self._heard.items()]:
-            if run != self.run and self.account.members[run].searching and time.monotonic() - since > LEASE:
+        for run in self._others():
+            operations, since = self._heard[run]
+            if time.monotonic() - since > LEASE:
                 if await self._do("expire", member=run, operations=operations) == "":
                     number = self.account.members[run].number
                     self.study.log(f"searcher {number} is silent: what it did not spend of its share went back")
@@ -173,58 +178,64 @@ class SharedStudy:
     async def evaluate_baseline(self, workflow: Workflow) -> Evaluation:
         self.study = replace(self.study, workflow=workflow)
         while True:
-            answer, mine = await self.begin(workflow), self.account.begun.get(workflow.hash) == self.run
+            answer, mine = await self.begin(workflow, BASELINE), self.account.begun.get(BASELINE) == self.run
             if answer != "known" or mine:  # resumed: the journal answers
                 found = await self.study.evaluate(workflow)
                 if unanswered_error(found) is None:
                     self.trials.set_user_attr(ROWS, {workflow.hash: _pack(found)})
-                    await self.finish(found)
-                break
-            if workflow.hash in self.account.done:
-                found = self._unpack(workflow, self.trials.user_attrs[ROWS][workflow.hash], complete=True)
+                    await self.finish(BASELINE)
+                return found
+            if BASELINE in self.account.done:
+                if (rows := self.trials.user_attrs[ROWS].get(workflow.hash)) is None:
+                    raise self._differs("its start")
+                found = self._unpack(workflow, rows, complete=True)
                 await self._take(found)
-                break
+                return found
             await asyncio.sleep(POLL)
             await self._do("beat")
             await self._expire_silent()
-        self.tried[workflow.hash] = found
-        return found
+
+    async def hear_others(self) -> bool:
+        """Wait until each of the others was heard of, or counts as dead. True if one is gone since, and left something
+        of its share, or its candidate."""
+        began = {run: self.account.members[run].operations for run in self._others()}
+        while any(self.account.members[run].operations == began.get(run) for run in self._others()):
+            await asyncio.sleep(POLL)
+            await self._do("beat")
+            await self._expire_silent()
+        return not began.keys() <= {*self._others()}
 
     async def elect(self) -> str | None:
-        await self.finish(None)
-        began = {run: member.operations for run, member in self.account.members.items()}
-        while True:
-            others = [m for run, m in self.account.members.items() if m.searching and run != self.run]
-            # One that was heard of since then will see this run go. Of the rest each may be dead.
-            final = all(m.operations != began[run] for run, m in self.account.members.items() if m in others)
-            answer = await self._do("elect", final=final)
-            if answer == "":
-                await self.catch_up()
-                return None
-            if answer != "others":
-                prover = self.account.members[answer]
-                return f"searcher {prover.number} makes it (run {answer} on {prover.host})"
-            if final:
-                self._gone = True
-                await self.catch_up()
-                return (
-                    f"{len(others)} of the searchers are still at work, and the last of them makes it; should they all "
-                    f"be killed, `workbench resume {self.run}` makes it"
-                )
-            await asyncio.sleep(POLL)
-            await self._expire_silent()
+        await self.finish()
+        await self.hear_others()  # whoever was heard of will see this run go
+        answer = await self._do("elect")
+        await self.catch_up()
+        if answer == "":
+            return None
+        self._gone = True
+        if answer == "others":
+            return (
+                f"searchers still at work: {len(self._others())}, and the last of them makes it; if all of them are "
+                f"killed, `workbench resume {self.run}` makes it"
+            )
+        prover = self.account.members[answer]
+        return f"searcher {prover.number} makes it (run {answer} on {prover.host})"
 
     # Candidates
 
-    async def begin(self, workflow: Workflow) -> str:
-        """Take a share for a candidate. Returns "", or why it is not evaluated: known, trials, budget or proof."""
-        need = self._pass_over_val(workflow)
-        return await self._do("begin", candidate=workflow.hash, trials=self.most, need=need, held=self._held)
+    @property
+    def over(self) -> bool:
+        """Return True if another run makes the proof: nothing that is found now can count."""
+        return self.account.prover not in (None, self.run)
 
-    async def finish(self, evaluation: Evaluation | None) -> None:
-        """Give back the rest of a share. None: the candidate was not evaluated."""
-        candidate = evaluation.workflow.hash if evaluation is not None else ""
-        await self._do("finish", used=self._used(), candidate=candidate, evaluated=evaluation is not None)
+    async def begin(self, workflow: Workflow, name: str = "") -> str:
+        """Take a share for a candidate. Returns "", or why it is not evaluated: known, trials, budget or proof."""
+        need, candidate = self._pass_over_val(workflow), name or workflow.hash
+        return await self._do("begin", candidate=candidate, trials=self.most, need=need, held=self._held)
+
+    async def finish(self, candidate: str = "") -> None:
+        """Give back the rest of a share. candidate: the one that was evaluated, by its hash."""
+        await self._do("finish", used=self._used(), candidate=candidate, evaluated=candidate != "")
 
     def sign(self, asked: AskedTrial) -> None:
         """Say whose trial this is, and of which candidate."""
@@ -314,11 +325,14 @@ class SharedStudy:
         except ValueError:
             made = None
         if made is None or made.hash != wanted:
-            raise StoreError(
-                f"trial {trial.number} of the study '{self.trials.study_name}' is another candidate here: its searcher "
-                "has another version of workbench or of a plugin"
-            )
+            raise self._differs(f"trial {trial.number}")
         return made
+
+    def _differs(self, what: str) -> StoreError:
+        return StoreError(
+            f"{what} is another candidate here than in the study '{self.trials.study_name}': its searcher has another "
+            "version of workbench or of a plugin"
+        )
 
     def _unpack(self, workflow: Workflow, rows: list[list[Any]], complete: bool) -> Evaluation:
         pairs = zip(self.study.val, rows, strict=False)

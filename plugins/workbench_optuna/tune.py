@@ -71,6 +71,8 @@ class Tune(Optimizer):
             raise ValueError("say what is searched, e.g. search: {learning.rate: {float: [1.0e-5, 1.0e-3], log: true}}")
         if isinstance(inner, Tune):
             raise ValueError("tune cannot tune itself")
+        if inner.shares_study():
+            raise ValueError("an optimizer that is tuned searches alone: remove its storage")
         for name, domain in self.search.items():
             _check_setting(type(inner), name)
             if not (domain.int_ or domain.float_ or domain.choice) or domain.when:
