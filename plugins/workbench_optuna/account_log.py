@@ -30,10 +30,14 @@ class AccountLog(Protocol):
         """Return the account as it is now."""
         ...
 
+    def close(self) -> None:
+        """Close what it holds open, which is also Optuna's."""
+        ...
+
 
 class FileLog:
-    """One operation a line, appended under Optuna's lock, which holds on NFS. Every reader gets the same account, since
-    it applies the same lines in the same order: no line is ever changed."""
+    """A line for each operation, appended under Optuna's lock, which holds on NFS. Every reader gets the same account,
+    since it applies the same lines in the same order: no line is ever changed."""
 
     def __init__(self, path: str, study: str):
         from optuna.storages.journal import JournalFileBackend
@@ -49,6 +53,9 @@ class FileLog:
     def read(self) -> Account:
         self._read("")
         return self._account
+
+    def close(self) -> None:
+        pass  # each operation opens the file anew
 
     def _read(self, wanted: str) -> str:
         answer = ""
@@ -75,8 +82,12 @@ class TableLog:
     READ = "select account from workbench_accounts where study = :study"
     WRITE = "update workbench_accounts set account = :account where study = :study"
 
-    def __init__(self, engine: Any, study: str):
-        self._engine, self._study = engine, study
+    def __init__(self, storage: Any, study: str):
+        self._storage, self._engine, self._study = storage, storage.engine, study
+
+    def close(self) -> None:
+        self._storage.remove_session()
+        self._engine.dispose()
 
     def apply(self, operation: Mapping[str, Any]) -> tuple[Account, str]:
         from sqlalchemy import text
@@ -155,8 +166,7 @@ def _open_database(storage: str, study: str) -> tuple[Any, AccountLog]:
 
     address = storage.replace("postgresql:", "postgresql+psycopg:", 1)
     try:
-        engine = sqlalchemy.create_engine(address, pool_pre_ping=True)
-        with engine.connect() as connection:
+        with sqlalchemy.create_engine(address, poolclass=sqlalchemy.NullPool).connect() as connection:
             # Searchers that start at once would create the tables at once, which fails for all but the first.
             lock = {"key": zlib.crc32(b"workbench_accounts")}
             connection.execute(sqlalchemy.text("select pg_advisory_lock(:key)"), lock)
@@ -170,4 +180,4 @@ def _open_database(storage: str, study: str) -> tuple[Any, AccountLog]:
                 connection.execute(sqlalchemy.text("select pg_advisory_unlock(:key)"), lock)
     except (SQLAlchemyError, RuntimeError) as error:
         raise StoreError(f"the database {storage} cannot be used: {str(error).splitlines()[0]}") from None
-    return opened, TableLog(engine, study)
+    return opened, TableLog(opened, study)

@@ -75,7 +75,7 @@ class SharedStudy:
         return {w: max(getattr(ledger.spent, w), getattr(ledger.sent, w)) for w in self.account.budget}
 
     def _pass_over_val(self, workflow: Workflow) -> Amounts:
-        """What one pass takes at most: calls by the worst case, tokens and dollars as the start took them."""
+        """Bound what one pass takes: calls by the worst case, tokens and dollars as the start took them."""
         study, n = self.study, len(self.study.val)
         start = study.known(study.workflow)
         taken = start.objectives if start is not None else {}
@@ -119,6 +119,7 @@ class SharedStudy:
         with suppress(StoreError):  # silence says the same, later
             await self._do("leave", used=self._used())
         self._gone = True
+        self._log.close()
 
     async def _beat(self) -> None:
         while not self._gone:
@@ -355,7 +356,11 @@ async def join_study(
     opened, log = await asyncio.to_thread(open_storage, storage, study.workflow.base, name)
     trials = optuna.create_study(storage=opened, study_name=name, load_if_exists=True, directions=cast(Any, directions))
     shared = SharedStudy(study, joining, trials, log, most)
-    await shared.join()
+    try:
+        await shared.join()
+    except BaseException:
+        log.close()
+        raise
     return shared
 
 

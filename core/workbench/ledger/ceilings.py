@@ -127,7 +127,7 @@ class Ceilings:
         return None
 
     def _needed(self, more: Spend, beside: Spend | None = None) -> dict[str, float]:
-        """What this run comes to with so much more, in total, by what has a ceiling."""
+        """Total what this run comes to with so much more, by what has a ceiling."""
         account, found = self._account, dict[str, float]()
         for what in SHARED:
             if getattr(account.budget, what) is not None:

@@ -32,7 +32,7 @@ def check_alone(optimizers: Sequence[tuple[str, Optimizer]], rounds: int) -> Non
 
 
 def joining(task: Task, run: str) -> Joining:
-    """What the others compare before this run joins them: rows, the file, and the files that it names."""
+    """Hash what the others compare before this run joins them: rows, the file, and the files that it names."""
     written = {key: digest(value) for key, value in task.source.value.items() if key not in _OWN}
     compared = {**written, "nodes": task.workflow.hash, "data": task.data_hash, "named files": task.external_hash}
     return Joining(run, task.spec.name, compared)

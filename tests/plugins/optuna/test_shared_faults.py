@@ -93,6 +93,9 @@ class Unreachable:
     def read(self) -> Account:
         return self.log.read()
 
+    def close(self) -> None:
+        self.log.close()
+
 
 @pytest.mark.fault("lost-storage")
 @pytest.mark.parametrize("away", [3, 10_000])
