@@ -27,6 +27,8 @@ _NO_NAMES = {"OSI Approved", "DFSG approved"}
 #: Packages with another licence, and why that is no matter here. Nothing of them is part of our distribution.
 ACCEPTED = {
     "jinja2-ansible-filters": "GPL-3.0; comes with copier, which the extra `template` installs",
+    "psycopg": "LGPL-3.0; the extra `postgres` installs it, and it is imported as it is",
+    "psycopg-binary": "LGPL-3.0; the same",
 }
 
 

@@ -48,6 +48,7 @@ CONTENTS: dict[str, Links] = {
             "with a proof that nothing is lost",
         ),
         ("Keep service levels", "docs/how-to/service-levels.md", "latency and cost as targets"),
+        ("Search on several machines", "docs/how-to/shared-search.md", "one study, one budget, one proof"),
         ("Train the model", "docs/how-to/train.md", "weights in place of prompts"),
     ],
     "Use the result": [

@@ -17,6 +17,15 @@ from workbench_optuna.account import Account
 
 #: The end of the name of the file beside Optuna's journal.
 BESIDE = ".account"
+#: Seconds after which the lock of a journal counts as that of a searcher that was killed. It is held for one line.
+LOCKED = 10
+
+
+def open_journal(path: str) -> Any:
+    """Open a journal file under a lock that holds on NFS."""
+    from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
+
+    return JournalFileBackend(path, JournalFileSymlinkLock(path, grace_period=LOCKED))
 
 
 class AccountLog(Protocol):
@@ -40,9 +49,7 @@ class FileLog:
     since it applies the same lines in the same order: no line is ever changed."""
 
     def __init__(self, path: str, study: str):
-        from optuna.storages.journal import JournalFileBackend
-
-        self._backend, self._path, self._study = JournalFileBackend(path), path, study
+        self._backend, self._path, self._study = open_journal(path), path, study
         self._account, self._next = Account(), 0
 
     def apply(self, operation: Mapping[str, Any]) -> tuple[Account, str]:
@@ -133,14 +140,14 @@ def open_storage(storage: str, base: Path, study: str) -> tuple[Any, AccountLog]
 
     Raises StoreError if it cannot be reached or written.
     """
-    from optuna.storages.journal import JournalFileBackend, JournalStorage
+    from optuna.storages.journal import JournalStorage
 
     if "://" in storage:
         return _open_database(storage, study)
     path = base / storage
     try:
         _check_journal(path)
-        opened = JournalStorage(JournalFileBackend(str(path)))
+        opened = JournalStorage(open_journal(str(path)))
         return opened, FileLog(f"{path}{BESIDE}", study)
     except OSError as error:
         raise StoreError(f"the journal file {path} cannot be used: {error}") from None

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from pydantic import Field, field_validator, model_validator
@@ -16,18 +15,13 @@ from workbench.base.hashing import digest
 from workbench.errors import SpecError, StoreError
 from workbench.spec import ADDRESS, PATH, Found, Written
 from workbench.study import AskedTrial, Joining, Race, Searcher, Searchers, objective_sign
+from workbench_optuna.pruning import make_pruner, make_race, report
 
 if TYPE_CHECKING:
     from workbench_optuna.searchers import SharedStudy
 
-#: Scores of a candidate before its first test.
-_STARTUP_STEPS = 8
-#: Up to so many differences SciPy's test of Wilcoxon tries all signs, where some of them tie.
-_EXACT = 13
 #: Random candidates before the sampler starts to learn: Optuna's ten are too many where a budget pays for thirty.
 STARTUP = 6
-#: The p-value below which a candidate is stopped: the default of Optuna's WilcoxonPruner.
-P_THRESHOLD = 0.1
 #: What a sampler of Optuna needs besides Optuna.
 _NEEDS = {"gp": "torch", "cmaes": "cmaes"}
 
@@ -109,28 +103,32 @@ class Optuna(Optimizer):
             raise SpecError("the sampler cmaes takes one objective", hint="Use nsga2 or tpe.", path=("sampler",))
 
     async def optimize(self, study: Study) -> Workflow:
-        import optuna
+        import optuna.exceptions as errors
 
-        single, shared = len(study.objectives) == 1, self._others(study)
+        shared = self._others(study)
         settings: dict[str, Any] = {"starts": True} if shared is None else shared.settings(self.sampler)
         searcher = study.searcher(
             sampler=self.sampler,
             startup=STARTUP,
             directions=directions(study.objectives),
-            pruner=self._pruner() if single and self.prune == "wilcoxon" else None,
+            pruner=make_pruner() if self.prunes(study) else None,
             **settings,
         )
-        evaluated: set[int] = set()  # numbers of trials: what was tried before is told to the sampler, but is no news
+        search = _Search(self, study, searcher, shared, {} if shared is None else shared.tried)
         try:
-            await self._search(study, searcher, single, evaluated, shared)
-        except (optuna.exceptions.StorageInternalError, OSError) as error:
+            await search.run()
+        except (errors.StorageInternalError, OSError) as error:
             if shared is None:
                 raise
             raise StoreError(f"the storage of the study cannot be used: {str(error).splitlines()[0]}") from None
         finally:
             if self.dashboard and shared is None:
-                _keep(searcher, study, evaluated)
+                _keep(searcher, study, search.evaluated)
         return study.best
+
+    def prunes(self, study: Study) -> bool:
+        """Return True if Optuna's pruner stops losers."""
+        return len(study.objectives) == 1 and self.prune == "wilcoxon"
 
     def _others(self, study: Study) -> SharedStudy | None:
         """The runs that search the same study, on which this one goes on; None if it searches alone."""
@@ -142,133 +140,108 @@ class Optuna(Optimizer):
         shared.study = study
         return shared
 
-    async def _search(
-        self, study: Study, searcher: Searcher, single: bool, evaluated: set[int], shared: SharedStudy | None
-    ) -> None:
-        tried = {} if shared is None else shared.tried
-        begun = [] if shared is None else await shared.repeat_own()
-        verdicts: dict[Any, bool] = {}
-        repeats = 0
-        while len(tried) < self.trials:
-            if repeats >= self.patience:
-                if shared is not None and await shared.hear_others():
-                    repeats = 0  # for what the dead have left
+
+@dataclass
+class _Search:
+    """A search under way.
+
+    tried: what is evaluated, by hash. evaluated: the numbers of its trials; what was tried before is told to the
+    sampler, but is no news. verdicts: of the pruner.
+    """
+
+    settings: Optuna
+    study: Study
+    searcher: Searcher
+    shared: SharedStudy | None
+    tried: dict[str, Evaluation]
+    evaluated: set[int] = field(default_factory=set[int])
+    verdicts: dict[Any, bool] = field(default_factory=dict[Any, bool])
+
+    async def run(self) -> None:
+        """Try candidates until there are as many as there shall be, or none that is new or can be paid."""
+        from optuna.exceptions import UpdateFinishedTrialError
+
+        begun = [] if self.shared is None else await self.shared.repeat_own()
+        trials, repeats = self.settings.trials, 0
+        while len(self.tried) < trials:
+            if repeats >= self.settings.patience:
+                if await self._inherits():
+                    repeats = 0
                     continue
-                study.log(
-                    f"{len(tried)} of {self.trials} trials: the last {repeats} samples were tried before or "
-                    "cost more than is left, so the space seems to be exhausted (raise patience, or widen search: to "
-                    "try more)"
+                self.study.log(
+                    f"{len(self.tried)} of {trials} trials: the last {repeats} samples were tried before or cost more "
+                    "than is left, so the space seems to be exhausted (raise patience, or widen search: to try more)"
                 )
                 return
-            if shared is not None:
-                await shared.catch_up()
-                if shared.over:
+            if self.shared is not None:
+                await self.shared.catch_up()
+                if self.shared.over:
                     return
-            asked = searcher.ask() if shared is None or not begun else shared.asked_before(searcher, begun.pop())
-            known = tried.get(asked.workflow.hash)
-            if known is not None:
-                self._share(asked, known, single)
-                searcher.tell(asked, _values(known, study.objectives), pruned=not known.complete)
-                repeats += 1
-                continue
-            if refusal := await _refusal(study, asked, shared):
+            try:
+                refusal = await self._try(begun.pop() if begun else None)
+            except UpdateFinishedTrialError as error:
+                assert self.shared is not None
+                await self.shared.finish()
+                self.study.log(f"{error} This searcher was silent for too long, and others got its candidate")
+                refusal = "lost"
+            if refusal == "trials" and not await self._inherits():
+                return
+            repeats = repeats + 1 if refusal else 0  # a cheaper candidate may still fit
+
+    async def _inherits(self) -> bool:
+        """Return True if another searcher is gone, and there is more to search with."""
+        return self.shared is not None and await self.shared.hear_others()
+
+    async def _try(self, begun: Any) -> str:
+        """Ask for a candidate, evaluate it, tell what came of it. Returns "", or why it was not evaluated.
+
+        begun: a trial of this run that an earlier process of it began.
+        """
+        study, searcher, shared = self.study, self.searcher, self.shared
+        asked = shared.asked_before(searcher, begun) if shared is not None and begun is not None else searcher.ask()
+        if (known := self.tried.get(asked.workflow.hash)) is not None:
+            self._tell(asked, known)
+            return "known"
+        if refusal := await self._refusal(asked):
+            searcher.tell(asked, None)
+            return refusal
+        try:
+            evaluation = await study.evaluate(asked.workflow, race=self._race(asked))
+        except BudgetSpent:
+            if shared is None:  # else it stays begun: a resumed run may have a larger budget
                 searcher.tell(asked, None)
-                if refusal == "trials" and not (shared and await shared.hear_others()):
-                    return
-                repeats += 1  # a cheaper candidate may still fit
-                continue
-            try:
-                evaluation = await study.evaluate(asked.workflow, race=self._race(searcher, asked, single, verdicts))
-            except BudgetSpent:
-                if shared is None:  # else it stays begun: a resumed run may have a larger budget
-                    searcher.tell(asked, None)
-                raise
-            tried[asked.workflow.hash], repeats = evaluation, 0
-            evaluated.add(asked.number)
-            self._share(asked, evaluation, single)
-            if shared is not None:
-                shared.publish(asked, evaluation)
-            searcher.tell(asked, _values(evaluation, study.objectives), pruned=not evaluation.complete)
-            if shared is not None:
-                await shared.finish(asked.workflow.hash)
+            raise
+        self.tried[asked.workflow.hash] = evaluation
+        self.evaluated.add(asked.number)
+        if shared is not None:
+            shared.publish(asked, evaluation)
+        self._tell(asked, evaluation)
+        if shared is not None:
+            await shared.finish(asked.workflow.hash)
+        return ""
 
-    def _pruner(self) -> Any:
-        import warnings
+    async def _refusal(self, asked: AskedTrial) -> str:
+        """Why a candidate is not evaluated (`SharedStudy.begin`); "" if it is."""
+        if self.shared is None:
+            return "" if self.study.affords(asked.workflow) else "budget"
+        self.shared.sign(asked)
+        return await self.shared.begin(asked.workflow)
 
-        import optuna
-
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            return optuna.pruners.WilcoxonPruner(p_threshold=P_THRESHOLD, n_startup_steps=_STARTUP_STEPS)
-
-    def _share(self, asked: AskedTrial, evaluation: Evaluation, single: bool) -> None:
-        if single and self.prune == "wilcoxon":
-            _report(asked, evaluation.scores)
-
-    def _race(self, searcher: Searcher, asked: AskedTrial, single: bool, verdicts: dict[Any, bool]) -> Race | bool:
-        if not single or self.prune == "none":
+    def _race(self, asked: AskedTrial) -> Race | bool:
+        if len(self.study.objectives) > 1 or self.settings.prune == "none":
             return False
-        if self.prune == "race":
-            return True
+        return True if self.settings.prune == "race" else make_race(self.searcher, asked, self.verdicts)
 
-        def stop(scores: Sequence[float]) -> bool:
-            """Report each new score under the number of its example, then ask the pruner.
-
-            Its verdict depends on the differences to the best trial alone, and few of those differ where scores are 0
-            or 1; its exact test takes 0.1 s, so that a verdict is kept, and those that are simple are not asked for.
-            """
-            _report(asked, scores)
-            try:
-                best = [s for _, s in sorted(searcher.study.best_trial.intermediate_values.items())]
-            except ValueError:  # no trial is complete yet
-                return False
-            differences = tuple(sorted(a - b for a, b in zip(scores, best, strict=False)))
-            safe = sum(best) * len(scores) <= sum(scores) * len(best)
-            if (differences, safe) not in verdicts:
-                p = sign_test(differences) if len(differences) >= _STARTUP_STEPS else 1.0
-                prunes = asked.trial.should_prune if p is None else lambda: p < P_THRESHOLD and not safe
-                verdicts[differences, safe] = prunes()
-            return verdicts[differences, safe]
-
-        return stop
-
-
-def sign_test(differences: Sequence[float]) -> float | None:
-    """The p-value of the pruner's exact test that differences are below zero, where it is a sign test: those that are
-    not zero are of one size, as they are where scores are 0 or 1. None otherwise.
-
-    All ranks are then equal, and of the signs that could have been drawn those count that are as many below zero.
-    """
-    moved = [d for d in differences if d]
-    if len(differences) > _EXACT or len({abs(d) for d in moved}) > 1:
-        return None
-    above = sum(d > 0 for d in moved)
-    return sum(math.comb(len(moved), k) for k in range(above + 1)) / 2 ** len(moved)
-
-
-def _report(asked: AskedTrial, scores: Sequence[float]) -> None:
-    """Tell the trial its scores so far. The best trial needs all of them, though it may have been scored without a
-    race (as the baseline is): the pruner compares others with it."""
-    for step in range(asked.reported, len(scores)):
-        asked.trial.report(scores[step], step)
-    asked.reported = max(asked.reported, len(scores))
-
-
-async def _refusal(study: Study, asked: AskedTrial, shared: SharedStudy | None) -> str:
-    """Why a candidate is not evaluated (`SharedStudy.begin`); "" if it is."""
-    if shared is None:
-        return "" if study.affords(asked.workflow) else "budget"
-    shared.sign(asked)
-    return await shared.begin(asked.workflow)
+    def _tell(self, asked: AskedTrial, evaluation: Evaluation) -> None:
+        if self.settings.prunes(self.study):
+            report(asked, evaluation.scores)
+        values = [evaluation.objectives[one] for one in self.study.objectives]
+        self.searcher.tell(asked, values, pruned=not evaluation.complete)
 
 
 def directions(objectives: Sequence[str]) -> list[str]:
     """Optuna's word for each objective."""
     return ["maximize" if objective_sign(one) > 0 else "minimize" for one in objectives]
-
-
-def _values(evaluation: Evaluation, objectives: Sequence[str]) -> list[float]:
-    return [evaluation.objectives[o] for o in objectives]
 
 
 def _without_steps(trial: Any) -> Any:

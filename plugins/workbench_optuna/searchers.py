@@ -226,8 +226,8 @@ class SharedStudy:
 
     @property
     def over(self) -> bool:
-        """Return True if another run makes the proof: nothing that is found now can count."""
-        return self.account.prover not in (None, self.run)
+        """Return True if the proof is begun: nothing that is found now can count."""
+        return self.account.prover is not None
 
     async def begin(self, workflow: Workflow, name: str = "") -> str:
         """Take a share for a candidate. Returns "", or why it is not evaluated: known, trials, budget or proof."""
@@ -281,7 +281,7 @@ class SharedStudy:
             if trial.number in self._seen or trial.state.name == "WAITING":
                 continue
             if trial.state.name == "RUNNING":
-                self._bury(trial)
+                await self._look_after(trial)
                 continue
             self._seen.add(trial.number)
             if ROWS in trial.user_attrs and trial.user_attrs[CANDIDATE] not in self.tried:
@@ -295,16 +295,21 @@ class SharedStudy:
         self.study.progress.on_candidate(evaluation.workflow, self.study.name)
         await self.study.record(evaluation)
 
-    def _bury(self, trial: Any) -> None:
+    async def _look_after(self, trial: Any) -> None:
         """Fail a running trial whose searcher is gone, and queue its candidate again, once."""
         import optuna
 
         owner, state = trial.user_attrs.get(OWNER), optuna.trial.TrialState
-        if owner == self.run or (owner in self.account.members and self.account.members[owner].searching):
+        if owner == self.run or owner in self._others():
             return
-        since = self._ownerless.setdefault(trial.number, time.monotonic())
-        if owner is None and time.monotonic() - since < LEASE:
-            return
+        if owner is None:  # it is asked for just now, or its searcher died before it signed
+            since = self._ownerless.setdefault(trial.number, time.monotonic())
+            if time.monotonic() - since < LEASE:
+                return
+        else:
+            await self._do("beat")  # who came lately is not known yet
+            if owner in self._others():
+                return
         try:
             self.trials.tell(trial.number, state=state.FAIL)
         except (ValueError, optuna.exceptions.UpdateFinishedTrialError):  # another searcher has done it

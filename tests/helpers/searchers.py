@@ -20,9 +20,9 @@ from workbench_optuna import searchers
 Found = tuple[Report, PlantedLM]
 
 
-def hurry(patch: pytest.MonkeyPatch, lease: float = 2.0) -> None:
+def hurry(patch: pytest.MonkeyPatch, lease: float = 3.0, beat: float = 0.1) -> None:
     """Let searchers beat, look and expire in fractions of a second."""
-    for name, seconds in (("BEAT", 0.1), ("LEASE", lease), ("POLL", 0.02)):
+    for name, seconds in (("BEAT", beat), ("LEASE", lease), ("POLL", 0.02)):
         patch.setattr(searchers, name, seconds)
 
 
@@ -49,8 +49,9 @@ _VICTIM = """
     from tests.plugins.optuna.test_optuna import SPACE, skill
     import pytest
 
+    TRIALS = int(sys.argv[5])
     folder, storage, calls, after = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-    searchers.hurry(pytest.MonkeyPatch())
+    searchers.hurry(pytest.MonkeyPatch(), beat=2.0)  # rarely: a kill while it holds a lock takes others 10 s
     answer = planted.PlantedLM.complete
 
     async def slowly(self, request):
@@ -62,18 +63,18 @@ _VICTIM = """
         return await answer(self, request)
 
     planted.PlantedLM.complete = slowly
-    settings = {"trials": 500, "storage": storage}
+    settings = {"trials": TRIALS, "storage": storage}
     planted.plant(folder, skill, {"optuna": settings}, calls=calls, search=SPACE, given={"listener": None})
 """
 
 
 @contextmanager
-def doomed(folder: Path, storage: str, *, calls: int, after: int) -> Iterator[Callable[[], int]]:
+def doomed(folder: Path, storage: str, *, calls: int, after: int, trials: int = 500) -> Iterator[Callable[[], int]]:
     """A searcher in a process of its own, which hangs after so many answers. Gives a function that kills it there
     (SIGKILL), and returns the number of requests that it sent."""
     folder.mkdir(parents=True)
     words = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(_VICTIM)]
-    process = subprocess.Popen([*words, str(folder), storage, str(calls), str(after)])
+    process = subprocess.Popen([*words, str(folder), storage, str(calls), str(after), str(trials)])
 
     def kill() -> int:
         while not (folder / "hangs").exists():

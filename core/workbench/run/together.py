@@ -9,8 +9,10 @@ from workbench.errors import SpecError
 from workbench.study import Joining, Optimizer
 from workbench.task import Task
 
-#: Keys of a workflow file that may differ between the searchers of one study. Optimizers compare their own settings.
-_OWN = {"name", "description", "concurrency", "timeout", "track", "cache", "configurations", "data", "optimize"}
+#: Keys of a workflow file that may differ between the searchers of one study, or are compared in another way: rows by
+#: their hash, the budget and their own settings by optimizers.
+_OWN = {"name", "description", "concurrency", "timeout", "track", "cache", "configurations", "data"}
+_OWN |= {"budget", "optimize"}
 
 
 def shared_turn(turns: Sequence[tuple[str, Optimizer]]) -> int | None:

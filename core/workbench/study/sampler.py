@@ -118,16 +118,19 @@ class Searcher:
         )
 
     def tell(self, asked: AskedTrial, values: Sequence[float] | float | None, *, pruned: bool = False) -> None:
-        """Tell the sampler the objectives of a candidate; None if it could not be evaluated."""
+        """Tell the sampler the objectives of a candidate; None if it could not be evaluated.
+
+        Others may have ended its trial, where they search the study, too.
+        """
         import optuna
 
         state = optuna.trial.TrialState
         if pruned:
-            self.study.tell(asked.trial, state=state.PRUNED)
+            self.study.tell(asked.trial, state=state.PRUNED, skip_if_finished=True)
         elif values is None:
-            self.study.tell(asked.trial, state=state.FAIL)
+            self.study.tell(asked.trial, state=state.FAIL, skip_if_finished=True)
         else:
-            self.study.tell(asked.trial, values)
+            self.study.tell(asked.trial, values, skip_if_finished=True)
 
 
 def make_sampler(name: str, seed: int, startup: int) -> Any:

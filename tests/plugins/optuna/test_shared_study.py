@@ -23,7 +23,7 @@ from workbench_optuna.searchers import CANDIDATE, OWNER
 
 @pytest.fixture(autouse=True)
 def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    hurry(monkeypatch)
+    hurry(monkeypatch, lease=30.0)
 
 
 def trials_of(log: Path, name: str = "planted") -> list[Any]:
@@ -85,7 +85,9 @@ def test_a_searcher_that_comes_when_all_is_proved_searches_no_more(tmp_path: Pat
     assert f"run {first[0][0].run}" in str(late[0][0].elsewhere)
 
 
-def test_where_the_others_died_after_it_left_a_searcher_makes_the_proof_when_it_is_resumed(tmp_path: Path) -> None:
+def test_where_the_others_died_after_it_left_a_searcher_makes_the_proof_when_it_is_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     storage = str(tmp_path / "search.log")
     found = search_together(tmp_path, 2, skill, storage, calls=600, search=SPACE)
     prover, _ = check_together(found, 600)
@@ -95,29 +97,31 @@ def test_where_the_others_died_after_it_left_a_searcher_makes_the_proof_when_it_
     log.write_text("".join(line + "\n" for line in kept[: kept.index(next(x for x in kept if '"leave"' in x)) + 1]))
     place = next(p for p in tmp_path.glob("searcher*") if str(p / "run.db") == other.database)
     before = lm.requests
+    hurry(monkeypatch, lease=0.5)
     again = resume(other.run, database=place / "run.db", pool=lm)
     assert again.elsewhere is None and again.test_rows == 40 and again.best["val"] == prover.best["val"]
     assert lm.requests - before <= 80, "only the sealed rows were paid"
 
 
-@pytest.mark.parametrize(
-    ("changed", "named"),
-    [
-        ({"metric": "f1(label)"}, "another metric"),
-        ({"search": {"nodes.sort.instructions": ["Plain.", "One."]}}, "another search"),
-        ({"calls": 400}, "another budget"),
-        ({"rows": (40, 20, 40)}, "another data"),
-        ({"settings": {"sampler": "random"}}, "another optimize"),
-    ],
-)
-def test_a_searcher_with_another_file_is_refused_by_name(changed: dict[str, Any], named: str, tmp_path: Path) -> None:
-    storage, common = str(tmp_path / "search.log"), {"calls": 300, "search": SPACE}
+DIFFERENT: list[tuple[dict[str, Any], str]] = [
+    ({"metric": "f1(label)"}, "another metric"),
+    ({"search": {"nodes.sort.instructions": ["Plain.", "One."]}}, "another search"),
+    ({"calls": 200}, "another budget"),
+    ({"rows": (40, 20, 40)}, "another data"),
+    ({"settings": {"sampler": "random"}}, "another optimize"),
+]
+
+
+def test_a_searcher_with_another_file_is_refused_by_name(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    storage, common = str(tmp_path / "search.log"), {"calls": 250, "search": SPACE}
     search_together(tmp_path / "first", 1, skill, storage, **common)
-    with pytest.raises(SpecError, match=f"study 'planted' was begun by a file with {named}"):
-        search_together(tmp_path / "other", 1, skill, storage, **common | changed)
-    settings = {"study": "tickets", **changed.pop("settings", {})}
-    named_anew = search_together(tmp_path / "more", 1, skill, storage, **common | changed, settings=settings)
-    assert named_anew[0][0].searchers and named_anew[0][0].searchers["study"] == "tickets"
+    for changed, named in DIFFERENT:
+        with subtests.test(named):
+            with pytest.raises(SpecError, match=f"study 'planted' was begun by a file with {named}"):
+                search_together(tmp_path / named, 1, skill, storage, **common | changed)
+    settings = {"study": "tickets"}
+    other, _ = search_together(tmp_path / "more", 1, skill, storage, **{**common, "calls": 200}, settings=settings)[0]
+    assert other.searchers and other.searchers["study"] == "tickets" and other.searchers["number"] == 1
 
 
 def test_a_study_of_somebody_else_is_refused(tmp_path: Path) -> None:
