@@ -17,6 +17,8 @@ from typing import Any
 Amounts = dict[str, float]
 #: Stands for the start of the search among the candidates, of which it is none.
 BASELINE = "baseline"
+#: What a member may do; `join` makes it one.
+OPERATIONS = ("beat", "begin", "draw", "finish", "leave", "expire", "elect")
 #: Rounding of sums of dollars.
 _TINY = 1e-9
 
@@ -67,6 +69,8 @@ class Account:
             return self.join(by, **given)
         if (member := self.members.get(by)) is None:
             return "unknown"
+        if do not in OPERATIONS:
+            raise ValueError(f"there is no operation {do!r:.40}")
         member.operations += 1
         member.searching |= do in ("beat", "begin", "draw", "finish")
         return getattr(self, do)(by, **given)

@@ -112,14 +112,16 @@ class SharedStudy:
         self._beats = asyncio.create_task(self._beat())
 
     async def leave(self) -> None:
-        if self._beats is not None:
-            self._beats.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._beats
-        with suppress(StoreError):  # silence says the same, later
-            await self._do("leave", used=self._used())
-        self._gone = True
-        self._log.close()
+        try:
+            if self._beats is not None:
+                self._beats.cancel()
+                with suppress(asyncio.CancelledError):
+                    await self._beats
+            with suppress(StoreError):  # silence says the same, later
+                await self._do("leave", used=self._used())
+        finally:
+            self._gone = True
+            self._log.close()
 
     async def _beat(self) -> None:
         while not self._gone:
@@ -267,7 +269,7 @@ class SharedStudy:
         for trial in self.own_trials():
             if trial.state.name == "RUNNING" and CANDIDATE in trial.user_attrs:
                 begun.append(trial)
-            elif ROWS in trial.user_attrs:
+            elif _is_evaluated(trial):
                 n, stopped = len(trial.user_attrs[ROWS]), trial.state.name == "PRUNED"
                 race = (lambda scores, n=n: len(scores) >= n) if stopped else False
                 found = await self.study.evaluate(self._rebuild(trial), race=race)
@@ -284,7 +286,7 @@ class SharedStudy:
                 await self._look_after(trial)
                 continue
             self._seen.add(trial.number)
-            if ROWS in trial.user_attrs and trial.user_attrs[CANDIDATE] not in self.tried:
+            if _is_evaluated(trial) and trial.user_attrs[CANDIDATE] not in self.tried:
                 workflow = self._rebuild(trial)
                 found = self._unpack(workflow, trial.user_attrs[ROWS], trial.state.name == "COMPLETE")
                 self.tried[workflow.hash] = found
@@ -367,6 +369,11 @@ async def join_study(
         log.close()
         raise
     return shared
+
+
+def _is_evaluated(trial: Any) -> bool:
+    """Return True if a trial has a candidate's scores, and was told of them."""
+    return trial.state.name in ("COMPLETE", "PRUNED") and ROWS in trial.user_attrs
 
 
 def _pack(evaluation: Evaluation) -> list[list[Any]]:
