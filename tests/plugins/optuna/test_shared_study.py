@@ -39,7 +39,8 @@ def test_one_searcher_with_a_storage_finds_what_it_finds_without(tmp_path: Path)
     assert candidates(tmp_path / "alone") == candidates(tmp_path / "shared") and lm.requests == other.requests
     assert [tuple(e) for e in evaluations(tmp_path / "alone")] == [tuple(e) for e in evaluations(tmp_path / "shared")]
     assert shared.gain_shown == alone.gain_shown and shared.best == alone.best | {"cost": shared.best["cost"]}
-    assert shared.searchers == {"study": "planted", "number": 1, "of": 1, "spent": {"calls": other.requests}}
+    told = {"study": "planted", "number": 1, "of": 1, "spent": {"calls": other.requests}, "elsewhere": None}
+    assert json.loads(json.dumps(shared.as_dict()))["searchers"] == told
 
 
 def check_together(found: list[Found], calls: int) -> Found:
@@ -179,8 +180,8 @@ def test_three_searchers_find_as_much_as_one_and_more_than_random_search(tmp_pat
         found["random"].append(true_skill(drawn, skill, seed))
     more = [a - b for a, b in zip(found["three"], found["random"], strict=True)]
     assert lower_bound(more) > 0, found
-    less = [a - b for a, b in zip(found["three"], found["one"], strict=True)]
-    assert abs(statistics.mean(less)) < 0.05, found
+    less = [a - b for a, b in zip(found["one"], found["three"], strict=True)]
+    assert lower_bound(less) <= 0 and statistics.mean(less) < 0.08, found  # 24 seeds: -0.018 [-0.057, 0.020]
 
 
 @pytest.mark.slow
@@ -194,9 +195,3 @@ def test_three_searchers_claim_nothing_where_nothing_helps(tmp_path: Path) -> No
         found = search_together(folder, 3, level, str(tmp_path / f"{seed}.log"), calls=600, seed=seed, search=SPACE)
         shown += check_together(found, 600)[0].gain_shown
     assert shown <= 1
-
-
-def test_the_report_has_the_searchers_in_its_json(tmp_path: Path) -> None:
-    found = search_together(tmp_path, 1, skill, str(tmp_path / "s.log"), calls=300, search=SPACE)
-    told = json.loads(json.dumps(found[0][0].as_dict()))["searchers"]
-    assert told == {**(found[0][0].searchers or {}), "elsewhere": None}
