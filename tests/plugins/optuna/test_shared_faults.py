@@ -36,7 +36,7 @@ def only_run(folder: Path) -> str:
 
 @pytest.mark.fault("killed-searcher")
 def test_one_of_three_is_killed_and_neither_its_trial_nor_its_share_is_lost(tmp_path: Path) -> None:
-    log, calls, trials = tmp_path / "search.log", 900, 20
+    log, calls, trials = tmp_path / "search.log", 600, 11
     with doomed(tmp_path / "killed", str(log), calls=calls, after=90, trials=trials) as kill:
         sent = kill()
     dead = only_run(tmp_path / "killed")
@@ -66,7 +66,7 @@ def test_one_of_three_is_killed_and_neither_its_trial_nor_its_share_is_lost(tmp_
 
 @pytest.mark.fault("killed-searcher")
 def test_a_killed_searcher_that_is_resumed_goes_on_with_its_trial(tmp_path: Path) -> None:
-    log, calls = tmp_path / "search.log", 400
+    log, calls = tmp_path / "search.log", 250
     with doomed(tmp_path / "killed", str(log), calls=calls, after=90) as kill:
         sent = kill()
     (begun,) = [t for t in trials_of(log) if t.state.name == "RUNNING"]
