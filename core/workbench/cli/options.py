@@ -58,6 +58,10 @@ _BUDGET = (
     BUDGET_USD,
     click.option("--budget-minutes", type=click.FloatRange(min=0, min_open=True), help="Maximum time in minutes."),
 )
+EXECUTOR = click.option(
+    "--executor", metavar="NAME", help="Where rows run, e.g. ray. [default: as in the file, or local]"
+)
+ADDRESS = click.option("--address", help="Address of the cluster for --executor, e.g. auto.")
 
 
 def limit_option(text: str) -> Any:
@@ -95,8 +99,8 @@ def with_sandbox(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def with_budget(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the budget options. The command receives them, --set, --seed and --cache as `settings`, a list of (address,
-    value)."""
+    """Add the options of budget and executor. The command receives them, --set, --seed and --cache as `settings`, a list
+    of (address, value)."""
 
     @wraps(command)
     def wrapped(
@@ -108,13 +112,23 @@ def with_budget(command: Callable[..., Any]) -> Callable[..., Any]:
         sets: tuple[str, ...] = (),
         seed: int | None = None,
         cache: bool = False,
+        executor: str | None,
+        address: str | None,
         **arguments: Any,
     ) -> Any:
         budgets = {"calls": budget_calls, "tokens": budget_tokens, "usd": budget_usd, "minutes": budget_minutes}
-        settings = read_settings(sets, seed, cache, **budgets)
+        settings = [*read_executor(executor, address), *read_settings(sets, seed, cache, **budgets)]
         return command(settings=settings, **arguments)
 
-    return add_options(_BUDGET, wrapped)
+    return add_options((*_BUDGET, EXECUTOR, ADDRESS), wrapped)
+
+
+def read_executor(name: str | None, address: str | None) -> list[tuple[str, Any]]:
+    """Return --executor and --address as (address, value). Raises click.UsageError for an address alone."""
+    if address is not None and name is None:
+        raise click.UsageError("--address needs --executor: say what runs there, e.g. --executor ray")
+    found = [("executor", name)] if name is not None else []
+    return found + ([(f"executor.{name}.address", address)] if address is not None else [])
 
 
 def read_settings(

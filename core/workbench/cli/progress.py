@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -68,6 +68,16 @@ def _with_warnings(line: str, data: dict[str, Any]) -> str:
     return "\n".join([line, *(f"warning: {indented(w)}" for w in data["warnings"])])
 
 
+def worker_line(event: str, data: Mapping[str, Any]) -> str:
+    """The line for a worker that came or went."""
+    if event == "worker_started":
+        return f"worker {data['workers']} runs on {one_line(data['worker'])}"
+    lost = f"{data['rows']} rows run again" + (
+        f", {data['calls']} calls have no known outcome" if data["calls"] else ""
+    )
+    return f"worker lost: {one_line(data['reason'])}; {lost}; {data['workers']} left"
+
+
 class _State:
     """The progress so far, gathered from the events."""
 
@@ -98,6 +108,8 @@ class _State:
             return f"{data['optimizer']}: {indented(data['message'])}"
         if event == "rate_limited":
             return f"rate limited: {data['before']} -> {data['after']} at once ({one_line(data['lm'])})"
+        if event in ("worker_started", "worker_lost"):
+            return worker_line(event, data)
         if event == "steered":
             what = "".join(f" {one_line(word)}" for word in order_words(data["order"]))
             self._steered(data["action"], data["order"].get("candidate"), data["outcome"] == "done")

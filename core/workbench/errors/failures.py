@@ -23,6 +23,7 @@ class FailureKind(StrEnum):
     BAD_REQUEST = "bad_request"
     TOO_LONG = "too_long"  # more than the model's context holds
     UNSUPPORTED = "unsupported"  # the model lacks what the request asks for
+    WORKER = "worker"  # the process that ran the row ended, time after time
     # Of a model's answer.
     REFUSED = "refused"
     EMPTY = "empty"
@@ -75,7 +76,7 @@ class FailureKind(StrEnum):
     def infrastructure(self) -> bool:
         """Return True if the failure says nothing about the workflow: the proof leaves such pairs out. All others score
         0."""
-        return self in _RETRYABLE or self in (FailureKind.PROVIDER, FailureKind.AUTH)
+        return self in _RETRYABLE or self in (FailureKind.PROVIDER, FailureKind.AUTH, FailureKind.WORKER)
 
     @property
     def dead_server(self) -> bool:

@@ -30,7 +30,10 @@ MOST_LISTED = 20
 
 
 class WorkbenchError(Exception):
-    """Base of all errors that workbench raises on purpose."""
+    """Base of all errors that workbench raises on purpose. They can be pickled, whatever their arguments."""
+
+    def __reduce__(self) -> Any:
+        return _revive, (type(self), self.args, vars(self))
 
 
 class SpecError(WorkbenchError):
@@ -73,6 +76,12 @@ class SpecError(WorkbenchError):
         place = ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
         text = f"{place}: {self.message}" if place else self.message
         return f"{text}\n  {self.hint}" if self.hint else text
+
+
+def _revive(kind: type[WorkbenchError], args: tuple[Any, ...], values: dict[str, Any]) -> WorkbenchError:
+    error = kind.__new__(kind, *args)
+    vars(error).update(values)
+    return error
 
 
 def merge_errors(errors: Iterable[SpecError]) -> SpecError:
@@ -166,12 +175,14 @@ class LMError(WorkbenchError):
         kind: how it failed; this also decides whether another attempt may help.
         retry_after: the seconds that the server asks to wait.
         status: of the HTTP response.
+
+    `key` is that under which the journal has the call, if it failed for good.
     """
 
     def __init__(
         self, kind: FailureKind | str, message: str, *, retry_after: float | None = None, status: int | None = None
     ):
-        self.kind, self.retry_after, self.status = FailureKind(kind), retry_after, status
+        self.kind, self.retry_after, self.status, self.key = FailureKind(kind), retry_after, status, ""
         super().__init__(message)
 
     @property

@@ -31,6 +31,7 @@ from workbench.run import (
     check_trackers,
     evaluated_lms,
     lms_not_ready,
+    make_crew,
     place_of,
     prepare,
     prepare_stored,
@@ -216,6 +217,7 @@ class EvalRun:
         self.ledger = Ledger(store, run_id, spec.budget, self._on_call, earlier_seconds, reuse=spec.cache)
         self.ledger.on_slowed = self._on_slowed
         self.runtime = Runtime.of_spec(spec, self.ledger, pool=pool, sandbox=options.sandbox)
+        self.runtime.elsewhere = make_crew(task, self.runtime, self.announcer.emit)
         self.evaluator = Evaluator(
             self.runtime, task.metric, spec.concurrency, source=task.source, further=task.further_metrics
         )

@@ -36,7 +36,7 @@ from workbench.ledger.ceilings import Ceilings
 from workbench.ledger.dead_server import FailureStreak
 from workbench.ledger.no_journal import NoJournal
 from workbench.ledger.rate_limit import AdaptiveLimiter
-from workbench.ledger.recalled import RecalledCalls, tell_recalled
+from workbench.ledger.recalled import Recalled, RecalledCalls, tell_recalled
 from workbench.ledger.request_log import NoLog, RequestLog, record_lost_requests
 from workbench.ledger.retry import MOST_PAUSES, Attempts, pause_before
 from workbench.ledger.spend import CallInfo, Settled, Spend, price_of
@@ -79,7 +79,7 @@ class Ledger:
         self._recalled = RecalledCalls(self, self.journal, self._earlier)
         self._flying: dict[str, asyncio.Future[Settled]] = {}
         self.touched: set[bytes] = set()  # half of the key of each call that is counted in `spent`
-        self._limiters: dict[str, AdaptiveLimiter] = {}
+        self._limiters: dict[tuple[str, str], AdaptiveLimiter] = {}  # by model, and where it is sent from
         self.sent = Spend()
         self.ceilings = Ceilings(self)
         self._open = False
@@ -161,16 +161,18 @@ class Ledger:
         finally:
             del self._flying[key]
 
-    async def recall(self, key: str, role: str) -> Settled | None:
-        """A call of this run or of the `source`, counted as if it were asked again; None if there is none."""
+    async def recall(self, key: str, role: str) -> Recalled:
+        """A call of this run or of the `source`, counted as if it were asked again, and what was asked; both None if
+        there is none."""
         self.open()
-        return await self._recalled.find(key, role)
+        return Recalled(await self._recalled.find(key, role), self.journal.read_call(key))
 
     async def _pay(self, lm: LM, request: Request, role: str, spec: LMSpec, key: str) -> Settled:
         if (settled := await self._recalled.take_over(key, lm, request, role)) is not None:
             return tell_recalled(lm, request, settled)
-        if (limiter := self._limiters.get(lm.identity)) is None:
-            limiter = self._limiters[lm.identity] = AdaptiveLimiter(spec.concurrency or lm.concurrency)
+        limited = lm.identity, getattr(lm, "place", "")
+        if (limiter := self._limiters.get(limited)) is None:
+            limiter = self._limiters[limited] = AdaptiveLimiter(spec.concurrency or lm.concurrency)
         if (ready := getattr(lm, "ready", None)) is not None:
             ready()  # before anything is reserved: what cannot be sent does not count
         if key not in self._failed:
@@ -182,7 +184,7 @@ class Ledger:
                 sent = time.monotonic()
                 response, error = await self._attempt(lm, request, role, spec, key, held)
                 if error is None or error.kind != "rate_limit":  # a refusal says nothing about the call
-                    requested += time.monotonic() - sent
+                    requested += getattr(lm, "seconds", None) or time.monotonic() - sent
                 again = error is not None and attempts.again(error)
                 failed = max(attempts.failed, attempts.rate_limits, limiter.pauses)
                 pause = pause_before(failed, error.retry_after if error else None, self._jitter)
@@ -238,7 +240,7 @@ class Ledger:
             self.ceilings.count_as_sent(held)
             self._intents.add(key, role, held.tokens, held.usd)
             try:
-                async with asyncio.timeout(spec.timeout):
+                async with asyncio.timeout(spec.timeout + getattr(lm, "patience", 0.0)):
                     response = await lm.complete(request)
                 check_length(response, request)
                 return response, None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from workbench.errors import LMError
 from workbench.ledger.spend import CallInfo, Settled, Spend
@@ -33,6 +33,13 @@ class CountedRun(Protocol):
     def resumed(self) -> bool: ...
 
     def count(self, role: str, part: Spend) -> None: ...
+
+
+class Recalled(NamedTuple):
+    """A call that is counted again: how it was settled, and what was asked, as the journal has it."""
+
+    settled: Settled | None
+    asked: dict[str, Any] | None
 
 
 class RecalledCalls:

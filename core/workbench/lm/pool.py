@@ -19,7 +19,7 @@ class LMPool:
         known = self._by_object.get(id(spec))
         if known is not None and known[0] is spec:
             return known[1]  # the usual case, without writing the settings out
-        key = self._key(spec)
+        key = self.key(spec)
         if key not in self._made:
             self._made[key] = make_lm(spec)
         if len(self._by_object) < 1024:
@@ -28,12 +28,13 @@ class LMPool:
 
     async def release(self, spec: LMSpec) -> None:
         """Close a model that is not needed for now; `get` makes it again."""
-        lm = self._made.pop(self._key(spec), None)
+        lm = self._made.pop(self.key(spec), None)
         if lm is not None:
             self._by_object = {at: known for at, known in self._by_object.items() if known[1] is not lm}
             await lm.aclose()
 
-    def _key(self, spec: LMSpec) -> str:
+    def key(self, spec: LMSpec) -> str:
+        """A text that is equal for settings that make one model."""
         # Settings of a request do not make another model: equal weights are loaded once, and calls batched together.
         return spec.model_dump_json(exclude={"temperature", "max_tokens", "timeout", "attempts"})
 

@@ -7,7 +7,7 @@ each marked with `@workbench.hookimpl`. Every `register_...` hook receives a cal
 
 where target is the object itself or, to keep start-up fast, its address as a string "package.module:name".
 
-Node kinds, optimizers, LM providers, metrics, readers and environments say by their attribute `powers` what a workflow
+Node kinds, optimizers, LM providers, metrics, readers, environments and executors say by their attribute `powers` what a workflow
 file may do with them (`workbench.spec`); what does not say is not run from a file that the user does not trust.
 """
 
@@ -92,6 +92,12 @@ def register_edits(register: Register) -> None:
 def register_trackers(register: Register) -> None:
     """Add trackers (`workbench.run.trackers.Tracker`), which report runs to another system if the file names them under
     `track:`: register("mlflow", "workbench_mlflow.tracker:MLflow")."""
+
+
+@hookspec
+def register_executors(register: Register) -> None:
+    """Add executors (`workbench.runtime.Executor`), which run rows in other processes or on other machines:
+    register("ray", "workbench_ray.executor:Ray")."""
 
 
 @hookspec

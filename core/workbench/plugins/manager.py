@@ -37,6 +37,7 @@ KINDS = {
     "exporters": "exporter",
     "edits": "edit",
     "trackers": "tracker",
+    "executors": "executor",
 }
 
 

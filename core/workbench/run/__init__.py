@@ -45,6 +45,7 @@ from workbench.run.start import (
 from workbench.run.stored_file import content_of_stored, name_of_stored, read_stored_source
 from workbench.run.stored_scores import RowKeys, as_stored_row, train_scores
 from workbench.run.trackers import RunInfo, Tracker, check_trackers
+from workbench.run.workers import make_crew
 
 __all__ = [
     "Announcer",
@@ -66,6 +67,7 @@ __all__ = [
     "RunInfo",
     "Tracker",
     "check_trackers",
+    "make_crew",
     "RowKeys",
     "as_stored_row",
     "estimate",

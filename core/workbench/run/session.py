@@ -42,6 +42,7 @@ from workbench.run.sealed_test import reserve_for_proof, run_sealed_test
 from workbench.run.stored_scores import RowKeys, ScoredRows, TrainRows, find_evaluation, store_evaluation
 from workbench.run.together import joining, shared_turn
 from workbench.run.trackers import RunInfo
+from workbench.run.workers import make_crew
 from workbench.runtime import Runtime
 from workbench.steering import Steering
 from workbench.store import Candidates, Evaluations, Orders, RunLock, RunRecord, Store, dumps
@@ -88,6 +89,7 @@ class Session:
         self.ledger = Ledger(store, run_id, task.spec.budget, self._on_call, earlier_seconds)
         self.ledger.reuse, self.ledger.searching, self.ledger.on_slowed = task.spec.cache, True, self._on_slowed
         self.runtime = Runtime.of_spec(task.spec, self.ledger, pool=pool, sandbox=options.sandbox)
+        self.runtime.elsewhere = self.crew = make_crew(task, self.runtime, self._emit)
         self.evaluator = Evaluator(self.runtime, task.metric, task.spec.concurrency, source=task.source)
         self.evaluator.named = dict(task.further_metrics)
         self.progress = Progress(
@@ -123,6 +125,8 @@ class Session:
                     found = [] if self.ledger.resumed else await self.find_obstacles()
                 if wrong := preflight.wrong_in_file(found):
                     raise merge_errors(wrong)
+                if self.crew is not None and not found:
+                    await self.crew.open()
                 lacking = "\n".join(str(error) for error in found)
                 report = self._report("failed", error=lacking) if found else await self._course()
             except (Interrupted, asyncio.CancelledError):

@@ -35,6 +35,7 @@ from workbench.run.preflight import (
 from workbench.run.session import Session
 from workbench.run.stored_file import content_of_stored, file_of_stored, name_of_stored
 from workbench.run.trackers import check_trackers, trackers_not_ready
+from workbench.runtime import make_executor
 from workbench.spec import (
     STAND_INS,
     Source,
@@ -270,7 +271,9 @@ def _prepare(
         return replace(task, dataset=replace(data, warnings=(*data.warnings, *lm_warnings(task))))
 
     with source.locating():
-        task, optimizers = collect_errors((made, lambda: load_optimizers(spec.optimize, source)))
+        task, optimizers, _ = collect_errors(
+            (made, lambda: load_optimizers(spec.optimize, source), lambda: make_executor(spec.executor))
+        )
         if not spec.optimize:
             names = choose_optimizers(task) if chosen is None else chosen
             optimizers = load_optimizers([{name: {}} for name in names], source)

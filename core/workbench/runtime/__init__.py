@@ -5,8 +5,10 @@ All effects go through `Context`.
 
 from workbench.runtime.clock import NodeClock
 from workbench.runtime.context import Context, ends_run
+from workbench.runtime.crew import Crew
 from workbench.runtime.draw import FIRST_DRAW, Draw
 from workbench.runtime.embedding import BATCH
+from workbench.runtime.executor import LOCAL, Channel, Executor, Job, Line, WorkerLost, make_executor, read_secrets
 from workbench.runtime.expected_cost import (
     Cost,
     Model,
@@ -31,6 +33,7 @@ from workbench.runtime.sandbox import (
     SandboxResult,
     open_sandbox,
 )
+from workbench.runtime.worker import find_lacking, work
 
 __all__ = [
     "Context",
@@ -63,4 +66,15 @@ __all__ = [
     "no_price_line",
     "prompt_tokens",
     "format_usd",
+    "Crew",
+    "Executor",
+    "Job",
+    "Channel",
+    "Line",
+    "WorkerLost",
+    "LOCAL",
+    "make_executor",
+    "read_secrets",
+    "work",
+    "find_lacking",
 ]

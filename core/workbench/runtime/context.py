@@ -189,8 +189,9 @@ class Context:
         sent = runtime.fit(spec, request)
         try:
             response, paid = await runtime.complete(spec, sent, role)
-        except LMError:
-            self._failed.append((sent.key(runtime.pool.get(spec).identity), role))
+        except LMError as error:
+            if error.key:
+                self._failed.append((error.key, role))
             raise
         most = (sent.max_tokens, paid.most_usd, spec.attempts * spec.timeout)
         self._record(begun, _call_record(request, response, role, spec.model, paid, most))
@@ -282,7 +283,7 @@ class Context:
         for key, role in recorded["failed"]:
             await ledger.recall(key, role)
         for key, role, model, vectors, *most in recorded["calls"]:
-            paid, asked = await ledger.recall(key, role), ledger.journal.read_call(key)
+            paid, asked = await ledger.recall(key, role)
             if paid is None or paid.response is None or asked is None:
                 raise StoreError(f"the call {key[:16]} is lost, which a recorded run of node '{self.node}' made")
             request = Request(tuple(asked["request"]["messages"]), tools=tuple(asked["request"].get("tools", ())))

@@ -36,6 +36,8 @@ class Program:
 
     async def run(self, example: Example, draw: Draw = FIRST_DRAW) -> ExampleRun:
         """Run all nodes, independent ones at the same time. A failing node ends the example as a failure."""
+        if (elsewhere := self.runtime.elsewhere) is not None:
+            return await elsewhere.run(self.workflow, example, draw)
         trace, begun, row = Trace(example.id), time.perf_counter(), RowScope()
         written: dict[str, Mapping[str, Any]] = {}
         kind = RepairedContext if draw.repairs else Context

@@ -10,12 +10,14 @@ from typing import Any, Protocol, TypeVar, cast
 
 from workbench.errors import SandboxError, SpecError
 from workbench.ledger import Ledger, Settled
-from workbench.lm import LMPool, Request, Response, call_id, count_images
+from workbench.lm import LM, LMPool, Request, Response, call_id, count_images
+from workbench.runtime.draw import Draw
 from workbench.runtime.embedding import Embedder
 from workbench.runtime.sandbox import LEVELS, Sandbox, SandboxChoice, open_sandbox
 from workbench.spec import LMSpec, PolicySpec, Spec
 from workbench.store import RunRecord
-from workbench.workflow import Workflow, task_lm
+from workbench.task import Example
+from workbench.workflow import ExampleRun, Workflow, task_lm
 
 #: Asks a person whether a tool may be called with these arguments.
 Consent = Callable[[str, Mapping[str, Any]], bool]
@@ -38,6 +40,12 @@ class Shared(Protocol):
 S = TypeVar("S", bound=Shared)
 
 
+class Elsewhere(Shared, Protocol):
+    """Runs rows in other processes (`workbench.runtime.Crew`)."""
+
+    async def run(self, workflow: Workflow, example: Example, draw: Draw) -> ExampleRun: ...
+
+
 @dataclass
 class Runtime:
     """Shared state of all examples of a run: the ledger, the language models, and which one plays which role."""
@@ -50,6 +58,7 @@ class Runtime:
     consent: Consent | None = None
     sandbox_choice: SandboxChoice = field(default_factory=SandboxChoice.from_environment)
     timeout: float = 300.0  # seconds for a tool, a step of an environment, or a metric of the user's own
+    elsewhere: Elsewhere | None = None  # runs the rows, if they do not run in this process
     _sandbox: Sandbox | None = None
     _shared: dict[str, Shared] = field(default_factory=dict[str, Shared])
     _embedders: dict[tuple[str, str], Embedder] = field(default_factory=dict)
@@ -75,19 +84,29 @@ class Runtime:
         async with self._opening:
             if self._sandbox is None:
                 opened = await open_sandbox(self.sandbox_choice)
-                store, run_id = self.ledger.store, self.ledger.run_id
-                begun_in = RunRecord(store, run_id).find_sandbox()
-                earlier = begun_in["level"] if begun_in else opened.level
-                if LEVELS.index(opened.level) > LEVELS.index(earlier):
+                try:
+                    await self._agree_on_level(opened)
+                except BaseException:
                     await opened.aclose()
-                    raise SandboxError(
-                        f"this run began in a sandbox of level {earlier}, and here it would be {opened.level}",
-                        hint="Resume it where it began, or start a new run.",
-                    )
-                if begun_in is None:
-                    store.event(run_id, "sandbox", name=opened.name, level=opened.level)
+                    raise
                 self._sandbox = opened
             return self._sandbox
+
+    async def _agree_on_level(self, opened: Sandbox) -> None:
+        self.note_sandbox(opened.name, opened.level)
+
+    def note_sandbox(self, name: str, level: str) -> None:
+        """Store the level of the run's sandbox. Raises SandboxError for one that is weaker than that of its start."""
+        store, run_id = self.ledger.store, self.ledger.run_id
+        begun_in = RunRecord(store, run_id).find_sandbox()
+        earlier = begun_in["level"] if begun_in else level
+        if LEVELS.index(level) > LEVELS.index(earlier):
+            raise SandboxError(
+                f"this run began in a sandbox of level {earlier}, and here it would be {level}",
+                hint="Resume it where it began, or start a new run.",
+            )
+        if begun_in is None:
+            store.event(run_id, "sandbox", name=name, level=level)
 
     async def shared(self, name: str, open_it: Callable[[], Awaitable[S]]) -> S:
         """Return what all examples of the run share, e.g. a server: opened at first use, closed with the run."""
@@ -98,15 +117,19 @@ class Runtime:
 
     def warnings(self) -> list[str]:
         """Collect the warnings of the shared things at the end of a run."""
-        return [line for thing in self._shared.values() for line in thing.warnings()]
+        there = self.elsewhere.warnings() if self.elsewhere is not None else []
+        return [*(line for thing in self._shared.values() for line in thing.warnings()), *there]
 
     def kept_state(self) -> list[str]:
         """Describe state that the shared things saw outlive rows, as parts of a sentence; if there is any, no gain is
         shown."""
-        return [line for thing in self._shared.values() for line in thing.kept_state()]
+        there = self.elsewhere.kept_state() if self.elsewhere is not None else []
+        return [*(line for thing in self._shared.values() for line in thing.kept_state()), *there]
 
     async def aclose(self) -> None:
         """Close the language models, the sandbox, and what is shared."""
+        if self.elsewhere is not None:
+            await self.elsewhere.aclose()
         for thing in self._shared.values():
             await thing.aclose()
         self._shared.clear()
@@ -121,14 +144,17 @@ class Runtime:
             return self.roles[role]
         return self.lm if workflow is None else task_lm(self.lm, workflow)
 
-    async def complete(self, spec: LMSpec, request: Request, role: str) -> tuple[Response, Settled]:
-        """The response, and how it was paid. Raises LMError if the call failed for good, and SpecError for an image to
-        a model that takes none."""
+    async def complete(
+        self, spec: LMSpec, request: Request, role: str, sender: Callable[[LM], LM] | None = None
+    ) -> tuple[Response, Settled]:
+        """The response, and how it was paid. sender: gives a stand-in for the language model, which sends from another
+        process. Raises LMError if the call failed for good, and SpecError for an image to a model that takes none."""
         lm, request = self.pool.get(spec), self.fit(spec, request)
         if not self.reads_images(spec) and any(map(count_images, request.messages)):
             raise SpecError(f"{spec.model} reads no images", hint="Name a model behind openai/ or LiteLLM that does.")
-        settled = await self.ledger.call(lm, request, role, spec)
+        settled = await self.ledger.call(lm if sender is None else sender(lm), request, role, spec)
         if settled.error is not None:
+            settled.error.key = settled.key
             raise settled.error
         assert settled.response is not None
         most = lm.price(settled.response.prompt_tokens, request.max_tokens)
@@ -170,9 +196,12 @@ class Runtime:
         lm = self.pool.get(spec)
         if (lm.identity, role) not in self._embedders:
             self._embedders[lm.identity, role] = Embedder(
-                lm, lambda lm, request: self.ledger.call(lm, request, role, spec)
+                lm, lambda lm, request: self._pay_vectors(lm, request, role, spec)
             )
         return self._embedders[lm.identity, role]
+
+    async def _pay_vectors(self, lm: LM, request: Request, role: str, spec: LMSpec) -> Settled:
+        return await self.ledger.call(lm, request, role, spec)
 
 
 def _with_ids(response: Response, turn: int) -> Response:

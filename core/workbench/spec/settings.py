@@ -132,6 +132,12 @@ def _at(value: Any, address: str) -> Any:
 def _put(value: Any, setting: Setting) -> tuple[str | int, ...]:
     """Set the value at the setting's address. Returns the path that the address stands for."""
     parts, path = setting.address.split("."), list[str | int]()
+    if parts[0] == "executor" and (len(parts) > 1 or isinstance(setting.value, str)):
+        name = parts[1] if len(parts) > 1 else setting.value
+        written = value.get("executor")
+        value["executor"] = {name: written.get(name) or {} if is_dict(written) else {}}  # it replaces another one
+        if len(parts) < 3 and isinstance(setting.value, str | None):
+            return ("executor",)
     nodes = value.get("nodes")
     if parts[0] == "nodes" and len(parts) > 2 and is_dict(nodes) and parts[1] not in nodes:
         if parts[2] not in plugins().names("node_kinds"):  # which would make a new node

@@ -65,6 +65,7 @@ SECTIONS: Mapping[str, Declaration] = {
     "metric": one_or_each(part("metric")),
     "optimize": each(part("optimizer")),
     "proof": inside(labels=PATH),
+    "executor": part("executor"),
     # of the settings of `workbench data synthesize`
     "tools": TOOL_ADDRESSES,
     "env": VARIABLES,
@@ -72,7 +73,7 @@ SECTIONS: Mapping[str, Declaration] = {
     "failures": inside(database=PATH),
 }
 #: Those that are not read where a workflow is called.
-UNUSED = ("data", "metric", "optimize", "proof", "search")
+UNUSED = ("data", "metric", "optimize", "proof", "search", "executor")
 #: Keys of `data` that name files.
 _DATA = ("file", "train", "val", "test")
 _SERVER = re.compile(r"https?://\S+", re.IGNORECASE)
@@ -227,11 +228,10 @@ class _File:
             yield from powers_of("metrics", name, Written(options, at, self.base))
 
     def _optimizer(self, setting: Written) -> Found:
-        named = {setting.value: {}} if isinstance(setting.value, str) else setting.value
-        for name in named if is_dict(named) else ():
-            if name in plugins().names("optimizers"):
-                settings = named[name] if is_dict(named[name]) else {}
-                yield from powers_of("optimizers", name, Written(settings, (*setting.at, name), self.base))
+        return _named("optimizers", replace(setting, base=self.base))
+
+    def _executor(self, setting: Written) -> Found:
+        return _named("executors", replace(setting, base=self.base))
 
     def _rows(self, setting: Written) -> Found:
         data = {"file": setting.value} if isinstance(setting.value, str) else setting.value
@@ -273,6 +273,15 @@ class _File:
             if names and places:
                 text = f"{', '.join(sorted(names))} to {', '.join(places)}"
                 self.walk.found.powers.append(Power("sends a variable of the environment", text, text, at))
+
+
+def _named(kind: str, setting: Written) -> Found:
+    """The capabilities of what is written as `name`, or as {name: settings}."""
+    named = {setting.value: {}} if isinstance(setting.value, str) else setting.value
+    for name in named if is_dict(named) else ():
+        if name in plugins().names(kind):
+            settings = named[name] if is_dict(named[name]) else {}
+            yield from powers_of(kind, name, Written(settings, (*setting.at, name), setting.base))
 
 
 def _normal_forms(raw: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -1,0 +1,71 @@
+"""The workers of a run, where its file names an executor."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from workbench.base.distribution import NAME
+from workbench.base.files import file_digest
+from workbench.base.type_guards import is_dict
+from workbench.errors import WorkbenchError
+from workbench.lm import split_model
+from workbench.plugins import plugins
+from workbench.run.preflight import lms_of
+from workbench.runtime import Crew, Job, Runtime, make_executor, read_secrets
+from workbench.spec import Written
+from workbench.task import Task, find_powers
+
+#: Variables of ours that decide what a worker loads.
+_OF_PLUGINS = ("WORKBENCH_NO_PLUGINS", "WORKBENCH_LOAD_PLUGINS")
+
+
+def make_crew(task: Task, runtime: Runtime, tell: Callable[..., None]) -> Crew | None:
+    """The workers that `executor:` asks for; None where rows run in this process. Nothing is started yet.
+
+    tell: is given what the user should know, as (event, **values). Raises SpecError.
+    """
+    executor = make_executor(task.spec.executor)
+    if executor is None:
+        return None
+    job = Job(
+        task.workflow.base.resolve(),
+        runtime.lm,
+        runtime.roles,
+        runtime.policy,
+        runtime.timeout,
+        runtime.sandbox_choice,
+        dict(_files_of(task)),
+        _plugins_of(task),
+        read_secrets(executor, [*_key_variables(task, runtime), *_OF_PLUGINS]),
+    )
+    return Crew(executor, runtime, job, tell)
+
+
+def _files_of(task: Task) -> Iterator[tuple[str, str]]:
+    """The files that rows read or run, relative to the workflow file, with their digests."""
+    base = task.workflow.base.resolve()
+    found = find_powers(task.source.value, base, called=True)
+    for path in sorted({file for power in found.powers for file in power.files if file.is_file()} | found.texts.keys()):
+        yield os.path.relpath(path, base), file_digest(path)
+
+
+def _plugins_of(task: Task) -> Mapping[str, str]:
+    """The versions of the plugins, other than the bundled ones, whose node kinds and models the workflow uses."""
+    known = plugins()
+    parts = (one.value for one in Written(task.workflow.tree, (), Path()).walk() if is_dict(one.value))
+    used = {("node_kinds", str(part.get("kind"))) for part in parts}
+    used |= {("lms", split_model(spec.model)[0]) for spec in lms_of(task)}
+    owners = {known.owner(kind, name) for kind, name in used if name in known.names(kind)}
+    return {one.name: one.version for one in known.infos if one.name in owners and one.distribution != NAME}
+
+
+def _key_variables(task: Task, runtime: Runtime) -> Iterator[str]:
+    """The names of the environment variables with the keys of the models."""
+    for spec in lms_of(task):
+        with suppress(WorkbenchError):
+            name = spec.api_key_env or getattr(runtime.pool.get(spec), "key_variable", None)
+            if name:
+                yield name

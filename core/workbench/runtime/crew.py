@@ -1,0 +1,136 @@
+"""The driver's half of an executor: rows are handed out to workers, and workers that end are replaced."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+
+from workbench.errors import FailureKind, ServerDead, SpecError
+from workbench.runtime.draw import Draw
+from workbench.runtime.executor import Executor, Job, WorkerLost
+from workbench.runtime.member import Member
+from workbench.runtime.runtime import Runtime
+from workbench.task import Example
+from workbench.workflow import ExampleRun, Trace, Workflow
+
+#: So many workers may end under a row, one after the other, before it is given up: it may be what ends them.
+MOST_DEATHS = 3
+#: So many workers may end in one place without having run a row, one after the other, before it stays empty.
+MOST_STARTS = 3
+
+
+class Crew:
+    """The workers of a run.
+
+    executor: starts them. tell: is given what the user should know, as (event, **values).
+    """
+
+    def __init__(
+        self, executor: Executor, runtime: Runtime, job: Job, tell: Callable[..., None] = lambda event, **values: None
+    ):
+        self.executor, self._runtime, self._job, self._tell = executor, runtime, job, tell
+        self._members: dict[int, Member] = {}  # those that take rows, by place
+        self._places: list[asyncio.Task[None]] = []
+        self._coming = 0  # workers that are being started
+        self._changed = asyncio.Condition()
+        self._opening = asyncio.Lock()
+        self._rows = itertools.count(1)
+        self._reasons: list[str] = []  # why there is a worker less
+        self._refused = False
+        self._warnings: dict[str, None] = {}
+        self._kept_state: dict[str, None] = {}
+
+    async def open(self) -> None:
+        """Start the workers, and wait for the first. Raises SpecError or PluginError if none can come."""
+        async with self._opening:
+            if not self._places:
+                await self.executor.open(self._job)
+                self._coming = self.executor.workers
+                self._places = [asyncio.create_task(self._fill(place)) for place in range(self.executor.workers)]
+        await self._choose()
+
+    async def run(self, workflow: Workflow, example: Example, draw: Draw) -> ExampleRun:
+        """Run a row on the worker that has the fewest. Raises what ends it: BudgetSpent, say."""
+        if not self._places:
+            await self.open()
+        lost: list[str] = []
+        while len(lost) < MOST_DEATHS:
+            member = await self._choose()
+            try:
+                ended = await member.run(next(self._rows), workflow, example, draw)
+            except WorkerLost as error:
+                lost.append(str(error))
+                continue
+            self._warnings |= dict.fromkeys(ended.warnings)
+            self._kept_state |= dict.fromkeys(ended.kept_state)
+            assert ended.outcome is not None
+            return ended.outcome
+        message = f"{MOST_DEATHS} workers ended while they ran this row, the last: {lost[-1]}"
+        return ExampleRun({}, Trace(example.id), FailureKind.WORKER, message)
+
+    async def _choose(self) -> Member:
+        """The member with the fewest rows. Waits while one is being started."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._members or not self._coming)
+        if self._members:
+            return min(self._members.values(), key=lambda member: len(member.rows))
+        said = "; ".join(dict.fromkeys(self._reasons[-MOST_STARTS:]))
+        if self._refused:
+            raise SpecError(f"no worker can run the rows: {said}", path=("executor",))
+        raise ServerDead(f"there is no worker left: {said}")
+
+    async def _fill(self, place: int) -> None:
+        """Start a worker, and another whenever it is lost."""
+        idle = 0  # workers in a row that ran nothing
+        while idle < MOST_STARTS:
+            member: Member | None = None
+            try:
+                member = Member(await self.executor.start(place), self._runtime)
+                await member.greet()
+                await self._change(place, member)
+                self._tell("worker_started", worker=member.name, workers=len(self._members))
+                await member.serve()
+            except SpecError as refused:
+                self._refused = True
+                await self._lose(place, member, refused.message)
+                break
+            except WorkerLost as lost:
+                idle = 0 if member is not None and member.ran else idle + 1
+                await self._lose(place, member, str(lost), again=idle < MOST_STARTS)
+            finally:
+                if member is not None:
+                    await member.aclose()
+
+    async def _change(self, place: int, member: Member) -> None:
+        async with self._changed:
+            self._members[place] = member
+            self._coming -= 1
+            self._changed.notify_all()
+
+    async def _lose(self, place: int, member: Member | None, reason: str, again: bool = False) -> None:
+        self._reasons.append(reason)
+        async with self._changed:
+            was_there = self._members.pop(place, None) is not None
+            self._coming += again - (not was_there)
+            self._changed.notify_all()
+        in_flight = member.in_flight if member is not None else 0
+        rows = len(member.rows) if member is not None else 0
+        self._tell("worker_lost", reason=reason, rows=rows, calls=in_flight, workers=len(self._members))
+
+    def warnings(self) -> list[str]:
+        """As `Runtime.warnings`, of all workers."""
+        return [*self._warnings]
+
+    def kept_state(self) -> list[str]:
+        """As `Runtime.kept_state`, of all workers."""
+        return [*self._kept_state]
+
+    async def aclose(self) -> None:
+        """End all workers."""
+        places, self._coming = self._places, 0
+        for place in places:
+            place.cancel()
+        await asyncio.gather(*places, return_exceptions=True)
+        if places:
+            await self.executor.aclose()

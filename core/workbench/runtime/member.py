@@ -1,0 +1,312 @@
+"""One worker as its driver sees it: the rows that are leased to it, and its questions, each of which is paid here.
+
+A worker that is lost takes its calls in flight with it: they are recorded with an unknown outcome, as at a kill. Its
+rows run again elsewhere, and the journal answers what was answered before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import json
+from collections.abc import Coroutine
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from time import time
+from typing import Any
+
+from workbench.errors import SpecError
+from workbench.lm import LM, LMPool, Pieces, Request, Response
+from workbench.runtime.draw import Draw
+from workbench.runtime.embedding import Embeddings
+from workbench.runtime.executor import Channel, WorkerLost
+from workbench.runtime.messages import (
+    Call,
+    Came,
+    CancelRow,
+    Effect,
+    Gone,
+    ModelFacts,
+    Order,
+    Question,
+    Ran,
+    Ready,
+    Recall,
+    Refused,
+    Reply,
+    RowEnded,
+    RunRow,
+    portable,
+)
+from workbench.runtime.runtime import Runtime
+from workbench.spec import LMSpec
+from workbench.task import Example
+from workbench.workflow import Trace, Workflow, called_lms
+
+#: Seconds without a sign of life, which comes every few, after which a worker is taken for lost.
+LEASE = 60.0
+#: Seconds that the driver gives a call beyond its own timeout, for the way to the worker and back.
+_WAY = 30.0
+
+
+@dataclass
+class _Row:
+    """A row that is leased to a worker. context: of who waits for it."""
+
+    ended: asyncio.Future[RowEnded]
+    context: contextvars.Context
+    sent: float
+
+
+class Member:
+    """One worker.
+
+    Attributes:
+        name: its machine and process.
+        rows: those that it has, by number.
+        ran: whether a row has ended on it.
+        in_flight: requests that it has sent and not told the outcome of.
+    """
+
+    def __init__(self, channel: Channel, runtime: Runtime):
+        self.name, self.rows, self.ran, self.in_flight = "", dict[int, _Row](), False, 0
+        self._channel, self._runtime = channel, runtime
+        self._known: set[str] = set()  # hashes of workflows that it has
+        self._asking: dict[int, asyncio.Task[None]] = {}
+        self._ordered: dict[int, asyncio.Future[Came | Ran]] = {}
+        self._outbox: list[Any] = []
+        self._posted = asyncio.Event()
+        self._gone: WorkerLost | None = None
+
+    @property
+    def lost(self) -> bool:
+        return self._gone is not None
+
+    async def greet(self) -> None:
+        """Wait for its first word. Raises WorkerLost, and SpecError if its machine lacks something."""
+        for word in await self._hear():
+            if isinstance(word, Refused):
+                raise SpecError(word.reason)
+            if isinstance(word, Ready):
+                self.name = word.worker
+
+    async def run(self, number: int, workflow: Workflow, example: Example, draw: Draw) -> RowEnded:
+        """Run a row there. Raises WorkerLost, and what ended the row besides a failure of its own."""
+        if self._gone is not None:
+            raise self._gone
+        ended = asyncio.get_running_loop().create_future()
+        row = self.rows[number] = _Row(ended, contextvars.copy_context(), time())
+        try:
+            self._post(self._order_of(number, workflow, example, draw))
+            told = await ended
+        except asyncio.CancelledError:
+            self._post(CancelRow(number))
+            raise
+        finally:
+            del self.rows[number]
+        if told.error is not None:
+            raise told.error
+        assert told.outcome is not None
+        _shift(told.outcome.trace, row.sent - told.began)
+        return told
+
+    def _order_of(self, number: int, workflow: Workflow, example: Example, draw: Draw) -> RunRow:
+        name = workflow.hash
+        if name in self._known:
+            return RunRow(number, name, example, draw)
+        self._known.add(name)
+        pool = self._runtime.pool
+        specs = [*called_lms(workflow, self._runtime.lm), *self._runtime.roles.values()]
+        mine = {pool.key(spec): _facts(pool.get(spec)) for spec in specs if is_of_driver(pool, spec)}
+        return RunRow(number, name, example, draw, workflow.tree, mine)
+
+    # The line
+
+    async def serve(self) -> None:
+        """Answer its questions until it is lost. Raises WorkerLost."""
+        sender = asyncio.create_task(self._send())
+        try:
+            while True:
+                for message in await self._hear():
+                    self._take(message)
+        except WorkerLost as lost:
+            self._lose(lost)
+            raise
+        finally:
+            sender.cancel()
+
+    async def _hear(self) -> Any:
+        try:
+            async with asyncio.timeout(LEASE):
+                return await self._channel.receive()
+        except TimeoutError:
+            raise WorkerLost(f"{self.name or 'a worker'}: nothing was heard of it for {LEASE:g} s") from None
+
+    async def _send(self) -> None:
+        with suppress(WorkerLost):  # which the receiver tells
+            while True:
+                await self._posted.wait()
+                self._posted.clear()
+                batch, self._outbox = self._outbox, []
+                await self._channel.send(batch)
+
+    def _post(self, message: Any) -> None:
+        self._outbox.append(message)
+        self._posted.set()
+
+    def _lose(self, lost: WorkerLost) -> None:
+        if self._gone is not None:
+            return
+        self._gone = lost
+        for task in self._asking.values():
+            task.cancel()
+        for row in self.rows.values():
+            if not row.ended.done():
+                row.ended.set_exception(lost)
+
+    async def aclose(self) -> None:
+        """End the worker. Rows that it still has are lost."""
+        self._lose(WorkerLost(f"{self.name} was closed"))
+        await asyncio.gather(*self._asking.values(), return_exceptions=True)
+        await self._channel.aclose()
+
+    # Its questions
+
+    def _take(self, message: Any) -> None:
+        if isinstance(message, RowEnded):
+            self.ran = True
+            row = self.rows.get(message.row)
+            if row is not None and not row.ended.done():
+                row.ended.set_result(message)
+        elif isinstance(message, Came | Ran):
+            waiting = self._ordered.get(message.number)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(message)
+        elif isinstance(message, Gone):
+            if (task := self._asking.get(message.number)) is not None:
+                task.cancel()
+        elif isinstance(message, Question):
+            row = self.rows.get(message.row)  # a server that rows share may ask for none of them
+            context = row.context if row is not None else contextvars.copy_context()
+            loop = asyncio.get_running_loop()
+            self._asking[message.number] = loop.create_task(self._answer(message), context=context)
+
+    async def _answer(self, question: Question) -> None:
+        try:
+            self._post(Reply(question.number, await self._work_of(question)))
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            self._post(Reply(question.number, error=portable(error)))
+        finally:
+            self._asking.pop(question.number, None)
+
+    def _work_of(self, question: Question) -> Coroutine[Any, Any, Any]:
+        if isinstance(question, Call):
+            return self._pay(question)
+        if isinstance(question, Effect):
+            return self._effect(question)
+        if isinstance(question, Recall):
+            return self._runtime.ledger.recall(question.key, question.role)
+        return self._note_sandbox(question.name, question.level)
+
+    async def _note_sandbox(self, name: str, level: str) -> None:
+        self._runtime.note_sandbox(name, level)
+
+    async def _pay(self, call: Call) -> tuple[Response | None, Any]:
+        runtime, request = self._runtime, call.request
+        mine = is_of_driver(runtime.pool, call.spec)
+        if call.streamed:
+            request = replace(request, pieces=Pieces())
+        sent = SentThere(self, call.number)
+        if call.vectors:
+            lm: LM = Embeddings(runtime.pool.get(call.spec))
+            settled = await runtime.ledger.call(lm if mine else sent.for_model(lm), request, call.role, call.spec)
+            if settled.error is not None:
+                raise settled.error
+            response = settled.response
+        else:
+            sender = None if mine else sent.for_model
+            response, settled = await runtime.complete(call.spec, request, call.role, sender)
+        return None if response is sent.response else response, replace(settled, response=None)
+
+    async def _effect(self, effect: Effect) -> Any:
+        async def run() -> Any:
+            ran = await self.order(effect.number, Order.RUN)
+            assert isinstance(ran, Ran)
+            if ran.error is not None:
+                raise ran.error
+            return json.loads(ran.result or "null")
+
+        runtime = self._runtime
+        return await (runtime.shared_effect if effect.shared else runtime.ledger.effect)(
+            effect.kind, effect.content, run
+        )
+
+    async def order(self, number: int, order: Order) -> Came | Ran:
+        """Give an order in reply to a question, and wait for the outcome."""
+        came = self._ordered[number] = asyncio.get_running_loop().create_future()
+        try:
+            self._post(Reply(number, order))
+            return await came
+        finally:
+            del self._ordered[number]
+
+
+class SentThere(LM):
+    """A language model as the ledger sees it, whose requests a worker sends."""
+
+    patience = _WAY
+
+    def __init__(self, member: Member, number: int):
+        self.response: Response | None = None
+        self.seconds = 0.0  # that the last request took there
+        self._member, self._number = member, number
+
+    def for_model(self, lm: LM) -> SentThere:
+        """Take the place of a model."""
+        self._lm, self.identity, self.concurrency, self.place = lm, lm.identity, lm.concurrency, self._member.name
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._lm, name)
+
+    async def complete(self, request: Request) -> Response:
+        member = self._member
+        member.in_flight += 1
+        try:
+            came = await member.order(self._number, Order.SEND)
+        finally:
+            member.in_flight -= not member.lost
+        assert isinstance(came, Came)
+        self.response, self.seconds = came.response, came.seconds
+        if came.begun and request.pieces is not None:
+            request.pieces.begun = True
+        if came.error is not None:
+            raise came.error
+        assert came.response is not None
+        return came.response
+
+    def price(self, prompt_tokens: int, completion_tokens: int) -> float | None:
+        return self._lm.price(prompt_tokens, completion_tokens)
+
+    async def aclose(self) -> None:
+        """Nothing to close: the language model belongs to the pool."""
+
+
+def is_of_driver(pool: LMPool, spec: LMSpec) -> bool:
+    """Return True for a language model that no other process can make: one whose weights are being trained here, or
+    that was handed in as an object."""
+    return type(pool) is not LMPool or bool(getattr(pool.get(spec), "bound", False))
+
+
+def _facts(lm: LM) -> ModelFacts:
+    apis = tuple(getattr(lm, "apis", ()))
+    return ModelFacts(lm.identity, lm.concurrency, bool(getattr(lm, "reads_images", False)), apis)
+
+
+def _shift(trace: Trace, seconds: float) -> None:
+    """Move the times of a trace from the worker's clock to the driver's."""
+    for span in trace.spans:
+        for timed in (span, *span.calls, *span.effects):
+            timed.began += seconds

@@ -1,0 +1,194 @@
+"""Lines to workers over sockets, for executors that start processes and carry no messages themselves.
+
+The driver listens, and each worker joins it: `python -m workbench.runtime.sockets HOST PORT NUMBER`, with the key in the
+environment. Who connects without the key is refused (HMAC, `multiprocessing.connection`); what is sent is not
+encrypted, so the network must be trusted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Client, Connection, Listener, answer_challenge, deliver_challenge
+from queue import SimpleQueue
+from typing import Any
+
+from workbench.base.concurrency import run_in_loop
+from workbench.runtime.executor import Job, WorkerLost
+from workbench.runtime.worker import work
+
+#: The environment variable with the key, in hexadecimal digits.
+KEY_VARIABLE = "WORKBENCH_WORKER_KEY"
+
+
+class Sockets:
+    """Where workers join the driver.
+
+    host: under which they reach this machine. job: what each is given first.
+    """
+
+    def __init__(self, host: str, job: Job):
+        self.key = secrets.token_bytes(32)
+        self._job, self._listener, self._closed = job, Listener((host, 0), backlog=128), False
+        self._loop, self._waiting = asyncio.get_running_loop(), dict[int, asyncio.Future[Connection]]()
+        threading.Thread(target=self._accept, name="workers", daemon=True).start()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """The host and port that workers connect to."""
+        host, port = self._listener.address[:2]
+        return str(host), int(port)
+
+    def command(self, number: int) -> list[str]:
+        """The command that joins as a worker, wherever this Python is. It needs the key in its environment."""
+        host, port = self.address
+        return [sys.executable, "-m", __name__, host, str(port), str(number)]
+
+    async def join(self, number: int, seconds: float, end: Callable[[], None] = lambda: None) -> SocketChannel:
+        """Wait for a worker. end: ends its process. Raises WorkerLost."""
+        joined = self._waiting[number] = self._loop.create_future()
+        try:
+            async with asyncio.timeout(seconds):
+                return SocketChannel(await joined, self._job, end)
+        except TimeoutError:
+            end()
+            raise WorkerLost(f"worker {number} has not joined within {seconds:g} s") from None
+        finally:
+            self._waiting.pop(number, None)
+
+    def _accept(self) -> None:
+        while not self._closed:
+            with suppress(OSError):
+                connection = self._listener.accept()
+                threading.Thread(target=self._check, args=(connection,), name="worker joins", daemon=True).start()
+
+    def _check(self, connection: Connection) -> None:
+        """Admit who has the key."""
+        try:
+            deliver_challenge(connection, self.key)
+            answer_challenge(connection, self.key)
+            number = connection.recv()
+            self._loop.call_soon_threadsafe(self._admit, number, connection)
+        except (AuthenticationError, EOFError, OSError, RuntimeError):
+            connection.close()
+
+    def _admit(self, number: int, connection: Connection) -> None:
+        joined = self._waiting.get(number)
+        if joined is None or joined.done():
+            connection.close()  # given up, or there twice
+        else:
+            joined.set_result(connection)
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._closed = True
+        with suppress(OSError):  # wakes the thread that accepts
+            socket.create_connection(self.address, timeout=1).close()
+        self._listener.close()
+
+
+class _Ends:
+    """One end of a line: threads that read and write, since both may block."""
+
+    def __init__(self, connection: Connection):
+        self._connection, self._loop = connection, asyncio.get_running_loop()
+        self._came: asyncio.Queue[Any] = asyncio.Queue()
+        self._going: SimpleQueue[Any] = SimpleQueue()
+        for work_of in (self._read, self._write):
+            threading.Thread(target=work_of, name="line", daemon=True).start()
+
+    def _read(self) -> None:
+        try:
+            while True:
+                self._tell(self._connection.recv())
+        except Exception as error:
+            self._tell(error)
+
+    def _tell(self, what: Any) -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._came.put_nowait, what)
+
+    def _write(self) -> None:
+        with suppress(OSError):
+            while (batch := self._going.get()) is not None:
+                self._connection.send(batch)
+
+    def put(self, batch: Sequence[Any]) -> None:
+        self._going.put(batch)
+
+    async def get(self) -> Sequence[Any]:
+        """Wait for a batch. Raises ConnectionError once the other end is gone."""
+        came = await self._came.get()
+        if isinstance(came, Exception):
+            self._came.put_nowait(came)
+            raise ConnectionError(str(came) or type(came).__name__)
+        return came
+
+    def close(self) -> None:
+        self._going.put(None)
+        with suppress(OSError):
+            self._connection.close()
+
+
+class SocketChannel:
+    """The driver's end of a line over a socket."""
+
+    def __init__(self, connection: Connection, job: Job, end: Callable[[], None]):
+        self._ends, self._end = _Ends(connection), end
+        self._ends.put([job])
+
+    async def send(self, batch: Sequence[Any]) -> None:
+        self._ends.put(batch)
+
+    async def receive(self) -> Sequence[Any]:
+        try:
+            return await self._ends.get()
+        except ConnectionError as error:
+            raise WorkerLost(f"a worker closed its connection ({error})") from None
+
+    async def aclose(self) -> None:
+        self._ends.close()
+        self._end()
+
+
+class SocketLine:
+    """The worker's end."""
+
+    def __init__(self, connection: Connection):
+        self._ends, self._queued = _Ends(connection), list[Any]()
+
+    def send(self, message: Any) -> None:
+        self._queued.append(message)
+        if len(self._queued) == 1:
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        batch, self._queued = self._queued, []
+        self._ends.put(batch)
+
+    async def receive(self) -> Sequence[Any]:
+        return await self._ends.get()
+
+
+def join(host: str, port: int, number: int, key: bytes) -> None:
+    """Join a driver as a worker, and run its rows until it is gone."""
+
+    async def course() -> None:
+        connection = Client((host, port), authkey=key)
+        connection.send(number)
+        line = SocketLine(connection)
+        (job,) = await line.receive()
+        await work(job, line)
+
+    run_in_loop(course())
+
+
+if __name__ == "__main__":
+    join(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), bytes.fromhex(os.environ.pop(KEY_VARIABLE)))

@@ -1,0 +1,137 @@
+"""The executor `ray`: each worker is an actor. Where it runs, on which machine and whether one is started for it, is
+decided by Ray."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import shutil
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import Field, PrivateAttr
+
+from workbench.base.distribution import pip_install
+from workbench.errors import PluginError, SpecError
+from workbench.runtime import Channel, Executor, Job, WorkerLost
+from workbench.spec import ADDRESS, Powers
+from workbench_ray.actor import WorkerActor
+from workbench_ray.channel import ActorChannel, describe
+
+#: Seconds that a worker may wait for its place: a cluster that grows starts a machine.
+PATIENCE = 900.0
+
+
+class Ray(Executor):
+    """Workers on a Ray cluster, or in a Ray that is started on this machine."""
+
+    powers: ClassVar[Powers] = {"address": ADDRESS}
+
+    address: str | None = Field(
+        None, description="of the cluster: auto, HOST:PORT, ray://HOST:10001; without it, RAY_ADDRESS or a Ray here"
+    )
+    num_cpus: float = Field(1.0, ge=0, description="CPUs of a worker; 0 where it only waits for servers")
+    num_gpus: float = Field(0.0, ge=0, description="GPUs of a worker, for `hf:` models")
+    memory: float | None = Field(None, gt=0, description="GiB of a worker, so that Ray places it where they are free")
+    resources: dict[str, float] = Field(
+        default={}, description="custom resources of a worker, as the cluster names them"
+    )
+    runtime_env: dict[str, Any] = Field(
+        default={},
+        description="Ray's runtime environment of the workers, e.g. {pip: [...]}; without a working_dir, the files that "
+        "the workflow names are shipped to another machine",
+    )
+
+    _job: Job = PrivateAttr()
+    _shipped: str | None = PrivateAttr(None)
+    _folder: Path | None = PrivateAttr(None)
+    _ours: bool = PrivateAttr(False)
+
+    async def open(self, job: Job) -> None:
+        try:
+            import ray
+        except ImportError:
+            raise PluginError(f"executor: ray needs the package ray: {pip_install('ray')}") from None
+        self._job = job
+        if not ray.is_initialized():
+            await asyncio.to_thread(self._connect)
+            self._ours = True
+
+    def _connect(self) -> None:
+        import ray
+
+        address = self.address or os.environ.get("RAY_ADDRESS")
+        settings: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": True}
+        if address is None:
+            cpus = max(os.cpu_count() or 1, math.ceil(self.workers * self.num_cpus))
+            settings |= {"num_cpus": cpus, "include_dashboard": False, "address": "local"}
+        else:
+            settings["address"] = address
+        try:
+            ray.init(**settings)
+        except Exception as error:
+            raise SpecError(
+                f"there is no Ray cluster at {address or 'this machine'}: {describe(error)}",
+                hint="Start one with `ray start --head`, or leave out the address.",
+                path=("executor", "ray", "address"),
+            ) from None
+        if address is not None and "working_dir" not in self.runtime_env:
+            self._pack()
+
+    def _pack(self) -> None:
+        """Copy the files that rows need into a folder. Ray ships it, once for equal content."""
+        base = self._job.base
+        files = [(base / name).resolve() for name in self._job.files]
+        root = Path(os.path.commonpath([base, *(path.parent for path in files)]))
+        self._folder = Path(tempfile.mkdtemp(prefix="workbench-ship-"))
+        for path in files:
+            place = self._folder / path.relative_to(root)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, place)
+        (self._folder / base.relative_to(root)).mkdir(parents=True, exist_ok=True)
+        (self._folder / "_workbench").touch()  # Ray refuses an empty folder
+        self._shipped = str(base.relative_to(root))
+
+    async def start(self, number: int) -> Channel:
+        import ray
+
+        environment = dict(self.runtime_env)
+        if self._folder is not None:
+            environment["working_dir"] = str(self._folder)
+        options: dict[str, Any] = {
+            "num_cpus": self.num_cpus,
+            "num_gpus": self.num_gpus,
+            "resources": self.resources or None,
+            "memory": None if self.memory is None else int(self.memory * 2**30),
+            "runtime_env": environment or None,
+            "max_restarts": 0,  # a new actor takes its place
+            "max_concurrency": 1000,
+        }
+        actor = ray.remote(WorkerActor).options(**{k: v for k, v in options.items() if v is not None}).remote()
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await actor.begin.remote(self._job, self._shipped)
+        except TimeoutError:
+            with suppress(Exception):
+                ray.kill(actor)
+            raise WorkerLost(f"worker {number}: the cluster had no place for it within {PATIENCE:g} s") from None
+        except Exception as error:
+            if "No module named 'workbench" in str(error):
+                raise SpecError(
+                    f"worker {number}: workbench {self._job.version} with its plugin ray is not installed on its machine",
+                    hint="Install the same version on every machine of the cluster, or name it in runtime_env.",
+                ) from None
+            raise WorkerLost(f"worker {number}: {describe(error)}") from None
+        return ActorChannel(actor, f"worker {number}")
+
+    async def aclose(self) -> None:
+        import ray
+
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        if self._ours:
+            with suppress(Exception):
+                await asyncio.to_thread(ray.shutdown)

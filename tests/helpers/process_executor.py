@@ -1,0 +1,45 @@
+"""An executor of the tests: each worker is a process of this machine, joined over a socket."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from contextlib import suppress
+from typing import ClassVar
+
+from pydantic import PrivateAttr
+
+from workbench.runtime import Channel, Executor, Job
+from workbench.runtime.sockets import KEY_VARIABLE, Sockets
+from workbench.spec import Powers
+
+
+class Processes(Executor):
+    """Workers as processes of this machine."""
+
+    powers: ClassVar[Powers] = {}
+    _sockets: Sockets = PrivateAttr()
+    _processes: dict[int, subprocess.Popen[bytes]] = PrivateAttr()
+
+    async def open(self, job: Job) -> None:
+        self._sockets, self._processes = Sockets("127.0.0.1", job), {}
+
+    async def start(self, number: int) -> Channel:
+        environment = {**os.environ, KEY_VARIABLE: self._sockets.key.hex()}
+        process = subprocess.Popen(self._sockets.command(number), env=environment, stdin=subprocess.DEVNULL)
+        self._processes[number] = process
+
+        def end() -> None:
+            process.kill()
+            process.wait()
+
+        return await self._sockets.join(number, 60, end)
+
+    def kill(self, number: int) -> None:
+        """End a worker from outside."""
+        with suppress(ProcessLookupError):
+            os.kill(self._processes[number].pid, signal.SIGKILL)
+
+    async def aclose(self) -> None:
+        self._sockets.close()
