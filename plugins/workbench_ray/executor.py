@@ -41,8 +41,8 @@ class Ray(Executor):
     )
     runtime_env: dict[str, Any] = Field(
         default={},
-        description="Ray's runtime environment of the workers, e.g. {pip: [...]}; without a working_dir, the files that "
-        "the workflow names are shipped to another machine",
+        description="Ray's runtime environment of the workers, e.g. {pip: [...]}; without a working_dir, the files "
+        "that the workflow names are shipped to other machines",
     )
 
     _job: Job = PrivateAttr()
@@ -110,7 +110,7 @@ class Ray(Executor):
             "max_restarts": 0,  # a new actor takes its place
             "max_concurrency": 1000,
         }
-        actor = ray.remote(WorkerActor).options(**{k: v for k, v in options.items() if v is not None}).remote()
+        actor: Any = ray.remote(WorkerActor).options(**{k: v for k, v in options.items() if v is not None}).remote()
         try:
             async with asyncio.timeout(PATIENCE):
                 await actor.begin.remote(self._job, self._shipped)
@@ -121,7 +121,7 @@ class Ray(Executor):
         except Exception as error:
             if "No module named 'workbench" in str(error):
                 raise SpecError(
-                    f"worker {number}: workbench {self._job.version} with its plugin ray is not installed on its machine",
+                    f"worker {number}: workbench {self._job.version} is not installed on its machine",
                     hint="Install the same version on every machine of the cluster, or name it in runtime_env.",
                 ) from None
             raise WorkerLost(f"worker {number}: {describe(error)}") from None

@@ -58,9 +58,7 @@ _BUDGET = (
     BUDGET_USD,
     click.option("--budget-minutes", type=click.FloatRange(min=0, min_open=True), help="Maximum time in minutes."),
 )
-EXECUTOR = click.option(
-    "--executor", metavar="NAME", help="Where rows run, e.g. ray. [default: as in the file, or local]"
-)
+EXECUTOR = click.option("--executor", metavar="NAME", help="Where rows run, e.g. ray. [default: as in the file]")
 ADDRESS = click.option("--address", help="Address of the cluster for --executor, e.g. auto.")
 
 
@@ -99,8 +97,8 @@ def with_sandbox(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def with_budget(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of budget and executor. The command receives them, --set, --seed and --cache as `settings`, a list
-    of (address, value)."""
+    """Add the options of budget and executor. The command receives them, --set, --seed and --cache as `settings`, a
+    list of (address, value)."""
 
     @wraps(command)
     def wrapped(

@@ -7,8 +7,9 @@ each marked with `@workbench.hookimpl`. Every `register_...` hook receives a cal
 
 where target is the object itself or, to keep start-up fast, its address as a string "package.module:name".
 
-Node kinds, optimizers, LM providers, metrics, readers, environments and executors say by their attribute `powers` what a workflow
-file may do with them (`workbench.spec`); what does not say is not run from a file that the user does not trust.
+Node kinds, optimizers, LM providers, metrics, readers, environments and executors say by their attribute `powers` what
+a workflow file may do with them (`workbench.spec`); what does not say is not run from a file that the user does not
+trust.
 """
 
 from __future__ import annotations

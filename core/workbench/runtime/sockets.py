@@ -1,7 +1,7 @@
 """Lines to workers over sockets, for executors that start processes and carry no messages themselves.
 
-The driver listens, and each worker joins it: `python -m workbench.runtime.sockets HOST PORT NUMBER`, with the key in the
-environment. Who connects without the key is refused (HMAC, `multiprocessing.connection`); what is sent is not
+The driver listens, and each worker joins it: `python -m workbench.runtime.sockets HOST PORT NUMBER`, with the key in
+the environment. Who connects without the key is refused (HMAC, `multiprocessing.connection`); what is sent is not
 encrypted, so the network must be trusted.
 """
 
