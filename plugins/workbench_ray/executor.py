@@ -7,6 +7,7 @@ import asyncio
 import math
 import os
 import shutil
+import socket
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +22,8 @@ from workbench.spec import ADDRESS, Powers
 from workbench_ray.actor import WorkerActor
 from workbench_ray.channel import ActorChannel, describe
 
+#: Seconds in which a cluster's head must take a connection.
+_CONNECT = 10.0
 #: Seconds that a worker may wait for its place: a cluster that grows starts a machine.
 PATIENCE = 900.0
 
@@ -69,8 +72,9 @@ class Ray(Executor):
             cpus = max(os.cpu_count() or 1, math.ceil(self.workers * self.num_cpus))
             settings |= {"num_cpus": cpus, "include_dashboard": False, "address": "local"}
         else:
-            settings["address"] = address
+            settings |= {"address": address, "runtime_env": self._packed() or None}
         try:
+            _check_listens(address)
             ray.init(**settings)
         except Exception as error:
             raise SpecError(
@@ -78,11 +82,11 @@ class Ray(Executor):
                 hint="Start one with `ray start --head`, or leave out the address.",
                 path=("executor", "ray", "address"),
             ) from None
-        if address is not None and "working_dir" not in self.runtime_env:
-            self._pack()
 
-    def _pack(self) -> None:
-        """Copy the files that rows need into a folder. Ray ships it, once for equal content."""
+    def _packed(self) -> dict[str, Any]:
+        """Copy the files that rows need into a folder. Ray ships it to each machine, once for equal content."""
+        if "working_dir" in self.runtime_env:
+            return {}
         base = self._job.base
         files = [(base / name).resolve() for name in self._job.files]
         root = Path(os.path.commonpath([base, *(path.parent for path in files)]))
@@ -94,19 +98,17 @@ class Ray(Executor):
         (self._folder / base.relative_to(root)).mkdir(parents=True, exist_ok=True)
         (self._folder / "_workbench").touch()  # Ray refuses an empty folder
         self._shipped = str(base.relative_to(root))
+        return {"working_dir": str(self._folder)}
 
     async def start(self, number: int) -> Channel:
         import ray
 
-        environment = dict(self.runtime_env)
-        if self._folder is not None:
-            environment["working_dir"] = str(self._folder)
         options: dict[str, Any] = {
             "num_cpus": self.num_cpus,
             "num_gpus": self.num_gpus,
             "resources": self.resources or None,
             "memory": None if self.memory is None else int(self.memory * 2**30),
-            "runtime_env": environment or None,
+            "runtime_env": self.runtime_env or None,
             "max_restarts": 0,  # a new actor takes its place
             "max_concurrency": 1000,
         }
@@ -114,6 +116,10 @@ class Ray(Executor):
         try:
             async with asyncio.timeout(PATIENCE):
                 await actor.begin.remote(self._job, self._shipped)
+        except asyncio.CancelledError:
+            with suppress(Exception):
+                ray.kill(actor)
+            raise
         except TimeoutError:
             with suppress(Exception):
                 ray.kill(actor)
@@ -135,3 +141,10 @@ class Ray(Executor):
         if self._ours:
             with suppress(Exception):
                 await asyncio.to_thread(ray.shutdown)
+
+
+def _check_listens(address: str | None) -> None:
+    """Raise OSError if nothing listens at HOST:PORT or ray://HOST:PORT. Ray would try for minutes."""
+    host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
+    if colon and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT).close()

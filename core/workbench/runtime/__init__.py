@@ -33,6 +33,7 @@ from workbench.runtime.sandbox import (
     SandboxResult,
     open_sandbox,
 )
+from workbench.runtime.sockets import Sockets, join_driver
 from workbench.runtime.worker import find_lacking, work
 
 __all__ = [
@@ -77,4 +78,6 @@ __all__ = [
     "read_secrets",
     "work",
     "find_lacking",
+    "Sockets",
+    "join_driver",
 ]

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 from collections.abc import Callable
 
-from workbench.errors import FailureKind, ServerDead, SpecError
+from workbench.errors import FailureKind, PluginError, ServerDead, SpecError
 from workbench.runtime.draw import Draw
 from workbench.runtime.executor import Executor, Job, WorkerLost
 from workbench.runtime.member import Member
@@ -38,6 +38,7 @@ class Crew:
         self._rows = itertools.count(1)
         self._reasons: list[str] = []  # why there is a worker less
         self._refused = False
+        self._broken: Exception | None = None
         self._warnings: dict[str, None] = {}
         self._kept_state: dict[str, None] = {}
 
@@ -76,6 +77,8 @@ class Crew:
         if self._members:
             return min(self._members.values(), key=lambda member: len(member.rows))
         said = "; ".join(dict.fromkeys(self._reasons[-MOST_STARTS:]))
+        if self._broken is not None:
+            raise PluginError(f"the executor {type(self.executor).__name__} is broken: {said}") from self._broken
         if self._refused:
             raise SpecError(f"no worker can run the rows: {said}", path=("executor",))
         raise ServerDead(f"there is no worker left: {said}")
@@ -98,6 +101,10 @@ class Crew:
             except WorkerLost as lost:
                 idle = 0 if member is not None and member.ran else idle + 1
                 await self._lose(place, member, str(lost), again=idle < MOST_STARTS)
+            except Exception as error:  # a bug of the executor
+                self._broken = error
+                await self._lose(place, member, f"{type(error).__name__}: {error}")
+                break
             finally:
                 if member is not None:
                     await member.aclose()

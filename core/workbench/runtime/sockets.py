@@ -1,14 +1,13 @@
 """Lines to workers over sockets, for executors that start processes and carry no messages themselves.
 
-The driver listens, and each worker joins it: `python -m workbench.runtime.sockets HOST PORT NUMBER`, with the key in
-the environment. Who connects without the key is refused (HMAC, `multiprocessing.connection`); what is sent is not
+The driver listens, and each worker joins it: `python -m workbench.runtime.join HOST PORT NUMBER`, with the key in the
+environment. Who connects without the key is refused (HMAC, `multiprocessing.connection`); what is sent is not
 encrypted, so the network must be trusted.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 import socket
 import sys
@@ -35,7 +34,7 @@ class Sockets:
     """
 
     def __init__(self, host: str, job: Job):
-        self.key = secrets.token_bytes(32)
+        self._key = secrets.token_bytes(32)
         self._job, self._listener, self._closed = job, Listener((host, 0), backlog=128), False
         self._loop, self._waiting = asyncio.get_running_loop(), dict[int, asyncio.Future[Connection]]()
         threading.Thread(target=self._accept, name="workers", daemon=True).start()
@@ -47,9 +46,14 @@ class Sockets:
         return str(host), int(port)
 
     def command(self, number: int) -> list[str]:
-        """The command that joins as a worker, wherever this Python is. It needs the key in its environment."""
+        """The command that joins as a worker, wherever this Python is. It needs `environment`."""
         host, port = self.address
-        return [sys.executable, "-m", __name__, host, str(port), str(number)]
+        return [sys.executable, "-m", "workbench.runtime.join", host, str(port), str(number)]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variable with the key."""
+        return {KEY_VARIABLE: self._key.hex()}
 
     async def join(self, number: int, seconds: float, end: Callable[[], None] = lambda: None) -> SocketChannel:
         """Wait for a worker. end: ends its process. Raises WorkerLost."""
@@ -60,6 +64,9 @@ class Sockets:
         except TimeoutError:
             end()
             raise WorkerLost(f"worker {number} has not joined within {seconds:g} s") from None
+        except asyncio.CancelledError:
+            end()
+            raise
         finally:
             self._waiting.pop(number, None)
 
@@ -72,8 +79,8 @@ class Sockets:
     def _check(self, connection: Connection) -> None:
         """Admit who has the key."""
         try:
-            deliver_challenge(connection, self.key)
-            answer_challenge(connection, self.key)
+            deliver_challenge(connection, self._key)
+            answer_challenge(connection, self._key)
             number = connection.recv()
             self._loop.call_soon_threadsafe(self._admit, number, connection)
         except (AuthenticationError, EOFError, OSError, RuntimeError):
@@ -177,7 +184,7 @@ class SocketLine:
         return await self._ends.get()
 
 
-def join(host: str, port: int, number: int, key: bytes) -> None:
+def join_driver(host: str, port: int, number: int, key: bytes) -> None:
     """Join a driver as a worker, and run its rows until it is gone."""
 
     async def course() -> None:
@@ -188,7 +195,3 @@ def join(host: str, port: int, number: int, key: bytes) -> None:
         await work(job, line)
 
     run_in_loop(course())
-
-
-if __name__ == "__main__":
-    join(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), bytes.fromhex(os.environ.pop(KEY_VARIABLE)))

@@ -3,8 +3,8 @@
     from workbench.testing import check_optimizer
     check_optimizer(MyOptimizer)
 
-and likewise `check_node`, `check_metric`, `check_reader`, `check_lm`, `check_exporter` and `check_sandbox`. Or, one
-test for each check:
+and likewise `check_node`, `check_metric`, `check_reader`, `check_lm`, `check_exporter`, `check_sandbox` and
+`check_executor`. Or, one test for each check:
 
     @pytest.mark.parametrize("check", optimizer_checks(), ids=lambda check: check.__name__)
     def test_contract(check):
@@ -13,6 +13,7 @@ test for each check:
 `workbench plugin new NAME --kind KIND` writes a project with such a test.
 """
 
+from workbench.testing.executors import check_executor, executor_checks
 from workbench.testing.exporters import ExporterCase, check_exporter, exporter_checks
 from workbench.testing.lms import LMCase, check_lm, lm_checks
 from workbench.testing.metrics import MetricCase, check_metric, metric_checks
@@ -50,6 +51,8 @@ __all__ = [
     "ExporterCase",
     "check_sandbox",
     "sandbox_checks",
+    "check_executor",
+    "executor_checks",
     "Killed",
     "SimulatedLM",
     "SimulatedPool",

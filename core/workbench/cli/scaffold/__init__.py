@@ -49,6 +49,7 @@ PLUGIN_KINDS = {
         dependencies=', "aiohttp>=3.13"',
     ),
     "sandbox": PluginKind("sandboxes", "sandbox", "open_sandbox", "workbench plugin sandbox list"),
+    "executor": PluginKind("executors", "executor", "$Class", "workbench eval FILE --executor $name"),
     "exporter": PluginKind("exporters", "exporter", "export", "workbench export last --format $name --out prompts.md"),
 }
 

@@ -1,0 +1,15 @@
+"""The executor of the tests, over sockets, keeps the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from tests.helpers.process_executor import Processes
+
+from workbench.testing import executor_checks
+
+
+@pytest.mark.parametrize("check", executor_checks(), ids=lambda check: check.__name__)
+def test_sockets(check: Callable[[type[Processes]], None]) -> None:
+    check(Processes)

@@ -1,0 +1,64 @@
+"""Workflows of the gallery give in workers what they give here: outcomes, traces, and the journal."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.executors.test_rows import comparable
+from tests.helpers.gallery_scripts import CASES
+from tests.helpers.gallery_speech import Speaker
+from tests.helpers.process_executor import Processes
+from tests.helpers.scripted import Script
+
+from workbench.ledger import Ledger
+from workbench.run import prepare
+from workbench.runtime import Crew, Job, Program, Runtime, SandboxChoice
+from workbench.spec import BudgetSpec, PolicySpec, lm_spec
+from workbench.store import Store
+from workbench.task import Example
+from workbench.workflow import Workflow
+
+GALLERY = Path(__file__).parents[2] / "workflows" / "gallery"
+
+
+def run(workflow: Workflow, rows: list[dict[str, Any]], script: Script, database: Path, there: bool) -> list[Any]:
+    async def course() -> list[Any]:
+        store = Store(database)
+        store.execute("insert into runs (id, run, status, started, spec, options) values (1, 'r', '', '', '', '')")
+        ledger = Ledger(store, 1, BudgetSpec.model_validate({"calls": 1000}))
+        spec = lm_spec({"model": "openai/scripted", "attempts": 1})
+        runtime = Runtime(ledger, spec, {}, script)
+        if there:
+            job = Job(workflow.base, spec, {}, PolicySpec(), 300.0, SandboxChoice())
+            runtime.elsewhere = Crew(Processes(workers=1), runtime, job)
+        program = Program(workflow, runtime)
+        found = [comparable(await program.run(Example(str(i), row))) for i, row in enumerate(rows)]
+        await runtime.aclose()
+        ledger.close()
+        store.close()
+        return found
+
+    return asyncio.run(course())
+
+
+def journal(database: Path) -> set[tuple[Any, ...]]:
+    with sqlite3.connect(database) as connection:
+        asked = "select kind, key, role, request, response, prompt_tokens, completion_tokens, attempts from calls"
+        rows = connection.execute(asked).fetchall()
+    return {tuple(re.sub(r'"seconds":[0-9.e-]+', "", str(value)) for value in row) for row in rows}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(p.name for p in GALLERY.glob("*.yaml")))
+def test_a_file_of_the_gallery_in_workers(name: str, tmp_path: Path) -> None:
+    case, workflow = CASES[name], prepare(GALLERY / name)[2].workflow
+    rows = [row for row, _ in case.rows]
+    here = run(workflow, rows, Script(Speaker(case.table)), tmp_path / "here.db", False)
+    there = run(workflow, rows, Script(Speaker(case.table)), tmp_path / "there.db", True)
+    assert here == there
+    assert journal(tmp_path / "here.db") == journal(tmp_path / "there.db")
