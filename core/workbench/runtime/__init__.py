@@ -8,7 +8,17 @@ from workbench.runtime.context import Context, ends_run
 from workbench.runtime.crew import Crew
 from workbench.runtime.draw import FIRST_DRAW, Draw
 from workbench.runtime.embedding import BATCH
-from workbench.runtime.executor import LOCAL, Channel, Executor, Job, Line, WorkerLost, make_executor, read_secrets
+from workbench.runtime.executor import (
+    LOCAL,
+    Channel,
+    Executor,
+    Job,
+    Line,
+    Secrets,
+    WorkerLost,
+    make_executor,
+    read_secrets,
+)
 from workbench.runtime.expected_cost import (
     Cost,
     Model,
@@ -73,6 +83,7 @@ __all__ = [
     "Channel",
     "Line",
     "WorkerLost",
+    "Secrets",
     "LOCAL",
     "make_executor",
     "read_secrets",

@@ -30,20 +30,20 @@ KEY_VARIABLE = "WORKBENCH_WORKER_KEY"
 class Sockets:
     """Where workers join the driver.
 
-    host: under which they reach this machine. job: what each is given first.
+    host: under which they reach this machine. job: what each is given first. key: without it nobody joins.
     """
 
     def __init__(self, host: str, job: Job):
-        self._key = secrets.token_bytes(32)
-        self._job, self._listener, self._closed = job, Listener((host, 0), backlog=128), False
+        self.key = secrets.token_bytes(32)
+        self._job, self._listener, self._closed = job, Listener((_place_of(host), 0), backlog=128), False
+        self._host = host
         self._loop, self._waiting = asyncio.get_running_loop(), dict[int, asyncio.Future[Connection]]()
         threading.Thread(target=self._accept, name="workers", daemon=True).start()
 
     @property
     def address(self) -> tuple[str, int]:
         """The host and port that workers connect to."""
-        host, port = self._listener.address[:2]
-        return str(host), int(port)
+        return self._host, int(self._listener.address[1])
 
     def command(self, number: int) -> list[str]:
         """The command that joins as a worker, wherever this Python is. It needs `environment`."""
@@ -53,7 +53,7 @@ class Sockets:
     @property
     def environment(self) -> dict[str, str]:
         """The variable with the key."""
-        return {KEY_VARIABLE: self._key.hex()}
+        return {KEY_VARIABLE: self.key.hex()}
 
     async def join(self, number: int, seconds: float, end: Callable[[], None] = lambda: None) -> SocketChannel:
         """Wait for a worker. end: ends its process. Raises WorkerLost."""
@@ -79,8 +79,8 @@ class Sockets:
     def _check(self, connection: Connection) -> None:
         """Admit who has the key."""
         try:
-            deliver_challenge(connection, self._key)
-            answer_challenge(connection, self._key)
+            deliver_challenge(connection, self.key)
+            answer_challenge(connection, self.key)
             number = connection.recv()
             self._loop.call_soon_threadsafe(self._admit, number, connection)
         except (AuthenticationError, EOFError, OSError, RuntimeError):
@@ -97,8 +97,13 @@ class Sockets:
         """Stop listening."""
         self._closed = True
         with suppress(OSError):  # wakes the thread that accepts
-            socket.create_connection(self.address, timeout=1).close()
+            socket.create_connection(("127.0.0.1", self.address[1]), timeout=1).close()
         self._listener.close()
+
+
+def _place_of(host: str) -> str:
+    """The address to listen at: only this machine's own, or all."""
+    return host if host.startswith("127.") else ""
 
 
 class _Ends:
