@@ -59,12 +59,17 @@ def test_nothing_of_ours_reads_pickles_or_runs_code_of_a_checkpoint() -> None:
                 ]
                 if called in ("torch.load", "yaml.load", "yaml.unsafe_load", "pickle.load", "pickle.loads") or trusting:
                     found.append(f"{path.name}: {called}")
-    # The first packs and reads sealed rows of its own process; the second needs `data import --run-code`;
-    # the third only writes: a vLLM server reads handles of tensors as pickles.
+    # Messages of a driver and its workers, which have a key in common, or Ray between them. Then what packs and reads
+    # sealed rows of its own process; what needs `data import --run-code`; and what only writes: a vLLM server reads
+    # handles of tensors as pickles.
     assert found == [
+        "messages.py imports pickle",
+        "messages.py: pickle.loads",
         "dataset.py imports pickle",
         "dataset.py: pickle.loads",
         "pickled.py: dspy.load",
+        "in_order.py imports pickle",
+        "in_order.py: pickle.loads",
         "weight_transfer.py imports pickle",
     ]
 

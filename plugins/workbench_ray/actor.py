@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from workbench.runtime import Job, find_lacking, work
+from workbench.runtime import WorkerSetup, find_lacking, work
 from workbench_ray.in_order import Incoming, Outgoing
 
 #: Seconds that messages are gathered for one exchange. An exchange costs the driver half a millisecond of CPU.
@@ -17,7 +17,7 @@ WINDOW = 0.005
 
 
 class WorkerActor:
-    """One worker. Ray makes an actor of it."""
+    """A worker. Ray makes an actor of it."""
 
     def __init__(self) -> None:
         self._incoming, self._outgoing = Incoming(), Outgoing()
@@ -26,12 +26,12 @@ class WorkerActor:
         self._turn = 0  # of the latest exchange, which waits; an earlier one returns
         self._news = asyncio.Event()
 
-    async def begin(self, job: Job, shipped: str | None) -> None:
-        """Begin to run rows. The job comes by this call, whose arguments nothing keeps. shipped: where the folder of
+    async def begin(self, setup: WorkerSetup, shipped: str | None) -> None:
+        """Begin to run rows. The setup comes by this call, whose arguments nothing keeps. shipped: where the folder of
         the workflow file lies in what came with the actor, for a machine that does not have it."""
-        if shipped is not None and find_lacking(job):
-            job = replace(job, base=Path(os.getcwd(), shipped))
-        self._working = asyncio.create_task(work(job, self))
+        if shipped is not None and find_lacking(setup):
+            setup = replace(setup, base=Path(os.getcwd(), shipped))
+        self._working = asyncio.create_task(work(setup, self))
 
     async def exchange(self, packed: bytes) -> bytes:
         """Take a batch from the driver, and return one to it: as soon as there is any, or the next exchange begins."""

@@ -17,7 +17,7 @@ from pydantic import Field, PrivateAttr
 
 from workbench.base.distribution import pip_install
 from workbench.errors import PluginError, SpecError
-from workbench.runtime import Channel, Executor, Job, WorkerLost
+from workbench.runtime import Channel, Executor, WorkerLost, WorkerSetup
 from workbench.spec import ADDRESS, Powers
 from workbench_ray.actor import WorkerActor
 from workbench_ray.channel import ActorChannel, describe
@@ -48,17 +48,17 @@ class Ray(Executor):
         "that the workflow names are shipped to other machines",
     )
 
-    _job: Job = PrivateAttr()
+    _job: WorkerSetup = PrivateAttr()
     _shipped: str | None = PrivateAttr(None)
     _folder: Path | None = PrivateAttr(None)
     _ours: bool = PrivateAttr(False)
 
-    async def open(self, job: Job) -> None:
+    async def open(self, setup: WorkerSetup) -> None:
         try:
             import ray
         except ImportError:
             raise PluginError(f"executor: ray needs the package ray: {pip_install('ray')}") from None
-        self._job = job
+        self._setup = setup
         if not ray.is_initialized():
             await asyncio.to_thread(self._connect)
             self._ours = True
@@ -87,8 +87,8 @@ class Ray(Executor):
         """Copy the files that rows need into a folder. Ray ships it to each machine, once for equal content."""
         if "working_dir" in self.runtime_env:
             return {}
-        base = self._job.base
-        files = [(base / name).resolve() for name in self._job.files]
+        base = self._setup.base
+        files = [(base / name).resolve() for name in self._setup.files]
         root = Path(os.path.commonpath([base, *(path.parent for path in files)]))
         self._folder = Path(tempfile.mkdtemp(prefix="workbench-ship-"))
         for path in files:
@@ -115,7 +115,7 @@ class Ray(Executor):
         actor: Any = ray.remote(WorkerActor).options(**{k: v for k, v in options.items() if v is not None}).remote()
         try:
             async with asyncio.timeout(PATIENCE):
-                await actor.begin.remote(self._job, self._shipped)
+                await actor.begin.remote(self._setup, self._shipped)
         except asyncio.CancelledError:
             with suppress(Exception):
                 ray.kill(actor)
@@ -127,7 +127,7 @@ class Ray(Executor):
         except Exception as error:
             if "No module named 'workbench" in str(error):
                 raise SpecError(
-                    f"worker {number}: workbench {self._job.version} is not installed on its machine",
+                    f"worker {number}: workbench {self._setup.version} is not installed on its machine",
                     hint="Install the same version on every machine of the cluster, or name it in runtime_env.",
                 ) from None
             raise WorkerLost(f"worker {number}: {describe(error)}") from None

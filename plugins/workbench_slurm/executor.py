@@ -13,7 +13,7 @@ from pydantic import Field, PrivateAttr
 
 from workbench.base.distribution import pip_install
 from workbench.errors import PluginError, SpecError
-from workbench.runtime import Channel, Executor, Job, Secrets, Sockets, WorkerLost, join_driver
+from workbench.runtime import Channel, Executor, Secrets, Sockets, WorkerLost, WorkerSetup, join_driver
 from workbench.spec import PATH, Powers
 
 #: Seconds that a task may wait in the queue.
@@ -42,12 +42,12 @@ class Slurm(Executor):
     _tasks: dict[int, Any] = PrivateAttr(default_factory=dict)
     _submitted: list[Any] = PrivateAttr(default_factory=list)
 
-    async def open(self, job: Job) -> None:
+    async def open(self, setup: WorkerSetup) -> None:
         try:
             import submitit
         except ImportError:
             raise PluginError(f"executor: slurm needs the package submitit: {pip_install('slurm')}") from None
-        folder = (job.base / self.folder).resolve()
+        folder = (setup.base / self.folder).resolve()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.chmod(0o700)  # the key of the sockets is in what is submitted
         try:
@@ -60,7 +60,7 @@ class Slurm(Executor):
                 path=("executor", "slurm"),
             ) from None
         # Tasks have this environment, and with it the keys of models: they are not sent over the network.
-        self._sockets = Sockets(self.host or socket.getfqdn(), replace(job, secrets=Secrets()))
+        self._sockets = Sockets(self.host or socket.getfqdn(), replace(setup, secrets=Secrets()))
         numbers = [*range(self.workers)]
         self._tasks = dict(zip(numbers, await self._submit(numbers), strict=True))
 

@@ -17,7 +17,7 @@ from tests.helpers.scripted import Script
 
 from workbench.ledger import Ledger
 from workbench.run import prepare
-from workbench.runtime import Crew, Job, Program, Runtime, SandboxChoice
+from workbench.runtime import Crew, Program, Runtime, SandboxChoice, WorkerSetup
 from workbench.spec import BudgetSpec, PolicySpec, lm_spec
 from workbench.store import Store
 from workbench.task import Example
@@ -34,8 +34,8 @@ def run(workflow: Workflow, rows: list[dict[str, Any]], script: Script, database
         spec = lm_spec({"model": "openai/scripted", "attempts": 1})
         runtime = Runtime(ledger, spec, {}, script)
         if there:
-            job = Job(workflow.base, spec, {}, PolicySpec(), 300.0, SandboxChoice())
-            runtime.elsewhere = Crew(Processes(workers=1), runtime, job)
+            setup = WorkerSetup(workflow.base, spec, {}, PolicySpec(), 300.0, SandboxChoice())
+            runtime.elsewhere = Crew(Processes(workers=1), runtime, setup)
         program = Program(workflow, runtime)
         found = [comparable(await program.run(Example(str(i), row))) for i, row in enumerate(rows)]
         await runtime.aclose()

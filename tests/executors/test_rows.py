@@ -11,7 +11,7 @@ from tests.helpers.process_executor import Processes
 from tests.helpers.scripted import Script, make_workflow
 
 from workbench.ledger import Ledger
-from workbench.runtime import Crew, Draw, Job, Program, Runtime, SandboxChoice
+from workbench.runtime import Crew, Draw, Program, Runtime, SandboxChoice, WorkerSetup
 from workbench.spec import BudgetSpec, PolicySpec, lm_spec
 from workbench.store import Store
 from workbench.task import Example
@@ -39,8 +39,8 @@ async def run_all(
     spec = lm_spec({"model": "openai/scripted", "attempts": 1})
     runtime = Runtime(ledger, spec, {}, Script(say))
     if executor is not None:
-        job = Job(folder, spec, {}, PolicySpec(), 60.0, SandboxChoice())
-        runtime.elsewhere = Crew(executor, runtime, job)
+        setup = WorkerSetup(folder, spec, {}, PolicySpec(), 60.0, SandboxChoice())
+        runtime.elsewhere = Crew(executor, runtime, setup)
     program = Program(workflow, runtime)
     work = [asyncio.ensure_future(program.run(Example(str(i), {"text": f"row {i}"}), Draw())) for i in range(rows)]
     if meanwhile is not None:

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from pydantic import PrivateAttr
 
-from workbench.runtime import Channel, Executor, Job, Sockets
+from workbench.runtime import Channel, Executor, Sockets, WorkerSetup
 from workbench.spec import Powers
 
 
@@ -21,8 +21,8 @@ class Processes(Executor):
     _sockets: Sockets = PrivateAttr()
     _processes: dict[int, subprocess.Popen[bytes]] = PrivateAttr()
 
-    async def open(self, job: Job) -> None:
-        self._sockets, self._processes = Sockets("127.0.0.1", job), {}
+    async def open(self, setup: WorkerSetup) -> None:
+        self._sockets, self._processes = Sockets("127.0.0.1", setup), {}
 
     def command(self, number: int) -> list[str]:
         return self._sockets.command(number)

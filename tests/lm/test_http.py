@@ -112,6 +112,7 @@ PROPERTIES = {  # as the four sets had them before: retryable, maybe_billed, inf
     "bad_body": (1, 1, 1, 1),
     "provider": (0, 0, 1, 1),
     "auth": (0, 0, 1, 0),
+    "worker": (0, 0, 1, 0),
 }
 
 

@@ -1,4 +1,7 @@
-"""Progress of a run: a live line on a terminal, plain lines elsewhere. Both read the same events."""
+"""Progress of a run: a live line on a terminal, plain lines elsewhere. Both read the same events.
+
+One file: each event has its line here.
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from workbench.errors import WorkbenchError
 from workbench.lm import split_model
 from workbench.plugins import plugins
 from workbench.run.preflight import lms_of
-from workbench.runtime import Crew, Job, Runtime, make_executor, read_secrets
+from workbench.runtime import Crew, Runtime, WorkerSetup, make_executor, read_secrets
 from workbench.spec import Written
 from workbench.task import Task, find_powers
 
@@ -30,7 +30,7 @@ def make_crew(task: Task, runtime: Runtime, tell: Callable[..., None]) -> Crew |
     executor = make_executor(task.spec.executor)
     if executor is None:
         return None
-    job = Job(
+    setup = WorkerSetup(
         task.workflow.base.resolve(),
         runtime.lm,
         runtime.roles,
@@ -41,7 +41,7 @@ def make_crew(task: Task, runtime: Runtime, tell: Callable[..., None]) -> Crew |
         _plugins_of(task),
         read_secrets(executor, [*_key_variables(task, runtime), *_OF_PLUGINS]),
     )
-    return Crew(executor, runtime, job, tell)
+    return Crew(executor, runtime, setup, tell)
 
 
 def _files_of(task: Task) -> Iterator[tuple[str, str]]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from workbench.errors import FailureKind, PluginError, ServerDead, SpecError
 from workbench.runtime.draw import Draw
-from workbench.runtime.executor import Executor, Job, WorkerLost
+from workbench.runtime.executor import Executor, WorkerLost, WorkerSetup
 from workbench.runtime.member import Member
 from workbench.runtime.runtime import Runtime
 from workbench.task import Example
@@ -27,9 +27,13 @@ class Crew:
     """
 
     def __init__(
-        self, executor: Executor, runtime: Runtime, job: Job, tell: Callable[..., None] = lambda event, **values: None
+        self,
+        executor: Executor,
+        runtime: Runtime,
+        setup: WorkerSetup,
+        tell: Callable[..., None] = lambda event, **values: None,
     ):
-        self.executor, self._runtime, self._job, self._tell = executor, runtime, job, tell
+        self.executor, self._runtime, self._setup, self._tell = executor, runtime, setup, tell
         self._members: dict[int, Member] = {}  # those that take rows, by place
         self._places: list[asyncio.Task[None]] = []
         self._coming = 0  # workers that are being started
@@ -46,7 +50,7 @@ class Crew:
         """Start the workers, and wait for the first. Raises SpecError or PluginError if none can come."""
         async with self._opening:
             if not self._places:
-                await self.executor.open(self._job)
+                await self.executor.open(self._setup)
                 self._coming = self.executor.workers
                 self._places = [asyncio.create_task(self._fill(place)) for place in range(self.executor.workers)]
         await self._choose()

@@ -40,7 +40,7 @@ class Secrets(dict[str, str]):
 
 
 @dataclass(frozen=True)
-class Job:
+class WorkerSetup:
     """The needs of a worker, the same for all rows of a run.
 
     base: the folder that paths of the workflow are relative to. files: those that it names, by path relative to `base`,
@@ -90,7 +90,7 @@ class Line(Protocol):
 class Executor(BaseModel):
     """Base of all executors: its fields are its settings, each with a default and a description.
 
-    In each worker process `workbench.runtime.work(job, line)` must run until it returns.
+    In each worker process `workbench.runtime.work(setup, line)` must run until it returns.
     `workbench.testing.check_executor` checks what an executor promises.
     """
 
@@ -105,7 +105,7 @@ class Executor(BaseModel):
         "names; values are in no file and no log",
     )
 
-    async def open(self, job: Job) -> None:
+    async def open(self, setup: WorkerSetup) -> None:
         """Connect to what runs the workers, before any is started. Raises SpecError or PluginError if it cannot."""
 
     async def start(self, number: int) -> Channel:

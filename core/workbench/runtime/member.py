@@ -1,4 +1,4 @@
-"""One worker as its driver sees it: the rows that are leased to it, and its questions, each of which is paid here.
+"""A worker as its driver sees it: the rows that are leased to it, and its questions, each of which is paid here.
 
 A worker that is lost takes its calls in flight with it: they are recorded with an unknown outcome, as at a kill. Its
 rows run again elsewhere, and the journal answers what was answered before.
@@ -16,7 +16,7 @@ from time import time
 from typing import Any
 
 from workbench.errors import SpecError
-from workbench.lm import LM, LMPool, Pieces, Request, Response
+from workbench.lm import LM, Pieces, Response
 from workbench.runtime.draw import Draw
 from workbench.runtime.embedding import Embeddings
 from workbench.runtime.executor import Channel, WorkerLost
@@ -26,7 +26,6 @@ from workbench.runtime.messages import (
     CancelRow,
     Effect,
     Gone,
-    ModelFacts,
     Order,
     Question,
     Ran,
@@ -39,14 +38,12 @@ from workbench.runtime.messages import (
     portable,
 )
 from workbench.runtime.runtime import Runtime
-from workbench.spec import LMSpec
+from workbench.runtime.sent_there import SentThere, facts_of, is_of_driver
 from workbench.task import Example
 from workbench.workflow import Trace, Workflow, called_lms
 
 #: Seconds without a sign of life, which comes every few, after which a worker is taken for lost.
 LEASE = 60.0
-#: Seconds that the driver gives a call beyond its own timeout, for the way to the worker and back.
-_WAY = 30.0
 
 
 @dataclass
@@ -59,7 +56,7 @@ class _Row:
 
 
 class Member:
-    """One worker.
+    """A worker.
 
     Attributes:
         name: its machine and process.
@@ -77,10 +74,6 @@ class Member:
         self._outbox: list[Any] = []
         self._posted = asyncio.Event()
         self._gone: WorkerLost | None = None
-
-    @property
-    def lost(self) -> bool:
-        return self._gone is not None
 
     async def greet(self) -> None:
         """Wait for its first word. Raises WorkerLost, and SpecError if its machine lacks something."""
@@ -117,7 +110,7 @@ class Member:
         self._known.add(name)
         pool = self._runtime.pool
         specs = [*called_lms(workflow, self._runtime.lm), *self._runtime.roles.values()]
-        mine = {pool.key(spec): _facts(pool.get(spec)) for spec in specs if is_of_driver(pool, spec)}
+        mine = {pool.key(spec): facts_of(pool.get(spec)) for spec in specs if is_of_driver(pool, spec)}
         return RunRow(number, name, example, draw, workflow.tree, mine)
 
     # The line
@@ -218,7 +211,7 @@ class Member:
         mine = is_of_driver(runtime.pool, call.spec)
         if call.streamed:
             request = replace(request, pieces=Pieces())
-        sent = SentThere(self, call.number)
+        sent = SentThere(self.name, lambda: self._send_there(call.number))
         if call.vectors:
             lm: LM = Embeddings(runtime.pool.get(call.spec))
             settled = await runtime.ledger.call(lm if mine else sent.for_model(lm), request, call.role, call.spec)
@@ -243,6 +236,15 @@ class Member:
             effect.kind, effect.content, run
         )
 
+    async def _send_there(self, number: int) -> Came:
+        self.in_flight += 1
+        try:
+            came = await self.order(number, Order.SEND)
+            assert isinstance(came, Came)
+            return came
+        finally:
+            self.in_flight -= self._gone is None
+
     async def order(self, number: int, order: Order) -> Came | Ran:
         """Give an order in reply to a question, and wait for the outcome."""
         came = self._ordered[number] = asyncio.get_running_loop().create_future()
@@ -251,58 +253,6 @@ class Member:
             return await came
         finally:
             del self._ordered[number]
-
-
-class SentThere(LM):
-    """A language model as the ledger sees it, whose requests a worker sends."""
-
-    patience = _WAY
-
-    def __init__(self, member: Member, number: int):
-        self.response: Response | None = None
-        self.seconds = 0.0  # that the last request took there
-        self._member, self._number = member, number
-
-    def for_model(self, lm: LM) -> SentThere:
-        """Take the place of a model."""
-        self._lm, self.identity, self.concurrency, self.place = lm, lm.identity, lm.concurrency, self._member.name
-        return self
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._lm, name)
-
-    async def complete(self, request: Request) -> Response:
-        member = self._member
-        member.in_flight += 1
-        try:
-            came = await member.order(self._number, Order.SEND)
-        finally:
-            member.in_flight -= not member.lost
-        assert isinstance(came, Came)
-        self.response, self.seconds = came.response, came.seconds
-        if came.begun and request.pieces is not None:
-            request.pieces.begun = True
-        if came.error is not None:
-            raise came.error
-        assert came.response is not None
-        return came.response
-
-    def price(self, prompt_tokens: int, completion_tokens: int) -> float | None:
-        return self._lm.price(prompt_tokens, completion_tokens)
-
-    async def aclose(self) -> None:
-        """Nothing to close: the language model belongs to the pool."""
-
-
-def is_of_driver(pool: LMPool, spec: LMSpec) -> bool:
-    """Return True for a language model that no other process can make: one whose weights are being trained here, or
-    that was handed in as an object."""
-    return type(pool) is not LMPool or bool(getattr(pool.get(spec), "bound", False))
-
-
-def _facts(lm: LM) -> ModelFacts:
-    apis = tuple(getattr(lm, "apis", ()))
-    return ModelFacts(lm.identity, lm.concurrency, bool(getattr(lm, "reads_images", False)), apis)
 
 
 def _shift(trace: Trace, seconds: float) -> None:

@@ -20,7 +20,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from workbench.base.concurrency import run_in_loop
-from workbench.runtime.executor import Job, WorkerLost
+from workbench.runtime.executor import WorkerLost, WorkerSetup
 from workbench.runtime.worker import work
 
 #: The environment variable with the key, in hexadecimal digits.
@@ -30,12 +30,12 @@ KEY_VARIABLE = "WORKBENCH_WORKER_KEY"
 class Sockets:
     """Where workers join the driver.
 
-    host: under which they reach this machine. job: what each is given first. key: without it nobody joins.
+    host: under which they reach this machine. setup: what each is given first. key: without it nobody joins.
     """
 
-    def __init__(self, host: str, job: Job):
+    def __init__(self, host: str, setup: WorkerSetup):
         self.key = secrets.token_bytes(32)
-        self._job, self._listener, self._closed = job, Listener((_place_of(host), 0), backlog=128), False
+        self._setup, self._listener, self._closed = setup, Listener((_place_of(host), 0), backlog=128), False
         self._host = host
         self._loop, self._waiting = asyncio.get_running_loop(), dict[int, asyncio.Future[Connection]]()
         threading.Thread(target=self._accept, name="workers", daemon=True).start()
@@ -60,7 +60,7 @@ class Sockets:
         joined = self._waiting[number] = self._loop.create_future()
         try:
             async with asyncio.timeout(seconds):
-                return SocketChannel(await joined, self._job, end)
+                return SocketChannel(await joined, self._setup, end)
         except TimeoutError:
             end()
             raise WorkerLost(f"worker {number} has not joined within {seconds:g} s") from None
@@ -107,7 +107,7 @@ def _place_of(host: str) -> str:
 
 
 class _Ends:
-    """One end of a line: threads that read and write, since both may block."""
+    """An end of a line: threads that read and write, since both may block."""
 
     def __init__(self, connection: Connection):
         self._connection, self._loop = connection, asyncio.get_running_loop()
@@ -152,9 +152,9 @@ class _Ends:
 class SocketChannel:
     """The driver's end of a line over a socket."""
 
-    def __init__(self, connection: Connection, job: Job, end: Callable[[], None]):
+    def __init__(self, connection: Connection, setup: WorkerSetup, end: Callable[[], None]):
         self._ends, self._end = _Ends(connection), end
-        self._ends.put([job])
+        self._ends.put([setup])
 
     async def send(self, batch: Sequence[Any]) -> None:
         self._ends.put(batch)
@@ -196,7 +196,7 @@ def join_driver(host: str, port: int, number: int, key: bytes) -> None:
         connection = Client((host, port), authkey=key)
         connection.send(number)
         line = SocketLine(connection)
-        (job,) = await line.receive()
-        await work(job, line)
+        (setup,) = await line.receive()
+        await work(setup, line)
 
     run_in_loop(course())

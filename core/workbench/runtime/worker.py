@@ -21,7 +21,7 @@ from workbench.errors import LMError, NodeError, WorkbenchError
 from workbench.ledger import Ledger, Recalled, Settled, current_row
 from workbench.lm import LM, LMPool, Request, Response
 from workbench.plugins import plugins
-from workbench.runtime.executor import Job, Line
+from workbench.runtime.executor import Line, WorkerSetup
 from workbench.runtime.messages import (
     Alive,
     Call,
@@ -52,13 +52,13 @@ from workbench.workflow import Workflow
 PULSE = 5.0
 
 
-async def work(job: Job, line: Line) -> None:
+async def work(setup: WorkerSetup, line: Line) -> None:
     """Run rows for a driver until it closes the line. What this machine lacks is said by name, and nothing is run."""
-    os.environ.update(job.secrets)
-    if lacking := find_lacking(job):
+    os.environ.update(setup.secrets)
+    if lacking := find_lacking(setup):
         line.send(Refused(f"{socket.gethostname()}: {lacking}"))
         return
-    worker = _Worker(job, line)
+    worker = _Worker(setup, line)
     line.send(Ready(f"{socket.gethostname()} (pid {os.getpid()})", os.getpid()))
     pulse = asyncio.create_task(worker.beat())
     try:
@@ -71,16 +71,16 @@ async def work(job: Job, line: Line) -> None:
         await worker.aclose()
 
 
-def find_lacking(job: Job) -> str:
-    """What this machine lacks for a job, in a sentence; empty if it lacks nothing."""
-    if job.version != __version__:
-        return f"it has workbench {__version__}, and the driver {job.version}: install the same there"
+def find_lacking(setup: WorkerSetup) -> str:
+    """Find what this machine lacks for a setup; returns a sentence, empty if it lacks nothing."""
+    if setup.version != __version__:
+        return f"it has workbench {__version__}, and the driver {setup.version}: install the same there"
     here = {info.name: info.version for info in plugins().infos if info.error is None}
-    for name, version in job.plugins.items():
+    for name, version in setup.plugins.items():
         if here.get(name) != version:
             return f"the plugin '{name}' {version} is {here.get(name, 'not installed')} there"
-    for path, digest in job.files.items():
-        found = job.base / path
+    for path, digest in setup.files.items():
+        found = setup.base / path
         if not found.is_file():
             return f"the file {found} is not there: share the folder, or let the executor ship it"
         if file_digest(found) != digest:
@@ -209,9 +209,11 @@ class _Pool(LMPool):
 class WorkerRuntime(Runtime):
     """The shared state of a worker's rows."""
 
-    def __init__(self, job: Job, ledger: WorkerLedger, pool: LMPool):
+    def __init__(self, setup: WorkerSetup, ledger: WorkerLedger, pool: LMPool):
         # What rows need of a ledger, a worker's has; the rest of it is the driver's.
-        super().__init__(cast(Ledger, ledger), job.lm, job.roles, pool, job.policy, None, job.sandbox, job.timeout)
+        super().__init__(
+            cast(Ledger, ledger), setup.lm, setup.roles, pool, setup.policy, None, setup.sandbox, setup.timeout
+        )
         self._asked = ledger
 
     async def complete(self, spec: LMSpec, request: Request, role: str) -> tuple[Response, Settled]:
@@ -231,12 +233,12 @@ class WorkerRuntime(Runtime):
 class _Worker:
     """The rows of this process, and what waits for the driver."""
 
-    def __init__(self, job: Job, line: Line):
+    def __init__(self, setup: WorkerSetup, line: Line):
         self.line, self.numbers = line, itertools.count(1)
         self.waiting: dict[int, asyncio.Future[Any]] = {}
-        self._base, self._pool = job.base, _Pool()
+        self._base, self._pool = setup.base, _Pool()
         self._ledger = WorkerLedger(lambda: _Question(self))
-        self._runtime = WorkerRuntime(job, self._ledger, self._pool)
+        self._runtime = WorkerRuntime(setup, self._ledger, self._pool)
         self._programs: dict[str, Program] = {}
         self._rows: dict[int, asyncio.Task[None]] = {}
 

@@ -21,9 +21,9 @@ from typing import Any
 from workbench.errors import BudgetSpent
 from workbench.ledger import Ledger
 from workbench.lm import LMPool, Request, Response
-from workbench.runtime import Crew, Draw, Executor, Job, Program, Runtime, SandboxChoice
+from workbench.runtime import Crew, Draw, Executor, Program, Runtime, SandboxChoice, WorkerSetup
 from workbench.spec import BudgetSpec, LMSpec, PolicySpec, lm_spec
-from workbench.store import Store
+from workbench.store import Store, add_run
 from workbench.task import Example
 from workbench.testing.case import assert_declares_powers, assert_documented, name_of, run_all
 from workbench.testing.lms import ChatServer
@@ -63,13 +63,13 @@ class _Driver:
 
     def __init__(self, folder: Path, executor: Executor | None, pool: LMPool | None, spec: LMSpec, calls: int):
         self.store = Store(folder / f"{'here' if executor is None else 'there'}.db")
-        self.store.execute("insert into runs (id, run, status, started, spec, options) values (1, 'r', '', '', '', '')")
-        self.ledger = Ledger(self.store, 1, BudgetSpec.model_validate({"calls": calls}))
+        number = add_run(self.store, run="r", name="rows", status="running", spec="", options="{}")
+        self.ledger = Ledger(self.store, number, BudgetSpec.model_validate({"calls": calls}))
         self.runtime = Runtime(self.ledger, spec, {}, pool or LMPool())
         self.events: list[tuple[str, dict[str, Any]]] = []
         if executor is not None:
-            job = Job(folder, spec, {}, PolicySpec(), 60.0, SandboxChoice())
-            self.runtime.elsewhere = Crew(executor, self.runtime, job, lambda event, **data: self._hear(event, data))
+            setup = WorkerSetup(folder, spec, {}, PolicySpec(), 60.0, SandboxChoice())
+            self.runtime.elsewhere = Crew(executor, self.runtime, setup, lambda event, **data: self._hear(event, data))
         workflow = Workflow({"nodes": {"n": node_tree({"predict": "text -> answer"})}}, folder)
         workflow.check()
         self.program = Program(workflow, self.runtime)
@@ -79,7 +79,7 @@ class _Driver:
 
     @property
     def pids(self) -> list[int]:
-        """Those of the workers on this machine."""
+        """The pids of the workers on this machine."""
         here = f"{socket.gethostname()} "
         names = [str(data["worker"]) for event, data in self.events if event == "worker_started"]
         return [int(found[1]) for name in names if name.startswith(here) and (found := _PID.search(name))]

@@ -93,7 +93,7 @@ connect = Ray._connect
 def connect_from_elsewhere(self):
     # Workers of this machine have the folder; so they are told another one, as on a machine that does not have it.
     connect(self)
-    self._job = replace(self._job, base=Path("/nowhere"))
+    self._setup = replace(self._setup, base=Path("/nowhere"))
 
 Ray._connect = connect_from_elsewhere
 main()
