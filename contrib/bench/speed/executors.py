@@ -35,7 +35,11 @@ def measure(executor: str, url: str, workers: int, each: int, latency: float, se
         file = folder / "workflow.yaml"
         value = {
             "name": "echo",
-            "lm": {"model": "openai/echo", "api_base": url, "concurrency": each * (workers if executor == "local" else 1)},
+            "lm": {
+                "model": "openai/echo",
+                "api_base": url,
+                "concurrency": each * (workers if executor == "local" else 1),
+            },
             "data": {"val": "rows.jsonl"},
             "metric": "exact_match(answer)",
             "nodes": {"answer": {"predict": "question -> answer"}},
@@ -71,7 +75,10 @@ def main() -> None:
             rate, cpu = measure(asked.executor, url, workers, asked.each, asked.latency, asked.seconds)
             alone = alone or rate / workers
             ideal = rate / (workers * asked.each / asked.latency)
-            print(f"{workers:7d}  {rate:7.1f}  {rate / alone / workers:9.2f}  {ideal:8.2f}  {cpu * 1000:14.2f}", flush=True)
+            print(
+                f"{workers:7d}  {rate:7.1f}  {rate / alone / workers:9.2f}  {ideal:8.2f}  {cpu * 1000:14.2f}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -16,11 +16,13 @@ from workbench.cli import ask, echo_json, say
 from workbench.cli.options import (
     CACHE,
     DB,
+    EXECUTOR,
     FILE,
     JSON,
     OVERWRITE,
     SEED,
     SET,
+    read_executor,
     read_settings,
     split_pair,
     with_budget,
@@ -95,8 +97,11 @@ def _reports(command: Callable[..., Report | EvalReport]) -> Callable[..., Any]:
     type=click.FloatRange(min=0, min_open=True),
     help="Duration of one call. [default: measured in earlier runs]",
 )
+@EXECUTOR
 @JSON
-def estimate_command(file: Path, sets: tuple[str, ...], db: str, seconds_per_call: float | None, as_json: bool) -> None:
+def estimate_command(
+    file: Path, sets: tuple[str, ...], db: str, seconds_per_call: float | None, executor: str | None, as_json: bool
+) -> None:
     """Estimate the cost of a run and the smallest provable gain.
 
     The cost is in calls, tokens, dollars and minutes. Spends nothing.
@@ -104,7 +109,7 @@ def estimate_command(file: Path, sets: tuple[str, ...], db: str, seconds_per_cal
     from workbench.cli.trust import require_trust
     from workbench.run import estimate, prepare
 
-    _, _, task, optimizers = prepare(require_trust(file), read_settings(sets))
+    _, _, task, optimizers = prepare(require_trust(file), [*read_executor(executor, None), *read_settings(sets)])
     found = estimate(task, optimizers, db, seconds_per_call)
     if as_json:
         return echo_json(found)

@@ -11,6 +11,7 @@ from typing import Any
 from workbench.errors import SpecError
 from workbench.proof import few_rows_warning, smallest_binary_gain
 from workbench.run.preflight import explain_choice, lm_warnings, search_warnings
+from workbench.run.workers import describe_workers
 from workbench.runtime import (
     Cost,
     Model,
@@ -70,6 +71,7 @@ def estimate(
         *of_search,
         *([f"In all, search included: {parts['total']}."] if parts["total"] else []),
         *_unknown_lines(task, row, models, database),
+        *describe_workers(task, parts["total"].minutes if parts["total"] is not None else None),
         *(f"Warning: {line}" for line in _warnings(task, optimizers)),
         shown,
         *(line for node in task.workflow.walk() for line in node.warnings()),

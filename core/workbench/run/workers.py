@@ -18,6 +18,8 @@ from workbench.runtime import Crew, Runtime, WorkerSetup, make_executor, read_se
 from workbench.spec import Written
 from workbench.task import Task, find_powers
 
+#: Calls a second that a driver was seen to settle (docs/how-to/more-machines.md).
+DRIVER_CALLS = 900
 #: Variables of ours that decide what a worker loads.
 _OF_PLUGINS = ("WORKBENCH_NO_PLUGINS", "WORKBENCH_LOAD_PLUGINS")
 
@@ -42,6 +44,21 @@ def make_crew(task: Task, runtime: Runtime, tell: Callable[..., None]) -> Crew |
         read_secrets(executor, [*_key_variables(task, runtime), *_OF_PLUGINS]),
     )
     return Crew(executor, runtime, setup, tell)
+
+
+def describe_workers(task: Task, minutes: float | None) -> Iterator[str]:
+    """Lines of an estimate on the workers of a run. minutes: that it takes, if known."""
+    executor = make_executor(task.spec.executor)
+    if executor is None:
+        return
+    workers, rows = executor.workers, task.spec.concurrency
+    name = type(executor).__name__.lower()
+    hours = "" if minutes is None else f", about {minutes * workers / 60:.1f} worker-hours"
+    yield f"{workers} workers by {name} with {-(-rows // workers)} of {rows} rows at once each{hours}."
+    if rows < workers:
+        yield f"Warning: {workers - rows} workers have no row: raise concurrency, or lower executor.{name}.workers."
+    if minutes is not None and minutes > 0:
+        yield f"The driver pays and records all calls, up to about {DRIVER_CALLS:,} a second on a core of its own."
 
 
 def _files_of(task: Task) -> Iterator[tuple[str, str]]:

@@ -15,8 +15,8 @@ from workbench.task import Example
 from workbench.workflow import ExampleRun, Trace, Workflow
 
 #: So many workers may end under a row, one after the other, before it is given up: it may be what ends them.
-MOST_DEATHS = 3
-#: So many workers may end in one place without having run a row, one after the other, before it stays empty.
+MOST_DEATHS = 6
+#: So many workers may end in one place before they are ready, one after the other, before it stays empty.
 MOST_STARTS = 3
 
 
@@ -89,7 +89,7 @@ class Crew:
 
     async def _fill(self, place: int) -> None:
         """Start a worker, and another whenever it is lost."""
-        idle = 0  # workers in a row that ran nothing
+        idle = 0  # workers in a row that were never ready
         while idle < MOST_STARTS:
             member: Member | None = None
             try:
@@ -103,7 +103,7 @@ class Crew:
                 await self._lose(place, member, refused.message)
                 break
             except WorkerLost as lost:
-                idle = 0 if member is not None and member.ran else idle + 1
+                idle = 0 if member is not None and member.name else idle + 1
                 await self._lose(place, member, str(lost), again=idle < MOST_STARTS)
             except Exception as error:  # a bug of the executor
                 self._broken = error

@@ -59,14 +59,13 @@ class Member:
     """A worker.
 
     Attributes:
-        name: its machine and process.
+        name: its machine and process, once it is ready.
         rows: those that it has, by number.
-        ran: whether a row has ended on it.
         in_flight: requests that it has sent and not told the outcome of.
     """
 
     def __init__(self, channel: Channel, runtime: Runtime):
-        self.name, self.rows, self.ran, self.in_flight = "", dict[int, _Row](), False, 0
+        self.name, self.rows, self.in_flight = "", dict[int, _Row](), 0
         self._channel, self._runtime = channel, runtime
         self._known: set[str] = set()  # hashes of workflows that it has
         self._asking: dict[int, asyncio.Task[None]] = {}
@@ -167,7 +166,6 @@ class Member:
 
     def _take(self, message: Any) -> None:
         if isinstance(message, RowEnded):
-            self.ran = True
             row = self.rows.get(message.row)
             if row is not None and not row.ended.done():
                 row.ended.set_result(message)
