@@ -50,6 +50,7 @@ CONTENTS: dict[str, Links] = {
         ("Keep service levels", "docs/how-to/service-levels.md", "latency and cost as targets"),
         ("Search on several machines", "docs/how-to/shared-search.md", "one study, one budget, one proof"),
         ("Train the model", "docs/how-to/train.md", "weights in place of prompts"),
+        ("When one machine is too small", "docs/how-to/more-machines.md", "Ray, Slurm, several searchers"),
     ],
     "Use the result": [
         ("Use the winner", "docs/how-to/use-the-winner.md", "from Python, behind HTTP, in a container"),
@@ -63,6 +64,7 @@ CONTENTS: dict[str, Links] = {
         ("Write a reader", "docs/how-to/own-reader.md", "of another format"),
         ("Write a provider", "docs/how-to/own-provider.md", "of language models"),
         ("Write an exporter or a sandbox", "docs/how-to/own-exporter.md", "for what becomes of the winner"),
+        ("Write an executor", "docs/how-to/own-executor.md", "for rows on other machines"),
         ("Write an optimizer", "docs/how-to/own-optimizer.md", "under budget, journal and proof"),
         ("Measure an optimizer", "docs/how-to/benchmark-optimizer.md", "without a language model"),
     ],

@@ -89,7 +89,8 @@ _TABLE = re.compile(r"<!-- parameters of (node )?(\w+(?: \w+)*) -->\n.*?<!-- end
 
 
 def with_parameters(path: Path) -> str:
-    """A README with the table between each pair of marks filled from the optimizers or the node kind that they name.
+    """A README with the table between each pair of marks filled from the optimizers, executors or the node kind that they
+    name.
 
     A model that several fields hold is written out where the page names it first.
     """
@@ -98,7 +99,7 @@ def with_parameters(path: Path) -> str:
     def fill(match: re.Match[str]) -> str:
         found = _named(match)
         models = {
-            name: plugins().get(kind, name) if kind == "optimizers" else node_class(name).Config for kind, name in found
+            name: node_class(name).Config if kind == "node_kinds" else plugins().get(kind, name) for kind, name in found
         }
         table = fields(models.popitem()[1], shown) if len(models) == 1 else shared_fields(models)
         return f"<!-- parameters of {match.group(1) or ''}{match.group(2)} -->\n{table}<!-- end of parameters -->"
@@ -108,7 +109,7 @@ def with_parameters(path: Path) -> str:
 
 @cache
 def places() -> dict[tuple[str, str], str]:
-    """The section with the settings of each optimizer and node kind, by ("optimizers" or "node_kinds", name)."""
+    """The section with the settings of each optimizer, executor and node kind, by (kind of thing, name)."""
     found = dict[tuple[str, str], str]()
     for page in sorted((ROOT / "plugins").glob("*/README.md")):
         text = page.read_text(encoding="utf-8")
@@ -122,8 +123,8 @@ def places() -> dict[tuple[str, str], str]:
 def _named(match: re.Match[str]) -> list[tuple[str, str]]:
     """The kind and the name of all that a mark names; `node` tells a node kind from an optimizer of the same name."""
     node, names = match.groups()
-    optimizers = () if node else bundled("optimizers")
-    return [("optimizers" if name in optimizers else "node_kinds", name) for name in names.split()]
+    others = {} if node else {name: kind for kind in ("optimizers", "executors") for name in bundled(kind)}
+    return [(others.get(name, "node_kinds"), name) for name in names.split()]
 
 
 def shared_fields(models: Mapping[str, Any]) -> str:

@@ -6,9 +6,12 @@ import json
 import os
 import signal
 import sqlite3
+import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +29,7 @@ from workbench.testing import write_task
 sys.path.insert(0, str(Path(__file__).parents[2] / "contrib/bench/promises"))
 from simulated_server import SimulatedServer
 
+ROOT = Path(__file__).parents[2]
 TWO = {"processes": {"workers": 2}}
 
 
@@ -38,7 +42,7 @@ def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def server() -> Iterator[SimulatedServer]:
-    with SimulatedServer(latency=0.05) as server:
+    with SimulatedServer(latency=0.02) as server:
         yield server
 
 
@@ -79,46 +83,57 @@ def test_the_same_winner_proof_and_bill(tmp_path: Path, server: SimulatedServer)
 
 
 class Killer:
-    """Kills a worker now and then, by the names that a run announces."""
+    """Kills a worker every `pause` seconds, `most` times, once all are there."""
 
-    def __init__(self, pause: float, most: int, how: int = signal.SIGKILL):
-        self.pause, self.left, self.how = pause, most, how
+    def __init__(self, pause: float, most: int, how: int = signal.SIGKILL, workers: int = 2):
+        self.pause, self.most, self.how, self.workers = pause, most, how, workers
         self.pids: list[int] = []
         self.lost: list[dict[str, Any]] = []
-        self._last = time.monotonic()
+        self._thread = threading.Thread(target=self._kill, daemon=True)
 
     def __call__(self, event: str, data: dict[str, Any]) -> None:
         if event == "worker_started":
             self.pids.append(int(str(data["worker"]).rpartition("pid ")[2].rstrip(")")))
+            if len(self.pids) == self.workers:
+                self._thread.start()
         elif event == "worker_lost":
             self.lost.append(data)
-        elif event == "call_settled" and self.left and self.pids and time.monotonic() > self._last + self.pause:
-            self._last, self.left = time.monotonic(), self.left - 1
-            os.kill(self.pids.pop(0), self.how)
+
+    def _kill(self) -> None:
+        for number in range(self.most):
+            time.sleep(self.pause)
+            while len(self.pids) <= number:
+                time.sleep(0.01)
+            os.kill(self.pids[number], self.how)
 
 
+@pytest.mark.slow
+@pytest.mark.fault("workers-killed")
 def test_workers_that_are_killed_change_nothing(tmp_path: Path, server: SimulatedServer) -> None:
-    here, killer = run(tmp_path / "here", server), Killer(0.1, 4)
+    server.latency = 0.2
+    here, killer = run(tmp_path / "here", server), Killer(0.37, 4)
     there = run(tmp_path / "there", server, TWO, killer)
     assert decided(here)[1:3] == decided(there)[1:3]
     assert {row[:3] for row in journal(tmp_path / "here")} == {row[:3] for row in journal(tmp_path / "there")}
     assert len(killer.lost) == 4
     spent = there.as_dict()["spent"]
-    assert spent["unknown"] == sum(one["calls"] for one in killer.lost), "each call in flight is told, and no other"
+    assert 0 < spent["unknown"] == sum(one["calls"] for one in killer.lost), "each call in flight is told, and no other"
     assert here.as_dict()["spent"]["unknown"] == 0
 
 
 @pytest.mark.slow
+@pytest.mark.fault("workers-silent")
 def test_a_worker_that_is_silent_is_given_up(
     tmp_path: Path, server: SimulatedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(member, "LEASE", 8.0)
-    here, killer = run(tmp_path / "here", server), Killer(0.1, 1, signal.SIGSTOP)
+    here, killer = run(tmp_path / "here", server), Killer(0.4, 1, signal.SIGSTOP)
     there = run(tmp_path / "there", server, TWO, killer)
     assert decided(here)[1:3] == decided(there)[1:3]
     assert "nothing was heard of it for 8 s" in killer.lost[0]["reason"]
 
 
+@pytest.mark.fault("workers-clock")
 def test_a_worker_with_another_clock(tmp_path: Path, server: SimulatedServer) -> None:
     seen: list[float] = []
 
@@ -132,6 +147,7 @@ def test_a_worker_with_another_clock(tmp_path: Path, server: SimulatedServer) ->
     assert report.n == 16 and all(began <= at <= time.time() for at in seen)
 
 
+@pytest.mark.fault("workers-unfit")
 def test_a_file_that_differs_is_refused_by_name(
     tmp_path: Path, server: SimulatedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,6 +155,68 @@ def test_a_file_that_differs_is_refused_by_name(
     with pytest.raises(SpecError, match=r"tools.py is not there: share the folder") as raised:
         run(tmp_path, server, "processes")
     assert "no worker can run the rows" in str(raised.value)
+
+
+DRIVER = "import sys; from tests.executors.test_runs import drive; drive(sys.argv[1])"
+
+
+def drive(folder: str) -> None:
+    """The driver of a test, in a process of its own."""
+    plugins()._tables["executors"]["processes"] = (Processes, "test")
+    options = Options(out=f"{folder}/out.yaml", allow_unproved=True)
+    optimize(Path(folder) / "workflow.yaml", database=f"{folder}/run.db", options=options)
+
+
+@pytest.mark.slow
+@pytest.mark.fault("driver-killed")
+def test_a_driver_that_is_killed_and_resumed(tmp_path: Path, server: SimulatedServer) -> None:
+    whole, folder = run(tmp_path / "whole", server), tmp_path / "killed"
+    task(folder, server, TWO)
+    server.latency = 0.1
+    driver = subprocess.Popen([sys.executable, "-c", DRIVER, str(folder)], cwd=ROOT)
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        time.sleep(0.1)
+        with suppress(sqlite3.Error):  # not made yet
+            if len(journal(folder)) >= 30:
+                break
+    driver.kill()
+    driver.wait()
+    workers = ["pgrep", "-f", f"workbench.runtime.join.*{driver.pid}"]
+    again = resume("last", database=folder / "run.db", options=Options(overwrite=True))
+    assert decided(again)[1:3] == decided(whole)[1:3]
+    spent, before = again.as_dict()["spent"], whole.as_dict()["spent"]
+    assert spent["calls"] == before["calls"] and spent["unknown"] <= 8
+    assert subprocess.run(workers, capture_output=True).stdout == b"", "workers end with their driver"
+
+
+@pytest.mark.fault("workers-gone")
+def test_no_worker_can_be_started(tmp_path: Path, server: SimulatedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(self: Processes, number: int) -> list[str]:
+        return [sys.executable, "-c", "raise SystemExit('no room here')"]
+
+    monkeypatch.setattr(Processes, "command", lost)
+    monkeypatch.setattr(Processes, "seconds", 2.0)
+    report = run(tmp_path, server, TWO)
+    assert report.status == "failed" and report.resumable and server.requests == 0
+    assert "there is no worker left: " in str(report.error) and "worker 0 has not joined within 2 s" in str(
+        report.error
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.fault("workers-poison")
+def test_a_row_that_ends_each_worker_fails_by_itself(tmp_path: Path, server: SimulatedServer) -> None:
+    (tmp_path / "poison.py").write_text(
+        "import os, signal\n\n\ndef drink(text):\n"
+        "    if text.startswith('val row 3:'):\n        os.kill(os.getpid(), signal.SIGKILL)\n    return text\n"
+    )
+    file = task(tmp_path, server, {"processes": {"workers": 2}})
+    value = json.loads(file.read_text())
+    value["nodes"] = {"taste": {"tool": "python:poison.py:drink", "output": "tasted"}, **value["nodes"]}
+    file.write_text(json.dumps(value))
+    report = evaluate(file, options=EvalOptions(split="val"), database=tmp_path / "run.db").as_dict()
+    assert report["failures"] == {"worker": 1}, report
 
 
 def test_a_run_that_is_interrupted_and_resumed(tmp_path: Path, server: SimulatedServer) -> None:

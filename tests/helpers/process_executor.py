@@ -18,6 +18,7 @@ class Processes(Executor):
     """Workers as processes of this machine."""
 
     powers: ClassVar[Powers] = {}
+    seconds: ClassVar[float] = 60.0
     _sockets: Sockets = PrivateAttr()
     _processes: dict[int, subprocess.Popen[bytes]] = PrivateAttr()
 
@@ -36,7 +37,7 @@ class Processes(Executor):
             process.kill()
             process.wait()
 
-        return await self._sockets.join(number, 60, end)
+        return await self._sockets.join(number, self.seconds, end)
 
     def kill(self, number: int) -> None:
         """End a worker from outside."""

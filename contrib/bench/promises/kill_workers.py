@@ -48,7 +48,7 @@ def kill_workers(folder: Path, rng: random.Random, executor: str, most: int) -> 
     """Run to the end, and kill workers meanwhile. Returns the report and the number of kills."""
     process, killed = start(folder, False), 0
     while process.poll() is None:
-        time.sleep(rng.uniform(0.2, 0.8))
+        time.sleep(rng.uniform(1.0, 3.0))
         if killed < most and (found := workers(executor)):
             try:
                 os.kill(rng.choice(found), signal.SIGKILL)
@@ -79,7 +79,7 @@ def main() -> None:
     parser.add_argument("--executor", choices=PATTERNS, default="ray")
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--latency", type=float, default=0.2)
+    parser.add_argument("--latency", type=float, default=0.3)
     asked = parser.parse_args()
     rng = random.Random(asked.seed)
     with SimulatedServer(latency=asked.latency) as server, tempfile.TemporaryDirectory() as root:

@@ -14,8 +14,9 @@ from workbench.runtime.runtime import Runtime
 from workbench.task import Example
 from workbench.workflow import ExampleRun, Trace, Workflow
 
-#: So many workers may end under a row, one after the other, before it is given up: it may be what ends them.
-MOST_DEATHS = 6
+#: So many workers may end under a row among others; then it gets one for itself, since it may be what ends them. So
+#: many may end under it alone before it is given up.
+MOST_DEATHS, MOST_ALONE = 2, 3
 #: So many workers may end in one place before they are ready, one after the other, before it stays empty.
 MOST_STARTS = 3
 
@@ -37,6 +38,7 @@ class Crew:
         self._members: dict[int, Member] = {}  # those that take rows, by place
         self._places: list[asyncio.Task[None]] = []
         self._coming = 0  # workers that are being started
+        self._waiting = 0  # rows that wait for a worker
         self._changed = asyncio.Condition()
         self._opening = asyncio.Lock()
         self._rows = itertools.count(1)
@@ -60,32 +62,49 @@ class Crew:
         if not self._places:
             await self.open()
         lost: list[str] = []
-        while len(lost) < MOST_DEATHS:
-            member = await self._choose()
+        while len(lost) < MOST_DEATHS + MOST_ALONE:
+            member = await self._choose(alone=len(lost) >= MOST_DEATHS)
             try:
                 ended = await member.run(next(self._rows), workflow, example, draw)
             except WorkerLost as error:
                 lost.append(str(error))
                 continue
+            finally:
+                await self._free(member)
             self._warnings |= dict.fromkeys(ended.warnings)
             self._kept_state |= dict.fromkeys(ended.kept_state)
             assert ended.outcome is not None
             return ended.outcome
-        message = f"{MOST_DEATHS} workers ended while they ran this row, the last: {lost[-1]}"
+        message = f"{len(lost)} workers ended while they ran this row, the last: {lost[-1]}"
         return ExampleRun({}, Trace(example.id), FailureKind.WORKER, message)
 
-    async def _choose(self) -> Member:
-        """The member with the fewest rows. Waits while one is being started."""
-        async with self._changed:
-            await self._changed.wait_for(lambda: self._members or not self._coming)
-        if self._members:
-            return min(self._members.values(), key=lambda member: len(member.rows))
+    async def _choose(self, alone: bool = False) -> Member:
+        """The member with the fewest rows, for which may have to be waited; alone: one without, which is held."""
+        self._waiting += 1
+        try:
+            async with self._changed:
+                await self._changed.wait_for(lambda: self._free_members(alone) or not (self._members or self._coming))
+        finally:
+            self._waiting -= 1
+        if free := self._free_members(alone):
+            chosen = min(free, key=lambda member: len(member.rows))
+            chosen.held = alone
+            return chosen
         said = "; ".join(dict.fromkeys(self._reasons[-MOST_STARTS:]))
         if self._broken is not None:
             raise PluginError(f"the executor {type(self.executor).__name__} is broken: {said}") from self._broken
         if self._refused:
             raise SpecError(f"no worker can run the rows: {said}", path=("executor",))
         raise ServerDead(f"there is no worker left: {said}")
+
+    def _free_members(self, alone: bool) -> list[Member]:
+        return [one for one in self._members.values() if not one.held and not (alone and one.rows)]
+
+    async def _free(self, member: Member) -> None:
+        member.held = False
+        if self._waiting:
+            async with self._changed:
+                self._changed.notify_all()
 
     async def _fill(self, place: int) -> None:
         """Start a worker, and another whenever it is lost."""

@@ -62,10 +62,11 @@ class Member:
         name: its machine and process, once it is ready.
         rows: those that it has, by number.
         in_flight: requests that it has sent and not told the outcome of.
+        held: for one row alone.
     """
 
     def __init__(self, channel: Channel, runtime: Runtime):
-        self.name, self.rows, self.in_flight = "", dict[int, _Row](), 0
+        self.name, self.rows, self.in_flight, self.held = "", dict[int, _Row](), 0, False
         self._channel, self._runtime = channel, runtime
         self._known: set[str] = set()  # hashes of workflows that it has
         self._asking: dict[int, asyncio.Task[None]] = {}

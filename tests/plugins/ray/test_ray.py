@@ -35,7 +35,7 @@ def cluster() -> Iterator[str]:
 
 @pytest.fixture
 def server() -> Iterator[SimulatedServer]:
-    with SimulatedServer(latency=0.05) as server:
+    with SimulatedServer(latency=0.1) as server:
         yield server
 
 
@@ -54,14 +54,16 @@ def test_the_same_winner_proof_and_bill(tmp_path: Path, server: SimulatedServer)
     assert journal(tmp_path / "here") == journal(tmp_path / "there")
 
 
+@pytest.mark.fault("workers-killed")
 def test_workers_that_are_killed_change_nothing(tmp_path: Path, server: SimulatedServer) -> None:
-    here, killer = run(tmp_path / "here", server), Killer(0.2, 3)
+    here, killer = run(tmp_path / "here", server), Killer(0.6, 3)
     there = run(tmp_path / "there", server, TWO, killer)
     assert decided(here)[1:3] == decided(there)[1:3]
     assert len(killer.lost) == 3
     assert there.as_dict()["spent"]["unknown"] == sum(one["calls"] for one in killer.lost)
 
 
+@pytest.mark.fault("workers-large")
 def test_a_result_of_fifty_megabytes(tmp_path: Path) -> None:
     """Larger than a quarter of the object store, and several at once fill it."""
     (tmp_path / "big.py").write_text("def big(text):\n    return text[-1] * 50_000_000\n")
@@ -112,6 +114,7 @@ def test_files_are_shipped_to_a_machine_without_them(tmp_path: Path, server: Sim
     assert json.loads(done.stdout)["failures"] == {}
 
 
+@pytest.mark.fault("workers-unfit")
 def test_a_machine_without_workbench_is_refused_by_name(tmp_path: Path, server: SimulatedServer) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\n"
@@ -126,6 +129,7 @@ def test_a_machine_without_workbench_is_refused_by_name(tmp_path: Path, server: 
         run(tmp_path / "run", server, {"ray": settings})
 
 
+@pytest.mark.fault("workers-gone")
 def test_no_cluster_at_an_address(tmp_path: Path, server: SimulatedServer) -> None:
     command = [sys.executable, "-c", "from workbench.cli import main; main()", "eval"]
     file = task(tmp_path, server, "local")
