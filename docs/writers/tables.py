@@ -89,7 +89,7 @@ _TABLE = re.compile(r"<!-- parameters of (node )?(\w+(?: \w+)*) -->\n.*?<!-- end
 
 
 def with_parameters(path: Path) -> str:
-    """A README with the table between each pair of marks filled from the optimizers, executors or the node kind that they
+    """A README with the table between each pair of marks filled from the optimizers, executors or node kind that they
     name.
 
     A model that several fields hold is written out where the page names it first.
