@@ -18,7 +18,7 @@ from pydantic import Field, PrivateAttr
 from workbench.base.distribution import pip_install
 from workbench.errors import PluginError, SpecError
 from workbench.runtime import Channel, Executor, WorkerLost, WorkerSetup
-from workbench.spec import ADDRESS, Powers
+from workbench.spec import ADDRESS, FOREIGN_SETTINGS, VARIABLE_NAMES, Powers
 from workbench_ray.actor import WorkerActor
 from workbench_ray.channel import ActorChannel, describe
 
@@ -31,7 +31,7 @@ PATIENCE = 900.0
 class Ray(Executor):
     """Workers on a Ray cluster, or in a Ray that is started on this machine."""
 
-    powers: ClassVar[Powers] = {"address": ADDRESS}
+    powers: ClassVar[Powers] = {"address": ADDRESS, "env": VARIABLE_NAMES, "runtime_env": FOREIGN_SETTINGS}
 
     address: str | None = Field(
         None, description="of the cluster: auto, HOST:PORT, ray://HOST:10001; without it, RAY_ADDRESS or a Ray here"

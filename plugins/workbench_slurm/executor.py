@@ -14,7 +14,7 @@ from pydantic import Field, PrivateAttr
 from workbench.base.distribution import pip_install
 from workbench.errors import PluginError, SpecError
 from workbench.runtime import Channel, Executor, Secrets, Sockets, WorkerLost, WorkerSetup, join_driver
-from workbench.spec import PATH, Powers
+from workbench.spec import FOREIGN_SETTINGS, PATH, VARIABLE_NAMES, Powers
 
 #: Seconds that a task may wait in the queue.
 PATIENCE = 86_400.0
@@ -25,7 +25,7 @@ _LOOK = 2.0
 class Slurm(Executor):
     """Workers as tasks of a Slurm array. The driver runs where jobs are submitted, with whose environment."""
 
-    powers: ClassVar[Powers] = {"folder": PATH}
+    powers: ClassVar[Powers] = {"folder": PATH, "env": VARIABLE_NAMES, "options": FOREIGN_SETTINGS}
 
     folder: str = Field("slurm", description="for what submitit writes, on a disk that all machines share")
     host: str | None = Field(None, description="name of this machine for the workers; default: its own")

@@ -15,13 +15,14 @@ from workbench.errors import SpecError
 from workbench.kit.acting import Environment
 from workbench.plugins import Plugins, plugins
 from workbench.plugins.manager import _entries
+from workbench.runtime import Executor
 from workbench.spec import declared_powers
 from workbench.workflow import NodeConfig
 
 
 def test_each_registered_thing_declares_what_it_may_do() -> None:
     """And each names settings that there are."""
-    for kind in ("node_kinds", "metrics", "readers", "lms", "optimizers", "environments"):
+    for kind in ("node_kinds", "metrics", "readers", "lms", "optimizers", "environments", "executors"):
         for name in plugins().names(kind):
             powers = declared_powers(kind, name)
             assert powers is not None, (kind, name)
@@ -38,7 +39,7 @@ SAME = {*"lm value_lm embedder tools tool env functions types command image url 
 
 
 def test_a_setting_that_leads_out_is_declared_by_each_kind_that_has_it() -> None:
-    for kind in ("node_kinds", "optimizers", "environments"):
+    for kind in ("node_kinds", "optimizers", "environments", "executors"):
         for name in plugins().names(kind):
             thing = plugins().get(kind, name)
             powers = declared_powers(kind, name)
@@ -93,6 +94,10 @@ class SilentEnvironment(Environment):
     """Says nothing."""
 
 
+class SilentExecutor(Executor):
+    """Says nothing."""
+
+
 def silent(*given: Any) -> Any:
     return []
 
@@ -120,6 +125,10 @@ class Planted:
     @hookimpl
     def register_lms(self, register: Any) -> None:
         register("quiet", silent)
+
+    @hookimpl
+    def register_executors(self, register: Any) -> None:
+        register("quiet", SilentExecutor)
 
     @hookimpl
     def register_environments(self, register: Any) -> None:
@@ -161,6 +170,8 @@ def write(**changes: Any) -> Path:
         ({"lm": "quiet/model"}, "LM provider 'quiet'"),
         ({"roles": {"judge": "quiet:model"}}, "LM provider 'quiet'"),
         ({"nodes": {"n": {"tree_search": "quiet"}}}, "environment 'quiet'"),
+        ({"executor": "quiet"}, "executor 'quiet'"),
+        ({"executor": {"quiet": {"workers": 2}}}, "executor 'quiet'"),
         (
             {"nodes": {"n": {"tree_search": "grid"}}, "search": {"nodes.n.environment": ["quiet"]}},
             "environment 'quiet'",
@@ -173,6 +184,16 @@ def test_what_says_nothing_is_told_by_name_and_not_loaded_from_an_untrusted_file
 ) -> None:
     with pytest.raises(SpecError, match=f"uses what does not say what it does: the {what} of the plugin 'stranger'"):
         trust.require_trust(write(**changes))
+
+
+def test_an_executor_is_asked_about_what_it_is_given_and_where(planted: None) -> None:
+    settings = {"address": "ray://10.0.0.9:10001", "env": ["SHOP_KEY"], "runtime_env": {"pip": ["evil"]}}
+    told = file_powers(write(executor={"ray": settings})).lines()
+    assert [line for line in told if "10.0.0.9" in line] and [
+        line for line in told if "SHOP_KEY to the workers" in line
+    ]
+    assert [line for line in told if "evil" in line]
+    assert file_powers(write(executor={"ray": {"workers": 8}})).lines() == []
 
 
 def test_what_says_that_it_leads_nowhere_is_loaded(planted: None) -> None:

@@ -45,7 +45,7 @@ class Ceilings:
         self._account = account
         self.shares: Shares | None = None
         self._held_for_proof = {"calls": 0.0, "tokens": 0.0, "usd": 0.0, "minutes": 0.0}
-        self.reserved, self._in_flight = Spend(), 0
+        self.reserved, self.in_flight = Spend(), 0
         # Commands run several loops on one ledger, so nothing of asyncio that stays with its first loop.
         self._turn = AdaptiveLimiter(1)
         self._freed: asyncio.Future[None] | None = None
@@ -74,17 +74,17 @@ class Ceilings:
         """
         async with self._turn:
             while True:
-                most, alone = worst(), not self._in_flight
+                most, alone = worst(), not self.in_flight
                 if self._refusal(most, beside=self.reserved) is None and await self._share_covers(most):
                     break
                 self.check(most)
                 if alone:
                     raise self._share_spent(most)
-                if self._in_flight:
+                if self.in_flight:
                     self._freed = asyncio.get_running_loop().create_future()
                     await self._freed
             self.reserved.add(most)
-            self._in_flight += 1
+            self.in_flight += 1
         return most
 
     def count_as_sent(self, held: Spend) -> None:
@@ -95,12 +95,12 @@ class Ceilings:
 
     def give_back(self, held: Spend) -> None:
         """End a reservation. What the call really took is to be added to `sent` before anything else is awaited."""
-        self._in_flight -= 1
+        self.in_flight -= 1
         self.reserved.calls -= held.calls
         self.reserved.prompt_tokens -= held.prompt_tokens
         self.reserved.completion_tokens -= held.completion_tokens
         self.reserved.usd -= held.usd
-        if not self._in_flight:
+        if not self.in_flight:
             self.reserved = Spend()  # no rest of rounding, for which a call would wait without end
         if self._freed is not None and not self._freed.done():
             self._freed.set_result(None)

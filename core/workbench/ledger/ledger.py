@@ -310,7 +310,8 @@ class Ledger:
             self.stopping = dead
             raise dead
         cost = (attempts, prompt, completion, usd, seconds, queued)
-        self.on_call(CallInfo(key, role, lm.identity, outcome, False, *cost))
+        in_flight = self.ceilings.in_flight + 1
+        self.on_call(CallInfo(key, role, lm.identity, outcome, False, *cost, in_flight=in_flight))
         return Settled(response, error, False, attempts, usd, seconds, queued, key)
 
     def count(self, role: str, part: Spend) -> None:

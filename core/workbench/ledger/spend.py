@@ -66,7 +66,8 @@ current_row: ContextVar[int] = ContextVar("row", default=0)
 class CallInfo:
     """The data of the event `call_settled`. cached: it came from the journal. reused: an earlier run paid for it.
 
-    at: when it was settled, in seconds since 1970.
+    at: when it was settled, in seconds since 1970. in_flight: requests under way when it was answered, itself included;
+    0 for an answer from the journal.
     """
 
     key: str
@@ -83,6 +84,7 @@ class CallInfo:
     reused: bool = False
     row: int = field(default_factory=current_row.get, compare=False)
     at: float = field(default_factory=time.time, compare=False)
+    in_flight: int = field(default=0, compare=False)
 
     @classmethod
     def of(cls, row: Any, role: str, *, reused: bool) -> CallInfo:

@@ -106,6 +106,7 @@ class Session:
         self.searchers: Searchers | None = None
         self._candidates = set[str]()
         self._saved_seconds = 0.0
+        self._in_flight = list[int]()  # at each call since the last evaluation
 
     async def go(self) -> Report:
         """Run to the end and return the report, which says how it ended. Bugs are raised after the report is saved."""
@@ -284,6 +285,8 @@ class Session:
 
     def _on_call(self, call: CallInfo) -> None:
         self._emit("call_settled", call=call, ledger=self.ledger)
+        if call.in_flight:
+            self._in_flight.append(call.in_flight)
         self._save_seconds()
 
     def _on_row(self, done: int, of: int) -> None:
@@ -319,7 +322,10 @@ class Session:
         self.scored.record(evaluation)
         await store_evaluation(self.store, self.run_id, evaluation, self.row_keys)
         self._reserve_for_proof()
-        self.store.event(self.run_id, "evaluated", candidate=evaluation.workflow.hash, calls=self.ledger.paid.calls)
+        # Seconds can be compared only where as many requests were under way.
+        in_flight, self._in_flight = self._in_flight, []
+        mean, candidate = round(sum(in_flight) / max(1, len(in_flight)), 1), evaluation.workflow.hash
+        self.store.event(self.run_id, "evaluated", candidate=candidate, calls=self.ledger.paid.calls, in_flight=mean)
         best, calls = self._best() == evaluation.workflow, self.ledger.spent.calls
         self._emit("candidate_evaluated", evaluation=evaluation, accepted=best, calls=calls)
         self._save_seconds()

@@ -14,6 +14,7 @@ One file: the declarations of settings, and the few kinds of things that they le
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -213,6 +214,19 @@ def _variables(setting: Written) -> Found:
             yield Power("sends a variable of the environment", text, text, one.at)
 
 
+def _variable_names(setting: Written) -> Found:
+    for one in setting.texts():
+        text = f"{one.value} to the workers"
+        yield Power("sends a variable of the environment", text, text, one.at)
+
+
+def _anything(setting: Written) -> Found:
+    """Settings of another program, which may run commands. All of them are told as one."""
+    if setting.value:
+        text = f"{setting.at[-1]}: {json.dumps(setting.value, default=str)}"
+        yield Power("starts a program", text, text, setting.at)
+
+
 def _address(setting: Written) -> Found:
     return (ask_address(one, one.value) for one in setting.texts() if one.value)
 
@@ -304,6 +318,10 @@ SERVER_TOOL: Declaration = _server
 PROGRAM_FOLDER: Declaration = _program_folder
 IMAGE: Declaration = _image
 VARIABLES: Declaration = _variables
+#: Variables by name, for the workers of an executor.
+VARIABLE_NAMES: Declaration = _variable_names
+#: Settings of a program that is not ours.
+FOREIGN_SETTINGS: Declaration = _anything
 ADDRESS: Declaration = _address
 PATH: Declaration = _path
 FUNCTIONS: Declaration = _functions

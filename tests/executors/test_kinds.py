@@ -1,0 +1,73 @@
+"""What rows may do, in workers: agents that are programs, models with weights, vectors, code, a training's rollouts."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.helpers.process_executor import Processes
+
+from workbench.evaluation import EvalOptions, evaluate
+from workbench.plugins import plugins
+
+ROOT = Path(__file__).parents[2]
+LABELS = "Literal['billing', 'technical', 'shipping', 'returns', 'account']"
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(plugins()._tables["executors"], "processes", (Processes, "test"))
+
+
+def scores(folder: Path, nodes: dict[str, Any], executor: Any, **more: Any) -> tuple[Any, ...]:
+    """The score of each row, what it cost, and the kinds of what the journal has."""
+    folder.mkdir()
+    value = {
+        "name": "kinds",
+        "lm": "bundled/nano",
+        "data": {"file": str(ROOT / "workflows/data/tickets.jsonl"), "split": {"train": 4, "val": 8, "test": 4}},
+        "metric": "exact_match(label)",
+        "nodes": nodes,
+        "executor": executor,
+        **more,
+    }
+    (folder / "workflow.yaml").write_text(json.dumps(value))
+    rows: list[Any] = []
+    report = evaluate(folder / "workflow.yaml", options=EvalOptions(split="val"), database=folder / "run.db")
+    with sqlite3.connect(folder / "run.db") as connection:
+        kinds = connection.execute("select kind, key from calls order by kind, key").fetchall()
+        rows = connection.execute("select position, score, failure from results order by position").fetchall()
+    return report.as_dict()["failures"], rows, kinds
+
+
+AGENT = {"agent": {"external": f"text -> label: {LABELS}", "command": ["python", str(ROOT / "workflows/sorter.py")]}}
+CODE = {
+    "count": {
+        "code": "text -> words: int",
+        "source": "def count(text):\n    return len(text.split())\n",
+    },
+    "sort": {"predict": f"text, words -> label: {LABELS}"},
+}
+
+
+@pytest.mark.parametrize("nodes", [AGENT, CODE], ids=["external", "code"])
+def test_rows_do_in_workers_what_they_do_here(nodes: dict[str, Any], tmp_path: Path) -> None:
+    here = scores(tmp_path / "here", nodes, "local")
+    there = scores(tmp_path / "there", nodes, {"processes": {"workers": 2}})
+    assert here == there and len(here[1]) == 8 <= len(here[2])
+
+
+def test_a_model_with_weights_is_loaded_by_each_worker(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    from tests.helpers.tiny_lm import save
+
+    save(tmp_path / "weights")
+    nodes = {"sort": {"predict": "text -> label", "decoding": {"max_tokens": 4}}}
+    lm = f"hf:{tmp_path / 'weights'}"
+    here = scores(tmp_path / "here", nodes, "local", lm=lm)
+    there = scores(tmp_path / "there", nodes, {"processes": {"workers": 2}}, lm=lm)
+    assert here == there
