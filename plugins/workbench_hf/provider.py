@@ -84,6 +84,11 @@ class HFLM:
             self._engine.users += 1
         return self._engine
 
+    @property
+    def bound(self) -> bool:
+        """Return True while an engine of this process answers."""
+        return self._answer is not None
+
     def delegate(self, answer: Callable[[Request], Awaitable[Response]] | None, concurrency: int = 1) -> None:
         """Let an engine elsewhere answer that has these weights; None: answer here again."""
         self._answer = answer

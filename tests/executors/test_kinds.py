@@ -71,3 +71,19 @@ def test_a_model_with_weights_is_loaded_by_each_worker(tmp_path: Path) -> None:
     here = scores(tmp_path / "here", nodes, "local", lm=lm)
     there = scores(tmp_path / "there", nodes, {"processes": {"workers": 2}}, lm=lm)
     assert here == there
+
+
+@pytest.mark.training
+def test_rollouts_of_a_training_run_in_workers_and_are_drawn_by_the_driver(tmp_path: Path) -> None:
+    from tests.helpers import grpo_runs
+
+    grpo_runs.needs_torch()
+    here, there = list[Any](), list[Any]()
+    grpo_runs.run(tmp_path / "here", heard=here)
+    grpo_runs.run(tmp_path / "there", heard=there, executor={"processes": {"workers": 2}})
+    # The weights differ in their last bits: rows come in another order, and so in other batches.
+    scores = [[score for _, score in grpo_runs.candidates(tmp_path / name)] for name in ("here", "there")]
+    assert scores[0] == scores[1]
+    assert grpo_runs.calls_in(tmp_path / "there") == grpo_runs.calls_in(tmp_path / "here") > 0
+    told = [[(f["step"], f["reward"]) for _, f in heard if "reward" in f] for heard in (here, there)]
+    assert told[0] == told[1] != []

@@ -159,7 +159,9 @@ class LM(Protocol):
     is a ceiling in dollars, the user is told that it does not hold such calls. An LM that remembers its answers may
     also have `recall(request, response)`: it is told of those that came from the journal, so that a resumed run goes on
     as the first one did. An LM may also have `reusable`, False where `identity` does not say which weights answer, as
-    of a policy that is being trained: other runs then take over none of its answers.
+    of a policy that is being trained: other runs then take over none of its answers. An LM may also have `bound`, True
+    where no other process can make the same model of its settings: workers of an executor have it called by their
+    driver.
     """
 
     identity: str

@@ -69,6 +69,7 @@ class Member:
         self.name, self.rows, self.in_flight, self.held = "", dict[int, _Row](), 0, False
         self._channel, self._runtime = channel, runtime
         self._known: set[str] = set()  # hashes of workflows that it has
+        self._mine: set[str] = set()  # keys of models that it leaves to the driver, for good
         self._asking: dict[int, asyncio.Task[None]] = {}
         self._ordered: dict[int, asyncio.Future[Came | Ran]] = {}
         self._outbox: list[Any] = []
@@ -111,6 +112,7 @@ class Member:
         pool = self._runtime.pool
         specs = [*called_lms(workflow, self._runtime.lm), *self._runtime.roles.values()]
         mine = {pool.key(spec): facts_of(pool.get(spec)) for spec in specs if is_of_driver(pool, spec)}
+        self._mine |= mine.keys()
         return RunRow(number, name, example, draw, workflow.tree, mine)
 
     # The line
@@ -207,7 +209,7 @@ class Member:
 
     async def _pay(self, call: Call) -> tuple[Response | None, Any]:
         runtime, request = self._runtime, call.request
-        mine = is_of_driver(runtime.pool, call.spec)
+        mine = is_of_driver(runtime.pool, call.spec) or bool(self._mine and runtime.pool.key(call.spec) in self._mine)
         if call.streamed:
             request = replace(request, pieces=Pieces())
         sent = SentThere(self.name, lambda: self._send_there(call.number))

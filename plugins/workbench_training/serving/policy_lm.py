@@ -96,6 +96,7 @@ def policy(model: str, settings: Any) -> PolicyLM:
 class PolicyLM:
     """An LM that answers only while its policy is at its version."""
 
+    bound = True  # its weights are here
     reusable = False  # the version says how often it was trained, not what its weights are
 
     def __init__(self, name: str, version: int, concurrency: int):
