@@ -10,6 +10,8 @@ from tests.helpers.process_executor import Processes
 from workbench.testing import executor_checks
 
 
+@pytest.mark.fault("workers-killed")
+@pytest.mark.fault("workers-large")
 @pytest.mark.parametrize("check", executor_checks(), ids=lambda check: check.__name__)
-def test_sockets(check: Callable[[type[Processes]], None]) -> None:
+def test_the_contract_of_an_executor(check: Callable[[type[Processes]], None]) -> None:
     check(Processes)

@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from tests.helpers.process_executor import Processes
 from tests.helpers.scripted import Script, make_workflow
 
+from workbench.errors import BudgetSpent, LMError, NodeError, SearchStopped, SpecError
 from workbench.ledger import Ledger
-from workbench.runtime import Crew, Draw, Program, Runtime, SandboxChoice, WorkerSetup
+from workbench.runtime import (
+    Crew,
+    Draw,
+    Program,
+    Runtime,
+    SandboxChoice,
+    Secrets,
+    WorkerLost,
+    WorkerSetup,
+    find_lacking,
+    member,
+    messages,
+)
 from workbench.spec import BudgetSpec, PolicySpec, lm_spec
 from workbench.store import Store
 from workbench.task import Example
@@ -66,3 +83,81 @@ def test_rows_in_workers_give_what_rows_here_give(tmp_path: Path) -> None:
     there, paid_there = asyncio.run(run_all(workflow, tmp_path, Processes(workers=2)))
     assert list(map(comparable, here)) == list(map(comparable, there))
     assert paid_here.spent.calls == paid_there.spent.calls == 12
+
+
+class Silent:
+    """A line on which nothing comes."""
+
+    closed = False
+
+    async def send(self, batch: Any) -> None:
+        pass
+
+    async def receive(self) -> Any:
+        await asyncio.Event().wait()
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+@pytest.mark.fault("workers-silent")
+def test_a_worker_without_a_sign_of_life_is_given_up_with_its_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def course() -> None:
+        runtime: Any = SimpleNamespace(pool=Script(answer), lm=lm_spec("openai/scripted"), roles={})
+        workflow = make_workflow({"n": {"predict": "text -> label"}}, tmp_path)
+        line = Silent()
+        worker = member.Member(line, runtime)
+        row = asyncio.create_task(worker.run(1, workflow, Example("0", {"text": "row"}), Draw()))
+        await asyncio.sleep(0)
+        with pytest.raises(WorkerLost, match=r"nothing was heard of it for 0\.05 s"):
+            await worker.serve()
+        with pytest.raises(WorkerLost):
+            await row
+        await worker.aclose()
+        assert line.closed
+
+    monkeypatch.setattr(member, "LEASE", 0.05)
+    asyncio.run(course())
+
+
+def test_what_a_machine_lacks_is_said_by_name(tmp_path: Path) -> None:
+    (tmp_path / "tools.py").write_text("x = 1")
+    spec = lm_spec("openai/scripted")
+    setup = WorkerSetup(tmp_path, spec, {}, PolicySpec(), 60.0, SandboxChoice())
+    assert find_lacking(setup) == ""
+    assert "and the driver 9.9" in find_lacking(replace(setup, version="9.9"))
+    assert find_lacking(replace(setup, plugins={"acme": "1.2"})) == "the plugin 'acme' 1.2 is not installed there"
+    assert "tools.py is another one there" in find_lacking(replace(setup, files={"tools.py": "0"}))
+    assert "gone.py is not there" in find_lacking(replace(setup, files={"gone.py": "0"}))
+
+
+def test_keys_are_shown_nowhere() -> None:
+    assert "hunter2" not in repr(Secrets({"KEY": "hunter2"})) + str(Secrets({"KEY": "hunter2"}))
+    assert pickle.loads(pickle.dumps(Secrets({"KEY": "hunter2"})))["KEY"] == "hunter2"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        BudgetSpent("calls", 10, 11, 2),
+        LMError("rate_limit", "slow", retry_after=3.0, status=429),
+        NodeError("branch", "no case", node="n"),
+        SpecError("wrong", hint="Write it.", path=("nodes", "n")),
+        SearchStopped(),
+        FileNotFoundError(2, "no such file", "x"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_is_the_same_on_the_other_side(error: Exception) -> None:
+    back = pickle.loads(pickle.dumps(messages.portable(error)))
+    assert type(back) is type(error) and str(back) == str(error) and vars(back) == vars(error)
+
+
+def test_an_error_that_cannot_be_sent_is_told() -> None:
+    class Local(Exception):
+        pass
+
+    told = messages.portable(Local("no way"))
+    assert isinstance(told, NodeError) and str(told) == "Local: no way"

@@ -167,12 +167,11 @@ def drive(folder: str) -> None:
     optimize(Path(folder) / "workflow.yaml", database=f"{folder}/run.db", options=options)
 
 
-@pytest.mark.slow
 @pytest.mark.fault("driver-killed")
 def test_a_driver_that_is_killed_and_resumed(tmp_path: Path, server: SimulatedServer) -> None:
     whole, folder = run(tmp_path / "whole", server), tmp_path / "killed"
     task(folder, server, TWO)
-    server.latency = 0.1
+    server.latency = 0.05
     driver = subprocess.Popen([sys.executable, "-c", DRIVER, str(folder)], cwd=ROOT)
     end = time.monotonic() + 60
     while time.monotonic() < end:
@@ -204,7 +203,6 @@ def test_no_worker_can_be_started(tmp_path: Path, server: SimulatedServer, monke
     )
 
 
-@pytest.mark.slow
 @pytest.mark.fault("workers-poison")
 def test_a_row_that_ends_each_worker_fails_by_itself(tmp_path: Path, server: SimulatedServer) -> None:
     (tmp_path / "poison.py").write_text(

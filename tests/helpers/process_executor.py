@@ -11,13 +11,13 @@ from typing import ClassVar
 from pydantic import PrivateAttr
 
 from workbench.runtime import Channel, Executor, Sockets, WorkerSetup
-from workbench.spec import Powers
+from workbench.spec import VARIABLE_NAMES, Powers
 
 
 class Processes(Executor):
     """Workers as processes of this machine."""
 
-    powers: ClassVar[Powers] = {}
+    powers: ClassVar[Powers] = {"env": VARIABLE_NAMES}
     seconds: ClassVar[float] = 60.0
     _sockets: Sockets = PrivateAttr()
     _processes: dict[int, subprocess.Popen[bytes]] = PrivateAttr()
@@ -51,7 +51,7 @@ class Processes(Executor):
 class Clockwise(Processes):
     """Workers whose clock is an hour ahead."""
 
-    powers: ClassVar[Powers] = {}
+    powers: ClassVar[Powers] = {"env": VARIABLE_NAMES}
 
     def command(self, number: int) -> list[str]:
         python, _, module, *given = self._sockets.command(number)

@@ -33,12 +33,12 @@ def readme(entry: EntryPoint) -> str:
 
 
 def settings_of(entry: EntryPoint) -> dict[str, list[Any]]:
-    """The models of the parameters that a plugin declares, by the name of the optimizer or node kind."""
+    """The models of the parameters that a plugin declares, by the name of the optimizer, executor or node kind."""
     found: dict[str, list[Any]] = {}
-    for kind in ("optimizers", "node_kinds"):
+    for kind in ("optimizers", "executors", "node_kinds"):
         for name in plugins().names(kind):
             if plugins().owner(kind, name) == entry.name:
-                model = plugins().get("optimizers", name) if kind == "optimizers" else node_class(name).Config
+                model = node_class(name).Config if kind == "node_kinds" else plugins().get(kind, name)
                 found.setdefault(name, []).append(model)
     return found
 

@@ -28,9 +28,7 @@ from pydantic import PrivateAttr
 from workbench.base.concurrency import run_in_loop
 from workbench.ledger import Ledger
 from workbench.lm import Request, Response
-from workbench.runtime import Channel, Crew, Executor, Runtime, SandboxChoice, Sockets, WorkerSetup
-from workbench.runtime.messages import Alive, Call, Came, Order, Ready, Reply, RowEnded, RunRow
-from workbench.runtime.sockets import SocketLine
+from workbench.runtime import Channel, Crew, Executor, Runtime, SandboxChoice, Sockets, WorkerSetup, messages, sockets
 from workbench.spec import BudgetSpec, PolicySpec, Powers, lm_spec
 from workbench.store import Store, add_run
 from workbench.study import Evaluator
@@ -75,28 +73,28 @@ async def simulate(port: int, key: bytes, numbers: list[int], latency: float) ->
 async def simulate_worker(port: int, key: bytes, number: int, latency: float) -> None:
     connection = await asyncio.to_thread(Client, ("127.0.0.1", port), authkey=key)
     connection.send(number)
-    line, loop, rows = SocketLine(connection), asyncio.get_running_loop(), dict[int, RunRow]()
+    line, loop, rows = sockets.SocketLine(connection), asyncio.get_running_loop(), dict[int, messages.RunRow]()
     (setup,) = await line.receive()
-    line.send(Ready(f"simulated {number}", os.getpid()))
+    line.send(messages.Ready(f"simulated {number}", os.getpid()))
 
     def take(message: Any) -> None:
-        if isinstance(message, RunRow):
+        if isinstance(message, messages.RunRow):
             rows[message.row] = message
             request = Request(({"role": "user", "content": QUESTION + str(message.example["question"])},))
-            line.send(Call(message.row, message.row, request, "task", setup.lm))
-        elif isinstance(message, Reply) and message.value is Order.SEND:
+            line.send(messages.Call(message.row, message.row, request, "task", setup.lm))
+        elif isinstance(message, messages.Reply) and message.value is messages.Order.SEND:
             answer = Response("Here is an answer of some length, as models give it.", "stop", 40, 12, 0.0)
-            loop.call_later(latency, line.send, Came(message.number, message.number, answer, None, latency))
-        elif isinstance(message, Reply):
+            loop.call_later(latency, line.send, messages.Came(message.number, message.number, answer, None, latency))
+        elif isinstance(message, messages.Reply):
             row, (_, settled) = rows.pop(message.number), message.value
             record = CallRecord((), Response("yes", "stop", 40, 12, 0.0), "task", "m", False, 0.0, key=settled.key)
             trace = Trace(row.example.id, [Span("n", "Predict", dict(row.example), {"answer": "yes"}, [record])])
-            line.send(RowEnded(row.row, ExampleRun({"answer": "yes"}, trace), None, time.time()))
+            line.send(messages.RowEnded(row.row, ExampleRun({"answer": "yes"}, trace), None, time.time()))
 
     async def beat() -> None:
         while True:
             await asyncio.sleep(5)
-            line.send(Alive())
+            line.send(messages.Alive())
 
     beating = asyncio.create_task(beat())
     try:
@@ -122,7 +120,10 @@ def measure(asked: argparse.Namespace) -> None:
             number = add_run(store, run="b", name="b", status="running", spec="", options="{}")
             marks: list[tuple[float, float]] = []
             ledger = Ledger(
-                store, number, BudgetSpec(), lambda call: marks.append((time.perf_counter(), time.process_time()))
+                store,
+                number,
+                BudgetSpec.model_validate({}),
+                lambda call: marks.append((time.perf_counter(), time.process_time())),
             )
             each = -(-asked.rows // asked.workers)
             spec = lm_spec({"model": "openai/m", "api_base": "http://127.0.0.1:9/v1", "concurrency": each + 1})

@@ -61,8 +61,7 @@ def estimate(
     searching = _search_cost(baseline, row.times(known / max(1, calls)), bounded, candidates)
     smallest, shown = _smallest_gain(task)
     of_search = list(_search_lines(task, search, known, total, baseline, proof))
-    proof, searching = _at_the_dearest(task, proof, searching)
-    parts = _parts(budget, baseline, searching, proof)
+    parts = _parts(budget, baseline, *_at_the_dearest(task, searching, proof))
     lines = [
         *([] if task.spec.optimize or not optimizers else [explain_choice(task, [name for name, _ in optimizers])]),
         f"At most {calls} call(s) per example, {_call_text(row, calls, models)}.",
@@ -71,7 +70,7 @@ def estimate(
         *of_search,
         *([f"In all, search included: {parts['total']}."] if parts["total"] else []),
         *_unknown_lines(task, row, models, database),
-        *describe_workers(task, parts["total"].minutes if parts["total"] is not None else None),
+        *describe_workers(task, parts["total"]),
         *(f"Warning: {line}" for line in _warnings(task, optimizers)),
         shown,
         *(line for node in task.workflow.walk() for line in node.warnings()),
@@ -105,8 +104,8 @@ def _parts(budget: BudgetSpec, baseline: Cost, searching: Cost | None, proof: Co
     return {name: None if part is None else part.within(budget) for name, part in parts.items()}
 
 
-def _at_the_dearest(task: Task, proof: Cost, searching: Cost | None) -> tuple[Cost, Cost | None]:
-    """Proof and search with the most dollars that a candidate of the space may take, and, in the search, a role."""
+def _at_the_dearest(task: Task, searching: Cost | None, proof: Cost) -> tuple[Cost | None, Cost]:
+    """Search and proof with the most dollars that a candidate of the space may take, and, in the search, a role."""
     most, role, calls = dearest_usd(task), dearest_role_usd(task), max(1, task.workflow.max_calls)
     sides = task.spec.tested_sides
     if most is None or proof.most_usd is None:
@@ -116,7 +115,7 @@ def _at_the_dearest(task: Task, proof: Cost, searching: Cost | None) -> tuple[Co
     if searching is not None:
         each = None if most is None or role is None else max(most / calls, role)
         searching = replace(searching, most_usd=None if each is None else each * searching.calls)
-    return replace(proof, most_usd=dearest), searching
+    return searching, replace(proof, most_usd=dearest)
 
 
 def _warnings(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> list[str]:

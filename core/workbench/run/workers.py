@@ -14,7 +14,7 @@ from workbench.errors import WorkbenchError
 from workbench.lm import split_model
 from workbench.plugins import plugins
 from workbench.run.preflight import lms_of
-from workbench.runtime import Crew, Runtime, WorkerSetup, make_executor, read_secrets
+from workbench.runtime import Cost, Crew, Runtime, WorkerSetup, make_executor, read_secrets
 from workbench.spec import Written
 from workbench.task import Task, find_powers
 
@@ -46,13 +46,14 @@ def make_crew(task: Task, runtime: Runtime, tell: Callable[..., None]) -> Crew |
     return Crew(executor, runtime, setup, tell)
 
 
-def describe_workers(task: Task, minutes: float | None) -> Iterator[str]:
-    """Lines of an estimate on the workers of a run. minutes: that it takes, if known."""
-    executor = make_executor(task.spec.executor)
+def describe_workers(task: Task, total: Cost | None) -> Iterator[str]:
+    """Lines of an estimate on the workers of a run. total: of the run, if known."""
+    written = task.spec.executor
+    executor = make_executor(written)
     if executor is None:
         return
     workers, rows = executor.workers, task.spec.concurrency
-    name = type(executor).__name__.lower()
+    name, minutes = written if isinstance(written, str) else next(iter(written)), total.minutes if total else None
     hours = "" if minutes is None else f", about {minutes * workers / 60:.1f} worker-hours"
     yield f"{workers} workers by {name} with {-(-rows // workers)} of {rows} rows at once each{hours}."
     if rows < workers:

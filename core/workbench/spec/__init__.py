@@ -11,6 +11,7 @@ from workbench.spec.messages import spec_error
 from workbench.spec.models import BudgetSpec, DomainSpec, Spec
 from workbench.spec.objectives import ConfigurationSpec, ProofSpec, TargetsSpec
 from workbench.spec.patterns import Pattern, TooSlow, Unmatchable, check_pattern, listed_matches, shortest_match
+from workbench.spec.places import existing
 from workbench.spec.policy import Inherited, PolicySpec, refusal, strictest_verdict
 from workbench.spec.powers import (
     ADDRESS,
@@ -46,7 +47,6 @@ from workbench.spec.powers import (
     declares,
     describe_host,
     each,
-    existing,
     inside,
     one_or_each,
     part,

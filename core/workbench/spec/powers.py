@@ -30,6 +30,7 @@ from workbench.base.text import one_line
 from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import PluginError, SpecError
 from workbench.plugins import KINDS, plugins
+from workbench.spec.places import existing, is_there, lies_inside
 from workbench.spec.user_code import PREFIX, SERVER, parse_address, parse_server, relocate_address
 
 #: What is asked about, in the words that users see.
@@ -142,7 +143,7 @@ def run_python(setting: Written, address: str) -> Power:
         if not parsed.is_file:  # the packages that it lies in, which are run, too
             names = parsed.module.split(".")
             places += [setting.base.joinpath(*names[: n + 1], "__init__.py") for n in range(len(names))]
-        files = tuple(path for path in places if _is_there(path))
+        files = tuple(path for path in places if is_there(path))
     what = relocate_address(written, setting.base, Path("/"))
     return Power("runs Python", address, what, setting.at, files, form="address")
 
@@ -168,7 +169,7 @@ def start_program(setting: Written, command: str) -> Power:
     word names (`cd agent && python main.py`), and whole folders that are programs (`uv run --project agent`)."""
     words = [word for word in dict.fromkeys(WORD.findall(command)) if word.strip("./~")]
     folders = [path for word in words for path in existing(word, setting.base) if path.is_dir()][:_MOST_FOLDERS]
-    files = {path: None for path in folders if any(_is_there(path / name) for name in _PROGRAMS)}
+    files = {path: None for path in folders if any(is_there(path / name) for name in _PROGRAMS)}
     for word, base in product(words, (setting.base, *folders)):
         module = word.removeprefix("-m").replace(".", "/")
         for name in (word, *(f"{module}{end}" for end in (".py", "/__init__.py", "/__main__.py") if module)):
@@ -267,7 +268,7 @@ def read_path(setting: Written, text: str) -> Power:
         return Power("reads a path", f"{text[:80]}...", text, setting.at, (), True)
     found = tuple(existing(text, setting.base))
     home = setting.home or setting.base
-    outside = not all(_inside(path, home) for path in (setting.base / text, *found))
+    outside = not all(lies_inside(path, home) for path in (setting.base / text, *found))
     return Power("reads a path", text, _absolute(setting, text), setting.at, found, outside, "path")
 
 
@@ -381,34 +382,6 @@ def powers_of(kind: str, name: str, settings: Written) -> Found:
         text = f"the {KINDS[kind]} '{one_line(name)}' of the plugin '{one_line(plugins().owner(kind, name))}'"
         return [Power("uses what does not say what it does", text, text, settings.at)]
     return powers(settings) if callable(powers) else _of_group(powers, settings)
-
-
-# Paths
-
-
-def existing(place: str, base: Path) -> Iterator[Path]:
-    """Yield what exists at a place, links followed, with `~` as a name and as the home."""
-    for written in dict.fromkeys((place, str(Path(place).expanduser()) if place.startswith("~") else place)):
-        try:
-            path = (base / written).resolve()
-            if path.exists():
-                yield path
-        except (OSError, RuntimeError, ValueError):
-            pass  # no path
-
-
-def _is_there(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):
-        return False
-
-
-def _inside(path: Path, base: Path) -> bool:
-    try:
-        return path.expanduser().resolve().is_relative_to(base.resolve())
-    except (OSError, RuntimeError, ValueError):
-        return False
 
 
 def _absolute(setting: Written, text: str | None = None) -> str:

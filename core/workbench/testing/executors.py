@@ -144,6 +144,10 @@ def check_executor_is_documented(make: Make) -> None:
     for name, field in executor.model_fields.items():
         assert field.description, f"{executor.__name__}: the setting '{name}' needs a description"
     assert_declares_powers(executor, executor.__name__, executor.model_fields)
+    powers = executor.powers
+    assert callable(powers) or "env" in powers, (
+        f"{executor.__name__}: powers must say what `env` does: {{'env': VARIABLE_NAMES}} (workbench.spec)"
+    )
 
 
 def check_executor_gives_what_rows_here_give(make: Make) -> None:
