@@ -75,7 +75,8 @@ class Ceilings:
         async with self._turn:
             while True:
                 most, alone = worst(), not self.in_flight
-                if self._refusal(most, beside=self.reserved) is None and await self._share_covers(most):
+                covered = self._refusal(most, beside=self.reserved) is None
+                if covered and (self.shares is None or await self._share_covers(self.shares, most)):
                     break
                 self.check(most)
                 if alone:
@@ -135,10 +136,8 @@ class Ceilings:
                 found[what] = used + getattr(more, what) + (0 if beside is None else getattr(beside, what))
         return found
 
-    async def _share_covers(self, more: Spend) -> bool:
-        """Draw on the shared budget, if there is one, for so much more beside the calls in flight."""
-        if (shares := self.shares) is None:
-            return True
+    async def _share_covers(self, shares: Shares, more: Spend) -> bool:
+        """Draw on the shared budget for so much more beside the calls in flight."""
         needed = self._needed(more, beside=self.reserved)
         return all(n <= shares.limit(what) for what, n in needed.items()) or await shares.draw(needed)
 
