@@ -25,6 +25,7 @@ HERE = Path(__file__).parent
 TIERS = {
     "plugins/training": "training",
     "plugins/hf": "training",
+    "kit/test_fixed_batch.py": "training",
     "kit/test_generation.py": "training",
     "plugins/sandbox/test_wasm.py": "wasm",
     "plugins/sandbox/test_wasm_guest.py": "wasm",

@@ -15,7 +15,8 @@ pytest.importorskip("transformers")
 from tests.helpers.counting_generator import CountingGenerator  # noqa: E402
 
 from workbench.errors import LMError  # noqa: E402
-from workbench.kit.lms.generation import Refill, Row, cache_argument, free_device_memory, generate_within_memory  # noqa: E402
+from workbench.kit.lms.generation import Refill, Row, _pick, free_device_memory, generate_within_memory  # noqa: E402
+from workbench.kit.lms.running_batch import cache_argument  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -160,6 +161,17 @@ def test_memory_is_given_back_once_rings_of_references_are_gone(monkeypatch: pyt
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     free_device_memory()
     assert alive == [False]
+
+
+def test_the_largest_random_number_picks_a_token_that_has_a_probability() -> None:
+    torch.manual_seed(0)
+    probabilities = torch.rand(200, 50) * (torch.rand(200, 50) > 0.5)
+    probabilities[:, 45:] = 0.0
+    picks = _pick(probabilities, torch.full((200,), 1 - 2**-53, dtype=torch.double))
+    assert (probabilities.gather(1, picks[:, None]) > 0).all()
+    assert picks.tolist() == [int(row.nonzero().max()) for row in probabilities]
+    nothing = torch.full((1, 50), float("nan"))
+    assert _pick(nothing, torch.zeros(1, dtype=torch.double)).tolist() == [49], "a token of the vocabulary"
 
 
 def test_a_model_is_given_its_cache_by_the_name_that_its_version_of_transformers_has() -> None:

@@ -72,6 +72,13 @@ def measured(case: Case, base: Path, device: str) -> dict[str, Any]:
     resting = torch.cuda.memory_allocated() if on_gpu else 0
     if on_gpu:
         torch.cuda.reset_peak_memory_stats()
+    passes, update = list[int](), learner.optimizer.step
+
+    def noted() -> None:
+        passes.append(torch.cuda.max_memory_allocated() if on_gpu else 0)
+        update()
+
+    learner.optimizer.step = noted  # type: ignore[method-assign]
     begun = time.perf_counter()
     learner.step(rows, advantages, 1)
     if not on_gpu:
@@ -80,6 +87,7 @@ def measured(case: Case, base: Path, device: str) -> dict[str, Any]:
     return {
         "gpu": torch.cuda.get_device_name(),
         "resting": round(resting / GIB, 3),
+        "most_in_passes": round(passes[0] / GIB, 3),
         "most": round(torch.cuda.max_memory_allocated() / GIB, 3),
         "reserved": round(torch.cuda.max_memory_reserved() / GIB, 3),
         "seconds": round(time.perf_counter() - begun, 2),

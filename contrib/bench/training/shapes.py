@@ -61,6 +61,8 @@ def save_shape(folder: Path, name: str, *, positions: int = 4096, weights: bool 
         return folder
     torch.manual_seed(0)
     kind = torch.bfloat16 if name in LARGE else torch.float32
-    Qwen2ForCausalLM._from_config(config, dtype=kind).save_pretrained(folder)
+    with torch.device("cuda" if torch.cuda.is_available() else "cpu"):  # a CPU draws billions of numbers for a minute
+        model = Qwen2ForCausalLM._from_config(config, dtype=kind)
+    model.save_pretrained(folder)
     make_tokenizer().save_pretrained(folder)
     return folder

@@ -14,10 +14,10 @@ Printed: median seconds of a step, of which generation, and the ratio of ours to
 over the pairs of steps), on the clock and, for machines that others use as well, in CPU seconds.
 
 On a GPU (`--device cuda`) steps are larger (16 x 8 rollouts of up to 256 tokens), products are in bfloat16 on both
-sides, TRL also goes through its batch in parts of 32 rows, and besides: tokens drawn in a second, the share of the
-GPU's peak that an update reaches (6 FLOP a weight and token, of H100's dense 989 TFLOP/s; for a whole step 8), and the
-most memory in each phase, less what the other side holds. `0.5b` and `1.5b` have the shapes of Qwen2.5 with random
-weights.
+sides, TRL also goes through its batch in parts of 32 rows (8 of `1.5b`), and besides: tokens drawn in a second, the
+share of the GPU's peak that an update reaches (6 FLOP a weight and token, of H100's dense 989 TFLOP/s; for a whole step
+8), and the most memory in each phase, less what the other side holds. `0.5b` and `1.5b` have the shapes of Qwen2.5 with
+random weights. Each step is told as it ends.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ from workbench.run import Options, optimize
 from workbench_training.learner import Learner
 
 ROLLOUTS, RATE, WARM = 8, 1e-5, 2
+#: Rows that TRL passes at once on a GPU, where 32 do not fit: an H100 holds both sides.
+AT_ONCE = {"1.5b": 8}
 PEAK = 989e12  # FLOP/s of an H100 or H200, dense, in bfloat16
 REWARD = "def reward(example, prediction, trace):\n    return sum(map(ord, prediction['answer'])) % 997 / 997\n"
 
@@ -55,6 +57,7 @@ REWARD = "def reward(example, prediction, trace):\n    return sum(map(ord, predi
 class Case:
     """A checkpoint, the longest answer, the texts of the rows (one a task), and where it runs."""
 
+    name: str
     base: str
     longest: int
     texts: list[str]
@@ -70,6 +73,7 @@ class Case:
 class Clock:
     """Seconds of each step of one side, on the clock and of CPU, and of generation in it; the most bytes of the GPU."""
 
+    side: str
     steps: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
     drawing: list[float] = field(default_factory=list)
@@ -108,6 +112,8 @@ class Clock:
         self.cpu.append(time.process_time() - self.worked)
         self.drawing.append(self.spent)
         self.tokens.append(self.drawn)
+        said = f"{self.side}: step {len(self.steps)} in {self.steps[-1]:.2f} s, of which drawing {self.spent:.2f} s"
+        print(said, file=sys.stderr, flush=True)  # what a limit of time leaves
 
 
 def synchronized() -> None:
@@ -123,9 +129,9 @@ def make_case(name: str, folder: Path, options: argparse.Namespace) -> Case:
     )
     texts = ["".join(rng.choice("abcdefghij ") for _ in range(rng.randrange(*widths))) for _ in range(count)]
     if name == "model":
-        return Case(str(options.model), longest, texts, *how)
+        return Case(name, str(options.model), longest, texts, *how)
     if name in SHAPES:
-        return Case(str(save_shape(folder / name, name)), longest, texts, *how)
+        return Case(name, str(save_shape(folder / name, name)), longest, texts, *how)
     if name == "nano":
         import workbench_nano
 
@@ -135,10 +141,10 @@ def make_case(name: str, folder: Path, options: argparse.Namespace) -> Case:
             "it does not start",
             "how do I close my account and what happens to the rest of the month that I have paid",
         ]
-        return Case(str(Path(workbench_nano.__file__).parent / "weights"), 32, texts, *how)
+        return Case(name, str(Path(workbench_nano.__file__).parent / "weights"), 32, texts, *how)
     if name == "wide":  # a vocabulary that weighs as much as the layers, as in small real models
-        return Case(str(save_wide(folder / "wide")), longest, texts, *how)
-    return Case(str(save(folder / "llama", 0, hidden=256, layers=4, positions=1024)), longest, texts, *how)
+        return Case(name, str(save_wide(folder / "wide")), longest, texts, *how)
+    return Case(name, str(save(folder / "llama", 0, hidden=256, layers=4, positions=1024)), longest, texts, *how)
 
 
 class Plan:
@@ -285,7 +291,7 @@ def theirs(
             clock.start()
 
     count, cuda = case.tasks * ROLLOUTS, case.device != "cpu"
-    at_once = min(count, 32) if case.large else count
+    at_once = min(count, AT_ONCE.get(case.name, 32)) if case.large else count
     config = GRPOConfig(
         output_dir=str(folder / "trl"),
         per_device_train_batch_size=at_once,
@@ -356,7 +362,7 @@ def compare(name: str, ragged: bool, options: argparse.Namespace) -> dict[str, A
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         case, gate = make_case(name, folder, options), Gate()
-        mine, their, updates = Clock(), Clock(), list[float]()
+        mine, their, updates = Clock("ours"), Clock("TRL"), list[float]()
         prompts: list[list[int]] = []
         real, real_generate = Learner.step, Generator.generate
 
@@ -366,10 +372,19 @@ def compare(name: str, ragged: bool, options: argparse.Namespace) -> dict[str, A
 
         Learner.step = timed  # type: ignore[method-assign]
         total = steps + WARM
-        job = threading.Thread(target=ours, args=(case, ragged, total, folder, gate, mine, prompts), daemon=True)
+
+        def run() -> None:
+            try:
+                ours(case, ragged, total, folder, gate, mine, prompts)
+            finally:
+                gate.done.release()  # nobody waits for what has ended
+
+        job = threading.Thread(target=run, daemon=True)
         mine.start()
         job.start()
         gate.done.acquire()  # ours has done its first step, so its prompts are known
+        if not prompts:
+            raise RuntimeError("our side ended before its first step")
         theirs(case, ragged, total, folder, gate, their, prompts)
         gate.may.release()
         job.join()

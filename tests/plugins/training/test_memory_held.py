@@ -16,6 +16,7 @@ from tests.plugins.training.test_learner import ADVANTAGES, learner, some_rows  
 
 from workbench.kit.lms import generation  # noqa: E402
 from workbench.kit.lms.generation import Generator  # noqa: E402
+from workbench.kit.lms.running_batch import as_computed  # noqa: E402
 from workbench.lm import Request  # noqa: E402
 from workbench_training.learner import Learner  # noqa: E402
 from workbench_training.model.policy import Policy, merge_adapter  # noqa: E402
@@ -34,19 +35,19 @@ def drawn(seed: int = 0, cache: Any = None) -> tuple[list[Any], set[Any]]:
     """(tokens and log-probabilities of some rows, types of the keys that were kept), under autocast."""
     generator, kinds = Generator(make_model(2), make_tokenizer()), set()
 
-    class Watched(cache or generation._Cache):
+    class Watched(cache or generation.GrowingCache):
         def update(self, *args: Any, **more: Any) -> Any:
             found = super().update(*args, **more)
             kinds.add(self.layers[0].keys.dtype)
             return found
 
     rows = [generation.Row([5 + i, 9, 11, 20 + i], 12, 1.0, 1.0, (), 100 + i) for i in range(4)]
-    real, generation._Cache = generation._Cache, Watched  # type: ignore[misc]
+    real, generation.GrowingCache = generation.GrowingCache, Watched  # type: ignore[misc]
     try:
         with torch.autocast("cpu", torch.bfloat16):
             generator.generate(rows)
     finally:
-        generation._Cache = real  # type: ignore[misc]
+        generation.GrowingCache = real  # type: ignore[misc]
     return [(row.ids, row.logprobs) for row in rows], kinds
 
 
@@ -61,7 +62,7 @@ def test_keys_and_values_are_kept_in_half_of_the_bytes_and_the_draw_is_the_same(
 
 def test_without_autocast_keys_and_values_stay_as_they_are() -> None:
     t = torch.ones(2, 2)
-    assert generation.as_computed(t) is t
+    assert as_computed(t) is t
 
 
 def test_best_weights_are_kept_in_the_host_and_only_for_a_rollback(tmp_path: Path) -> None:

@@ -15,7 +15,9 @@ pytest.importorskip("transformers")
 from tests.helpers.tiny_lm import save  # noqa: E402
 from tests.plugins.training.test_learner import ADVANTAGES, some_rows  # noqa: E402
 from tests.plugins.training.test_logprobs import rows_with_shared_prompts  # noqa: E402
+from transformers import PreTrainedModel  # noqa: E402
 
+from workbench.kit.lms.generation import Generator  # noqa: E402
 from workbench.lm import Request  # noqa: E402
 from workbench_training import learner as learner_module  # noqa: E402
 from workbench_training.learner import Learner  # noqa: E402
@@ -126,6 +128,18 @@ def test_a_learner_on_a_gpu_has_a_meter_of_its_memory(base: str, monkeypatch: py
     monkeypatch.setattr(Policy, "device", torch.device("cuda"))
     made = Learner(policy, make_objective("dapo"), Learning())
     assert isinstance(made.micro.meter, Meter) and metered == [torch.device("cuda")]
+    assert made.optimizer.defaults["fused"], "its step needs no further copy of the weights"
+
+
+def test_on_a_gpu_attention_is_not_cudnns(base: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch 2.11 asks cuDNN first on an H100, which makes a plan for each new shape."""
+    said = list[bool]()
+    monkeypatch.setattr(torch.backends.cuda, "enable_cudnn_sdp", said.append)
+    monkeypatch.setattr(PreTrainedModel, "to", lambda self, place: self)
+    Generator.load(base, device="cpu")
+    assert said == []
+    Generator.load(base, device="cuda")
+    assert said == [False]
 
 
 def test_an_ipc_handle_is_under_the_name_of_its_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

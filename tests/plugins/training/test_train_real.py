@@ -94,6 +94,12 @@ def test_memory_is_counted_and_an_update_is_made_to_measure_it() -> None:
     assert found["measured"] == {"learned": True} and found["counted"]["most"] > found["counted"]["resting"] > 0
 
 
+def test_what_a_gpu_computes_is_compared_with_the_cpu() -> None:
+    """Here the CPU with itself: nothing is captured, and bfloat16 is off."""
+    told = run("-W", "ignore", "contrib/bench/training/gpu_check.py", "--device", "cpu").splitlines()
+    assert len(told) == 28 and all(line.startswith("ok ") for line in told)
+
+
 def test_the_speed_of_drawing_is_measured_here_and_on_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     server, here = map(json.loads, run("-W", "ignore", "contrib/bench/training/draw_speed.py", "--toy").splitlines())

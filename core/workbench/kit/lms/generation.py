@@ -15,14 +15,15 @@ from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
-from transformers.cache_utils import DynamicLayer
 from transformers.utils import logging as hf_logging
 
 from workbench.errors import LMError
 from workbench.kit.lms.chat_template import render_chat
 from workbench.kit.lms.checkpoint import check_checkpoint
+from workbench.kit.lms.fixed_batch import Batch, settle
 from workbench.kit.lms.native_calls import to_template
 from workbench.kit.lms.prefill import split_prefill
+from workbench.kit.lms.running_batch import GrowingCache, RunningBatch, cache_argument
 from workbench.lm import Response
 
 #: transformers loads a model with process-wide settings: two threads that load concurrently get models without weights.
@@ -110,6 +111,8 @@ class Generator:
         package of an attention (as transformers names it; by default its own choice)."""
         check_checkpoint(path, revision)
         place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        if place.type == "cuda":  # its attention makes a plan for each new shape, and here shapes seldom come twice
+            torch.backends.cuda.enable_cudnn_sdp(False)
         default = torch.float32 if place.type == "cpu" else torch.bfloat16
         source: dict[str, Any] = {"trust_remote_code": False, "revision": revision or "main"}
         with _LOADING:
@@ -156,23 +159,27 @@ class Generator:
         """Complete all rows in one batch. Rows that a refill has join while it runs (continuous batching; Yu et al.,
         "Orca", OSDI 2022), unless the model's cache keeps more or less than all tokens. No prompt may be as long as
         `context`."""
-        refill = refill or Refill()
-        batch = self._begin(rows)
+        refill, steps = refill or Refill(), 0
+        batch: Batch[Row] = self._begin(rows)
         while batch.rows:
-            ids = self._choose(batch.rows, batch.logits)
+            batch.tokens = self._choose(batch.rows, batch.logits)
             keep = [i for i, row in enumerate(batch.rows) if not self._ended(row)]
             for row in batch.rows:
                 if row.finish:
                     self._decode(row)
                     refill.give(row)
-            self._continue(batch, ids, keep)
-            if _keeps_all_tokens(batch.cache):
+            batch.keep(keep)
+            if batch.rows:
+                batch = settle(batch, self.model, steps, max(map(self._left, batch.rows)))
+                batch.step()
+                steps += 1
+            if batch.keeps_all_tokens:
                 for some in group_by_length(refill.take(len(batch.rows))):
-                    batch = _join(batch, self._begin(some)) if batch.rows else self._begin(some)
+                    batch = batch.join(self._begin(some)) if batch.rows else self._begin(some)
 
-    def _begin(self, rows: list[Row]) -> _Batch:
+    def _begin(self, rows: list[Row]) -> RunningBatch[Row]:
         """Rows before their first token. Equal prompts are computed once."""
-        cache = _Cache(config=self.model.config)
+        cache = GrowingCache(config=self.model.config)
         prompts = {prompt: i for i, prompt in enumerate(dict.fromkeys(tuple(row.prompt_ids) for row in rows))}
         width = max(map(len, prompts))
         ids = torch.zeros((len(prompts), width), dtype=torch.long)
@@ -182,23 +189,12 @@ class Generator:
             mask[i, width - len(prompt) :] = 1
         ids, mask = ids.to(self.device), mask.to(self.device)
         positions = (mask.cumsum(-1) - 1).clamp(min=0)
-        batch = _Batch(list(rows), cache, mask, positions[:, -1:], self._logits(ids, mask, positions, cache))
+        logits = self._logits(ids, mask, positions, cache)
+        last = positions[:, -1:]
+        batch = RunningBatch(self._logits, list(rows), cache, mask, last, logits, ids[:, -1:])
         if len(prompts) < len(rows):  # from here on each row has its own cache
             batch.select(torch.tensor([prompts[tuple(row.prompt_ids)] for row in rows], device=self.device))
         return batch
-
-    def _continue(self, batch: _Batch, ids: torch.Tensor, keep: list[int]) -> None:
-        """Generate a token for each row to keep; complete rows leave, and cost nothing more."""
-        if len(keep) < len(batch.rows):
-            batch.rows = [batch.rows[i] for i in keep]
-            if not keep:
-                return
-            index = torch.tensor(keep, device=self.device)
-            batch.select(index)
-            ids = ids[index]
-        batch.positions = batch.positions + 1
-        batch.mask = torch.cat([batch.mask, batch.mask.new_ones((len(batch.rows), 1))], dim=1)
-        batch.logits = self._logits(ids, batch.mask, batch.positions, batch.cache)
 
     def _logits(
         self, ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, cache: DynamicCache
@@ -255,9 +251,13 @@ class Generator:
             text = self.tokenizer.decode(tail, skip_special_tokens=True)
             if any(stop in text for stop in row.stop):
                 row.finish = "stop"
-        if not row.finish and len(row.ids) >= min(row.max_tokens, self.context - len(row.prompt_ids)):
+        if not row.finish and self._left(row) <= 0:
             row.finish = "length"
         return bool(row.finish)
+
+    def _left(self, row: Row) -> int:
+        """The most tokens that a row may still get."""
+        return min(row.max_tokens, self.context - len(row.prompt_ids)) - len(row.ids)
 
     def _decode(self, row: Row) -> None:
         ids = row.ids[:-1] if row.ids[-1] in self.ends else row.ids
@@ -269,63 +269,9 @@ class Generator:
 def _pick(probabilities: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
     """The places where the cumulative probabilities (rows, tokens) of rows pass their random numbers (rows,)."""
     edges = probabilities.double().cumsum(-1)
-    picks = torch.searchsorted(edges, (draws * edges[:, -1])[:, None], right=True)
-    last = (probabilities > 0).long().cumsum(-1).argmax(-1, keepdim=True)  # rounding must not pick a zero
-    return torch.minimum(picks, last).squeeze(1)
-
-
-class _Cache(DynamicCache):
-    """Keys and values in the type that attention computes in."""
-
-    def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *args: Any, **kwargs: Any
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        return super().update(as_computed(key_states), as_computed(value_states), layer_idx, *args, **kwargs)
-
-
-def _keeps_all_tokens(cache: DynamicCache) -> bool:
-    """Return True if rows can join those in the cache: no layer has a sliding window or a recurrent state."""
-    return all(type(layer) is DynamicLayer for layer in cache.layers)
-
-
-@dataclass
-class _Batch:
-    """Rows in generation: their cache and mask (rows, columns), the positions (rows, 1) of their last tokens, and the
-    logits (rows, tokens) of the next ones."""
-
-    rows: list[Row]
-    cache: _Cache
-    mask: torch.Tensor
-    positions: torch.Tensor
-    logits: torch.Tensor
-
-    def select(self, index: torch.Tensor) -> None:
-        self.cache.batch_select_indices(index)
-        self.mask, self.positions, self.logits = self.mask[index], self.positions[index], self.logits[index]
-
-
-def _join(batch: _Batch, other: _Batch) -> _Batch:
-    """Both batches as one, only as wide as the longest of its rows."""
-    width = int(max(batch.positions.max(), other.positions.max())) + 1
-    for layer, more in zip(batch.cache.layers, other.cache.layers, strict=True):
-        for name in ("keys", "values"):
-            parts = [_resize(getattr(part, name), 2, width) for part in (layer, more)]
-            setattr(layer, name, torch.cat(parts))
-            setattr(more, name, None)
-    mask = torch.cat([_resize(part.mask, 1, width) for part in (batch, other)])
-    positions, logits = (
-        torch.cat([getattr(part, name) for part in (batch, other)]) for name in ("positions", "logits")
-    )
-    return _Batch([*batch.rows, *other.rows], batch.cache, mask, positions, logits)
-
-
-def _resize(t: torch.Tensor, dimension: int, width: int) -> torch.Tensor:
-    """The last columns of a tensor, or all with zeros before them. Tokens end in the last column."""
-    missing = width - t.shape[dimension]
-    if missing <= 0:
-        return t.narrow(dimension, -missing, width)
-    empty = t.new_zeros((*t.shape[:dimension], missing, *t.shape[dimension + 1 :]))
-    return torch.cat([empty, t], dimension)
+    # A number below 1, times the sum, is below the sum: the edge that passes it is that of a token with a probability.
+    picks = torch.searchsorted(edges, (draws * edges[:, -1])[:, None], right=True).squeeze(1)
+    return picks.clamp(max=edges.shape[1] - 1)  # logits that are no numbers pass none
 
 
 def group_by_length(rows: Sequence[Row]) -> list[list[Row]]:
@@ -337,18 +283,6 @@ def group_by_length(rows: Sequence[Row]) -> list[list[Row]]:
         else:
             groups.append([row])
     return groups
-
-
-def as_computed(states: torch.Tensor) -> torch.Tensor:
-    """Keys or values, under autocast in the type that attention would cast them to: half of the bytes of float32, the
-    same numbers."""
-    kind = states.device.type
-    return states.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else states
-
-
-def cache_argument(model: Any) -> str:
-    """Return the name of a model's cache argument: `cache` since transformers 5.24, which warns of the name before."""
-    return "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
 
 
 def free_device_memory() -> None:
