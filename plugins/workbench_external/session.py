@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.base.hashing import digest
 from workbench.errors import LMError, NodeError, WorkbenchError
-from workbench.kit.acting import Tool, check_policy, run_in_sandbox
+from workbench.kit.acting import Tool, permitted, run_in_sandbox
 from workbench.lm import Message, Pieces, Response
 from workbench.runtime import Context
 from workbench.spec import lm_spec
@@ -127,8 +127,8 @@ class RowSession:
         return found
 
     async def _call_function(self, tool: Tool, arguments: dict[str, Any]) -> Any:
-        await check_policy(self.ctx, tool.name, arguments, tool.all_defaults)
-        return await run_in_sandbox(self.ctx, tool, arguments)
+        async with permitted(self.ctx, tool.name, arguments, tool.all_defaults):
+            return await run_in_sandbox(self.ctx, tool, arguments)
 
     @contextmanager
     def _watched(self) -> Generator[None]:

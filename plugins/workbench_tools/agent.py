@@ -18,12 +18,13 @@ from workbench.kit import answers
 from workbench.kit.acting import (
     Tool,
     call_tool,
-    check_policy,
     describe_tool,
     fit_values,
     has_unknown_tools,
+    is_permitted,
     know_tools,
     load_tools,
+    permitted,
     read_calls,
     run_in_sandbox,
     unreadable_call,
@@ -300,8 +301,12 @@ class Agent(SignatureNode):
         """(the model's answer, the results of its calls if they were made already). begun: words it begins with."""
         c = self.config
         asked = [*messages, {"role": "assistant", "content": begun}] if begun else messages
+        offered = shown
+        if c.offer == "permitted":
+            offered = shown.only(lambda name: is_permitted(ctx, name))
+            asked = [{"role": "system", "content": self.system(offered)}, *asked[1:]]
         temperature = TEMPERATURE if c.temperature is None and c.actions > 1 else c.temperature
-        settings = {"temperature": temperature, "max_tokens": c.max_tokens, "tools": self.definitions(shown)}
+        settings = {"temperature": temperature, "max_tokens": c.max_tokens, "tools": self.definitions(offered)}
         drawn = await ctx.samples(asked, c.actions, lm=self.lm, **settings)
         drawn = [replace(r, text=join_prefill(begun, r.text)) for r in drawn] if begun else drawn
         if c.actions == 1:
@@ -384,5 +389,5 @@ class Agent(SignatureNode):
         if tool.name not in self.forged:
             return await call_tool(ctx, tool, arguments, self.config.live.get(tool.name))
         arguments = fit_values(tool.schema, arguments)
-        await check_policy(ctx, tool.name, arguments, tool.all_defaults)
-        return await run_in_sandbox(ctx, tool, arguments)
+        async with permitted(ctx, tool.name, arguments, tool.all_defaults):
+            return await run_in_sandbox(ctx, tool, arguments)

@@ -50,6 +50,9 @@ class AgentConfig(NodeConfig):
         description="number of tools shown, nearest to the input first; with `register: lazy`, the others are shown "
         "by name; 0: all",
     )
+    offer: Literal["all", "permitted"] = Field(
+        "all", description="permitted: show only tools that `policy:` may allow at this point of the row"
+    )
     queries: int = Field(
         0, ge=0, le=8, description="number of search queries for `nearest` that the model writes first, in one call"
     )

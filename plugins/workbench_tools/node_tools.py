@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import FailureKind, NodeError, SpecError
-from workbench.kit.acting import BoundFunction, Tool, as_rules_see, check_policy, child_node, read_arguments
+from workbench.kit.acting import BoundFunction, Tool, as_rules_see, child_node, permitted, read_arguments
 from workbench.runtime import Context
 from workbench.workflow import Image, NodeKind
 
@@ -56,7 +56,10 @@ class NodeTool:
         """
         read_arguments(self.tool, arguments)
         arguments = as_rules_see(self.tool, arguments)
-        await check_policy(ctx, self.name, arguments)
+        async with permitted(ctx, self.name, arguments):
+            return await self._call_permitted(ctx, arguments, row)
+
+    async def _call_permitted(self, ctx: Context, arguments: Mapping[str, Any], row: Mapping[str, Any]) -> Any:
         if self.node.max_calls:  # the budget counts one such call a step, of which native answers may have several
             if ctx.span.notes.get("asked_at") == ctx.span.turn:
                 raise NodeError("tool", f"{self.name}: one such call at a time")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -75,6 +75,13 @@ class Shown:
     def __init__(self, tools: Mapping[str, Tool], whole: Sequence[str], lazy: bool):
         self.whole = {name: tools[name] for name in whole}
         self.named = {name: tool for name, tool in tools.items() if name not in self.whole} if lazy else {}
+
+    def only(self, keep: Callable[[str], bool]) -> Shown:
+        """The tools that are kept."""
+        some = Shown({}, (), lazy=False)
+        some.whole = {name: tool for name, tool in self.whole.items() if keep(name)}
+        some.named = {name: tool for name, tool in self.named.items() if keep(name)}
+        return some
 
     def register(self, name: Any) -> str:
         """Make a tool callable and return its description for the model. Registering twice is harmless."""

@@ -288,6 +288,15 @@ CASES: dict[str, Case] = {
             ("Write the answer and nothing else.", r"\nsubmit (\w+)\nresult: submitted\Z", r"\1"),
         ],
     ),
+    "formal_specification.yaml": Case(
+        sums("5 + 8 + 3", "2 + 9"),
+        [
+            ("Book", r"result: paid (\d+)\Z", r"answer: \1"),
+            ("pay(", r"(reserved at \d+)\Z", lambda m: call("pay", reservation=m[1])),
+            ("reserve(", r"(quote of \d+)\Z", lambda m: call("reserve", quote=m[1])),
+            ("quote(", SUM, lambda m: call("quote", numbers=numbers(m[1]))),
+        ],
+    ),
     "step_back.yaml": Case(
         sums("5 + 8 + 3", "2 + 9"),
         [

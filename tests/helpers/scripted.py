@@ -10,7 +10,7 @@ from typing import Any
 from workbench.ledger import Ledger
 from workbench.lm import LMPool, Request, Response
 from workbench.runtime import Program, Runtime
-from workbench.spec import BudgetSpec, LMSpec, lm_spec
+from workbench.spec import BudgetSpec, LMSpec, PolicySpec, lm_spec
 from workbench.store import Store
 from workbench.task import Example
 from workbench.workflow import ExampleRun, Workflow, node_tree
@@ -51,7 +51,12 @@ def make_workflow(nodes: dict[str, Any], folder: Path) -> Workflow:
 
 
 def run_rows(
-    workflow: Workflow, rows: Sequence[dict[str, Any]], script: Script, database: Path, calls: int = 1000
+    workflow: Workflow,
+    rows: Sequence[dict[str, Any]],
+    script: Script,
+    database: Path,
+    calls: int = 1000,
+    policy: PolicySpec | None = None,
 ) -> list[ExampleRun]:
     """The outcome of each row, run one after the other with the journal of a database."""
 
@@ -63,7 +68,7 @@ def run_rows(
         ledger = Ledger(store, 1, BudgetSpec.model_validate({"calls": calls}))
         spec = lm_spec({"model": "openai/scripted", "attempts": 1})
         try:
-            program = Program(workflow, runtime := Runtime(ledger, spec, {}, script))
+            program = Program(workflow, runtime := Runtime(ledger, spec, {}, script, policy or PolicySpec()))
             found = [await program.run(Example(str(i), row)) for i, row in enumerate(rows)]
             await runtime.aclose()
             return found

@@ -33,3 +33,19 @@ def shell(command: str) -> str:
     if name == "grep":
         return "\n".join(line for line in lines if rest[0] in line) or "(nothing)"
     return "\n".join(sorted(lines) if name == "sort" else lines)
+
+
+def quote(numbers: list[int]) -> str:
+    """Says what something costs."""
+    return f"quote of {sum(int(n) for n in numbers)}"
+
+
+def reserve(quote: str) -> str:
+    """Reserves what was quoted."""
+    return quote.replace("quote of", "reserved at")
+
+
+def pay(reservation: str = "") -> str:
+    """Pays for what is reserved, or for nothing."""
+    price = reservation.removeprefix("reserved at ")
+    return f"paid {price}" if price.isdigit() else "paid 0"

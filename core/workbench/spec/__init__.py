@@ -10,9 +10,10 @@ from workbench.spec.lm import LMSpec, lm_spec
 from workbench.spec.messages import spec_error
 from workbench.spec.models import BudgetSpec, DomainSpec, Spec
 from workbench.spec.objectives import ConfigurationSpec, ProofSpec, TargetsSpec
+from workbench.spec.past import names_in
 from workbench.spec.patterns import Pattern, TooSlow, Unmatchable, check_pattern, listed_matches, shortest_match
 from workbench.spec.places import existing
-from workbench.spec.policy import Inherited, PolicySpec, refusal, strictest_verdict
+from workbench.spec.policy import Inherited, MadeCall, PolicySpec, refusal, strictest_verdict
 from workbench.spec.powers import (
     ADDRESS,
     COMMAND,
@@ -168,6 +169,8 @@ __all__ = [
     "TargetsSpec",
     "ConfigurationSpec",
     "PolicySpec",
+    "MadeCall",
+    "names_in",
     "Inherited",
     "Strict",
     "NODE_KEYS",

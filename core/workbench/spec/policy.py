@@ -17,6 +17,7 @@ from pydantic import Field, field_validator, model_validator
 from workbench.base.type_guards import is_dict, is_list
 from workbench.spec.base import Strict
 from workbench.spec.likeness import from_json, may_equal, plain_texts, surely_equal
+from workbench.spec.past import MadeCall, parse_formula, was_called
 from workbench.spec.patterns import Pattern, TooSlow, Unmatchable, check_pattern, shortest_match
 
 Verdict = Literal["allow", "deny", "ask"]
@@ -123,12 +124,20 @@ def _has_length(value: Any) -> TypeGuard[Sized]:
 
 
 class Rule(Strict):
-    """A rule: allow, deny or ask, with a pattern of tool names (`*` and `?` as in a shell), and when it applies."""
+    """A rule: allow, deny or ask, with a pattern of tool names (`*` and `?` as in a shell), and when it applies; or a
+    formula about the calls of the row, which each call must keep true."""
 
     allow: str | None = Field(None, description="name or pattern of tools that may be called")
     deny: str | None = Field(None, description="name or pattern of tools that may not be called")
     ask: str | None = Field(None, description="name or pattern of tools that need a person's consent")
     when: dict[str, Condition] = Field(default_factory=dict, description="argument (dotted if nested): its condition")
+    before: str | None = Field(
+        None, description="applies until such a tool has given a result in the row, e.g. {deny: send, before: verify}"
+    )
+    after: str | None = Field(None, description='applies once such a tool was called, e.g. {deny: "*", after: close}')
+    formula: str | None = Field(
+        None, description="refuses calls that make it false: past-time logic of tools, e.g. H(submit -> O(verify))"
+    )
     why: str = Field("", description="reason given to the model if the rule refuses a call")
 
     @field_validator("when", mode="before")
@@ -140,22 +149,43 @@ class Rule(Strict):
 
     @model_validator(mode="after")
     def _one_verdict(self) -> Rule:
-        if sum(v is not None for v in (self.allow, self.deny, self.ask)) != 1:
-            raise ValueError("a rule has exactly one of allow, deny, ask, e.g. {deny: delete_*}")
+        if sum(v is not None for v in (self.allow, self.deny, self.ask, self.formula)) != 1:
+            raise ValueError("a rule has exactly one of allow, deny, ask, formula, e.g. {deny: delete_*}")
+        if self.formula is not None:
+            if self.when or self.before is not None or self.after is not None:
+                raise ValueError("a formula stands alone: it says itself when it applies")
+            parse_formula(self.formula)
         return self
 
     @property
-    def verdict(self) -> Verdict:
-        return "allow" if self.allow is not None else "deny" if self.deny is not None else "ask"
+    def pattern(self) -> str:
+        """The pattern of the tools that it is about; a formula is about all."""
+        return self.allow or self.deny or self.ask or "*"
 
-    def applies(self, tool: str, arguments: Mapping[str, Any]) -> bool:
+    @property
+    def verdict(self) -> Verdict:
+        return "allow" if self.allow is not None else "ask" if self.ask is not None else "deny"
+
+    def applies(self, tool: str, arguments: Mapping[str, Any], earlier: Sequence[MadeCall] = ()) -> bool:
         """Return True if the rule is about a call. If that is in doubt, a rule that denies or asks applies, and one
-        that allows does not."""
-        if not fnmatchcase(tool, self.allow or self.deny or self.ask or ""):
+        that allows does not. earlier: the calls of the row before it."""
+        if not self.is_time(tool, earlier):
             return False
         if self.allow is not None:
             return all(_surely_met(condition, name, arguments) for name, condition in self.when.items())
         return all(_may_be_met(condition, name, arguments) for name, condition in self.when.items())
+
+    def is_time(self, tool: str, earlier: Sequence[MadeCall]) -> bool:
+        """Return True if the rule is about a call of a tool now, as far as its arguments allow."""
+        if self.formula is not None:
+            made = [call.tool for call in earlier if call.done is not False]
+            return not parse_formula(self.formula)([*made, tool])
+        if not fnmatchcase(tool, self.pattern):
+            return False
+        surely = self.allow is not None
+        if self.before is not None and was_called(self.before, earlier, surely=not surely):
+            return False
+        return self.after is None or was_called(self.after, earlier, surely=surely)
 
 
 class PolicySpec(Strict):
@@ -182,12 +212,25 @@ class PolicySpec(Strict):
         more = [i for n, i in enumerate(inherited) if i not in self.inherited and i not in inherited[:n]]
         return self.model_copy(update={"inherited": [*self.inherited, *more]}) if more else self
 
-    def verdict(self, tool: str, arguments: Mapping[str, Any]) -> tuple[Verdict, str]:
-        """(verdict, reason) on a call: by the rules, or by an inherited policy if that is stricter."""
-        rule = next((r for r in self.rules if r.applies(tool, arguments)), None)
+    def verdict(self, tool: str, arguments: Mapping[str, Any], earlier: Sequence[MadeCall] = ()) -> tuple[Verdict, str]:
+        """(verdict, reason) on a call: by the rules, or by an inherited policy if that is stricter. A formula that it
+        makes false denies it, whatever the rules say. earlier: the calls of the row before it."""
+        broken = next((r for r in self.rules if r.formula is not None and r.is_time(tool, earlier)), None)
+        if broken is not None:
+            return "deny", broken.why or f"{broken.formula} must hold"
+        rule = next((r for r in self.rules if r.formula is None and r.applies(tool, arguments, earlier)), None)
         own = (rule.verdict, rule.why) if rule is not None else (self.default, "")
-        more = (i.policy.verdict(tool, arguments) for i in self.inherited if tool in i.tools)
+        more = (i.policy.verdict(tool, arguments, earlier) for i in self.inherited if tool in i.tools)
         return strictest_verdict([own, *more])
+
+    def permits(self, tool: str, earlier: Sequence[MadeCall]) -> bool:
+        """Return True if a call of a tool may be made now, with some arguments."""
+        now = [rule for rule in self.rules if rule.is_time(tool, earlier)]
+        if any(rule.formula is not None for rule in now):
+            return False
+        deciding = next((rule for rule in now if not rule.when or rule.verdict == "allow"), None)
+        own = self.default if deciding is None else deciding.verdict
+        return own != "deny" and all(i.policy.permits(tool, earlier) for i in self.inherited if tool in i.tools)
 
 
 class Inherited(Strict):

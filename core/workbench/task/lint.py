@@ -14,7 +14,7 @@ from typing import Any
 from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import Defect, DefectKind, suggest
 from workbench.plugins import plugins
-from workbench.spec import SERVER
+from workbench.spec import SERVER, names_in
 from workbench.task.dataset import Example
 from workbench.task.load import Task
 from workbench.task.reach import is_empty, out_of_reach
@@ -128,7 +128,7 @@ def _of_policy(task: Task) -> Iterator[Defect]:
     """Conditions that nothing meets, and rules that an earlier one always decides."""
     rules = task.spec.policy.rules
     for i, rule in enumerate(rules):
-        path, pattern = ("policy", "rules", i), rule.allow or rule.deny or rule.ask or ""
+        path, pattern = ("policy", "rules", i), rule.pattern
         for argument, condition in rule.when.items():
             if why := condition.impossible():
                 yield Defect(
@@ -137,7 +137,9 @@ def _of_policy(task: Task) -> Iterator[Defect]:
                     "Correct it: no text can meet it.",
                     (*path, "when", argument),
                 )
-        before = (r.allow or r.deny or r.ask for r in rules[:i] if not r.when)
+        if rule.formula is not None:
+            continue
+        before = (r.pattern for r in rules[:i] if not (r.when or r.before or r.after or r.formula))
         if taken := next((other for other in before if other in ("*", pattern)), None):
             yield Defect(
                 DefectKind.UNREACHABLE,
@@ -153,8 +155,10 @@ def _idle_rules(task: Task) -> Iterator[str]:
     if any(name.startswith(SERVER) for name in tools):
         return  # it has further tools, which nobody has asked it for
     for i, rule in enumerate(task.spec.policy.rules):
-        pattern = rule.allow or rule.deny or rule.ask or ""
-        if not any(fnmatchcase(tool, pattern) for tool in tools):
+        named = names_in(rule.formula) if rule.formula is not None else [rule.pattern, rule.before, rule.after]
+        for pattern in named:
+            if pattern is None or any(fnmatchcase(tool, pattern) for tool in tools):
+                continue
             line = task.source.position(("policy", "rules", i))[0]
             forged = (
                 " It may be about a function that is forged later."

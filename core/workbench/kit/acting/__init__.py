@@ -15,6 +15,7 @@ from workbench.kit.acting.forged import Forged
 from workbench.kit.acting.inner_nodes import child_node, child_tree, with_new_inputs
 from workbench.kit.acting.mcp import LONGEST_RESULT
 from workbench.kit.acting.mcp_session import Server
+from workbench.kit.acting.permission import check_call, check_policy, is_permitted, permitted
 from workbench.kit.acting.programs import check_program, dying_with_us
 from workbench.kit.acting.schemas import fit_values, schema_defaults, told_arguments
 from workbench.kit.acting.tool import as_rules_see, read_arguments
@@ -25,8 +26,6 @@ from workbench.kit.acting.tools import (
     argument_names,
     call_tool,
     calls_in,
-    check_call,
-    check_policy,
     describe_tool,
     has_unknown_tools,
     know_tools,
@@ -60,6 +59,8 @@ __all__ = [
     "calls_in",
     "check_call",
     "check_policy",
+    "permitted",
+    "is_permitted",
     "check_program",
     "child_node",
     "child_tree",

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,6 +23,7 @@ from workbench.kit.acting.beside import Leftovers
 from workbench.kit.acting.bound_function import BoundFunction
 from workbench.kit.acting.mcp import McpCall
 from workbench.kit.acting.mcp_session import RowSessions, in_sessions
+from workbench.kit.acting.permission import permitted
 from workbench.kit.acting.schemas import told_arguments
 from workbench.kit.acting.tool import Tool, as_rules_see, know_tools, server_tools
 from workbench.kit.answers import Reading, correction, load_loose, read_text
@@ -31,13 +32,10 @@ from workbench.runtime import Context
 from workbench.spec import (
     PREFIX,
     SERVER,
-    PolicySpec,
     instead_of_code,
     load_user_code,
     parse_address,
     parse_server,
-    refusal,
-    strictest_verdict,
 )
 
 INTERPRETER = "sandbox:python"
@@ -66,7 +64,13 @@ async def call_tool(ctx: Context, tool: Tool, arguments: Mapping[str, Any], live
     if ctx.restricted:
         await know_tools([tool])  # its rules may be about arguments that are left out
     given = as_rules_see(tool, arguments)
-    await check_policy(ctx, tool.name, given, tool.all_defaults if ctx.restricted else None)
+    async with permitted(ctx, tool.name, given, tool.all_defaults if ctx.restricted else None):
+        return await _call_permitted(ctx, tool, arguments, given, live)
+
+
+async def _call_permitted(
+    ctx: Context, tool: Tool, arguments: Mapping[str, Any], given: Mapping[str, Any], live: CallsTools | None
+) -> Any:
     if tool.source == INTERPRETER:
         return await run_in_sandbox(ctx, Tool("run", "", tool.schema, tool.call, _INTERPRET), arguments)
 
@@ -109,48 +113,6 @@ async def run_in_sandbox(ctx: Context, tool: Tool, arguments: Mapping[str, Any])
         return found["value"]
     line = f" in line {found['line']}" if found["line"] else ""
     raise NodeError("tool", f"{tool.name}: {found['kind']}{line}: {found['message']}")
-
-
-async def check_policy(
-    ctx: Context, tool: str, arguments: Mapping[str, Any], defaults: Mapping[str, Any] | None = None
-) -> None:
-    """Raise NodeError("policy") for a call that a policy refuses, or the user on request. The policies are those of the
-    workflow file and, for an inner workflow, of its own file."""
-    runtime = ctx.program.runtime
-    await check_call((runtime.policy, *ctx.policies), tool, arguments, runtime.consent, ctx.effect, defaults)
-
-
-async def check_call(
-    policies: Iterable[PolicySpec],
-    tool: str,
-    arguments: Mapping[str, Any],
-    consent: Callable[[str, Mapping[str, Any]], bool] | None,
-    effect: Callable[[str, Any, Callable[[], Awaitable[bool]]], Awaitable[bool]],
-    defaults: Mapping[str, Any] | None = None,
-) -> None:
-    """Raise NodeError("policy") for a call that one of the policies refuses, or the user where a policy says `ask`.
-
-    Args:
-        policies: all of them must allow the call.
-        tool: its name.
-        arguments: of the call.
-        consent: asks the user; None if nobody is present, which refuses.
-        effect: journals the user's answer.
-        defaults: values of omitted arguments, which rules treat as given.
-    """
-    try:
-        verdict, why = strictest_verdict(policy.verdict(tool, {**(defaults or {}), **arguments}) for policy in policies)
-    except RecursionError:
-        raise NodeError("policy", f"the arguments of {tool} are nested too deeply to be checked") from None
-    if verdict == "ask" and consent is not None:
-
-        async def ask() -> bool:
-            return await asyncio.to_thread(consent, tool, arguments)
-
-        if not await effect("consent", [tool, dict(arguments)], ask):
-            raise NodeError("policy", f"the user did not allow {tool}{f': {why}' if why else ''}")
-    elif refused := refusal(tool, verdict, why):
-        raise NodeError("policy", refused)
 
 
 def load_tool(address: str, base: Path, env: Mapping[str, str] | None = None) -> Tool:

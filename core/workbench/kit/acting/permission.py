@@ -1,0 +1,98 @@
+"""Permission for calls of tools: what the policies of a row say, and what was called before."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from workbench.errors import NodeError
+from workbench.runtime import Context
+from workbench.spec import MadeCall, PolicySpec, refusal, strictest_verdict
+
+
+class MadeCalls:
+    """The calls of tools of a row so far, which rules on time are about."""
+
+    def __init__(self) -> None:
+        self.calls = list[MadeCall]()
+
+    @classmethod
+    def of(cls, ctx: Context) -> MadeCalls:
+        """The calls of the row, and of the sample of the node: each sample has its own."""
+        return ctx.row.get((cls, ctx.draw.replica), cls)
+
+    async def aclose(self) -> None:
+        """Nothing to close."""
+
+
+@asynccontextmanager
+async def permitted(
+    ctx: Context, tool: str, arguments: Mapping[str, Any], defaults: Mapping[str, Any] | None = None
+) -> AsyncGenerator[None]:
+    """Around a call of a tool: raises as `check_policy`, and keeps the call for the rules on later ones."""
+    await check_policy(ctx, tool, arguments, defaults)
+    if not ctx.restricted:
+        yield
+        return
+    made = MadeCall(tool)
+    MadeCalls.of(ctx).calls.append(made)
+    try:
+        yield
+        made.done = True
+    except BaseException:
+        made.done = False
+        raise
+
+
+def is_permitted(ctx: Context, tool: str) -> bool:
+    """Return True if the policies may allow a call of a tool now, with some arguments."""
+    earlier = MadeCalls.of(ctx).calls
+    return all(policy.permits(tool, earlier) for policy in (ctx.program.runtime.policy, *ctx.policies))
+
+
+async def check_policy(
+    ctx: Context, tool: str, arguments: Mapping[str, Any], defaults: Mapping[str, Any] | None = None
+) -> None:
+    """Raise NodeError("policy") for a call that a policy refuses, or the user on request. The policies are those of the
+    workflow file and, for an inner workflow, of its own file."""
+    runtime, earlier = ctx.program.runtime, MadeCalls.of(ctx).calls if ctx.restricted else ()
+    policies = (runtime.policy, *ctx.policies)
+    await check_call(policies, tool, arguments, runtime.consent, ctx.effect, defaults, earlier)
+
+
+async def check_call(
+    policies: Iterable[PolicySpec],
+    tool: str,
+    arguments: Mapping[str, Any],
+    consent: Callable[[str, Mapping[str, Any]], bool] | None,
+    effect: Callable[[str, Any, Callable[[], Awaitable[bool]]], Awaitable[bool]],
+    defaults: Mapping[str, Any] | None = None,
+    earlier: Sequence[MadeCall] = (),
+) -> None:
+    """Raise NodeError("policy") for a call that one of the policies refuses, or the user where a policy says `ask`.
+
+    Args:
+        policies: all of them must allow the call.
+        tool: its name.
+        arguments: of the call.
+        consent: asks the user; None if nobody is present, which refuses.
+        effect: journals the user's answer.
+        defaults: values of omitted arguments, which rules treat as given.
+        earlier: the calls of the row before it.
+    """
+    try:
+        given = {**(defaults or {}), **arguments}
+        verdict, why = strictest_verdict(policy.verdict(tool, given, earlier) for policy in policies)
+    except RecursionError:
+        raise NodeError("policy", f"the arguments of {tool} are nested too deeply to be checked") from None
+    if verdict == "ask" and consent is not None:
+
+        async def ask() -> bool:
+            return await asyncio.to_thread(consent, tool, arguments)
+
+        if not await effect("consent", [tool, dict(arguments)], ask):
+            raise NodeError("policy", f"the user did not allow {tool}{f': {why}' if why else ''}")
+    elif refused := refusal(tool, verdict, why):
+        raise NodeError("policy", refused)

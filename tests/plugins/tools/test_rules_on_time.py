@@ -1,0 +1,113 @@
+"""Rules on time: what was called before in the row decides, and only what may be called is offered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.helpers.gallery_scripts import CASES
+from tests.helpers.gallery_speech import SUM, Line, Speaker, call
+from tests.helpers.scripted import Script, make_workflow, run_rows
+
+from workbench.run import Options, optimize, prepare
+from workbench.spec import PolicySpec
+
+GALLERY = Path(__file__).parents[3] / "workflows" / "gallery"
+
+
+#: A model that would rather pay at once than reserve, and reserve than ask for a price.
+EAGER: list[Line] = [
+    *CASES["formal_specification.yaml"].table[:2],
+    ("pay(", SUM, call("pay")),
+    *CASES["formal_specification.yaml"].table[2:3],
+    ("reserve(", SUM, call("reserve", quote="a good price")),
+    *CASES["formal_specification.yaml"].table[3:],
+]
+
+
+def test_002_the_formula_and_what_is_offered_keep_the_order(tmp_path: Path) -> None:
+    """What is offered is the mechanism: the model would pay at once, and does where the formula is taken out."""
+    case = CASES["formal_specification.yaml"]
+    task = prepare(GALLERY / "formal_specification.yaml")[2]
+    rows = [row for row, _ in case.rows]
+
+    def answers(policy: PolicySpec, folder: str, change: dict[str, Any] | None = None) -> list[Any]:
+        (tmp_path / folder).mkdir()
+        workflow, script = task.workflow.patched(change or {}), Script(Speaker(EAGER))
+        found = run_rows(workflow, rows, script, tmp_path / folder / "run.db", policy=policy)
+        return [outcome.prediction.get("answer") for outcome in found]
+
+    assert answers(task.spec.policy, "whole") == ["16", "11"]
+    later = PolicySpec.model_validate({"rules": [task.spec.policy.rules[1].model_dump(exclude_unset=True)]})
+    assert answers(later, "without") == ["0", "0"]
+    # Refused and still shown, it is called until no step is left.
+    assert answers(task.spec.policy, "shown", {"nodes.book.offer": "all"}) == [None, None]
+
+
+def test_002_a_search_finds_that_only_what_is_permitted_is_to_be_offered(tmp_path: Path) -> None:
+    options = Options([("nodes.book.offer", "all")], out=str(tmp_path / "out.yaml"), allow_unproved=True)
+    file = GALLERY / "formal_specification.yaml"
+    report = optimize(file, database=tmp_path / "run.db", options=options, pool=Script(Speaker(EAGER)))
+    assert report.as_dict()["baseline"]["val"] == 0.0 and report.as_dict()["best"]["val"] == 1.0
+    assert report.winner.get("nodes.book.offer") == "permitted"
+
+
+@pytest.mark.parametrize(
+    ("rules", "said", "expected"),
+    [
+        ([{"deny": "send", "before": "check"}], ["send", "check", "send"], ["no", "yes", "yes"]),
+        ([{"deny": "send", "before": "check"}], ["breaks", "send"], ["failed", "no"]),
+        ([{"deny": "*", "after": "check"}], ["send", "check", "send"], ["yes", "yes", "no"]),
+        ([{"allow": "send", "after": "check"}, {"deny": "send"}], ["send", "check", "send"], ["no", "yes", "yes"]),
+        ([{"formula": "H(send -> Y(check))"}], ["check", "send", "send"], ["yes", "yes", "no"]),
+        ([{"formula": "H(send -> (!close S check))"}], ["check", "close", "send"], ["yes", "yes", "no"]),
+    ],
+    ids=str,
+)
+def test_what_was_called_before_decides(
+    rules: list[dict[str, Any]], said: list[str], expected: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "desk.py").write_text(
+        "def send(): return 'ok'\ndef check(): return 'ok'\ndef close(): return 'ok'\n"
+        "def breaks(): raise ValueError('no')\n"
+    )
+    names = ["send", "check", "close", "breaks"]
+    rules = [{**rule, "before": "breaks"} if said[0] == "breaks" else rule for rule in rules]
+    node = {
+        "agent": "text -> answer",
+        "tools": [f"python:desk.py:{name}" for name in names],
+        "max_steps": len(said) + 1,
+    }
+    workflow = make_workflow({"n": node}, tmp_path)
+    turns = iter([f'call: {{"tool": "{name}", "arguments": {{}}}}' for name in said] + ["answer: done"])
+    policy = PolicySpec.model_validate({"rules": rules})
+    (outcome,) = run_rows(
+        workflow, [{"text": "x"}], Script(lambda request: next(turns)), tmp_path / "run.db", policy=policy
+    )
+    results = [str(told["result"]) for told in outcome.trace.spans[0].notes["tools"]]
+    seen = ["yes" if r == "result: ok" else "no" if "not allowed here" in r else "failed" for r in results]
+    assert seen == expected, results
+    # A resumed run decides the same, from the journal.
+    turns = iter(())
+    (again,) = run_rows(
+        workflow, [{"text": "x"}], Script(lambda request: next(turns)), tmp_path / "run.db", policy=policy
+    )
+    assert again.trace.spans[0].notes["tools"] == outcome.trace.spans[0].notes["tools"]
+
+
+def test_another_row_begins_anew(tmp_path: Path) -> None:
+    (tmp_path / "desk.py").write_text("def send(): return 'ok'\ndef check(): return 'ok'\n")
+    node = {"agent": "text -> answer", "tools": ["python:desk.py:send", "python:desk.py:check"]}
+    workflow = make_workflow({"n": node}, tmp_path)
+    policy = PolicySpec.model_validate({"rules": [{"deny": "send", "before": "check"}]})
+    plans = {"row 0": ["check", "send"], "row 1": ["send"]}
+
+    def say(request: Any) -> str:
+        plan = next(plan for row, plan in plans.items() if row in str(request.messages))
+        made = sum(message["role"] == "assistant" for message in request.messages)
+        return f'call: {{"tool": "{plan[made]}", "arguments": {{}}}}' if made < len(plan) else "answer: done"
+
+    outcomes = run_rows(workflow, [{"text": row} for row in plans], Script(say), tmp_path / "run.db", policy=policy)
+    told = [[call["result"][:10] for call in outcome.trace.spans[0].notes["tools"]] for outcome in outcomes]
+    assert told == [["result: ok", "result: ok"], ["error: sen"]]
