@@ -1,4 +1,4 @@
-"""Node kinds that hold other nodes: `loop`, `map`, `branch`, `ensemble`, `reflect` and `workflow`."""
+"""Node kinds that hold other nodes: `loop`, `map`, `tree`, `branch`, `ensemble`, `reflect` and `workflow`."""
 
 from workbench import hookimpl
 
@@ -7,6 +7,7 @@ from workbench import hookimpl
 def register_node_kinds(register):
     register("loop", "workbench_control_flow.loop:Loop")
     register("map", "workbench_control_flow.map:Map")
+    register("tree", "workbench_control_flow.tree:Tree")
     register("ensemble", "workbench_control_flow.ensemble:Ensemble")
     register("branch", "workbench_control_flow.branch:Branch")
     register("reflect", "workbench_control_flow.reflect:Reflect")

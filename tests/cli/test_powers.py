@@ -51,6 +51,7 @@ NODES: dict[str, tuple[dict[str, Any], str]] = {
     "external": ({"signature": "text -> a", "python": "p1.py:f"}, "p1.py:f"),
     "loop": ({"of": {"kind": "tool", "tool": "python:p1.py:f"}, "gather": {"all": "result"}}, "python:p1.py:f"),
     "map": ({"over": "a", "nodes": {"x": {"kind": "tool", "tool": "mcp:evil#t"}}, "of": None}, "evil"),
+    "tree": ({"carry": {"a": ""}, "judge": {"kind": "tool", "tool": "python:p1.py:f"}}, "python:p1.py:f"),
     "predict": ({"signature": "text -> a", "types": {"T": "p1.py:T"}}, "p1.py:T"),
     "program": (
         {"signature": "text -> a", "lm": {"model": "x/y", "api_base": "http://e.org", "api_key_env": "K"}},

@@ -129,6 +129,11 @@ NODES: dict[str, Callable[[Path], NodeCase]] = {
         {"of": {"predict": "item, notes -> notes"}, "over": "items", "carry": {"notes": ""}},
         {"items": ["a", "b"]},
     ),
+    "tree": _node(
+        "tree",
+        {"of": {"predict": "text -> label"}, "carry": {"label": ""}, "judge": {"predict": "label -> score: bool"}},
+        {"text": "a"},
+    ),
     "map": _node("map", {"of": _SORT, "over": "items", "as": "text"}, {"items": ["a", "b"]}),
     "search": _node("search", {"corpus": "c.jsonl"}, {"query": "x"}, _CORPUS),
     "browse": _node("browse", {"corpus": "c.jsonl"}, {"document": "1"}, _CORPUS),

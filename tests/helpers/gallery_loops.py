@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from tests.helpers.gallery_speech import BUILDER, COLOURS, LIBRARY, RIPENS, Case, numbers, sums
+from tests.helpers.gallery_trees import TREES
 
 RIVER = "Which river flows through the capital of Ostra?"
 BOTH = "Who built the lighthouse of Lorvik, and what is to be bought?"
@@ -257,6 +258,7 @@ def read_source(found: re.Match[str]) -> str:
 
 
 LOOPS: dict[str, Case] = {
+    **TREES,
     "chain_of_agents.yaml": Case(
         COLOURS,
         [

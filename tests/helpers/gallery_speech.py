@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from collections import Counter
@@ -33,7 +34,8 @@ class Speaker:
     """Answers from a table; records unanswered requests, and how often each line was used."""
 
     def __init__(self, table: Sequence[Line]):
-        self.table, self.unknown, self.said = table, list[str](), Counter[int]()
+        self.table = copy.deepcopy(table)  # some of its lines count what they have said
+        self.unknown, self.said = list[str](), Counter[int]()
 
     def __call__(self, request: Request) -> str:
         system = "\n".join(str(m["content"]) for m in request.messages if m["role"] == "system")

@@ -211,6 +211,37 @@ def test_147_hm_rag_votes_over_sources_of_which_each_is_wrong_once(tmp_path: Pat
     assert tried("hm_rag", tmp_path, without).right == [True, False, True]
 
 
+def test_193_codetree_refines_what_passes_the_test_and_not_the_critic(tmp_path: Path) -> None:
+    assert tried("codetree", tmp_path).right == [True, True]
+    # By the test alone the first answer with the right last digit is taken.
+    assert tried("codetree", tmp_path, {"nodes.solve.until": "score >= 0.5"}).right == [False, False]
+    # With one strategy there is nothing to go back to.
+    assert tried("codetree", tmp_path, {"nodes.solve.branching": 1, "nodes.solve.evaluations": 8}).right == [
+        False,
+        False,
+    ]
+    blind = {"nodes.solve.of.cases.refine.signature": "question, plan -> answer"}
+    assert tried("codetree", tmp_path, blind).right == [False, False]
+
+
+def test_125_swe_search_reads_the_value_in_words_and_debates_the_finished(tmp_path: Path) -> None:
+    whole = tried("swe_search", tmp_path)
+    assert whole.right == [True, True] and [n["states"] for n in whole.notes("search")] == [3, 3]
+    assert tried("swe_search", tmp_path, {"nodes.search.of.signature": "question, patch -> patch"}).right == [False] * 2
+    first = {"nodes.decide": {"kind": "code", "code": "patch -> answer", "source": "def take(patch): return patch"}}
+    assert tried("swe_search", tmp_path, first).right == [False, False], "of equal scores the first"
+
+
+def test_056_se_agent_recombines_what_no_trajectory_has_alone(tmp_path: Path) -> None:
+    assert tried("se_agent", tmp_path).right == [True, True]
+    one = {"nodes.start.source": "def start(question): return ['from the left']"}
+    assert tried("se_agent", tmp_path, one).right == [False, False]
+    alone = {"nodes.recombine.instructions": "Take the first.", "nodes.refine.signature": "question, pool -> answer"}
+    assert tried("se_agent", tmp_path, alone).right == [False, False]
+    rough = {"nodes.revise.gather": {"pool": "revised"}, "nodes.revise.of.instructions": "Repeat it."}
+    assert tried("se_agent", tmp_path, rough).right == [False, False]
+
+
 #: A setting of each file that its search changes, and a value with which it is wrong.
 POOR: dict[str, tuple[str, Any]] = {
     "chain_of_agents": ("nodes.manager.instructions", "Answer."),
@@ -225,6 +256,9 @@ POOR: dict[str, tuple[str, Any]] = {
     "iagents": ("nodes.answer.instructions", "Answer."),
     "sibyl": ("nodes.settle.rounds", 1),
     "hm_rag": ("nodes.write.instructions", "Answer."),
+    "codetree": ("nodes.solve.until", "score >= 0.5"),
+    "swe_search": ("nodes.search.evaluations", 1),
+    "se_agent": ("nodes.start.source", "def start(question): return ['from the left']"),
 }
 
 

@@ -32,7 +32,9 @@ FILES = sorted(path for path in (ROOT / "workflows").rglob("*.yaml") if path.par
 EXTRAS = {"feedback_markers.yaml": "torch", "grpo.yaml": "torch", "tool_calls.yaml": "torch"}
 PAGE = ROOT / "docs" / "reference" / "gallery.md"
 #: What bundled/nano cannot do at all; the page of the gallery says so.
-BEYOND_NANO = {f"{name}.yaml" for name in ("amber", "aries", "long_writer", "reaper", "stateflow_bash")}
+BEYOND_NANO = {
+    f"{name}.yaml" for name in ("amber", "aries", "codetree", "long_writer", "reaper", "stateflow_bash", "swe_search")
+}
 
 
 def inside(workflow: Workflow) -> Iterator[tuple[str, NodeKind]]:
@@ -151,7 +153,7 @@ def on_nano(path: Path, database: Path) -> ExampleRun:
 
 
 #: One call after another, an agent, and one that nano cannot do; the others in the slow tier.
-FAST = {"chain.yaml", "small_agent.yaml", "stateflow_bash.yaml"}
+FAST = {"chain.yaml", "small_agent.yaml", "stateflow_bash.yaml", "swe_search.yaml"}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,95 @@
+"""What a scripted model says in the workflows of the gallery whose states grow from each other (`gallery_scripts`)."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+
+from tests.helpers.gallery_speech import Case, numbers, sums
+
+ROWS = sums("5 + 8 + 3", "2 + 9")
+
+
+def asked(found: re.Match[str]) -> int:
+    """The sum that the question asks for."""
+    return sum(numbers(re.findall(r"question: (.*)", found.string)[-1]))
+
+
+def off(by: int) -> Callable[[re.Match[str]], str]:
+    return lambda found: str(asked(found) + by)
+
+
+class Ways:
+    """The first way that is drawn for a question leads nowhere, the second does."""
+
+    def __init__(self) -> None:
+        self.drawn = Counter[str]()
+
+    def __call__(self, found: re.Match[str]) -> str:
+        self.drawn[found[1]] += 1
+        return "guess" if self.drawn[found[1]] % 2 else "carry"
+
+
+def what_becomes(found: re.Match[str]) -> str:
+    """The critic of CodeTree: it sees what the test, which looks at the last digit, does not."""
+    answer = re.findall(r"answer: (.*)", found.string)[-1]
+    return "solve" if answer == "none" else "stop" if answer == str(asked(found)) else "refine"
+
+
+def mend(found: re.Match[str]) -> str:
+    """A repair finds the way only from an answer whose last digit is right."""
+    answer, total = re.findall(r"answer: (.*)", found.string)[-1], asked(found)
+    return str(total if int(answer) % 10 == total % 10 else total + 3)
+
+
+def join_halves(found: re.Match[str]) -> str:
+    left, right = (re.findall(rf"{side} (\d+)", found.string) for side in ("left", "right"))
+    return f"total {int(left[-1]) + int(right[-1])}" if left and right else "half"
+
+
+def half(found: re.Match[str]) -> str:
+    """The sum of one half of the numbers, by the side from which it is worked out."""
+    parts = numbers(re.findall(r"question: (.*)", found.string)[-1])
+    cut = len(parts) // 2
+    left = "way: from the left" in found.string
+    return f"{'left' if left else 'right'} {sum(parts[:cut] if left else parts[cut:])}, roughly"
+
+
+TREES: dict[str, Case] = {
+    "codetree.yaml": Case(
+        ROWS,
+        [
+            ("Name a way", "question: (.*)", Ways()),
+            ("Solve it in this way.", "plan: guess", off(4)),
+            ("Solve it in this way.", "plan: carry", off(10)),
+            ("Mend the answer", "feedback: the last digit", mend),
+            ("What is to be done", "question", what_becomes),
+        ],
+    ),
+    "swe_search.yaml": Case(
+        ROWS,
+        [
+            ("Write a better patch", "feedback: ten less", off(1)),
+            ("Write a better patch", "feedback: fine", off(0)),
+            ("Write a better patch", "question", off(10)),
+            (
+                "Judge the patch",
+                r"patch: (\d+)",
+                lambda m: (
+                    "score: 0.5\nfeedback: ten less" if int(m[1]) == asked(m) + 10 else "score: 0.9\nfeedback: fine"
+                ),
+            ),
+            ("Which of the patches", "patches", lambda m: str(asked(m)) if str(asked(m)) in m.string else "none"),
+        ],
+    ),
+    "se_agent.yaml": Case(
+        ROWS,
+        [
+            ("Work out the task", "question", half),
+            ("Revise the trajectory", r"trajectory: (\w+ \d+), roughly", r"\1"),
+            ("best steps of all", "pool", join_halves),
+            ("Give the answer", r"whole: (?:total )?(\w+)", r"\1"),
+        ],
+    ),
+}
