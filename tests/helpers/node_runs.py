@@ -54,6 +54,7 @@ def run(
     say: Callable[[Request], Any] = lambda r: "yes",
     times: int = 1,
     policy: Mapping[str, Any] | None = None,
+    timeout: float = 300.0,
 ):
     """(outcome, scripted model) of the last of `times` runs with a common journal."""
 
@@ -70,8 +71,11 @@ def run(
         for _ in range(times):
             ledger = Ledger(store, 1, BudgetSpec.model_validate({"calls": 100}))
             rules = PolicySpec.model_validate(policy or {})
-            runtime = Runtime(ledger, lm_spec("openai/x"), {}, ScriptedPool(lm), policy=rules)
-            outcome = await Program(workflow, runtime).run(Example("1", row))
+            runtime = Runtime(ledger, lm_spec("openai/x"), {}, ScriptedPool(lm), policy=rules, timeout=timeout)
+            try:
+                outcome = await Program(workflow, runtime).run(Example("1", row))
+            finally:
+                await runtime.aclose()
             ledger.close()
         store.close()
         return outcome

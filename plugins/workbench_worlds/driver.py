@@ -1,0 +1,245 @@
+"""The process that keeps worlds of one kind, in an interpreter of their own, with only the standard library.
+
+    python driver.py FD
+
+It imports the class of the world once, and forks a child for each row that plays. Over the socket FD it is told
+`{"start": NUMBER}`, with the child's own socket, and `{"kill": NUMBER}`; it tells `{"ended": NUMBER, "why": ...}`. A
+child answers lines of JSON (`serve_row`) in a folder of its own, which goes with it, as all processes do that it began.
+When FD closes, everything ends.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import importlib.util
+import json
+import os
+import random
+import resource
+import select
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import zlib
+from contextlib import suppress
+
+#: Characters of an observation; the rest is cut off.
+OBSERVATION = 100_000
+#: Bytes that a world may hold in its folder, unless its class says more.
+DISK = 1_000_000_000
+#: Seconds between two looks at the folders.
+WATCH = 0.5
+_DIE_WITH_PARENT, _ADOPT_ORPHANS = 1, 36
+
+
+def load_class(place):
+    """The class at a place: {file or module, name, path}. path: folder whose modules the file may import."""
+    sys.path.insert(0, place["path"])
+    if "file" in place:
+        spec = importlib.util.spec_from_file_location("world_of_row", place["file"])
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["world_of_row"] = module
+        spec.loader.exec_module(module)
+    else:
+        module = importlib.import_module(place["module"])
+    return getattr(module, place["name"])
+
+
+class Keeper:
+    """Starts, watches and ends the children."""
+
+    def __init__(self, control, folder):
+        self.control, self.folder = control, folder
+        self.children = {}  # number: process
+        self.why = {}
+        self.disk = DISK
+
+    def keep(self, cls):
+        """Serve until the workbench closes the socket. cls: the world's class, or the error of its import."""
+        self.disk = getattr(cls, "disk", DISK)
+        while True:
+            select.select([self.control], [], [], WATCH if self.children else None)
+            with suppress(BlockingIOError):
+                while True:
+                    data, fds, _, _ = socket.recv_fds(self.control, 4096, 1)  # whose flags are ignored by Python 3.11
+                    if not data:
+                        return
+                    message = json.loads(data)
+                    if "start" in message:
+                        self.start(message["start"], fds[0], cls)
+                    else:
+                        self.kill(message["kill"], "it was ended")
+            self.watch()
+            self.reap()
+
+    def start(self, number, fd, cls):
+        place = os.path.join(self.folder, str(number))
+        os.mkdir(place)
+        process = os.fork()
+        if process == 0:
+            try:
+                self.control.close()
+                confine(place, self.disk)
+                serve_row(socket.socket(fileno=fd), cls)
+            finally:
+                os._exit(0)
+        os.close(fd)
+        self.children[number] = process
+
+    def kill(self, number, why):
+        if number in self.children:
+            self.why.setdefault(number, why)
+            with suppress(OSError):
+                os.killpg(self.children[number], signal.SIGKILL)
+            with suppress(OSError):  # before it has a group of its own
+                os.kill(self.children[number], signal.SIGKILL)
+            self.reap(wait=number)
+
+    def watch(self):
+        for number in list(self.children):
+            if size_of(os.path.join(self.folder, str(number)), self.disk) > self.disk:
+                self.kill(number, "its folder holds more than %d bytes" % self.disk)
+
+    def reap(self, wait=None):
+        """Collect the processes that ended, and end those that a world left behind, which are now ours."""
+        ended = {}
+        with suppress(ChildProcessError):
+            if wait is not None:
+                process, status = os.waitpid(self.children[wait], 0)
+                ended[process] = status
+            while True:
+                process, status = os.waitpid(-1, os.WNOHANG)
+                if not process:
+                    break
+                ended[process] = status
+        for number in [n for n, process in self.children.items() if process in ended]:
+            status = ended[self.children.pop(number)]
+            told = "signal %d" % os.WTERMSIG(status) if os.WIFSIGNALED(status) else "exit %d" % (status >> 8)
+            self.end_strangers()
+            shutil.rmtree(os.path.join(self.folder, str(number)), ignore_errors=True)
+            with suppress(OSError):
+                self.control.send(json.dumps({"ended": number, "why": self.why.pop(number, told)}).encode())
+
+    def end_strangers(self):
+        """End the processes that dead worlds left behind, and then those of these."""
+        with suppress(OSError):  # not Linux
+            while True:
+                with open("/proc/self/task/%d/children" % os.getpid()) as listed:
+                    strangers = set(map(int, listed.read().split())) - set(self.children.values())
+                if not strangers:
+                    return
+                for process in strangers:
+                    os.kill(process, signal.SIGKILL)
+                    os.waitpid(process, 0)
+
+    def end(self):
+        for number in list(self.children):
+            self.kill(number, "it was ended")
+        self.end_strangers()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def size_of(folder, enough):
+    """The bytes of the files in a folder, links not followed; counting ends beyond `enough`."""
+    total, waiting = 0, [folder]
+    while waiting and total <= enough:
+        try:
+            with os.scandir(waiting.pop()) as found:
+                for entry in found:
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+                    else:
+                        total += entry.stat(follow_symlinks=False).st_blocks * 512
+        except OSError:
+            pass  # it went in the meantime
+    return total
+
+
+def confine(place, disk):
+    """Make this process a row's own: its folder, its group, no output, and an end with the keeper."""
+    os.setsid()
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
+        with suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
+            score.write("1000")  # where memory runs out, the world goes first
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(nothing, fd)
+    os.chdir(place)
+    os.environ["TMPDIR"] = tempfile.tempdir = place
+    resource.setrlimit(resource.RLIMIT_FSIZE, (disk, disk))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the workbench's business
+
+
+def serve_row(connection, cls):
+    """Answer requests, a line each: `reset` with settings and task, `step` with an action, `score`.
+
+    What an action led to is `{observation, player, done, tools, actions, reward}`; a fault of the world `{error}`.
+    """
+    lines, world = connection.makefile("r", encoding="utf-8"), None
+    for line in lines:
+        request = json.loads(line)
+        try:
+            if request["do"] == "reset":
+                if isinstance(cls, BaseException):
+                    raise cls
+                seed_all(request["task"])
+                world = cls(**request["settings"])
+                told = seen(world, world.reset(request["task"]))
+            elif request["do"] == "step":
+                told = seen(world, world.step(request["action"]))
+            else:
+                told = {"score": float(world.score())}
+            answer = json.dumps(told)
+        except BaseException as error:
+            told = {"error": "%s: %s" % (type(error).__name__, str(error)[:2000])}
+            if error is cls:
+                told["missing"] = getattr(error, "name", None) or "it"
+            answer = json.dumps(told)
+        connection.sendall(answer.encode() + b"\n")
+
+
+def seed_all(task):
+    """Seed what draws at random by the task, so that the same actions lead to the same again."""
+    seed = zlib.crc32(json.dumps(task, sort_keys=True).encode())
+    random.seed(seed)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed)
+
+
+def seen(world, observation):
+    observation = str(observation)
+    if len(observation) > OBSERVATION:
+        observation = "%s\n(%d more characters)" % (observation[:OBSERVATION], len(observation) - OBSERVATION)
+    told = {"observation": observation, "done": bool(getattr(world, "done", False))}
+    for name in ("player", "reward", "tools", "actions"):
+        value = getattr(world, name, None)
+        told[name] = value() if callable(value) else value
+    if getattr(world, "repeats", True) is False:
+        told["repeats"] = False
+    return told
+
+
+def main():
+    control = socket.socket(fileno=int(sys.argv[1]))
+    del sys.path[0]  # this folder, whose files have the names of packages
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_ADOPT_ORPHANS, 1, 0, 0, 0)
+    place = json.loads(control.recv(1 << 16))
+    control.setblocking(False)
+    keeper = Keeper(control, tempfile.mkdtemp(prefix="workbench-worlds-"))
+    try:
+        try:
+            found = load_class(place)
+        except BaseException as error:
+            found = error
+        keeper.keep(found)
+    finally:
+        keeper.end()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,184 @@
+"""The `play` node: one or more players act in a world, step by step, until it ends.
+
+Source of `observations: diff`: diff History (Piterbarg et al., arXiv 2312.07540), which shows an observation as the lines
+that changed. Departure: the whole observation is shown where that is shorter.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from functools import cached_property
+from typing import Any
+
+from workbench.base.hashing import digest
+from workbench.errors import NodeError, SpecError, suggest
+from workbench.kit.acting import Server, Tool, check_policy, child_node, fit_values, tool_name
+from workbench.kit.answers import correction, read_text
+from workbench.runtime import Context
+from workbench.spec import (
+    NODE,
+    NODES,
+    PATH,
+    PREFIX,
+    VARIABLES,
+    Found,
+    Power,
+    Written,
+    check_user_code_allowed,
+    inside,
+    instead_of_code,
+    run_python,
+    start_program,
+)
+from workbench.workflow import CallRecord, NodeKind
+from workbench_worlds.live_world import LiveWorld
+from workbench_worlds.process import WorldPlace, known_worlds
+from workbench_worlds.seat import GIVEN, Seat, carried, world_tools
+from workbench_worlds.settings import PlayConfig
+
+
+def _powers(node: Written) -> Found:
+    """A world is Python in a program of its own; requirements are installed, which runs their code."""
+    play, python = node.value.get("play"), node.value.get("python")
+    if isinstance(play, str) and play.startswith(PREFIX):
+        yield run_python(node / "play", play)
+    elif play is not None:
+        yield Power("runs Python", f"the world {play}", f"the world {play}", (*node.at, "play"))
+    if isinstance(python, str):
+        yield start_program(node / "python", f"pip install -r {python}" if python.endswith(".txt") else python)
+    yield from inside(settings=PATH, env=VARIABLES, of=NODE, players=NODES)(node)
+
+
+class Play(NodeKind):
+    """Players act in a world that lives as long as the row, in a process of its own."""
+
+    Config = PlayConfig
+    primary = "play"
+    powers = _powers
+    learnable = {"steps": "int", "history": "int", "observation_chars": "int", "observations": "choice"}
+    config: PlayConfig
+
+    def __init__(self, name: str, config: Any, base: Any):
+        super().__init__(name, config, base)
+        if not config.play.startswith(PREFIX) and config.play not in known_worlds():
+            hint = f"{suggest(config.play, known_worlds())} Or python:file.py:Class."
+            raise SpecError(f"there is no world '{config.play}'", hint=hint, path=("play",))
+        if instead_of_code() == "code":
+            self.place.locate()
+        for key, node in self.players.items():
+            if "action" not in node.outputs:
+                path = ("of",) if config.of is not None else ("players", key)
+                raise SpecError(f"'{key}' must write `action`", hint="Write e.g. observation -> action.", path=path)
+
+    @cached_property
+    def players(self) -> dict[str, NodeKind]:
+        if self.config.of is not None:
+            return {"of": child_node("of", self.config.of, self.base, ("of",))}
+        named = self.config.players.items()
+        return {name: child_node(f"players.{name}", tree, self.base, ("players", name)) for name, tree in named}
+
+    @property
+    def place(self) -> WorldPlace:
+        c = self.config
+        env = Server((c.play,), self.base, tuple(c.env.items())).variables() if c.env else ()
+        return WorldPlace(c.play, self.base, c.python, env)
+
+    def children(self) -> Mapping[str, NodeKind]:
+        return {node.name: node for node in self.players.values()}
+
+    def tool_names(self) -> Collection[str]:
+        return [tool_name(self.config.play)]
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        read = [n for node in self.players.values() for n in node.inputs if n not in (*GIVEN, *carried(node))]
+        return tuple(dict.fromkeys([*self.config.task.values(), *read]))
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return ("actions", "observation", "score")
+
+    @property
+    def max_calls(self) -> int:
+        return self.config.steps * max(node.max_calls for node in self.players.values())
+
+    async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
+        """{actions: what was done, observation: the last one, score: the world's own}.
+
+        Raises NodeError("environment") for a fault of the world, and NodeError("policy").
+        """
+        check_user_code_allowed(self.config.play)
+        world = LiveWorld(self.place, self.config.settings, ctx)
+        try:
+            return await _Course(self, inputs, ctx, world).run()
+        finally:
+            world.close()
+
+
+class _Course:
+    """An episode."""
+
+    def __init__(self, node: Play, inputs: Mapping[str, Any], ctx: Context, world: LiveWorld):
+        self.node, self.inputs, self.ctx, self.world = node, inputs, ctx, world
+        self.seats = {name: Seat(player, inputs, node.config) for name, player in node.players.items()}
+        self.actions: list[str] = []
+        self.calls: list[CallRecord] = []  # the last one of each turn
+        self.rewarded = False
+
+    async def run(self) -> dict[str, Any]:
+        c = self.node.config
+        told = await self.world.reset({name: self.inputs[source] for name, source in c.task.items()})
+        for number in range(c.steps):
+            if told["done"]:
+                break
+            told = await self._turn(number, told)
+        score = await self.world.score()
+        if self.calls and not self.rewarded:
+            self.calls[-1].earned = score
+        self.ctx.note(steps=len(self.actions), ended="world" if told["done"] else "steps")
+        return {"actions": self.actions, "observation": told["observation"], "score": score}
+
+    async def _turn(self, number: int, told: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A turn of the player who acts next. Its latest call is a step for the credit of training."""
+        name, seat = self._next(told.get("player"))
+        tools, begun = world_tools(told.get("tools")), len(self.ctx.trace.spans)
+        agent = self.node.name if name == "of" else name
+        outputs = await self.ctx.run_child(seat.node, seat.node.name, seat.look(told, tools), number, agent)
+        said = outputs["action"]
+        text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False, default=str)
+        seat.act(outputs, text)
+        self.actions.append(text)
+        after = await self._take(text, tools, told)
+        reward, path = after.get("reward"), f"{self.ctx.node}.{seat.node.name}"
+        self.rewarded |= reward is not None
+        inside = [span for span in self.ctx.trace.spans[begun:] if f"{span.node}.".startswith(f"{path}.")]
+        for call in [span.calls[-1] for span in inside if span.calls][-1:]:
+            call.state, call.earned = digest([name, told["observation"]]), float(reward or 0.0)
+            self.calls.append(call)
+        return after
+
+    def _next(self, player: str | None) -> tuple[str, Seat]:
+        name = "of" if "of" in self.seats else player or next(iter(self.seats))
+        if name not in self.seats:
+            known = ", ".join(self.seats)
+            raise NodeError("environment", f"{self.node.config.play} asks the player '{name}'; `players` has {known}")
+        return name, self.seats[name]
+
+    async def _take(self, text: str, tools: Mapping[str, Tool], told: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What an action leads to. One that is no action of this player is answered here, and the world stays."""
+        names = {tool.name: [*tool.schema.get("properties", ())] for tool in tools.values()}
+        reading = read_text(text, names) if tools else None
+        if reading is None or not (reading.calls or reading.fault):
+            words = text.split(maxsplit=1)
+            action = {"action": text.strip(), "verb": words[0].lower() if words else ""}
+            await check_policy(self.ctx, tool_name(self.node.config.play), action)
+            return await self.world.step(text)
+        call = reading.calls[0] if reading.calls else {"name": None, "arguments": None}
+        name, arguments = call["name"], call["arguments"]
+        if name in tools and isinstance(arguments, Mapping):
+            arguments = fit_values(tools[name].schema, arguments)
+            await check_policy(self.ctx, name, arguments)
+            return await self.world.step({"tool": name, "arguments": arguments})
+        wrong = f"You have no tool '{name}'. You have: {', '.join(tools)}." if name else correction(reading, names)
+        return {**told, "observation": wrong, "reward": None}

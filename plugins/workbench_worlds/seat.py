@@ -1,0 +1,73 @@
+"""A player's seat: what its node is shown of the world, and its own memory between its turns."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from workbench.kit.acting import Tool, describe_tool
+from workbench.workflow import NodeKind
+from workbench_worlds.settings import PlayConfig
+
+#: What a seat gives its node; all other inputs come from the row, or from the node's turn before.
+GIVEN = ("observation", "history", "tools", "actions")
+_CALL = 'To call a tool, answer with one line: call: {"tool": NAME, "arguments": {...}}'
+
+
+def carried(node: NodeKind) -> tuple[str, ...]:
+    """What the node writes for its own next turn, e.g. notes."""
+    return tuple(name for name in node.outputs if name in node.inputs and name != "action")
+
+
+def _never(arguments: Mapping[str, Any]) -> Any:
+    raise AssertionError("the world runs its tools itself")
+
+
+def world_tools(told: Sequence[Mapping[str, Any]] | None) -> dict[str, Tool]:
+    """The tools that the world gives the player whose turn it is, by name."""
+    return {
+        one["name"]: Tool(one["name"], one.get("description", ""), one.get("parameters") or {}, _never)
+        for one in told or ()
+    }
+
+
+class Seat:
+    """What one player has seen and done. row: the fields of the row that its node reads."""
+
+    def __init__(self, node: NodeKind, row: Mapping[str, Any], config: PlayConfig):
+        self.node, self.row, self.config = node, row, config
+        self.turns: list[tuple[str, str]] = []
+        self._last: str | None = None
+        self._shown = ""
+        self._kept: dict[str, Any] = dict.fromkeys(carried(node), "")
+
+    def look(self, told: Mapping[str, Any], tools: Mapping[str, Tool]) -> dict[str, Any]:
+        """The inputs of its node at this turn. told: what the world answered."""
+        self._shown = self._show(told["observation"])
+        seen = {
+            "observation": self._shown,
+            "history": self._history(),
+            "tools": "\n".join([*map(describe_tool, tools.values()), _CALL]) if tools else "none",
+            "actions": ", ".join(told.get("actions") or ()) or "any",
+        }
+        given = {**self.row, **seen, **self._kept}
+        return {name: given[name] for name in self.node.inputs}
+
+    def act(self, outputs: Mapping[str, Any], action: str) -> None:
+        """Remember a turn. outputs: of its node."""
+        self.turns.append((self._shown, action))
+        self._kept |= {name: outputs[name] for name in self._kept}
+
+    def _show(self, observation: str) -> str:
+        before, self._last = self._last, observation
+        if self.config.observations == "diff" and before is not None:
+            lines = difflib.unified_diff(before.splitlines(), observation.splitlines(), lineterm="", n=0)
+            changed = "\n".join(line for line in [*lines][2:] if not line.startswith("@@")) or "(nothing changed)"
+            observation = min(observation, changed, key=len)
+        most = self.config.observation_chars
+        return observation if len(observation) <= most else f"{observation[:most]} ..."
+
+    def _history(self) -> str:
+        turns = self.turns[-self.config.history :] if self.config.history else []
+        return "\n".join(f"observation: {seen}\naction: {action}" for seen, action in turns) or "none"

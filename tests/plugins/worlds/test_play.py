@@ -1,0 +1,267 @@
+"""The node `play`, run by the real runtime with a scripted model and planted worlds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.helpers.node_runs import run
+from tests.helpers.planted_world import __file__ as WORLDS
+
+from workbench.errors import SpecError
+from workbench.lm import Request
+
+LAMPS = ["red", "green", "green", "red"]
+NODE = {
+    "play": f"python:{WORLDS}:Lamps",
+    "task": {"lamps": "lamps"},
+    "of": {"predict": "observation, history -> action", "instructions": "Name the colour."},
+}
+
+
+def shown(request: Request, field: str) -> str:
+    """What the prompt shows of a field, up to the history or the end."""
+    text = str(request.messages[-1]["content"]).partition(f"{field}: ")[2]
+    return text if field == "history" else text.partition("\nhistory: ")[0]
+
+
+def name_lamp(request: Request) -> str:
+    return f"action: {shown(request, 'observation').split()[1]}"
+
+
+def play(
+    folder: Path,
+    say: Any = name_lamp,
+    row: dict[str, Any] | None = None,
+    times: int = 1,
+    timeout: float = 60,
+    **changed: Any,
+) -> Any:
+    return run({"n": {**NODE, **changed}}, {"lamps": LAMPS, **(row or {})}, folder, say, times, timeout=timeout)
+
+
+def test_an_episode_is_played_to_its_end_and_scored_by_the_world(folder: Path) -> None:
+    outcome, lm, workflow = play(folder)
+    assert outcome.prediction["score"] == 1.0 and outcome.prediction["actions"] == LAMPS, outcome.message
+    assert outcome.trace.spans[0].notes == {"steps": 4, "ended": "world"} and len(lm.requests) == 4
+    assert workflow.input_fields == ["lamps"] and workflow.max_calls == 20
+    wrong = play(folder / "..", lambda request: "action: blue")[0]
+    assert wrong.prediction["score"] == 0.0 and wrong.failure is None
+
+
+def test_a_resumed_row_reads_its_steps_and_opens_no_world(folder: Path) -> None:
+    log = folder / "log"
+    outcome, lm, _ = play(folder, row={"log": str(log)}, times=3, task={"lamps": "lamps", "log": "log"})
+    assert outcome.prediction["score"] == 1.0 and log.read_text().split() == ["reset", *LAMPS]
+    assert {len(span.calls) for span in outcome.trace.spans[1:]} == {1} and len(lm.requests) == 4
+
+
+def cut_row(folder: Path, at: int, **changed: Any) -> Any:
+    """Play until the model fails at a call, then again with one that does not; the second outcome and its model."""
+    row, task = {"log": str(folder / "log")}, {"lamps": "lamps", "log": "log"}
+    calls = iter(range(100))
+
+    def fail(request: Request) -> str:
+        if next(calls) == at:
+            raise KeyboardInterrupt  # as a stop in the middle of the row
+        return name_lamp(request)
+
+    with pytest.raises(KeyboardInterrupt):
+        play(folder, fail, row, task=task, **changed)
+    outcome, lm, _ = play(folder, row=row, task=task, **changed)
+    return outcome, lm
+
+
+def test_a_row_that_goes_on_plays_its_actions_again_and_pays_for_the_rest_alone(folder: Path) -> None:
+    outcome, lm = cut_row(folder, 2)
+    assert outcome.prediction["score"] == 1.0 and len(lm.requests) == 2
+    assert (folder / "log").read_text().split() == ["reset", *LAMPS[:2], "reset", *LAMPS]
+
+
+def test_a_world_that_goes_another_way_when_it_is_resumed_fails_the_row(folder: Path) -> None:
+    world = folder / "drifting.py"
+    world.write_text(f"""
+import importlib.util
+spec = importlib.util.spec_from_file_location("planted", {WORLDS!r})
+planted = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(planted)
+
+class Drifting(planted.Lamps):
+    def __init__(self):
+        super().__init__(clock=True)
+        self.repeats = True
+""")
+    outcome, lm = cut_row(folder, 2, play="python:drifting.py:Drifting")
+    assert outcome.failure == "environment" and "went another way when it was resumed: action 0" in outcome.message
+
+
+def test_a_world_with_a_clock_may_differ_and_the_trace_tells(folder: Path) -> None:
+    outcome, lm = cut_row(folder, 2, settings={"clock": True})
+    assert outcome.prediction["score"] == 1.0 and outcome.trace.spans[0].notes["differed"] == [0, 1, 2]
+
+
+def test_a_world_draws_the_same_for_the_same_task(folder: Path) -> None:
+    rooms = [play(folder / name)[0].prediction["observation"] for name in ("..", ".")]
+    other = play(folder, row={"lamps": ["red"]})[0].prediction["observation"]
+    assert rooms[0] == rooms[1] != other
+
+
+FAULTS = {
+    "fail": "ValueError: the lamp is broken",
+    "die": "signal 11",
+    "hang": "no answer within 3 s",
+    "fill": "its folder holds more than 1000000 bytes",
+    "speak": "it said more than 4000000 bytes at once",
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_of_a_world_costs_its_row_and_is_journalled(fault: str, folder: Path) -> None:
+    outcome, lm, _ = play(folder, times=2, settings={"fault": fault}, timeout=3)
+    assert outcome.failure == "environment" and FAULTS[fault] in outcome.message, outcome.message
+    assert len(lm.requests) == 2
+
+
+def test_what_a_world_prints_goes_nowhere(folder: Path) -> None:
+    assert play(folder, settings={"fault": "chatter"})[0].prediction["score"] == 1.0
+
+
+def test_all_that_a_world_began_ends_with_its_row(folder: Path) -> None:
+    log = folder / "log"
+    changed = {"settings": {"fault": "linger"}, "task": {"lamps": "lamps", "log": "log"}}
+    outcome = play(folder, row={"log": str(log)}, timeout=2, **changed)[0]
+    assert "no answer within 2 s" in outcome.message
+    program = int(log.read_text().splitlines()[0])
+    assert not Path(f"/proc/{program}").exists()
+
+
+PLAYERS = {
+    "play": f"python:{WORLDS}:Whispers",
+    "task": {"secret": "secret"},
+    "players": {
+        "asker": {"predict": "goal, tools, observation, history -> action", "instructions": "Ask."},
+        "knower": {"predict": "tools, observation -> action", "instructions": "Know."},
+    },
+}
+
+
+def talk(request: Request, first: str = "What is it?") -> str:
+    """The asker asks and opens with what it is told; the knower looks and tells."""
+    tools, observation = shown(request, "tools"), shown(request, "observation")
+    if "Know." in str(request.messages[0]["content"]):
+        assert "- look(" in tools and "- open(" not in tools and "goal" not in tools
+        known = observation.partition("the word is ")[2].split()
+        return f"action: It is {known[0]}" if known else 'action: call: {"tool": "look", "arguments": {}}'
+    assert "- open(" in tools and "- look(" not in tools
+    told = observation.partition("It is ")[2].split()
+    return f'action: call: {{"tool": "open", "arguments": {{"word": "{told[0]}"}}}}' if told else f"action: {first}"
+
+
+def test_players_have_their_own_turns_tools_and_knowledge(folder: Path) -> None:
+    row = {"secret": "seven", "goal": "open the box"}
+    outcome, lm, workflow = run({"n": PLAYERS}, row, folder, talk)
+    assert outcome.prediction["score"] == 1.0, outcome.message
+    assert [span.agent for span in outcome.trace.spans[1:]] == ["asker", "knower", "knower", "asker"]
+    assert sorted(workflow.input_fields) == ["goal", "secret"]
+    assert "seven" not in str(lm.requests[0].messages) and "open the box" not in str(lm.requests[1].messages)
+
+
+def test_a_tool_of_the_other_side_is_not_there(folder: Path) -> None:
+    def cheat(request: Request) -> str:
+        return talk(request, 'call: {"tool": "look", "arguments": {}}')
+
+    outcome = run({"n": {**PLAYERS, "steps": 3}}, {"secret": "seven", "goal": "g"}, folder, cheat)[0]
+    assert outcome.prediction["observation"] == "You have no tool 'look'. You have: open."
+    assert outcome.prediction["score"] == 0.0 and outcome.trace.spans[0].notes["ended"] == "steps"
+
+
+def test_a_policy_holds_for_actions_and_for_tools(folder: Path) -> None:
+    rules = {"rules": [{"deny": "Lamps", "when": {"verb": "green"}}]}
+    outcome = run({"n": NODE}, {"lamps": LAMPS}, folder, name_lamp, policy=rules)[0]
+    assert outcome.failure == "policy" and outcome.trace.spans[0].effects[-1].content[3]["action"] == "red"
+    rules = {"rules": [{"deny": "open", "when": {"word": "seven"}}]}
+    outcome = run({"n": PLAYERS}, {"secret": "seven", "goal": "g"}, folder, talk, policy=rules)[0]
+    assert outcome.failure == "policy"
+
+
+def test_differences_are_shown_where_they_are_shorter(folder: Path) -> None:
+    long = {"play": "python:long.py:Long", "observations": "diff", "history": 1}
+    (folder / "long.py").write_text("""
+class Long:
+    def reset(self, task):
+        self.at = 0
+        return self.seen()
+    def step(self, action):
+        self.at += 1
+        return self.seen()
+    def seen(self):
+        return "\\n".join(f"line {n}: {'here' if n == self.at else 'wall'}" for n in range(40))
+    def score(self):
+        return 0.0
+""")
+    lm = play(folder, lambda request: "action: on", steps=3, **long)[1]
+    seen = [shown(request, "observation") for request in lm.requests]
+    assert "line 39" in seen[0] and "line 39" not in seen[1]
+    assert "-line 0: here\n-line 1: wall\n+line 0: wall\n+line 1: here" in seen[1]
+    assert shown(lm.requests[2], "history").count("action: on") == 1
+
+
+def test_notes_pass_from_turn_to_turn(folder: Path) -> None:
+    def note(request: Request) -> str:
+        return f"{name_lamp(request)}\nnotes: {shown(request, 'notes').splitlines()[0]}!"
+
+    lm = play(folder, note, of={"predict": "notes, observation -> action, notes"})[1]
+    assert [shown(request, "notes").splitlines()[0] for request in lm.requests] == ["", "!", "!!", "!!!"]
+
+
+def test_steps_are_credited_by_the_world_or_by_its_score(folder: Path) -> None:
+    outcome = play(folder, lambda request: "action: red")[0]
+    calls = [span.calls[0] for span in outcome.trace.spans[1:]]
+    assert [call.earned for call in calls] == [1.0, 0.0, 0.0, 1.0] and len({call.state for call in calls}) == 4
+    outcome = run({"n": PLAYERS}, {"secret": "seven", "goal": "g"}, folder, talk)[0]
+    assert [span.calls[0].earned for span in outcome.trace.spans[1:]] == [0.0, 0.0, 0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"play": "textwurld"}, "there is no world 'textwurld'"),
+        ({"play": "python:lost.py:World"}, "there is no file"),
+        ({"of": {"predict": "observation -> move"}}, "must write `action`"),
+        ({"players": {"a": {"predict": "observation -> action"}}}, "give either `of`, a node, or `players`"),
+    ],
+)
+def test_settings_that_cannot_work_are_told(changed: dict[str, Any], said: str, folder: Path) -> None:
+    with pytest.raises(SpecError, match=said):
+        play(folder, **changed)
+
+
+def test_a_world_whose_package_is_missing_ends_the_run_and_says_what_to_write(folder: Path) -> None:
+    (folder / "lost.py").write_text("import no_such_package\nclass World: ...\n")
+    with pytest.raises(SpecError, match="cannot be imported: ModuleNotFoundError") as told:
+        play(folder, play="python:lost.py:World")
+    assert "no_such_package" in str(told.value.hint)
+
+
+def test_requirements_that_are_not_there_are_told(folder: Path) -> None:
+    with pytest.raises(SpecError, match="cannot read the requirements lock.txt"):
+        play(folder, python="lock.txt")
+    with pytest.raises(SpecError, match="there is no program './python9'"):
+        play(folder, python="./python9")
+
+
+@pytest.mark.slow
+def test_a_venv_is_made_once_from_a_list_of_requirements(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+    package = folder / "package"
+    package.mkdir()
+    (package / "pyproject.toml").write_text('[project]\nname = "tiny-lamp"\nversion = "1"\n')
+    (package / "tiny_lamp.py").write_text("from pathlib import Path\n")
+    (folder / "lock.txt").write_text(f"{package}\n")
+    (folder / "own.py").write_text(f"import tiny_lamp\nexec(tiny_lamp.Path({WORLDS!r}).read_text())\n")
+    for name in ("one", "two"):
+        (folder / name).mkdir()
+        outcome = play(folder, play="python:own.py:Lamps", python="lock.txt")[0]
+        assert outcome.prediction["score"] == 1.0, outcome.message
+    assert len(list((folder / "cache/workbench/worlds").glob("*/ready"))) == 1
