@@ -16,7 +16,7 @@ from pathlib import Path
 
 class Lamps:
     """Task: `lamps`, the colours in order; `log`, a file to which each reset and step adds a line. settings: `fault`,
-    what happens at the second step, and `clock`, which makes observations differ from run to run."""
+    what happens at the second step (a task may say it, too), and `clock`, which makes observations differ from run to run."""
 
     disk = 1_000_000
 
@@ -24,6 +24,7 @@ class Lamps:
         self.fault, self.clock, self.repeats = fault, clock, not clock
 
     def reset(self, task: dict) -> str:
+        self.fault = task.get("fault", self.fault)
         self.lamps, self.log, self.right, self.number = task["lamps"], task.get("log"), 0, 0
         self.done, self.reward = False, None
         return self._told("reset")
