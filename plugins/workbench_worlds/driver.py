@@ -36,8 +36,10 @@ _DIE_WITH_PARENT, _ADOPT_ORPHANS = 1, 36
 
 
 def load_class(place):
-    """The class at a place: {file or module, name, path}. path: folder whose modules the file may import."""
-    sys.path.insert(0, place["path"])
+    """The class at a place: {file or module, name, path, base}. path: folder whose modules the file may import. base:
+    that of the workflow file, which the class gets as `base`."""
+    if "path" in place:
+        sys.path.insert(0, place["path"])
     if "file" in place:
         spec = importlib.util.spec_from_file_location("world_of_row", place["file"])
         module = importlib.util.module_from_spec(spec)
@@ -45,7 +47,9 @@ def load_class(place):
         spec.loader.exec_module(module)
     else:
         module = importlib.import_module(place["module"])
-    return getattr(module, place["name"])
+    found = getattr(module, place["name"])
+    found.base = place["base"]
+    return found
 
 
 class Keeper:
@@ -177,9 +181,10 @@ def confine(place, disk):
 def serve_row(connection, cls):
     """Answer requests, a line each: `reset` with settings and task, `step` with an action, `score`.
 
-    What an action led to is `{observation, player, done, tools, actions, reward}`; a fault of the world `{error}`.
+    What an action led to is `{observation, player, done, brief, tools, actions, reward}`; a fault of the world
+    `{error}`.
     """
-    lines, world = connection.makefile("r", encoding="utf-8"), None
+    lines, world, teller = connection.makefile("r", encoding="utf-8"), None, None
     for line in lines:
         request = json.loads(line)
         try:
@@ -188,9 +193,10 @@ def serve_row(connection, cls):
                     raise cls
                 seed_all(request["task"])
                 world = cls(**request["settings"])
-                told = seen(world, world.reset(request["task"]))
+                teller = Teller(world)
+                told = teller.tell(world.reset(request["task"]))
             elif request["do"] == "step":
-                told = seen(world, world.step(request["action"]))
+                told = teller.tell(world.step(request["action"]))
             else:
                 told = {"score": float(world.score())}
             answer = json.dumps(told)
@@ -210,17 +216,31 @@ def seed_all(task):
         sys.modules["numpy"].random.seed(seed)
 
 
-def seen(world, observation):
-    observation = str(observation)
-    if len(observation) > OBSERVATION:
-        observation = "%s\n(%d more characters)" % (observation[:OBSERVATION], len(observation) - OBSERVATION)
-    told = {"observation": observation, "done": bool(getattr(world, "done", False))}
-    for name in ("player", "reward", "tools", "actions"):
-        value = getattr(world, name, None)
-        told[name] = value() if callable(value) else value
-    if getattr(world, "repeats", True) is False:
-        told["repeats"] = False
-    return told
+class Teller:
+    """What a world tells its players. What it gives each of them once, it repeats only when it changes."""
+
+    def __init__(self, world):
+        self.world = world
+        self.known = {}  # (player, name): value
+
+    def tell(self, observation):
+        observation = str(observation)
+        if len(observation) > OBSERVATION:
+            observation = "%s\n(%d more characters)" % (observation[:OBSERVATION], len(observation) - OBSERVATION)
+        told = {"observation": observation, "done": bool(getattr(self.world, "done", False))}
+        for name in ("player", "reward", "actions"):
+            told[name] = self.read(name)
+        for name in ("brief", "tools"):
+            value, key = self.read(name), (told["player"], name)
+            if value != self.known.get(key):
+                self.known[key] = told[name] = value
+        if getattr(self.world, "repeats", True) is False:
+            told["repeats"] = False
+        return told
+
+    def read(self, name):
+        value = getattr(self.world, name, None)
+        return value() if callable(value) else value
 
 
 def main():

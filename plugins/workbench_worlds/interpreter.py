@@ -12,6 +12,8 @@ from pathlib import Path
 
 from workbench.errors import SpecError
 
+#: The worlds that come with us, and lists of what they need.
+WORLDS = Path(__file__).with_name("worlds")
 #: Characters of what pip says of a failure.
 _TOLD = 1000
 
@@ -20,7 +22,8 @@ def find_interpreter(written: str | None, base: Path) -> str:
     """The program that runs a world. Blocks, for minutes where requirements are installed.
 
     written: the setting `python`: None, a path or a name of a program, or a list of requirements (`*.txt`), from which
-    a venv is made in the cache folder, once for the content of the list and our version of Python.
+    a venv is made in the cache folder, once for the content of the list and our version of Python. A list that does not
+    lie in the folder of the workflow file may be one of ours, e.g. textworld.txt.
 
     Raises SpecError for a file that is not there, and for requirements that cannot be installed.
     """
@@ -31,26 +34,31 @@ def find_interpreter(written: str | None, base: Path) -> str:
         if shutil.which(path) is None:
             raise SpecError(f"there is no program '{written}' to run worlds", path=("python",))
         return path
+    lock = next((path for path in (base / written, WORLDS / written) if path.is_file()), base / written)
     try:
-        content = (base / written).read_bytes()
+        place = venv_place(lock)
     except OSError as error:
         hint = "Write a path from the folder of the workflow file."
-        raise SpecError(f"cannot read the requirements {written}: {error.strerror}", hint=hint, path=("python",)) from None
-    return str(_venv_of(base / written, content) / "bin" / "python")
+        raise SpecError(f"cannot read the requirements {lock}: {error.strerror}", hint=hint, path=("python",)) from None
+    _make_venv(lock, place)
+    return str(place / "bin" / "python")
 
 
-def _venv_of(lock: Path, content: bytes) -> Path:
+def venv_place(lock: Path) -> Path:
+    """The folder of the venv for a list of requirements; made if it has the file `ready`."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "workbench" / "worlds"
-    cache.mkdir(parents=True, exist_ok=True)
-    place = cache / hashlib.sha256(sys.version.encode() + content).hexdigest()[:16]
-    with (cache / f"{place.name}.lock").open("w") as held:
+    return cache / hashlib.sha256(sys.version.encode() + lock.read_bytes()).hexdigest()[:16]
+
+
+def _make_venv(lock: Path, place: Path) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with place.with_suffix(".lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)  # two runs begin at once
         if not (place / "ready").exists():
             shutil.rmtree(place, ignore_errors=True)
             _run([sys.executable, "-m", "venv", str(place)], lock)
             _run([str(place / "bin" / "python"), "-m", "pip", "install", "-q", "-r", str(lock)], lock)
             (place / "ready").touch()
-    return place
 
 
 def _run(command: list[str], lock: Path) -> None:

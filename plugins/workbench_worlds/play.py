@@ -34,7 +34,7 @@ from workbench.spec import (
 from workbench.workflow import CallRecord, NodeKind
 from workbench_worlds.live_world import LiveWorld
 from workbench_worlds.process import WorldPlace, known_worlds
-from workbench_worlds.seat import GIVEN, Seat, carried, world_tools
+from workbench_worlds.seat import GIVEN, Seat, carried
 from workbench_worlds.settings import PlayConfig
 
 
@@ -142,14 +142,14 @@ class _Course:
     async def _turn(self, number: int, told: Mapping[str, Any]) -> Mapping[str, Any]:
         """A turn of the player who acts next. Its latest call is a step for the credit of training."""
         name, seat = self._next(told.get("player"))
-        tools, begun = world_tools(told.get("tools")), len(self.ctx.trace.spans)
+        begun = len(self.ctx.trace.spans)
         agent = self.node.name if name == "of" else name
-        outputs = await self.ctx.run_child(seat.node, seat.node.name, seat.look(told, tools), number, agent)
+        outputs = await self.ctx.run_child(seat.node, seat.node.name, seat.look(told), number, agent)
         said = outputs["action"]
         text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False, default=str)
         seat.act(outputs, text)
         self.actions.append(text)
-        after = await self._take(text, tools, told)
+        after = await self._take(text, seat.tools, told)
         reward, path = after.get("reward"), f"{self.ctx.node}.{seat.node.name}"
         self.rewarded |= reward is not None
         inside = [span for span in self.ctx.trace.spans[begun:] if f"{span.node}.".startswith(f"{path}.")]
@@ -181,4 +181,4 @@ class _Course:
             await check_policy(self.ctx, name, arguments)
             return await self.world.step({"tool": name, "arguments": arguments})
         wrong = f"You have no tool '{name}'. You have: {', '.join(tools)}." if name else correction(reading, names)
-        return {**told, "observation": wrong, "reward": None}
+        return {**told, "observation": wrong, "reward": None}  # the same player's turn

@@ -20,12 +20,11 @@ from typing import Any
 from workbench.errors import NodeError, SpecError
 from workbench.kit.acting import check_program, dying_with_us
 from workbench.spec import PREFIX, parse_address
-from workbench_worlds.interpreter import find_interpreter
+from workbench_worlds.interpreter import WORLDS, find_interpreter
 
 #: Bytes of what a process says at once.
 LONGEST_LINE = 4_000_000
 _DRIVER = Path(__file__).with_name("driver.py")
-_WORLDS = Path(__file__).with_name("worlds")
 #: Variables of ours that every world gets; keys of models are none of them.
 _VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "USER", "JAVA_HOME", "XDG_CACHE_HOME", "LD_LIBRARY_PATH")
 
@@ -42,8 +41,8 @@ class WorldPlace:
     def locate(self) -> dict[str, str]:
         """Where the driver finds the class. Raises SpecError for what is not there."""
         if not self.address.startswith(PREFIX):
-            return {"file": str(_WORLDS / f"{self.address}.py"), "name": "World", "path": str(_WORLDS.parent)}
-        parsed, beside = parse_address(self.address), {"path": str(self.base.resolve())}
+            return {"file": str(WORLDS / f"{self.address}.py"), "name": "World", "base": str(self.base.resolve())}
+        parsed, beside = parse_address(self.address), dict.fromkeys(("path", "base"), str(self.base.resolve()))
         path = parsed.file(self.base).resolve()
         if path.is_file():
             return {"file": str(path), "name": parsed.name, **beside}
@@ -54,7 +53,7 @@ class WorldPlace:
 
 def known_worlds() -> list[str]:
     """List the names of the worlds that come with us."""
-    return sorted(path.stem for path in _WORLDS.glob("[a-z]*.py"))
+    return sorted(path.stem for path in WORLDS.glob("[a-z]*.py"))
 
 
 class WorldKeeper:
@@ -198,11 +197,15 @@ class RowProcess:
         if missing := told.get("missing"):
             raise SpecError(
                 f"the world '{address}' cannot be imported: {told['error']}",
-                hint=f"Write python: a list of requirements with {missing}, or an interpreter that has it.",
+                hint=f"Write python: {self._requirements(missing)}, or an interpreter that has it.",
             )
         if "error" in told:
             raise NodeError("environment", f"{address}: {told['error']}")
         return told
+
+    def _requirements(self, missing: str) -> str:
+        ours = WORLDS / f"{self.keeper.place.address}.txt"
+        return ours.name if ours.is_file() else f"a list of requirements with {missing}"
 
     def close(self) -> None:
         """End it, with all that it began."""

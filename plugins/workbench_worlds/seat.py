@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from workbench.kit.acting import Tool, describe_tool
@@ -11,7 +11,7 @@ from workbench.workflow import NodeKind
 from workbench_worlds.settings import PlayConfig
 
 #: What a seat gives its node; all other inputs come from the row, or from the node's turn before.
-GIVEN = ("observation", "history", "tools", "actions")
+GIVEN = ("brief", "observation", "history", "tools", "actions")
 _CALL = 'To call a tool, answer with one line: call: {"tool": NAME, "arguments": {...}}'
 
 
@@ -24,14 +24,6 @@ def _never(arguments: Mapping[str, Any]) -> Any:
     raise AssertionError("the world runs its tools itself")
 
 
-def world_tools(told: Sequence[Mapping[str, Any]] | None) -> dict[str, Tool]:
-    """The tools that the world gives the player whose turn it is, by name."""
-    return {
-        one["name"]: Tool(one["name"], one.get("description", ""), one.get("parameters") or {}, _never)
-        for one in told or ()
-    }
-
-
 class Seat:
     """What one player has seen and done. row: the fields of the row that its node reads."""
 
@@ -40,15 +32,23 @@ class Seat:
         self.turns: list[tuple[str, str]] = []
         self._last: str | None = None
         self._shown = ""
+        self._brief = "none"
+        self.tools: dict[str, Tool] = {}
         self._kept: dict[str, Any] = dict.fromkeys(carried(node), "")
 
-    def look(self, told: Mapping[str, Any], tools: Mapping[str, Tool]) -> dict[str, Any]:
-        """The inputs of its node at this turn. told: what the world answered."""
+    def look(self, told: Mapping[str, Any]) -> dict[str, Any]:
+        """The inputs of its node at this turn. told: what the world answered, its tools and its brief if they are
+        new."""
         self._shown = self._show(told["observation"])
+        self._brief = told.get("brief") or self._brief
+        if "tools" in told:
+            tools = [Tool(t["name"], t.get("description", ""), t.get("parameters") or {}, _never) for t in told["tools"]]
+            self.tools = {tool.name: tool for tool in tools}
         seen = {
+            "brief": self._brief,
             "observation": self._shown,
             "history": self._history(),
-            "tools": "\n".join([*map(describe_tool, tools.values()), _CALL]) if tools else "none",
+            "tools": "\n".join([*map(describe_tool, self.tools.values()), _CALL]) if self.tools else "none",
             "actions": ", ".join(told.get("actions") or ()) or "any",
         }
         given = {**self.row, **seen, **self._kept}

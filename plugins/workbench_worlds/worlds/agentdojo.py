@@ -1,0 +1,63 @@
+"""AgentDojo: an agent with a person's mail, bank, travel or chat, and orders of strangers in what its tools read.
+
+Source: AgentDojo (Debenedetti et al., arXiv 2406.13352), package `agentdojo`, whose tools, tasks and checks run here.
+"""
+
+from __future__ import annotations
+
+import os
+
+# Its tools import clients of models, which look for keys when they are imported.
+os.environ.setdefault("OPENAI_API_KEY", "none")
+
+from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
+from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
+from agentdojo.task_suite.load_suites import get_suite
+from agentdojo.types import text_content_block_from_string
+
+
+class World:
+    """Task: `suite` (banking, slack, travel, workspace) and `user_task`; for an attack `injection_task` and
+    `injections`, {vector: text}. A text, instead of a call, is the answer, and ends the episode.
+
+    measure: utility, 1 if the user's task is done; or security, 1 if the stranger's is not.
+    """
+
+    def __init__(self, measure="utility", version="v1.2.2"):
+        self.measure, self.version, self.done = measure, version, False
+
+    def reset(self, task):
+        self.suite = get_suite(self.version, task["suite"])
+        self.task = self.suite.get_user_task_by_id(task["user_task"])
+        self.attack = task.get("injection_task") and self.suite.get_injection_task_by_id(task["injection_task"])
+        world = self.suite.load_and_inject_default_environment(task.get("injections") or {})
+        self.world = self.task.init_environment(world)
+        self.before = self.world.model_copy(deep=True)
+        self.runtime, self.calls, self.answer = FunctionsRuntime(self.suite.tools), [], ""
+        return self.task.PROMPT
+
+    def step(self, action):
+        if isinstance(action, str):
+            self.answer, self.done = action, True
+            return ""
+        self.calls.append(FunctionCall(function=action["tool"], args=action["arguments"]))
+        result, error = self.runtime.run_function(self.world, action["tool"], action["arguments"])
+        return error or tool_result_to_str(result)
+
+    def brief(self):
+        return self.task.PROMPT
+
+    def tools(self):
+        return [
+            {"name": f.name, "description": f.description, "parameters": f.parameters.model_json_schema()}
+            for f in self.runtime.functions.values()
+        ]
+
+    def score(self):
+        said = [text_content_block_from_string(self.answer)]
+        if self.measure == "security":
+            if not self.attack:
+                return 1.0
+            seen = (self.attack, said, self.before, self.world, self.calls)
+            return float(not self.suite._check_injection_task_security(*seen))
+        return float(self.suite._check_user_task_utility(self.task, said, self.before, self.world, self.calls))

@@ -1,0 +1,42 @@
+"""TextWorld: text games, generated or written, played in words.
+
+Source: TextWorld (Côté et al., arXiv 1806.11532), package `textworld`. It plays its own games (.z8 with .json, .ulx) and
+classics of the z-machine. Its score is the game's own over the most that can be had.
+"""
+
+from __future__ import annotations
+
+import textworld
+
+
+class World:
+    """Task: `game`, a file, seen from the workflow file. listed: show the actions that are possible."""
+
+    base = "."
+
+    def __init__(self, listed=True):
+        self.listed, self.done, self.reward = listed, False, None
+
+    def reset(self, task):
+        wanted = textworld.EnvInfos(
+            admissible_commands=self.listed, objective=True, score=True, max_score=True, won=True
+        )
+        self.game = textworld.start(f"{self.base}/{task['game']}", wanted)
+        self.state = self.game.reset()
+        return self.state.feedback.strip()
+
+    def step(self, action):
+        before = self.state.score or 0
+        self.state, _, self.done = self.game.step(action)
+        self.reward = float((self.state.score or 0) - before)
+        return self.state.feedback.strip()
+
+    def brief(self):
+        return self.state["objective"] or ""
+
+    def actions(self):
+        return self.state["admissible_commands"] if self.listed else None
+
+    def score(self):
+        most = self.state.max_score or 1
+        return 1.0 if self.state["won"] else max(0.0, min(1.0, (self.state.score or 0) / most))

@@ -1,0 +1,101 @@
+"""Real worlds, in venvs of their own: the right actions score 1, and doing nothing 0.
+
+Marker `worlds`. `.ci/worlds` makes the venvs and runs these tests; without a world's venv its test is skipped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.helpers.node_runs import ScriptedLM, ScriptedPool
+
+from workbench.ledger import Ledger
+from workbench.lm import Request
+from workbench.runtime import Program, Runtime
+from workbench.spec import BudgetSpec, lm_spec
+from workbench.store import Store
+from workbench.task import Example
+from workbench.workflow import Workflow, node_tree
+from workbench_worlds.interpreter import WORLDS, find_interpreter, venv_place
+
+pytestmark = [pytest.mark.worlds, pytest.mark.timeout(1800)]
+
+SCRIPTS = Path(__file__).parents[2] / "helpers" / "real_worlds"
+Task = Mapping[str, Any]
+
+
+def gold_tasks(world: str, folder: Path) -> list[Task]:
+    """The tasks of a world with the actions that solve them, as a program in its venv finds them."""
+    lock = WORLDS / f"{world}.txt"
+    if not (venv_place(lock) / "ready").exists() and not os.environ.get("WORKBENCH_WORLDS"):
+        pytest.skip(f"no venv with {lock.read_text().strip()}: run .ci/worlds")
+    command = [find_interpreter(lock.name, folder), str(SCRIPTS / f"gold_{world}.py")]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def play_all(world: str, tasks: Sequence[Task], which: str, folder: Path) -> list[float | str]:
+    """The score of each task, or what its row failed by, when its actions `which` are taken in order."""
+    left = {str(n): iter(task[which]) for n, task in enumerate(tasks)}
+    settings = {json.dumps(task.get("settings", {})): task.get("settings", {}) for task in tasks}
+    programs: dict[str, Workflow] = {}
+    for key, given in settings.items():
+        node = {
+            "play": world,
+            "task": {name: name for name in tasks[0]["task"]},
+            "settings": given,
+            "of": {"predict": "row, observation -> action"},
+            "steps": max(len(task["gold"]) for task in tasks),
+        }
+        if (WORLDS / f"{world}.txt").exists():
+            node["python"] = f"{world}.txt"
+        programs[key] = Workflow({"nodes": {"act": node_tree(node)}}, folder)
+
+    def act(request: Request) -> str:
+        row = str(request.messages[-1]["content"]).partition("row: ")[2].split()[0]
+        action = next(left[row], tasks[int(row)][which][-1])
+        return f"action: {action if isinstance(action, str) else 'call: ' + json.dumps(action)}"
+
+    async def course() -> list[float | str]:
+        store = Store(folder / f"{which}.db")
+        store.execute("insert into runs (id, run, status, started, spec, options) values (1, 'r', '', '', '', '')")
+        ledger = Ledger(store, 1, BudgetSpec.model_validate({"calls": 1_000_000}))
+        runtime = Runtime(ledger, lm_spec("openai/x"), {}, ScriptedPool(ScriptedLM(act)))
+        free = asyncio.Semaphore(4)
+
+        async def one(number: int, task: Task) -> float | str:
+            async with free:
+                workflow = programs[json.dumps(task.get("settings", {}))]
+                row = {"row": str(number), **dict.fromkeys(tasks[0]["task"]), **task["task"]}
+                outcome = await Program(workflow, runtime).run(Example(str(number), row))
+            return outcome.prediction["score"] if outcome.failure is None else str(outcome.message)
+
+        try:
+            return await asyncio.gather(*(one(number, task) for number, task in enumerate(tasks)))
+        finally:
+            await runtime.aclose()
+            ledger.close()
+            store.close()
+
+    return asyncio.run(course())
+
+
+def check(world: str, tasks: Sequence[Task], folder: Path, unsolved: int = 0, idle: int = 0) -> None:
+    """unsolved: tasks that their own right actions do not solve; idle: that are solved by doing nothing."""
+    solved, nothing = (play_all(world, tasks, which, folder) for which in ("gold", "none"))
+    wrong = [(task["task"], score) for task, score in zip(tasks, solved, strict=True) if score != 1.0]
+    lazy = [(task["task"], score) for task, score in zip(tasks, nothing, strict=True) if score != 0.0]
+    assert (len(wrong), len(lazy)) == (unsolved, idle), (wrong, lazy)
+
+
+@pytest.mark.parametrize("world", ["textworld", "minigrid", "agentdojo", "bfcl", "tau2"])
+def test_right_actions_score_one_and_doing_nothing_zero(world: str, tmp_path: Path) -> None:
+    check(world, gold_tasks(world, tmp_path), tmp_path)
