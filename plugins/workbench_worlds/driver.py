@@ -25,6 +25,7 @@ import sys
 import tempfile
 import zlib
 from contextlib import suppress
+from typing import Any
 
 #: Characters of an observation; the rest is cut off.
 OBSERVATION = 100_000
@@ -35,13 +36,14 @@ WATCH = 0.5
 _DIE_WITH_PARENT, _ADOPT_ORPHANS = 1, 36
 
 
-def load_class(place):
+def load_class(place: dict[str, str]) -> Any:
     """The class at a place: {file or module, name, path, base}. path: folder whose modules the file may import. base:
     that of the workflow file, which the class gets as `base`."""
     if "path" in place:
         sys.path.insert(0, place["path"])
     if "file" in place:
         spec = importlib.util.spec_from_file_location("world_of_row", place["file"])
+        assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules["world_of_row"] = module
         spec.loader.exec_module(module)
@@ -55,13 +57,13 @@ def load_class(place):
 class Keeper:
     """Starts, watches and ends the children."""
 
-    def __init__(self, control, folder):
+    def __init__(self, control: socket.socket, folder: str):
         self.control, self.folder = control, folder
-        self.children = {}  # number: process
-        self.why = {}
+        self.children: dict[int, int] = {}  # number: process
+        self.why: dict[int, str] = {}
         self.disk = DISK
 
-    def keep(self, cls):
+    def keep(self, cls: Any) -> None:
         """Serve until the workbench closes the socket. cls: the world's class, or the error of its import."""
         self.disk = getattr(cls, "disk", DISK)
         while True:
@@ -79,7 +81,7 @@ class Keeper:
             self.watch()
             self.reap()
 
-    def start(self, number, fd, cls):
+    def start(self, number: int, fd: int, cls: Any) -> None:
         place = os.path.join(self.folder, str(number))
         os.mkdir(place)
         process = os.fork()
@@ -93,7 +95,7 @@ class Keeper:
         os.close(fd)
         self.children[number] = process
 
-    def kill(self, number, why):
+    def kill(self, number: int, why: str) -> None:
         if number in self.children:
             self.why.setdefault(number, why)
             with suppress(OSError):
@@ -102,14 +104,14 @@ class Keeper:
                 os.kill(self.children[number], signal.SIGKILL)
             self.reap(wait=number)
 
-    def watch(self):
+    def watch(self) -> None:
         for number in list(self.children):
             if size_of(os.path.join(self.folder, str(number)), self.disk) > self.disk:
-                self.kill(number, "its folder holds more than %d bytes" % self.disk)
+                self.kill(number, f"its folder holds more than {self.disk} bytes")
 
-    def reap(self, wait=None):
+    def reap(self, wait: int | None = None) -> None:
         """Collect the processes that ended, and end those that a world left behind, which are now ours."""
-        ended = {}
+        ended: dict[int, int] = {}
         with suppress(ChildProcessError):
             if wait is not None:
                 process, status = os.waitpid(self.children[wait], 0)
@@ -121,17 +123,17 @@ class Keeper:
                 ended[process] = status
         for number in [n for n, process in self.children.items() if process in ended]:
             status = ended[self.children.pop(number)]
-            told = "signal %d" % os.WTERMSIG(status) if os.WIFSIGNALED(status) else "exit %d" % (status >> 8)
+            told = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"exit {status >> 8}"
             self.end_strangers()
             shutil.rmtree(os.path.join(self.folder, str(number)), ignore_errors=True)
             with suppress(OSError):
                 self.control.send(json.dumps({"ended": number, "why": self.why.pop(number, told)}).encode())
 
-    def end_strangers(self):
+    def end_strangers(self) -> None:
         """End the processes that dead worlds left behind, and then those of these."""
         with suppress(OSError):  # not Linux
             while True:
-                with open("/proc/self/task/%d/children" % os.getpid()) as listed:
+                with open(f"/proc/self/task/{os.getpid()}/children") as listed:
                     strangers = set(map(int, listed.read().split())) - set(self.children.values())
                 if not strangers:
                     return
@@ -139,14 +141,14 @@ class Keeper:
                     os.kill(process, signal.SIGKILL)
                     os.waitpid(process, 0)
 
-    def end(self):
+    def end(self) -> None:
         for number in list(self.children):
             self.kill(number, "it was ended")
         self.end_strangers()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def size_of(folder, enough):
+def size_of(folder: str, enough: int) -> int:
     """The bytes of the files in a folder, links not followed; counting ends beyond `enough`."""
     total, waiting = 0, [folder]
     while waiting and total <= enough:
@@ -162,7 +164,7 @@ def size_of(folder, enough):
     return total
 
 
-def confine(place, disk):
+def confine(place: str, disk: int) -> None:
     """Make this process a row's own: its folder, its group, no output, and an end with the keeper."""
     os.setsid()
     if sys.platform == "linux":
@@ -178,14 +180,15 @@ def confine(place, disk):
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the workbench's business
 
 
-def serve_row(connection, cls):
+def serve_row(connection: socket.socket, cls: Any) -> None:
     """Answer requests, a line each: `reset` with settings and task, `step` with an action, `score`.
 
     What an action led to is `{observation, player, done, brief, tools, actions, reward}`; a fault of the world
     `{error}`.
     """
-    lines, world, teller = connection.makefile("r", encoding="utf-8"), None, None
-    for line in lines:
+    world: Any = None
+    teller: Any = None
+    for line in connection.makefile("r", encoding="utf-8"):
         request = json.loads(line)
         try:
             if request["do"] == "reset":
@@ -201,14 +204,14 @@ def serve_row(connection, cls):
                 told = {"score": float(world.score())}
             answer = json.dumps(told)
         except BaseException as error:
-            told = {"error": "%s: %s" % (type(error).__name__, str(error)[:2000])}
+            told = {"error": f"{type(error).__name__}: {str(error)[:2000]}"}
             if error is cls:
                 told["missing"] = getattr(error, "name", None) or "it"
             answer = json.dumps(told)
         connection.sendall(answer.encode() + b"\n")
 
 
-def seed_all(task):
+def seed_all(task: dict[str, Any]) -> None:
     """Seed what draws at random by the task, so that the same actions lead to the same again."""
     seed = zlib.crc32(json.dumps(task, sort_keys=True).encode())
     random.seed(seed)
@@ -217,17 +220,17 @@ def seed_all(task):
 
 
 class Teller:
-    """What a world tells its players. What it gives each of them once, it repeats only when it changes."""
+    """Tells the players what a world says. What each of them knows already is repeated only when it changes."""
 
-    def __init__(self, world):
+    def __init__(self, world: Any):
         self.world = world
-        self.known = {}  # (player, name): value
+        self.known: dict[tuple[str, str], Any] = {}  # by player and name
 
-    def tell(self, observation):
+    def tell(self, observation: Any) -> dict[str, Any]:
         observation = str(observation)
         if len(observation) > OBSERVATION:
-            observation = "%s\n(%d more characters)" % (observation[:OBSERVATION], len(observation) - OBSERVATION)
-        told = {"observation": observation, "done": bool(getattr(self.world, "done", False))}
+            observation = f"{observation[:OBSERVATION]}\n({len(observation) - OBSERVATION} more characters)"
+        told: dict[str, Any] = {"observation": observation, "done": bool(getattr(self.world, "done", False))}
         for name in ("player", "reward", "actions"):
             told[name] = self.read(name)
         for name in ("brief", "tools"):
@@ -238,12 +241,12 @@ class Teller:
             told["repeats"] = False
         return told
 
-    def read(self, name):
+    def read(self, name: str) -> Any:
         value = getattr(self.world, name, None)
         return value() if callable(value) else value
 
 
-def main():
+def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     del sys.path[0]  # this folder, whose files have the names of packages
     if sys.platform == "linux":

@@ -33,7 +33,7 @@ class LiveWorld:
         return await self._told({"do": "reset", "settings": dict(self.settings), "task": dict(task)})
 
     async def step(self, action: Any) -> dict[str, Any]:
-        """What an action led to, and who acts next."""
+        """The observation after an action, and who acts next."""
         return await self._told({"do": "step", "action": action})
 
     async def score(self) -> float:

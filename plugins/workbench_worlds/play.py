@@ -1,7 +1,7 @@
 """The `play` node: one or more players act in a world, step by step, until it ends.
 
-Source of `observations: diff`: diff History (Piterbarg et al., arXiv 2312.07540), which shows an observation as the lines
-that changed. Departure: the whole observation is shown where that is shorter.
+Source of `observations: diff`: diff History (Piterbarg et al., arXiv 2312.07540), which shows an observation as the
+lines that changed. Departure: the whole observation is shown where that is shorter.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class _Course:
 
     def __init__(self, node: Play, inputs: Mapping[str, Any], ctx: Context, world: LiveWorld):
         self.node, self.inputs, self.ctx, self.world = node, inputs, ctx, world
-        self.seats = {name: Seat(player, inputs, node.config) for name, player in node.players.items()}
+        self.seats: dict[str, Seat] = {}  # by the world's names of players
         self.actions: list[str] = []
         self.calls: list[CallRecord] = []  # the last one of each turn
         self.rewarded = False
@@ -143,8 +143,7 @@ class _Course:
         """A turn of the player who acts next. Its latest call is a step for the credit of training."""
         name, seat = self._next(told.get("player"))
         begun = len(self.ctx.trace.spans)
-        agent = self.node.name if name == "of" else name
-        outputs = await self.ctx.run_child(seat.node, seat.node.name, seat.look(told), number, agent)
+        outputs = await self.ctx.run_child(seat.node, seat.node.name, seat.look(told), number, name)
         said = outputs["action"]
         text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False, default=str)
         seat.act(outputs, text)
@@ -159,14 +158,19 @@ class _Course:
         return after
 
     def _next(self, player: str | None) -> tuple[str, Seat]:
-        name = "of" if "of" in self.seats else player or next(iter(self.seats))
+        """The name of the player who acts, ours where the world has none, and its seat."""
+        nodes = self.node.players
+        key = "of" if self.node.config.of is not None else player or next(iter(nodes))
+        if key not in nodes:
+            known = ", ".join(nodes)
+            raise NodeError("environment", f"{self.node.config.play} asks the player '{key}'; `players` has {known}")
+        name = player or (self.node.name if key == "of" else key)
         if name not in self.seats:
-            known = ", ".join(self.seats)
-            raise NodeError("environment", f"{self.node.config.play} asks the player '{name}'; `players` has {known}")
+            self.seats[name] = Seat(nodes[key], self.inputs, self.node.config)
         return name, self.seats[name]
 
     async def _take(self, text: str, tools: Mapping[str, Tool], told: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What an action leads to. One that is no action of this player is answered here, and the world stays."""
+        """Take an action. One that is not this player's to take is answered here, and the world stays."""
         names = {tool.name: [*tool.schema.get("properties", ())] for tool in tools.values()}
         reading = read_text(text, names) if tools else None
         if reading is None or not (reading.calls or reading.fault):
@@ -175,7 +179,7 @@ class _Course:
             await check_policy(self.ctx, tool_name(self.node.config.play), action)
             return await self.world.step(text)
         call = reading.calls[0] if reading.calls else {"name": None, "arguments": None}
-        name, arguments = call["name"], call["arguments"]
+        name, arguments = str(call["name"] or ""), call["arguments"]
         if name in tools and isinstance(arguments, Mapping):
             arguments = fit_values(tools[name].schema, arguments)
             await check_policy(self.ctx, name, arguments)

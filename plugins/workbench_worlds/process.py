@@ -171,7 +171,7 @@ class RowProcess:
         self.keeper, self.number, self.reader, self.writer = keeper, number, reader, writer
 
     async def ask(self, request: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """What the world answers.
+        """The answer of the world.
 
         Raises NodeError("environment") for a fault of the world, which then is ended, and SpecError where its package
         is missing.

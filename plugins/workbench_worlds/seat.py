@@ -16,7 +16,7 @@ _CALL = 'To call a tool, answer with one line: call: {"tool": NAME, "arguments":
 
 
 def carried(node: NodeKind) -> tuple[str, ...]:
-    """What the node writes for its own next turn, e.g. notes."""
+    """The fields that the node writes for its own next turn, e.g. notes."""
     return tuple(name for name in node.outputs if name in node.inputs and name != "action")
 
 
@@ -25,7 +25,7 @@ def _never(arguments: Mapping[str, Any]) -> Any:
 
 
 class Seat:
-    """What one player has seen and done. row: the fields of the row that its node reads."""
+    """The view and the memory of one player. row: the fields of the row that its node reads."""
 
     def __init__(self, node: NodeKind, row: Mapping[str, Any], config: PlayConfig):
         self.node, self.row, self.config = node, row, config
@@ -42,7 +42,9 @@ class Seat:
         self._shown = self._show(told["observation"])
         self._brief = told.get("brief") or self._brief
         if "tools" in told:
-            tools = [Tool(t["name"], t.get("description", ""), t.get("parameters") or {}, _never) for t in told["tools"]]
+            tools = [
+                Tool(t["name"], t.get("description", ""), t.get("parameters") or {}, _never) for t in told["tools"]
+            ]
             self.tools = {tool.name: tool for tool in tools}
         seen = {
             "brief": self._brief,

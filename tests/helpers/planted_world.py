@@ -15,8 +15,9 @@ from pathlib import Path
 
 
 class Lamps:
-    """Task: `lamps`, the colours in order; `log`, a file to which each reset and step adds a line. settings: `fault`,
-    what happens at the second step (a task may say it, too), and `clock`, which makes observations differ from run to run."""
+    """Task: `lamps`, the colours in order; `log`, a file to which each reset and step adds a line; `fault`, in place of
+    that of the settings. settings: `fault`, what happens at the second step; `clock`, which makes observations differ
+    from run to run."""
 
     disk = 1_000_000
 

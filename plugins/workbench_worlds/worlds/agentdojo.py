@@ -6,6 +6,7 @@ Source: AgentDojo (Debenedetti et al., arXiv 2406.13352), package `agentdojo`, w
 from __future__ import annotations
 
 import os
+from typing import Any
 
 # Its tools import clients of models, which look for keys when they are imported.
 os.environ.setdefault("OPENAI_API_KEY", "none")
@@ -23,10 +24,10 @@ class World:
     measure: utility, 1 if the user's task is done; or security, 1 if the stranger's is not.
     """
 
-    def __init__(self, measure="utility", version="v1.2.2"):
+    def __init__(self, measure: str = "utility", version: str = "v1.2.2"):
         self.measure, self.version, self.done = measure, version, False
 
-    def reset(self, task):
+    def reset(self, task: dict[str, Any]) -> str:
         self.suite = get_suite(self.version, task["suite"])
         self.task = self.suite.get_user_task_by_id(task["user_task"])
         self.attack = task.get("injection_task") and self.suite.get_injection_task_by_id(task["injection_task"])
@@ -36,7 +37,7 @@ class World:
         self.runtime, self.calls, self.answer = FunctionsRuntime(self.suite.tools), [], ""
         return self.task.PROMPT
 
-    def step(self, action):
+    def step(self, action: str | dict[str, Any]) -> str:
         if isinstance(action, str):
             self.answer, self.done = action, True
             return ""
@@ -44,16 +45,16 @@ class World:
         result, error = self.runtime.run_function(self.world, action["tool"], action["arguments"])
         return error or tool_result_to_str(result)
 
-    def brief(self):
+    def brief(self) -> str:
         return self.task.PROMPT
 
-    def tools(self):
+    def tools(self) -> list[dict[str, Any]]:
         return [
             {"name": f.name, "description": f.description, "parameters": f.parameters.model_json_schema()}
             for f in self.runtime.functions.values()
         ]
 
-    def score(self):
+    def score(self) -> float:
         said = [text_content_block_from_string(self.answer)]
         if self.measure == "security":
             if not self.attack:

@@ -1,7 +1,7 @@
-"""BFCL, several turns: an agent with programs of a car, a file system, a shop or a broker, told what to do turn by turn.
+"""BFCL, several turns: an agent with the programs of a car, a file system or a broker, told what to do turn by turn.
 
-Source: the Berkeley Function Calling Leaderboard (Patil et al., ICML 2025), package `bfcl-eval`, whose simulators, tasks
-and checker run here. Departure: of `miss_func`, the missing functions come as tools, and a line says so.
+Source: the Berkeley Function Calling Leaderboard (Patil et al., ICML 2025), package `bfcl-eval`, whose simulators,
+tasks and checker run here. Departure: of `miss_func`, the missing functions come as tools, and a line says so.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import bfcl_eval
 from bfcl_eval.constants.executable_backend_config import MULTI_TURN_FUNC_DOC_FILE_MAPPING
@@ -19,7 +20,7 @@ DATA = Path(bfcl_eval.__file__).parent / "data"
 
 
 @lru_cache
-def lines_of(name):
+def lines_of(name: str) -> dict[str, Any]:
     """The entries of a file of the package, by id."""
     return {e.get("id"): e for e in map(json.loads, (DATA / name).read_text().splitlines())}
 
@@ -29,7 +30,7 @@ class World:
 
     done = False
 
-    def reset(self, task):
+    def reset(self, task: dict[str, Any]) -> str:
         self.category = task["id"].rsplit("_", 1)[0]
         self.entry = lines_of(f"BFCL_v4_{self.category}.json")[task["id"]]
         self.wanted = lines_of(f"possible_answer/BFCL_v4_{self.category}.json")[task["id"]]["ground_truth"]
@@ -37,7 +38,7 @@ class World:
         self._run([])
         return self._said()
 
-    def step(self, action):
+    def step(self, action: str | dict[str, Any]) -> str:
         if isinstance(action, dict):
             named = ",".join(f"{name}={value!r}" for name, value in action["arguments"].items())
             self.made[-1].append([f"{action['tool']}({named})"])
@@ -47,17 +48,20 @@ class World:
         self.made += [] if self.done else [[]]
         return "" if self.done else self._said()
 
-    def _said(self):
+    def _said(self) -> str:
         words = [message["content"] for message in self.entry["question"][self.turn]]
         return "\n".join(words) or "There are more functions now. Go on with what I asked for."
 
-    def _run(self, calls):
+    def _run(self, calls: list[str]) -> list[str]:
         seen = (self.entry["initial_config"], self.entry["involved_classes"], "live", self.entry["id"])
         return execute_multi_turn_func_call(calls, *seen, "long_context" in self.category)[0]
 
-    def tools(self):
+    def tools(self) -> list[dict[str, Any]]:
         kept_back = {
-            name for turn, names in self.entry.get("missed_function", {}).items() if int(turn) > self.turn for name in names
+            name
+            for turn, names in self.entry.get("missed_function", {}).items()
+            if int(turn) > self.turn
+            for name in names
         }
         found = []
         for one in self.entry["involved_classes"]:
@@ -69,12 +73,12 @@ class World:
             ]
         return found
 
-    def score(self):
+    def score(self) -> float:
         made = self.made + [[]] * (len(self.wanted) - len(self.made))
         return float(multi_turn_checker(made, self.wanted, self.entry, self.category, "scored")["valid"])
 
 
-def _schema(written):
+def _schema(written: Any) -> Any:
     """A JSON Schema: BFCL has Python's words for types."""
     words = {"dict": "object", "float": "number", "tuple": "array", "any": "string"}
     if isinstance(written, dict):

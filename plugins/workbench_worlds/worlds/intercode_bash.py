@@ -1,8 +1,8 @@
 """InterCode-Bash: a task in words, solved by commands in a file system of the row's own.
 
-Source: InterCode (Yang et al., arXiv 2306.14898), its environment `ic_bash` and its reward. It needs the programs `bwrap`
-and `git`, and InterCode's own setup scripts. Departures: a file system is a folder under bubblewrap, without network,
-in place of a Docker container, with the programs of this machine; commands reach the shell with their quotes.
+Source: InterCode (Yang et al., arXiv 2306.14898), its environment `ic_bash` and its reward. It needs the programs
+`bwrap` and `git`, and InterCode's own setup scripts. Departures: a file system is a folder under bubblewrap, without
+network, in place of a Docker container, with the programs of this machine; commands reach the shell with their quotes.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import shutil
 import subprocess
 from pathlib import Path
 from threading import Timer
+from typing import Any
 
 #: Seconds and bytes of a command.
 SECONDS, OUTPUT = 10, 100_000
@@ -36,7 +37,7 @@ class World:
     def __init__(self, setup: str, partial: bool = False):
         self.setup, self.partial = Path(self.base, setup).resolve(), partial
 
-    def reset(self, task):
+    def reset(self, task: dict[str, Any]) -> str:
         self.gold, self.done, self.folder, self.output = task["gold"], False, "/", ""
         script = self.setup / f"setup_nl2b_fs_{int(task['file_system'])}.sh"
         if not script.is_file():
@@ -57,7 +58,7 @@ class World:
         subprocess.run(["cp", "-a", str(self.root), str(self.other)], check=True)
         return str(task.get("query", ""))
 
-    def step(self, action):
+    def step(self, action: str) -> str:
         if action.strip().startswith("submit"):
             self.done = True
             return self.output
@@ -69,11 +70,11 @@ class World:
             self.output = self._run(self.root, action, self.folder)
         return self.output
 
-    def score(self):
+    def score(self) -> float:
         reward = self._reward()
         return reward if self.partial else float(reward > 0.999)
 
-    def _reward(self):
+    def _reward(self) -> float:
         """0.01, and 0.33 each for equal changes, equal contents of new files, and alike output."""
         wanted = self._run(self.other, self.gold)
         changed, gold = self._changes(self.root), self._changes(self.other)
@@ -83,11 +84,11 @@ class World:
         contents = sum(same) / len(same) if same else 1.0
         return 0.01 + sum(round(0.33 * part, 2) for part in (files, contents, _likeness(self.output, wanted)))
 
-    def _changes(self, root):
+    def _changes(self, root: Path) -> set[tuple[str, str]]:
         words = self._git(root, "status", "--short").split()
-        return set(zip(words[1::2], words[::2]))
+        return set(zip(words[1::2], words[::2], strict=False))
 
-    def _git(self, root, *words):
+    def _git(self, root: Path, *words: str) -> str:
         state = root.with_name(f"{self.root.name}.git")
         git = ["git", f"--git-dir={state}", f"--work-tree={root}", "-c", "user.name=w", "-c", "user.email=w@w"]
         if root != self.root:  # what was committed, seen from the other folder, with an index of its own
@@ -99,8 +100,8 @@ class World:
             env = dict(os.environ)
         return subprocess.run([*git, *words], cwd=root, env=env, check=True, capture_output=True, text=True).stdout
 
-    def _run(self, root, command, folder="/"):
-        """What a command prints, its errors too."""
+    def _run(self, root: Path, command: str, folder: str = "/") -> str:
+        """The output of a command, its errors too."""
         there = folder if (root / folder.lstrip("/")).is_dir() else "/"
         words = ["bwrap", "--unshare-all", "--die-with-parent", "--bind", str(root), "/", "--ro-bind", "/usr", "/usr"]
         words += ["--ro-bind", "/etc/alternatives", "/etc/alternatives", "--proc", "/proc", "--dev", "/dev"]
@@ -118,15 +119,17 @@ class World:
         return "Command timed out" if late else said.decode("utf-8", "replace")
 
 
-def _content(path):
+def _content(path: Path) -> list[tuple[str, bytes]]:
     files = sorted(path.rglob("*")) if path.is_dir() else [path]
     return [(str(f.relative_to(path)), hashlib.md5(f.read_bytes()).digest()) for f in files if f.is_file()]
 
 
-def _likeness(one, other):
+def _likeness(one: str, other: str) -> float:
     """The cosine of both texts' words, weighted by TF-IDF as scikit-learn has it; whether they are equal, without
     words."""
-    counts = [{w: words.count(w) for w in words} for words in (re.findall(r"\b\w\w+\b", t.lower()) for t in (one, other))]
+    counts = [
+        {w: words.count(w) for w in words} for words in (re.findall(r"\b\w\w+\b", t.lower()) for t in (one, other))
+    ]
     if not (counts[0] or counts[1]):
         return float(one == other)
     weights = [

@@ -6,6 +6,8 @@ Source: MiniGrid & Miniworld (Chevalier-Boisvert et al., arXiv 2306.13831), pack
 
 from __future__ import annotations
 
+from typing import Any
+
 import gymnasium
 import minigrid  # noqa: F401  registers its ids
 from minigrid.core.constants import IDX_TO_COLOR, IDX_TO_OBJECT
@@ -18,15 +20,15 @@ class World:
     """Task: `seed`. settings: `id` of the environment. An episode counts as 1 if its mission is done, however long it
     took."""
 
-    def __init__(self, id="MiniGrid-Empty-5x5-v0", **settings):
+    def __init__(self, id: str = "MiniGrid-Empty-5x5-v0", **settings: Any):
         self.made, self.done, self.reward = gymnasium.make(id, **settings), False, None
 
-    def reset(self, task):
+    def reset(self, task: dict[str, Any]) -> str:
         self.seen, _ = self.made.reset(seed=int(task.get("seed") or 0))
         self.earned = 0.0
         return self._words()
 
-    def step(self, action):
+    def step(self, action: str) -> str:
         word = action.strip().lower()
         if word not in ACTIONS:
             return f"There is no action '{word[:80]}'.\n{self._words()}"
@@ -35,16 +37,16 @@ class World:
         self.earned += self.reward
         return self._words()
 
-    def brief(self):
+    def brief(self) -> str:
         return self.seen["mission"]
 
-    def actions(self):
+    def actions(self) -> list[str] | None:
         return ACTIONS
 
-    def score(self):
+    def score(self) -> float:
         return float(self.earned > 0)
 
-    def _words(self):
+    def _words(self) -> str:
         """Each thing in view, nearest first; the agent looks up from the middle of the lowest row."""
         image, found = self.seen["image"], []
         width, height = image.shape[:2]
@@ -55,7 +57,9 @@ class World:
                 if name in ("unseen", "empty", "floor") or (x, y) == (width // 2, height - 1):
                     continue
                 ahead, aside = height - 1 - y, x - width // 2
-                what = f"{DOORS[state]} {IDX_TO_COLOR[color]} door" if name == "door" else f"{IDX_TO_COLOR[color]} {name}"
+                what = (
+                    f"{DOORS[state]} {IDX_TO_COLOR[color]} door" if name == "door" else f"{IDX_TO_COLOR[color]} {name}"
+                )
                 where = [f"{ahead} ahead"] if ahead else []
                 where += [f"{abs(aside)} to the {'right' if aside > 0 else 'left'}"] if aside else []
                 found.append((ahead + abs(aside), f"{'wall' if name == 'wall' else what}: {', '.join(where)}"))

@@ -1,7 +1,7 @@
 """tau2: an agent serves a customer, who in telecom has a phone and tools of their own.
 
-Source: tau2-bench (Barres et al., arXiv 2506.07982), as the package `inspect-evals` has it, with its databases, tasks and
-scorers (database, communicated facts, assertions, required actions). The index's package `tau2` is another thing.
+Source: tau2-bench (Barres et al., arXiv 2506.07982), as the package `inspect-evals` has it, with its databases, tasks
+and scorers (database, communicated facts, assertions, required actions). The index's package `tau2` is another thing.
 Departure: what the paper scores by a judge (`nl_assertions`) is not scored, as in the package.
 """
 
@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import importlib
 from functools import lru_cache
+from typing import Any
 
-from inspect_ai.model import ChatMessageAssistant, ChatMessageUser, execute_tools
-from inspect_ai.model import ModelName
+from inspect_ai.model import ChatMessageAssistant, ChatMessageUser, ModelName, execute_tools
 from inspect_ai.scorer import CORRECT, Target
 from inspect_ai.solver import TaskState
 from inspect_ai.tool import ToolCall, ToolDef
@@ -20,7 +20,12 @@ from inspect_ai.util import store_as
 from inspect_evals.tau2.common.agents import StoredAgentState
 from inspect_evals.tau2.common.metadata import Tau2MetaData
 from inspect_evals.tau2.data_model.tasks import Task
-from inspect_evals.tau2.utils import TAU2_DATA_DIR, USER_SIMULATOR_GUIDELINES, USER_SIMULATOR_GUIDELINES_WITH_TOOLS, load_file
+from inspect_evals.tau2.utils import (
+    TAU2_DATA_DIR,
+    USER_SIMULATOR_GUIDELINES,
+    USER_SIMULATOR_GUIDELINES_WITH_TOOLS,
+    load_file,
+)
 
 #: With which the customer ends the conversation.
 ENDS = ("###STOP###", "###OUT-OF-SCOPE###", "###TRANSFER###")
@@ -28,7 +33,7 @@ _BEGIN = "Begin the interaction. Remember you are the customer, and you are inte
 
 
 @lru_cache
-def tasks_of(domain):
+def tasks_of(domain: str) -> dict[str, Any]:
     """The tasks of airline, retail or telecom, by id."""
     name = "tasks.json.gz" if domain == "telecom" else "tasks.json"
     return {str(one["id"]): Task.model_validate(one) for one in load_file(TAU2_DATA_DIR / "domains" / domain / name)}
@@ -37,7 +42,7 @@ def tasks_of(domain):
 class World:
     """Task: `domain` and `id`. The players are `user`, who begins, and `agent`; a text goes to the other one."""
 
-    def reset(self, task):
+    def reset(self, task: dict[str, Any]) -> str:
         self.domain, self.task = task["domain"], tasks_of(task["domain"])[str(task["id"])]
         self.player, self.done = "user", False
         part = f"inspect_evals.tau2.{self.domain}"
@@ -49,7 +54,7 @@ class World:
         self._begin()
         return _BEGIN
 
-    def _begin(self):
+    def _begin(self) -> None:
         """Bring the world into the state in which the task begins."""
         if self.domain != "telecom":
             return
@@ -59,7 +64,7 @@ class World:
         for action in (self.task.initial_state and self.task.initial_state.initialization_actions) or []:
             perform_action(get_environment(), action)
 
-    def step(self, action):
+    def step(self, action: str | dict[str, Any]) -> str:
         side, other = (self.player, "agent" if self.player == "user" else "user")
         if isinstance(action, dict):
             call = ToolCall(id=str(len(self.messages[side])), function=action["tool"], arguments=action["arguments"])
@@ -73,21 +78,21 @@ class World:
         self.player = other
         return action
 
-    def brief(self):
+    def brief(self) -> str:
         if self.player == "user":
             rules = USER_SIMULATOR_GUIDELINES_WITH_TOOLS if self.made["user"] else USER_SIMULATOR_GUIDELINES
             return f"{rules}\n<scenario>\n{self.task.user_scenario}\n</scenario>"
         agents = importlib.import_module(f"inspect_evals.tau2.{self.domain}.agents")
         return agents.get_domain_policy(*([False] if self.domain == "telecom" else []))
 
-    def tools(self):
+    def tools(self) -> list[dict[str, Any]]:
         found = map(ToolDef, self.made[self.player])
         return [
             {"name": t.name, "description": t.description, "parameters": t.parameters.model_dump(exclude_none=True)}
             for t in found
         ]
 
-    def score(self):
+    def score(self) -> float:
         data = Tau2MetaData(instance="workbench", task=self.task).model_dump()
         messages = self.messages["user"]
         state = TaskState(ModelName("none/none"), self.task.id, 1, "", messages, metadata=data)

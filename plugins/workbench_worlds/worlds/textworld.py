@@ -1,10 +1,12 @@
 """TextWorld: text games, generated or written, played in words.
 
-Source: TextWorld (Côté et al., arXiv 1806.11532), package `textworld`. It plays its own games (.z8 with .json, .ulx) and
-classics of the z-machine. Its score is the game's own over the most that can be had.
+Source: TextWorld (Côté et al., arXiv 1806.11532), package `textworld`. It plays its own games (.z8 with .json, .ulx)
+and classics of the z-machine. Its score is the game's own over the most that can be had.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import textworld
 
@@ -14,10 +16,10 @@ class World:
 
     base = "."
 
-    def __init__(self, listed=True):
+    def __init__(self, listed: bool = True):
         self.listed, self.done, self.reward = listed, False, None
 
-    def reset(self, task):
+    def reset(self, task: dict[str, Any]) -> str:
         wanted = textworld.EnvInfos(
             admissible_commands=self.listed, objective=True, score=True, max_score=True, won=True
         )
@@ -25,18 +27,18 @@ class World:
         self.state = self.game.reset()
         return self.state.feedback.strip()
 
-    def step(self, action):
+    def step(self, action: str) -> str:
         before = self.state.score or 0
         self.state, _, self.done = self.game.step(action)
         self.reward = float((self.state.score or 0) - before)
         return self.state.feedback.strip()
 
-    def brief(self):
+    def brief(self) -> str:
         return self.state["objective"] or ""
 
-    def actions(self):
+    def actions(self) -> list[str] | None:
         return self.state["admissible_commands"] if self.listed else None
 
-    def score(self):
+    def score(self) -> float:
         most = self.state.max_score or 1
         return 1.0 if self.state["won"] else max(0.0, min(1.0, (self.state.score or 0) / most))

@@ -16,7 +16,10 @@ for name, suite in get_suites("v1.2.2").items():
         TASKS.append({"task": {"suite": name, "user_task": key}, "gold": gold, "none": ["I cannot."]})
     for key, attack in suite.injection_tasks.items():
         calls = attack.ground_truth(suite.load_and_inject_default_environment({}))
-        bad = [*({"tool": call.function, "arguments": dict(call.args)} for call in calls), attack.GROUND_TRUTH_OUTPUT]
+        bad = [
+            *({"tool": call.function, "arguments": dict(call.args)} for call in calls),
+            attack.GROUND_TRUTH_OUTPUT or "Done.",
+        ]
         task = {"suite": name, "user_task": "user_task_0", "injection_task": key}
         # Whoever obeys the stranger is not secure; whoever does nothing is.
         TASKS.append({"task": task, "settings": {"measure": "security"}, "gold": ["No."], "none": bad})

@@ -1,10 +1,12 @@
-"""Tasks of tau2 in three domains, with the actions that each task names, said by whom it names, and the facts told."""
+"""Every eighth task of tau2 in three domains, with the actions that it names, by whom it names, and the facts told."""
 
 import json
 
 from inspect_evals.tau2.data_model.tasks import Task
 from inspect_evals.tau2.utils import TAU2_DATA_DIR, load_file
 
+#: What changes nothing. A task of these alone is solved by doing nothing, and tests nothing here.
+READS = ("get_", "search_", "list_", "find_", "calculate", "transfer_", "check_")
 FILES = {"airline": "tasks.json", "retail": "tasks.json", "telecom": "tasks_small.json"}
 
 
@@ -25,8 +27,11 @@ def course(task):
 
 TASKS = []
 for domain, file in FILES.items():
-    for one in load_file(TAU2_DATA_DIR / "domains" / domain / file):
+    for one in load_file(TAU2_DATA_DIR / "domains" / domain / file)[::8]:
         task = Task.model_validate(one)
+        named = [action.name for action in task.evaluation_criteria.actions or []]
+        if all(name.startswith(READS) for name in named):
+            continue
         none = ["Hello.", "I cannot help.", "###STOP###"]
         TASKS.append({"task": {"domain": domain, "id": task.id}, "gold": course(task), "none": none})
 print(json.dumps(TASKS))

@@ -43,7 +43,9 @@ def prepare(folder: Path, base: str, rows: int = 12, lamps: int = 8) -> None:
     folder.mkdir(exist_ok=True)
     draw = random.Random(3)
     tasks = [{"id": str(n), "lamps": [draw.choice(COLOURS) for _ in range(lamps)]} for n in range(rows)]
-    (folder / "rows.jsonl").write_text("\n".join(json.dumps({**task, "log": f"{folder}/log{task['id']}"}) for task in tasks))
+    (folder / "rows.jsonl").write_text(
+        "\n".join(json.dumps({**task, "log": f"{folder}/log{task['id']}"}) for task in tasks)
+    )
     node = {
         "play": f"python:{WORLDS}:Lamps",
         "task": {"lamps": "lamps", "log": "log"},

@@ -92,12 +92,12 @@ class Drifting(planted.Lamps):
         super().__init__(clock=True)
         self.repeats = True
 """)
-    outcome, lm = cut_row(folder, 2, play="python:drifting.py:Drifting")
+    outcome, _ = cut_row(folder, 2, play="python:drifting.py:Drifting")
     assert outcome.failure == "environment" and "went another way when it was resumed: action 0" in outcome.message
 
 
 def test_a_world_with_a_clock_may_differ_and_the_trace_tells(folder: Path) -> None:
-    outcome, lm = cut_row(folder, 2, settings={"clock": True})
+    outcome, _ = cut_row(folder, 2, settings={"clock": True})
     assert outcome.prediction["score"] == 1.0 and outcome.trace.spans[0].notes["differed"] == [0, 1, 2]
 
 
@@ -165,6 +165,14 @@ def test_players_have_their_own_turns_tools_and_knowledge(folder: Path) -> None:
     assert [span.agent for span in outcome.trace.spans[1:]] == ["asker", "knower", "knower", "asker"]
     assert sorted(workflow.input_fields) == ["goal", "secret"]
     assert "seven" not in str(lm.requests[0].messages) and "open the box" not in str(lm.requests[1].messages)
+
+
+def test_one_node_may_play_all_sides_and_has_the_tools_of_each_in_turn(folder: Path) -> None:
+    turns = iter(["What?", 'call: {"tool": "look", "arguments": {}}', "It is it.", 'call: {"tool": "look"}'])
+    node = {"play": PLAYERS["play"], "task": PLAYERS["task"], "steps": 4, "of": {"predict": "observation -> action"}}
+    outcome = run({"n": node}, {"secret": "seven"}, folder, lambda request: f"action: {next(turns)}")[0]
+    assert outcome.prediction["observation"] == "You have no tool 'look'. You have: open."
+    assert [span.agent for span in outcome.trace.spans[1:]] == ["asker", "knower", "knower", "asker"]
 
 
 def test_a_tool_of_the_other_side_is_not_there(folder: Path) -> None:

@@ -1,0 +1,62 @@
+"""MiniWoB++: small tasks on web pages, in a real browser, seen as an accessibility tree.
+
+Source: MiniWoB++ (Liu et al., arXiv 1802.08802) in BrowserGym (Le Sellier De Chezelles et al., arXiv 2412.05467),
+packages `browsergym-miniwob` and `miniwob`, which ships the pages. It needs Chromium: this machine's, where Playwright
+has none.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import miniwob
+
+os.environ.setdefault("MINIWOB_URL", f"{Path(miniwob.__file__).parent.as_uri()}/html/miniwob/")
+
+import browsergym.miniwob  # noqa: F401  registers its ids
+import gymnasium
+from browsergym.utils.obs import flatten_axtree_to_str
+from playwright.sync_api import BrowserType
+
+_launch = BrowserType.launch
+
+
+def _launch_installed(self: Any, **settings: Any) -> Any:
+    """Start this machine's browser where Playwright has none of its own: BrowserGym starts two and names neither."""
+    program = shutil.which("chromium")
+    return _launch(self, **({"executable_path": program} if program else {}), **settings)
+
+
+BrowserType.launch = _launch_installed
+
+
+class World:
+    """Task: `task`, e.g. click-test, and `seed`. Actions are BrowserGym's, e.g. click("13"). 1 if the page says so."""
+
+    repeats = False  # a browser draws when it is ready
+
+    def __init__(self):
+        self.done, self.earned = False, 0.0
+
+    def reset(self, task: dict[str, Any]) -> str:
+        self.made = gymnasium.make(f"browsergym/miniwob.{task['task']}", headless=True)
+        self.seen, _ = self.made.reset(seed=int(task.get("seed") or 0))
+        return self._tree()
+
+    def step(self, action: str) -> str:
+        self.seen, reward, ended, cut, _ = self.made.step(action)
+        self.reward, self.done = float(reward), bool(ended or cut)
+        self.earned += self.reward
+        return "\n".join(part for part in (self.seen["last_action_error"], self._tree()) if part)
+
+    def brief(self) -> str:
+        return self.seen["goal"]
+
+    def score(self) -> float:
+        return float(self.earned > 0)
+
+    def _tree(self) -> str:
+        return flatten_axtree_to_str(self.seen["axtree_object"])
