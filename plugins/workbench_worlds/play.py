@@ -88,7 +88,7 @@ class Play(NodeKind):
         return {node.name: node for node in self.players.values()}
 
     def tool_names(self) -> Collection[str]:
-        return [tool_name(self.config.play)]
+        return [tool_name(self.config.play), "*"]
 
     @property
     def inputs(self) -> tuple[str, ...]:

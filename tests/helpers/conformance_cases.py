@@ -151,6 +151,7 @@ WITHOUT: dict[str, dict[str, str]] = {
         "assertions": _SPECIAL,
         "induced": _SPECIAL,
         "query_diversity": "reads the trace, and no field",
+        "world": "reads the score that a world gave itself, and nothing of the row",
     },
     "readers": {"hf": "reads folders of `datasets`, and no file"},
     "lms": {
@@ -161,6 +162,7 @@ WITHOUT: dict[str, dict[str, str]] = {
         "policy": "made by training",
     },
     "node_kinds": dict.fromkeys(
-        "astar captain contest dspy dylan program recall reflect selforg states tree_search workflow".split(), _SPECIAL
+        "astar captain contest dspy dylan play program recall reflect selforg states tree_search workflow".split(),
+        _SPECIAL,
     ),
 }

@@ -152,7 +152,7 @@ def _of_policy(task: Task) -> Iterator[Defect]:
 def _idle_rules(task: Task) -> Iterator[str]:
     """Rules of the policy whose pattern matches no tool of any node."""
     tools = {name for node in task.workflow.walk() for name in node.tool_names()}
-    if any(name.startswith(SERVER) for name in tools):
+    if any(name.startswith(SERVER) or name == "*" for name in tools):
         return  # it has further tools, which nobody has asked it for
     for i, rule in enumerate(task.spec.policy.rules):
         named = names_in(rule.formula) if rule.formula is not None else [rule.pattern, rule.before, rule.after]

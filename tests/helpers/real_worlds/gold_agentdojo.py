@@ -16,6 +16,8 @@ for name, suite in get_suites("v1.2.2").items():
         TASKS.append({"task": {"suite": name, "user_task": key}, "gold": gold, "none": ["I cannot."]})
     for key, attack in suite.injection_tasks.items():
         calls = attack.ground_truth(suite.load_and_inject_default_environment({}))
+        if not calls:
+            continue  # its stranger asks for words alone
         bad = [
             *({"tool": call.function, "arguments": dict(call.args)} for call in calls),
             attack.GROUND_TRUTH_OUTPUT or "Done.",

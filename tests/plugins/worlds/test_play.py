@@ -11,6 +11,8 @@ from tests.helpers.planted_world import __file__ as WORLDS
 
 from workbench.errors import SpecError
 from workbench.lm import Request
+from workbench.task import Example
+from workbench_worlds.metric import WorldScore
 
 LAMPS = ["red", "green", "green", "red"]
 NODE = {
@@ -48,6 +50,12 @@ def test_an_episode_is_played_to_its_end_and_scored_by_the_world(folder: Path) -
     assert workflow.input_fields == ["lamps"] and workflow.max_calls == 20
     wrong = play(folder / "..", lambda request: "action: blue")[0]
     assert wrong.prediction["score"] == 0.0 and wrong.failure is None
+
+
+def test_the_metric_is_the_score_of_the_world(folder: Path) -> None:
+    prediction = play(folder, lambda request: "action: red")[0].prediction
+    assert prediction["score"] == 0.5 == WorldScore()(Example("1", {}), prediction, None)
+    assert WorldScore("part")(Example("1", {}), {"part": 1, "score": 0}, None) == 1.0
 
 
 def test_a_resumed_row_reads_its_steps_and_opens_no_world(folder: Path) -> None:
@@ -253,7 +261,7 @@ def test_a_world_whose_package_is_missing_ends_the_run_and_says_what_to_write(fo
 
 
 def test_requirements_that_are_not_there_are_told(folder: Path) -> None:
-    with pytest.raises(SpecError, match="cannot read the requirements lock.txt"):
+    with pytest.raises(SpecError, match="cannot read the requirements .*lock.txt: No such file"):
         play(folder, python="lock.txt")
     with pytest.raises(SpecError, match="there is no program './python9'"):
         play(folder, python="./python9")

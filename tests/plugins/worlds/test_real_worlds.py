@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -104,3 +105,21 @@ def test_right_actions_score_one_and_doing_nothing_zero(world: str, tmp_path: Pa
     lazy = [(task["task"], score) for task, score in zip(tasks, nothing, strict=True) if score != 0.0]
     assert not wrong, wrong
     assert len(lazy) == IDLE.get(world, 0), lazy
+
+
+def test_gold_commands_of_intercode_score_one(tmp_path: Path) -> None:
+    """WORKBENCH_INTERCODE: a checkout of InterCode. Its commands of three file systems, every fifth one."""
+    checkout = Path(os.environ.get("WORKBENCH_INTERCODE", "/none"))
+    if not checkout.is_dir() or not shutil.which("bwrap"):
+        pytest.skip("WORKBENCH_INTERCODE names no checkout of InterCode, or there is no bwrap")
+    rows = [
+        {"file_system": number, "query": row["query"], "gold": row["gold"]}
+        for number in (1, 2, 3)
+        for row in json.loads((checkout / f"data/nl2bash/nl2bash_fs_{number}.json").read_text())[::5]
+    ]
+    settings = {"setup": str(checkout / "docker/bash_scripts")}
+    tasks = [{"task": row, "settings": settings, "gold": [row["gold"], "submit"], "none": ["submit"]} for row in rows]
+    solved, nothing = (play_all("intercode_bash", tasks, which, tmp_path) for which in ("gold", "none"))
+    wrong = [(row["gold"], score) for row, score in zip(rows, solved, strict=True) if score != 1.0]
+    assert len(wrong) <= 2, wrong  # programs that a machine lacks, and what runs in the background
+    assert sum(score == 1.0 for score in nothing) <= len(rows) / 10, nothing  # whose gold changes and prints nothing
