@@ -86,6 +86,8 @@ class WorldKeeper:
         return RowProcess(self, number, reader, writer)
 
     def _start(self) -> None:
+        if self._process is not None:  # one that was killed
+            _wait(self._process)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         env = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
         env |= {"PYTHONHASHSEED": "0", **dict(self.place.env)}  # sets are in the same order when a row is played again

@@ -167,8 +167,8 @@ class NodeKind:
         return ()
 
     def tool_names(self) -> Collection[str]:
-        """The tools that the node may call, by the names that the rules of `policy:` use. `*` stands for tools that show
-        only when it runs."""
+        """The tools that the node may call, by the names that the rules of `policy:` use. `*`: others, which show when
+        it runs."""
         return ()
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,12 @@ import pytest
 from tests.helpers.node_runs import run
 from tests.helpers.planted_world import __file__ as WORLDS
 
-from workbench.errors import SpecError
+from workbench.errors import NodeError, SpecError
 from workbench.lm import Request
+from workbench.spec import Power, Written, powers_of
 from workbench.task import Example
 from workbench_worlds.metric import WorldScore
+from workbench_worlds.process import WorldKeeper, WorldPlace
 
 LAMPS = ["red", "green", "green", "red"]
 NODE = {
@@ -281,3 +284,56 @@ def test_a_venv_is_made_once_from_a_list_of_requirements(folder: Path, monkeypat
         outcome = play(folder, play="python:own.py:Lamps", python="lock.txt")[0]
         assert outcome.prediction["score"] == 1.0, outcome.message
     assert len(list((folder / "cache/workbench/worlds").glob("*/ready"))) == 1
+
+
+def test_a_world_is_python_and_its_interpreter_and_variables_are_asked_about(folder: Path) -> None:
+    (folder / "lock.txt").write_text("textworld\n")
+    node = {**NODE, "python": "lock.txt", "env": {"MODE": "$HOME"}, "settings": {"game": "/games/one.z8"}}
+    found = list(powers_of("node_kinds", "play", Written(node, (), folder)))
+    powers = {(power.kind, power.text) for power in found if isinstance(power, Power)}
+    assert ("runs Python", NODE["play"]) in powers and ("reads a path", "/games/one.z8") in powers
+    assert ("starts a program", "pip install -r lock.txt") in powers
+    assert ("sends a variable of the environment", "HOME to a program, as MODE") in powers
+    assert next(p for p in found if isinstance(p, Power) and "lock.txt" in p.text).files == (folder / "lock.txt",)
+    ours = list(powers_of("node_kinds", "play", Written({"play": "textworld"}, (), folder)))
+    assert [power.text for power in ours if isinstance(power, Power)] == ["the world textworld"]
+
+
+def test_a_world_sees_its_own_variables_and_no_keys(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "spy.py").write_text("""
+import os
+class Spy:
+    done = True
+    def reset(self, task):
+        return repr(sorted(os.environ))
+    def score(self):
+        return 1.0
+""")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    monkeypatch.setenv("CITY", "Ulm")
+    seen = play(folder, play="python:spy.py:Spy", env={"TOWN": "$CITY"})[0].prediction["observation"]
+    assert "'TOWN'" in seen and "'PATH'" in seen and "OPENAI_API_KEY" not in seen and "CITY" not in seen
+
+
+def test_a_keeper_that_is_killed_costs_the_rows_that_it_had_and_begins_again(folder: Path) -> None:
+    request = {"do": "reset", "settings": {}, "task": {"lamps": LAMPS}}
+
+    async def course() -> dict[str, Any]:
+        keeper = await WorldKeeper.open(WorldPlace(NODE["play"], folder))
+        try:
+            row = await keeper.begin()
+            await row.ask(request, 20)
+            assert keeper._process is not None
+            keeper._process.kill()
+            while not row.reader.at_eof():  # the kernel kills the row's process with it
+                await asyncio.sleep(0.01)
+            with pytest.raises(NodeError, match="the process that keeps the worlds has ended"):
+                await row.ask({"do": "step", "action": "red"}, 20)
+            again = await keeper.begin()
+            told = await again.ask(request, 20)
+            again.close()
+            return told
+        finally:
+            await keeper.aclose()
+
+    assert asyncio.run(course())["observation"].startswith("lamp: red")
