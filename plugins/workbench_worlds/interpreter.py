@@ -34,14 +34,20 @@ def find_interpreter(written: str | None, base: Path) -> str:
         if shutil.which(path) is None:
             raise SpecError(f"there is no program '{written}' to run worlds", path=("python",))
         return path
-    lock = next((path for path in (base / written, WORLDS / written) if path.is_file()), base / written)
-    try:
-        place = venv_place(lock)
-    except OSError as error:
-        hint = "Write a path from the folder of the workflow file."
-        raise SpecError(f"cannot read the requirements {lock}: {error.strerror}", hint=hint, path=("python",)) from None
+    lock = find_requirements(written, base)
+    place = venv_place(lock)
     _make_venv(lock, place)
     return str(place / "bin" / "python")
+
+
+def find_requirements(written: str, base: Path) -> Path:
+    """The list of requirements that a file names, its own or one of ours. Raises SpecError if there is none."""
+    found = next((path for path in (base / written, WORLDS / written) if path.is_file()), None)
+    if found is None:
+        ours = ", ".join(sorted(path.name for path in WORLDS.glob("*.txt")))
+        hint = f"Write a path from the folder of the workflow file, or one of ours: {ours}."
+        raise SpecError(f"there is no list of requirements {base / written}", hint=hint, path=("python",))
+    return found
 
 
 def venv_place(lock: Path) -> Path:

@@ -32,6 +32,7 @@ from workbench.spec import (
     start_program,
 )
 from workbench.workflow import CallRecord, NodeKind
+from workbench_worlds.interpreter import find_requirements
 from workbench_worlds.live_world import LiveWorld
 from workbench_worlds.process import WorldPlace, known_worlds
 from workbench_worlds.seat import GIVEN, Seat, carried
@@ -66,6 +67,8 @@ class Play(NodeKind):
             raise SpecError(f"there is no world '{config.play}'", hint=hint, path=("play",))
         if instead_of_code() == "code":
             self.place.locate()
+            if config.python is not None and config.python.endswith(".txt"):
+                find_requirements(config.python, base)
         for key, node in self.players.items():
             if "action" not in node.outputs:
                 path = ("of",) if config.of is not None else ("players", key)

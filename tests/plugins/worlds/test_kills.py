@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.executors import test_gallery as in_workers
 from tests.helpers.node_runs import ScriptedLM, ScriptedPool
 from tests.helpers.planted_world import __file__ as WORLDS
+from tests.helpers.scripted import Script
 
 from workbench.ledger import Ledger
 from workbench.lm import Request, Response
@@ -79,6 +81,20 @@ def test_kills_in_the_middle_of_episodes_change_nothing(tmp_path: Path) -> None:
             kills = kill_resume.random_kills(folder, rng, 20 - done, seconds=4.0)
             kill_resume.check(folder, server, before, kills, whole)
             done += kills
+
+
+@pytest.mark.slow
+def test_worlds_of_rows_in_workers_give_what_they_give_here(tmp_path: Path) -> None:
+    node = {"play": f"python:{WORLDS}:Lamps", "task": {"lamps": "lamps"}, "of": {"predict": "observation -> action"}}
+    workflow = Workflow({"nodes": {"act": node_tree(node)}}, tmp_path)
+    rows = [{"lamps": COLOURS[: 1 + n]} for n in range(3)]
+
+    def look(request: Any) -> str:
+        return f"action: {str(request.messages[-1]['content']).partition('lamp: ')[2].split()[0]}"
+
+    here = in_workers.run(workflow, rows, Script(look), tmp_path / "here.db", False)
+    assert here == in_workers.run(workflow, rows, Script(look), tmp_path / "there.db", True)
+    assert in_workers.journal(tmp_path / "here.db") == in_workers.journal(tmp_path / "there.db")
 
 
 @pytest.mark.parametrize("faulty", ["hang", "die", "fill", "fail"])
