@@ -138,13 +138,55 @@ def test_what_a_world_prints_goes_nowhere(folder: Path) -> None:
     assert play(folder, settings={"fault": "chatter"})[0].prediction["score"] == 1.0
 
 
-def test_all_that_a_world_began_ends_with_its_row(folder: Path) -> None:
-    log = folder / "log"
-    changed = {"settings": {"fault": "linger"}, "task": {"lamps": "lamps", "log": "log"}}
-    outcome = play(folder, row={"log": str(log)}, timeout=2, **changed)[0]
-    assert "no answer within 2 s" in outcome.message
-    program = int(log.read_text().splitlines()[0])
-    assert not Path(f"/proc/{program}").exists()
+def test_all_that_a_world_began_ends_with_its_row_while_others_live_on(folder: Path) -> None:
+    def begin(lamps: list[str], **more: str) -> dict[str, Any]:
+        return {"do": "reset", "settings": {}, "task": {"lamps": lamps, **more}}
+
+    async def course() -> None:
+        keeper = await WorldKeeper.open(WorldPlace(NODE["play"], folder))
+        try:
+            row, other = await keeper.begin(), await keeper.begin()
+            await row.ask(begin(["red"] * 3, fault="linger", log=str(folder / "log")), 20)
+            await other.ask(begin(["red"]), 20)
+            await row.ask({"do": "step", "action": "red"}, 20)
+            with pytest.raises(NodeError, match="no answer within 1 s"):
+                await row.ask({"do": "step", "action": "red"}, 1)
+            program = Path(f"/proc/{(folder / 'log').read_text().split()[0]}")
+            async with asyncio.timeout(10):
+                while program.exists():
+                    await asyncio.sleep(0.02)
+            assert (await other.ask({"do": "step", "action": "red"}, 20))["done"]
+            other.close()
+        finally:
+            await keeper.aclose()
+
+    asyncio.run(course())
+
+
+def test_a_player_is_told_its_tools_once_and_when_they_change(folder: Path) -> None:
+    (folder / "boxes.py").write_text("""
+class Boxes:
+    brief = "open it"
+    def reset(self, task):
+        self.turn, self.tools = 0, [{"name": "open"}]
+        return "a box"
+    def step(self, action):
+        self.turn += 1
+        self.tools = [] if self.turn == 2 else [{"name": "open"}]
+        return "a box"
+    def score(self):
+        return 0.0
+""")
+    node = {"predict": "brief, tools, observation -> action"}
+    outcome, lm, _ = play(folder, lambda request: "action: wait", play="python:boxes.py:Boxes", of=node, steps=4)
+    assert [("- open(" in str(request.messages[-1])) for request in lm.requests] == [True, True, False, True]
+    told = [effect.result for effect in outcome.trace.spans[0].effects]
+    assert [sorted({"brief", "tools"} & one.keys()) for one in told[:4]] == [
+        ["brief", "tools"],
+        [],
+        ["tools"],
+        ["tools"],
+    ]
 
 
 PLAYERS = {
