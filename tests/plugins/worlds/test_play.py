@@ -173,7 +173,7 @@ class Boxes:
     def step(self, action):
         self.turn += 1
         self.tools = [] if self.turn == 2 else [{"name": "open"}]
-        return "a box"
+        return f"a box after {self.turn}"
     def score(self):
         return 0.0
 """)
