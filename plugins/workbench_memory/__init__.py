@@ -1,4 +1,4 @@
-"""Memory: the node kind `recall`, and the optimizer that fills, curates and guards its store."""
+"""Memory: the node kinds `recall` and `remember`, and the optimizer that fills, curates and guards a store."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import workbench
 @workbench.hookimpl
 def register_node_kinds(register: workbench.plugins.hookspecs.Register) -> None:
     register("recall", "workbench_memory.node:Recall")
+    register("remember", "workbench_memory.row_notes:Remember")
 
 
 @workbench.hookimpl

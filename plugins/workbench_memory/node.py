@@ -7,14 +7,16 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from workbench.errors import SpecError
 from workbench.kit.prompting import plain_adapter as plain
+from workbench.kit.searching import cosines
 from workbench.runtime import BATCH, Context
 from workbench.spec import MODEL, lm_spec
 from workbench.workflow import NodeConfig, NodeKind, parse_signature
 from workbench_memory.learned_retrieval import extract_features, score_pair
+from workbench_memory.row_notes import MOST_CALLS, LookUp
 from workbench_memory.word_search import join_fields, make_lexical_index, scale_scores, split_words
 
 Policy = Literal["lexical", "learned", "utility", "recent", "random", "embedding"]
@@ -38,6 +40,10 @@ class RecallConfig(NodeConfig):
 
     signature: str = Field(description='fields to look up by, and the field to write, e.g. "question -> notes"')
     entries: list[Entry] = Field(default_factory=list, description="the store")
+    from_: str | None = Field(
+        None, alias="from", description="in place of entries: what `remember` kept in this row, under this name"
+    )
+    links: int = Field(0, ge=0, le=10, description="with `from`: notes within so many links of the nearest are added")
     policy: Policy = Field(
         "lexical",
         description="lexical: nearest by words; learned: by `weights`; utility: nearest, weighted by utility; recent: "
@@ -46,15 +52,27 @@ class RecallConfig(NodeConfig):
     embedder: str | dict[str, Any] | None = Field(
         None, description="the language model of the policy `embedding`, e.g. openai/text-embedding-3-small or hf:PATH"
     )
-    k: int = Field(4, ge=0, le=64, description="entries retrieved, besides those without inputs")
+    k: int = Field(4, ge=0, le=64, description="entries or notes retrieved, besides entries without inputs")
     characters: int = Field(4000, ge=0, description="length of the written field; entries are dropped as a whole")
     weights: dict[str, float] = Field(default_factory=dict, description="of the policy `learned`, set by an optimizer")
     seed: int = Field(0, description="of the policy `random`")
 
+    @model_validator(mode="after")
+    def _one_store(self) -> RecallConfig:
+        if self.from_ is None:
+            if self.links:
+                raise ValueError("links joins notes of the row: name their store, e.g. from: notes")
+            return self
+        if self.entries:
+            raise ValueError("give either `entries`, a store of the file, or `from`, the notes of a row")
+        if self.policy not in ("lexical", "recent", "embedding"):
+            raise ValueError(f"notes of a row are found by lexical, recent or embedding, and not by {self.policy}")
+        return self
+
 
 class Recall(NodeKind):
-    """Retrieves memories for an input and writes them into one text field. Only the policy `embedding` calls a model,
-    for vectors."""
+    """Retrieves memories for an input, of the file or of this row, and writes them into one text field. Only the policy
+    `embedding` calls a model, for vectors."""
 
     Config = RecallConfig
     primary = "signature"
@@ -71,6 +89,8 @@ class Recall(NodeKind):
                 hint='Write e.g. recall: "question -> notes".',
                 path=("signature",),
             )
+        if config.from_ is not None:
+            self.learnable = {"policy": "choice", "k": "int", "characters": "int", "links": "int"}
         if config.embedder is not None:
             lm_spec(config.embedder)
         elif config.policy == "embedding":
@@ -83,6 +103,8 @@ class Recall(NodeKind):
     @property
     def max_calls(self) -> int:
         """A request for the input's vector, and the requests for those of the store, in parts."""
+        if self.config.from_ is not None:
+            return MOST_CALLS if self.config.policy == "embedding" else 0
         return 1 + -(-len(self._specific) // BATCH) if self.config.policy == "embedding" else 0
 
     @property
@@ -94,27 +116,30 @@ class Recall(NodeKind):
         return (self.signature.outputs[0].name,)
 
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
+        if self.config.from_ is not None:
+            return await self._notes(self.config.from_, inputs, ctx)
         chosen = self.choose(inputs, await self._near(inputs, ctx))
         ctx.note(recalled=chosen, count=len(chosen))
         return {self.outputs[0]: "\n".join(self._texts[i] for i in chosen).strip()}
+
+    async def _notes(self, store: str, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
+        c = self.config
+        lm = lm_spec(c.embedder) if c.policy == "embedding" and c.embedder is not None else None
+        look_up = LookUp(store, c.policy, c.k, c.links, c.characters, lm)
+        found = await look_up.find(join_fields(inputs, self.inputs), ctx)
+        ctx.note(recalled=[id_ for id_, _ in found], count=len(found))
+        return {self.outputs[0]: "\n".join(f"[{id_}] {text}" for id_, text in found)}
 
     async def _near(self, values: Mapping[str, Any], ctx: Context) -> Mapping[int, float] | None:
         """For the policy `embedding` the cosine of each retrievable entry with the input, both less the store's mean:
         vectors of a language model's states all point the same way."""
         if self.config.policy != "embedding" or not self._specific:
             return None
-        import numpy
-
         assert self.config.embedder is not None
         lm, entries = lm_spec(self.config.embedder), self.config.entries
         stored = await ctx.embed([join_fields(entries[i].inputs, self.inputs) for i in self._specific], lm)
         query = (await ctx.embed([join_fields(values, self.inputs)], lm))[0]
-        store = numpy.array(stored, dtype=float)
-        mean = store.mean(0) if len(store) > 1 else numpy.zeros(store.shape[1])
-        store, wanted = store - mean, numpy.array(query, dtype=float) - mean
-        sizes = numpy.linalg.norm(store, axis=1) * numpy.linalg.norm(wanted)
-        cosines = store @ wanted / numpy.where(sizes > 0, sizes, 1.0)
-        return dict(zip(self._specific, cosines.round(9).tolist(), strict=True))
+        return dict(zip(self._specific, cosines(stored, query), strict=True))
 
     def choose(self, values: Mapping[str, Any], near: Mapping[int, float] | None = None) -> list[int]:
         """Numbers of the entries shown, the best one last; never an entry about the input itself. near: for the policy

@@ -1,4 +1,4 @@
-"""Search: over a corpus (BM25), by a simulated engine that a language model plays, and metrics of what was found."""
+"""Search over a corpus, a search engine that a language model plays, and metrics of what was found."""
 
 from workbench import hookimpl
 

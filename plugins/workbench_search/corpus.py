@@ -1,9 +1,9 @@
-"""A corpus of the user's: read once, and indexed once, for all nodes and candidates with the same content."""
+"""A corpus: documents of a row, or of files, which are read and indexed once for all nodes with the same content."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -12,12 +12,25 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from workbench.base.hashing import canonical
-from workbench.errors import SpecError, suggest
+from workbench.errors import NodeError, SpecError, suggest
+from workbench.kit.searching import WordIndex
+from workbench.spec import PATH, Found, Written
 from workbench.task import read_rows
-from workbench_search.bm25 import BM25
 
 #: Suffixes of files that are one document each.
 TEXTS = (".txt", ".md")
+#: What a corpus in a field of the row begins with.
+FIELD = "field:"
+#: The most documents of a row that are searched by vectors; the budget counts their requests.
+MOST_OF_ROW = 640
+
+
+def _place(setting: Written) -> Found:
+    return () if str(setting.value).startswith(FIELD) else PATH(setting)
+
+
+#: What the setting `corpus` leads to.
+CORPUS = _place
 
 
 class Fields(BaseModel):
@@ -46,12 +59,23 @@ class Corpus:
         self.documents, self.digest = documents, digest
         self.by_id = {document.id: document for document in documents}
 
-    @cached_property
-    def index(self) -> BM25:
-        return BM25(f"{document.title}\n{document.text}" for document in self.documents)
+        self._cut: dict[int, Corpus] = {}
 
-    def search(self, query: str, k: int) -> list[Document]:
-        return [self.documents[number] for number in self.index.search(query, k)]
+    @cached_property
+    def texts(self) -> list[str]:
+        """The documents as they are searched."""
+        return [f"{document.title}\n{document.text}".strip() for document in self.documents]
+
+    @cached_property
+    def index(self) -> WordIndex:
+        return WordIndex(self.texts)
+
+    def cut(self, chars: int) -> Corpus:
+        """The corpus in pieces of limited length: the second piece of a document has the id ID#2, as its page has."""
+        if chars not in self._cut:
+            pieces = [piece for document in self.documents for piece in _pieces(document, chars)]
+            self._cut[chars] = Corpus(pieces, self.digest)
+        return self._cut[chars]
 
 
 def open_corpus(place: str, base: Path, fields: Fields) -> Corpus:
@@ -74,6 +98,65 @@ def open_corpus(place: str, base: Path, fields: Fields) -> Corpus:
             )
     stamps = tuple((str(file), (seen := file.stat()).st_mtime_ns, seen.st_size) for file in files)
     return _read(str(path), _digest(stamps), canonical(fields.model_dump()))
+
+
+def read_field(value: Any, field: str, fields: Fields) -> Corpus:
+    """The corpus in a field of a row: a text, a list, or a mapping of lists, one for each field of the documents.
+
+    An item of a list is a text, a mapping with the fields of a document, or a title and its text. A text may be a list
+    of sentences. Raises NodeError for anything else.
+    """
+    if isinstance(value, Mapping):
+        columns = {name: list(values) for name, values in value.items() if isinstance(values, list | tuple)}
+        if len({len(values) for values in columns.values()}) != 1:
+            raise NodeError("data", f"'{field}' is a mapping, and no lists of one length: {', '.join(value)}")
+        value = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    if isinstance(value, str):
+        value = [value]
+    if not isinstance(value, list | tuple):
+        raise NodeError("data", f"'{field}' is no list of documents: {value!r:.80}")
+    items = [_item(item, number, field, fields) for number, item in enumerate(value, 1)]
+    seen: dict[str, int] = {}
+    for number, document in enumerate(items):
+        if seen.setdefault(document.id, number) != number:
+            raise NodeError("data", f"two documents of '{field}' have the id '{document.id}'")
+    return Corpus(items, "")
+
+
+def _item(item: Any, number: int, field: str, fields: Fields) -> Document:
+    if isinstance(item, str):
+        return Document(str(number), "", item)
+    if isinstance(item, Mapping) and fields.text in item:
+        title, id_ = _get(item, fields.title, ""), _get(item, fields.id, str(number))
+        return Document(id_, title, _joined(item[fields.text]))
+    if isinstance(item, list | tuple) and len(item) == 2:
+        return Document(str(number), str(item[0]), _joined(item[1]))
+    shown = f"document {number} of '{field}' has no field '{fields.text}'"
+    raise NodeError("data", f"{shown}, and is no text and no pair of title and text: {item!r:.80}")
+
+
+def _joined(text: Any) -> str:
+    if isinstance(text, Sequence) and not isinstance(text, str):
+        return " ".join(str(sentence).strip() for sentence in text)
+    return "" if text is None else str(text)
+
+
+def split_pages(text: str, chars: int) -> list[str]:
+    """A text in pages of limited length, which end between words where they can. One page if empty."""
+    pages: list[str] = []
+    rest = text.strip()
+    while len(rest) > chars:
+        end = rest.rfind(" ", chars // 2, chars + 1)
+        end = chars if end < 0 else end
+        pages.append(rest[:end].rstrip())
+        rest = rest[end:].lstrip()
+    return [*pages, rest]
+
+
+def _pieces(document: Document, chars: int) -> Iterable[Document]:
+    pages = split_pages(document.text, chars)
+    for number, page in enumerate(pages, 1):
+        yield Document(document.id if len(pages) == 1 else f"{document.id}#{number}", document.title, page)
 
 
 def _texts(folder: Path) -> list[Path]:

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from workbench.kit.searching import split_words
 from workbench.task import Example, Score
-from workbench_search.bm25 import split_words
 
 MOST = 20  # later queries do not count
 SAME = 0.98  # more alike than this, all of them are one query

@@ -13,9 +13,9 @@ import pytest
 from tests.helpers.scripted import make_workflow, run_node
 
 from workbench.errors import SpecError
-from workbench_search.bm25 import BM25
-from workbench_search.corpus import Fields, open_corpus
-from workbench_search.node import cut_snippet, split_pages
+from workbench.kit.searching import WordIndex
+from workbench_search.corpus import Fields, open_corpus, split_pages
+from workbench_search.node import cut_snippet
 
 DOCUMENTS = [
     {"id": "oslo", "title": "Oslo", "text": "Oslo is the capital of Norway. It lies on a fjord."},
@@ -31,7 +31,7 @@ def write_corpus(folder: Path, rows: list[dict[str, Any]] = DOCUMENTS, name: str
 
 
 def search_with_sqlite(texts: list[str], words: list[str]) -> list[float]:
-    """Scores by the BM25 of SQLite's FTS5, word by word, with Lucene's idf in place of its own."""
+    """Scores by the BM25 of SQLite's FTS5, word by word, with Lucene's idf in place of its own, less k1 + 1."""
     db = sqlite3.connect(":memory:")
     db.execute("create virtual table docs using fts5(text)")
     db.executemany("insert into docs(rowid, text) values (?, ?)", enumerate(texts, 1))
@@ -41,7 +41,7 @@ def search_with_sqlite(texts: list[str], words: list[str]) -> list[float]:
         n, having = len(texts), len(rows)
         theirs = max(math.log((n - having + 0.5) / (having + 0.5)), 1e-6)
         for rowid, score in rows:
-            found[rowid - 1] += -score / theirs * math.log(1 + (n - having + 0.5) / (having + 0.5))
+            found[rowid - 1] += -score / theirs / 2.2 * math.log(1 + (n - having + 0.5) / (having + 0.5))
     return found
 
 
@@ -51,7 +51,7 @@ def test_scores_are_those_of_an_independent_bm25(seed: int) -> None:
     words = [f"w{i}" for i in range(30)]
     weights = [1 / (i + 1) for i in range(30)]
     texts = [" ".join(draw.choices(words, weights, k=draw.randint(1, 40))) for _ in range(80)]
-    index = BM25(texts)
+    index = WordIndex(texts)
     for _ in range(20):
         query = draw.sample(words, draw.randint(1, 4))
         expected, found = search_with_sqlite(texts, query), index.scores(" ".join(query))
@@ -69,7 +69,7 @@ def test_a_search_shows_ids_titles_and_snippets_best_first_and_ties_in_order(tmp
     assert outcome.trace.spans[0].notes == {"query": "the capital of Norway?", "found": ["oslo", "rome"]}
     assert run_node(node, {"query": "zebra"}, tmp_path)[0].prediction["documents"] == "nothing found"
     same = open_corpus(str(write_corpus(tmp_path, [{"text": "a b"}] * 3, "same.jsonl")), tmp_path, Fields())
-    assert [document.id for document in same.search("b", 2)] == ["1", "2"]
+    assert [same.documents[number].id for number in same.index.search("b", 2)] == ["1", "2"]
 
 
 def test_a_corpus_is_read_and_indexed_once_for_its_content(tmp_path: Path) -> None:
@@ -79,15 +79,15 @@ def test_a_corpus_is_read_and_indexed_once_for_its_content(tmp_path: Path) -> No
         for kind, more in (("search", {}), ("search", {"k": 1}), ("browse", {}))
     ]
     first: Any = nodes[0]
-    assert all(node.corpus is first.corpus for node in nodes)  # type: ignore[attr-defined]
-    assert first.corpus.index is first.corpus.index
+    assert all(node.of_files is first.of_files for node in nodes)  # type: ignore[attr-defined]
+    assert first.of_files.index is first.of_files.index
     before = first.external_inputs()
     write_corpus(tmp_path, [{**row, "text": row["text"].replace("a", "e")} for row in DOCUMENTS])
     as_long: Any = make_workflow({"n": {"search": "corpus.jsonl", "k": 8}}, tmp_path).enabled_nodes["n"]
     assert as_long.external_inputs() != before
     write_corpus(tmp_path, DOCUMENTS[:2])
     changed: Any = make_workflow({"n": {"search": "corpus.jsonl", "k": 7}}, tmp_path).enabled_nodes["n"]
-    assert len(changed.corpus.documents) == 2 and changed.external_inputs() != before
+    assert len(changed.of_files.documents) == 2 and changed.external_inputs() != before
 
 
 def test_texts_are_documents_too(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_texts_are_documents_too(tmp_path: Path) -> None:
     (tmp_path / "notes/deep/b.md").write_text("bananas")
     found = open_corpus("notes", tmp_path, Fields())
     assert [(d.id, d.title) for d in found.documents] == [("a.txt", "a"), ("deep/b.md", "b")]
-    assert [d.id for d in found.search("bananas", 3)] == ["deep/b.md"]
+    assert [found.documents[number].id for number in found.index.search("bananas", 3)] == ["deep/b.md"]
 
 
 @pytest.mark.parametrize(

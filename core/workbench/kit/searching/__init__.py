@@ -30,6 +30,8 @@ from workbench.kit.searching.tree_search import (
     softmix,
     uct,
 )
+from workbench.kit.searching.vectors import cosines, merge_rankings
+from workbench.kit.searching.words import WordIndex, split_words
 
 __all__ = [
     "Backup",
@@ -40,9 +42,11 @@ __all__ = [
     "Search",
     "TfIdf",
     "Widening",
+    "WordIndex",
     "apply_edit",
     "back_up",
     "catalogue",
+    "cosines",
     "describe_edit",
     "draw",
     "draw_by_weight",
@@ -52,11 +56,13 @@ __all__ = [
     "fit_logistic",
     "frontier_weight",
     "grow",
+    "merge_rankings",
     "places",
     "pool",
     "read_edit",
     "select",
     "softmix",
+    "split_words",
     "tree_at",
     "uct",
 ]

@@ -1,0 +1,43 @@
+"""Search by words: BM25 over texts, by the library bm25s.
+
+Source: Robertson and Zaragoza, The Probabilistic Relevance Framework: BM25 and Beyond (2009), as Lucene has it: the idf
+is ln(1 + (N - n + 0.5) / (n + 0.5)), which is never negative, and the constant factor k1 + 1 is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+K1, B = 1.2, 0.75
+
+
+def split_words(text: str) -> list[str]:
+    """The words of a text in lower case. Letters and digits of any script count; there are no stop words or stems."""
+    return re.findall(r"[^\W_]+", text.lower())
+
+
+class WordIndex:
+    """An index over texts, which are known by their numbers."""
+
+    def __init__(self, texts: Iterable[str]):
+        import bm25s
+
+        words = [split_words(text) for text in texts]
+        self._index = None
+        if any(words):
+            self._index = bm25s.BM25(k1=K1, b=B, method="lucene", dtype="float64")
+            self._index.index(words, show_progress=False)
+
+    def scores(self, query: str) -> dict[int, float]:
+        """Scores by text; only of those that share a word with the query. A repeated word counts once."""
+        words = list(dict.fromkeys(split_words(query)))
+        if self._index is None or not words:
+            return {}
+        found = self._index.get_scores(words)
+        return {int(number): float(found[number]) for number in found.nonzero()[0]}
+
+    def search(self, query: str, k: int) -> list[int]:
+        """The k best texts, best first; of equal ones the earlier. Fewer where fewer share a word with the query."""
+        scores = self.scores(query)
+        return sorted(scores, key=lambda number: (-scores[number], number))[:k]
