@@ -15,7 +15,7 @@ from pydantic import Field
 
 from workbench.errors import NodeError, SpecError, suggest
 from workbench.kit.prompting import plain_adapter as plain
-from workbench.kit.searching import WordIndex, cosines
+from workbench.kit.searching import WordIndex, best_first, cosines
 from workbench.runtime import BATCH, Context
 from workbench.spec import LMSpec
 from workbench.workflow import NodeConfig, NodeKind, parse_signature
@@ -188,7 +188,7 @@ class LookUp:
             return list(notes[::-1][: self.k])
         texts = [note.text for note in notes]
         if self.lm is None:
-            return [notes[number] for number in WordIndex(texts).search(query, self.k)]
+            return [notes[number] for number in best_first(WordIndex(texts).scores(query), self.k)]
         if not notes or not query.strip():
             return []
         if len(notes) > MOST_NOTES:
@@ -196,4 +196,4 @@ class LookUp:
                 "steps", f"'{self.store}' has {len(notes)} notes, and vectors are made of {MOST_NOTES} at most"
             )
         near = cosines(await ctx.embed(texts, self.lm), (await ctx.embed([query], self.lm))[0])
-        return [notes[i] for i in sorted(range(len(near)), key=lambda i: (-near[i], i))[: self.k]]
+        return [notes[number] for number in best_first(dict(enumerate(near)), self.k)]

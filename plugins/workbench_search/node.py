@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from workbench.errors import NodeError, SpecError, errors_at
-from workbench.kit.searching import cosines, merge_rankings, split_words
+from workbench.kit.searching import best_first, cosines, merge_rankings, split_words
 from workbench.runtime import BATCH, Context
 from workbench.spec import MODEL, NODE, lm_spec
 from workbench.workflow import NodeConfig, NodeKind
@@ -68,7 +68,7 @@ class SearchConfig(CorpusConfig):
     query: str = Field("query", description="the input with the query")
     output: str = Field("documents", description="the output with the results, as text")
     ids: str | None = Field(None, description="another output: the ids of the results, as a list")
-    items: str | None = Field(None, description="another output: the results as a list of {id, title, text}")
+    items: str | None = Field(None, description="another output: the results as a list of {id, title, text, score}")
 
 
 class BrowseConfig(CorpusConfig):
@@ -143,7 +143,8 @@ class SearchNode(CorpusNode):
         elif config.by != "words":
             hint = "Write e.g. embedder: openai/text-embedding-3-small."
             raise SpecError(f"by: {config.by} needs a language model that embeds", hint=hint, path=("embedder",))
-        _ = self.reranker
+        if config.by == "both" or self.reranker is not None:
+            self.learnable = {**self.learnable, "candidates": "int"}
 
     @cached_property
     def reranker(self) -> Reranker | None:
@@ -192,26 +193,30 @@ class SearchNode(CorpusNode):
 
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
         c, query, corpus = self.config, as_query(inputs[self.config.query]), self._cut(self.read(inputs))
-        found = [corpus.documents[number] for number in await self._ranked(corpus, query, ctx)]
+        scores = await self._scores(corpus, query, ctx)
+        found = [corpus.documents[number] for number in scores]
         if self.reranker is not None and len(found) > 1:
             shown = [_show(document, query, c.snippet) for document in found]
             found = [found[number] for number in await self.reranker.order(shown, {**inputs, c.query: query}, ctx)]
         found = found[: c.k]
+        by_id = {corpus.documents[number].id: score for number, score in scores.items()}
         ids = [document.id for document in found]
         ctx.note(query=query, found=ids)
         written: dict[str, Any] = {c.output: "\n".join(_show(one, query, c.snippet) for one in found) or NOTHING}
         if c.ids is not None:
             written[c.ids] = ids
         if c.items is not None:
-            written[c.items] = [{"id": one.id, "title": one.title, "text": one.text} for one in found]
+            written[c.items] = [
+                {"id": one.id, "title": one.title, "text": one.text, "score": round(by_id[one.id], 6)} for one in found
+            ]
         return written
 
-    async def _ranked(self, corpus: Corpus, query: str, ctx: Context) -> list[int]:
-        """The numbers of the candidates, best first; of equal ones the earlier."""
-        c, rankings = self.config, list[list[int]]()
+    async def _scores(self, corpus: Corpus, query: str, ctx: Context) -> dict[int, float]:
+        """The candidates by their numbers, best first; of equal ones the earlier."""
+        c, rankings = self.config, list[dict[int, float]]()
         most = max(c.k, c.candidates) if c.by == "both" or self.reranker is not None else c.k
         if c.by != "vectors":
-            rankings.append(corpus.index.search(query, most))
+            rankings.append(best_first(corpus.index.scores(query), most))
         if c.by != "words" and corpus.texts and split_words(query):
             assert c.embedder is not None
             if self.of_files is None and len(corpus.texts) > MOST_OF_ROW:
@@ -219,8 +224,8 @@ class SearchNode(CorpusNode):
                 raise NodeError("steps", f"{shown}, and vectors are made of {MOST_OF_ROW} at most")
             lm = lm_spec(c.embedder)
             near = cosines(await ctx.embed(corpus.texts, lm), (await ctx.embed([query], lm))[0])
-            rankings.append(sorted(range(len(near)), key=lambda i: (-near[i], i))[:most])
-        return merge_rankings(rankings) if len(rankings) > 1 else [number for one in rankings for number in one]
+            rankings.append(best_first(dict(enumerate(near)), most))
+        return merge_rankings(rankings) if c.by == "both" else rankings[0] if rankings else {}
 
 
 class BrowseNode(CorpusNode):

@@ -9,6 +9,7 @@ wrong.
 from __future__ import annotations
 
 from tests.helpers.gallery_loops import LOOPS
+from tests.helpers.gallery_retrieval import RETRIEVAL
 from tests.helpers.gallery_speech import (
     ASKED,
     BUILDER,
@@ -35,6 +36,7 @@ from tests.helpers.gallery_speech import (
 
 CASES: dict[str, Case] = {
     **LOOPS,
+    **RETRIEVAL,
     "adaptive_rag.yaml": Case(
         [
             ({"question": "What is one and one?"}, {"level": "simple", "answer": "two"}),

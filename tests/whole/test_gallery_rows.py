@@ -6,44 +6,15 @@ shown, so a turn, a field or a source that is not there makes the answer wrong.
 
 from __future__ import annotations
 
-import json
 import random
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helpers.gallery_loops import BOTH, LOOPS
-from tests.helpers.gallery_speech import Speaker, call
+from tests.helpers.gallery_loops import BOTH
+from tests.helpers.gallery_speech import call
+from tests.helpers.gallery_tried import GALLERY, Tried, searched, tried
 from tests.helpers.scripted import Script, make_workflow, run_rows
-
-from workbench.api import optimize
-from workbench.run import Options, prepare
-from workbench.workflow import ExampleRun, Workflow
-
-GALLERY = Path(__file__).parents[2] / "workflows" / "gallery"
-Rows = list[tuple[dict[str, Any], dict[str, Any]]]
-
-
-class Tried:
-    """A workflow on rows with a new journal: which were right, the outcomes, and the requests."""
-
-    def __init__(self, workflow: Workflow, name: str, rows: Rows, folder: Path):
-        self.script = Script(Speaker(LOOPS[f"{name}.yaml"].table))
-        database = folder / f"{len(list(folder.glob('*.db')))}.db"
-        self.outcomes: list[ExampleRun] = run_rows(workflow, [row for row, _ in rows], self.script, database)
-        self.right = [
-            all(str(outcome.prediction.get(field)) == value for field, value in expected.items())
-            for (_, expected), outcome in zip(rows, self.outcomes, strict=True)
-        ]
-
-    def notes(self, node: str) -> list[dict[str, Any]]:
-        return [next(span.notes for span in run.trace.spans if span.node == node) for run in self.outcomes]
-
-
-def tried(name: str, folder: Path, change: dict[str, Any] | None = None, rows: Rows | None = None) -> Tried:
-    """A file of the gallery, changed, on its rows or on others."""
-    workflow = prepare(GALLERY / f"{name}.yaml")[2].workflow.patched(change or {})
-    return Tried(workflow, name, rows or list(LOOPS[f"{name}.yaml"].rows), folder)
 
 
 def facts(count: int) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -267,18 +238,5 @@ POOR: dict[str, tuple[str, Any]] = {
 )
 def test_the_search_of_each_file_finds_what_makes_it_right(name: str, tmp_path: Path) -> None:
     address, poor = POOR[name]
-    case, rows = LOOPS[f"{name}.yaml"], []
-    for number in range(24):
-        row, expected = case.rows[number % len(case.rows)]
-        gold = {"gold_sql": expected["sql"]} if "sql" in expected else expected
-        rows.append({**row, "question": f"{row['question']} {'please ' * (number + 1)}".strip(), **gold})
-    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    data = {"file": str(tmp_path / "rows.jsonl"), "split": {"train": 6, "val": 6, "test": 12}}
-    report = optimize(
-        GALLERY / f"{name}.yaml",
-        settings={"data": data, address: poor, "budget.calls": 20_000},
-        options=Options(allow_unproved=True, out=tmp_path / "optimized.yaml"),
-        database=tmp_path / "run.db",
-        pool=Script(Speaker(case.table)),
-    )
+    report = searched(name, address, poor, tmp_path)
     assert report.baseline["val"] < 1.0 == report.best["val"] and report.winner.get(address) != poor

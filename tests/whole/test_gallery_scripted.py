@@ -33,7 +33,11 @@ EXTRAS = {"feedback_markers.yaml": "torch", "grpo.yaml": "torch", "tool_calls.ya
 PAGE = ROOT / "docs" / "reference" / "gallery.md"
 #: What bundled/nano cannot do at all; the page of the gallery says so.
 BEYOND_NANO = {
-    f"{name}.yaml" for name in ("amber", "aries", "codetree", "long_writer", "reaper", "stateflow_bash", "swe_search")
+    f"{name}.yaml"
+    for name in (
+        *("amber", "arigraph", "aries", "codetree", "knowledge_cache", "long_writer", "omni_search", "reaper"),
+        *("research_code_agent", "stateflow_bash", "swe_search", "vidorag"),
+    )
 }
 
 

@@ -13,7 +13,7 @@ import pytest
 from tests.helpers.scripted import make_workflow, run_node
 
 from workbench.errors import SpecError
-from workbench.kit.searching import WordIndex
+from workbench.kit.searching import WordIndex, best_first
 from workbench_search.corpus import Fields, open_corpus, split_pages
 from workbench_search.node import cut_snippet
 
@@ -69,7 +69,7 @@ def test_a_search_shows_ids_titles_and_snippets_best_first_and_ties_in_order(tmp
     assert outcome.trace.spans[0].notes == {"query": "the capital of Norway?", "found": ["oslo", "rome"]}
     assert run_node(node, {"query": "zebra"}, tmp_path)[0].prediction["documents"] == "nothing found"
     same = open_corpus(str(write_corpus(tmp_path, [{"text": "a b"}] * 3, "same.jsonl")), tmp_path, Fields())
-    assert [same.documents[number].id for number in same.index.search("b", 2)] == ["1", "2"]
+    assert [same.documents[number].id for number in best_first(same.index.scores("b"), 2)] == ["1", "2"]
 
 
 def test_a_corpus_is_read_and_indexed_once_for_its_content(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_texts_are_documents_too(tmp_path: Path) -> None:
     (tmp_path / "notes/deep/b.md").write_text("bananas")
     found = open_corpus("notes", tmp_path, Fields())
     assert [(d.id, d.title) for d in found.documents] == [("a.txt", "a"), ("deep/b.md", "b")]
-    assert [found.documents[number].id for number in found.index.search("bananas", 3)] == ["deep/b.md"]
+    assert [found.documents[number].id for number in found.index.scores("bananas")] == ["deep/b.md"]
 
 
 @pytest.mark.parametrize(

@@ -40,8 +40,8 @@ def test_words_find_what_is_written_vectors_what_is_meant_and_both_what_either_f
 
 
 def test_ranks_are_merged_by_their_reciprocals_and_ties_go_to_the_earlier() -> None:
-    assert merge_rankings([[4, 2, 7], [2, 4, 9]]) == [2, 4, 7, 9]
-    assert merge_rankings([[1, 2, 3], [3]]) == [3, 1, 2]  # 1/61 + 1/63 > 1/61
+    assert [*merge_rankings([[4, 2, 7], [2, 4, 9]])] == [2, 4, 7, 9]
+    assert [*merge_rankings([[1, 2, 3], [3]])] == [3, 1, 2]  # 1/61 + 1/63 > 1/61
 
 
 def test_vectors_are_paid_and_counted_and_a_corpus_is_embedded_once(tmp_path: Path) -> None:

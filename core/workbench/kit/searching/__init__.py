@@ -30,7 +30,7 @@ from workbench.kit.searching.tree_search import (
     softmix,
     uct,
 )
-from workbench.kit.searching.vectors import cosines, merge_rankings
+from workbench.kit.searching.vectors import best_first, cosines, merge_rankings
 from workbench.kit.searching.words import WordIndex, split_words
 
 __all__ = [
@@ -45,6 +45,7 @@ __all__ = [
     "WordIndex",
     "apply_edit",
     "back_up",
+    "best_first",
     "catalogue",
     "cosines",
     "describe_edit",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 #: The constant of reciprocal rank fusion (Cormack, Clarke and Buettcher 2009).
 RANK = 60
@@ -22,10 +22,17 @@ def cosines(stored: Sequence[Sequence[float]], query: Sequence[float]) -> list[f
     return found
 
 
-def merge_rankings(rankings: Sequence[Sequence[int]]) -> list[int]:
-    """Merge rankings: each thing scores the sum of 1 / (60 + its rank) over those that have it."""
+def merge_rankings(rankings: Sequence[Iterable[int]]) -> dict[int, float]:
+    """Merge rankings: each thing scores the sum of 1 / (60 + its rank) over those that have it. Scores, best first; of
+    equal ones that with the lower number."""
     scores: dict[int, float] = defaultdict(float)
     for ranking in rankings:
         for rank, thing in enumerate(ranking, 1):
             scores[thing] += 1 / (RANK + rank)
-    return sorted(scores, key=lambda thing: (-scores[thing], thing))
+    return best_first(scores)
+
+
+def best_first(scores: Mapping[int, float], most: int | None = None) -> dict[int, float]:
+    """The best of scored things in their order; of equal ones that with the lower number comes first."""
+    ranked = sorted(scores, key=lambda thing: (-scores[thing], thing))[:most]
+    return {thing: scores[thing] for thing in ranked}

@@ -36,8 +36,3 @@ class WordIndex:
             return {}
         found = self._index.get_scores(words)
         return {int(number): float(found[number]) for number in found.nonzero()[0]}
-
-    def search(self, query: str, k: int) -> list[int]:
-        """The k best texts, best first; of equal ones the earlier. Fewer where fewer share a word with the query."""
-        scores = self.scores(query)
-        return sorted(scores, key=lambda number: (-scores[number], number))[:k]

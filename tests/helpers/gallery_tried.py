@@ -1,0 +1,57 @@
+"""A workflow of the gallery, changed and run on its scripted rows, and searched."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.helpers.gallery_scripts import CASES
+from tests.helpers.gallery_speech import Speaker
+from tests.helpers.scripted import Script, run_rows
+from workbench.api import optimize
+from workbench.run import Options, prepare
+from workbench.workflow import ExampleRun, Workflow
+
+GALLERY = Path(__file__).parents[2] / "workflows" / "gallery"
+Rows = list[tuple[dict[str, Any], dict[str, Any]]]
+
+
+class Tried:
+    """A workflow on rows with a new journal: which were right, the outcomes, and the requests."""
+
+    def __init__(self, workflow: Workflow, name: str, rows: Rows, folder: Path):
+        self.script = Script(Speaker(CASES[f"{name}.yaml"].table))
+        database = folder / f"{len(list(folder.glob('*.db')))}.db"
+        self.outcomes: list[ExampleRun] = run_rows(workflow, [row for row, _ in rows], self.script, database)
+        self.right = [
+            all(str(outcome.prediction.get(field)) == value for field, value in expected.items())
+            for (_, expected), outcome in zip(rows, self.outcomes, strict=True)
+        ]
+
+    def notes(self, node: str) -> list[dict[str, Any]]:
+        return [next(span.notes for span in run.trace.spans if span.node == node) for run in self.outcomes]
+
+
+def tried(name: str, folder: Path, change: dict[str, Any] | None = None, rows: Rows | None = None) -> Tried:
+    """A file of the gallery, changed, on its rows or on others."""
+    workflow = prepare(GALLERY / f"{name}.yaml")[2].workflow.patched(change or {})
+    return Tried(workflow, name, rows or list(CASES[f"{name}.yaml"].rows), folder)
+
+
+def searched(name: str, address: str, poor: Any, folder: Path) -> Any:
+    """The report of the file's own search, begun with a poor value; its rows are the scripted ones, asked politely."""
+    case, rows = CASES[f"{name}.yaml"], []
+    for number in range(24):
+        row, expected = case.rows[number % len(case.rows)]
+        gold = {"gold_sql": expected["sql"]} if "sql" in expected else {k: expected[k] for k in expected.keys() - row}
+        rows.append({**row, "question": f"{row['question']} {'please ' * (number + 1)}".strip(), **gold})
+    (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    data = {"file": str(folder / "rows.jsonl"), "split": {"train": 6, "val": 6, "test": 12}}
+    return optimize(
+        GALLERY / f"{name}.yaml",
+        settings={"data": data, address: poor, "budget.calls": 20_000},
+        options=Options(allow_unproved=True, out=folder / "optimized.yaml"),
+        database=folder / "run.db",
+        pool=Script(Speaker(case.table)),
+    )
