@@ -111,8 +111,10 @@ LABEL = {"predict": "text, topic -> label"}
         ),
         ({"a": {"predict": "text -> label"}, "b": {"predict": "text -> label", "optional": True}}, []),
         ({"a": {"predict": "text -> label"}, "b": {"predict": "text, label -> label"}}, []),
+        ({"a": {"remember": "text -> note"}, "b": {"predict": "text -> label", "needs": "a"}}, []),
+        ({"a": FIRST, "b": {**LABEL, "needs": "a"}}, ["nothing reads 'tone' of node 'a'."]),
     ],
-    ids=["unread", "read", "output", "overwritten", "fallback", "refined"],
+    ids=["unread", "read", "output", "overwritten", "fallback", "refined", "needed", "needed in part"],
 )
 def test_a_field_that_nobody_reads_is_told(nodes: dict[str, Any], told: list[str], tmp_path: Path) -> None:
     """Not what is written on the way to a field that is read, nor an output of the whole."""

@@ -173,8 +173,8 @@ def _idle_rules(task: Task) -> Iterator[str]:
 
 def _unread(task: Task, *, chosen: bool = False) -> Iterator[tuple[str, str]]:
     """(node, text) for each field that neither a later node nor the metric reads, and that is no output of the whole. A
-    field before one that is read, such as a model's reasoning, serves that one; a node that another one `needs` is there
-    for what it does, e.g. for a note that it keeps.
+    field before one that is read, such as a model's reasoning, serves that one; a node of which nothing is read, but
+    which another one `needs`, is there for what it does, e.g. for a note that it keeps.
 
     chosen: leave out what a kind gives besides the outputs that the file names, unless nothing of the node is read.
     """
@@ -191,10 +191,10 @@ def _unread(task: Task, *, chosen: bool = False) -> Iterator[tuple[str, str]]:
         )
 
     for name, node in nodes.items():
-        if task.workflow.is_needed(name):
-            continue
         fields = list(dict.fromkeys(node.outputs))
         served = max((i for i, field in enumerate(fields) if read(name, field)), default=-1)
+        if served < 0 and task.workflow.is_needed(name):
+            continue
         named = _named_outputs(node) if chosen and served >= 0 else {*fields}
         for field in fields[served + 1 :]:
             if field not in named:
