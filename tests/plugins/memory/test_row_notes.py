@@ -9,13 +9,13 @@ import pytest
 from tests.helpers.embedding import Meanings
 from tests.helpers.scripted import Script, make_workflow, run_rows
 
-from workbench.errors import SpecError
-from workbench.workflow import ExampleRun
+from workbench.errors import BudgetSpent, SpecError
+from workbench.workflow import ExampleRun, learnable_addresses
 
 LOOK = {"recall": "question -> known", "from": "notes", "needs": "keep"}
 TRIPLES = [
     {"subject": "lighthouse", "relation": "built by", "object": "Mara"},
-    {"subject": "Mara", "relation": "born in", "object": "Tessmark"},
+    {"subject": " mara", "relation": "born in", "object": "Tessmark"},
     {"subject": "Tessmark", "relation": "lies on", "object": "Quill"},
     {"subject": "dorn", "relation": "is a", "object": "cheese"},
 ]
@@ -152,3 +152,35 @@ def test_an_agent_keeps_notes_with_the_same_nodes(tmp_path: Path) -> None:
 def test_wrong_settings_are_refused(node: dict[str, Any], said: str, tmp_path: Path) -> None:
     with pytest.raises((SpecError, ValueError), match=said):
         make_workflow({"n": node}, tmp_path)
+
+
+def test_a_row_that_was_cut_short_has_its_notes_when_it_goes_on(tmp_path: Path) -> None:
+    nodes = {
+        "keep": {"remember": "fact -> note"},
+        "say": {"predict": "question -> said", "needs": "keep"},
+        "go_on": {"predict": "said -> more"},
+        "look": {**LOOK, "needs": "go_on"},
+    }
+    workflow, row = make_workflow(nodes, tmp_path), {"fact": "the colour is red", "question": "Which colour?"}
+    with pytest.raises(BudgetSpent):
+        run_rows(workflow, [row], Script(lambda request: "yes"), tmp_path / "run.db", calls=1)
+    second = run_rows(workflow, [row], Script(lambda request: "yes"), tmp_path / "run.db")[0]
+    assert second.prediction["known"] == "[n1] the colour is red"
+    effects = [(effect.kind, effect.replayed) for span in second.trace.spans for effect in span.effects]
+    assert effects == [("remember", True), ("recall", False)]
+
+
+def test_the_budget_counts_vectors_of_notes_and_too_many_fail_the_row(tmp_path: Path) -> None:
+    look = {**LOOK, "policy": "embedding", "embedder": "openai/v"}
+    nodes = {"keep": {"remember": "facts -> note"}, "look": look}
+    assert make_workflow(nodes, tmp_path).max_calls == 11
+    script = Meanings({"cat": "cat"})
+    outcome = run(nodes, [{"facts": [f"fact {n}" for n in range(641)], "question": "?"}], tmp_path, script)[0]
+    assert outcome.failure == "steps" and "640 at most" in str(outcome.message) and script.asked == []
+
+
+def test_no_optimizer_fills_a_store_that_is_the_rows_own(tmp_path: Path) -> None:
+    for more, stores, numbers in (({"from": "notes"}, 0, {"k", "characters", "links"}), ({}, 1, {"k", "characters"})):
+        workflow = make_workflow({"n": {"recall": "question -> known", **more}}, tmp_path)
+        assert len(learnable_addresses(workflow, "memories")) == stores
+        assert {address.rpartition(".")[2] for address in learnable_addresses(workflow, "int")} == numbers

@@ -12,7 +12,8 @@ from tests.helpers.scripted import make_workflow, run_node, run_rows
 
 from workbench.errors import SpecError
 from workbench.kit.searching import merge_rankings
-from workbench.workflow import ExampleRun
+from workbench.spec import Written, powers_of
+from workbench.workflow import ExampleRun, learnable_addresses
 
 MEANINGS = {"cat": "cat feline", "car": "car vehicle", "red": "red crimson"}
 PETS = ["A feline sleeps.", "The red vehicle is fast.", "My cat eats.", "Stones lie."]
@@ -151,3 +152,47 @@ def test_wrong_settings_are_refused_with_what_to_write(
     with pytest.raises(SpecError, match=said) as caught:
         make_workflow({"n": {"search": "field:pages", **node}}, tmp_path)
     assert caught.value.path == path and caught.value.hint
+
+
+def test_more_documents_of_a_row_than_the_budget_counts_fail_it_before_a_call(tmp_path: Path) -> None:
+    script = Meanings(MEANINGS)
+    row = {"query": "cat", "pages": [f"page {n}" for n in range(641)]}
+    outcome = search(row, tmp_path, script, by="vectors", **VECTORS)
+    assert outcome.failure == "steps" and "640 at most" in str(outcome.message) and script.asked == []
+    assert search(row, tmp_path).failure is None, "words cost nothing"
+
+
+def test_a_score_that_is_no_number_fails_the_row(tmp_path: Path) -> None:
+    rerank = {"predict": "query, document -> score"}
+    outcome = search({"query": "a", "pages": ["a b", "a c"]}, tmp_path, Meanings({}, lambda _: "good"), rerank=rerank)
+    assert outcome.failure == "unparsed" and "'good', and no number" in str(outcome.message)
+
+
+def test_an_agent_searches_in_the_documents_of_its_row(tmp_path: Path) -> None:
+    said = iter(['call: {"tool": "look", "arguments": {"query": "treasure"}}', "answer: done"])
+    script = Meanings({}, lambda request: next(said))
+    agent = {"agent": "question -> answer", "nodes": {"look": {"search": "field:pages", "k": 1}}}
+    row = {"question": "Where?", "pages": ["the treasure is here", "nothing"]}
+    outcome = run_rows(make_workflow({"a": agent}, tmp_path), [row], script, tmp_path / "run.db")[0]
+    assert outcome.prediction["answer"] == "done", outcome.message
+    first, second = ("\n".join(str(m["content"]) for m in request.messages) for request in script.requests)
+    assert 'look({"query": "string"})' in first and "pages" not in first and "[1]: the treasure is here" in second
+
+
+def test_optimizers_may_change_how_it_searches_and_what_its_reranker_is_told(tmp_path: Path) -> None:
+    rerank = {"predict": "query, documents -> order"}
+
+    def learnable(kind: str, **node: Any) -> set[str]:
+        workflow = make_workflow({"n": {"search": "field:pages", **node}}, tmp_path)
+        return {address.removeprefix("nodes.n.") for address in learnable_addresses(workflow, kind)}
+
+    assert learnable("int") == {"k", "snippet"} and learnable("choice") == set()
+    assert "candidates" in learnable("int", rerank=rerank) and "rerank.instructions" in learnable("text", rerank=rerank)
+    assert learnable("choice", **VECTORS) == {"by"}
+
+
+def test_a_field_of_the_row_is_no_path_that_a_user_must_trust(tmp_path: Path) -> None:
+    def powers(corpus: str) -> list[Any]:
+        return list(powers_of("node_kinds", "search", Written({"corpus": corpus}, (), tmp_path)))
+
+    assert powers("field:pages") == [] and [power.kind for power in powers("../c.jsonl")] == ["reads a path"]
