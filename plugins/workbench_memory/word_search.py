@@ -1,16 +1,15 @@
-"""Search by words: bm25 by SQLite's FTS5, or TF-IDF if SQLite was built without it."""
+"""Search by words: bm25 by SQLite's FTS5, or bm25s if SQLite was built without it."""
 
 from __future__ import annotations
 
 import re
 import sqlite3
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
 from workbench.kit.prompting import plain_adapter as plain
-from workbench.kit.searching import TfIdf
+from workbench.kit.searching import WordIndex
 
 #: Maximum words of a query: further ones add little and cost time.
 MOST_WORDS = 128
@@ -64,19 +63,8 @@ class Fts5:
         return dict(found.fetchall())
 
 
-class Words:
-    """An index by TF-IDF cosine, without SQLite."""
-
-    def __init__(self, texts: Sequence[str]):
-        self._index = TfIdf([Counter(re.findall(r"\w+", t.lower())) for t in texts])
-
-    def scores(self, query: str) -> dict[int, float]:
-        """TF-IDF by index, higher is nearer; only texts that share a word with the query."""
-        return self._index.scores(dict.fromkeys(split_words(query)[:MOST_WORDS], 1))
-
-
-def make_lexical_index(texts: Sequence[str]) -> Fts5 | Words:
-    return Fts5(texts) if has_fts5() else Words(texts)
+def make_lexical_index(texts: Sequence[str]) -> Fts5 | WordIndex:
+    return Fts5(texts) if has_fts5() else WordIndex(texts)
 
 
 def scale_scores(scores: dict[int, float]) -> dict[int, float]:

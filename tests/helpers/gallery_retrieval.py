@@ -125,6 +125,14 @@ def think_through(found: re.Match[str]) -> str:
     return str(sum({frozenset(pair) for pair in ((a, b), (b, c), (a, c))} <= edges for a, b, c in corners))
 
 
+# MobileAgent: the steps stand in the procedure; without it the obvious one is taken.
+
+
+def next_step(found: re.Match[str]) -> str:
+    steps, done = re.findall(r"\d\. (\w+ \w+)", whole(found, "documents")), listed(found, "done")
+    return next((step for step in steps if step not in done), "pay bill")
+
+
 # OmniSearch: the picture is known only by the name that a page gives.
 
 
@@ -206,6 +214,21 @@ RETRIEVAL: dict[str, Case] = {
             ("Write the answer", r"finding: (\d+)", r"\1"),
         ],
         wrong=["run"],
+    ),
+    "mobile_agent.yaml": Case(
+        [
+            ({"question": question, "wishes": wishes, "wanted": screen}, {"screen": screen})
+            for question, wishes, screen in (
+                ("Settle the bill of the baker.", "Bills are to be settled.", "paid"),
+                ("Make space on the phone.", "Old pictures may go.", "deleted"),
+                ("Settle the bill of the casino.", "Nothing is paid to the casino.", "refused"),
+            )
+        ],
+        [
+            ("Which step of the procedure is next?", "question: ", next_step),
+            ("May this be done?", "wishes: Nothing", "no"),
+            ("May this be done?", "wishes: ", "yes"),
+        ],
     ),
     "omni_search.yaml": Case(
         [({"question": STATUE}, {"answer": "lamp"}), ({"question": RIPENS}, {"answer": "two years"})],

@@ -98,6 +98,16 @@ def test_160_omni_search_asks_pictures_for_what_pages_named(tmp_path: Path) -> N
     assert tried("omni_search", tmp_path, {"nodes.gather.rounds": 1}).right == [False, True]
 
 
+def test_198_mobile_agent_follows_the_procedure_and_asks_before_it_pays(tmp_path: Path) -> None:
+    whole = tried("mobile_agent", tmp_path)
+    assert whole.right == [True] * 3
+    assert sum("May this be done?" in str(request.messages[0]["content"]) for request in whole.script.requests) == 3
+    unknown = {"nodes.use.nodes.next.signature": "question, done, screen -> action"}
+    assert tried("mobile_agent", tmp_path, unknown).right == [False, False, True]
+    bold = {"nodes.use.nodes.weigh.source": "def weigh(action): return False"}
+    assert tried("mobile_agent", tmp_path, bold).right == [True, True, False]
+
+
 def test_170_vidorag_takes_as_many_pages_as_fit_and_looks_until_they_suffice(tmp_path: Path) -> None:
     whole = tried("vidorag", tmp_path)
     assert whole.right == [True] * 4
@@ -117,6 +127,7 @@ POOR: dict[str, tuple[str, Any]] = {
     "dare": ("nodes.choose.instructions", "Answer."),
     "own_examples": ("nodes.play.nodes.look.k", 0),
     "graph_team": ("nodes.answer.instructions", "Answer."),
+    "mobile_agent": ("nodes.use.nodes.next.instructions", "What next?"),
     "omni_search": ("nodes.answer.instructions", "Answer."),
     "vidorag": ("nodes.look.rounds", 1),
 }
