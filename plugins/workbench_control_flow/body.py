@@ -131,7 +131,7 @@ class Body(NodeKind):
 
         async def step(name: str, values: Mapping[str, Any]) -> Mapping[str, Any]:
             node = self.nodes[name]
-            return await ctx.run_child(node, node.name, values, number)
+            return await ctx.run_child(node, node.name, values, number, place=self.schedule.order.index(name))
 
         await self.schedule.run(step, given, written)
         return self.schedule.merged(written)

@@ -138,7 +138,7 @@ class SubWorkflow(NodeKind):
 
         async def step(name: str, values: Mapping[str, Any]) -> Mapping[str, Any]:
             node = self.nodes[name]
-            return await ctx.run_child(node, node.name, values, policy=policy)
+            return await ctx.run_child(node, node.name, values, policy=policy, place=self.schedule.order.index(name))
 
         await self.schedule.run(step, given, written)
         return {self._outer(name): value for name, value in self.schedule.merged(written).items()}

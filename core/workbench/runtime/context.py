@@ -140,13 +140,15 @@ class Context:
         replica: int = 0,
         agent: str | None = None,
         policy: PolicySpec | None = None,
+        place: int | None = None,
     ) -> Mapping[str, Any]:
         """Run a node inside this one. Different replicas draw fresh samples.
 
-        agent: its name among several. policy: applies inside it, besides those around it.
+        agent: its name among several. policy: applies inside it, besides those around it. place: among the children of
+        the replica, for those of which several may begin at once; by default in the order in which they begin.
         """
         policies = self.policies if policy is None else (*self.policies, policy)
-        draw = self.draw.child(replica, self._children[replica])
+        draw = self.draw.child(replica, self._children[replica] if place is None else place)
         self._children[replica] += 1
         path = f"{self.node}.{name}"
         child = type(self)(self.program, self.example, self.trace, path, draw, policies, self.clocks, self.row)

@@ -77,8 +77,9 @@ class NodeContext(Protocol):
         replica: int = 0,
         agent: str | None = None,
         policy: PolicySpec | None = None,
+        place: int | None = None,
     ) -> Mapping[str, Any]:
-        """Run a node inside this one."""
+        """Run a node inside this one. place: among those that may begin at once."""
         ...
 
     def note(self, **values: Any) -> None:

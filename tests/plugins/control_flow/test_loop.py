@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.helpers.node_runs import run
+from tests.helpers.scripted import Script, make_workflow, run_rows
 
 from workbench.errors import NodeError, SpecError
 from workbench.lm import Request
@@ -234,3 +235,17 @@ def test_conditions_hold(condition: str, values: dict[str, Any], holds: bool) ->
 def test_a_condition_on_what_cannot_be_read_fails_the_row(condition: str, value: Any) -> None:
     with pytest.raises(NodeError, match="until"):
         Condition(condition).holds({"x": value})
+
+
+@pytest.mark.parametrize("kind", ["loop", "workflow"])
+def test_spans_stand_in_the_order_of_the_file_however_fast_the_model_is(kind: str, tmp_path: Path) -> None:
+    nodes = {
+        "ask": {"predict": "question -> word"},
+        "keep": {"remember": "word -> note"},
+        "apart": {"remember": "question -> other", "into": "questions"},
+    }
+    node = {"kind": kind, "nodes": nodes, **({"rounds": 2, "gather": {"notes": "note"}} if kind == "loop" else {})}
+    rows = [{"question": "same"}] * 2  # the second row's calls are answered at once, from the journal
+    outcomes = run_rows(make_workflow({"n": node}, tmp_path), rows, Script(lambda _: "yes"), tmp_path / "run.db")
+    first, second = ([(span.node, span.order) for span in outcome.trace.spans] for outcome in outcomes)
+    assert first == second and [name for name, _ in first[1:4]] == ["n.nodes.ask", "n.nodes.keep", "n.nodes.apart"]
