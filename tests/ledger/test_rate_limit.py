@@ -325,3 +325,35 @@ def test_a_rate_limit_uses_up_no_attempt(tmp_path: Path) -> None:
             assert settled.response == reply() and settled.attempts == ledger.sent.calls == 14
 
     run_without_waiting(course)
+
+
+class SentFrom(FakeLM):
+    """A model whose requests are sent from a worker."""
+
+    def __init__(self, place: str, answer: Any):
+        super().__init__(answer)
+        self.place = place
+
+
+def test_a_rate_limit_that_one_worker_meets_is_waited_for_by_all(tmp_path: Path) -> None:
+    sent: list[tuple[str, float]] = []
+
+    def from_place(place: str) -> SentFrom:
+        def answer(request: Any) -> Any:
+            sent.append((place, asyncio.get_running_loop().time()))
+            return RATE if len(sent) == 1 else reply()
+
+        return SentFrom(place, answer)
+
+    async def course() -> None:
+        with journal(tmp_path / "run.db", pause=60.0, calls=10) as ledger:
+            first = asyncio.create_task(ledger.call(from_place("a"), ask("1"), "task", spec()))
+            while not sent:
+                await asyncio.sleep(0)
+            await turns(5)
+            await asyncio.gather(first, ledger.call(from_place("b"), ask("2"), "task", spec()))
+
+    run_without_waiting(course)
+    refused, *later = sent
+    assert refused[0] == "a" and sorted(place for place, _ in later) == ["a", "b"]
+    assert all(when - refused[1] >= 60 for _, when in later)

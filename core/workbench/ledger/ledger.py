@@ -35,7 +35,7 @@ from workbench.ledger.bill import Bill
 from workbench.ledger.ceilings import Ceilings
 from workbench.ledger.dead_server import FailureStreak
 from workbench.ledger.no_journal import NoJournal
-from workbench.ledger.rate_limit import AdaptiveLimiter
+from workbench.ledger.rate_limit import AdaptiveLimiter, Pause
 from workbench.ledger.recalled import Recalled, RecalledCalls, tell_recalled
 from workbench.ledger.request_log import NoLog, RequestLog, record_lost_requests
 from workbench.ledger.retry import MOST_PAUSES, Attempts, pause_before
@@ -80,6 +80,7 @@ class Ledger:
         self._flying: dict[str, asyncio.Future[Settled]] = {}
         self.touched: set[bytes] = set()  # half of the key of each call that is counted in `spent`
         self._limiters: dict[tuple[str, str], AdaptiveLimiter] = {}  # by model, and where it is sent from
+        self._pauses: dict[str, Pause] = defaultdict(Pause)  # by model
         self.sent = Spend()
         self.ceilings = Ceilings(self)
         self._open = False
@@ -172,7 +173,9 @@ class Ledger:
             return tell_recalled(lm, request, settled)
         limited = lm.identity, getattr(lm, "place", "")
         if (limiter := self._limiters.get(limited)) is None:
-            limiter = self._limiters[limited] = AdaptiveLimiter(spec.concurrency or lm.concurrency)
+            limiter = self._limiters[limited] = AdaptiveLimiter(
+                spec.concurrency or lm.concurrency, self._pauses[lm.identity]
+            )
         if (ready := getattr(lm, "ready", None)) is not None:
             ready()  # before anything is reserved: what cannot be sent does not count
         if key not in self._failed:

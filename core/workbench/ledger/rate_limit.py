@@ -8,19 +8,26 @@ from collections import deque
 from workbench.errors import LMError
 
 
+class Pause:
+    """The time until which nothing is sent to a language model, from wherever. until: by the loop's clock."""
+
+    until = 0.0
+
+
 class AdaptiveLimiter:
     """A semaphore whose size follows the server: halved on a rate limit, grown by one for each full round.
 
-    All waiters share one pause: a Retry-After stops all requests, not only the one that got it.
+    All waiters share one pause: a Retry-After stops all requests, not only the one that got it. pause: shared with
+    limiters of the same model in other places, whose requests have the same key.
     """
 
-    def __init__(self, size: int):
+    def __init__(self, size: int, pause: Pause | None = None):
         self.size = self.largest = max(1, size)
         self.busy = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._successes = 0
         self._last_cut = float("-inf")
-        self._pause_until = 0.0
+        self._pause = pause or Pause()
         self.pauses = 0  # in a row, without an answer in between
 
     async def __aenter__(self) -> None:
@@ -34,7 +41,7 @@ class AdaptiveLimiter:
     async def outlast_pause(self) -> bool:
         """Wait until the pause is over, which others may prolong meanwhile. Returns whether there was one."""
         loop, waited = asyncio.get_running_loop(), False
-        while (wait := self._pause_until - loop.time()) > 0:
+        while (wait := self._pause.until - loop.time()) > 0:
             waited = True
             await asyncio.sleep(wait)
         return waited
@@ -77,7 +84,7 @@ class AdaptiveLimiter:
                 self.size, self._successes = self.size + 1, 0
         elif error.kind == "rate_limit":
             now = asyncio.get_running_loop().time()
-            self._pause_until = max(self._pause_until, now + pause)
+            self._pause.until = max(self._pause.until, now + pause)
             if now - self._last_cut > 1.0:
                 self._last_cut, self.size, self._successes = now, max(1, self.size // 2), 0
                 self.pauses += 1
