@@ -48,9 +48,8 @@ class Ray(Executor):
         "that the workflow names are shipped to other machines",
     )
 
-    _job: WorkerSetup = PrivateAttr()
+    _setup: WorkerSetup = PrivateAttr()
     _shipped: str | None = PrivateAttr(None)
-    _folder: Path | None = PrivateAttr(None)
     _ours: bool = PrivateAttr(False)
 
     async def open(self, setup: WorkerSetup) -> None:
@@ -61,7 +60,6 @@ class Ray(Executor):
         self._setup = setup
         if not ray.is_initialized():
             await asyncio.to_thread(self._connect)
-            self._ours = True
 
     def _connect(self) -> None:
         import ray
@@ -72,10 +70,14 @@ class Ray(Executor):
             cpus = max(os.cpu_count() or 1, math.ceil(self.workers * self.num_cpus))
             settings |= {"num_cpus": cpus, "include_dashboard": False, "address": "local"}
         else:
-            settings |= {"address": address, "runtime_env": self._packed() or None}
+            settings["address"] = address
         try:
             _check_listens(address)
-            ray.init(**settings)
+            with tempfile.TemporaryDirectory(prefix="workbench-ship-") as folder:
+                if address is not None:
+                    settings["runtime_env"] = self._pack(Path(folder)) or None
+                ray.init(**settings)  # which has taken the folder when it returns
+            self._ours = True
         except Exception as error:
             raise SpecError(
                 f"there is no Ray cluster at {address or 'this machine'}: {describe(error)}",
@@ -83,22 +85,21 @@ class Ray(Executor):
                 path=("executor", "ray", "address"),
             ) from None
 
-    def _packed(self) -> dict[str, Any]:
+    def _pack(self, folder: Path) -> dict[str, Any]:
         """Copy the files that rows need into a folder. Ray ships it to each machine, once for equal content."""
         if "working_dir" in self.runtime_env:
             return {}
         base = self._setup.base
-        files = [(base / name).resolve() for name in self._setup.files]
+        files = [Path(os.path.normpath(base / name)) for name in self._setup.files]  # a link stays where it is
         root = Path(os.path.commonpath([base, *(path.parent for path in files)]))
-        self._folder = Path(tempfile.mkdtemp(prefix="workbench-ship-"))
         for path in files:
-            place = self._folder / path.relative_to(root)
+            place = folder / path.relative_to(root)
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, place)
-        (self._folder / base.relative_to(root)).mkdir(parents=True, exist_ok=True)
-        (self._folder / "_workbench").touch()  # Ray refuses an empty folder
+        (folder / base.relative_to(root)).mkdir(parents=True, exist_ok=True)
+        (folder / "_workbench").touch()  # Ray refuses an empty folder
         self._shipped = str(base.relative_to(root))
-        return {"working_dir": str(self._folder)}
+        return {"working_dir": str(folder)}
 
     async def start(self, number: int) -> Channel:
         import ray
@@ -136,8 +137,6 @@ class Ray(Executor):
     async def aclose(self) -> None:
         import ray
 
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
         if self._ours:
             with suppress(Exception):
                 await asyncio.to_thread(ray.shutdown)
