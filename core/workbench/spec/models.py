@@ -173,7 +173,7 @@ class Spec(Strict):
     policy: PolicySpec = Field(default_factory=lambda: PolicySpec(), description="which tool calls are allowed")
     track: Track = []
     executor: str | dict[str, dict[str, Any] | None] = Field(
-        "local", description="where rows run: in this process, or in workers (ray, submitit: see their pages)"
+        "local", description="where rows run: in this process, or in workers (ray, slurm: see their pages)"
     )
     concurrency: int = Field(16, ge=1, le=4096, description="examples evaluated at once")
     timeout: float = Field(
