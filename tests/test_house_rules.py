@@ -65,6 +65,7 @@ def test_nothing_of_ours_reads_pickles_or_runs_code_of_a_checkpoint() -> None:
     assert found == [
         "messages.py imports pickle",
         "messages.py: pickle.loads",
+        "messages.py: pickle.loads",
         "dataset.py imports pickle",
         "dataset.py: pickle.loads",
         "pickled.py: dspy.load",

@@ -43,7 +43,7 @@ def make_crew(task: Task, runtime: Runtime, tell: Callable[..., None]) -> Crew |
         _plugins_of(task),
         read_secrets(executor, [*_key_variables(task, runtime), *_OF_PLUGINS]),
     )
-    return Crew(executor, runtime, setup, tell)
+    return Crew(executor, runtime, setup, tell, task.spec.concurrency)
 
 
 def describe_workers(task: Task, total: Cost | None) -> Iterator[str]:

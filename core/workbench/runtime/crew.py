@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 from collections.abc import Callable
+from contextlib import suppress
 
 from workbench.errors import FailureKind, PluginError, ServerDead, SpecError
 from workbench.runtime.draw import Draw
@@ -24,7 +26,8 @@ MOST_STARTS = 3
 class Crew:
     """The workers of a run.
 
-    executor: starts them. tell: is given what the user should know, as (event, **values).
+    executor: starts them. tell: is given what the user should know, as (event, **values). rows: at once, of which
+    each worker takes its part, also while the others are not there yet; without it, all that come.
     """
 
     def __init__(
@@ -33,14 +36,16 @@ class Crew:
         runtime: Runtime,
         setup: WorkerSetup,
         tell: Callable[..., None] = lambda event, **values: None,
+        rows: float = math.inf,
     ):
         self.executor, self._runtime, self._setup, self._tell = executor, runtime, setup, tell
+        self._most = max(1, -(-rows // executor.workers))  # rows of a worker
         self._members: dict[int, Member] = {}  # those that take rows, by place
         self._places: list[asyncio.Task[None]] = []
         self._coming = 0  # workers that are being started
         self._waiting = 0  # rows that wait for a worker
         self._changed = asyncio.Condition()
-        self._opening = asyncio.Lock()
+        self._opening, self._opened = asyncio.Lock(), False
         self._rows = itertools.count(1)
         self._reasons: list[str] = []  # why there is a worker less
         self._refused = False
@@ -52,6 +57,7 @@ class Crew:
         """Start the workers, and wait for the first. Raises SpecError or PluginError if none can come."""
         async with self._opening:
             if not self._places:
+                self._opened = True
                 await self.executor.open(self._setup)
                 self._coming = self.executor.workers
                 self._places = [asyncio.create_task(self._fill(place)) for place in range(self.executor.workers)]
@@ -65,7 +71,7 @@ class Crew:
         while len(lost) < MOST_DEATHS + MOST_ALONE:
             member = await self._choose(alone=len(lost) >= MOST_DEATHS)
             try:
-                ended = await member.run(next(self._rows), workflow, example, draw)
+                outcome, ended = await member.run(next(self._rows), workflow, example, draw)
             except WorkerLost as error:
                 lost.append(str(error))
                 continue
@@ -73,8 +79,7 @@ class Crew:
                 await self._free(member)
             self._warnings |= dict.fromkeys(ended.warnings)
             self._kept_state |= dict.fromkeys(ended.kept_state)
-            assert ended.outcome is not None
-            return ended.outcome
+            return outcome
         message = f"{len(lost)} workers ended while they ran this row, the last: {lost[-1]}"
         return ExampleRun({}, Trace(example.id), FailureKind.WORKER, message)
 
@@ -98,7 +103,8 @@ class Crew:
         raise ServerDead(f"there is no worker left: {said}")
 
     def _free_members(self, alone: bool) -> list[Member]:
-        return [one for one in self._members.values() if not one.held and not (alone and one.rows)]
+        most = 1 if alone else self._most
+        return [one for one in self._members.values() if not (one.held or one.is_lost) and len(one.rows) < most]
 
     async def _free(self, member: Member) -> None:
         member.held = False
@@ -162,5 +168,6 @@ class Crew:
         for place in places:
             place.cancel()
         await asyncio.gather(*places, return_exceptions=True)
-        if places:
-            await self.executor.aclose()
+        if self._opened:
+            with suppress(Exception):  # also after an `open` that raised
+                await self.executor.aclose()

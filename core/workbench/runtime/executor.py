@@ -67,7 +67,7 @@ class Channel(Protocol):
         ...
 
     async def receive(self) -> Sequence[Any]:
-        """Wait for messages. Raises WorkerLost."""
+        """Wait for messages. It may be cancelled, and called again: no message is lost by that. Raises WorkerLost."""
         ...
 
     async def aclose(self) -> None:
@@ -114,7 +114,7 @@ class Executor(BaseModel):
         raise NotImplementedError
 
     async def aclose(self) -> None:
-        """Disconnect. All channels are closed by then. Never raises."""
+        """Disconnect. All channels are closed by then. Also called where `open` raised."""
 
 
 def make_executor(written: str | Mapping[str, Any] | None) -> Executor | None:
@@ -122,7 +122,15 @@ def make_executor(written: str | Mapping[str, Any] | None) -> Executor | None:
 
     Raises SpecError.
     """
-    if written is None or written == LOCAL or (isinstance(written, Mapping) and [*written] == [LOCAL]):
+    if isinstance(written, Mapping) and [*written] == [LOCAL]:
+        if settings := written[LOCAL]:
+            raise SpecError(
+                f"executor: local has no settings: {', '.join(settings)}",
+                hint="It runs rows in this process. For workers name another executor, e.g. ray.",
+                path=("executor", LOCAL),
+            )
+        return None
+    if written is None or written == LOCAL:
         return None
     entry: Mapping[str, Any] = {written: None} if isinstance(written, str) else written
     name, settings = next(iter(entry.items()), ("", None)) if len(entry) == 1 else ("", None)

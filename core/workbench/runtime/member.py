@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import json
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from time import time
@@ -25,6 +25,8 @@ from workbench.runtime.messages import (
     Came,
     CancelRow,
     Effect,
+    End,
+    Ended,
     Gone,
     Order,
     Question,
@@ -36,14 +38,19 @@ from workbench.runtime.messages import (
     RowEnded,
     RunRow,
     portable,
+    unpack_outcome,
 )
 from workbench.runtime.runtime import Runtime
 from workbench.runtime.sent_there import SentThere, facts_of, is_of_driver
 from workbench.task import Example
-from workbench.workflow import Trace, Workflow, called_lms
+from workbench.workflow import ExampleRun, Trace, Workflow, called_lms
 
 #: Seconds without a sign of life, which comes every few, after which a worker is taken for lost.
 LEASE = 60.0
+#: Looks within a lease. A driver that did nothing itself for long, e.g. since it was suspended, has missed one only.
+_LOOKS = 6
+#: Seconds that a worker has to close what its rows shared, before it is killed.
+FAREWELL = 5.0
 
 
 @dataclass
@@ -84,7 +91,11 @@ class Member:
             if isinstance(word, Ready):
                 self.name = word.worker
 
-    async def run(self, number: int, workflow: Workflow, example: Example, draw: Draw) -> RowEnded:
+    @property
+    def is_lost(self) -> bool:
+        return self._gone is not None
+
+    async def run(self, number: int, workflow: Workflow, example: Example, draw: Draw) -> tuple[ExampleRun, RowEnded]:
         """Run a row there. Raises WorkerLost, and what ended the row besides a failure of its own."""
         if self._gone is not None:
             raise self._gone
@@ -101,8 +112,9 @@ class Member:
         if told.error is not None:
             raise told.error
         assert told.outcome is not None
-        _shift(told.outcome.trace, row.sent - told.began)
-        return told
+        outcome = unpack_outcome(told.outcome, example.id)
+        _shift(outcome.trace, row.sent - told.began)
+        return outcome, told
 
     def _order_of(self, number: int, workflow: Workflow, example: Example, draw: Draw) -> RunRow:
         name = workflow.hash
@@ -130,12 +142,12 @@ class Member:
         finally:
             sender.cancel()
 
-    async def _hear(self) -> Any:
-        try:
-            async with asyncio.timeout(LEASE):
-                return await self._channel.receive()
-        except TimeoutError:
-            raise WorkerLost(f"{self.name or 'a worker'}: nothing was heard of it for {LEASE:g} s") from None
+    async def _hear(self) -> Sequence[Any]:
+        for _ in range(_LOOKS):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LEASE / _LOOKS):
+                    return await self._channel.receive()
+        raise WorkerLost(f"{self.name or 'a worker'}: nothing was heard of it for {LEASE:g} s")
 
     async def _send(self) -> None:
         with suppress(WorkerLost):  # which the receiver tells
@@ -161,9 +173,22 @@ class Member:
 
     async def aclose(self) -> None:
         """End the worker. Rows that it still has are lost."""
+        there = self.name and not self.is_lost
         self._lose(WorkerLost(f"{self.name} was closed"))
-        await asyncio.gather(*self._asking.values(), return_exceptions=True)
-        await self._channel.aclose()
+        try:
+            await asyncio.gather(*self._asking.values(), return_exceptions=True)
+            if there:
+                await self._take_leave()
+        finally:
+            await self._channel.aclose()
+
+    async def _take_leave(self) -> None:
+        """Let it close what its rows shared: servers, sandboxes, folders, of which a killed worker would leave some."""
+        with suppress(WorkerLost, TimeoutError):
+            async with asyncio.timeout(FAREWELL):
+                await self._channel.send([End()])
+                while not any(isinstance(word, Ended) for word in await self._channel.receive()):
+                    pass
 
     # Its questions
 
@@ -191,7 +216,7 @@ class Member:
         except asyncio.CancelledError:
             raise
         except BaseException as error:
-            self._post(Reply(question.number, error=portable(error)))
+            self._post(Reply(question.number, None, portable(error), error is self._runtime.ledger.stopping))
         finally:
             self._asking.pop(question.number, None)
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from workbench.errors import LMError, NodeError
+from workbench.errors import FailureKind, LMError, NodeError
 from workbench.lm import Request, Response
 from workbench.runtime.draw import Draw
 from workbench.spec import LMSpec
 from workbench.task import Example
-from workbench.workflow import ExampleRun
+from workbench.workflow import ExampleRun, Trace
 
 
 class Order(Enum):
@@ -60,11 +60,17 @@ class CancelRow:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The reply to a question: a value, or an error that is raised where it was asked."""
+    """The reply to a question: a value, or an error that is raised where it was asked. stops: it stops the run."""
 
     number: int
     value: Any = None
     error: BaseException | None = None
+    stops: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Close what the rows share. Replied with `Ended`."""
 
 
 # From a worker
@@ -148,13 +154,14 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class RowEnded:
-    """The outcome of a row, or what ended it. began: when, by this worker's clock, in seconds since 1970.
+    """The outcome of a row (`pack_outcome`), or what ended it. began: when, by this worker's clock, in seconds since
+    1970.
 
     warnings, kept_state: of what the rows of this worker share (`workbench.runtime.Shared`).
     """
 
     row: int
-    outcome: ExampleRun | None
+    outcome: bytes | None
     error: BaseException | None
     began: float
     warnings: Sequence[str] = ()
@@ -164,6 +171,11 @@ class RowEnded:
 @dataclass(frozen=True, slots=True)
 class Alive:
     """The worker is there, although it has nothing to say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The worker has closed what its rows shared, and may be killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,3 +203,25 @@ def portable(error: BaseException) -> BaseException:
     except Exception:
         said = f"{type(error).__name__}: {error}"
         return LMError(error.kind, said) if isinstance(error, LMError) else NodeError("code", said)
+
+
+def pack_outcome(outcome: ExampleRun) -> bytes:
+    """Pickle the outcome of a row. One that cannot be pickled is a failure of its row, and not of the line, on which
+    other rows depend."""
+    try:
+        return pickle.dumps(outcome, protocol=pickle.HIGHEST_PROTOCOL)
+    except Exception as error:
+        return pickle.dumps(_not_carried(outcome.trace.example, error))
+
+
+def unpack_outcome(packed: bytes, example: str) -> ExampleRun:
+    """The outcome of a row; example: its id."""
+    try:
+        return pickle.loads(packed)
+    except Exception as error:  # its class is defined in a file that only the worker has loaded, say
+        return _not_carried(example, error)
+
+
+def _not_carried(example: str, error: Exception) -> ExampleRun:
+    said = f"its outcome cannot be brought from a worker, give text or JSON ({type(error).__name__}: {error})"
+    return ExampleRun({}, Trace(example), FailureKind.CODE, said)

@@ -8,8 +8,10 @@ encrypted, so the network must be trusted.
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import socket
+import struct
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -23,6 +25,8 @@ from workbench.base.concurrency import run_in_loop
 from workbench.runtime.executor import WorkerLost, WorkerSetup
 from workbench.runtime.worker import work
 
+#: Seconds in which who connects must have shown that it has the key.
+GREETING = 20
 #: The environment variable with the key, in hexadecimal digits.
 KEY_VARIABLE = "WORKBENCH_WORKER_KEY"
 
@@ -77,11 +81,13 @@ class Sockets:
                 threading.Thread(target=self._check, args=(connection,), name="worker joins", daemon=True).start()
 
     def _check(self, connection: Connection) -> None:
-        """Admit who has the key."""
+        """Admit who has the key. Who connects and says nothing is not waited for: each would keep a thread."""
         try:
+            _limit_waiting(connection, GREETING)
             deliver_challenge(connection, self.key)
             answer_challenge(connection, self.key)
             number = connection.recv()
+            _limit_waiting(connection, 0)
             self._loop.call_soon_threadsafe(self._admit, number, connection)
         except (AuthenticationError, EOFError, OSError, RuntimeError):
             connection.close()
@@ -104,6 +110,13 @@ class Sockets:
 def _place_of(host: str) -> str:
     """The address to listen at: only this machine's own, or all."""
     return host if host.startswith("127.") else ""
+
+
+def _limit_waiting(connection: Connection, seconds: int) -> None:
+    """Let reads from a connection, and writes to it, fail after so many seconds; 0: never."""
+    with socket.socket(fileno=os.dup(connection.fileno())) as same:
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            same.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", seconds, 0))
 
 
 class _Ends:

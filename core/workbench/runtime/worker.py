@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from workbench._version import __version__
 from workbench.base.files import file_digest
-from workbench.errors import LMError, NodeError, WorkbenchError
+from workbench.errors import LMError
 from workbench.ledger import Ledger, Recalled, Settled, current_row
 from workbench.lm import LM, LMPool, Request, Response
 from workbench.plugins import plugins
@@ -28,6 +28,8 @@ from workbench.runtime.messages import (
     Came,
     CancelRow,
     Effect,
+    End,
+    Ended,
     Gone,
     ModelFacts,
     Order,
@@ -39,6 +41,7 @@ from workbench.runtime.messages import (
     RowEnded,
     RunRow,
     SandboxOpened,
+    pack_outcome,
     portable,
 )
 from workbench.runtime.program import Program
@@ -63,12 +66,13 @@ async def work(setup: WorkerSetup, line: Line) -> None:
     pulse = asyncio.create_task(worker.beat())
     try:
         with suppress(ConnectionError):
-            while True:
+            while not worker.ending:
                 for message in await line.receive():
                     worker.take(message)
     finally:
         pulse.cancel()
         await worker.aclose()
+    line.send(Ended())
 
 
 def find_lacking(setup: WorkerSetup) -> str:
@@ -241,13 +245,16 @@ class _Worker:
         self._runtime = WorkerRuntime(setup, self._ledger, self._pool)
         self._programs: dict[str, Program] = {}
         self._rows: dict[int, asyncio.Task[None]] = {}
+        self.ending = False  # the driver has no more rows
 
-    def take(self, message: RunRow | CancelRow | Reply) -> None:
+    def take(self, message: RunRow | CancelRow | Reply | End) -> None:
         """Do what the driver says."""
         if isinstance(message, Reply):
             self._take_reply(message)
         elif isinstance(message, RunRow):
             self._rows[message.row] = asyncio.create_task(self._run(message))
+        elif isinstance(message, End):
+            self.ending = True
         elif (row := self._rows.get(message.row)) is not None:
             row.cancel()
 
@@ -258,15 +265,16 @@ class _Worker:
         if reply.error is None:
             waiting.set_result(reply.value)
             return
-        if isinstance(reply.error, WorkbenchError) and not isinstance(reply.error, LMError | NodeError):
-            self._ledger.stopping = reply.error
-        waiting.set_exception(reply.error)
+        error, known = reply.error, self._ledger.stopping
+        if reply.stops:  # one object for all rows, as in the driver: `ends_run` asks which it is
+            error = self._ledger.stopping = known if known is not None and type(known) is type(error) else error
+        waiting.set_exception(error)
 
     async def _run(self, message: RunRow) -> None:
         current_row.set(message.row)
         began, outcome, error = time.time(), None, None
         try:
-            outcome = await self._program(message).run(message.example, message.draw)
+            outcome = pack_outcome(await self._program(message).run(message.example, message.draw))
         except asyncio.CancelledError:
             return
         except BaseException as failure:
