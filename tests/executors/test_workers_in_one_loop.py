@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import threading
 import time
@@ -18,6 +19,8 @@ from tests.helpers.task_executor import Tasks
 
 from workbench.errors import FailureKind, Interrupted, SpecError
 from workbench.ledger import Ledger
+from workbench.lm import LMPool
+from workbench.run import make_crew, prepare
 from workbench.runtime import (
     Crew,
     Draw,
@@ -37,6 +40,7 @@ from workbench.runtime.messages import Alive, pack_outcome, unpack_outcome
 from workbench.spec import BudgetSpec, PolicySpec, lm_spec
 from workbench.store import Store
 from workbench.task import Example
+from workbench.testing import write_task
 from workbench.workflow import ExampleRun, Trace
 
 SPEC = lm_spec({"model": "openai/scripted", "attempts": 1})
@@ -52,6 +56,7 @@ def run_rows(
     number: int,
     meanwhile: Callable[[Crew], Coroutine[Any, Any, None]] | None = None,
     rows: float = 64,
+    pool: LMPool | None = None,
 ) -> list[ExampleRun | BaseException]:
     """Run rows of one call each in workers."""
     workflow = make_workflow({"n": {"predict": "text -> label: Literal['yes', 'no']"}}, folder)
@@ -60,7 +65,7 @@ def run_rows(
         store = Store(folder / "run.db")
         store.execute("insert into runs (id, run, status, started, spec, options) values (1, 'r', '', '', '', '')")
         ledger = Ledger(store, 1, BudgetSpec.model_validate({"calls": 100}))
-        runtime = Runtime(ledger, SPEC, {}, Script(lambda request: "yes"))
+        runtime = Runtime(ledger, SPEC, {}, pool or Script(lambda request: "yes"))
         crew = runtime.elsewhere = Crew(executor, runtime, setup_in(folder), rows=rows)
         program = Program(workflow, runtime)
         given = [Example(str(i), {"text": f"row {i}"}) for i in range(number)]
@@ -201,6 +206,50 @@ def test_a_stranger_that_says_nothing_is_not_waited_for(tmp_path: Path, monkeypa
         place.close()
 
     asyncio.run(course())
+
+
+def test_a_worker_that_would_ask_another_server_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[Any] = []
+
+    class Hosted:
+        identity, concurrency = "m@elsewhere", 1
+
+        async def complete(self, request: Any) -> Any:
+            sent.append(request)
+
+    monkeypatch.setattr(worker._Pool, "get", lambda self, spec: Hosted())
+    outcomes = run_rows(tmp_path, Tasks(workers=1), 2, pool=LMPool())
+    assert all(isinstance(one, SpecError) for one in outcomes) and not sent
+    assert "would ask m@elsewhere, and the driver scripted@" in str(outcomes[0])
+
+
+@pytest.mark.parametrize(
+    ("lm", "variables"),
+    [
+        ("openai/m", ["OPENAI_API_KEY", "OPENAI_BASE_URL"]),
+        ("anthropic/m", ["ANTHROPIC_API_KEY"]),
+        ("gemini/m", ["GEMINI_API_KEY"]),
+        ("openai/m", ["OPENAI_API_KEY"]),
+        ({"model": "openai/m", "extra": {"headers": {"X-Token": "Bearer ${GATE_PASS}"}}}, ["GATE_PASS"]),
+        ({"model": "openai/m", "api_key_env": "GATE_PASS"}, ["GATE_PASS"]),
+    ],
+    ids=["with-an-address", "another-provider", "catch-all", "hosted", "in-a-header", "named"],
+)
+def test_workers_get_the_variables_that_requests_depend_on(
+    lm: Any, variables: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    value = json.loads(write_task(tmp_path, budget={"calls": 100}, seed=1, rows=(4, 4, 4)).read_text())
+    (tmp_path / "here.yaml").write_text(json.dumps({**value, "lm": lm, "executor": "ray"}))
+    for name in (*variables, "ELSEWHERE_API_KEY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9/v1" if name.endswith("URL") else "hunter2")
+    task = prepare(tmp_path / "here.yaml")[2]
+    runtime: Any = Runtime(SimpleNamespace(), task.spec.lm)  # type: ignore[arg-type]
+    crew = make_crew(task, runtime, lambda event, **data: None)
+    assert crew is not None
+    assert sorted(crew._setup.secrets.keys() - {"WORKBENCH_NO_PLUGINS", "WORKBENCH_LOAD_PLUGINS"}) == sorted(variables)
+    assert "hunter2" not in repr(crew._setup)
 
 
 def test_local_takes_no_settings() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +23,10 @@ from workbench.task import Task, find_powers
 DRIVER_CALLS = 900
 #: Variables of ours that decide what a worker loads.
 _OF_PLUGINS = ("WORKBENCH_NO_PLUGINS", "WORKBENCH_LOAD_PLUGINS")
+#: Ends of the names of variables that go to a worker where they begin with the provider's name: a key without the
+#: address that belongs to it would be sent to another server.
+_OF_PROVIDERS = ("_KEY", "_TOKEN", "_SECRET", "_BASE_URL", "_API_BASE", "_API_VERSION")
+_VARIABLE = re.compile(r"\$\{?(\w+)")
 
 
 def make_crew(task: Task, runtime: Runtime, tell: Callable[..., None]) -> Crew | None:
@@ -81,8 +86,11 @@ def _plugins_of(task: Task) -> Mapping[str, str]:
 
 
 def _key_variables(task: Task, runtime: Runtime) -> Iterator[str]:
-    """The names of the environment variables with the keys of the models."""
+    """The names of the environment variables that requests to the models depend on: keys, and addresses of servers."""
     for spec in lms_of(task):
+        begin = f"{re.split('[/:]', spec.model)[0].upper()}_"  # gemini/NAME is the catch-all provider's
+        yield from (name for name in os.environ if name.startswith(begin) and name.endswith(_OF_PROVIDERS))
+        yield from _VARIABLE.findall(str(spec.extra or ""))  # in headers
         with suppress(WorkbenchError):
             name = spec.api_key_env or getattr(runtime.pool.get(spec), "key_variable", None)
             if name:

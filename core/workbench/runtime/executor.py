@@ -101,8 +101,8 @@ class Executor(BaseModel):
     workers: int = Field(2, ge=1, le=10_000, description="worker processes; the rows at once are shared among them")
     env: list[str] = Field(
         default=[],
-        description="environment variables of this machine that workers get, besides the keys of the models: their "
-        "names; values are in no file and no log",
+        description="environment variables of this machine that workers get, besides those with keys and addresses "
+        "of the models: their names; values are in no file and no log",
     )
 
     async def open(self, setup: WorkerSetup) -> None:

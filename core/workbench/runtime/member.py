@@ -235,11 +235,17 @@ class Member:
     async def _pay(self, call: Call) -> tuple[Response | None, Any]:
         runtime, request = self._runtime, call.request
         mine = is_of_driver(runtime.pool, call.spec) or bool(self._mine and runtime.pool.key(call.spec) in self._mine)
+        lm: LM = Embeddings(runtime.pool.get(call.spec)) if call.vectors else runtime.pool.get(call.spec)
+        if not mine and lm.identity != call.identity:  # else its answers, and its key, would be another server's
+            raise SpecError(
+                f"{self.name} would ask {call.identity}, and the driver {lm.identity}",
+                hint="Name the environment variables that differ under `env` of the executor, or share the weights.",
+                path=("executor",),
+            )
         if call.streamed:
             request = replace(request, pieces=Pieces())
         sent = SentThere(self.name, lambda: self._send_there(call.number))
         if call.vectors:
-            lm: LM = Embeddings(runtime.pool.get(call.spec))
             settled = await runtime.ledger.call(lm if mine else sent.for_model(lm), request, call.role, call.spec)
             if settled.error is not None:
                 raise settled.error

@@ -79,13 +79,15 @@ class End:
 @dataclass(frozen=True, slots=True)
 class Call:
     """May this request be sent? Replied with `Order.SEND`, or with (response, `Settled`); the response is None if it is
-    the one that the worker got. vectors: it embeds texts. streamed: a client waits for its pieces."""
+    the one that the worker got. identity: of the model that would get it. vectors: it embeds texts. streamed: a client
+    waits for its pieces."""
 
     row: int
     number: int
     request: Request
     role: str
     spec: LMSpec
+    identity: str
     vectors: bool = False
     streamed: bool = False
 

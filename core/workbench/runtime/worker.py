@@ -133,7 +133,7 @@ class WorkerLedger:
         asked = replace(request, native=native, pieces=None)
         with self.question() as question:
             came: Response | None = None
-            reply = await question.ask(Call, asked, role, spec, vectors, request.pieces is not None)
+            reply = await question.ask(Call, asked, role, spec, lm.identity, vectors, request.pieces is not None)
             while reply is Order.SEND:
                 begun = time.monotonic()
                 came, error = await _attempt(lm, request, spec)
