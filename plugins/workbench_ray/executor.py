@@ -9,6 +9,7 @@ import os
 import shutil
 import socket
 import tempfile
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
@@ -24,6 +25,9 @@ from workbench_ray.channel import ActorChannel, describe
 
 #: Seconds in which a cluster's head must take a connection.
 _CONNECT = 10.0
+#: Seconds that a head which restarts has to come back. Ray ends a process whose head is gone for a minute, and a run
+#: that has lost all of its workers is to end before, with a report.
+_HEAD_BACK = 15.0
 #: Seconds that a worker may wait for its place: a cluster that grows starts a machine.
 PATIENCE = 900.0
 
@@ -34,7 +38,7 @@ class Ray(Executor):
     powers: ClassVar[Powers] = {"address": ADDRESS, "env": VARIABLE_NAMES, "runtime_env": FOREIGN_SETTINGS}
 
     address: str | None = Field(
-        None, description="of the cluster: auto, HOST:PORT, ray://HOST:10001; without it, RAY_ADDRESS or a Ray here"
+        None, description="of the cluster: auto, or HOST:PORT of its head; without it, RAY_ADDRESS or a Ray here"
     )
     num_cpus: float = Field(1.0, ge=0, description="CPUs of a worker; 0 where it only waits for servers")
     num_gpus: float = Field(0.0, ge=0, description="GPUs of a worker, for `hf:` models")
@@ -60,6 +64,22 @@ class Ray(Executor):
         self._setup = setup
         if not ray.is_initialized():
             await asyncio.to_thread(self._connect)
+            if (self.address or os.environ.get("RAY_ADDRESS")) is None:
+                self._check_room(await asyncio.to_thread(ray.cluster_resources))
+
+    def _check_room(self, total: dict[str, float]) -> None:
+        """Raise SpecError for workers that a Ray on this machine can never place: it does not grow. CPUs are as many as
+        they need."""
+        asked = {"GPU": self.num_gpus, "memory": (self.memory or 0.0) * 2**30, **self.resources}
+        for what, of_each in asked.items():
+            if of_each * self.workers > (there := total.get(what, 0.0)):
+                unit = 2**30 if what == "memory" else 1
+                raise SpecError(
+                    f"{self.workers} workers need {of_each * self.workers / unit:g} of {what}, and here are "
+                    f"{there / unit:g}",
+                    hint="Have fewer workers, or give the address of a cluster that has it.",
+                    path=("executor", "ray"),
+                )
 
     def _connect(self) -> None:
         import ray
@@ -81,7 +101,8 @@ class Ray(Executor):
         except Exception as error:
             raise SpecError(
                 f"there is no Ray cluster at {address or 'this machine'}: {describe(error)}",
-                hint="Start one with `ray start --head`, or leave out the address.",
+                hint="Start one with `ray start --head`, or leave out the address. If there is one, and it was started "
+                "where Ray has a token, set RAY_AUTH_MODE=token here.",
                 path=("executor", "ray", "address"),
             ) from None
 
@@ -104,6 +125,7 @@ class Ray(Executor):
     async def start(self, number: int) -> Channel:
         import ray
 
+        await _find_head(number)
         options: dict[str, Any] = {
             "num_cpus": self.num_cpus,
             "num_gpus": self.num_gpus,
@@ -140,6 +162,20 @@ class Ray(Executor):
         if self._ours:
             with suppress(Exception):
                 await asyncio.to_thread(ray.shutdown)
+
+
+async def _find_head(number: int) -> None:
+    """Raise WorkerLost where the cluster's head is gone: a worker would be asked for without an answer."""
+    import ray
+
+    end = time.monotonic() + _HEAD_BACK
+    while True:
+        try:
+            return await asyncio.to_thread(_check_listens, ray.get_runtime_context().gcs_address)
+        except OSError as error:
+            if time.monotonic() > end:
+                raise WorkerLost(f"worker {number}: the cluster's head is gone ({error})") from None
+        await asyncio.sleep(min(1.0, _HEAD_BACK))
 
 
 def _check_listens(address: str | None) -> None:

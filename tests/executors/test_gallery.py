@@ -21,7 +21,7 @@ from workbench.runtime import Crew, Program, Runtime, SandboxChoice, WorkerSetup
 from workbench.spec import BudgetSpec, PolicySpec, lm_spec
 from workbench.store import Store
 from workbench.task import Example
-from workbench.workflow import Workflow
+from workbench.workflow import ExampleRun, Workflow
 
 GALLERY = Path(__file__).parents[2] / "workflows" / "gallery"
 
@@ -37,13 +37,20 @@ def run(workflow: Workflow, rows: list[dict[str, Any]], script: Script, database
             setup = WorkerSetup(workflow.base, spec, {}, PolicySpec(), 300.0, SandboxChoice())
             runtime.elsewhere = Crew(Processes(workers=1), runtime, setup)
         program = Program(workflow, runtime)
-        found = [comparable(await program.run(Example(str(i), row))) for i, row in enumerate(rows)]
+        found = [unordered(await program.run(Example(str(i), row))) for i, row in enumerate(rows)]
         await runtime.aclose()
         ledger.close()
         store.close()
         return found
 
     return asyncio.run(course())
+
+
+def unordered(run: ExampleRun) -> Any:
+    """What does not depend on which of several nodes at once is the first."""
+    prediction, failure, message, calls, spans = comparable(run)
+    nodes = sorted((str(node), repr(outputs)) for node, _, outputs in spans)
+    return prediction, failure, message, sorted(calls, key=lambda call: call[2]), nodes
 
 
 def journal(database: Path) -> set[tuple[Any, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -14,7 +15,8 @@ from tests.executors.test_runs import Killer, decided, journal, run, task
 
 from workbench.errors import SpecError
 from workbench.evaluation import EvalOptions, evaluate
-from workbench.runtime import Executor
+from workbench.runtime import Executor, SandboxChoice, WorkerLost, WorkerSetup
+from workbench.spec import PolicySpec, lm_spec
 from workbench.testing import executor_checks
 
 ray: Any = pytest.importorskip("ray")
@@ -137,3 +139,36 @@ def test_no_cluster_at_an_address(tmp_path: Path, server: SimulatedServer) -> No
     done = subprocess.run([*command, str(file), *given], capture_output=True, text=True, timeout=200)
     assert done.returncode == 2 and "there is no Ray cluster at 127.0.0.1:1" in done.stderr, done.stderr
     assert server.requests == 0
+
+
+def test_what_a_ray_on_this_machine_can_never_place_is_refused() -> None:
+    ray_here = Ray.model_validate({"workers": 2, "num_gpus": 1, "memory": 1})
+    ray_here._check_room({"GPU": 2.0, "memory": 2.0 * 2**30})
+    with pytest.raises(SpecError, match="2 workers need 2 of GPU, and here are 1"):
+        ray_here._check_room({"GPU": 1.0, "memory": 2.0 * 2**30})
+    with pytest.raises(SpecError, match="2 workers need 2 of memory, and here are 1.5"):
+        ray_here._check_room({"GPU": 2.0, "memory": 1.5 * 2**30})
+
+
+def test_what_was_packed_for_shipping_is_deleted(tmp_path: Path, cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    one = Ray.model_validate({"address": cluster})
+    one._setup = WorkerSetup(tmp_path, lm_spec("openai/m"), {}, PolicySpec(), 60.0, SandboxChoice())
+    with pytest.raises(SpecError, match="no Ray cluster"):  # this process is connected already
+        one._connect()
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.fault("workers-gone")
+def test_a_head_that_is_gone_is_not_asked_for_workers(cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str | None] = []
+
+    def refuse(address: str | None) -> None:
+        asked.append(address)
+        raise ConnectionRefusedError("refused")
+
+    monkeypatch.setattr("workbench_ray.executor._check_listens", refuse)
+    monkeypatch.setattr("workbench_ray.executor._HEAD_BACK", 0.1)
+    with pytest.raises(WorkerLost, match="worker 0: the cluster's head is gone"):
+        asyncio.run(Ray.model_validate({}).start(0))
+    assert len(asked) > 1 and {*asked} == {cluster}
