@@ -116,7 +116,7 @@ class Ray(Executor):
         for path in files:
             place = folder / path.relative_to(root)
             place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, place)
+            shutil.copy(path, place)  # a program stays one that can be run
         (folder / base.relative_to(root)).mkdir(parents=True, exist_ok=True)
         (folder / "_workbench").touch()  # Ray refuses an empty folder
         self._shipped = str(base.relative_to(root))

@@ -252,6 +252,21 @@ def test_workers_get_the_variables_that_requests_depend_on(
     assert "hunter2" not in repr(crew._setup)
 
 
+def test_the_folder_of_a_program_is_compared_and_shipped(tmp_path: Path) -> None:
+    for name in ("agent/main.py", "agent/lib/tools.py", "agent/.venv/big.py", "agent/__pycache__/main.pyc"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x = 1\n")
+    value = json.loads(write_task(tmp_path, budget={"calls": 100}, seed=1, rows=(4, 4, 4)).read_text())
+    value["nodes"] = {"n": {"external": "text -> label", "command": ["python", "main.py"], "folder": "agent"}}
+    value |= {"lm": "openai/m", "executor": "ray", "search": {}, "optimize": []}
+    (tmp_path / "here.yaml").write_text(json.dumps(value))
+    task = prepare(tmp_path / "here.yaml")[2]
+    crew = make_crew(task, Runtime(SimpleNamespace(), task.spec.lm), lambda event, **data: None)  # type: ignore[arg-type]
+    assert crew is not None
+    shipped = {name for name in crew._setup.files if name.startswith("agent")}
+    assert shipped == {"agent/main.py", "agent/lib/tools.py"}
+
+
 def test_local_takes_no_settings() -> None:
     assert make_executor({"local": None}) is make_executor({"local": {}}) is None
     with pytest.raises(SpecError, match="local has no settings: workers"):

@@ -335,6 +335,7 @@ class SentFrom(FakeLM):
         self.place = place
 
 
+@pytest.mark.fault("rate-limits")
 def test_a_rate_limit_that_one_worker_meets_is_waited_for_by_all(tmp_path: Path) -> None:
     sent: list[tuple[str, float]] = []
 

@@ -26,6 +26,7 @@ _OF_PLUGINS = ("WORKBENCH_NO_PLUGINS", "WORKBENCH_LOAD_PLUGINS")
 #: Ends of the names of variables that go to a worker where they begin with the provider's name: a key without the
 #: address that belongs to it would be sent to another server.
 _OF_PROVIDERS = ("_KEY", "_TOKEN", "_SECRET", "_BASE_URL", "_API_BASE", "_API_VERSION")
+_PROGRAM = "starts a program"  # of whose folder all counts; folders of weights and documents are to be shared
 _VARIABLE = re.compile(r"\$\{?(\w+)")
 
 
@@ -71,8 +72,18 @@ def _files_of(task: Task) -> Iterator[tuple[str, str]]:
     """The files that rows read or run, relative to the workflow file, with their digests."""
     base = task.workflow.base.resolve()
     found = find_powers(task.source.value, base, called=True)
-    for path in sorted({file for power in found.powers for file in power.files if file.is_file()} | found.texts.keys()):
+    named = {file for power in found.powers for file in power.files if file.is_file() or power.kind == _PROGRAM}
+    for path in sorted({file for one in named for file in _inside(one)} | found.texts.keys()):
         yield os.path.relpath(path, base), file_digest(path)
+
+
+def _inside(path: Path) -> Iterator[Path]:
+    """The file, or those of the folder of a program, without what is hidden or made by Python: .git, .venv, caches."""
+    if path.is_file():
+        yield path
+    for one in sorted(path.iterdir()) if path.is_dir() else ():
+        if not (one.name.startswith(".") or one.name == "__pycache__" or (one.is_dir() and one.is_symlink())):
+            yield from _inside(one)
 
 
 def _plugins_of(task: Task) -> Mapping[str, str]:
