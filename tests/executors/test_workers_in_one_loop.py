@@ -33,10 +33,10 @@ from workbench.runtime import (
     WorkerSetup,
     make_executor,
     member,
+    messages,
     sockets,
     worker,
 )
-from workbench.runtime.messages import Alive, pack_outcome, unpack_outcome
 from workbench.spec import BudgetSpec, PolicySpec, lm_spec
 from workbench.store import Store
 from workbench.task import Example
@@ -155,11 +155,11 @@ def test_what_was_opened_in_part_is_closed(tmp_path: Path) -> None:
 def test_an_outcome_that_cannot_be_carried_is_the_failure_of_its_row() -> None:
     local = ExampleRun({"answer": lambda: 0}, Trace("7"))
     elsewhere = b"cnowhere_else\nThing\n."  # of a class that this process does not have
-    for found in (unpack_outcome(pack_outcome(local), "7"), unpack_outcome(elsewhere, "7")):
+    for found in (messages.unpack_outcome(messages.pack_outcome(local), "7"), messages.unpack_outcome(elsewhere, "7")):
         assert found.failure == FailureKind.CODE and found.trace.example == "7"
         assert "its outcome cannot be brought from a worker" in str(found.message)
     fine = ExampleRun({"answer": {1, 2}}, Trace("7"))
-    assert unpack_outcome(pack_outcome(fine), "7") == fine
+    assert messages.unpack_outcome(messages.pack_outcome(fine), "7") == fine
 
 
 @pytest.mark.fault("workers-silent")
@@ -171,11 +171,11 @@ def test_a_driver_that_did_nothing_for_long_still_hears_its_workers(monkeypatch:
         one = member.Member(SimpleNamespace(receive=came.get), SimpleNamespace())  # type: ignore[arg-type]
         hearing = asyncio.create_task(one._hear())
         await asyncio.sleep(0)
-        loop.call_soon_threadsafe(came.put_nowait, [Alive()])
+        loop.call_soon_threadsafe(came.put_nowait, [messages.Alive()])
         time.sleep(0.4)  # a metric, say
         return await hearing
 
-    assert asyncio.run(course()) == [Alive()]
+    assert asyncio.run(course()) == [messages.Alive()]
 
 
 def test_a_stranger_that_says_nothing_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,7 +219,7 @@ def test_a_worker_that_would_ask_another_server_is_refused_by_name(
         async def complete(self, request: Any) -> Any:
             sent.append(request)
 
-    monkeypatch.setattr(worker._Pool, "get", lambda self, spec: Hosted())
+    monkeypatch.setattr(worker.WorkerPool, "get", lambda self, spec: Hosted())
     outcomes = run_rows(tmp_path, Tasks(workers=1), 2, pool=LMPool())
     assert all(isinstance(one, SpecError) for one in outcomes) and not sent
     assert "would ask m@elsewhere, and the driver scripted@" in str(outcomes[0])

@@ -31,7 +31,6 @@ from workbench.runtime.messages import (
     End,
     Ended,
     Gone,
-    ModelFacts,
     Order,
     Ran,
     Ready,
@@ -47,6 +46,7 @@ from workbench.runtime.messages import (
 from workbench.runtime.program import Program
 from workbench.runtime.runtime import Runtime
 from workbench.runtime.sandbox import Sandbox
+from workbench.runtime.worker_pool import OfDriver, WorkerPool
 from workbench.spec import LMSpec
 from workbench.store import dumps
 from workbench.workflow import Workflow
@@ -181,35 +181,6 @@ def _nothing_restored(body: Mapping[str, Any]) -> None:
     return None
 
 
-class _OfDriver(LM):
-    """A language model that the driver calls."""
-
-    def __init__(self, facts: ModelFacts):
-        self.identity, self.concurrency = facts.identity, facts.concurrency
-        self.reads_images, self.apis = facts.reads_images, facts.apis
-
-    async def complete(self, request: Request) -> Response:
-        raise LMError("provider", f"{self.identity} answers on the driver alone")
-
-    def price(self, prompt_tokens: int, completion_tokens: int) -> float | None:
-        return None
-
-    async def aclose(self) -> None:
-        """Nothing to close: it belongs to the driver."""
-
-
-class _Pool(LMPool):
-    """The language models of a worker: its own, made of their settings, and those of the driver."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.of_driver: dict[str, LM] = {}
-
-    def get(self, spec: LMSpec) -> LM:
-        known = self.of_driver.get(self.key(spec)) if self.of_driver else None
-        return known or super().get(spec)
-
-
 class WorkerRuntime(Runtime):
     """The shared state of a worker's rows."""
 
@@ -240,7 +211,7 @@ class _Worker:
     def __init__(self, setup: WorkerSetup, line: Line):
         self.line, self.numbers = line, itertools.count(1)
         self.waiting: dict[int, asyncio.Future[Any]] = {}
-        self._base, self._pool = setup.base, _Pool()
+        self._base, self._pool = setup.base, WorkerPool()
         self._ledger = WorkerLedger(lambda: _Question(self))
         self._runtime = WorkerRuntime(setup, self._ledger, self._pool)
         self._programs: dict[str, Program] = {}
@@ -286,7 +257,7 @@ class _Worker:
 
     def _program(self, message: RunRow) -> Program:
         for key, facts in (message.models or {}).items():
-            self._pool.of_driver[key] = _OfDriver(facts)
+            self._pool.of_driver[key] = OfDriver(facts)
         if message.tree is not None:
             workflow = Workflow(dict(message.tree), self._base)
             self._programs[message.workflow] = Program(workflow, self._runtime)
