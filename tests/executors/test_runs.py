@@ -94,8 +94,8 @@ class Killer:
     def __call__(self, event: str, data: dict[str, Any]) -> None:
         if event == "worker_started":
             self.pids.append(int(str(data["worker"]).rpartition("pid ")[2].rstrip(")")))
-            if len(self.pids) == self.workers:
-                self._thread.start()
+        elif event == "call_settled" and len(self.pids) >= self.workers and not self._thread.ident:
+            self._thread.start()  # calls are under way, however long the workers took to start
         elif event == "worker_lost":
             self.lost.append(data)
 
