@@ -55,7 +55,7 @@ def run_rows(
     executor: Executor,
     number: int,
     meanwhile: Callable[[Crew], Coroutine[Any, Any, None]] | None = None,
-    rows: float = 64,
+    rows: int | None = 64,
     pool: LMPool | None = None,
 ) -> list[ExampleRun | BaseException]:
     """Run rows of one call each in workers."""
@@ -117,7 +117,10 @@ def test_a_worker_that_does_not_close_is_killed(tmp_path: Path, monkeypatch: pyt
     assert executor._heard == ["killed", "closed"]
 
 
-def test_the_first_worker_takes_its_part_of_the_rows_while_others_start(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("rows", "part"), [(6, 3), (5, 3), (None, 6)])
+def test_the_first_worker_takes_its_part_of_the_rows_while_others_start(
+    rows: int | None, part: int, tmp_path: Path
+) -> None:
     executor, most = Tasks(workers=2), list[int]()
 
     async def start_the_other(crew: Crew) -> None:
@@ -128,8 +131,8 @@ def test_the_first_worker_takes_its_part_of_the_rows_while_others_start(tmp_path
         executor._late.set()
 
     executor._late = asyncio.Event()
-    outcomes = run_rows(tmp_path, executor, 6, start_the_other, rows=6)
-    assert max(most) == 3 and all(isinstance(one, ExampleRun) and not one.failure for one in outcomes)
+    outcomes = run_rows(tmp_path, executor, 6, start_the_other, rows=rows)
+    assert max(most) == part and all(isinstance(one, ExampleRun) and not one.failure for one in outcomes)
 
 
 def test_a_row_is_not_given_to_a_worker_that_is_lost(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from pydantic import PrivateAttr
 
 from workbench.base.concurrency import run_in_loop
 from workbench.ledger import Ledger
-from workbench.lm import Request, Response
+from workbench.lm import LMPool, Request, Response
 from workbench.runtime import Channel, Crew, Executor, Runtime, SandboxChoice, Sockets, WorkerSetup, messages, sockets
 from workbench.spec import BudgetSpec, PolicySpec, Powers, lm_spec
 from workbench.store import Store, add_run
@@ -75,13 +75,14 @@ async def simulate_worker(port: int, key: bytes, number: int, latency: float) ->
     connection.send(number)
     line, loop, rows = sockets.SocketLine(connection), asyncio.get_running_loop(), dict[int, messages.RunRow]()
     (setup,) = await line.receive()
+    identity = LMPool().get(setup.lm).identity
     line.send(messages.Ready(f"simulated {number}", os.getpid()))
 
     def take(message: Any) -> None:
         if isinstance(message, messages.RunRow):
             rows[message.row] = message
             request = Request(({"role": "user", "content": QUESTION + str(message.example["question"])},))
-            line.send(messages.Call(message.row, message.row, request, "task", setup.lm))
+            line.send(messages.Call(message.row, message.row, request, "task", setup.lm, identity))
         elif isinstance(message, messages.Reply) and message.value is messages.Order.SEND:
             answer = Response("Here is an answer of some length, as models give it.", "stop", 40, 12, 0.0)
             loop.call_later(latency, line.send, messages.Came(message.number, message.number, answer, None, latency))
@@ -89,7 +90,10 @@ async def simulate_worker(port: int, key: bytes, number: int, latency: float) ->
             row, (_, settled) = rows.pop(message.number), message.value
             record = CallRecord((), Response("yes", "stop", 40, 12, 0.0), "task", "m", False, 0.0, key=settled.key)
             trace = Trace(row.example.id, [Span("n", "Predict", dict(row.example), {"answer": "yes"}, [record])])
-            line.send(messages.RowEnded(row.row, ExampleRun({"answer": "yes"}, trace), None, time.time()))
+            outcome = messages.pack_outcome(ExampleRun({"answer": "yes"}, trace))
+            line.send(messages.RowEnded(row.row, outcome, None, time.time()))
+        elif isinstance(message, messages.End):
+            line.send(messages.Ended())
 
     async def beat() -> None:
         while True:

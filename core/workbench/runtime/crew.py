@@ -36,10 +36,10 @@ class Crew:
         runtime: Runtime,
         setup: WorkerSetup,
         tell: Callable[..., None] = lambda event, **values: None,
-        rows: float = math.inf,
+        rows: int | None = None,
     ):
         self.executor, self._runtime, self._setup, self._tell = executor, runtime, setup, tell
-        self._most = max(1, -(-rows // executor.workers))  # rows of a worker
+        self._most = math.inf if rows is None else math.ceil(rows / executor.workers)  # rows of a worker
         self._members: dict[int, Member] = {}  # those that take rows, by place
         self._places: list[asyncio.Task[None]] = []
         self._coming = 0  # workers that are being started
