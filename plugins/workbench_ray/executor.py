@@ -9,6 +9,7 @@ import os
 import shutil
 import socket
 import tempfile
+from collections.abc import Mapping
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -67,7 +68,7 @@ class Ray(Executor):
             if (self.address or os.environ.get("RAY_ADDRESS")) is None:
                 self._check_room(await asyncio.to_thread(ray.cluster_resources))
 
-    def _check_room(self, total: dict[str, float]) -> None:
+    def _check_room(self, total: Mapping[str, float]) -> None:
         """Raise SpecError for workers that a Ray on this machine can never place: it does not grow. CPUs are as many as
         they need."""
         asked = {"GPU": self.num_gpus, "memory": (self.memory or 0.0) * 2**30, **self.resources}
