@@ -9,8 +9,8 @@ import os
 import shutil
 import socket
 import tempfile
-from collections.abc import Mapping
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
