@@ -41,9 +41,18 @@ class RecallConfig(NodeConfig):
     signature: str = Field(description='fields to look up by, and the field to write, e.g. "question -> notes"')
     entries: list[Entry] = Field(default_factory=list, description="the store")
     from_: str | None = Field(
-        None, alias="from", description="in place of entries: what `remember` kept in this row, under this name"
+        None,
+        alias="from",
+        exclude_if=lambda name: name is None,
+        description="in place of entries: what `remember` kept in this row, under this name",
     )
-    links: int = Field(0, ge=0, le=10, description="with `from`: notes within so many links of the nearest are added")
+    links: int = Field(
+        0,
+        ge=0,
+        le=10,
+        exclude_if=lambda links: links == 0,
+        description="with `from`: notes within so many links of the nearest are added",
+    )
     policy: Policy = Field(
         "lexical",
         description="lexical: nearest by words; learned: by `weights`; utility: nearest, weighted by utility; recent: "

@@ -28,6 +28,7 @@ class Member:
     """A run. number: from 1, in the order in which they joined. operations: counted, to notice its silence.
 
     share, mark: in total over all its processes; share is never below mark. held: what it would reserve for the proof.
+    ended: it has left the proof to others; a sign of life that arrives later does not make it one of those who search.
     """
 
     number: int
@@ -37,6 +38,7 @@ class Member:
     held: Amounts = field(default_factory=dict[str, float])
     searching: bool = True
     operations: int = 0
+    ended: bool = False
 
 
 @dataclass
@@ -72,7 +74,7 @@ class Account:
         if do not in OPERATIONS:
             raise ValueError(f"there is no operation {do!r:.40}")
         member.operations += 1
-        member.searching |= do in ("beat", "begin", "draw", "finish")
+        member.searching |= not member.ended and do in ("beat", "begin", "draw", "finish")
         return getattr(self, do)(by, **given)
 
     # Operations
@@ -148,12 +150,10 @@ class Account:
 
     def elect(self, by: str) -> str:
         """Take the proof if nobody has it, and nobody else searches; else go."""
-        if self.prover not in (None, by):
-            self.members[by].searching = False
-            return self.prover
-        if any(one.searching for run, one in self.members.items() if run != by):
-            self.members[by].searching = False
-            return "others"
+        others = any(one.searching for run, one in self.members.items() if run != by)
+        if self.prover not in (None, by) or (self.prover is None and others):
+            self.members[by].searching, self.members[by].ended = False, True
+            return self.prover or "others"
         self.prover = by
         return ""
 

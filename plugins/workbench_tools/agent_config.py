@@ -51,7 +51,9 @@ class AgentConfig(NodeConfig):
         "by name; 0: all",
     )
     offer: Literal["all", "permitted"] = Field(
-        "all", description="permitted: show only tools that `policy:` may allow at this point of the row"
+        "all",
+        exclude_if=lambda offer: offer == "all",
+        description="permitted: show only tools that `policy:` may allow at this point of the row",
     )
     queries: int = Field(
         0, ge=0, le=8, description="number of search queries for `nearest` that the model writes first, in one call"

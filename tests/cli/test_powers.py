@@ -52,6 +52,7 @@ NODES: dict[str, tuple[dict[str, Any], str]] = {
     "loop": ({"of": {"kind": "tool", "tool": "python:p1.py:f"}, "gather": {"all": "result"}}, "python:p1.py:f"),
     "map": ({"over": "a", "nodes": {"x": {"kind": "tool", "tool": "mcp:evil#t"}}, "of": None}, "evil"),
     "tree": ({"carry": {"a": ""}, "judge": {"kind": "tool", "tool": "python:p1.py:f"}}, "python:p1.py:f"),
+    "play": ({"play": "python:p1.py:World", "of": {"predict": "observation -> action"}}, "python:p1.py:World"),
     "predict": ({"signature": "text -> a", "types": {"T": "p1.py:T"}}, "p1.py:T"),
     "program": (
         {"signature": "text -> a", "lm": {"model": "x/y", "api_base": "http://e.org", "api_key_env": "K"}},
@@ -75,7 +76,7 @@ NODES: dict[str, tuple[dict[str, Any], str]] = {
     "workflow": ({"nodes": {"x": {"kind": "external", "signature": "a -> b", "mcp": "touch RAN#tool"}}}, "touch RAN"),
 }
 #: Kinds whose settings lead nowhere.
-HARMLESS = {"code"}
+HARMLESS = {"code", "remember"}
 
 
 def short(kind: str, settings: dict[str, Any]) -> dict[str, Any]:

@@ -134,6 +134,7 @@ NODES: dict[str, Callable[[Path], NodeCase]] = {
         {"of": {"predict": "text -> label"}, "carry": {"label": ""}, "judge": {"predict": "label -> score: bool"}},
         {"text": "a"},
     ),
+    "remember": _node("remember", {"signature": "text -> note"}, {"text": "a"}),
     "map": _node("map", {"of": _SORT, "over": "items", "as": "text"}, {"items": ["a", "b"]}),
     "search": _node("search", {"corpus": "c.jsonl"}, {"query": "x"}, _CORPUS),
     "browse": _node("browse", {"corpus": "c.jsonl"}, {"document": "1"}, _CORPUS),

@@ -67,6 +67,18 @@ def test_only_the_last_one_makes_the_proof_and_it_has_what_was_reserved() -> Non
     assert begin(account, "a", "three", 0) == "proof"
 
 
+def test_a_sign_of_life_after_the_end_holds_back_nobody() -> None:
+    """It was on its way while the run ended; else the last one would leave the proof to it, and nobody would make it."""
+    account = joined("a", "b")
+    assert do(account, "a", "elect") == "others"
+    do(account, "a", "beat")
+    assert do(account, "b", "elect") == ""
+    again = joined("a", "b")
+    assert do(again, "a", "elect") == "others"
+    do(again, "a", "join", host="h", parts=PARTS, budget={"calls": 100.0}, used={})  # resumed
+    assert do(again, "b", "elect") == "others"
+
+
 def test_all_candidates_together_are_as_many_as_the_file_says() -> None:
     account = joined("a", "b")
     assert [begin(account, who, name, 1, trials=3) for who, name in ("ax", "by", "az", "bw")] == ["", "", "", "trials"]
