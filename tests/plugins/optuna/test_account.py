@@ -68,7 +68,7 @@ def test_only_the_last_one_makes_the_proof_and_it_has_what_was_reserved() -> Non
 
 
 def test_a_sign_of_life_after_the_end_holds_back_nobody() -> None:
-    """It was on its way while the run ended; else the last one would leave the proof to it, and nobody would make it."""
+    """It was on its way while the run ended; else the last one would leave the proof to it, and nobody made one."""
     account = joined("a", "b")
     assert do(account, "a", "elect") == "others"
     do(account, "a", "beat")
