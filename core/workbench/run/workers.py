@@ -20,7 +20,7 @@ from workbench.spec import Written
 from workbench.task import Task, find_powers
 
 #: Calls a second that a driver was seen to settle (docs/how-to/more-machines.md).
-DRIVER_CALLS = 900
+DRIVER_CALLS = 1200
 #: Variables of ours that decide what a worker loads.
 _OF_PLUGINS = ("WORKBENCH_NO_PLUGINS", "WORKBENCH_LOAD_PLUGINS")
 #: Ends of the names of variables that go to a worker where they begin with the provider's name: a key without the
