@@ -1,4 +1,4 @@
-"""Worlds that live for a row: the node kind `play`, and the metric `world`, their own score."""
+"""Worlds that live for a row: the node kind `play`, the metric `world`, their own score, and readers of their tasks."""
 
 from workbench import hookimpl
 
@@ -11,3 +11,9 @@ def register_node_kinds(register):
 @hookimpl
 def register_metrics(register):
     register("world", "workbench_worlds.metric:WorldScore")
+
+
+@hookimpl
+def register_readers(register):
+    for name in ("agentdojo", "bfcl", "intercode", "miniwob", "pddlgym", "scienceworld", "tau2", "textworld"):
+        register(name, f"workbench_worlds.tasks:{name}")

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from workbench.base.text import alert
 from workbench.errors import SpecError
 
 #: The worlds that come with us, and lists of what they need.
@@ -50,10 +51,14 @@ def find_requirements(written: str, base: Path) -> Path:
     return found
 
 
+def cache_folder() -> Path:
+    """The folder of what is made once: venvs, and lists of tasks."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "workbench" / "worlds"
+
+
 def venv_place(lock: Path) -> Path:
     """The folder of the venv for a list of requirements; made if it has the file `ready`."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "workbench" / "worlds"
-    return cache / hashlib.sha256(sys.version.encode() + lock.read_bytes()).hexdigest()[:16]
+    return cache_folder() / hashlib.sha256(sys.version.encode() + lock.read_bytes()).hexdigest()[:16]
 
 
 def _make_venv(lock: Path, place: Path) -> None:
@@ -61,6 +66,7 @@ def _make_venv(lock: Path, place: Path) -> None:
     with place.with_suffix(".lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)  # two runs begin at once
         if not (place / "ready").exists():
+            alert(f"Installing {lock.name} into {place}: once, for minutes.")
             shutil.rmtree(place, ignore_errors=True)
             _run([sys.executable, "-m", "venv", str(place)], lock)
             _run([str(place / "bin" / "python"), "-m", "pip", "install", "-q", "-r", str(lock)], lock)

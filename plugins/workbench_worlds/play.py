@@ -14,7 +14,7 @@ from typing import Any
 from workbench.base.hashing import digest
 from workbench.errors import NodeError, SpecError, suggest
 from workbench.kit.acting import Server, Tool, check_policy, child_node, fit_values, tool_name
-from workbench.kit.answers import correction, read_text
+from workbench.kit.answers import correction, find_code, read_text
 from workbench.runtime import Context
 from workbench.spec import (
     NODE,
@@ -177,6 +177,8 @@ class _Course:
         names = {tool.name: [*tool.schema.get("properties", ())] for tool in tools.values()}
         reading = read_text(text, names) if tools else None
         if reading is None or not (reading.calls or reading.fault):
+            if text.lstrip().startswith("```"):  # a command, as models like to show one
+                text = "\n".join(find_code(text)) or text
             words = text.split(maxsplit=1)
             action = {"action": text.strip(), "verb": words[0].lower() if words else ""}
             await check_policy(self.ctx, tool_name(self.node.config.play), action)

@@ -6,12 +6,14 @@ Source: AgentDojo (Debenedetti et al., arXiv 2406.13352), package `agentdojo`, w
 from __future__ import annotations
 
 import os
+from types import SimpleNamespace
 from typing import Any
 
 # Its tools import clients of models, which look for keys when they are imported.
 os.environ.setdefault("OPENAI_API_KEY", "none")
 
 from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
+from agentdojo.attacks.attack_registry import load_attack
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
 from agentdojo.task_suite.load_suites import get_suite
 from agentdojo.types import text_content_block_from_string
@@ -62,3 +64,18 @@ class World:
             seen = (self.attack, said, self.before, self.world, self.calls)
             return float(not self.suite._check_injection_task_security(*seen))
         return float(self.suite._check_user_task_utility(self.task, said, self.before, self.world, self.calls))
+
+
+def list_tasks(suite: str, attack: str | None = None, version: str = "v1.2.2") -> list[dict[str, Any]]:
+    """The user's tasks of a suite; with an attack of the package, e.g. important_instructions_no_model_name, each with
+    each of its strangers' orders."""
+    made = get_suite(version, suite)
+    rows = [{"suite": suite, "user_task": key, "prompt": task.PROMPT} for key, task in made.user_tasks.items()]
+    if attack is None:
+        return rows
+    attacker = load_attack(attack, made, SimpleNamespace(name="local"))
+    return [
+        {**row, "injection_task": key, "injections": attacker.attack(made.user_tasks[row["user_task"]], order)}
+        for row in rows
+        for key, order in made.injection_tasks.items()
+    ]

@@ -84,3 +84,8 @@ def _schema(written: Any) -> Any:
     if isinstance(written, dict):
         return {k: words.get(v, v) if k == "type" and isinstance(v, str) else _schema(v) for k, v in written.items()}
     return [_schema(one) for one in written] if isinstance(written, list) else written
+
+
+def list_tasks(category: str = "base") -> list[dict[str, Any]]:
+    """The tasks of a category in several turns: base, miss_func, miss_param or long_context."""
+    return [{"id": key} for key in lines_of(f"BFCL_v4_multi_turn_{category}.json")]

@@ -8,6 +8,7 @@ network, in place of a Docker container, with the programs of this machine; comm
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import os
 import posixpath
@@ -137,3 +138,10 @@ def _likeness(one: str, other: str) -> float:
     ]
     lengths = [math.sqrt(sum(v * v for v in w.values())) or 1.0 for w in weights]
     return sum(v * weights[1].get(w, 0.0) for w, v in weights[0].items()) / (lengths[0] * lengths[1])
+
+
+def list_tasks(file: str) -> list[dict[str, Any]]:
+    """The tasks of a file of InterCode, e.g. data/nl2bash/nl2bash_fs_1.json; its number is the file system."""
+    rows = json.loads(Path(file).read_text())
+    number = int(Path(file).stem.rpartition("_")[2])
+    return [{"query": row["query"], "gold": row["gold"], "file_system": number} for row in rows]

@@ -16,8 +16,8 @@ import miniwob
 
 os.environ.setdefault("MINIWOB_URL", f"{Path(miniwob.__file__).parent.as_uri()}/html/miniwob/")
 
-import browsergym.miniwob  # noqa: F401  registers its ids
 import gymnasium
+from browsergym.miniwob import ALL_MINIWOB_TASKS  # registers its ids, too
 from browsergym.utils.obs import flatten_axtree_to_str
 from playwright.sync_api import BrowserType
 
@@ -60,3 +60,9 @@ class World:
 
     def _tree(self) -> str:
         return flatten_axtree_to_str(self.seen["axtree_object"])
+
+
+def list_tasks(task: str = "", seeds: int = 1) -> list[dict[str, Any]]:
+    """Each page, or one, with as many seeds."""
+    pages = [task] if task else [one.subdomain for one in ALL_MINIWOB_TASKS]
+    return [{"task": page, "seed": seed} for page in pages for seed in range(seeds)]

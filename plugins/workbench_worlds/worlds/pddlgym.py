@@ -51,3 +51,8 @@ def _words(literal: Any) -> str:
     return ",".join(
         part.split(":")[0] + (")" * part.count(")") if ":" in part else "") for part in str(literal).split(",")
     )
+
+
+def list_tasks(id: str = "PDDLEnvBlocks-v0") -> list[dict[str, Any]]:
+    """The problems of a domain."""
+    return [{"problem": number} for number in range(len(pddlgym.make(id).problems))]

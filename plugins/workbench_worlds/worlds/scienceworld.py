@@ -32,3 +32,12 @@ class World:
 
     def score(self) -> float:
         return max(0, self.points) / 100
+
+
+def list_tasks(task: str = "", split: str = "train", simplification: str = "") -> list[dict[str, Any]]:
+    """Each variation of a task, or of all, in a split of the package: train, dev or test."""
+    house, rows = ScienceWorldEnv(""), []
+    for name in [task] if task else house.get_task_names():
+        house.load(name, 0, simplification)
+        rows += [{"task": name, "variation": number} for number in getattr(house, f"get_variations_{split}")()]
+    return rows

@@ -103,3 +103,8 @@ class World:
 
 
 _LISTS = {"airline": "all_airline_tools", "retail": "all_retail_tools", "telecom": "all_telecom_agent_tools"}
+
+
+def list_tasks(domain: str) -> list[dict[str, Any]]:
+    """The tasks of a domain: airline, retail or telecom."""
+    return [{"domain": domain, "id": key} for key in tasks_of(domain)]

@@ -6,6 +6,9 @@ and classics of the z-machine. Its score is the game's own over the most that ca
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import textworld
@@ -23,7 +26,7 @@ class World:
         wanted = textworld.EnvInfos(
             admissible_commands=self.listed, objective=True, score=True, max_score=True, won=True
         )
-        self.game = textworld.start(f"{self.base}/{task['game']}", wanted)
+        self.game = textworld.start(str(Path(self.base, task["game"])), wanted)
         self.state = self.game.reset()
         return self.state.feedback.strip()
 
@@ -42,3 +45,17 @@ class World:
     def score(self) -> float:
         most = self.state.max_score or 1
         return 1.0 if self.state["won"] else max(0.0, min(1.0, (self.state.score or 0) / most))
+
+
+def list_tasks(challenge: str, games: int = 20, seed: int = 1, **settings: Any) -> list[dict[str, Any]]:
+    """Games, made once in the current folder: a challenge of tw-make, e.g. tw-treasure_hunter, with its settings, e.g.
+    level: 3."""
+    told = [text for name, value in settings.items() for text in (f"--{name.replace('_', '-')}", str(value))]
+    program, rows = str(Path(sys.executable).with_name("tw-make")), []
+    for number in range(seed, seed + games):
+        game = Path(f"{challenge}{''.join(told)}-{number}.z8").resolve()
+        if not game.exists():
+            command = [program, challenge, *told, "--seed", str(number), "--output", str(game), "-f", "--silent"]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        rows.append({"game": str(game)})
+    return rows

@@ -55,6 +55,11 @@ def test_an_episode_is_played_to_its_end_and_scored_by_the_world(folder: Path) -
     assert wrong.prediction["score"] == 0.0 and wrong.failure is None
 
 
+def test_a_command_may_be_shown_in_a_fence(folder: Path) -> None:
+    outcome = play(folder, lambda request: f"```bash\n{name_lamp(request).removeprefix('action: ')}\n```")[0]
+    assert outcome.prediction["score"] == 1.0, outcome.prediction
+
+
 def test_the_metric_is_the_score_of_the_world(folder: Path) -> None:
     prediction = play(folder, lambda request: "action: red")[0].prediction
     assert prediction["score"] == 0.5 == WorldScore()(Example("1", {}), prediction, None)

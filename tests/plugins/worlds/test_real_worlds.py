@@ -24,6 +24,7 @@ from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import Store
 from workbench.task import Example
 from workbench.workflow import Workflow, node_tree
+from workbench_worlds import tasks as readers
 from workbench_worlds.interpreter import WORLDS, find_interpreter, venv_place
 
 pytestmark = [pytest.mark.worlds, pytest.mark.timeout(1800)]
@@ -105,6 +106,28 @@ def test_right_actions_score_one_and_doing_nothing_zero(world: str, tmp_path: Pa
     lazy = [(task["task"], score) for task, score in zip(tasks, nothing, strict=True) if score != 0.0]
     assert not wrong, wrong
     assert len(lazy) == IDLE.get(world, 0), lazy
+
+
+@pytest.mark.parametrize(
+    ("reader", "place", "options", "count"),
+    [
+        ("tau2", "retail", {}, 114),
+        ("tau2", "telecom", {}, 2285),
+        ("bfcl", "miss_param", {}, 200),
+        ("agentdojo", "banking", {}, 16),
+        ("agentdojo", "banking", {"attack": "important_instructions_no_model_name"}, 16 * 9),
+        ("miniwob", "", {"seeds": 2}, 250),
+        ("scienceworld", "boil", {"split": "test"}, 9),
+        ("pddlgym", "", {}, 5),
+        ("textworld", "tw-coin_collector", {"level": 2, "games": 2}, 2),
+    ],
+)
+def test_a_reader_lists_the_tasks_of_its_package(reader: str, place: str, options: Any, count: int) -> None:
+    lock = WORLDS / f"{reader}.txt"
+    if not (venv_place(lock) / "ready").exists() and not os.environ.get("WORKBENCH_WORLDS"):
+        pytest.skip(f"no venv with {lock.read_text().strip()}: run .ci/worlds")
+    rows = getattr(readers, reader)(place, options)
+    assert len(rows) == count == len({json.dumps(row) for row in rows})
 
 
 def test_gold_commands_of_intercode_score_one(tmp_path: Path) -> None:

@@ -1,0 +1,60 @@
+"""Readers of benchmarks: `intercode:FILE` needs no package; the others are tried by test_real_worlds.py."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workbench.errors import SpecError
+from workbench.spec import Written, powers_of, without_user_code
+from workbench_worlds import tasks
+
+#: In the form of InterCode's data/nl2bash/nl2bash_fs_2.json.
+ROWS = [{"query": "Count files", "gold": "ls | wc -l"}, {"query": "Say hi", "gold": "echo hi"}]
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    path = tmp_path / "nl2bash_fs_2.json"
+    path.write_text(json.dumps(ROWS))
+    return path
+
+
+def test_a_file_of_intercode_names_its_file_system(file: Path) -> None:
+    assert tasks.intercode(str(file), {}) == [{**row, "file_system": 2} for row in ROWS]
+    with without_user_code():  # they were listed: nothing runs
+        assert len(tasks.intercode(str(file), {})) == 2
+    file.write_text(json.dumps(ROWS[:1]))
+    assert len(tasks.intercode(str(file), {})) == 1
+
+
+def test_tasks_that_were_not_listed_run_no_package_where_code_may_not_run(file: Path) -> None:
+    with without_user_code(), pytest.raises(SpecError, match="runs the package that has them"):
+        tasks.intercode(str(file), {})
+
+
+@pytest.mark.parametrize(
+    ("place", "options", "said"),
+    [("none_1.json", {}, "No such file"), ("nl2bash_fs_2.json", {"split": "dev"}, "unexpected keyword argument")],
+)
+def test_what_cannot_be_listed_is_told(
+    place: str, options: dict[str, Any], said: str, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(file.parent)
+    with pytest.raises(SpecError, match=said):
+        tasks.intercode(place, options)
+
+
+def test_a_reader_declares_its_package_and_its_file() -> None:
+    said = {reader: [str(one.what) for one in declared(reader)] for reader in ("tau2", "intercode")}
+    assert said["tau2"] == ["the world tau2", "pip install -r tau2.txt"]
+    assert said["intercode"][0] == "the world intercode_bash" and "rows.json" in said["intercode"][1]
+
+
+def declared(reader: str) -> list[Any]:
+    start = Written({"location": "/elsewhere/rows.json"}, ("data",), Path("/here"), Path("/here"))
+    return [*powers_of("readers", reader, start)]
