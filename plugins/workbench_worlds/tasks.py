@@ -47,7 +47,7 @@ class TaskReader:
             yield read_path(location / "location", str(location.value.get("location")))
 
     def __call__(self, location: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """One row a task. Blocks, for minutes where the package is installed first. Raises SpecError."""
+        """List the tasks, a row each. Blocks, for minutes where the package is installed first. Raises SpecError."""
         file, lock = WORLDS / f"{self.world}.py", WORLDS / f"{self.world}.txt"
         read = file_digest(Path(location)) if self.reads_file and Path(location).is_file() else ""
         folder = cache_folder() / "tasks"

@@ -154,7 +154,13 @@ WITHOUT: dict[str, dict[str, str]] = {
         "query_diversity": "reads the trace, and no field",
         "world": "reads the score that a world gave itself, and nothing of the row",
     },
-    "readers": {"hf": "reads folders of `datasets`, and no file"},
+    "readers": {
+        "hf": "reads folders of `datasets`, and no file",
+        **dict.fromkeys(
+            "agentdojo bfcl intercode miniwob pddlgym scienceworld tau2 textworld".split(),
+            "lists the tasks of a package: tests/plugins/worlds",
+        ),
+    },
     "lms": {
         "anthropic": "speaks Messages: tests/plugins/external/gateway and the matrix of dialects ask it",
         "*": "the same as litellm",

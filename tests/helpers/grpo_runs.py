@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -110,6 +112,44 @@ def candidates(folder: Path) -> list[tuple[str, float | None]]:
         place = (lm.get("extra") or {}).get("path", "") if isinstance(lm, dict) else ""
         found.append((Path(place).name, score))
     return found
+
+
+def assert_equal_weights(killed: Path, whole: Path, names: Sequence[tuple[str, str]]) -> None:
+    """Trained weights of two runs agree up to rounding. names: of each pair of folders, in the order of training.
+
+    Not to the last bit: a kill may come when a part of a batch is journalled, and the rest is drawn in a smaller one.
+    """
+    from safetensors.torch import load_file
+
+    def read(folder: Path) -> dict[str, Any]:
+        files = sorted(folder.glob("*.safetensors"))
+        assert files, folder
+        return {f"{file.name} {key}": value for file in files for key, value in load_file(file).items()}
+
+    def apart(one: dict[str, Any], two: dict[str, Any]) -> float:
+        assert one.keys() == two.keys()
+        return sum(float((one[key] - two[key]).abs().sum()) for key in one)
+
+    pairs = [(read(killed / "run-weights" / a), read(whole / "run-weights" / b)) for a, b in names]
+    moved = apart(pairs[0][1], pairs[-1][1])
+    assert moved > 0
+    for one, two in pairs:
+        assert apart(one, two) < 0.01 * moved, (apart(one, two), moved)
+
+
+def assert_equal_candidates(killed: Path, whole: Path) -> None:
+    """Two runs have candidates of equal scores, with weights that are equal up to rounding."""
+    assert [score for _, score in candidates(killed)] == [score for _, score in candidates(whole)]
+    assert_equal_weights(killed, whole, list(zip(_trained(killed), _trained(whole), strict=True)))
+
+
+def _trained(folder: Path) -> list[str]:
+    """Names of the weights that the candidates have, of the LM or of a node, in order."""
+    with sqlite3.connect(folder / "run.db") as db:
+        trees = db.execute(
+            "select tree from candidates where run_id = (select max(run_id) from candidates) order by seq"
+        )
+        return re.findall(r"run-weights/(\w+)", " ".join(tree for (tree,) in trees))
 
 
 def learned_rows(monkeypatch: pytest.MonkeyPatch) -> list[Row]:

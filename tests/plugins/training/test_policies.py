@@ -16,7 +16,7 @@ from pydantic import ValidationError
 ROOT = Path(__file__).parents[3]
 sys.path.insert(0, str(ROOT / "contrib" / "bench" / "training"))
 
-from tests.helpers.grpo_runs import kill_after, needs_torch, run  # noqa: E402
+from tests.helpers.grpo_runs import assert_equal_weights, kill_after, needs_torch, run  # noqa: E402
 
 from workbench_training.grpo import GRPO  # noqa: E402
 
@@ -170,7 +170,11 @@ def test_two_policies_that_were_killed_end_with_the_same_weights(tmp_path: Path)
         kill_after(calls, job, killed, seconds=300)
         again = True
     run(killed, again=True, **common)
-    assert trained(killed) == trained(tmp_path / "whole") and len(trained(killed)) == 2
+    found = [trained(folder) for folder in (killed, tmp_path / "whole")]
+    assert len(found[0]) == len(found[1]) == 2
+    for node in NODES:
+        names = [(one[node], two[node]) for one, two in zip(*found, strict=True)]
+        assert_equal_weights(killed, tmp_path / "whole", names)
 
 
 @pytest.mark.timeout(900)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from tests.helpers.grpo_runs import candidates, kill_after, needs_torch, run
+from tests.helpers.grpo_runs import assert_equal_candidates, kill_after, needs_torch, run
 
 from workbench import SpecError
 from workbench.task import Example
@@ -259,7 +259,7 @@ def test_killed_in_either_half_and_resumed_it_ends_with_the_same_weights(tmp_pat
         kill_after(calls, process, killed, seconds=100)
         again = True
     report = run(killed, again=True)
-    assert candidates(killed) == candidates(tmp_path / "whole")
+    assert_equal_candidates(killed, tmp_path / "whole")
     assert report.as_dict()["spent"]["calls"] == total
 
 

@@ -46,12 +46,18 @@ def play(
     return run({"n": {**NODE, **changed}}, {"lamps": LAMPS, **(row or {})}, folder, say, times, timeout=timeout)
 
 
+def empty(folder: Path) -> Path:
+    """A folder within, with no journal."""
+    (folder / "empty").mkdir()
+    return folder / "empty"
+
+
 def test_an_episode_is_played_to_its_end_and_scored_by_the_world(folder: Path) -> None:
     outcome, lm, workflow = play(folder)
     assert outcome.prediction["score"] == 1.0 and outcome.prediction["actions"] == LAMPS, outcome.message
     assert outcome.trace.spans[0].notes == {"steps": 4, "ended": "world"} and len(lm.requests) == 4
     assert workflow.input_fields == ["lamps"] and workflow.max_calls == 20
-    wrong = play(folder / "..", lambda request: "action: blue")[0]
+    wrong = play(empty(folder), lambda request: "action: blue")[0]
     assert wrong.prediction["score"] == 0.0 and wrong.failure is None
 
 
@@ -118,7 +124,7 @@ def test_a_world_with_a_clock_may_differ_and_the_trace_tells(folder: Path) -> No
 
 
 def test_a_world_draws_the_same_for_the_same_task(folder: Path) -> None:
-    rooms = [play(folder / name)[0].prediction["observation"] for name in ("..", ".")]
+    rooms = [play(place)[0].prediction["observation"] for place in (folder, empty(folder))]
     other = play(folder, row={"lamps": ["red"]})[0].prediction["observation"]
     assert rooms[0] == rooms[1] != other
 
