@@ -113,15 +113,16 @@ def metrics() -> str:
 
 def gallery() -> str:
     """Each published design of workflows/gallery with its paper, what it is, and its picture."""
+    files = sorted((ROOT / "workflows/gallery").glob("*.yaml"))
+    beyond = [path.name for path in files if "with it every row fails" in path.read_text(encoding="utf-8")]
     parts = [
         "# Gallery\n",
         "Published agent designs as workflow files, in `workflows/gallery`. All run without a key, on "
         "`bundled/nano`, which knows "
         "a small made-up world of tickets, sums and facts and nothing else. `contest.yaml`, `jury.yaml` and "
         "`graph_of_thoughts.yaml` give "
-        "real results with it. With `amber.yaml`, `arigraph.yaml`, `aries.yaml`, `codetree.yaml`, "
-        "`knowledge_cache.yaml`, `long_writer.yaml`, `omni_search.yaml`, `reaper.yaml`, `research_code_agent.yaml`, "
-        "`stateflow_bash.yaml`, `swe_search.yaml` and `vidorag.yaml` every row fails: it writes no plans, choices and "
+        f"real results with it. With {', '.join(f'`{name}`' for name in beyond)} every row fails: it writes no plans, "
+        "choices and "
         "commands. In the others it finishes nearly all rows and shows which node reads what, but it calls no tool, "
         "builds no team and "
         "registers nothing, and what it writes as plan, search, critique or score has no meaning: where that cannot "
@@ -130,7 +131,7 @@ def gallery() -> str:
         "down every path of each file. Pictures: `workbench show --mermaid FILE`. You are "
         "asked once before a file with tools in Python runs; `workbench trust --folder workflows` answers for all.\n",
     ]
-    for path in sorted((ROOT / "workflows/gallery").glob("*.yaml")):
+    for path in files:
         lines = path.read_text(encoding="utf-8").splitlines()[1:]
         title, *what = [line.removeprefix("# ") for line in takewhile(lambda line: line.startswith("# "), lines)]
         _, _, task, _ = prepare(path, [])

@@ -33,10 +33,12 @@ from tests.helpers.gallery_speech import (
     total,
     votes,
 )
+from tests.helpers.gallery_worlds import WORLDS
 
 CASES: dict[str, Case] = {
     **LOOPS,
     **RETRIEVAL,
+    **WORLDS,
     "adaptive_rag.yaml": Case(
         [
             ({"question": "What is one and one?"}, {"level": "simple", "answer": "two"}),

@@ -68,7 +68,9 @@ def run_rows(
         ledger = Ledger(store, 1, BudgetSpec.model_validate({"calls": calls}))
         spec = lm_spec({"model": "openai/scripted", "attempts": 1})
         try:
-            program = Program(workflow, runtime := Runtime(ledger, spec, {}, script, policy or PolicySpec()))
+            program = Program(
+                workflow, runtime := Runtime(ledger, spec, {"user": spec}, script, policy or PolicySpec())
+            )
             found = [await program.run(Example(str(i), row)) for i, row in enumerate(rows)]
             await runtime.aclose()
             return found

@@ -1,0 +1,278 @@
+"""What a scripted model says in the workflows of the gallery whose agents act in live worlds (`gallery_scripts`)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+from tests.helpers.gallery_speech import Case, numbers, sums
+
+Found = re.Match[str]
+
+
+def shown(found: Found, field: str) -> str:
+    """What the prompt shows of a field, on all its lines; the last time, for a history has observations too."""
+    values = re.findall(rf"(?ms)^{field}: (.*?)\s*(?=^\w+: |^\w+:\Z|\Z)", found.string)
+    return values[-1] if values else ""
+
+
+def mend(found: Found) -> str:
+    broken = re.findall(r"(?m)^\+?lamp (\d+): broken", shown(found, "observation"))
+    return f"mend {broken[-1]}" if broken else "wait"
+
+
+def open_door(found: Found) -> str:
+    """To the place that was told, else the first door."""
+    told = re.findall(r"It lies in the (\w+)", found.string)
+    return f"action: open {(told or re.findall(r'Rooms: ([a-z]+)', found.string))[-1]}"
+
+
+def haggle(own: str, step: int) -> object:
+    """From 60 beyond its own value in steps of 20, as far as it remembers its own offers."""
+
+    def say(found: Found) -> str:
+        value, made = int(shown(found, own)), len(re.findall(r"(?m)^action: ", found.string))
+        offered = numbers(re.findall(r"(?m)^observation: (.*)$", found.string)[-1])
+        if offered and (value - offered[-1]) * step >= 0:
+            return f"{offered[-1]} is fair, I accept."
+        price = value - 3 * step + made * step
+        price = max(price, value) if step < 0 else min(price, value)
+        return f"I say {max(price, 1)}, for it is worth it."
+
+    return say
+
+
+TRAITS = {"alive": "owl bat cat dog sparrow moth cow", "flies": "owl bat kite plane sparrow moth drone"}
+TRAITS |= {
+    "is big": "plane cow table drone",
+    "has feathers": "owl sparrow",
+    "is on a farm": "dog cow",
+    "is of wood": "chair",
+}
+TRAITS |= {
+    "is furry": "bat cat dog",
+    "is of metal": "spoon plane",
+    "hangs by a thread": "kite",
+    "lies on the beach": "stone",
+}
+
+
+def deduce(found: Found) -> str:
+    """Ask for a trait that some of the words have that are left; what was asked stands in the history alone."""
+    asked = re.findall(r"(?m)^action: Is it so: (.*)\?$", found.string)
+    answers = re.findall(r"(?m)^observation: (.*)$", found.string)
+    words = {word for words in TRAITS.values() for word in words.split()}
+    for trait, answer in zip(asked, answers, strict=False):
+        words = {word for word in words if (word in TRAITS[trait].split()) == (answer == "yes")}
+    left = [trait for trait in TRAITS if trait not in asked and 0 < len(words & {*TRAITS[trait].split()}) < len(words)]
+    return f"Is it so: {left[0]}?" if left else f"guess: {min(words, default='nothing')}"
+
+
+def judge_word(found: Found) -> str:
+    trait = re.findall(r"Is it so: (.*)\?", found.string)[-1]
+    return "yes" if shown(found, "secret") in TRAITS[trait].split() else "no"
+
+
+def carry(name: str) -> object:
+    """Ann takes the first room of the list and Bob the second, if they say so; else both take the first."""
+
+    def say(found: Found) -> str:
+        observation, plan = shown(found, "observation"), shown(found, "plan")
+        rooms = re.findall(r"Parcels in: (.*?)\.", observation)[-1].split(", ")
+        agreed = re.findall(r"said: (?:agreed: )?(.*)", observation)
+        if "Discuss." in observation:
+            made = agreed[-1] if agreed else f"ann {rooms[0]}, bob {rooms[-1]}"
+            return f"plan: {made}\naction: {'agreed: ' if agreed else ''}{made}"
+        plan = agreed[-1] if agreed else plan
+        mine = [room for room in re.findall(rf"{name} (\w+)", plan) if room in rooms]
+        return f"plan: {plan or 'none'}\naction: go {(mine or rooms)[0]}"
+
+    return say
+
+
+def explain(found: Found) -> str:
+    seen = re.findall(r"(\d+) weights: (-?[\d.]+) cm", shown(found, "observation"))
+    if not seen:
+        return "Nothing was measured."
+    slope = sum(float(length) / int(weights) for weights, length in seen) / len(seen)
+    return f"It grows by {round(slope)} cm for each weight."
+
+
+def predict(found: Found) -> str:
+    each = re.findall(r"by (\d+) cm", found.string)
+    return str(int(each[0]) * int(re.findall(r"under (\d+) weights", found.string)[0])) if each else "unknown"
+
+
+def browse(found: Found) -> str:
+    """Take an advertisement where there is one, then the rooms in turn, of which the plan says which are left."""
+    observation, actions = shown(found, "observation"), shown(found, "actions").split(", ")
+    plan = shown(found, "plan")
+    left = [room for room in plan.split(" or ") if room in ("garden", "kitchen", "cellar")] or [
+        "garden",
+        "kitchen",
+        "cellar",
+    ]
+    if "advertisement" in actions:
+        return f"plan: {' or '.join(left)}\naction: open advertisement"
+    if told := re.findall(r"it stands on the (\w+ shelf)", observation):
+        return f"plan: {' or '.join(left)}\naction: open {told[0]}"
+    if "back" in actions:
+        return f"plan: {' or '.join(left[1:]) or 'none'}\naction: open back"
+    return f"plan: {' or '.join(left)}\naction: open {left[0]}"
+
+
+def plan_click(found: Found) -> str:
+    observation = shown(found, "observation")
+    if "all the same" in observation:
+        return "kind: line\ntarget: open it all the same"
+    if observation.startswith("table"):
+        return f"kind: cell\ntarget: {re.findall(r'total of ([A-Z][a-z]+)', found.string)[0]}"
+    return "kind: line\ntarget: report"
+
+
+def click_line(found: Found) -> str:
+    lines = shown(found, "observation").partition(": ")[2].split(" / ")
+    target = shown(found, "target")
+    return f"click line {lines.index(target) + 1 if target in lines else 1}"
+
+
+def click_cell(found: Found) -> str:
+    names = [line.split()[0] for line in shown(found, "observation").partition(": ")[2].split(" / ")]
+    return f"click cell {names.index(shown(found, 'target')) + 1} 2"
+
+
+def foresee(found: Found) -> str:
+    """A model of the world: stones, ice and wet grass give way."""
+    path = shown(found, "candidate").removeprefix("take ")
+    seen = re.findall(rf"{path}, past ([a-z ]+)", found.string)[-1]
+    return f"{path} leads on" if "bridge" in seen else f"{path} ends in a fall"
+
+
+def choose(found: Found) -> str:
+    best = re.findall(r"(\w+ path) leads on", shown(found, "states"))
+    return f"take {best[0] if best else 'left path'}"
+
+
+def go_on(found: Found) -> str:
+    """Another agent's step: a sure wrong one first, then one number more of the sum for each that came before."""
+    parts, review = numbers(shown(found, "question")), shown(found, "review")
+    done = re.findall(r"(\d+) numbers are in it", review)
+    return str(sum(parts[: int(done[0]) + 1]) if done else parts[0] if "go on" in review else sum(parts) + 7)
+
+
+def assess(found: Found) -> str:
+    parts, answer = numbers(shown(found, "question")), int(shown(found, "answer"))
+    done = [n for n in range(1, len(parts) + 1) if sum(parts[:n]) == answer]
+    if not done:
+        return "worth: 0.9\nconfidence: 0.3\nreview: a guess, go on in steps"
+    return f"worth: {0.95 if done[0] == len(parts) else 0.5}\nconfidence: 0.9\nreview: {done[0]} numbers are in it"
+
+
+def row(score: float | None = 1.0, /, expected: dict[str, str] | None = None, **fields: object) -> tuple[dict, dict]:
+    return {"question": "Do it.", **fields}, expected or {"score": str(score)}
+
+
+ROOMS = ["attic", "cellar", "kitchen"]
+HALL = ["A", "B", "C", "D", "E", "F"]
+PATHS = [
+    {"left path": "loose stones", "right path": "a rope bridge"},
+    {"left path": "an old bridge", "right path": "ice"},
+]
+TOTALS = {"Bob": 12, "Ann": 9}
+SITE = json.loads((Path(__file__).parents[2] / "workflows/gallery/sites.jsonl").read_text().splitlines()[0])
+
+
+def next_page(found: Found) -> str:
+    """By where one is; where that is not shown, what one would plan from outside."""
+    by_page = {"home": "account", "account": "lobby", "lobby": "cart", "cart": "receipt"}
+    if page := shown(found, "page"):
+        return by_page.get(page, "account")
+    return ["account", "cart", "receipt", "receipt"][min(len(json.loads(shown(found, "done"))), 3)]
+
+
+class Clicks:
+    """Takes the links of a page in turn."""
+
+    def __init__(self) -> None:
+        self.taken = Counter[str]()
+
+    def __call__(self, found: Found) -> str:
+        links = re.findall(r"click \w+", re.findall(r"You can: (.*)", found.string)[-1])
+        self.taken[found.string] += 1
+        return links[self.taken[found.string] % len(links)]
+
+
+WORLDS: dict[str, Case] = {
+    "diff_history.yaml": Case(
+        [row(day=1), row(day=2)],
+        [("Name the broken lamp", "observation", mend)],
+    ),
+    "ask_before_acting.yaml": Case(
+        [row(rooms=ROOMS, place="kitchen"), row(rooms=ROOMS, place="cellar")],
+        [
+            ("place: kitchen", "Where", "It lies in the kitchen."),
+            ("place: cellar", "Where", "It lies in the cellar."),
+            ("Ask the owner", r"\ARooms[^\n]*\Z|observation: [^\n]*\Z", "say: Where does it lie?"),
+            ("Ask the owner", "Rooms", open_door),
+        ],
+    ),
+    "glee.yaml": Case(
+        [row(0.81, cost=40, worth=70), row(cost=80, worth=50)],
+        [("You sell", "cost", haggle("cost", -20)), ("You buy", "worth", haggle("worth", 20))],
+    ),
+    "entity_deduction.yaml": Case(
+        [row(secret="owl"), row(secret="spoon"), row(secret="cow")],
+        [("Find out the word", "observation", deduce), ("Answer the question", "secret", judge_word)],
+    ),
+    "capo.yaml": Case(
+        [row(rooms=HALL)],
+        [("You are Ann", "observation", carry("ann")), ("You are Bob", "observation", carry("bob"))],
+    ),
+    "boxing_gym.yaml": Case(
+        [
+            row(question="How long is it under 7 weights?", slope=3, expected={"answer": "21", "score": "1.0"}),
+            row(question="How long is it under 4 weights?", slope=6, expected={"answer": "24", "score": "1.0"}),
+        ],
+        [
+            ("tells most", "observation", "weigh 10"),
+            ("Explain", "observation", explain),
+            ("Predict by the theory", "question", predict),
+        ],
+    ),
+    "agent_occam.yaml": Case(
+        [row(room="kitchen", shelf="left shelf"), row(room="cellar", shelf="right shelf")],
+        [("rooms still to see", "observation", browse)],
+    ),
+    "agent_s2.yaml": Case(
+        [row(question="Click the total of Ann.", files=["inbox", "report"], totals=TOTALS, person="Ann")],
+        [
+            ("next sub-goal", "observation", plan_click),
+            ("Find the line", "observation", click_line),
+            ("Find the cell", "observation", click_cell),
+        ],
+    ),
+    "simura.yaml": Case(
+        [row(paths=PATHS)],
+        [("Predict where this leads", "candidate", foresee), ("predicted state is best", "candidates", choose)],
+    ),
+    "master.yaml": Case(
+        sums("5 + 8 + 3", "2 + 9"),
+        [("Take the next step", "question", go_on), ("How good is it", "question", assess)],
+    ),
+    "webpilot.yaml": Case(
+        [({**SITE}, {"score": "1.0"})],
+        [("Name the page to reach next", "done", next_page), ("Look for the page", "You can", Clicks())],
+    ),
+    "llm_heuristics.yaml": Case(
+        [
+            row(
+                expected={"values": "[]"},
+                start=[["a", "b"]],
+                goal=[["a"], ["b"]],
+            )
+        ],
+        [],
+    ),
+}

@@ -1,0 +1,41 @@
+"""A site whose pages can be left by their links alone, for webpilot.yaml."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import PrivateAttr
+
+from workbench.kit.acting import Environment, Step
+
+
+class Site(Environment):
+    """Task: `pages`, name: {text, links}; `page`, where one is. Action: click NAME."""
+
+    help = "click NAME, one of the links"
+    _pages: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    def reset(self, task: Any) -> str:
+        self._pages = task["pages"]
+        self.state = {"at": task["page"]}
+        return self._show()
+
+    def step(self, action: str) -> Step:
+        name = action.removeprefix("click ").strip()
+        if name in self._pages[self.state["at"]]["links"]:
+            self.state["at"] = name
+        return Step(self._show())
+
+    def actions(self) -> list[str]:
+        return [f"click {name}" for name in self._pages[self.state["at"]]["links"]]
+
+    def score(self) -> float:
+        return float("receipt" in self._pages[self.state["at"]]["text"])
+
+    def _show(self) -> str:
+        return f"{self.state['at']}: {self._pages[self.state['at']]['text']}"
+
+
+def holds(inputs: Any, position: Any) -> float:
+    """What a page is worth for a subtask: 1 where its text speaks of it."""
+    return float(str(inputs["subtask"]) in position.observation)
