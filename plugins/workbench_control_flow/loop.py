@@ -9,12 +9,12 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from workbench.errors import Defect, DefectKind, SpecError, suggest
+from workbench.kit.answers import Condition
 from workbench.runtime import Context
 from workbench.spec import NODE, NODES
 from workbench.workflow import Field as OfSignature
 from workbench.workflow import Schedule, Signature, Surroundings
 from workbench_control_flow.body import MOST, Body, BodyConfig
-from workbench_control_flow.until import Condition
 
 
 class LoopConfig(BodyConfig):

@@ -16,13 +16,12 @@ from workbench.base.concurrency import gather_all
 from workbench.base.hashing import digest
 from workbench.errors import Defect, NodeError, SpecError, suggest
 from workbench.kit.acting import child_node
-from workbench.kit.answers import read_number
+from workbench.kit.answers import Condition, read_number
 from workbench.kit.searching import Node, Search, explore, grow, select, uct
 from workbench.runtime import Context
 from workbench.spec import NODE, NODES
 from workbench.workflow import NodeKind, Surroundings
 from workbench_control_flow.body import MOST, Body, BodyConfig
-from workbench_control_flow.until import Condition
 
 State = Mapping[str, Any]
 Order = Literal["best_first", "bfs", "dfs", "beam", "mcts"]

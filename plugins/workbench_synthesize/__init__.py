@@ -1,4 +1,4 @@
-"""Training rows for tool calls, written by a language model from descriptions of tools, and checked."""
+"""Rows that a workflow writes, exploded and filtered: `workbench data synthesize`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`workbench data synthesize`: writes rows for tool calls to a file that a workflow's `data:` reads."""
+"""`workbench data synthesize`: writes rows to a file that a workflow's `data:` reads."""
 
 from __future__ import annotations
 
@@ -30,10 +30,7 @@ if TYPE_CHECKING:
 @click.option("-n", "--rows", type=click.IntRange(1), help="Number of rows to write.")
 @budget_calls_option()
 @SEED
-@click.option("--failures", metavar="RUN", help="Write rows similar to the train rows that this run failed.")
-@click.option(
-    "--run-tools", is_flag=True, help="Run callables with model-written arguments even without a `policy` in the file."
-)
+@click.option("--run", metavar="RUN", help="Start from the train rows of this run.")
 @DB
 @JSON
 def synthesize_command(
@@ -43,32 +40,25 @@ def synthesize_command(
     rows: int | None,
     budget_calls: int | None,
     seed: int | None,
-    failures: str | None,
-    run_tools: bool,
+    run: str | None,
     db: str,
     as_json: bool,
 ) -> None:
-    """Generate training rows for tool calls with a model.
+    """Write new rows with a workflow, and keep those that pass its checks.
 
-    The model writes rows for the tools of FILE, and rows that pass all checks are kept. Options override the file.
-    After a kill, the same command continues, and paid calls are not paid again. After the end, it starts over with new
-    calls. Exits with code 1 if no row passed.
+    FILE names the seeds, the nodes that write, and what is kept. Options override it. After a kill, the same command
+    continues, and paid calls are not paid again. After the end, it starts over with new calls. Exits with code 1 if no
+    row passed.
     """
     from workbench.base.files import check_output
     from workbench_synthesize.synthesize import synthesize
 
-    given: dict[str, Any] = {
-        "rows": rows,
-        "seed": seed,
-        "budget": {"calls": budget_calls} if budget_calls else None,
-        "failures": failures,
-    }
+    given = {"synthesize.rows": rows, "seed": seed, "budget.calls": budget_calls, "synthesize.run": run}
     check_output(out, inputs=[file], overwrite=overwrite)
-    source = _require_trust(file, failures, db)
+    source = _require_trust(file, run, db)
 
-    def report_progress(found: Found, wanted: int) -> None:
-        left_out = found.rejected.total()
-        say(f"{len(found.rows)} of {wanted} rows from {found.requests} requests, {left_out} left out", err=True)
+    def report_progress(found: Found) -> None:
+        say(f"{len(found.rows)} rows from {found.requests} seeds, {found.rejected.total()} left out", err=True)
 
     found = synthesize(
         source,
@@ -76,7 +66,6 @@ def synthesize_command(
         changes={k: v for k, v in given.items() if v is not None},
         out=out,
         on_progress=None if as_json else report_progress,
-        run_tools=run_tools,
     )
     if not found.rows:
         say(f"No row passed the checks, so {out} was not written. The reasons are below.", err=True)
@@ -87,25 +76,23 @@ def synthesize_command(
     sys.exit(0 if found.rows else 1)
 
 
-def _require_trust(file: Path, failures: str | None, db: str) -> Source:
-    """Ask about the file, and about the workflow of the run whose failures it starts from."""
+def _require_trust(file: Path, run: str | None, db: str) -> Source:
+    """Ask about the file, and about the workflow of the run that it starts from."""
     from workbench.cli.trust import require_trust, require_trust_in_run
-    from workbench_synthesize.settings import load_synthesis
 
     source = require_trust(file)
-    named = load_synthesis(source)[0].failures
-    if run := failures or (named.run if named else None):
-        require_trust_in_run(run, db)
+    written: Any = source.value.get("synthesize") if isinstance(source.value, dict) else None
+    if name := run or (written.get("run") if isinstance(written, dict) else None):
+        require_trust_in_run(str(name), db)
     return source
 
 
 def _print(found: Found, out: Path) -> None:
     where = f"{len(found.rows)} rows in {out}, from" if found.rows else "No rows from"
-    say(f"{where} {found.requests} requests ({found.spent['calls']} calls)")
-    if len(kinds := found.as_dict()["kinds"]) > 1:
-        say("  of these, " + ", ".join(f"{kind}: {count}" for kind, count in kinds.items()))
-    for reason, count in found.as_dict()["rejected"].items():
-        if count:
-            say(one_line(f"  left out, {reason}: {count}, e.g. {found.examples[reason]}"))
+    say(f"{where} {found.requests} seeds ({found.spent['calls']} calls)")
+    for reason, count in sorted(found.rejected.items()):
+        say(one_line(f"  left out, {reason}: {count}, e.g. {found.examples[reason]}"))
     if found.status == "budget":
         say("The budget ran out.")
+    if found.status == "exhausted":
+        say("A whole pass over the seeds brought no new call and no new row: raise the temperature, or add seeds.")

@@ -1,141 +1,214 @@
-"""The settings file of `workbench data synthesize`."""
+"""The file of `workbench data synthesize`: a workflow, the rows that it starts from, and what is kept of its rows."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
-from workbench.kit.acting import ENV
-from workbench.spec import (
-    BudgetSpec,
-    LMSpec,
-    PolicySpec,
-    Source,
-    Strict,
-    read_source,
-    spec_error,
-)
-from workbench.task import check_lms
+from workbench.errors import SpecError, collect_errors, suggest
+from workbench.kit.answers import Condition
+from workbench.spec import Inherited, Source, Spec, Strict, check_nodes, read_source, spec_error
+from workbench.task import Metric, section_loaders
+from workbench.workflow import Workflow
 
-#: The calls that answer a question: one; several independent ones; several of which a later one needs an earlier
-#: result; or none of the shown tools.
-Kind = Literal["simple", "parallel", "chain", "none"]
+#: Keys of a workflow file that mean the same here.
+SHARED = ("name", "description", "lm", "roles", "nodes", "types", "policy", "budget", "concurrency", "timeout", "seed")
 
 
-class Failures(Strict):
-    """The failed train rows of a run, as models for new rows."""
+class SeedSpec(Strict):
+    """Where rows start from, and how many are wanted."""
 
-    run: str = Field(min_length=1, description="the run of `workbench optimize`, or of `workbench eval --split train`")
-    database: str | None = Field(None, description="its run database; default: that of the command")
-    calls: str = Field("calls", description="field of its rows with the expected calls")
-    shown: int = Field(2, ge=1, le=10, description="failed rows shown in one request")
-    floor: float = Field(
-        0.1,
-        gt=0,
-        le=1,
-        description="minimum weight of a tool in requests; a tool whose rows are solved half of the time has weight 1",
+    from_: str | None = Field(None, alias="from", description="file of rows, READER:PLACE, or logs of agents")
+    run: str | None = Field(None, description="instead of from: a run of `optimize` or of `eval --split train`")
+    as_: Literal["rows", "trajectories", "failures"] = Field(
+        "rows",
+        alias="as",
+        description="what is taken: rows; trajectories: question, steps, outcome and score; failures: the train rows "
+        "that the run failed",
     )
-
-
-class Synthesis(Strict):
-    """The rows to write: their tools, number and kinds, and the models that write them."""
-
-    name: str = Field(
-        "synthesis", min_length=1, max_length=100, description="name of the set of rows and prefix of row ids"
+    rows: int | None = Field(None, ge=1, description="rows wanted; default: what one pass over the seeds gives")
+    beside: int = Field(0, ge=0, le=50, description="other seeds, drawn at random, in the field `beside`")
+    fields: list[str] | None = Field(
+        None, description="fields of the new rows; default: all but the exploded lists and `beside`"
     )
-    lm: LMSpec = Field(
-        default_factory=lambda: LMSpec.model_validate({"model": "bundled/nano"}),
-        description="the language model that writes rows; short form: its name",
-    )
-    roles: dict[Literal["proposer", "judge"], LMSpec] = Field(
-        default_factory=dict, description="other models for the roles proposer (writes rows) and judge"
-    )
-    apis: str | None = Field(
-        None, description="JSON file of tools: {name: {description, parameters}}, or a list of them"
-    )
-    tools: list[str] = Field(
-        default_factory=list,
-        description="callables that check rows by running them, if `policy` allows: python:FILE.py:NAME",
-    )
-    env: dict[str, str] = ENV
-    policy: PolicySpec | None = Field(
-        None,
-        description="allowed calls, as in a workflow; without it, callables run only with --run-tools",
-    )
-    questions: list[str] = Field(
-        default_factory=list,
-        description="sample questions, some of which are shown in each request",
-    )
-    judge: bool = Field(False, description="let the model of the role judge check that the calls answer the question")
-    kinds: dict[Kind, float] = Field(
-        default_factory=lambda: {"simple": 1.0},
-        min_length=1,
-        description="share of requests for each kind of row: simple, parallel, chain, none; short form: a list",
-    )
-    most: int = Field(3, ge=2, le=10, description="maximum calls of a row")
-    failures: Failures | None = Field(
-        None, description="request rows like the train rows that an earlier run failed; short form: the run"
-    )
-    rows: int = Field(100, ge=1, description="number of rows to write")
-    each: int = Field(5, ge=1, le=50, description="rows per request")
-    shown: int = Field(
-        3,
-        ge=1,
-        le=50,
-        description="tools shown in one request; the rows are about the first, those of chains about two",
-    )
-    similar: float = Field(
-        0.7, gt=0, le=1, description="a question that shares this share of its words with an earlier one is a duplicate"
-    )
-    temperature: float = Field(1.0, gt=0, le=2, description="sampling temperature of rows")
-    max_tokens: int = Field(1000, ge=16, description="maximum tokens of an answer")
-    budget: BudgetSpec = Field(
-        default_factory=lambda: BudgetSpec.model_validate({"calls": 500}),
-        description="hard ceilings for all roles together",
-    )
-    concurrency: int = Field(4, ge=1, le=256, description="concurrent requests")
-    seed: int = Field(0, description="random seed of the tools and questions shown")
-
-    @field_validator("kinds", mode="before")
-    @classmethod
-    def _short_kinds(cls, value: Any) -> Any:
-        value = [value] if isinstance(value, str) else value
-        return {str(kind): 1.0 for kind in value} if isinstance(value, list) else value
-
-    @field_validator("kinds")
-    @classmethod
-    def _checked_kinds(cls, value: dict[Kind, float], info: ValidationInfo) -> dict[Kind, float]:
-        if wrong := next((kind for kind, share in value.items() if not 0 < share < math.inf), None):
-            raise ValueError(f"the share of {wrong} must be above 0; leave out unwanted kinds")
-        if "none" in value and not info.data.get("judge"):
-            raise ValueError(
-                "rows of the kind none have no call to run, so a judge must check them: set judge: true, "
-                "or leave none out"
-            )
-        return value
-
-    @field_validator("failures", mode="before")
-    @classmethod
-    def _short_failures(cls, value: Any) -> Any:
-        return {"run": value} if isinstance(value, str) else value
 
     @model_validator(mode="after")
-    def _something(self) -> Synthesis:
-        if self.apis is None and not self.tools:
-            raise ValueError("no tools are given: set apis (a file of descriptions) or tools (callables)")
+    def _one_source(self) -> SeedSpec:
+        if (self.from_ is None) == (self.run is None):
+            raise ValueError("give either from (a file) or run")
+        if self.as_ == "failures" and self.run is None:
+            raise ValueError("failures are those of a run: give run in place of from")
+        if self.as_ == "rows" and self.run is not None:
+            raise ValueError("of a run, trajectories or failures are taken: write as: failures, or as: trajectories")
         return self
 
 
-def load_synthesis(path: Path | Source) -> tuple[Synthesis, Source]:
-    """Read and check the file. Raises SpecError with line and column."""
+class PipelineSpec(Strict):
+    """The keys of the file that a workflow file does not have."""
+
+    synthesize: SeedSpec = Field(description="what the rows start from; short form: the file alone")
+    explode: dict[str, str | list[str]] = Field(
+        default_factory=dict,
+        description="lists that become rows: {questions: question}, or {written: [question, answer]} where the items "
+        "are objects",
+    )
+    each: dict[str, dict[str, Any]] = Field(
+        default_factory=dict, description="nodes that run on each new row, after explode"
+    )
+    keep: list[str | dict[str, Any]] = Field(
+        default_factory=list,
+        description="conditions on fields, such as verdict == 'yes', and metrics, which must give their full score",
+    )
+    distinct: dict[str, float] = Field(
+        default_factory=dict,
+        description="fields in which no two rows may be alike: {question: 0.7}, by the share of common words of texts; "
+        "short form: their names, with 0.7",
+    )
+
+    @field_validator("synthesize", mode="before")
+    @classmethod
+    def _file_alone(cls, value: Any) -> Any:
+        return {"from": value} if isinstance(value, str) else value
+
+    @field_validator("keep", mode="before")
+    @classmethod
+    def _one_of_keep(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str | dict) else value
+
+    @field_validator("distinct", mode="before")
+    @classmethod
+    def _names_alone(cls, value: Any) -> Any:
+        names = [value] if isinstance(value, str) else value
+        return dict.fromkeys(names, 0.7) if isinstance(names, list) else value
+
+    @model_validator(mode="after")
+    def _each_has_rows(self) -> PipelineSpec:
+        if self.each and not self.explode:
+            raise ValueError("without explode there is one row for each run: write the nodes of each under nodes")
+        return self
+
+    @property
+    def exploded(self) -> tuple[str, ...]:
+        """The fields that explode makes."""
+        return tuple(name for names in self.explode.values() for name in ([names] if isinstance(names, str) else names))
+
+
+def outputs_of(workflow: Workflow | None) -> list[str]:
+    """The fields that nodes write, those that only other nodes read among them."""
+    return [name for node in workflow.enabled_nodes.values() for name in node.outputs] if workflow else []
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A file made into things: its own keys, those of a workflow, both workflows, and the checks by what is written."""
+
+    own: PipelineSpec
+    spec: Spec
+    source: Source
+    nodes: Workflow
+    each: Workflow | None
+    checks: Mapping[str, Condition | Metric]
+
+    @property
+    def base(self) -> Path:
+        return Path(self.source.file).resolve().parent
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """The fields that a new row has beside those of its seed."""
+        made = (*outputs_of(self.nodes), *self.own.exploded, *outputs_of(self.each))
+        return tuple(dict.fromkeys(name for name in made if name not in self.own.explode))
+
+
+def load_pipeline(path: Path | Source) -> Pipeline:
+    """Read and check a file. Raises SpecError with line and column."""
     source = read_source(path)
+    value = source.value if isinstance(source.value, dict) else {}
     with source.locating():
+        if odd := [key for key in value if key not in SHARED and key not in PipelineSpec.model_fields]:
+            hint = f"It has {', '.join((*PipelineSpec.model_fields, *SHARED))}."
+            raise SpecError(f"a file that is synthesized from has no '{odd[0]}'", hint=hint, path=(odd[0],))
         try:
-            spec = Synthesis.model_validate(source.value)
+            own = PipelineSpec.model_validate({k: v for k, v in value.items() if k not in SHARED})
         except ValidationError as error:
-            raise spec_error(error, Synthesis) from None
-        check_lms(spec)
-    return spec, source
+            raise spec_error(error, PipelineSpec) from None
+        spec = check_nodes(source.with_value({k: v for k, v in value.items() if k in SHARED}))
+        base, inherited = Path(source.file).resolve().parent, list[Inherited]()
+        sections = section_loaders(spec, base, inherited)
+        _, nodes = collect_errors((sections["lm"], sections["nodes"]))
+        each = _load_each(own, spec, base, inherited)
+        checks = _load_checks(own, spec, base)
+        spec = spec.model_copy(update={"policy": spec.policy.inherit(inherited)})
+    return Pipeline(own, spec, source, nodes, each, checks)
+
+
+def _load_each(own: PipelineSpec, spec: Spec, base: Path, inherited: list[Inherited]) -> Workflow | None:
+    if not own.each:
+        return None
+    try:
+        return section_loaders(spec.model_copy(update={"nodes": own.each}), base, inherited)["nodes"]()
+    except SpecError as error:
+        for one in (error, *error.more):
+            one.path = ("each", *one.path[1:])
+        raise
+
+
+def _load_checks(own: PipelineSpec, spec: Spec, base: Path) -> dict[str, Condition | Metric]:
+    """Conditions and metrics by what the file says of them, in its order."""
+    found: dict[str, Condition | Metric] = {}
+    for place, written in enumerate(own.keep):
+        try:
+            if isinstance(written, str) and not _is_metric(written):
+                found[written] = Condition(written, "keep")
+            else:
+                one = spec.model_copy(update={"metric": written})
+                name, metric = section_loaders(one, base, [])["metric"]()[0]
+                found[f"{name} #{place + 1}" if name in found else name] = metric
+        except SpecError as error:
+            error.path = ("keep", place)
+            raise
+    return found
+
+
+def _is_metric(written: str) -> bool:
+    """Return True for `name(...)` and python:..., which are metrics; whatever else is a condition."""
+    import ast
+
+    if written.startswith("python:"):
+        return True
+    try:
+        tree = ast.parse(written.strip(), mode="eval").body
+    except (SyntaxError, ValueError):
+        return False  # which `Condition` tells
+    return isinstance(tree, ast.Call) and ast.unparse(tree.func) != "len"
+
+
+def check_fields(pipeline: Pipeline, known: Collection[str]) -> None:
+    """Raise SpecError for a field that is read before something writes it. known: the fields of the seeds."""
+    own, each = pipeline.own, pipeline.each
+    known = {*known, *(["beside"] if own.synthesize.beside else ())}
+    _require(pipeline.nodes.input_fields, known, "a node reads", ("nodes",), "no seed has")
+    known |= {*outputs_of(pipeline.nodes)}
+    _require(own.explode, outputs_of(pipeline.nodes), "explode names", ("explode",), "no node writes")
+    known |= {*own.exploded}
+    if each is not None:
+        _require(each.input_fields, known, "a node reads", ("each",), "nothing before it writes")
+        known |= {*outputs_of(each)}
+    for place, check in enumerate(pipeline.checks.values()):
+        own_fields = [getattr(check, name, None) for name in ("field", "target")]
+        read = check.names if isinstance(check, Condition) else [one for one in own_fields if isinstance(one, str)]
+        _require(read, known, "keep reads", ("keep", place))
+    _require(own.distinct, known, "distinct names", ("distinct",))
+    _require(own.synthesize.fields or (), known, "fields names", ("synthesize", "fields"))
+
+
+def _require(
+    read: Iterable[str], known: Collection[str], who: str, path: tuple[str | int, ...], why: str = "no row has"
+) -> None:
+    if lacking := [name for name in read if name.partition(".")[0] not in known]:
+        hint = suggest(lacking[0], known) or f"These are there: {', '.join(sorted(known))}."
+        raise SpecError(f"{who} '{lacking[0]}', which {why}", hint=hint, path=path)

@@ -1,72 +1,69 @@
-"""Rows for tool calls: a model writes questions with calls, and only rows that pass all checks are kept.
+"""Rows that a workflow writes from seeds, filtered: budget, journal, and each rejection counted by its reason.
 
-Sources: APIGen (Liu et al., arXiv 2406.18518): sampled tools and questions; checks of format, execution and meaning, in
-this order. GOAT (arXiv 2510.12218): rows from tool documents only, with dependent calls. Departures: a judge is asked
-only on request, to save its calls; and rows are requested for the tool with the fewest so far, so that all tools are
-covered.
+Sources: self-instruct (arXiv 2212.10560), generation, filter and deduplication; APIGen (arXiv 2406.18518), checks from
+cheap to dear.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from workbench.base.concurrency import run_in_loop
-from workbench.base.files import write_whole
+from workbench.base.files import file_digest, write_whole
 from workbench.base.hashing import digest
-from workbench.errors import BudgetSpent, LMError, NodeError, ServerDead, SpecError
-from workbench.kit.acting import check_call, schema_defaults
-from workbench.kit.answers import read_objects
+from workbench.errors import BudgetSpent, FailureKind, LMError, NodeError, ServerDead, WorkbenchError
+from workbench.kit.answers import Condition, load_loose
 from workbench.ledger import Ledger
 from workbench.lm import LMPool
-from workbench.runtime import Runtime, make_request
-from workbench.spec import PolicySpec, Source
+from workbench.runtime import FIRST_DRAW, Draw, Runtime
+from workbench.spec import Source, apply_overrides, code_files, read_source
 from workbench.store import RunLock, RunRecord, Store, add_run, dumps, find_started_run, new_run_name
-from workbench_synthesize.apis import Api, load_apis
-from workbench_synthesize.chains import Links
-from workbench_synthesize.checks import Call, Draft, Duplicates, Refused, read_draft, resolve_call
-from workbench_synthesize.failures import Failed, load_failed, split_question
-from workbench_synthesize.requests import APPROVED, Messages, Request, Requests, build_judge_messages
-from workbench_synthesize.settings import Synthesis, load_synthesis
+from workbench.study import Evaluator
+from workbench.task import Example, Metric
+from workbench.workflow import Trace, Workflow
+from workbench_synthesize.distinct import Duplicates
+from workbench_synthesize.seeds import Seed, Seeds, load_seeds
+from workbench_synthesize.settings import Pipeline, check_fields, load_pipeline
 
-#: Unanswered requests, without an answered one, that end a synthesis: the server is unreachable.
+#: Requests without an answer, before the first row, that end a synthesis: the server cannot be reached.
 HOPELESS = 8
-#: Why a row was not kept, in the order of the checks.
-REASONS = ("unanswered", "unreadable", "format", "duplicate", "reference", "policy", "failed", "judge")
+Row = dict[str, Any]
 
 
 @dataclass
 class Found:
-    """The result of a synthesis. rejected: counts by reason."""
+    """The result of a synthesis. requests: seeds that were dealt. rejected: counts by reason, with the first example.
+
+    status: finished; budget; unanswered: no server answers; exhausted: a pass over the seeds brought nothing new.
+    """
 
     status: str = "finished"
-    rows: list[dict[str, Any]] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
     rejected: Counter[str] = field(default_factory=Counter)
-    examples: dict[str, str] = field(default_factory=dict)  # the first one, by reason
+    examples: dict[str, str] = field(default_factory=dict)
     requests: int = 0
     spent: dict[str, Any] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        return {
-            "status": self.status,
-            "rows": len(self.rows),
-            "requests": self.requests,
-            "kinds": dict(Counter(row["source"]["kind"] for row in self.rows)),
-            "rejected": {reason: self.rejected[reason] for reason in REASONS},
-            "examples": self.examples,
-            "spent": self.spent,
-        }
+        counts = {"status": self.status, "rows": len(self.rows), "requests": self.requests}
+        return {**counts, "rejected": dict(self.rejected), "examples": self.examples, "spent": self.spent}
 
-    def reject(self, reason: str, why: str) -> None:
+    def reject(self, reason: str, why: Any) -> None:
         self.rejected[reason] += 1
-        self.examples.setdefault(reason, why[:300])
+        self.examples.setdefault(reason, str(why)[:300])
+
+
+class Refused(Exception):
+    """A row is not kept. reason: a kind of failure, `duplicate`, `explode`, or the check that it did not pass."""
+
+    def __init__(self, reason: str, why: Any):
+        self.reason, self.why = reason, why
+        super().__init__(f"{reason}: {why}")
 
 
 def synthesize(
@@ -76,48 +73,42 @@ def synthesize(
     changes: Mapping[str, Any] | None = None,
     pool: LMPool | None = None,
     out: Path | None = None,
-    on_progress: Callable[[Found, int], None] | None = None,
-    run_tools: bool = False,
+    on_progress: Callable[[Found], None] | None = None,
 ) -> Found:
-    """Write rows for the tools of a file, until there are enough or the budget ends.
+    """Write rows, until there are enough, or the budget ends, or nothing new comes.
 
-    The same settings on the same database continue a synthesis that was killed: the journal answers paid calls.
+    The same file on the same database continues a synthesis that was killed: the journal answers paid calls.
 
     Args:
-        path: the settings file, or one that was read before.
+        path: the file, or one that was read before.
         database: path of the run database.
-        changes: settings that replace those of the file (rows, seed, budget; failures: the run).
+        changes: settings by address, e.g. {"synthesize.rows": 10, "budget.calls": 100}.
         pool: language models in place of those of the plugins, for tests.
         out: file for the rows, written before the synthesis counts as done.
-        on_progress: called after each round of requests with the result so far and the number of rows to write.
-        run_tools: allow callables to run although the file has no policy.
+        on_progress: called after each round of requests with the result so far.
 
     Raises:
-        SpecError: the file, its tools or the failed run are wrong.
+        SpecError: the file, its seeds or the run are wrong.
         StoreError: the database cannot be used.
     """
-    spec, source = load_synthesis(path)
-    spec, file = _changed(spec, changes or {}), Path(source.file).resolve()
-    apis = load_apis(spec.apis, spec.tools, file.parent, spec.env)
-    if not run_tools:
-        with source.locating():
-            _check_callables(spec, apis)
-    with source.locating():
-        _check_chains(spec, apis)
-    failed = load_failed(spec.failures, file.parent, database, [a.name for a in apis]) if spec.failures else None
+    source = read_source(path)
+    pipeline = load_pipeline(apply_overrides(source, [*(changes or {}).items()]))
+    with pipeline.source.locating():
+        seeds = load_seeds(pipeline, database)
+        check_fields(pipeline, {name for seed in seeds for name in seed.fields})
+    code = [file_digest(file) for file in code_files(pipeline.source.value, pipeline.base)]
     settings = {
-        "file": str(file),
+        "file": str(Path(source.file).resolve()),
         "changes": dict(changes or {}),
-        "apis": digest([[a.as_dict(), a.returns] for a in apis]),
-        "failed": failed and failed.digest,
-        **({"run_tools": True} if run_tools else {}),
+        "seeds": digest([[seed.id, seed.fields, seed.weight] for seed in seeds]),
+        "code": digest(code),
     }
     store = Store(database)
     try:
-        run_id, run, earlier = _run_of(store, spec, source.text, dumps(settings))
+        run_id, run, earlier = _run_of(store, pipeline, source.text, dumps(settings))
         with RunLock(store, run):
-            ledger = Ledger(store, run_id, spec.budget, earlier_seconds=earlier)
-            found = run_in_loop(_Course(spec, apis, ledger, pool, failed, on_progress).go())
+            ledger = Ledger(store, run_id, pipeline.spec.budget, earlier_seconds=earlier)
+            found = run_in_loop(_Course(pipeline, seeds, ledger, pool, on_progress).go())
             if out is not None and found.rows:  # an empty result must not replace an earlier file
                 write_rows(found.rows, out)
             RunRecord(store, run_id).end(f"synthesized ({found.status})")
@@ -126,110 +117,53 @@ def synthesize(
         store.close()
 
 
-def _changed(spec: Synthesis, changes: Mapping[str, Any]) -> Synthesis:
-    given = dict(changes)
-    if spec.failures and "failures" in given:
-        given["failures"] = {**spec.failures.model_dump(), "run": given["failures"]}
-    if "budget" in given:  # the file's other ceilings stay
-        given["budget"] = {**spec.budget.model_dump(exclude_none=True), **given["budget"]}
-    try:
-        # Unset fields must stay unset: conditions of a policy depend on it.
-        return Synthesis.model_validate({**spec.model_dump(exclude_unset=True), **given})
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise SpecError(
-            f"{'.'.join(map(str, first['loc']))}: {first['msg']}", hint="It comes from the command line."
-        ) from None
-
-
-def _run_of(store: Store, spec: Synthesis, text: str, settings: str) -> tuple[int, str, float]:
+def _run_of(store: Store, pipeline: Pipeline, text: str, settings: str) -> tuple[int, str, float]:
     """(id, name, seconds so far) of the unfinished synthesis with these settings, or of a new one."""
     row = find_started_run(store, "synthesizing", text, settings)
     if row is not None:
         return row["id"], row["run"], row["seconds"] or 0.0
-    run = new_run_name()
+    run, spec = new_run_name(), pipeline.spec
     run_id = add_run(store, run=run, name=spec.name, status="synthesizing", spec=text, options=settings, seed=spec.seed)
     return run_id, run, 0.0
 
 
-def _check_callables(spec: Synthesis, apis: Sequence[Api]) -> None:
-    """Raise SpecError for callables that may not run without permission. Code in the sandbox has no effects."""
-    own = [api.name for api in apis if api.tool is not None]
-    if own and spec.policy is None:
-        raise SpecError(
-            f"{', '.join(own)} would run for real, with arguments written by a model",
-            path=("tools",),
-            hint="Allow calls, e.g. policy: {default: deny, rules: [{allow: "
-            + own[0]
-            + "}]}, or give --run-tools to run "
-            "them all. To describe tools without running them, put them under apis.",
-        )
-
-
-def _check_chains(spec: Synthesis, apis: Sequence[Api]) -> None:
-    """Raise SpecError if chains are requested and a tool cannot run: only results show whether calls are connected."""
-    if "chain" not in spec.kinds:
-        return
-    if idle := next((api.name for api in apis if not api.runs), None):
-        raise SpecError(
-            f"chains are checked by running them, but '{idle}' cannot run",
-            path=("kinds",),
-            hint=f"Add its Python under `source` in {spec.apis}, or a callable, tools: [python:FILE.py:{idle}], or "
-            "remove chain from kinds.",
-        )
-    if not any(api.parameters for api in apis):
-        raise SpecError(
-            "no tool takes an argument, so none can follow another", hint="Remove chain from kinds.", path=("kinds",)
-        )
-
-
 class _Course:
-    """A synthesis. Requests are sent in rounds and read in order, so that a replay keeps the same rows."""
+    """A synthesis. Seeds are dealt in rounds and read in order, so that a replay keeps the same rows."""
 
     def __init__(
         self,
-        spec: Synthesis,
-        apis: Sequence[Api],
+        pipeline: Pipeline,
+        seeds: Sequence[Seed],
         ledger: Ledger,
         pool: LMPool | None,
-        failed: Failed | None,
-        on_progress: Callable[[Found, int], None] | None = None,
+        on_progress: Callable[[Found], None] | None,
     ):
-        self.spec, self.apis, self.ledger, self.failed = spec, {a.name: a for a in apis}, ledger, failed
-        self.on_progress = on_progress or (lambda found, wanted: None)
-        self.runtime = Runtime(ledger, spec.lm, spec.roles, pool=pool or LMPool())
-        self.policies = [policy for policy in (spec.policy, failed and failed.policy) if policy] or [PolicySpec()]
-        self.links, self.found, self.earlier = Links(apis), Found(), Duplicates(spec.similar)
-        self.requests = Requests(spec, apis, failed, self.links)
-        if failed:  # a copy of an existing row teaches nothing new
-            self.earlier.words += [words for row in failed.rows if (words := split_question(row.question))]
+        self.own, self.spec, self.pipeline, self.ledger = pipeline.own, pipeline.spec, pipeline, ledger
+        self.on_progress = on_progress or (lambda found: None)
+        self.runtime = Runtime.of_spec(self.spec, ledger, pool=pool)
+        self.evaluator = Evaluator(self.runtime, lambda example, prediction, trace: 1.0, self.spec.concurrency)
+        self.evaluator.named = {k: v for k, v in pipeline.checks.items() if not isinstance(v, Condition)}
+        self.seeds, self.found = Seeds(seeds, self.own.synthesize.beside, self.spec.seed), Found()
+        self.duplicates, self.slots = Duplicates(self.own.distinct), asyncio.Semaphore(self.spec.concurrency)
+        self.hidden = {*self.own.explode, "beside", "id", "source"}
+        self.keys, self.fresh = set[str](), True  # of calls; whether the pass brought a call or a row
+        for seed in seeds:  # a copy of a row that there is teaches nothing new
+            self.duplicates.keep(seed.fields, set(pipeline.written))
 
     async def go(self) -> Found:
         try:
-            while len(self.found.rows) < self.spec.rows:
-                requests = [self.requests.next() for _ in range(self._wanted())]
-                self.found.requests = self.requests.count
-                answers = await asyncio.gather(
-                    *(self._ask("proposer", r.messages, r.number) for r in requests), return_exceptions=True
-                )
+            while dealt := [self.seeds.deal() for _ in range(self._wanted())]:
+                self.found.requests += len(dealt)
+                await self._round(dealt)
                 RunRecord(self.ledger.store, self.ledger.run_id).save_seconds(self.ledger.seconds)
-                for request, answer in zip(requests, answers, strict=True):
-                    # Paid answers are read even if other requests failed.
-                    if not isinstance(answer, BaseException):
-                        await self._read(answer, request)
-                self.on_progress(self.found, self.spec.rows)
-                if not self.found.rows and self.found.rejected["unanswered"] >= HOPELESS:
-                    self.found.status = "unanswered"
-                    break
-                if errors := [answer for answer in answers if isinstance(answer, BaseException)]:
-                    raise next((e for e in errors if not isinstance(e, BudgetSpent)), errors[0])
+                self.on_progress(self.found)
         except BudgetSpent:
             self.found.status = "budget"
             try:
                 self.ledger.bill.check_answered()
             except ServerDead as dead:
                 self.found.status = "unanswered"
-                self.found.reject("unanswered", str(dead))
+                self.found.reject("unanswered", dead)
         finally:
             await self.runtime.aclose()
             self.ledger.close()
@@ -237,144 +171,133 @@ class _Course:
         return self.found
 
     def _wanted(self) -> int:
-        """The number of requests of a round, limited by missing rows and remaining calls. Raises BudgetSpent."""
-        left = self.ledger.remaining("calls")
-        if left < 1:
-            raise BudgetSpent("calls", self.spec.budget.calls or 0, 1)
-        missing = -(-(self.spec.rows - len(self.found.rows)) // self.spec.each)
-        return int(min(self.spec.concurrency, missing, left))
+        """The number of seeds of a round; 0 at the end."""
+        found, rows, count = self.found, self.own.synthesize.rows, len(self.seeds.all)
+        if not found.rows and found.rejected["unanswered"] >= HOPELESS:
+            found.status = "unanswered"
+            return 0
+        left = count - found.requests % count
+        if rows is None:
+            return min(self.spec.concurrency, left) if found.requests < count else 0
+        if found.requests and left == count:  # a pass has ended
+            if not self.fresh:
+                found.status = "exhausted"
+                return 0
+            self.fresh = False
+        return min(self.spec.concurrency, left, max(0, rows - len(found.rows)))
 
-    async def _ask(self, role: str, messages: Messages, replica: int) -> str | None:
-        spec = self.runtime.lm_spec(role)
-        heat = self.spec.temperature if role == "proposer" else 0.0
-        request = make_request(spec, messages, replica, {"temperature": heat, "max_tokens": self.spec.max_tokens})
-        try:
-            return (await self.runtime.complete(spec, request, role))[0].without_thoughts().text
-        except LMError as error:
-            if error.kind == "auth":
-                raise
-            self.found.reject("unanswered", str(error))
-            return None
-
-    # Checks
-
-    async def _read(self, text: str | None, request: Request) -> None:
-        written = list(read_objects(text or ""))
-        if text is not None and not written:
-            self.found.reject("unreadable", text)
-        for row in written:
-            if len(self.found.rows) >= self.spec.rows:
-                return
-            try:
-                await self._check(row, request)
-            except Refused as refused:
-                self.found.reject(refused.reason, refused.why)
-
-    async def _check(self, row: Mapping[str, Any], request: Request) -> None:
-        """Keep a row that passes all checks. Raises Refused."""
-        shown = {api.name: api for api in request.shown}
-        draft = read_draft(row, request.kind, shown, self.spec.most)
-        if self.earlier.known(draft):
-            raise Refused("duplicate", draft.question)
-        calls, results = await self._run(draft)
-        if self.earlier.has(draft.kind, calls):
-            raise Refused("duplicate", draft.question)
-        if self.spec.judge:
-            answer = await self._ask(
-                "judge", build_judge_messages(draft.kind, draft.question, calls, results, shown), 0
-            )
-            if answer is None:
-                return  # counted as unanswered
-            said = re.findall(r"(?i)verdict\s*:\W*(yes|no)", answer)
-            if not said or said[-1].lower() != APPROVED[draft.kind]:
-                raise Refused("judge", f"{draft.question} -> {dumps(calls)}")
-        self._keep(draft, calls, results, request)
-
-    async def _run(self, draft: Draft) -> tuple[list[Call], list[Any] | None]:
-        """(calls with values in place of references, their results; None if a tool has no implementation).
-
-        Raises Refused.
-        """
-        calls, outcomes = [], []
-        for written in draft.calls if draft.kind != "chain" else ():
-            await self._allowed(written)  # all calls, before the first one runs
-        for place, written in enumerate(draft.calls):
-            api, call = self.apis[written["name"]], written
-            if draft.kind == "chain":
-                call = resolve_call(written, api, draft.question, [outcome["value"] for outcome in outcomes])
-                await self._allowed(call)
-            outcome = await self._execute(api, call["arguments"])
-            if "error" in outcome:
-                where = f"call {place + 1}, " if len(draft.calls) > 1 else ""
-                raise Refused("failed", f"{where}{dumps(call)}: {outcome['error']}")
-            if "value" in outcome:
-                self.links.see(api.name, outcome["value"])
-            calls.append(call)
-            outcomes.append(outcome)
-        whole = bool(calls) and all("value" in outcome for outcome in outcomes)
-        return calls, [outcome["value"] for outcome in outcomes] if whole else None
-
-    async def _allowed(self, call: Call) -> None:
-        """Raise Refused for a call that the policy forbids; `ask` counts as a refusal, since no user is present."""
-        api = self.apis[call["name"]]
-        defaults = api.tool.all_defaults if api.tool else schema_defaults(api.schema)
-        try:
-            await check_call(self.policies, call["name"], call["arguments"], None, self.ledger.effect, defaults)
-        except NodeError as error:
-            raise Refused("policy", f"{dumps(call)}: {error}") from None
-
-    async def _execute(self, api: Api, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Run a call, journalled: {"value": ...} or {"error": ...}; {} for a tool without an implementation."""
-        if api.tool is not None:
-            tool = api.tool
-
-            async def run() -> dict[str, Any]:
-                try:
-                    return {"value": await tool(arguments)}
-                except NodeError as error:
-                    return {"error": str(error)}
-
-            return await self.ledger.effect("tool", [tool.source, arguments], run)
-        if not api.source:
-            return {}
-
-        async def boxed() -> dict[str, Any]:
-            sandbox = await self.runtime.sandbox()
-            return asdict(await sandbox.call(api.source, api.name, arguments))
-
-        found = await self.ledger.effect("code", [api.source, api.name, arguments], boxed)
-        return {"value": found["value"]} if found["kind"] == "ok" else {"error": f"{found['kind']}: {found['message']}"}
-
-    def _keep(self, draft: Draft, calls: list[Call], results: list[Any] | None, request: Request) -> None:
-        self.earlier.keep(draft, calls)
-        names = [call["name"] for call in calls]
-        self.requests.kept_by.update(set(names) or {request.api.name})
-        if draft.kind == "chain":
-            self.links.prove(names, draft.calls)
-        checks = ["format", *(["execution"] if results is not None else []), *(["judge"] if self.spec.judge else [])]
-        source = {
-            "made_by": self.runtime.lm_spec("proposer").model,
-            "request": request.number,
-            "seed": self.spec.seed,
-            "kind": draft.kind,
-            "checks": checks,
-        }
-        if self.failed and request.like:
-            source["like"] = {"run": self.failed.run, "rows": list(request.like)}
-        result = (
-            {"result": results[0]} if draft.kind == "simple" and results else {"results": results} if results else {}
+    async def _round(self, dealt: Sequence[tuple[Seed, Example, int]]) -> None:
+        """Run the nodes on seeds, explode, and keep what passes. What was paid is read before an error is raised."""
+        outcomes = await asyncio.gather(
+            *(self._run(self.pipeline.nodes, row, Draw(turn)) for _, row, turn in dealt), return_exceptions=True
         )
-        self.found.rows.append(
-            {
-                "id": f"{self.spec.name}-{digest([draft.question, *calls])[:12]}",
-                "question": draft.question,
-                "calls": calls,
-                **({"template": draft.calls} if draft.kind == "chain" else {}),
-                "tools": [a.as_dict() for a in sorted(request.shown, key=lambda a: a.name)],
-                **result,
-                "source": source,
-            }
+        drafts = list[tuple[Row, Seed, int, Trace]]()
+        for (seed, row, turn), outcome in zip(dealt, outcomes, strict=True):
+            for number, draft in enumerate(self._explode(row, outcome)):
+                if self.duplicates.find(draft) is not None or self.duplicates.repeats(draft):
+                    self.found.reject("duplicate", self._shown(draft))
+                else:
+                    assert not isinstance(outcome, BaseException)
+                    drafts.append(({**draft, "id": f"{row.id}.{number}"}, seed, turn, outcome.trace))
+        checked = await asyncio.gather(
+            *(self._check(draft, trace) for draft, _, _, trace in drafts), return_exceptions=True
         )
+        for (_, seed, turn, _), row in zip(drafts, checked, strict=True):
+            if isinstance(row, Refused):
+                self.found.reject(row.reason, row.why)
+            elif not isinstance(row, BaseException) and not self._is_enough:
+                self._keep(row, seed, turn)
+        errors = [e for e in (*outcomes, *checked) if isinstance(e, BaseException) and not isinstance(e, Refused)]
+        if errors:
+            raise next((e for e in errors if not isinstance(e, BudgetSpent)), errors[0])
+
+    @property
+    def _is_enough(self) -> bool:
+        rows = self.own.synthesize.rows
+        return rows is not None and len(self.found.rows) >= rows
+
+    async def _run(self, workflow: Workflow, row: Example, draw: Draw) -> Any:
+        """Run a workflow on a row. Raises Refused where it fails."""
+        async with self.slots:
+            outcome = await self.evaluator.run_unscored(workflow, row, draw)
+        keys = {call.key for call in outcome.trace.calls}
+        self.fresh = self.fresh or not keys <= self.keys
+        self.keys |= keys
+        if outcome.failure is not None:
+            lost = FailureKind(outcome.failure).infrastructure
+            self.fresh = self.fresh or lost
+            raise Refused("unanswered" if lost else str(outcome.failure), outcome.message)
+        return outcome
+
+    def _explode(self, row: Example, outcome: Any) -> list[Row]:
+        """The rows that lists make, or the only one; of objects, only those that have all the fields."""
+        if isinstance(outcome, Refused):
+            self.found.reject(outcome.reason, outcome.why)
+        if isinstance(outcome, BaseException):
+            return []
+        whole = {**row.fields, **outcome.prediction}
+        lists = [(names, _as_list(whole.get(name))) for name, names in self.own.explode.items()]
+        if not lists:
+            return [whole]
+        if len({len(items) for _, items in lists}) > 1:
+            counts = ", ".join(str(len(items)) for _, items in lists)
+            self.found.reject("explode", f"the lists are of different lengths: {counts}")
+            return []
+        found: list[Row] = []
+        for items in zip(*(items for _, items in lists), strict=True):
+            new: Row = {}
+            for (names, _), item in zip(lists, items, strict=True):
+                new |= {names: item} if isinstance(names, str) else item if isinstance(item, Mapping) else {}
+            if lacking := [name for name in self.own.exploded if name not in new]:
+                self.found.reject("explode", f"'{lacking[0]}' is missing in {dumps(items)}")
+            else:
+                found.append({**whole, **{name: new[name] for name in self.own.exploded}})
+        return found
+
+    async def _check(self, draft: Row, trace: Trace) -> Row:
+        """A row with what `each` writes. Raises Refused for one that does not pass."""
+        if self.pipeline.each is not None:
+            outcome = await self._run(self.pipeline.each, Example(draft["id"], draft), FIRST_DRAW)
+            draft, trace = {**draft, **outcome.prediction}, outcome.trace
+        for name, check in self.pipeline.checks.items():
+            if not await self._passes(name, check, draft, trace):
+                raise Refused(f"keep: {name}", self._shown(draft))
+        return draft
+
+    async def _passes(self, name: str, check: Condition | Metric, row: Row, trace: Trace) -> bool:
+        try:
+            if isinstance(check, Condition):
+                return check.holds(row)
+            said = {key: value for key, value in row.items() if key not in self.hidden}
+            async with self.slots:
+                return (await self.evaluator.score(Example(row["id"], row), said, trace, name)).value >= 1.0
+        except (NodeError, LMError) as error:
+            raise Refused("unanswered" if error.kind.infrastructure else f"keep: {name}", error) from None
+        except WorkbenchError:
+            raise
+        except Exception as error:
+            raise Refused(f"keep: {name}", f"{type(error).__name__}: {error}") from None
+
+    def _shown(self, row: Row) -> str:
+        return dumps({name: row[name] for name in self.pipeline.written if name in row})
+
+    def _keep(self, row: Row, seed: Seed, turn: int) -> None:
+        if self.duplicates.find(row) is not None:  # of the same round, or by what `each` wrote
+            return self.found.reject("duplicate", self._shown(row))
+        self.duplicates.keep(row)
+        self.fresh = True
+        fields = self.own.synthesize.fields or [name for name in row if name not in self.hidden]
+        made = {name: row[name] for name in fields if name in row}
+        source = {"made_by": self.runtime.lm_spec("task").model, "seed": seed.id, "turn": turn}
+        name = f"{self.spec.name}-{digest(made)[:12]}"
+        return self.found.rows.append({"id": name, **made, "source": {**source, "checks": [*self.pipeline.checks]}})
+
+
+def _as_list(value: Any) -> list[Any]:
+    """A list, also one in the text of a model; nothing else has items."""
+    if isinstance(value, str):
+        value = load_loose(value)
+    return value if isinstance(value, list) else []
 
 
 def write_rows(rows: Sequence[Mapping[str, Any]], out: Path) -> None:

@@ -28,9 +28,7 @@ from workbench.spec import (
     PATH,
     PREFIX,
     PYTHON,
-    TOOL_ADDRESSES,
     VARIABLE,
-    VARIABLES,
     Declaration,
     Found,
     Part,
@@ -66,11 +64,10 @@ SECTIONS: Mapping[str, Declaration] = {
     "optimize": each(part("optimizer")),
     "proof": inside(labels=PATH),
     "executor": part("executor"),
-    # of the settings of `workbench data synthesize`
-    "tools": TOOL_ADDRESSES,
-    "env": VARIABLES,
-    "apis": PATH,
-    "failures": inside(database=PATH),
+    # of a file of `workbench data synthesize`
+    "synthesize": lambda at: (inside(**{"from": part("rows")}) if is_dict(at.value) else part("rows"))(at),
+    "each": NODES,
+    "keep": one_or_each(part("metric")),
 }
 #: Those that are not read where a workflow is called.
 UNUSED = ("data", "metric", "optimize", "proof", "search", "executor")

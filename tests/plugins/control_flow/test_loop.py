@@ -11,9 +11,9 @@ from tests.helpers.node_runs import run
 from tests.helpers.scripted import Script, make_workflow, run_rows
 
 from workbench.errors import NodeError, SpecError
+from workbench.kit.answers import Condition
 from workbench.lm import Request
 from workbench.workflow import Surroundings, graph_hash, learnable_addresses, mermaid
-from workbench_control_flow.until import Condition
 
 NOTE = {"predict": "fact, notes -> notes", "instructions": "Add it."}
 

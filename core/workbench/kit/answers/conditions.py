@@ -1,4 +1,4 @@
-"""The condition under `until`: a comparison of fields, in the notation of Python."""
+"""Conditions, as under `until` and `keep`: comparisons of fields, in the notation of Python."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from workbench.errors import NodeError, SpecError
-from workbench.kit.answers import TRUTH, read_number
+from workbench.kit.answers.choices import TRUTH
+from workbench.kit.answers.numbers import read_number
 
 _HINT = "Write e.g. finished, not open_questions, score >= 0.8, verdict == 'right', or several with and, or."
 _CONSTANTS = {"true": True, "false": False, "null": None}
@@ -21,22 +22,26 @@ _ORDERS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
 
 
 class Condition:
-    """A condition on the fields of a round.
+    """A condition on fields.
 
     It has names of fields, texts, numbers, true and false, lists of these, `len(field)`, comparisons, `in`, `not`,
     `and` and `or`. A text is compared without case and outer spaces, with a number as the number that it says, and read
     as true or false where it stands alone; an empty text or list, and 0, are false.
 
+    Args:
+        text: the condition.
+        key: the setting that it stands under, for errors.
+
     Raises:
         SpecError: the text is no such condition.
     """
 
-    def __init__(self, text: str):
-        self.text = text
+    def __init__(self, text: str, key: str = "until"):
+        self.text, self._key = text, key
         try:
             self._tree = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            raise SpecError(f"cannot read the condition '{text:.80}'", hint=_HINT, path=("until",)) from None
+            raise SpecError(f"cannot read the condition '{text:.80}'", hint=_HINT, path=(self._key,)) from None
         self._check(self._tree)
 
     @property
@@ -74,7 +79,7 @@ class Condition:
                 return
             case _:
                 shown = ast.unparse(tree)
-                raise SpecError(f"a condition cannot have '{shown:.60}'", hint=_HINT, path=("until",))
+                raise SpecError(f"a condition cannot have '{shown:.60}'", hint=_HINT, path=(self._key,))
         for part in parts:
             self._check(part)
 
@@ -95,7 +100,7 @@ class Condition:
             return bool(value.strip() if isinstance(value, str) else value)
         if (read := TRUTH.read(value)) is None:
             shown = f"'{ast.unparse(tree)}' is {value!r:.80}, neither true nor false"
-            raise NodeError("unparsed", f"until: {shown}. Declare the field as bool, or compare it with a value.")
+            raise NodeError("unparsed", f"{self._key}: {shown}. Declare the field as bool, or compare it with a value.")
         return bool(read[0])
 
     def _value(self, tree: ast.expr, values: Mapping[str, Any]) -> Any:
@@ -123,7 +128,7 @@ class Condition:
             return value
         if isinstance(value, str) and (read := read_number(value)) is not None:
             return read[0].value
-        raise NodeError("unparsed", f"until: '{self.text}' compares numbers, and {value!r:.80} is none")
+        raise NodeError("unparsed", f"{self._key}: '{self.text}' compares numbers, and {value!r:.80} is none")
 
 
 def _names(tree: ast.expr) -> Iterator[str]:

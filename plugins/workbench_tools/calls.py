@@ -1,0 +1,115 @@
+"""The `calls` node: calls of tools that were written beforehand, made in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from pydantic import Field
+
+from workbench.errors import Defect, NodeError, SpecError
+from workbench.kit.acting import ENV, TOOLS, call_tool, find_tool_defects, load_tools
+from workbench.kit.answers import load_loose
+from workbench.runtime import Context
+from workbench.spec import TOOL_ADDRESSES, VARIABLES
+from workbench.workflow import NodeConfig, NodeKind, Surroundings, parse_signature
+
+#: Levels of arguments in which references are looked for.
+DEEPEST = 30
+
+
+class CallsConfig(NodeConfig):
+    """Settings of a `calls` node."""
+
+    calls: str = Field(description="`plan -> made, results`: field of the calls, those made, and what they returned")
+    tools: list[str] = Field(min_length=1, description=TOOLS)
+    env: dict[str, str] = ENV
+
+
+class Calls(NodeKind):
+    """Makes the calls of tools in a list, {name, arguments}, one after the other.
+
+    In place of a value a call may refer to what an earlier one returned: {"$ref": "1"} is all that the first call
+    returned, {"$ref": "1.order.id"} a part of it (as plans of ReWOO, arXiv 2305.18323, refer to their evidence). The
+    first output has the calls with values, the second what they returned. A call that fails, or that the policy
+    refuses, fails the row.
+    """
+
+    Config = CallsConfig
+    primary = "calls"
+    powers = {"tools": TOOL_ADDRESSES, "env": VARIABLES}
+    config: CallsConfig
+
+    def __init__(self, name: str, config: Any, base: Any):
+        super().__init__(name, config, base)
+        signature = parse_signature(config.calls)
+        self.fields, self.made = [f.name for f in signature.inputs], [f.name for f in signature.outputs]
+        if (len(self.fields), len(self.made)) != (1, 2):
+            hint = "Write e.g. calls: plan -> made, results."
+            raise SpecError("it reads one field and writes two", hint=hint, path=("calls",))
+        self.tools = load_tools(config.tools, base, config.env)
+
+    def defects(self, around: Surroundings) -> Iterable[Defect]:
+        for tool in self.tools.values():
+            yield from find_tool_defects(tool, self.base, ("tools",), told=False)
+
+    def tool_names(self) -> Collection[str]:
+        return [*self.tools]
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return tuple(self.fields)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return tuple(self.made)
+
+    async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
+        made, results = list[dict[str, Any]](), list[Any]()
+        for number, (name, arguments) in enumerate(self._read(inputs[self.fields[0]]), 1):
+            try:
+                given = fill_references(arguments, results)
+                results.append(await call_tool(ctx, self.tools[name], given))
+            except NodeError as error:
+                raise NodeError(error.kind, f"call {number}: {error}") from error
+            made.append({"name": name, "arguments": given})
+        return dict(zip(self.made, (made, results), strict=True))
+
+    def _read(self, value: Any) -> list[tuple[str, Mapping[str, Any]]]:
+        """The calls as (name, arguments). Raises NodeError("tool") before any of them is made."""
+        calls = load_loose(value) if isinstance(value, str) else value
+        found = list[tuple[str, Mapping[str, Any]]]()
+        for number, call in enumerate([calls] if isinstance(calls, dict) else calls or (), 1):
+            name, arguments = (call.get("name"), call.get("arguments")) if isinstance(call, dict) else (None, None)
+            if not isinstance(name, str) or name not in self.tools:
+                raise NodeError("tool", f"call {number} names no tool of this node: {str(call)[:80]}")
+            if not isinstance(arguments, dict):
+                raise NodeError("tool", f"call {number} ({name}): its arguments are no object")
+            found.append((name, arguments))
+        return found
+
+
+def fill_references(value: Any, results: Sequence[Any], depth: int = DEEPEST) -> Any:
+    """Arguments with the values of what they refer to. Raises NodeError("tool") for a reference to no earlier call, or
+    to a part that it did not return."""
+    if depth < 0:
+        raise NodeError("tool", "the arguments are nested too deeply")
+    if isinstance(value, list):
+        return [fill_references(part, results, depth - 1) for part in value]
+    if not isinstance(value, Mapping):
+        return value
+    if "$ref" not in value:
+        return {key: fill_references(part, results, depth - 1) for key, part in value.items()}
+    number, *path = str(value["$ref"]).split(".")
+    if len(value) > 1 or not number.isdecimal() or not 1 <= int(number) <= len(results):
+        raise NodeError("tool", f'{str(dict(value))[:80]} refers to no earlier call: write {{"$ref": "1.key"}}')
+    found = results[int(number) - 1]
+    for part in path:
+        if isinstance(found, Mapping) and part in found:
+            found = found[part]
+        elif isinstance(found, list) and part.isdecimal() and int(part) < len(found):
+            found = found[int(part)]
+        else:
+            returned = str(results[int(number) - 1])[:80]
+            raise NodeError("tool", f"call {number} returned no {'.'.join(path)}, but {returned}")
+    return found
