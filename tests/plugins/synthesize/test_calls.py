@@ -111,7 +111,7 @@ WRONG = [
     ),
     (
         said("anna", call("find_order", name="anna"), call("cancel", order_id=4, reason=ref("1.items.0.sku"))),
-        "order_id is 4, which the question does not say: write \"1.order.id\"",
+        'order_id is 4, which the question does not say: write "1.order.id"',
     ),
     (
         said("a" * 91, call("find_order", name="a" * 91), call("cancel", order_id=ref("1.order.id"), reason="a")),

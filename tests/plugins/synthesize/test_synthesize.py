@@ -195,7 +195,9 @@ def test_seeds_are_dealt_by_their_weights_and_with_others_beside_them() -> None:
     dealt = [seeds.deal() for _ in range(10)]
     assert [sum(seed.id == name for seed, _, _ in dealt) for name in "abc"] == [4, 2, 4]
     assert len({row.id for _, row, _ in dealt}) == 10
-    assert all(len(row.fields["beside"]) == 1 and row.fields["x"] != row.fields["beside"][0]["x"] for _, row, _ in dealt)
+    assert all(
+        len(row.fields["beside"]) == 1 and row.fields["x"] != row.fields["beside"][0]["x"] for _, row, _ in dealt
+    )
     assert len({row.fields["beside"][0]["x"] for seed, row, _ in dealt if seed.id == "a"}) == 2, "drawn anew"
     again = Seeds([Seed("a", {"x": 1}, 1.0), Seed("b", {"x": 2}, 0.5), Seed("c", {"x": 3}, 1.0)], 1, 0)
     assert [row.fields for _, row, _ in dealt] == [again.deal()[1].fields for _ in range(10)]
