@@ -15,7 +15,7 @@ class Duplicates:
     Source: self-instruct (arXiv 2212.10560, section 2.2) drops instructions by their overlap (ROUGE-L 0.7). Departure:
     words without their order, over all words of both texts (Jaccard).
 
-    limits: by field, the share from which texts are alike.
+    limits: by field, the share from which texts are alike; with 1 only equal ones are.
     """
 
     def __init__(self, limits: Mapping[str, float]):
@@ -27,8 +27,9 @@ class Duplicates:
     def repeats(self, row: Mapping[str, Any]) -> bool:
         """Return True for a row that was asked about before, kept or not, and remember it. Fields that a row does not
         have yet are left out."""
-        said = canonical({name: row[name] for name in self._limits if name in row})
-        known = bool(self._limits) and said in self._seen
+        there = {name: row[name] for name in self._limits if name in row}
+        said = canonical(there)
+        known = bool(there) and said in self._seen
         self._seen.add(said)
         return known
 
@@ -36,7 +37,7 @@ class Duplicates:
         """The field in which a row is like a kept one; None if it is like none."""
         for name, limit in self._limits.items():
             value = row.get(name)
-            if isinstance(value, str):
+            if isinstance(value, str) and limit < 1:
                 words = split_words(value)
                 if any(compute_overlap(words, other) >= limit for other in self._words[name]):
                     return name
@@ -48,7 +49,7 @@ class Duplicates:
         """Let later rows differ from this one. fields: only in these."""
         for name in self._limits if fields is None else set(fields) & self._limits.keys():
             value = row.get(name)
-            if isinstance(value, str):
+            if isinstance(value, str) and self._limits[name] < 1:
                 self._words[name].append(split_words(value))
             elif value is not None:
                 self._values[name].add(canonical(value))

@@ -62,7 +62,9 @@ def load_seeds(pipeline: Pipeline, database: str) -> list[Seed]:
         found = [_of_log(log) for log in load_logs(pipeline.base / str(asked.from_))]
     else:
         rows = read_rows(str(asked.from_), pipeline.base, {})
-        found = [Seed(str(n), row) for n, row in enumerate(rows)]
+        ids = [str(row.get("id", n)) for n, row in enumerate(rows)]
+        named = len({*ids}) == len(ids)
+        found = [Seed(ids[n] if named else str(n), row) for n, row in enumerate(rows)]
     if not found:
         raise SpecError("there is no row to start from", path=("synthesize",))
     return found

@@ -65,8 +65,8 @@ class PipelineSpec(Strict):
     )
     distinct: dict[str, float] = Field(
         default_factory=dict,
-        description="fields in which no two rows may be alike: {question: 0.7}, by the share of common words of texts; "
-        "short form: their names, with 0.7",
+        description="fields in which no two rows may be alike: {question: 0.7}, by the share of common words of texts, "
+        "with 1 only equal ones; short form: their names, with 0.7",
     )
 
     @field_validator("synthesize", mode="before")

@@ -191,14 +191,14 @@ class _Course:
         outcomes = await asyncio.gather(
             *(self._run(self.pipeline.nodes, row, Draw(turn)) for _, row, turn in dealt), return_exceptions=True
         )
-        drafts = list[tuple[Row, Seed, int, Trace]]()
+        drafts = list[tuple[Example, Seed, int, Trace]]()
         for (seed, row, turn), outcome in zip(dealt, outcomes, strict=True):
             for number, draft in enumerate(self._explode(row, outcome)):
                 if self.duplicates.find(draft) is not None or self.duplicates.repeats(draft):
                     self.found.reject("duplicate", self._shown(draft))
                 else:
                     assert not isinstance(outcome, BaseException)
-                    drafts.append(({**draft, "id": f"{row.id}.{number}"}, seed, turn, outcome.trace))
+                    drafts.append((Example(f"{row.id}.{number}", draft), seed, turn, outcome.trace))
         checked = await asyncio.gather(
             *(self._check(draft, trace) for draft, _, _, trace in drafts), return_exceptions=True
         )
@@ -254,23 +254,24 @@ class _Course:
                 found.append({**whole, **{name: new[name] for name in self.own.exploded}})
         return found
 
-    async def _check(self, draft: Row, trace: Trace) -> Row:
+    async def _check(self, draft: Example, trace: Trace) -> Row:
         """A row with what `each` writes. Raises Refused for one that does not pass."""
+        row = dict(draft.fields)
         if self.pipeline.each is not None:
-            outcome = await self._run(self.pipeline.each, Example(draft["id"], draft), FIRST_DRAW)
-            draft, trace = {**draft, **outcome.prediction}, outcome.trace
+            outcome = await self._run(self.pipeline.each, draft, FIRST_DRAW)
+            row, trace = row | outcome.prediction, outcome.trace
         for name, check in self.pipeline.checks.items():
-            if not await self._passes(name, check, draft, trace):
-                raise Refused(f"keep: {name}", self._shown(draft))
-        return draft
+            if not await self._passes(name, check, Example(draft.id, row), trace):
+                raise Refused(f"keep: {name}", self._shown(row))
+        return row
 
-    async def _passes(self, name: str, check: Condition | Metric, row: Row, trace: Trace) -> bool:
+    async def _passes(self, name: str, check: Condition | Metric, row: Example, trace: Trace) -> bool:
         try:
             if isinstance(check, Condition):
-                return check.holds(row)
-            said = {key: value for key, value in row.items() if key not in self.hidden}
+                return check.holds(row.fields)
+            said = {key: value for key, value in row.fields.items() if key not in self.hidden}
             async with self.slots:
-                return (await self.evaluator.score(Example(row["id"], row), said, trace, name)).value >= 1.0
+                return (await self.evaluator.score(row, said, trace, name)).value >= 1.0
         except (NodeError, LMError) as error:
             raise Refused("unanswered" if error.kind.infrastructure else f"keep: {name}", error) from None
         except WorkbenchError:
@@ -290,7 +291,7 @@ class _Course:
         made = {name: row[name] for name in fields if name in row}
         source = {"made_by": self.runtime.lm_spec("task").model, "seed": seed.id, "turn": turn}
         name = f"{self.spec.name}-{digest(made)[:12]}"
-        return self.found.rows.append({"id": name, **made, "source": {**source, "checks": [*self.pipeline.checks]}})
+        return self.found.rows.append({**made, "id": name, "source": {**source, "checks": [*self.pipeline.checks]}})
 
 
 def _as_list(value: Any) -> list[Any]:

@@ -210,8 +210,12 @@ def test_texts_are_alike_by_their_words_and_values_if_they_are_equal() -> None:
     assert duplicates.find({"question": "who built it", "calls": [{"name": "a"}]}) == "calls"
     assert duplicates.find({"question": "who built it", "calls": []}) is None
     assert duplicates.find({"question": "who built it", "calls": [{"name": "b"}]}) is None
+    exact = Duplicates({"task": 1.0})
+    exact.keep({"task": "from a to b"})
+    assert exact.find({"task": "from b to a"}) is None and exact.find({"task": "from a to b"}) == "task"
     refused = {"question": "a", "calls": 1}
     assert not duplicates.repeats(refused) and duplicates.repeats(refused) and not duplicates.repeats({"question": "b"})
+    assert not any(duplicates.repeats({"part": n}) for n in range(3)), "what `each` is still to write is not compared"
 
 
 @pytest.mark.parametrize(
