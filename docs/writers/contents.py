@@ -28,6 +28,7 @@ CONTENTS: dict[str, Links] = {
         ("Use vLLM", "docs/how-to/vllm.md", "for serving and for training"),
         ("Read your data", "docs/how-to/data.md", "CSV, JSON, Parquet, Hugging Face"),
         ("Start from traces", "docs/how-to/start-from-traces.md", "rows from the logs of what runs already"),
+        ("Make training rows", "docs/how-to/make-rows.md", "a workflow writes them, checks keep the right ones"),
         ("Improve an agent that you have", "docs/how-to/improve-an-agent.md", "in any language, unchanged"),
         ("Come from DSPy, promptfoo or Inspect", "docs/how-to/dspy.md", "and go back to DSPy"),
     ],

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from workbench.errors import Defect, DefectKind, SpecError, suggest
-from workbench.kit.answers import Condition
+from workbench.kit.answers import FieldCondition
 from workbench.runtime import Context
 from workbench.spec import NODE, NODES
 from workbench.workflow import Field as OfSignature
@@ -66,15 +66,15 @@ class Loop(Body):
             hint = "What comes from the round before stands under `carry`, e.g. carry: {notes: nothing yet}."
             raise SpecError(error.message, hint=hint, path=error.path) from None
 
-    def _check_until(self, until: Condition) -> None:
+    def _check_until(self, until: FieldCondition) -> None:
         known = [*self.outputs, *self.inputs]
         if unknown := [field for field in until.names if field not in known]:
             hint = suggest(unknown[0], known) or f"These are there: {', '.join(known)}."
             raise SpecError(f"until reads '{unknown[0]}', which no round has", hint=hint, path=("until",))
 
     @cached_property
-    def until(self) -> Condition | None:
-        return Condition(self.config.until) if self.config.until is not None else None
+    def until(self) -> FieldCondition | None:
+        return FieldCondition(self.config.until) if self.config.until is not None else None
 
     @property
     def carried(self) -> Collection[str]:  # pyright: ignore[reportIncompatibleVariableOverride]

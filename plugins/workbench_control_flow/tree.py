@@ -16,7 +16,7 @@ from workbench.base.concurrency import gather_all
 from workbench.base.hashing import digest
 from workbench.errors import Defect, NodeError, SpecError, suggest
 from workbench.kit.acting import child_node
-from workbench.kit.answers import Condition, read_number
+from workbench.kit.answers import FieldCondition, read_number
 from workbench.kit.searching import Node, Search, explore, grow, select, uct
 from workbench.runtime import Context
 from workbench.spec import NODE, NODES
@@ -81,8 +81,8 @@ class Tree(Body):
         return child_node("judge", tree, self.base, ("judge",)) if tree is not None else None
 
     @cached_property
-    def until(self) -> Condition | None:
-        return Condition(self.config.until) if self.config.until is not None else None
+    def until(self) -> FieldCondition | None:
+        return FieldCondition(self.config.until) if self.config.until is not None else None
 
     def children(self) -> Mapping[str, NodeKind]:
         return {**super().children(), **({"judge": self.judge} if self.judge is not None else {})}

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from workbench.errors import SpecError, collect_errors, suggest
-from workbench.kit.answers import Condition
+from workbench.kit.answers import FieldCondition
 from workbench.spec import Inherited, Source, Spec, Strict, check_nodes, read_source, spec_error
 from workbench.task import Metric, section_loaders
 from workbench.workflow import Workflow
@@ -111,7 +111,7 @@ class Pipeline:
     source: Source
     nodes: Workflow
     each: Workflow | None
-    checks: Mapping[str, Condition | Metric]
+    checks: Mapping[str, FieldCondition | Metric]
 
     @property
     def base(self) -> Path:
@@ -119,8 +119,8 @@ class Pipeline:
 
     @property
     def written(self) -> tuple[str, ...]:
-        """The fields that a new row has beside those of its seed."""
-        made = (*outputs_of(self.nodes), *self.own.exploded, *outputs_of(self.each))
+        """The fields that a new row has beside those of its seed, its own first."""
+        made = (*self.own.exploded, *outputs_of(self.each), *outputs_of(self.nodes))
         return tuple(dict.fromkeys(name for name in made if name not in self.own.explode))
 
 
@@ -157,13 +157,13 @@ def _load_each(own: PipelineSpec, spec: Spec, base: Path, inherited: list[Inheri
         raise
 
 
-def _load_checks(own: PipelineSpec, spec: Spec, base: Path) -> dict[str, Condition | Metric]:
+def _load_checks(own: PipelineSpec, spec: Spec, base: Path) -> dict[str, FieldCondition | Metric]:
     """Conditions and metrics by what the file says of them, in its order."""
-    found: dict[str, Condition | Metric] = {}
+    found: dict[str, FieldCondition | Metric] = {}
     for place, written in enumerate(own.keep):
         try:
             if isinstance(written, str) and not _is_metric(written):
-                found[written] = Condition(written, "keep")
+                found[written] = FieldCondition(written, "keep")
             else:
                 one = spec.model_copy(update={"metric": written})
                 name, metric = section_loaders(one, base, [])["metric"]()[0]
@@ -183,7 +183,7 @@ def _is_metric(written: str) -> bool:
     try:
         tree = ast.parse(written.strip(), mode="eval").body
     except (SyntaxError, ValueError):
-        return False  # which `Condition` tells
+        return False  # which `FieldCondition` tells
     return isinstance(tree, ast.Call) and ast.unparse(tree.func) != "len"
 
 
@@ -200,7 +200,7 @@ def check_fields(pipeline: Pipeline, known: Collection[str]) -> None:
         known |= {*outputs_of(each)}
     for place, check in enumerate(pipeline.checks.values()):
         own_fields = [getattr(check, name, None) for name in ("field", "target")]
-        read = check.names if isinstance(check, Condition) else [one for one in own_fields if isinstance(one, str)]
+        read = check.names if isinstance(check, FieldCondition) else [one for one in own_fields if isinstance(one, str)]
         _require(read, known, "keep reads", ("keep", place))
     _require(own.distinct, known, "distinct names", ("distinct",))
     _require(own.synthesize.fields or (), known, "fields names", ("synthesize", "fields"))

@@ -17,7 +17,7 @@ from workbench.base.concurrency import run_in_loop
 from workbench.base.files import file_digest, write_whole
 from workbench.base.hashing import digest
 from workbench.errors import BudgetSpent, FailureKind, LMError, NodeError, ServerDead, WorkbenchError
-from workbench.kit.answers import Condition, load_loose
+from workbench.kit.answers import FieldCondition, load_loose
 from workbench.ledger import Ledger
 from workbench.lm import LMPool
 from workbench.runtime import FIRST_DRAW, Draw, Runtime
@@ -142,7 +142,7 @@ class _Course:
         self.on_progress = on_progress or (lambda found: None)
         self.runtime = Runtime.of_spec(self.spec, ledger, pool=pool)
         self.evaluator = Evaluator(self.runtime, lambda example, prediction, trace: 1.0, self.spec.concurrency)
-        self.evaluator.named = {k: v for k, v in pipeline.checks.items() if not isinstance(v, Condition)}
+        self.evaluator.named = {k: v for k, v in pipeline.checks.items() if not isinstance(v, FieldCondition)}
         self.seeds, self.found = Seeds(seeds, self.own.synthesize.beside, self.spec.seed), Found()
         self.duplicates, self.slots = Duplicates(self.own.distinct), asyncio.Semaphore(self.spec.concurrency)
         self.hidden = {*self.own.explode, "beside", "id", "source"}
@@ -265,9 +265,9 @@ class _Course:
                 raise Refused(f"keep: {name}", self._shown(row))
         return row
 
-    async def _passes(self, name: str, check: Condition | Metric, row: Example, trace: Trace) -> bool:
+    async def _passes(self, name: str, check: FieldCondition | Metric, row: Example, trace: Trace) -> bool:
         try:
-            if isinstance(check, Condition):
+            if isinstance(check, FieldCondition):
                 return check.holds(row.fields)
             said = {key: value for key, value in row.fields.items() if key not in self.hidden}
             async with self.slots:

@@ -142,21 +142,22 @@ def test_finding_12_a_file_that_is_replaced_after_the_question_does_not_run(
 
 
 def test_finding_12_the_settings_of_synthesize_are_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Path("apis.json").write_text('[{"name": "f", "description": "d", "parameters": {"type": "object"}}]')
-    plain = {"lm": "bundled/nano", "apis": "apis.json", "rows": 1, "budget": {"calls": 1}}
+    Path("seeds.jsonl").write_text('{"text": "a"}\n')
+    plain = {"lm": "bundled/nano", "synthesize": "seeds.jsonl", "nodes": {"t": {"predict": "text -> label"}}}
+    runs = {"t": {"tool": "python:p1.py:f", "arguments": {"text": "text"}, "output": "label"}}
     Path("s.yaml").write_text(yaml.safe_dump(plain))
     asked, real = list[bool](), trust._lies_in_trusted_folder
 
     def replace(path: Path) -> bool:
         asked.append(True)
-        Path("s.yaml").write_text(yaml.safe_dump({**plain, "tools": ["python:p1.py:f"]}))
+        Path("s.yaml").write_text(yaml.safe_dump({**plain, "nodes": runs}))
         return real(path)
 
     monkeypatch.setattr(trust, "_lies_in_trusted_folder", replace)
     invoke("data", "synthesize", "s.yaml", "--out", "out.jsonl")
     assert asked and not Path("RAN").exists()
     monkeypatch.setattr(trust, "_lies_in_trusted_folder", real)
-    assert "runs Python: python:p1.py:f" in str(invoke("data", "synthesize", "s.yaml", "--out", "out.jsonl").exception)
+    assert "runs Python: python:p1.py:f" in str(invoke("data", "synthesize", "s.yaml", "--out", "b.jsonl").exception)
 
 
 @pytest.mark.parametrize("place", ["in.yaml", "p1.py"])

@@ -119,6 +119,12 @@ NODES: dict[str, Callable[[Path], NodeCase]] = {
     "predict": _node("predict", {"signature": "text -> label: Literal['yes', 'no']", "samples": 3}, {"text": "a"}),
     "agent": _node("agent", {"signature": "text -> label", "tools": ["python:tools.py:shout"]}, {"text": "a"}, _TOOLS),
     "tool": _node("tool", {"tool": "python:tools.py:shout", "output": "loud"}, {"text": "a"}, _TOOLS),
+    "calls": _node(
+        "calls",
+        {"calls": "plan -> made, results", "tools": ["python:tools.py:shout"]},
+        {"plan": [{"name": "shout", "arguments": {"text": "a"}}]},
+        _TOOLS,
+    ),
     "code": _node(
         "code", {"code": "x: int -> y: int", "source": "def f(x):\n    return x + 1", "function": "f"}, {"x": 1}
     ),

@@ -11,14 +11,13 @@ def solve(program: dict[str, Any]) -> float:
     Variables are whole and not negative. Raises ValueError if it has no optimum.
     """
     import numpy as np
-    from scipy.optimize import LinearConstraint, milp
+    from scipy.optimize import milp
 
     names = sorted({name for part in (program["maximize"], *program["constraints"]) for name in part} - {"most"})
     rows = np.array([[float(part.get(name, 0)) for name in names] for part in program["constraints"]])
     bounds = [float(part["most"]) for part in program["constraints"]]
     values = np.array([float(program["maximize"].get(name, 0)) for name in names])
-    limits = LinearConstraint(rows, -np.inf, np.array(bounds))
-    found = milp(-values, constraints=limits, integrality=np.ones(len(names)))
+    found = milp(-values, constraints=(rows, -np.inf, np.array(bounds)), integrality=np.ones(len(names)))
     if not found.success:
         raise ValueError(f"it has no optimum: {found.message}")
     return round(-float(found.fun), 6)

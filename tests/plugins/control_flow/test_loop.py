@@ -11,7 +11,7 @@ from tests.helpers.node_runs import run
 from tests.helpers.scripted import Script, make_workflow, run_rows
 
 from workbench.errors import NodeError, SpecError
-from workbench.kit.answers import Condition
+from workbench.kit.answers import FieldCondition
 from workbench.lm import Request
 from workbench.workflow import Surroundings, graph_hash, learnable_addresses, mermaid
 
@@ -228,13 +228,13 @@ def test_a_condition_that_never_holds_and_a_list_that_is_none_are_defects(folder
     ],
 )
 def test_conditions_hold(condition: str, values: dict[str, Any], holds: bool) -> None:
-    assert Condition(condition).holds(values) is holds
+    assert FieldCondition(condition).holds(values) is holds
 
 
 @pytest.mark.parametrize(("condition", "value"), [("x", "perhaps"), ("x > 1", "many"), ("x > 1", None)])
 def test_a_condition_on_what_cannot_be_read_fails_the_row(condition: str, value: Any) -> None:
     with pytest.raises(NodeError, match="until"):
-        Condition(condition).holds({"x": value})
+        FieldCondition(condition).holds({"x": value})
 
 
 @pytest.mark.parametrize("kind", ["loop", "workflow"])

@@ -21,7 +21,7 @@ _ORDERS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
 }
 
 
-class Condition:
+class FieldCondition:
     """A condition on fields.
 
     It has names of fields, texts, numbers, true and false, lists of these, `len(field)`, comparisons, `in`, `not`,
