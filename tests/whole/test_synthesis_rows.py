@@ -296,3 +296,98 @@ def test_90_fellowship_of_a_jury_is_right_where_a_biased_judge_is_wrong(tmp_path
     biased, _ = made("fellowship", tmp_path, FELLOWSHIP, **alone)
     assert all(row["chosen"].startswith("long") for row in biased.rows if "sea" not in row["prompt"])
     assert len(biased.rows) == 3, "one judge is always sure"
+
+
+# EnvGen: an agent makes what lacks one step. Who is told which goals it fails writes worlds that help with them.
+
+GOALS = ["wood", "stone", "plank", "stick", "axe", "door"]
+PARTS = {"plank": ["wood"], "stick": ["plank"], "axe": ["stick", "stone"], "door": ["plank", "axe"]}
+
+
+def write_worlds(request: Request) -> str:
+    told = re.findall(r"(\w+) (\d) of", str(shown(request, "told")))
+    if not told:
+        return json.dumps([*({"goal": goal, "start": []} for goal in GOALS), {"goal": "sword", "start": []}])
+    weak = next((goal for goal, reached in told if reached == "0"), "axe")
+    helped = [{"goal": weak, "start": PARTS[weak][:n]} for n in range(1, 3)]
+    return json.dumps([*helped, {"goal": weak, "start": ["plank", "wood"]}, {"goal": "wood", "start": ["stone"]}])
+
+
+def craft(request: Request) -> str:
+    goal = re.findall(r"Make a (\w+)\.", str(request.messages[-1]["content"]))[0]
+    bench = re.findall(r"On the bench: (.*)\.", str(request.messages[-1]["content"]))[-1].split(", ")
+    lacks = [part for part in PARTS.get(goal, []) if part not in bench]
+    return f"make {next((part for part in lacks if part in ('wood', 'stone')), goal)}"
+
+
+ENVGEN = {"settings of this workshop": write_worlds, "the next action": craft}
+
+
+def goals_of(found: Found) -> list[list[str]]:
+    return [[row["world"]["goal"] for row in found.rows if row["cycle"] == n] for n in (1, 2, 3)]
+
+
+def test_039_envgen_writes_worlds_for_what_the_agent_lacks(tmp_path: Path) -> None:
+    found, _ = made("envgen", tmp_path, ENVGEN)
+    first, second, third = goals_of(found)
+    assert sorted(first) == ["plank", "stick", "stone", "wood"], "an axe takes five steps, and there are no swords"
+    assert second == ["stick", "stick", "wood"] and third == ["axe"] * 3, "what failed, then what takes it"
+    scores = {(row["world"]["goal"], row["cycle"]): row["score"] for row in found.rows}
+    assert scores["stick", 1] == 0.0 and scores["stick", 2] == 1.0, "help at the start brings it within reach"
+    untold = {"nodes.cycles.nodes.feedback": {"code": "sound: list -> told", "source": "def none(sound): return 'no'"}}
+    blind, _ = made("envgen", tmp_path, ENVGEN, **untold)
+    assert goals_of(blind)[1:] == [[], []], "nothing new comes without feedback"
+
+
+# MAG-V: an assistant makes a call too many where a question says "please", or "did bo". What answers to it plans alike, but
+# for one question in three, which asks for more, after right courses and wrong ones.
+
+
+def serve(request: Request) -> str:
+    question = str(shown(request, "question") or shown(request, "request"))
+    (about,) = re.findall(r"\b(anna|bo|cleo|dan|Rome|Oslo|\d+)\b", question)
+    if about.isdigit():
+        calls = [{"name": "cancel", "arguments": {"order_id": int(about), "reason": question.split()[-1]}}]
+    else:
+        name, key = ("weather", "city") if about.istitle() else ("find_order", "name")
+        calls = [{"name": name, "arguments": {key: about}}]
+    astray = "Bonn" if "Please" in question or "did bo" in question else "home" if "and more" in question else None
+    return json.dumps([*calls, {"name": "weather", "arguments": {"city": astray}}] if astray else calls)
+
+
+def write_alternates(request: Request) -> str:
+    if asked := shown(request, "question"):
+        return json.dumps([asked] * 3)
+    told = str(shown(request, "answer"))
+    return json.dumps([f"Tell me, {told}", f"I want to know, {told}", f"I want this and more, {told}"])
+
+
+def answer_customer(request: Request) -> str:
+    first = shown(request, "results")[0]
+    return f"the order of {first['items'][0]['sku'].lower()}" if isinstance(first, dict) else f"it is {first}"
+
+
+MAG_V = {
+    "You serve customers": serve,
+    "Answer from": answer_customer,
+    "Write three requests": write_alternates,
+}
+
+
+def test_042_mag_v_verifies_courses_by_questions_that_are_written_back(tmp_path: Path) -> None:
+    astray = {"What did bo order?", "Please cancel order 7, it is broken.", "Please cancel order 8, it is late."}
+    found, script = made("mag_v", tmp_path, MAG_V)
+    assert len(found.rows) == 5 and not astray & {row["question"] for row in found.rows}
+    assert found.rejected == {"keep: right >= 0.5": 3}
+    assert not [r for r in script.requests if "Write three requests" in told(r) and shown(r, "question")]
+    back = {"nodes.back.predict": "question -> alternates: list[str]"}
+    assert len(made("mag_v", tmp_path, MAG_V, **back)[0].rows) == 8, "the same question again leads astray again"
+    source = "def alike(features): return min(features.values())"
+    alike = {"nodes.verify": {"code": "features: dict -> right: float", "source": source}, "keep": ["right == 1"]}
+    assert not made("mag_v", tmp_path, MAG_V, **alike)[0].rows, "one course of three differs after right ones, too"
+    known = [json.loads(line) for line in (FILES / "courses.jsonl").read_text(encoding="utf-8").splitlines()]
+    turned = [json.dumps({**row, "right": not row["right"]}) for row in known]
+    (tmp_path / "turned.jsonl").write_text("\n".join(turned), encoding="utf-8")
+    labels = {"nodes.verify.constants.path": str(tmp_path / "turned.jsonl")}
+    wrong, _ = made("mag_v", tmp_path, MAG_V, **labels)
+    assert {row["question"] for row in wrong.rows} == astray, "what is right it learns from labels alone"
