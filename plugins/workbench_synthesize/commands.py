@@ -44,7 +44,7 @@ def synthesize_command(
     db: str,
     as_json: bool,
 ) -> None:
-    """Write new rows with a workflow, and keep those that pass its checks.
+    """Write rows with a workflow, and keep what passes its checks.
 
     FILE names the seeds, the nodes that write, and what is kept. Options override it. After a kill, the same command
     continues, and paid calls are not paid again. After the end, it starts over with new calls. Exits with code 1 if no

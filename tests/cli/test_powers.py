@@ -40,6 +40,7 @@ NODES: dict[str, tuple[dict[str, Any], str]] = {
     "astar": ({"signature": "text -> a", "tools": ["mcp:evil#t"]}, "evil"),
     "branch": ({"on": "text", "cases": {"x": {"kind": "tool", "tool": "python:p1.py:f"}}}, "python:p1.py:f"),
     "browse": ({"corpus": "../secret.jsonl"}, "../secret.jsonl"),
+    "calls": ({"calls": "plan -> made, results", "tools": ["mcp:evil#t"]}, "evil"),
     "captain": ({"signature": "text -> a", "tools": ["python:p1.py:f"], "library": {}}, "python:p1.py:f"),
     "contest": (
         {"of": {"kind": "agent", "signature": "a -> b", "tools": ["mcp:evil#t"]}, "members": {"a": ""}},
@@ -185,6 +186,27 @@ def test_finding_1_siblings(folder: Path, name: str) -> None:
     for words in (["eval", "workflow.yaml"], ["optimize", "workflow.yaml"]):
         assert "is not trusted yet" in str(invoke(*words).exception)
     assert not Path("RAN").exists()
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        ({"each": {"a": EVIL}}, "evil"),
+        ({"explode": {"a": "b"}, "each": {"a": {"ensemble": [EVIL]}}}, "evil"),
+        ({"keep": "python:p1.py:f"}, "python:p1.py:f"),
+        ({"keep": ["a == 'b'", {"induced": {"file": "../m.yaml"}}]}, "../m.yaml"),
+        ({"synthesize": "../secret.jsonl"}, "../secret.jsonl"),
+        ({"synthesize": {"from": "../secret.jsonl", "as": "trajectories"}}, "../secret.jsonl"),
+    ],
+)
+def test_what_a_file_of_synthesize_does_is_asked_about(folder: Path, own: dict[str, Any], said: str) -> None:
+    Path("seeds.jsonl").write_text('{"text": "a"}')
+    file = {"lm": "bundled/nano", "nodes": {"t": {"predict": "text -> a"}}, "synthesize": "seeds.jsonl", **own}
+    Path("s.yaml").write_text(yaml.safe_dump(file))
+    refused = str(invoke("data", "synthesize", "s.yaml", "--out", "out.jsonl").exception)
+    assert "is not trusted yet" in refused and said in refused
+    Path("s.yaml").write_text(yaml.safe_dump({**file, "keep": "a == 'b'", "each": {}, "synthesize": "seeds.jsonl"}))
+    assert "is not trusted yet" not in str(invoke("data", "synthesize", "s.yaml", "--out", "out.jsonl").exception)
 
 
 def test_a_search_too_large_to_look_through_is_asked_about_and_costs_little(folder: Path) -> None:

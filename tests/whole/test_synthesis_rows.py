@@ -339,8 +339,8 @@ def test_039_envgen_writes_worlds_for_what_the_agent_lacks(tmp_path: Path) -> No
     assert goals_of(blind)[1:] == [[], []], "nothing new comes without feedback"
 
 
-# MAG-V: an assistant makes a call too many where a question says "please", or "did bo". What answers to it plans alike, but
-# for one question in three, which asks for more, after right courses and wrong ones.
+# MAG-V: an assistant makes a call too many where a question says "please", or "did bo". Of those that are written back
+# one in three asks for more, after right courses and after wrong ones.
 
 
 def serve(request: Request) -> str:

@@ -1,4 +1,4 @@
-"""A small classifier of courses of calls, for mag_v.yaml: is the course of a question right, judged by those of others?"""
+"""A small classifier of courses of calls, for mag_v.yaml: a course is judged by those of other questions."""
 
 from __future__ import annotations
 

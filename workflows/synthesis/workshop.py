@@ -1,4 +1,4 @@
-"""A world of crafts whose settings are tasks, for envgen.yaml: what is made, and what lies on the bench at the start."""
+"""A world of crafts whose settings are tasks, for envgen.yaml: what is made, and what lies there at the start."""
 
 from __future__ import annotations
 
