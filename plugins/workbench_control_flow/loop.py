@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from workbench.errors import Defect, DefectKind, SpecError, suggest
-from workbench.kit.answers import FieldCondition
+from workbench.kit.acting import FieldCondition
 from workbench.runtime import Context
 from workbench.spec import NODE, NODES
 from workbench.workflow import Field as OfSignature

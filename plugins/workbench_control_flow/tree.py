@@ -15,8 +15,8 @@ from pydantic import Field, model_validator
 from workbench.base.concurrency import gather_all
 from workbench.base.hashing import digest
 from workbench.errors import Defect, NodeError, SpecError, suggest
-from workbench.kit.acting import child_node
-from workbench.kit.answers import FieldCondition, read_number
+from workbench.kit.acting import FieldCondition, child_node
+from workbench.kit.answers import read_number
 from workbench.kit.searching import Node, Search, explore, grow, select, uct
 from workbench.runtime import Context
 from workbench.spec import NODE, NODES

@@ -42,7 +42,9 @@ def check_deeply(file: Path, *more: str) -> dict[str, Any]:
 
 def shipped_files() -> list[Path]:
     """The workflow files of the checkout: examples and gallery."""
-    return sorted(path for path in (ROOT / "workflows").rglob("*.yaml") if path.parent.name != "data")
+    return sorted(
+        path for path in (ROOT / "workflows").rglob("*.yaml") if path.parent.name not in ("data", "synthesis")
+    )
 
 
 def starter_workflows(folder: Path) -> list[Path]:

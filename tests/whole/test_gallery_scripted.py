@@ -29,7 +29,7 @@ from workbench_worlds.play import Play
 
 ROOT = Path(__file__).parents[2]
 GALLERY = ROOT / "workflows" / "gallery"
-FILES = sorted(path for path in (ROOT / "workflows").rglob("*.yaml") if path.parent.name != "data")
+FILES = sorted(path for path in (ROOT / "workflows").rglob("*.yaml") if path.parent.name not in ("data", "synthesis"))
 #: Workflows of extras, and a package that each needs.
 EXTRAS = {"feedback_markers.yaml": "torch", "grpo.yaml": "torch", "tool_calls.yaml": "torch"}
 #: What bundled/nano cannot do at all: the head of the file says so.

@@ -25,7 +25,7 @@ from workbench.workflow import Workflow
 from workbench_dspy.export import export
 
 ROOT = Path(__file__).parents[3]
-FILES = sorted(path for path in (ROOT / "workflows").rglob("*.yaml") if path.parent.name != "data")
+FILES = sorted(path for path in (ROOT / "workflows").rglob("*.yaml") if path.parent.name not in ("data", "synthesis"))
 EXTRAS = {"feedback_markers.yaml": "torch", "grpo.yaml": "torch", "tool_calls.yaml": "torch"}
 #: What a file has that DSPy has not.
 REFUSED = {

@@ -2,6 +2,7 @@
 
 from workbench.kit.acting.beside import LEAST_CHANGES, Beside, Leftovers
 from workbench.kit.acting.bound_function import BoundFunction
+from workbench.kit.acting.conditions import FieldCondition
 from workbench.kit.acting.environment import (
     Environment,
     Episode,
@@ -44,6 +45,7 @@ __all__ = [
     "ENV",
     "Environment",
     "Episode",
+    "FieldCondition",
     "Forged",
     "LEAST_CHANGES",
     "LONGEST_RESULT",

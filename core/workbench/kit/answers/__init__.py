@@ -1,7 +1,6 @@
 """The reader of models' answers, as typed values.
 
     parse, convert      an answer by the outputs of a signature, or by one of them (`typed`)
-    conditions          of fields, as under `until`
     conclusions         where an answer says its result: labels, boxes, tags, `the answer is`
     choices             allowed values and truth values; never a guess
     numbers             numbers of all countries
@@ -24,7 +23,6 @@ from workbench.kit.answers.call_parser import UNREADABLE, Reading, answer_text, 
 from workbench.kit.answers.choices import PARTICLE, TRUTH, choices_of
 from workbench.kit.answers.code import find_code
 from workbench.kit.answers.conclusions import SPACELESS, find_object, split_fields
-from workbench.kit.answers.conditions import FieldCondition
 from workbench.kit.answers.grades import read_grade
 from workbench.kit.answers.json_text import find_keyed, load_loose, read_object, read_objects, read_values
 from workbench.kit.answers.numbers import find_numbers, normalise, read_number
@@ -33,7 +31,6 @@ from workbench.kit.answers.typed import as_json, as_text, convert, first_values
 from workbench.workflow import Field, Signature
 
 __all__ = [
-    "FieldCondition",
     "PARTICLE",
     "SPACELESS",
     "load_loose",

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from workbench.errors import NodeError, SpecError
-from workbench.kit.answers.choices import TRUTH
-from workbench.kit.answers.numbers import read_number
+from workbench.kit.answers import TRUTH, read_number
 
 _HINT = "Write e.g. finished, not open_questions, score >= 0.8, verdict == 'right', or several with and, or."
 _CONSTANTS = {"true": True, "false": False, "null": None}
