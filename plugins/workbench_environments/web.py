@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from pydantic import Field, PrivateAttr
 
 from workbench.kit.acting import Environment, Step
+from workbench.spec import PATH
 
 
 class Web(Environment):
     """Pages with a text and links. The episode ends on the goal page of the task.
 
-    Task: `pages` ({name: {text, links: {label: name}}}), `start` and `goal` (names of pages).
+    Task: `pages` ({name: {text, links: {label: name}}}), `start` and `goal` (names of pages). With `site` the pages are
+    those of a file, for all rows, as in WebNav (Nogueira & Cho, arXiv 1602.02261).
     """
 
-    powers = {}
+    powers = {"site": PATH}
 
     help: ClassVar[str] = "click LABEL (a link of the page), or back"
 
+    site: str | None = Field(None, description="JSON file with the pages of all rows")
     limit: int = Field(30, ge=1, le=10_000, description="steps at most")
     text_chars: int = Field(1000, ge=20, description="characters of a page's text shown")
     _pages: Mapping[str, Any] = PrivateAttr(default_factory=dict)
     _goal: str = PrivateAttr("")
 
     def reset(self, task: Mapping[str, Any]) -> str:
-        pages = task.get("pages")
+        pages = task.get("pages") if self.site is None else self._load_site()
         if not isinstance(pages, Mapping) or not pages:
             raise ValueError("the field 'pages' must hold {name: {text, links: {label: name}}}")
         for field in ("start", "goal"):
@@ -39,6 +43,13 @@ class Web(Environment):
         self._pages, self._goal = pages, task["goal"]
         self.state = {"at": task["start"], "trail": [], "steps": 0}
         return self._seen()
+
+    def _load_site(self) -> Any:
+        assert self.site is not None
+        try:
+            return json.loads((self.base / self.site).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise ValueError(f"the site {self.site} cannot be read: {error}") from None
 
     def step(self, action: str) -> Step:
         state = self.state

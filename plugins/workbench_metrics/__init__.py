@@ -13,4 +13,5 @@ def register_metrics(register):
     register("json_match", "workbench_metrics.structured:JsonMatch")
     register("tool_call_match", "workbench_metrics.structured:ToolCallMatch")
     register("judge", "workbench_metrics.judge:Judge")
+    register("checklist", "workbench_metrics.checklist:Checklist")
     register("python", "workbench_metrics.function:load_function")

@@ -1,4 +1,4 @@
-"""Dataset readers: jsonl, json, csv, tsv, Excel, parquet and Hugging Face datasets."""
+"""Dataset readers: jsonl, json, csv, tsv, Excel, parquet and Hugging Face datasets, and AGENTIF's file."""
 
 from workbench import hookimpl
 
@@ -14,3 +14,4 @@ def register_readers(register):
     register("xlsx", "workbench_readers.spreadsheets:read_xlsx")
     register("parquet", "workbench_readers.parquet_and_hub:read_parquet")
     register("hf", "workbench_readers.parquet_and_hub:read_hf")
+    register("agentif", "workbench_readers.agentif:read_agentif")

@@ -14,7 +14,7 @@ from typing import Any, cast
 from workbench.base.concurrency import run_in_thread
 from workbench.errors import BudgetSpent, FailureKind, LMError, NodeError, SpecError
 from workbench.ledger import Spend, current_row
-from workbench.runtime import FIRST_DRAW, Draw, Program, Runtime, ends_run, make_request
+from workbench.runtime import FIRST_DRAW, Draw, Program, Runtime, SandboxResult, ends_run, make_request
 from workbench.spec import Source
 from workbench.study.evaluation import Evaluation, Result, RowRun
 from workbench.study.racing import Race
@@ -225,11 +225,14 @@ class Evaluator:
         return await self._score_by(self.named[name] if name else self.metric, example, prediction, trace)
 
     async def _score_by(self, metric: Metric, example: Example, prediction: Mapping[str, Any], trace: Trace) -> Score:
+        given: dict[str, Any] = {}  # what the protocol does not have
+        if getattr(metric, "needs_sandbox", False):
+            given["sandbox"] = self._call_in_sandbox
         if getattr(metric, "needs_lm", False):
             self.judged += metric is self.metric
-            judge = cast(Callable[..., Any], metric)  # the protocol has no `lm`, which only judges take
-            spent = self.judging_spent if metric is self.metric else None
-            value = judge(example, prediction, trace, lm=self.complete_as("judge", spent))
+            given["lm"] = self.complete_as("judge", self.judging_spent if metric is self.metric else None)
+        if given:
+            value = cast(Callable[..., Any], metric)(example, prediction, trace, **given)
         elif getattr(metric, "user_code", False):
             value = await self._score_by_user_code(metric, example, prediction, trace)
         else:
@@ -237,6 +240,9 @@ class Evaluator:
         if inspect.isawaitable(value):
             value = await value
         return as_score(value, highest_score(metric))
+
+    async def _call_in_sandbox(self, *call: Any, **settings: Any) -> SandboxResult:
+        return await (await self.runtime.sandbox()).call(*call, **settings)  # opened by the first who needs it
 
     async def _score_by_user_code(
         self, metric: Metric, example: Example, prediction: Mapping[str, Any], trace: Trace

@@ -28,7 +28,8 @@ class Metric(Protocol):
 
     Scores lie in [0, 1], higher is better. A metric raises only for faults of its own. One with `needs_lm = True` is
     also given `lm=`, a coroutine function (messages, **settings) -> Response whose calls are paid under the role
-    `judge`. One with `user_code = True` is called in a thread, one row at a time, with a deadline. A class with
+    `judge`. One with `needs_sandbox = True` is also given `sandbox=`, which is `workbench.runtime.Sandbox.call`. One
+    with `user_code = True` is called in a thread, one row at a time, with a deadline. A class with
     `path_options = ("file",)` reads the files that these options name: they are relative to the workflow file, written
     `metric: {NAME: FILE}`, and a run is not resumed where their content has changed.
 

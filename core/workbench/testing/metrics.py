@@ -62,13 +62,24 @@ class MetricCase:
     def call(self, row: Mapping[str, Any], prediction: Mapping[str, Any]) -> Any:
         """The same for these objects themselves."""
         example = Example("row", row)
-        more = {"lm": self._ask} if getattr(self.metric, "needs_lm", False) else {}
+        more: dict[str, Any] = {"lm": self._ask} if getattr(self.metric, "needs_lm", False) else {}
+        if getattr(self.metric, "needs_sandbox", False):
+            more["sandbox"] = self._call
         found = self.metric(example, prediction, None, **more)
         return asyncio.run(_awaited(found)) if inspect.isawaitable(found) else found
 
     async def _ask(self, messages: Sequence[Mapping[str, Any]], **settings: Any) -> Response:
         assert self.judge is not None, "the metric asks a model: give the case a `judge`"
         return Response(self.judge(messages), "stop", 5, 5, 0.0)
+
+    async def _call(self, source: str, function: str, arguments: Mapping[str, Any], **settings: Any) -> Any:
+        from workbench.runtime import open_sandbox
+
+        sandbox = await open_sandbox()
+        try:
+            return await sandbox.call(source, function, arguments, **settings)
+        finally:
+            await sandbox.aclose()
 
     def odd_predictions(self) -> list[dict[str, Any]]:
         """Predictions with odd values in one field each."""

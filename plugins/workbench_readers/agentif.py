@@ -1,0 +1,40 @@
+"""The reader `agentif`: AGENTIF's file of instructions with constraints, as rows for the metric `checklist`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from workbench.errors import SpecError
+from workbench.spec import PATH, declares
+from workbench_readers.json_files import read_json
+
+
+@declares(location=PATH)
+def read_agentif(location: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Rows of `instructions`, `question` and `checks` (AGENTIF, Qi et al., arXiv 2505.16944: its `eval.json`).
+
+    A constraint's steps become one check: `llm_conditional_check` is its `if`, `llm` its `extract` where code follows,
+    and its `ask` where none does, `code` its code. Raises SpecError.
+    """
+    return [_row(number, one) for number, one in enumerate(read_json(location, options))]
+
+
+def _row(number: int, one: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        said = {message["role"]: message["content"] for message in one["input"]}
+        checks = [_check(constraint) for constraint in one["constraints"]]
+    except (KeyError, TypeError) as error:
+        hint = "Each entry has `input`, a list of messages, and `constraints`, each with `evaluation`."
+        raise SpecError(f"entry {number} is not of AGENTIF's form: {error}", hint=hint) from None
+    return {"instructions": said.get("system", ""), "question": said.get("user", ""), "checks": checks}
+
+
+def _check(constraint: Mapping[str, Any]) -> dict[str, Any]:
+    steps = {step["type"]: step["exec"] for step in constraint["evaluation"]}
+    check = {"say": constraint["desc"]} if constraint.get("desc") else {}
+    if "llm_conditional_check" in steps:
+        check["if"] = {"ask": steps["llm_conditional_check"]}
+    if "code" not in steps:
+        return {**check, "ask": steps["llm"]}
+    return {**check, **({"extract": steps["llm"]} if "llm" in steps else {}), "code": steps["code"]}
