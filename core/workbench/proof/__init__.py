@@ -3,6 +3,7 @@
 This room reads, and decides nothing that a search sees.
 """
 
+from workbench.proof.attacks import few_rows_for_attacks
 from workbench.proof.findings import build_report
 from workbench.proof.judged import (
     LEAST_LABELS,
@@ -36,6 +37,7 @@ from workbench.proof.statistics import (
 )
 
 __all__ = [
+    "few_rows_for_attacks",
     "Report",
     "build_report",
     "Proof",

@@ -65,6 +65,7 @@ SECTIONS: Mapping[str, Declaration] = {
     "metric": one_or_each(part("metric")),
     "optimize": each(part("optimizer")),
     "proof": inside(labels=PATH),
+    "attacks": PATH,
     "executor": part("executor"),
     # of the settings of `workbench data synthesize`
     "tools": TOOL_ADDRESSES,
@@ -73,7 +74,7 @@ SECTIONS: Mapping[str, Declaration] = {
     "failures": inside(database=PATH),
 }
 #: Those that are not read where a workflow is called.
-UNUSED = ("data", "metric", "optimize", "proof", "search", "executor")
+UNUSED = ("data", "metric", "optimize", "proof", "search", "executor", "attacks")
 #: Keys of `data` that name files.
 _DATA = ("file", "train", "val", "test")
 _SERVER = re.compile(r"https?://\S+", re.IGNORECASE)
