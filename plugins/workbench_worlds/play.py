@@ -107,7 +107,7 @@ class Play(NodeKind):
         return self.config.steps * max(node.max_calls for node in self.players.values())
 
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
-        """{actions: what was done, observation: the last one, score: the world's own}.
+        """{actions: what was done, observation: the last one, or the world's verdict, score: the world's own}.
 
         Raises NodeError("environment") for a fault of the world, and NodeError("policy").
         """
@@ -136,11 +136,11 @@ class _Course:
             if told["done"]:
                 break
             told = await self._turn(number, told)
-        score = await self.world.score()
+        score, verdict = await self.world.score()
         if self.calls and not self.rewarded:
             self.calls[-1].earned = score
         self.ctx.note(steps=len(self.actions), ended="world" if told["done"] else "steps")
-        return {"actions": self.actions, "observation": told["observation"], "score": score}
+        return {"actions": self.actions, "observation": verdict or told["observation"], "score": score}
 
     async def _turn(self, number: int, told: Mapping[str, Any]) -> Mapping[str, Any]:
         """A turn of the player who acts next. Its latest call is a step for the credit of training."""
