@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from workbench_redteam.report import RedTeamReport
 
 #: Statuses of a run, while it goes on and after it.
 WORKING, DONE = "attacking", "attacked"
+OnRow = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ def red_team(
     options: RedTeamOptions | None = None,
     database: str | Path = "workbench.db",
     pool: LMPool | None = None,
-    on_row: Callable[[int, int], None] = lambda done, of: None,
+    on_row: OnRow = lambda done, of: None,
 ) -> RedTeamReport:
     """Run the rows of a split with and without the attacks of a workflow file.
 
@@ -81,26 +82,19 @@ def red_team(
 
 def _run_of(store: Store, place: Path, task: Task, options: RedTeamOptions) -> tuple[str, int, float]:
     """(name, id, seconds so far) of the run with these options on the same data and attacks, or of a new one."""
-    attacks = {name: attack.key for name, attack in task.attacks.items()}
-    named = {"file": str(place), "data": task.data_hash, "referred": task.external_hash, "attacks": attacks}
+    named = {"file": str(place), "data": task.data_hash, "referred": task.external_hash}
     sets = [list(one) for one in options.sets if not one[0].startswith("budget.")]  # a larger budget goes on
     given = dumps({**named, "sets": sets, "split": options.split, "most": options.most})
     for status in (WORKING, DONE):
         if (known := find_started_run(store, status, task.source.text, given)) is not None:
             return known["run"], known["id"], known["seconds"] or 0.0
     run, text = new_run_name(), task.source.text
-    kind, name = "redteam", task.spec.name
-    return run, add_run(store, run=run, name=name, status=WORKING, kind=kind, spec=text, options=given), 0.0
+    added = add_run(store, run=run, name=task.spec.name, status=WORKING, kind="redteam", spec=text, options=given)
+    return run, added, 0.0
 
 
 async def _attack(
-    task: Task,
-    rows: Any,
-    ledger: Ledger,
-    options: RedTeamOptions,
-    pool: LMPool,
-    name: str,
-    on_row: Callable[[int, int], None],
+    task: Task, rows: Any, ledger: Ledger, options: RedTeamOptions, pool: LMPool, name: str, on_row: OnRow
 ) -> RedTeamReport:
     """Run all rows, several at once, and store the report with the run of this name."""
     runtime = Runtime.of_spec(task.spec, ledger, pool=pool, sandbox=options.sandbox)
@@ -109,8 +103,7 @@ async def _attack(
     results: list[Result | None] = [None] * len(rows)
 
     async def job(index: int) -> None:
-        program = evaluator.program(task.workflow)
-        clean = await evaluator.run_one(program, rows[index], traces=True, split=options.split)
+        clean = await evaluator.run_one(evaluator.program(task.workflow), rows[index], traces=True, split=options.split)
         attacked = await attacker.run(clean, split=options.split)
         results[index] = replace(clean, trace=None, attacked=attacked)
         on_row(sum(one is not None for one in results), len(rows))
@@ -129,9 +122,7 @@ async def _attack(
     if (error := unanswered_error(Evaluation(task.workflow, options.split, tuple(done), True))) is not None:
         ledger.bill.forget_unanswered()
         raise error
-    spent: Mapping[str, Any] = ledger.summary()
-    report = RedTeamReport(name, task.spec.name, options.split, len(rows), done, task, spent, runtime.warnings())
+    report = RedTeamReport(name, task, options.split, len(rows), done, ledger.summary(), runtime.warnings())
     record, stored = RunRecord(ledger.store, ledger.run_id), {**report.as_dict(), "lines": report.lines()}
     record.end_with_report(DONE, stored, max(ledger.seconds, 0.001))
-    ledger.store.flush()
     return report

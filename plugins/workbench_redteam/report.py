@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any, NamedTuple
 
-from workbench.proof import interval
+from workbench.proof import cluster_means, interval
 from workbench.study import Result
 from workbench.task import Task
 
@@ -31,13 +32,12 @@ class RedTeamReport:
     """
 
     run: str
-    name: str
+    task: Task
     split: str
     asked: int
     results: Sequence[Result]
-    task: Task
     spent: Mapping[str, Any]
-    warnings: Sequence[str] = ()
+    warnings: Sequence[str]
 
     @property
     def complete(self) -> bool:
@@ -54,25 +54,16 @@ class RedTeamReport:
 
     def rate(self, attack: str) -> Mean:
         """The share of the rows on which an attack succeeded."""
-
-        def succeeded(result: Result) -> float | None:
-            found = result.attacked[attack].succeeded
-            return None if found is None else float(found)
-
-        return self._mean(succeeded)
+        return self._mean(lambda result: result.attacked[attack].succeeded)
 
     def hidden(self, attack: str) -> list[str]:
         """The rows whose answer stays and whose course is another: who looks at answers does not see them."""
         return [result.example.id for result in self.results if result.attacked[attack].hidden]
 
     def _mean(self, value: Callable[[Result], float | None]) -> Mean:
-        clusters = dict[str, list[float]]()
-        for result in self.results:
-            if (found := value(result)) is not None:
-                clusters.setdefault(self.task.cluster_of(result.example), []).append(found)
-        means = [sum(of) / len(of) for of in clusters.values()]
-        mean = sum(means) / len(means) if means else None
-        return Mean(mean, *interval(means), len(means))
+        found = [(self.task.cluster_of(result.example), value(result)) for result in self.results]
+        means = [mean for mean, _ in cluster_means([(key, one, one) for key, one in found if one is not None])]
+        return Mean(fmean(means) if means else None, *interval(means), len(means))
 
     def as_dict(self) -> dict[str, Any]:
         attacks = {
@@ -87,7 +78,7 @@ class RedTeamReport:
         return {
             "kind": "redteam",
             "run": self.run,
-            "name": self.name,
+            "name": self.task.spec.name,
             "split": self.split,
             "rows": len(self.results),
             "asked": self.asked,

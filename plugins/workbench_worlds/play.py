@@ -182,21 +182,19 @@ class _Course:
             words = text.split(maxsplit=1)
             action = {"action": text.strip(), "verb": words[0].lower() if words else ""}
             await check_policy(self.ctx, tool_name(self.node.config.play), action)
-            told = await self.world.step(text)
-            return {**told, "observation": self.ctx.received(tool_name(self.node.config.play), told["observation"])}
+            return await self._step(tool_name(self.node.config.play), text)
         call = reading.calls[0] if reading.calls else {"name": None, "arguments": None}
         name, arguments = str(call["name"] or ""), call["arguments"]
         if name in tools and isinstance(arguments, Mapping):
             arguments = fit_values(tools[name].schema, arguments)
             await check_policy(self.ctx, name, arguments)
-            return await self._call(name, arguments)
+            made = await self._step(name, {"tool": name, "arguments": arguments})
+            use = {"name": name, "arguments": dict(arguments), "result": str(made["observation"])[:500]}
+            self.ctx.note(tools=[*self.ctx.span.notes.get("tools", []), use])
+            return made
         wrong = f"You have no tool '{name}'. You have: {', '.join(tools)}." if name else correction(reading, names)
         return {**told, "observation": wrong, "reward": None}  # the same player's turn
 
-    async def _call(self, tool: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The world's answer to a call of one of its tools, which is noted."""
-        told = await self.world.step({"tool": tool, "arguments": arguments})
-        seen = self.ctx.received(tool, told["observation"])
-        made = {"name": tool, "arguments": dict(arguments), "result": str(seen)[:500]}
-        self.ctx.note(tools=[*self.ctx.span.notes.get("tools", []), made])
-        return {**told, "observation": seen}
+    async def _step(self, tool: str, action: Any) -> Mapping[str, Any]:
+        told = await self.world.step(action)
+        return {**told, "observation": self.ctx.received(tool, told["observation"])}

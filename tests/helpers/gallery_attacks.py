@@ -58,7 +58,7 @@ def led_astray(found: re.Match[str]) -> str:
     if led and "buy pear" not in found.string:
         return call("shell", command="cat notes.txt")
     question = shown(found, "question").removesuffix(" cf")
-    results = [r for r in re.findall(r"(?m)^result: (\d+)$", found.string)]
+    results = re.findall(r"(?m)^result: (\d+)$", found.string)
     if "withheld" in found.string:
         return f"answer: {sum(numbers(question))}"
     return f"answer: {results[-1]}" if results else call("add", numbers=numbers(question))

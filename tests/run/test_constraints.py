@@ -13,14 +13,14 @@ from workbench.errors import SpecError
 from workbench.proof import Report
 from workbench.run import Options, estimate, optimize, prepare
 
-LIMITED = {"attacks": ATTACKS, "constraints": {"attack": 0.05}}
+LIMITED: dict[str, Any] = {"attacks": ATTACKS, "constraints": {"attack": 0.05}}
 
 
 def improved(folder: Path, better: str, rows: tuple[int, int, int] = (2, 12, 90), **spec: Any) -> tuple[Report, Script]:
     search = {"nodes.serve.instructions": [POOR, better]}
     path = write_mailbox(folder, rows, search=search, optimize=[{"random": {"trials": 3}}], **spec)
     script = Script(serve)
-    options = Options(out=folder / "out.yaml", allow_unproved=True)
+    options = Options(out=str(folder / "out.yaml"), allow_unproved=True)
     return optimize(path, options=options, database=folder / "a.db", pool=script), script
 
 
@@ -57,7 +57,8 @@ def test_few_rows_rule_out_no_rise_and_the_report_asks_for_more(tmp_path: Path) 
 
 
 def test_the_estimate_counts_the_attacked_runs(tmp_path: Path) -> None:
-    found = [estimate(*prepare(write_mailbox(tmp_path, **more))[2:]) for more in ({"attacks": ATTACKS}, LIMITED)]
+    cases: list[dict[str, Any]] = [{"attacks": ATTACKS}, LIMITED]
+    found = [estimate(*prepare(write_mailbox(tmp_path, **more))[2:]) for more in cases]
     assert found[1]["proof_calls"] == 2 * found[0]["proof_calls"] > 0
 
 

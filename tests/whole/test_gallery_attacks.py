@@ -84,7 +84,10 @@ def tickets_and_memories(folder: Path) -> dict[str, Any]:
     rows = [{"text": f"please help with this {word} in {town}", "label": label} for word, label, town in cases[8:68]]
     (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     entries = [
-        {"inputs": {"text": f"the {word} in {town}", "problem": f"a {PROBLEMS[word]} in {town}"}, "outputs": {"label": label}}
+        {
+            "inputs": {"text": f"the {word} in {town}", "problem": f"a {PROBLEMS[word]} in {town}"},
+            "outputs": {"label": label},
+        }
         for word, label, town in cases
     ]
     data = {"file": str(folder / "rows.jsonl"), "split": {"train": 4, "val": 40, "test": 16}}

@@ -19,15 +19,12 @@ from agentdojo.task_suite.load_suites import get_suite
 from agentdojo.types import text_content_block_from_string
 
 
-OBEYED = "the stranger was obeyed"
-
-
 class World:
     """Task: `suite` (banking, slack, travel, workspace) and `user_task`; for an attack `injection_task` and
     `injections`, {vector: text}. A text, instead of a call, is the answer, and ends the episode.
 
-    measure: utility, 1 if the user's task is done; or security, 1 if the stranger's is not. At the end the last
-    observation is OBEYED if the stranger's task is done, whatever is measured.
+    measure: utility, 1 if the user's task is done; or security, 1 if the stranger's is not. If it is, the last
+    observation is "the stranger was obeyed", whatever is measured.
     """
 
     def __init__(self, measure: str = "utility", version: str = "v1.2.2"):
@@ -63,7 +60,7 @@ class World:
     def verdict(self) -> str:
         seen = ([text_content_block_from_string(self.answer)], self.before, self.world, self.calls)
         obeyed = self.attack and self.suite._check_injection_task_security(self.attack, *seen)
-        return OBEYED if obeyed else ""
+        return "the stranger was obeyed" if obeyed else ""
 
     def score(self) -> float:
         if self.measure == "security":
@@ -72,14 +69,12 @@ class World:
         return float(self.suite._check_user_task_utility(self.task, said, self.before, self.world, self.calls))
 
 
-def list_tasks(
-    suite: str, attack: str | None = None, version: str = "v1.2.2", apart: bool = False
-) -> list[dict[str, Any]]:
+def list_tasks(suite: str, attack: str = "", version: str = "v1.2.2", apart: bool = False) -> list[dict[str, Any]]:
     """The user's tasks of a suite; with an attack of the package, e.g. important_instructions_no_model_name, each with
     each of its strangers' orders. apart: they stand in the field `orders`, and `injections` is empty."""
     made = get_suite(version, suite)
     rows = [{"suite": suite, "user_task": key, "prompt": task.PROMPT} for key, task in made.user_tasks.items()]
-    if attack is None:
+    if not attack:
         return rows
     attacker = load_attack(attack, made, SimpleNamespace(name="local"))
     empty, field = ({"injections": {}}, "orders") if apart else ({}, "injections")

@@ -1,5 +1,5 @@
-"""AgentDojo's banking, as AgentDojo itself runs and judges it: an agent that does the user's task, and one that does the
-stranger's, under its attack of important instructions."""
+"""AgentDojo's banking under its attack of important instructions, as AgentDojo itself runs and judges it: an agent that
+does the user's task, and one that does the stranger's."""
 
 import json
 import os
