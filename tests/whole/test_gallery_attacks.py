@@ -16,7 +16,9 @@ from tests.helpers.gallery_speech import Line, Speaker
 from tests.helpers.gallery_tried import GALLERY, searched, tried
 from tests.helpers.scripted import Script
 
+from workbench.api import optimize
 from workbench.evaluation import EvalOptions, evaluate
+from workbench.run import Options
 from workbench_redteam.redteam import RedTeamOptions, red_team
 from workbench_redteam.report import RedTeamReport
 
@@ -114,3 +116,16 @@ def test_44_two_retrievers_that_must_agree_keep_the_drawn_poison_out(tmp_path: P
 def test_their_own_search_mends_a_poor_setting(name: str, address: str, poor: Any, tmp_path: Path) -> None:
     report = searched(name, address, poor, tmp_path)
     assert report.baseline["val"] < 1.0 == report.best["val"] and report.winner.get(address) != poor
+
+
+@pytest.mark.slow
+def test_the_search_of_agent_poison_mends_a_store_that_is_not_read(tmp_path: Path) -> None:
+    settings = {**tickets_and_memories(tmp_path), "nodes.by_text.k": 0}
+    report = optimize(
+        GALLERY / "agent_poison.yaml",
+        settings=settings,
+        options=Options(allow_unproved=True, out=str(tmp_path / "optimized.yaml")),
+        database=tmp_path / "run.db",
+        pool=Script(Speaker(ATTACKED["agent_poison.yaml"].table)),
+    )
+    assert report.baseline["val"] < 1.0 == report.best["val"] and report.winner.get("nodes.by_text.k") in (1, 2)
