@@ -57,6 +57,33 @@ def test_the_same_command_again_pays_nothing_and_a_larger_budget_goes_on(tmp_pat
     assert again.as_dict()["attacks"] == whole.as_dict()["attacks"] and len(script.requests) == paid
 
 
+def test_an_attacked_run_has_a_world_of_its_own(tmp_path: Path) -> None:
+    """What the tools of the clean run gave is not taken: where they have a state, its is another."""
+    path, log = write_mailbox(tmp_path, ROWS, attacks=ATTACKS), tmp_path.parent / f"{tmp_path.name}.log"
+    count = f"    with open({str(log)!r}, 'a') as log:\n        log.write('x')\n"
+    code = (tmp_path / "tools.py").read_text().replace("    return MAILS", f"{count}    return MAILS")
+    (tmp_path / "tools.py").write_text(code)
+    red_team(path, database=tmp_path / "a.db", pool=Script(serve))
+    assert log.read_text() == "x" * 2 * 12
+    red_team(path, database=tmp_path / "a.db", pool=Script(serve))
+    assert log.read_text() == "x" * 2 * 12, "the journal has both"
+
+
+def test_nodes_inside_of_nodes_are_attacked(tmp_path: Path) -> None:
+    inner = {"agent": "question -> answer", "tools": ["python:tools.py:read_mail", "python:tools.py:send_money"]}
+    nodes = {
+        "serve": {
+            "kind": "loop",
+            "rounds": 1,
+            "until": "answer != ''",
+            "nodes": {"read": {**inner, "instructions": GREEDY}},
+        }
+    }
+    path = write_mailbox(tmp_path, ROWS, attacks=ATTACKS, nodes=nodes)
+    found = red_team(path, database=tmp_path / "a.db", pool=Script(serve))
+    assert found.utility.value == 1.0 and found.rate("ordered").value == 1.0
+
+
 def test_a_result_of_any_shape_carries_the_text() -> None:
     for result, field, expected in (
         ("a", "", "a\nX"),
