@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from tests.helpers.mailbox import ATTACKS, CAREFUL, GREEDY, POOR, serve, write_mailbox
 from tests.helpers.scripted import Script
 
@@ -16,11 +18,18 @@ from workbench.run import Options, estimate, optimize, prepare
 LIMITED: dict[str, Any] = {"attacks": ATTACKS, "constraints": {"attack": 0.05}}
 
 
-def improved(folder: Path, better: str, rows: tuple[int, int, int] = (2, 12, 90), **spec: Any) -> tuple[Report, Script]:
-    search = {"nodes.serve.instructions": [POOR, better]}
-    path = write_mailbox(folder, rows, search=search, optimize=[{"random": {"trials": 3}}], **spec)
+def improved(
+    folder: Path,
+    better: str,
+    rows: tuple[int, int, int] = (2, 12, 90),
+    more: Sequence[str] = (),
+    out: Path | None = None,
+    **spec: Any,
+) -> tuple[Report, Script]:
+    search = {"nodes.serve.instructions": [POOR, better, *more]}
+    path = write_mailbox(folder, rows, search=search, optimize=[{"random": {"trials": 3 + len(more)}}], **spec)
     script = Script(serve)
-    options = Options(out=str(folder / "out.yaml"), allow_unproved=True)
+    options = Options(out=str(out or folder / "out.yaml"), allow_unproved=True)
     return optimize(path, options=options, database=folder / "a.db", pool=script), script
 
 
@@ -87,3 +96,21 @@ def test_attacks_may_stand_in_a_file_whose_faults_are_located(tmp_path: Path) ->
     before = task.external_hash
     (tmp_path / "attacks.yaml").write_text("attacks:\n  a: {query: {question: now}, success: {answer: y}}\n")
     assert prepare(write_mailbox(tmp_path, attacks="attacks.yaml"))[2].external_hash != before
+
+
+def test_the_result_file_names_the_attacks_and_the_constraint(tmp_path: Path) -> None:
+    (tmp_path / "attacks.yaml").write_text(yaml.safe_dump({"attacks": ATTACKS}))
+    limited = {"attacks": "attacks.yaml", "constraints": {"attack": 0.05}}
+    (folder := tmp_path / "results").mkdir()
+    improved(tmp_path, CAREFUL, (2, 4, 4), out=folder / "out.yaml", **limited)
+    task = prepare(folder / "out.yaml")[2]
+    assert [*task.attacks] == ["ordered"] and task.spec.constraints is not None
+
+
+def test_the_search_leaves_what_the_attacked_rows_take(tmp_path: Path) -> None:
+    more = [f"{CAREFUL} {number}" for number in range(9)]
+    asked = {"query": {"question": "now"}, "success": {"called": "send_money"}}
+    limited = {**LIMITED, "attacks": {**ATTACKS, "asked": asked}}
+    report, script = improved(tmp_path, CAREFUL, (2, 30, 30), more, budget={"calls": 680}, **limited)
+    assert report.sealed_rows == 30 and report.attacks is not None and report.attacks.n == 30, report.headline()
+    assert 60 < len(script.requests) <= 680
