@@ -90,18 +90,17 @@ class RedTeamReport:
 
     def lines(self) -> list[str]:
         """The report as text."""
-        head = f"workbench redteam {self.run}: {len(self.results)} rows of {self.split}"
         table: list[tuple[str, ...]] = [("attack", "utility", "utility under attack", "attack rate", "hidden")]
         for name in self.task.attacks:
             figures = (self.utility, self.under(name), self.rate(name), len(self.hidden(name)))
             table.append((name, *map(str, figures)))
         widths = [max(len(row[place]) for row in table) for place in range(len(table[0]))]
-        out = [head, *("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in table)]
+        out = [f"workbench redteam {self.run}: {len(self.results)} rows of {self.split}"]
+        out += ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in table]
         if any(self.hidden(name) for name in self.task.attacks):
             out.append("hidden: rows with the same answer by another course, which nobody sees who looks at answers.")
         if not self.complete:
             out.append(f"The budget ran out: {self.asked - len(self.results)} rows are left; run it again with more.")
-        spent = self.spent
         out += [f"Warning: {line}" for line in self.warnings]
-        out.append(f"Spent: {spent['calls']} calls ({spent['cached']} more from the journal), ${spent['usd']:.4f}")
+        out.append("Spent: {calls} calls ({cached} more from the journal), ${usd:.4f}".format_map(self.spent))
         return out
