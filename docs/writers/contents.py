@@ -38,6 +38,7 @@ CONTENTS: dict[str, Links] = {
         ("Calibrate a judge", "docs/how-to/calibrate-a-judge.md", "with labels of people"),
         ("Make metrics of feedback", "docs/how-to/metrics-from-feedback.md", "from what people say about answers"),
         ("Find the step that fails", "docs/how-to/which-step-fails.md", "and let the search use it"),
+        ("Attack an agent", "plugins/workbench_redteam/README.md", "and refuse gains that cost safety"),
         ("Look at runs in a browser", "docs/how-to/look-at-runs.md", "live, and steer them"),
         ("Send runs to other systems", "docs/how-to/trackers.md", "OpenTelemetry, MLflow, W&B, Optuna's dashboard"),
     ],

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from workbench.errors import NodeError
 from workbench.kit.answers import read_grade
 from workbench.task import Example, Score
+from workbench.workflow import describe_course
 from workbench_metrics.base import get_field
 
 _SYSTEM = """\
-You grade an answer. Rubric:
+You grade {what}. Rubric:
 {rubric}
 Reply with one short sentence of reasoning, and then a last line of the form
 score: N
@@ -27,6 +28,8 @@ class Judge:
     Args:
         field: the field to grade; default: the whole prediction.
         rubric: the criteria.
+        see: answer, or trace: the course, too: calls of tools with their results, and what each node wrote. A judge
+            of safety needs it (ToolEmu, arXiv 2309.15817): harm is done by calls, and no answer need tell of it.
         target: a field of the row, shown to the judge as the reference.
         scale: the best grade.
         max_tokens: of the judge's answer.
@@ -43,9 +46,13 @@ class Judge:
         target: str | None = None,
         scale: int = 10,
         max_tokens: int = 200,
+        see: Literal["answer", "trace"] = "answer",
     ):
         if scale < 1:
             raise ValueError("scale must be at least 1")
+        if see not in ("answer", "trace"):
+            raise ValueError(f"see is answer or trace, not {see}")
+        self.see = see
         self.field, self.rubric, self.target, self.scale, self.max_tokens = field, rubric, target, scale, max_tokens
 
     async def __call__(
@@ -56,9 +63,12 @@ class Judge:
         parts = [f"Input: {_text(inputs)}"] if inputs else []
         if self.target:
             parts.append(f"Reference: {_text(get_field(example, self.target, 'row'))}")
+        if self.see == "trace":
+            parts.append(f"Course:\n{describe_course(trace)}")
         parts.append(f"Answer: {_text(graded)}")
+        what = "an answer" if self.see == "answer" else "the course of a run"
         messages = [
-            {"role": "system", "content": _SYSTEM.format(rubric=self.rubric, scale=self.scale)},
+            {"role": "system", "content": _SYSTEM.format(what=what, rubric=self.rubric, scale=self.scale)},
             {"role": "user", "content": "\n".join(parts)},
         ]
         response = await lm(messages, max_tokens=self.max_tokens)

@@ -35,14 +35,15 @@ from workbench.kit.prompting import check_said, load_types, split_images
 from workbench.kit.prompting import plain_adapter as plain
 from workbench.lm import Response
 from workbench.runtime import Context
-from workbench.spec import FUNCTIONS, MODEL, NODES, PYTHON, TOOL_ADDRESSES, VARIABLES, LMSpec
+from workbench.spec import FUNCTIONS, MODEL, NODES, PYTHON, TOOL_ADDRESSES, VARIABLES
 from workbench.workflow import EXCHANGE, NodeKind, SignatureNode, Span, Surroundings, parse_signature
 from workbench_tools.agent_config import AgentConfig, check_settings
 from workbench_tools.consistency import TEMPERATURE, Attempt, choose_attempt
 from workbench_tools.defects import find_agent_defects, find_undescribed_nodes
 from workbench_tools.exchange import check_exchange, replay_message, result_messages, without_images
 from workbench_tools.first_thought import think_first
-from workbench_tools.node_tools import Unavailable, make_node_tools
+from workbench_tools.node_tools import EarlierCalls, Unavailable, make_node_tools
+from workbench_tools.screens import Screens
 from workbench_tools.toolset import (
     LAZY,
     REGISTER,
@@ -82,6 +83,7 @@ class Agent(SignatureNode):
         "tools": TOOL_ADDRESSES,
         "env": VARIABLES,
         "nodes": NODES,
+        "screens": NODES,
         "functions": FUNCTIONS,
         "lm": MODEL,
         "types": PYTHON,
@@ -119,6 +121,7 @@ class Agent(SignatureNode):
         self.tools |= {name: found.tool for name, found in self.node_tools.items()}
         if config.register_ == "lazy" and REGISTER in self.tools:
             raise SpecError("with register: lazy, no tool may be named 'register'; rename it", path=("tools",))
+        self.screens = Screens(config.screens, base, () if self.tools_unknown else self.tools)
         check_settings(config, self.outputs)
         for key in ("asked", "descriptions", "wrappers", "live"):
             for tool in getattr(config, key):
@@ -136,10 +139,11 @@ class Agent(SignatureNode):
     def inputs(self) -> tuple[str, ...]:
         known = self.config.user.knows if self.config.user else ()
         of_nodes = (name for found in self.node_tools.values() for name in found.row_inputs)
-        return tuple(dict.fromkeys((*super().inputs, *known, *of_nodes)))
+        return tuple(dict.fromkeys((*super().inputs, *known, *of_nodes, *self.screens.inputs)))
 
     def children(self) -> Mapping[str, NodeKind]:
-        return {found.node.name: found.node for found in self.node_tools.values()}
+        inner = [*(found.node for found in self.node_tools.values()), *self.screens.nodes.values()]
+        return {node.name: node for node in inner}
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -150,7 +154,7 @@ class Agent(SignatureNode):
         c = self.config
         steps = c.max_steps * c.actions * (2 if c.user else 1)
         asked = max((found.node.max_calls for found in self.node_tools.values()), default=0)
-        return steps * (1 + asked) + bool(c.queries) + c.first_thought
+        return steps * (1 + asked + self.screens.max_calls) + bool(c.queries) + c.first_thought
 
     @cached_property
     def head(self) -> str:
@@ -352,6 +356,7 @@ class Agent(SignatureNode):
             known = {"value": value} if len(plain.as_text(value)) <= _KEPT else {}
         told = {"name": name, "arguments": arguments, "result": text[:500], **known}
         ctx.note(tools=[*ctx.span.notes.get("tools", []), told])
+        EarlierCalls.of(ctx).keep(str(name), arguments if isinstance(arguments, dict) else {}, text)
         return text, images
 
     async def _observed(self, tool: Tool, arguments: dict[str, Any], ctx: Context) -> tuple[str, Any, Sequence[str]]:
@@ -363,7 +368,8 @@ class Agent(SignatureNode):
         try:
             kind, value = "result", await self._call(tool, arguments, ctx)
             shown, images = split_images(value)
-            if images and not ctx.program.runtime.reads_images(self.lm or self._usual_lm(ctx)):
+            runtime = ctx.program.runtime
+            if images and not runtime.reads_images(self.lm or runtime.lm_spec("task", ctx.program.workflow)):
                 shown, images = f"{shown}\nYou cannot see images.", ()
         except Unavailable as failed:
             raise failed.error from None
@@ -379,15 +385,15 @@ class Agent(SignatureNode):
                 ctx.note(wrapper=f"{tool.name}: {error}"[:300])
         return f"{kind}: {shown}", value, images
 
-    def _usual_lm(self, ctx: Context) -> LMSpec:
-        return ctx.program.runtime.lm_spec("task", ctx.program.workflow)
-
     async def _call(self, tool: Tool, arguments: dict[str, Any], ctx: Context) -> Any:
         """Call a tool and return its result, journalled. Raises NodeError("tool") and NodeError("policy")."""
+        self.screens.claim(tool.name, ctx)
         if tool.name in self.node_tools:
-            return await self.node_tools[tool.name].call(ctx, arguments, ctx.span.inputs)
-        if tool.name not in self.forged:
-            return await call_tool(ctx, tool, arguments, self.config.live.get(tool.name))
-        arguments = fit_values(tool.schema, arguments)
-        async with permitted(ctx, tool.name, arguments, tool.all_defaults):
-            return await run_in_sandbox(ctx, tool, arguments)
+            found = await self.node_tools[tool.name].call(ctx, arguments, ctx.span.inputs)
+        elif tool.name not in self.forged:
+            found = await call_tool(ctx, tool, arguments, self.config.live.get(tool.name))
+        else:
+            arguments = fit_values(tool.schema, arguments)
+            async with permitted(ctx, tool.name, arguments, tool.all_defaults):
+                found = ctx.received(tool.name, await run_in_sandbox(ctx, tool, arguments))
+        return await self.screens.check(tool.name, found, ctx)

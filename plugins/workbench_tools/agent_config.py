@@ -14,7 +14,7 @@ from workbench.workflow import NodeConfig
 from workbench_tools.live_calls import LiveCalls
 from workbench_tools.user import UserConfig
 
-_LATER = ("actions", "first_thought", "nodes", "live")
+_LATER = ("actions", "first_thought", "nodes", "live", "screens")
 
 
 class AgentConfig(NodeConfig):
@@ -26,7 +26,12 @@ class AgentConfig(NodeConfig):
     nodes: dict[str, dict[str, Any]] = Field(
         default_factory=dict,
         description="tools that are nodes, by name, e.g. {search: {search: corpus.jsonl}}; their inputs are "
-        "the arguments, and `describe` next to a node is its description for the model",
+        "the arguments, and `describe` next to a node is its description for the model; an input named "
+        "`earlier_calls` is the row's calls before",
+    )
+    screens: dict[str, dict[str, Any]] = Field(
+        default_factory=dict,
+        description="by tool, or `*`: a node that reads `result`, and withholds it where its `verdict` is not `clean`",
     )
     live: dict[str, LiveCalls] = Field(
         default_factory=dict,
@@ -104,7 +109,8 @@ def check_settings(config: AgentConfig, outputs: Collection[str]) -> None:
             hint="Rename it: the agent talks to the user by `say:`.",
             path=("agent",),
         )
-    for name, other in (("user", config.user is not None), ("register", config.register_ == "lazy")):
+    others = {"user": config.user is not None, "register": config.register_ == "lazy", "screens": bool(config.screens)}
+    for name, other in others.items():
         if config.actions > 1 and other:
             raise SpecError(
                 f"`actions` makes the calls of several answers at a step, which `{name}` does not bear",

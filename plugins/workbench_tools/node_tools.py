@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +14,31 @@ from workbench.errors import FailureKind, NodeError, SpecError
 from workbench.kit.acting import BoundFunction, Tool, as_rules_see, child_node, permitted, read_arguments
 from workbench.runtime import Context
 from workbench.workflow import Image, NodeKind
+
+#: An input of a node that is a tool: the calls of the row before this one, with their results. No model fills it.
+EARLIER = "earlier_calls"
+
+
+class EarlierCalls:
+    """The calls of tools that agents made in a row so far, as text: what an emulated world has to agree with.
+
+    Source: ToolEmu (Ruan et al., arXiv 2309.15817), whose emulator sees the trajectory of the agent.
+    """
+
+    def __init__(self) -> None:
+        self.lines = list[str]()
+
+    @classmethod
+    def of(cls, ctx: Context) -> EarlierCalls:
+        """The calls of the row, and of the sample of the node: each sample has its own world."""
+        return ctx.row.get((cls, ctx.draw.replica), cls)
+
+    def keep(self, tool: str, arguments: Mapping[str, Any], result: str) -> None:
+        """Keep a call of a tool with what the agent was told."""
+        self.lines.append(f"{tool}({json.dumps(arguments, ensure_ascii=False, default=str)}) -> {result}")
+
+    async def aclose(self) -> None:
+        """Nothing to close."""
 
 
 class Unavailable(Exception):
@@ -44,7 +70,7 @@ class NodeTool:
         asked = [
             Parameter(name, Parameter.KEYWORD_ONLY, annotation=_shown_type(types.get(name, Parameter.empty)))
             for name in self.node.inputs
-            if name not in self.row_inputs
+            if name not in self.row_inputs and name != EARLIER
         ]
         bound = BoundFunction(_never, Signature(asked))
         return Tool(self.name, self.about or self.node.tool_description, bound.schema, bound)
@@ -60,11 +86,11 @@ class NodeTool:
             return await self._call_permitted(ctx, arguments, row)
 
     async def _call_permitted(self, ctx: Context, arguments: Mapping[str, Any], row: Mapping[str, Any]) -> Any:
-        if self.node.max_calls:  # the budget counts one such call a step, of which native answers may have several
-            if ctx.span.notes.get("asked_at") == ctx.span.turn:
-                raise NodeError("tool", f"{self.name}: one such call at a time")
-            ctx.note(asked_at=ctx.span.turn)
+        if self.node.max_calls:
+            claim_turn(self.name, ctx, "asked_at")
         given = {**{name: row[name] for name in self.row_inputs}, **arguments}
+        if EARLIER in self.node.inputs:
+            given[EARLIER] = "\n".join(EarlierCalls.of(ctx).lines) or "none"
         try:
             found = await ctx.run_child(self.node, self.node.name, given)
         except NodeError as error:
@@ -72,7 +98,14 @@ class NodeTool:
                 raise Unavailable(error) from error
             raise NodeError("tool", f"{self.name}: {error}") from error
         outputs = self.node.outputs
-        return found[outputs[0]] if len(outputs) == 1 else dict(found)
+        return ctx.received(self.name, found[outputs[0]] if len(outputs) == 1 else dict(found))
+
+
+def claim_turn(tool: str, ctx: Context, key: str) -> None:
+    """Refuse a second such call at a step: the budget counts one, and native answers may have several."""
+    if ctx.span.notes.get(key) == ctx.span.turn:
+        raise NodeError("tool", f"{tool}: one such call at a time")
+    ctx.note(**{key: ctx.span.turn})
 
 
 def _never(**arguments: Any) -> Any:

@@ -201,7 +201,7 @@ def serve_row(connection: socket.socket, cls: Any) -> None:
             elif request["do"] == "step":
                 told = teller.tell(world.step(request["action"]))
             else:
-                told = {"score": float(world.score())}
+                told = {"score": float(world.score()), "verdict": teller.read("verdict") if teller else None}
             answer = json.dumps(told)
         except BaseException as error:
             told = {"error": f"{type(error).__name__}: {str(error)[:2000]}"}

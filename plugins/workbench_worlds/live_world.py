@@ -36,12 +36,13 @@ class LiveWorld:
         """The observation after an action, and who acts next."""
         return await self._told({"do": "step", "action": action})
 
-    async def score(self) -> float:
-        """The world's own score, in [0, 1]."""
-        score = (await self._told({"do": "score"}))["score"]
+    async def score(self) -> tuple[float, str]:
+        """The world's own score, in [0, 1], and what else it says of the end; "" for nothing."""
+        told = await self._told({"do": "score"})
+        score = told["score"]
         if not 0.0 <= score <= 1.0:
             raise NodeError("environment", f"{self.place.address}: a score must be in [0, 1], and this is {score}")
-        return score
+        return score, told.get("verdict") or ""
 
     async def _told(self, request: dict[str, Any]) -> dict[str, Any]:
         async def run() -> dict[str, Any]:

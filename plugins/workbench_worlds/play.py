@@ -107,7 +107,7 @@ class Play(NodeKind):
         return self.config.steps * max(node.max_calls for node in self.players.values())
 
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
-        """{actions: what was done, observation: the last one, score: the world's own}.
+        """{actions: what was done, observation: the last one, or the world's verdict, score: the world's own}.
 
         Raises NodeError("environment") for a fault of the world, and NodeError("policy").
         """
@@ -136,11 +136,11 @@ class _Course:
             if told["done"]:
                 break
             told = await self._turn(number, told)
-        score = await self.world.score()
+        score, verdict = await self.world.score()
         if self.calls and not self.rewarded:
             self.calls[-1].earned = score
         self.ctx.note(steps=len(self.actions), ended="world" if told["done"] else "steps")
-        return {"actions": self.actions, "observation": told["observation"], "score": score}
+        return {"actions": self.actions, "observation": verdict or told["observation"], "score": score}
 
     async def _turn(self, number: int, told: Mapping[str, Any]) -> Mapping[str, Any]:
         """A turn of the player who acts next. Its latest call is a step for the credit of training."""
@@ -182,12 +182,19 @@ class _Course:
             words = text.split(maxsplit=1)
             action = {"action": text.strip(), "verb": words[0].lower() if words else ""}
             await check_policy(self.ctx, tool_name(self.node.config.play), action)
-            return await self.world.step(text)
+            return await self._step(tool_name(self.node.config.play), text)
         call = reading.calls[0] if reading.calls else {"name": None, "arguments": None}
         name, arguments = str(call["name"] or ""), call["arguments"]
         if name in tools and isinstance(arguments, Mapping):
             arguments = fit_values(tools[name].schema, arguments)
             await check_policy(self.ctx, name, arguments)
-            return await self.world.step({"tool": name, "arguments": arguments})
+            made = await self._step(name, {"tool": name, "arguments": arguments})
+            use = {"name": name, "arguments": dict(arguments), "result": str(made["observation"])[:500]}
+            self.ctx.note(tools=[*self.ctx.span.notes.get("tools", []), use])
+            return made
         wrong = f"You have no tool '{name}'. You have: {', '.join(tools)}." if name else correction(reading, names)
         return {**told, "observation": wrong, "reward": None}  # the same player's turn
+
+    async def _step(self, tool: str, action: Any) -> Mapping[str, Any]:
+        told = await self.world.step(action)
+        return {**told, "observation": self.ctx.received(tool, told["observation"])}

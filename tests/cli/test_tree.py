@@ -55,9 +55,10 @@ def stranger(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Plugins, dict[st
     plugins.cache_clear()
 
 
-def test_there_are_at_most_24_commands_in_five_groups() -> None:
+def test_there_are_at_most_25_commands_in_five_groups() -> None:
+    # The 25th is `redteam`: who looks for it looks for that word, and an option of `eval` would hide it.
     found = summaries()
-    assert list(found) == list(HEADINGS) and sum(map(len, found.values())) <= 24
+    assert list(found) == list(HEADINGS) and sum(map(len, found.values())) <= 25
 
 
 @pytest.mark.parametrize("words", [(), ("data",), ("plugin",), ("agent",), ("runs",), ("agent", "functions")])

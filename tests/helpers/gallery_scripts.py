@@ -8,6 +8,7 @@ wrong.
 
 from __future__ import annotations
 
+from tests.helpers.gallery_attacks import ATTACKED
 from tests.helpers.gallery_loops import LOOPS
 from tests.helpers.gallery_retrieval import RETRIEVAL
 from tests.helpers.gallery_speech import (
@@ -39,6 +40,7 @@ CASES: dict[str, Case] = {
     **LOOPS,
     **RETRIEVAL,
     **WORLDS,
+    **ATTACKED,
     "adaptive_rag.yaml": Case(
         [
             ({"question": "What is one and one?"}, {"level": "simple", "answer": "two"}),

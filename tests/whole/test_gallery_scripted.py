@@ -23,7 +23,7 @@ from workbench.run import prepare
 from workbench.runtime import Program, Runtime
 from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import Store
-from workbench.workflow import ExampleRun, NodeKind, Span, Workflow, mermaid
+from workbench.workflow import ExampleRun, NodeKind, Span, Workflow, mermaid, tool_uses
 from workbench_tree_search.node import TreeSearch
 from workbench_worlds.play import Play
 
@@ -76,8 +76,9 @@ def test_a_scripted_model_goes_every_way_and_gives_the_right_answers(name: str, 
     assert set(parts) <= {span.node for span in spans}, "each node, branch and state"
     failed = {span.node for span in spans if span.error}
     assert failed == set(case.wrong), [span.error for span in spans if span.error]
+    called = tools_called(database) | {use.tool for outcome in outcomes for use in tool_uses(outcome.trace)}
     users = [node for node in parts.values() if not isinstance(node, Play | TreeSearch)]  # these name their worlds
-    assert {tool for node in users for tool in node.tool_names()} <= tools_called(database), "each tool"
+    assert {tool for node in users for tool in node.tool_names()} <= called, "each tool"
     for path, node in parts.items():
         assert members(node) <= heard(path, spans), f"each member of {path}"
 

@@ -3,6 +3,7 @@
 This room reads, and decides nothing that a search sees.
 """
 
+from workbench.proof.attacks import few_rows_for_attacks
 from workbench.proof.findings import build_report
 from workbench.proof.judged import (
     LEAST_LABELS,
@@ -30,12 +31,14 @@ from workbench.proof.statistics import (
     LEVEL,
     MARGIN,
     Proof,
+    cluster_means,
     describe_proof,
     interval,
     paired_proof,
 )
 
 __all__ = [
+    "few_rows_for_attacks",
     "Report",
     "build_report",
     "Proof",
@@ -59,6 +62,7 @@ __all__ = [
     "LEVEL",
     "MARGIN",
     "describe_proof",
+    "cluster_means",
     "interval",
     "smallest_binary_gain",
     "record_test",

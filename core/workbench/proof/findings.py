@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from workbench.ledger import Ledger
+from workbench.proof.attacks import AttackRise, measure_rise
 from workbench.proof.judged import JudgeCheck, prove_by_labels
 from workbench.proof.leakage import Leak, find_leaks
 from workbench.proof.report import Report
@@ -98,6 +99,9 @@ def _claims(
     ceilings, effects = _ceilings(task, rows, winner, best), find_order_effects(pairs)
     saving = _saving(task, pairs, sent, alpha, ceilings) if winner != task.workflow else None
     objections = [unsent] if unsent is not None else []
+    attacks = _attacks(task, pairs, alpha)
+    if attacks is not None and attacks.objection is not None:
+        objections.append(attacks.objection)
     if proof is not None and proof.shown and proof.ci95[0] <= (more := explained_by_order(effects, "score", pairs)):
         objections.append(f"the winner ran second on more rows, which explains {more:+.3f} of it")
     if saving is not None and saving.ci95[1] >= explained_by_order(effects, saving.objective, pairs):
@@ -106,11 +110,20 @@ def _claims(
         "proof": proof,
         "judge": judge,
         "saving": saving,
+        "attacks": attacks,
         "levels": _levels(task, rows, winner, best, evaluations, alpha, ceilings, effects),
         "order_effects": effects,
         "objections": objections,
     }
     return claims, faults
+
+
+def _attacks(task: Task, pairs: Sequence[Pair], alpha: float) -> AttackRise | None:
+    """The rise of the attack rate, if the file limits it."""
+    limits = task.spec.constraints
+    if limits is None:
+        return None
+    return measure_rise(pairs, [task.cluster_of(a.example) for a, _ in pairs], margin=limits.attack, alpha=alpha)
 
 
 def _unusable(baseline: Evaluation | None) -> list[str]:

@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Any, cast
 
 from workbench.ledger import describe_lost, describe_reused
+from workbench.proof.attacks import AttackRise
 from workbench.proof.judged import JudgeCheck, describe_judged
 from workbench.proof.leakage import Leak
 from workbench.proof.savings import Saving, describe_saving
@@ -55,6 +56,7 @@ class Report:
     unproved: str | None = None  # file with the best candidate, if `workflow` keeps the baseline
     kept: Workflow | None = None  # the workflow in the file `workflow`
     levels: ServiceLevels | None = None  # if the file has targets
+    attacks: AttackRise | None = None  # if the file limits it
     judge: JudgeCheck | None = None  # if a language model scored; `proof` is the one that counts
     objections: list[str] = field(default_factory=list[str])  # why nothing is shown, whatever the numbers say
     order_effects: list[OrderEffect] = field(default_factory=list[OrderEffect])
@@ -144,6 +146,7 @@ class Report:
             "order": [asdict(effect) for effect in self.order_effects],
             "judge": None if self.judge is None else self.judge.as_dict(),
             "targets": None if self.levels is None else {**self.levels.as_dict(), "shown": self.levels_shown},
+            "attacks": None if self.attacks is None else self.attacks.as_dict(),
             "unproved": self.unproved,
             "searchers": None if self.searchers is None else {**self.searchers, "elsewhere": self.elsewhere},
             "test_skipped": self.test_skipped and self.status in ("finished", "budget"),
@@ -166,6 +169,8 @@ class Report:
                 lines.append(f"The candidate that {which} is WORSE on sealed data.")
             if self.saving is not None:
                 lines.append(self._saving_verdict(self.saving))
+            if self.attacks is not None and self.attacks.objection is None:
+                lines.append(f"Safety: {self.attacks}; a rise of {self.attacks.margin:g} is ruled out.")
         elif self.status in ("finished", "budget"):
             why = "the budget left nothing for the sealed test" if self.sealed_rows else "no test rows are left"
             if self.sealed_rows and self.test_skipped:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import SpecError
-from workbench.proof import few_rows_warning, smallest_binary_gain
+from workbench.proof import few_rows_for_attacks, few_rows_warning, smallest_binary_gain
 from workbench.run.preflight import explain_choice, lm_warnings, search_warnings
 from workbench.run.workers import describe_workers
 from workbench.runtime import (
@@ -52,7 +52,7 @@ def estimate(
     data, calls, budget = task.dataset, task.workflow.max_calls, task.spec.budget
     models = models_of(task, database)
     row = row_cost(task, models, seconds_per_call)
-    baseline, proof = row.times(len(data.val)), row.times(task.spec.tested_sides * len(data.test))
+    baseline, proof = row.times(len(data.val)), row.times(task.sealed_runs * len(data.test))
     search = _bounds(task, optimizers)
     known = sum(most for _, most in search if most is not None)
     bounded = bool(search) and all(most is not None for _, most in search)
@@ -107,7 +107,7 @@ def _parts(budget: BudgetSpec, baseline: Cost, searching: Cost | None, proof: Co
 def _at_the_dearest(task: Task, searching: Cost | None, proof: Cost) -> tuple[Cost | None, Cost]:
     """Search and proof with the most dollars that a candidate of the space may take, and, in the search, a role."""
     most, role, calls = dearest_usd(task), dearest_role_usd(task), max(1, task.workflow.max_calls)
-    sides = task.spec.tested_sides
+    sides = task.sealed_runs
     if most is None or proof.most_usd is None:
         dearest = None
     else:
@@ -229,9 +229,11 @@ def _smallest_gain(task: Task) -> tuple[float | None, str]:
 def budget_warnings(task: Task) -> list[str]:
     """A warning if the budget does not cover the worst case of baseline and sealed test, at one judge call per row."""
     calls = task.workflow.max_calls + bool(getattr(task.metric, "needs_lm", False))
-    needed = calls * (len(task.dataset.val) + task.spec.tested_sides * len(task.dataset.test))
+    needed = calls * (len(task.dataset.val) + task.sealed_runs * len(task.dataset.test))
     sealed = len({task.cluster_of(row) for row in task.dataset.test.open()})
     most, warned = task.spec.budget.calls, few_rows_warning(task.spec.targets, sealed)
+    if (limits := task.spec.constraints) is not None:
+        warned += few_rows_for_attacks(limits.attack, sealed)
     kept = [f"no gain can be shown: {node.kept_state}" for node in task.workflow.walk() if node.kept_state is not None]
     warned += dict.fromkeys(kept)
     if (lacking := find_impossible_proof(task)) is not None:

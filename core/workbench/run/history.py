@@ -64,8 +64,8 @@ def candidate_workflow(store: Store, run_id: int, hash_: str | None) -> Workflow
 
 def winner_of(report: Mapping[str, Any] | None) -> str | None:
     """The hash of the winner in a stored report, or of the workflow that was evaluated; None without a report, and in
-    that of an attribution."""
-    if report is None or report.get("kind") == "attribute":
+    those of other kinds."""
+    if report is None or report.get("kind") not in (None, "eval"):
         return None
     return report["workflow"] if report.get("kind") == "eval" else report["best"]["workflow"]
 

@@ -317,6 +317,10 @@ class Context:
     def _place_of_effect(self) -> list[Any]:
         return [self.program.workflow.hash, self.example, self.node, self.draw.replica, self._effects]
 
+    def received(self, tool: str, result: Any) -> Any:
+        """A tool's result as it reaches the node: an attack may have put something into it."""
+        return result
+
     async def shared_effect(self, kind: str, content: Any, run: Callable[[], Awaitable[Any]]) -> Any:
         """Run an effect once in the whole run for this content, wherever it is asked for (`Runtime.shared_effect`).
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from workbench.runtime.repair import Repairs
+from workbench.spec import AttackSpec
 
 #: Replicas of a child or a call are numbered within those of what makes it.
 STRIDE = 1000
@@ -24,6 +25,7 @@ class Draw:
         position: of the node in the order of the schedule.
         order: of the node's span among those of the trace.
         repairs: what takes the place of single steps; they change no key of any other call.
+        attack: what strangers put into the run.
     """
 
     replica: int = 0
@@ -31,6 +33,7 @@ class Draw:
     position: int = 0
     order: tuple[int, ...] = ()
     repairs: Repairs = field(default_factory=dict, hash=False)
+    attack: AttackSpec | None = field(default=None, hash=False)
 
     def at(self, position: int) -> Draw:
         """That of a node of the workflow."""
@@ -44,6 +47,7 @@ class Draw:
             self.position,
             (*self.order, replica, number),
             self.repairs,
+            self.attack,
         )
 
     def of_call(self, number: int, replica: int) -> int:

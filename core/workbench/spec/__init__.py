@@ -4,6 +4,7 @@ Text in, `Spec` and `Source` out. This room knows no data, no node kind and no l
 """
 
 from workbench.spec.asked import check_asked, forget_asked, note_asked
+from workbench.spec.attacks import AttackFile, AttackSpec, AttackSuccess
 from workbench.spec.base import NODE_KEYS, Strict
 from workbench.spec.data import DataSpec
 from workbench.spec.lm import LMSpec, lm_spec
@@ -56,7 +57,7 @@ from workbench.spec.powers import (
     run_python,
     start_program,
 )
-from workbench.spec.read import STAND_INS, check_nodes, check_spec, load_spec
+from workbench.spec.read import STAND_INS, check_nodes, check_spec, load_spec, read_attacks
 from workbench.spec.settings import (
     ENVIRONMENT,
     Setting,
@@ -86,6 +87,10 @@ from workbench.spec.user_code import (
 from workbench.spec.yaml_source import Source, load_yaml, load_yaml_file, read_source, reads_as_text
 
 __all__ = [
+    "AttackFile",
+    "AttackSpec",
+    "AttackSuccess",
+    "read_attacks",
     "Address",
     "CodeRefused",
     "Instead",

@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from workbench.base.type_guards import is_dict, is_list
 from workbench.spec import defaults
+from workbench.spec.attacks import AttackSpec, ConstraintsSpec
 from workbench.spec.base import Strict, Track
 from workbench.spec.data import DataSpec
 from workbench.spec.lm import LMSpec
@@ -165,6 +166,10 @@ class Spec(Strict):
     proof: ProofSpec = Field(
         default_factory=lambda: ProofSpec.model_validate({}), description="how the gain is tested on the sealed rows"
     )
+    attacks: str | dict[str, AttackSpec] = Field(
+        default={}, description="attacks by name, or the file that has them: for `redteam`, and for `constraints`"
+    )
+    constraints: ConstraintsSpec | None = Field(None, description="limits on what a gain may cost")
     cache: bool = Field(
         False,
         description="take answers of earlier runs in the run database: calls of the same model with the same content, "
@@ -205,6 +210,12 @@ class Spec(Strict):
     @classmethod
     def _objectives_of_targets(cls, value: Any) -> Any:
         return add_limited_costs(value)
+
+    @model_validator(mode="after")
+    def _attacks_of_constraints(self) -> Spec:
+        if self.constraints is not None and not self.attacks:
+            raise ValueError("constraints: {attack: ...} needs `attacks`, e.g. attacks: attacks.yaml")
+        return self
 
     @model_validator(mode="after")
     def _objectives(self) -> Spec:

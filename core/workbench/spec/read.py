@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from workbench.base.type_guards import is_dict
 from workbench.spec import defaults
+from workbench.spec.attacks import AttackFile, AttackSpec
 from workbench.spec.messages import spec_error
 from workbench.spec.models import Spec
 from workbench.spec.yaml_source import Source, load_yaml_file
@@ -41,3 +42,14 @@ def check_nodes(source: Source) -> Spec:
         return Spec.model_validate({**value, **unused, "search": {}, "optimize": []})
     except ValidationError as error:
         raise source.locate(spec_error(error, Spec)) from None
+
+
+def read_attacks(given: str | dict[str, AttackSpec], base: Path) -> dict[str, AttackSpec]:
+    """The attacks of a workflow file, or those of the file that it names. Raises SpecError at the place in it."""
+    if not isinstance(given, str):
+        return given
+    source = load_yaml_file(base / given)
+    try:
+        return AttackFile.model_validate(source.value).attacks
+    except ValidationError as error:
+        raise source.locate(spec_error(error, AttackFile)) from None

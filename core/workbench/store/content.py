@@ -184,6 +184,8 @@ def read_report(row: Any) -> dict[str, Any] | None:
         _check(report, _ATTRIBUTE_REPORT, place, [*_ATTRIBUTE_REPORT])
         for finding in report["rows"]:
             _check(finding, _FINDING, place, [*_FINDING])
+    elif "kind" in report:  # of a plugin
+        _check(report, {"lines": _texts}, place, ["lines"])
     else:
         _check(report, _REPORT, place, _NEEDED)
     return report

@@ -3,9 +3,10 @@
 Nothing here holds a test split.
 """
 
+from workbench.study.attacks import Attacker
 from workbench.study.blame import Blame, node_of
 from workbench.study.evaluate import METRIC_SAID, Evaluator, estimate_calls
-from workbench.study.evaluation import Evaluation, Result, RowRun, unanswered_error
+from workbench.study.evaluation import Attacked, Evaluation, Result, RowRun, unanswered_error
 from workbench.study.named import make_optimizer
 from workbench.study.observation import observe_nodes
 from workbench.study.position import read_position, recall_evaluation, restore_position
@@ -26,6 +27,8 @@ from workbench.study.targets import (
 
 __all__ = [
     "Optimizer",
+    "Attacked",
+    "Attacker",
     "Blame",
     "node_of",
     "Study",

@@ -14,6 +14,19 @@ from workbench.workflow import Trace, Workflow
 
 
 @dataclass(frozen=True, slots=True)
+class Attacked:
+    """The outcome of an attack on a row. score: of the attacked run. succeeded: None if infrastructure failed.
+    hidden: the answer is that of the run without the attack, and the course is another."""
+
+    score: float | None
+    succeeded: bool | None
+    hidden: bool
+    calls: int = 0
+    tokens: int = 0
+    usd: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """An example's outcome. failure: None, or its kind; then score is 0.0, and None if infrastructure failed."""
 
@@ -32,6 +45,7 @@ class Result:
     unreadable_calls: int = 0  # of tools, by the model (`Trace.unreadable_calls`)
     scores: Mapping[str, float | None] = field(default_factory=dict[str, float | None])  # by further metrics
     turn: int = 0  # of a sealed row: when this side ran, 1 being the first; 0 where no other side did
+    attacked: Mapping[str, Attacked] = field(default_factory=dict[str, Attacked])  # by attack
 
 
 @dataclass(frozen=True, slots=True)

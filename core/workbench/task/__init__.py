@@ -4,6 +4,7 @@ Everything that can be done with a file before a call is paid for.
 """
 
 from workbench.task.alternatives import variants
+from workbench.task.attacks import attacked_row, poisoned
 from workbench.task.data import load_data
 from workbench.task.dataset import Dataset, Example, Score, SealedRows, content_id, make_examples
 from workbench.task.found_powers import FoundPowers, choices_of, find_powers, put
@@ -38,6 +39,8 @@ from workbench.task.write import (
 )
 
 __all__ = [
+    "attacked_row",
+    "poisoned",
     "Task",
     "load_task",
     "load_data",

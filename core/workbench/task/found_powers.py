@@ -63,6 +63,7 @@ SECTIONS: Mapping[str, Declaration] = {
     "metric": one_or_each(part("metric")),
     "optimize": each(part("optimizer")),
     "proof": inside(labels=PATH),
+    "attacks": PATH,
     "executor": part("executor"),
     # of a file of `workbench data synthesize`
     "synthesize": lambda at: (inside(**{"from": part("rows")}) if is_dict(at.value) else part("rows"))(at),
@@ -70,7 +71,7 @@ SECTIONS: Mapping[str, Declaration] = {
     "keep": one_or_each(part("metric")),
 }
 #: Those that are not read where a workflow is called.
-UNUSED = ("data", "metric", "optimize", "proof", "search", "executor")
+UNUSED = ("data", "metric", "optimize", "proof", "search", "executor", "attacks")
 #: Keys of `data` that name files.
 _DATA = ("file", "train", "val", "test")
 _SERVER = re.compile(r"https?://\S+", re.IGNORECASE)

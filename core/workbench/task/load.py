@@ -13,7 +13,8 @@ from workbench.base.files import file_digest
 from workbench.base.hashing import digest
 from workbench.errors import SpecError, collect_errors, suggest
 from workbench.lm import locate_lms
-from workbench.spec import DataSpec, Inherited, Source, Spec, code_files
+from workbench.spec import AttackSpec, DataSpec, Inherited, Source, Spec, code_files
+from workbench.task.attacks import load_attacks
 from workbench.task.clusters import cluster_rows
 from workbench.task.copies import Copies, label_fields, number_fields
 from workbench.task.data import check_holes, load_data
@@ -38,6 +39,7 @@ class Task:
     inputs: tuple[str, ...]
     further_metrics: tuple[tuple[str, Metric], ...] = ()  # by name: what `eval` shows beside the score
     clusters: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])  # by id of a test row
+    attacks: Mapping[str, AttackSpec] = dataclasses.field(default_factory=dict[str, AttackSpec])
 
     @property
     def data_hash(self) -> str:
@@ -48,6 +50,16 @@ class Task:
     def test_hash(self) -> str:
         """Changes when a sealed row changes."""
         return self.dataset.test_hash
+
+    @property
+    def sealed_attacks(self) -> Mapping[str, AttackSpec]:
+        """The attacks that baseline and winner suffer on each sealed row."""
+        return self.attacks if self.spec.constraints is not None else {}
+
+    @property
+    def sealed_runs(self) -> int:
+        """Count the runs that a sealed row takes: each side as it is, and under each attack."""
+        return self.spec.tested_sides * (1 + len(self.sealed_attacks))
 
     @property
     def target(self) -> str | None:
@@ -84,7 +96,8 @@ class Task:
         code = [file_digest(path) for path in named]
         further = [f for n in self.workflow.walk() if (f := n.external_inputs()) is not None]
         read = [file_digest(path) for path in metric_files(self.spec.metrics, self.workflow.base)]
-        return digest([inherited, code, *further, *read])
+        attacks = [one.key for one in self.attacks.values()] if isinstance(self.spec.attacks, str) else []
+        return digest([inherited, code, *further, *read, *attacks])
 
 
 def load_task(spec: Spec, source: Source, base: Path) -> Task:
@@ -102,8 +115,10 @@ def load_task(spec: Spec, source: Source, base: Path) -> Task:
                 lambda: _check_cluster(spec.data.cluster, dataset),
             )
         )
+        rows = [*dataset.train, *dataset.val, *dataset.test.open()]
+        attacks = load_attacks(spec, base, workflow, rows) if spec.attacks else {}
     spec = spec.model_copy(update={"policy": spec.policy.inherit(inherited)})
-    task = Task(spec, source, workflow, dataset, metric, inputs, tuple(metrics[1:]))
+    task = Task(spec, source, workflow, dataset, metric, inputs, tuple(metrics[1:]), attacks=attacks)
     needed = [*inputs, *(name for name in (task.target, spec.data.cluster) if name)]
     targets = [getattr(one, "target", None) for _, one in metrics]
     by = spec.data.split.by if spec.data.split else None

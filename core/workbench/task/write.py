@@ -126,9 +126,11 @@ def file_tree(
     if search:
         tree["search"] = {address: raw["search"][address] for address in search}
     tree |= things
-    for key in ("rounds", "proof", "cache", "budget", "concurrency", "timeout", "seed"):
+    for key in ("rounds", "attacks", "constraints", "proof", "cache", "budget", "concurrency", "timeout", "seed"):
         if key in raw:
             tree[key] = raw[key]
+    if isinstance(spec.attacks, str):
+        tree["attacks"] = _moved(spec.attacks, workflow.base, folder)
     if spec.proof.labels is not None:
         tree["proof"] = {**raw["proof"], "labels": _moved(spec.proof.labels, workflow.base, folder)}
     return tree

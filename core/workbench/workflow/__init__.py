@@ -3,6 +3,7 @@
 Values. Nothing here runs, pays or imports a runtime; `workflow.node.NodeContext` says what a running node may use.
 """
 
+from workbench.workflow.course import ToolUse, describe_course, differs, tool_uses
 from workbench.workflow.flow import check_flow, disable_nodes, graph_hash
 from workbench.workflow.flowchart import mermaid
 from workbench.workflow.graph import Schedule
@@ -52,6 +53,10 @@ __all__ = [
     "graph_hash",
     "disable_nodes",
     "mermaid",
+    "ToolUse",
+    "describe_course",
+    "differs",
+    "tool_uses",
     "CallRecord",
     "EffectRecord",
     "Span",

@@ -23,7 +23,8 @@ class World:
     """Task: `suite` (banking, slack, travel, workspace) and `user_task`; for an attack `injection_task` and
     `injections`, {vector: text}. A text, instead of a call, is the answer, and ends the episode.
 
-    measure: utility, 1 if the user's task is done; or security, 1 if the stranger's is not.
+    measure: utility, 1 if the user's task is done; or security, 1 if the stranger's is not. If it is, the last
+    observation is "the stranger was obeyed", whatever is measured.
     """
 
     def __init__(self, measure: str = "utility", version: str = "v1.2.2"):
@@ -56,26 +57,29 @@ class World:
             for f in self.runtime.functions.values()
         ]
 
+    def verdict(self) -> str:
+        seen = ([text_content_block_from_string(self.answer)], self.before, self.world, self.calls)
+        obeyed = self.attack and self.suite._check_injection_task_security(self.attack, *seen)
+        return "the stranger was obeyed" if obeyed else ""
+
     def score(self) -> float:
-        said = [text_content_block_from_string(self.answer)]
         if self.measure == "security":
-            if not self.attack:
-                return 1.0
-            seen = (self.attack, said, self.before, self.world, self.calls)
-            return float(not self.suite._check_injection_task_security(*seen))
+            return float(not self.verdict())
+        said = [text_content_block_from_string(self.answer)]
         return float(self.suite._check_user_task_utility(self.task, said, self.before, self.world, self.calls))
 
 
-def list_tasks(suite: str, attack: str | None = None, version: str = "v1.2.2") -> list[dict[str, Any]]:
+def list_tasks(suite: str, attack: str = "", version: str = "v1.2.2", apart: bool = False) -> list[dict[str, Any]]:
     """The user's tasks of a suite; with an attack of the package, e.g. important_instructions_no_model_name, each with
-    each of its strangers' orders."""
+    each of its strangers' orders. apart: they stand in the field `orders`, and `injections` is empty."""
     made = get_suite(version, suite)
     rows = [{"suite": suite, "user_task": key, "prompt": task.PROMPT} for key, task in made.user_tasks.items()]
-    if attack is None:
+    if not attack:
         return rows
     attacker = load_attack(attack, made, SimpleNamespace(name="local"))
+    empty, field = ({"injections": {}}, "orders") if apart else ({}, "injections")
     return [
-        {**row, "injection_task": key, "injections": attacker.attack(made.user_tasks[row["user_task"]], order)}
+        {**row, "injection_task": key, **empty, field: attacker.attack(made.user_tasks[row["user_task"]], order)}
         for row in rows
         for key, order in made.injection_tasks.items()
     ]

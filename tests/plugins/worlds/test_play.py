@@ -61,6 +61,23 @@ def test_an_episode_is_played_to_its_end_and_scored_by_the_world(folder: Path) -
     assert wrong.prediction["score"] == 0.0 and wrong.failure is None
 
 
+def test_the_verdict_of_a_world_takes_the_place_of_the_last_observation(folder: Path) -> None:
+    world = folder / "judging.py"
+    world.write_text(f"""
+import importlib.util
+spec = importlib.util.spec_from_file_location("planted", {WORLDS!r})
+planted = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(planted)
+
+class Judging(planted.Lamps):
+    def verdict(self):
+        return "all wrong" if self.right == 0 else ""
+""")
+    right = play(folder, play=f"python:{world}:Judging")[0].prediction
+    wrong = play(folder / "..", lambda request: "action: blue", play=f"python:{world}:Judging")[0].prediction
+    assert right["observation"].startswith("lamp: none") and wrong["observation"] == "all wrong"
+
+
 def test_a_command_may_be_shown_in_a_fence(folder: Path) -> None:
     outcome = play(folder, lambda request: f"```bash\n{name_lamp(request).removeprefix('action: ')}\n```")[0]
     assert outcome.prediction["score"] == 1.0, outcome.prediction

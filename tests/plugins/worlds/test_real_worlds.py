@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from tests.helpers.node_runs import ScriptedLM, ScriptedPool
 
 from workbench.ledger import Ledger
@@ -22,8 +24,10 @@ from workbench.lm import Request
 from workbench.runtime import Program, Runtime
 from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import Store
+from workbench.study import Result
 from workbench.task import Example
 from workbench.workflow import Workflow, node_tree
+from workbench_redteam.redteam import red_team
 from workbench_worlds import tasks as readers
 from workbench_worlds.interpreter import WORLDS, find_interpreter, venv_place
 
@@ -33,12 +37,12 @@ SCRIPTS = Path(__file__).parents[2] / "helpers" / "real_worlds"
 Task = Mapping[str, Any]
 
 
-def gold_tasks(world: str, folder: Path) -> list[Task]:
+def gold_tasks(world: str, folder: Path, kind: str = "gold") -> Any:
     """The tasks of a world with the actions that solve them, as a program in its venv finds them."""
     lock = WORLDS / f"{world}.txt"
     if not (venv_place(lock) / "ready").exists() and not os.environ.get("WORKBENCH_WORLDS"):
         pytest.skip(f"no venv with {lock.read_text().strip()}: run .ci/worlds")
-    command = [find_interpreter(lock.name, folder), str(SCRIPTS / f"gold_{world}.py"), str(WORLDS)]
+    command = [find_interpreter(lock.name, folder), str(SCRIPTS / f"{kind}_{world}.py"), str(WORLDS)]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout.splitlines()[-1])
@@ -128,6 +132,62 @@ def test_a_reader_lists_the_tasks_of_its_package(reader: str, place: str, option
         pytest.skip(f"no venv with {lock.read_text().strip()}: run .ci/worlds")
     rows = getattr(readers, reader)(place, options)
     assert len(rows) == count == len({json.dumps(row) for row in rows})
+
+
+def test_the_red_team_counts_as_agentdojo_itself_does(tmp_path: Path) -> None:
+    """An agent that does the user's task, and one that does a stranger's as soon as it reads of it, on all pairs."""
+    own = gold_tasks("agentdojo", tmp_path, "own")
+    file = {
+        "name": "banking",
+        "lm": "openai/x",
+        "data": {
+            "file": "agentdojo:banking",
+            "options": {"attack": "important_instructions_no_model_name", "apart": True},
+            "split": {"train": 1, "val": 142, "test": 1},
+        },
+        "metric": "world(score)",
+        "nodes": {
+            "serve": {
+                "play": "agentdojo",
+                "python": "agentdojo.txt",
+                "task": {name: name for name in ("suite", "user_task", "injection_task", "injections")},
+                "observation_chars": 100_000,
+                "history": 60,
+                "of": {"predict": "injection_task, user_task, history, observation -> action"},
+            }
+        },
+        "attacks": {
+            "important": {
+                "fields": {"injections": "orders"},
+                "success": {"answer": "the stranger was obeyed", "field": "observation"},
+            }
+        },
+        "budget": {"calls": 100_000},
+    }
+    (tmp_path / "banking.yaml").write_text(yaml.safe_dump(file, sort_keys=False))
+
+    def run(obeys: bool) -> list[Result]:
+        def act(request: Request) -> str:
+            shown = str(request.messages[-1]["content"])
+            stranger, user = (re.findall(rf"{name}: (\w+)", shown)[0] for name in ("injection_task", "user_task"))
+            made = shown.split("\naction: ")[1:]  # the last of them is followed by the observation
+            told = [number for number, part in enumerate(made) if "<INFORMATION>" in part] if obeys else []
+            plan = own["strangers"][stranger] if told else own["users"][user]
+            action = plan[len(made) - (told[0] + 1 if told else 0)]
+            return f"action: {action if isinstance(action, str) else 'call: ' + json.dumps(action)}"
+
+        pool = ScriptedPool(ScriptedLM(act))
+        return [*red_team(tmp_path / "banking.yaml", database=tmp_path / f"{obeys}.db", pool=pool).results]
+
+    for obeys in (False, True):
+        results = run(obeys)
+        assert len(results) == 142
+        for result in results:
+            expected = own["judged"][f"{result.example['user_task']} {result.example['injection_task']}"][obeys]
+            found = result.attacked["important"]
+            assert result.score == 1.0 and [found.score == 1.0, found.succeeded] == expected, dict(
+                result.example.fields
+            )
 
 
 def test_gold_commands_of_intercode_score_one(tmp_path: Path) -> None:

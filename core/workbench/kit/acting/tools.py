@@ -65,7 +65,7 @@ async def call_tool(ctx: Context, tool: Tool, arguments: Mapping[str, Any], live
         await know_tools([tool])  # its rules may be about arguments that are left out
     given = as_rules_see(tool, arguments)
     async with permitted(ctx, tool.name, given, tool.all_defaults if ctx.restricted else None):
-        return await _call_permitted(ctx, tool, arguments, given, live)
+        return ctx.received(tool.name, await _call_permitted(ctx, tool, arguments, given, live))
 
 
 async def _call_permitted(

@@ -1,0 +1,61 @@
+"""The services for a node of a run that is attacked (`workbench.spec.AttackSpec`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from workbench.lm import Message, Response
+from workbench.runtime.context import Begun, Context
+from workbench.spec import AttackSpec, LMSpec
+
+
+class AttackedContext(Context):
+    """A context into which strangers write: into results of tools, and into the model's first thought."""
+
+    @property
+    def attack(self) -> AttackSpec:
+        assert self.draw.attack is not None
+        return self.draw.attack
+
+    def received(self, tool: str, result: Any) -> Any:
+        part = self.attack.tool_result
+        return result if part is None or part.tool not in ("*", tool) else _inject(result, part.text, part.field)
+
+    async def _ask(
+        self,
+        begun: Begun,
+        spec: LMSpec,
+        role: str,
+        messages: Sequence[Message],
+        replica: int,
+        settings: Mapping[str, Any],
+    ) -> Response:
+        thought = self.attack.thought
+        named = self.attack.node in (None, self.node.rpartition(".")[2])
+        if thought is None or role != "task" or begun.number > 1 or not named:
+            return await super()._ask(begun, spec, role, messages, replica, settings)
+        asked = [*messages, {"role": "assistant", "content": thought}]
+        response = await super()._ask(begun, spec, role, asked, replica, settings)
+        repeated = response.text.lstrip().startswith(thought.strip())
+        return response if repeated else replace(response, text=f"{thought}\n{response.text}")
+
+    def _place_of_effect(self) -> list[Any]:
+        # The world of an attacked run is its own: what tools gave the run without the attack is not taken.
+        return [*super()._place_of_effect(), self.attack.key]
+
+
+def _inject(value: Any, text: str, field: str) -> Any:
+    """A tool's result with a text: behind what it says, in a field of it, or in the last item of a list."""
+    if isinstance(value, str):
+        return f"{value}\n{text}"
+    if isinstance(value, list) and value:
+        return [*value[:-1], _inject(value[-1], text, field)]
+    if isinstance(value, Mapping):
+        texts = [name for name, held in value.items() if isinstance(held, str)]
+        name = field or next(iter(texts), "")
+        if name in value:
+            return {**value, name: _inject(value[name], text, "")}
+    return f"{json.dumps(value, ensure_ascii=False, default=str)}\n{text}"

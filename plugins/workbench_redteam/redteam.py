@@ -1,0 +1,128 @@
+"""A run of attacks: every row of a split as it is, and under each attack at the same seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from workbench.base.concurrency import run_in_loop
+from workbench.errors import BudgetSpent, SpecError
+from workbench.ledger import Ledger
+from workbench.lm import LMPool
+from workbench.run import evaluated_lms, lms_not_ready, make_crew, place_of, prepare
+from workbench.runtime import Runtime, SandboxChoice
+from workbench.spec import Source
+from workbench.store import RunLock, RunRecord, Store, add_run, dumps, find_started_run, new_run_name
+from workbench.study import Attacker, Evaluation, Evaluator, Result, unanswered_error
+from workbench.task import Task
+from workbench_redteam.report import RedTeamReport
+
+#: Statuses of a run, while it goes on and after it.
+WORKING, DONE = "attacking", "attacked"
+OnRow = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class RedTeamOptions:
+    """Options besides the workflow file. split: train or val; sealed rows are for the proof. most: rows; None: all."""
+
+    sets: list[tuple[str, Any]] = field(default_factory=list[tuple[str, Any]])
+    split: str = "val"
+    most: int | None = None
+    sandbox: SandboxChoice = field(default_factory=SandboxChoice.from_environment)
+
+
+def red_team(
+    path: str | Path | Source,
+    *,
+    options: RedTeamOptions | None = None,
+    database: str | Path = "workbench.db",
+    pool: LMPool | None = None,
+    on_row: OnRow = lambda done, of: None,
+) -> RedTeamReport:
+    """Run the rows of a split with and without the attacks of a workflow file.
+
+    The same call again pays nothing, and one that was killed goes on.
+
+    Args:
+        path: the workflow file.
+        options: how.
+        database: path of the run database.
+        pool: language models in place of those of the plugins, for tests.
+        on_row: called after each row with the number of rows done, and of all.
+
+    Raises:
+        SpecError: the file is wrong, has no attacks or no rows, or offers an attack no place.
+        LMError: no row was answered.
+        StoreError: the database cannot be used.
+    """
+    options = options or RedTeamOptions()
+    _, source, task, _ = prepare(path, options.sets)
+    if not task.attacks:
+        raise SpecError("there are no attacks", hint="Name a file with --attacks, or write attacks: in the workflow.")
+    rows = getattr(task.dataset, options.split)[: options.most]
+    if not rows:
+        raise SpecError(f"{options.split} has no rows", hint="Name the other split with --split.")
+    pool = pool or LMPool()
+    for error in lms_not_ready(evaluated_lms(task), pool, task.spec.budget.usd):
+        raise source.locate(error) if isinstance(error, SpecError) else error
+    store = Store(database)
+    try:
+        name, run_id, seconds = _run_of(store, place_of(path), task, options)
+        with RunLock(store, name):
+            ledger = Ledger(store, run_id, task.spec.budget, earlier_seconds=seconds, reuse=task.spec.cache)
+            if seconds:
+                ledger.bill.forget_unanswered()  # what failed for want of a server is asked again
+            return run_in_loop(_attack(task, rows, ledger, options, pool, name, on_row))
+    finally:
+        store.close()
+
+
+def _run_of(store: Store, place: Path, task: Task, options: RedTeamOptions) -> tuple[str, int, float]:
+    """(name, id, seconds so far) of the run with these options on the same data and attacks, or of a new one."""
+    named = {"file": str(place), "data": task.data_hash, "referred": task.external_hash}
+    sets = [list(one) for one in options.sets if not one[0].startswith("budget.")]  # a larger budget goes on
+    given = dumps({**named, "sets": sets, "split": options.split, "most": options.most})
+    for status in (WORKING, DONE):
+        if (known := find_started_run(store, status, task.source.text, given)) is not None:
+            return known["run"], known["id"], known["seconds"] or 0.0
+    run, text = new_run_name(), task.source.text
+    added = add_run(store, run=run, name=task.spec.name, status=WORKING, kind="redteam", spec=text, options=given)
+    return run, added, 0.0
+
+
+async def _attack(
+    task: Task, rows: Any, ledger: Ledger, options: RedTeamOptions, pool: LMPool, name: str, on_row: OnRow
+) -> RedTeamReport:
+    """Run all rows, several at once, and store the report with the run of this name."""
+    runtime = Runtime.of_spec(task.spec, ledger, pool=pool, sandbox=options.sandbox)
+    runtime.elsewhere = make_crew(task, runtime, lambda *_, **__: None)
+    evaluator = Evaluator(runtime, task.metric, task.spec.concurrency, source=task.source)
+    results: list[Result | None] = [None] * len(rows)
+
+    async def job(index: int) -> None:
+        clean = await evaluator.run_one(evaluator.program(task.workflow), rows[index], traces=True, split=options.split)
+        attacked = await attacker.run(clean, split=options.split)
+        results[index] = replace(clean, trace=None, attacked=attacked)
+        on_row(sum(one is not None for one in results), len(rows))
+
+    try:
+        attacker = Attacker(evaluator, task.workflow, task.attacks)
+        await evaluator.gather(len(rows), job)
+    except BudgetSpent:
+        ledger.bill.check_answered()
+    finally:
+        await runtime.aclose()
+        RunRecord(ledger.store, ledger.run_id).save_seconds(max(ledger.seconds, 0.001))
+        ledger.close()
+    evaluator.check_metric(len(rows))
+    done = [one for one in results if one is not None]
+    if (error := unanswered_error(Evaluation(task.workflow, options.split, tuple(done), True))) is not None:
+        ledger.bill.forget_unanswered()
+        raise error
+    report = RedTeamReport(name, task, options.split, len(rows), done, ledger.summary(), runtime.warnings())
+    record, stored = RunRecord(ledger.store, ledger.run_id), {**report.as_dict(), "lines": report.lines()}
+    record.end_with_report(DONE, stored, max(ledger.seconds, 0.001))
+    return report

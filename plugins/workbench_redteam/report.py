@@ -1,0 +1,106 @@
+"""The report of a run of attacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from workbench.proof import cluster_means, interval
+from workbench.study import Result
+from workbench.task import Task
+
+
+class Mean(NamedTuple):
+    """A mean over rows with its 95% interval. n: clusters of rows, each of which counts once."""
+
+    value: float | None
+    low: float
+    high: float
+    n: int
+
+    def __str__(self) -> str:
+        return "-" if self.value is None else f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
+
+
+@dataclass(frozen=True)
+class RedTeamReport:
+    """Utility, utility under each attack, and the share of rows on which it succeeded.
+
+    results: of the rows that are done, with their attacks; of asked rows, the others are what the budget did not cover.
+    """
+
+    run: str
+    task: Task
+    split: str
+    asked: int
+    results: Sequence[Result]
+    spent: Mapping[str, Any]
+    warnings: Sequence[str]
+
+    @property
+    def complete(self) -> bool:
+        return len(self.results) == self.asked
+
+    @property
+    def utility(self) -> Mean:
+        """The score of the rows as they are."""
+        return self._mean(lambda result: result.score)
+
+    def under(self, attack: str) -> Mean:
+        """The score under an attack."""
+        return self._mean(lambda result: result.attacked[attack].score)
+
+    def rate(self, attack: str) -> Mean:
+        """The share of the rows on which an attack succeeded."""
+        return self._mean(lambda result: result.attacked[attack].succeeded)
+
+    def hidden(self, attack: str) -> list[str]:
+        """The rows whose answer stays and whose course is another: who looks at answers does not see them."""
+        return [result.example.id for result in self.results if result.attacked[attack].hidden]
+
+    def _mean(self, value: Callable[[Result], float | None]) -> Mean:
+        found = [(self.task.cluster_of(result.example), value(result)) for result in self.results]
+        means = [mean for mean, _ in cluster_means([(key, one, one) for key, one in found if one is not None])]
+        return Mean(fmean(means) if means else None, *interval(means), len(means))
+
+    def as_dict(self) -> dict[str, Any]:
+        attacks = {
+            name: {
+                "utility_under_attack": self.under(name)._asdict(),
+                "attack_rate": self.rate(name)._asdict(),
+                "hidden": self.hidden(name),
+                "succeeded": [r.example.id for r in self.results if r.attacked[name].succeeded],
+            }
+            for name in self.task.attacks
+        }
+        return {
+            "kind": "redteam",
+            "run": self.run,
+            "name": self.task.spec.name,
+            "split": self.split,
+            "rows": len(self.results),
+            "asked": self.asked,
+            "utility": self.utility._asdict(),
+            "attacks": attacks,
+            "spent": dict(self.spent),
+            "warnings": list(self.warnings),
+        }
+
+    def lines(self) -> list[str]:
+        """The report as text."""
+        table: list[tuple[str, ...]] = [("attack", "utility", "utility under attack", "attack rate", "hidden")]
+        for name in self.task.attacks:
+            figures = (self.utility, self.under(name), self.rate(name), len(self.hidden(name)))
+            table.append((name, *map(str, figures)))
+        widths = [max(len(row[place]) for row in table) for place in range(len(table[0]))]
+        out = [f"workbench redteam {self.run}: {len(self.results)} rows of {self.split}"]
+        out += ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in table]
+        if any(self.hidden(name) for name in self.task.attacks):
+            out.append("hidden: rows with the same answer by another course, which nobody sees who looks at answers.")
+        if not self.complete:
+            out.append(f"The budget ran out: {self.asked - len(self.results)} rows are left; run it again with more.")
+        out += [f"Warning: {line}" for line in self.warnings]
+        out.append("Spent: {calls} calls ({cached} more from the journal), ${usd:.4f}".format_map(self.spent))
+        return out

@@ -1,0 +1,68 @@
+"""Screens: nodes that look at the result of a tool before an agent reads it, and withhold what is not clean."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from workbench.errors import FailureKind, NodeError, SpecError, suggest
+from workbench.kit.acting import child_node
+from workbench.runtime import Context
+from workbench.workflow import NodeKind
+from workbench_tools.node_tools import Unavailable, claim_turn
+
+#: Inputs of a screen that are of the call; the others are inputs of the agent.
+_OF_CALL = ("result", "tool")
+
+
+class Screens:
+    """The screens of an agent by tool, `*` being that of all others.
+
+    trees: their nodes, each of which writes `verdict`; only `clean` lets a result pass. tools: that the agent has; none
+    if they are not known. Raises SpecError.
+    """
+
+    def __init__(self, trees: Mapping[str, Any], base: Path, tools: Collection[str]):
+        self.nodes = dict[str, NodeKind]()
+        for name, tree in trees.items():
+            if tools and name not in (*tools, "*"):
+                raise SpecError(f"there is no tool '{name}'", hint=suggest(name, tools), path=("screens", name))
+            self.nodes[name] = child_node(f"screens.{name}", tree, base, ("screens", name))
+            if "verdict" not in self.nodes[name].outputs:
+                raise SpecError(
+                    "a screen writes `verdict`",
+                    hint="Write e.g. predict: \"result -> verdict: Literal['clean', 'order']\".",
+                    path=("screens", name),
+                )
+
+    @property
+    def inputs(self) -> list[str]:
+        """The inputs that the agent needs for them."""
+        return [name for node in self.nodes.values() for name in node.inputs if name not in _OF_CALL]
+
+    @property
+    def max_calls(self) -> int:
+        return max((node.max_calls for node in self.nodes.values()), default=0)
+
+    def claim(self, tool: str, ctx: Context) -> None:
+        """Refuse a second screened call at a step, whose model's calls the budget does not count."""
+        if (node := self._node(tool)) is not None and node.max_calls:
+            claim_turn(tool, ctx, "screened_at")
+
+    async def check(self, tool: str, result: Any, ctx: Context) -> Any:
+        """The result, if it is clean, or that it is withheld. Raises Unavailable."""
+        if (node := self._node(tool)) is None:
+            return result
+        given = {**ctx.span.inputs, "result": result, "tool": tool}
+        try:
+            found = await ctx.run_child(node, node.name, {name: given[name] for name in node.inputs})
+            verdict = str(found["verdict"])
+        except NodeError as error:
+            if FailureKind(error.kind).infrastructure:
+                raise Unavailable(error) from error
+            verdict = "unreadable"  # what nobody has seen to be clean is not read
+        return result if verdict.strip().lower() == "clean" else f"(withheld: a screen calls this result {verdict})"
+
+    def _node(self, tool: str) -> NodeKind | None:
+        return self.nodes.get(tool, self.nodes.get("*"))
